@@ -1,4 +1,6 @@
-/** Makes `dist/`, what the package holds: the host compiled with its types, and the agent's files. Run by `prepack`. */
+/**
+ * Builds `dist/`, the package's content: the compiled host with its types, and the agent's files. Run by `prepack`.
+ */
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'

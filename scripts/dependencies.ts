@@ -1,7 +1,7 @@
 // Import directions: host -> specs, agent -> runtime -> specs, never between host and agent, no cycles.
 // A pattern that names several places is a list: the check fails for each entry that matches no file.
 
-/** The package's own files, outside of its folders. */
+/** The package's own files outside of its folders. */
 const root = '(root)'
 
 /**
@@ -52,7 +52,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
 const folderPattern = (part: string, folder: string): string =>
   folder === root ? `^${part}/[^/]+\\.ts$` : `^${part}/${folder}/`
 
-/** One rule for each folder that has another one beside or above it. */
+/** One rule for each folder with another one beside or above it. */
 function layerRules() {
   return Object.entries(layers).flatMap(([part, order]) =>
     order.flatMap((folders, layer) =>

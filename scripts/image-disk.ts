@@ -1,5 +1,5 @@
-// Makes one bootable qcow2 of the image and the agent: npm run image:disk -- --out FILE. Needs Packer and the packages
-// that vm-image/disk.sh names.
+// Builds one bootable qcow2 of the image and the agent: npm run image:disk -- --out FILE. Requires Packer and the
+// packages named in vm-image/disk.sh.
 import { parseArgs } from 'node:util'
 import { writeDiskImage } from '../host/image/disk-image.ts'
 import { ensureImage, ImageError } from '../host/image/image.ts'

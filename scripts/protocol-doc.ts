@@ -1,4 +1,5 @@
-// Writes specs/protocol.md and specs/protocol/digest.ts from the schemas; `--check` only says whether they are current.
+// Writes specs/protocol.md and specs/protocol/digest.ts from the schemas; `--check` only reports whether they are
+// current.
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { renderDigestFile, renderProtocolDocument } from '../specs/node/protocol-document.ts'

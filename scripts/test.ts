@@ -1,7 +1,7 @@
 /**
- * Runs the checks and the test tiers one after the other and ends with `N passed, N failed`.
- * usage: test.ts fast|all — `fast` is checks, unit tests and, in a real VM, what holds everything else up; `all` adds the other
- * tests in VMs and the slow tier.
+ * Runs the checks and the test tiers in order and ends with `N passed, N failed`.
+ * usage: test.ts fast|all — `fast` is checks, unit tests and the basic tests in a real VM; `all` adds the other tests
+ * in VMs and the slow tier.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -14,18 +14,18 @@ interface Count {
   skipped: number
 }
 
-/** What of vitest's report is read. */
+/** The part of vitest's report in use. */
 interface Report {
   readonly numPassedTests?: number
   readonly numFailedTests?: number
   readonly numPendingTests?: number
   readonly numTodoTests?: number
-  /** One for each file; times in milliseconds. */
+  /** One per file; times in milliseconds. */
   readonly testResults?: readonly {
     readonly name: string
     readonly startTime: number
     readonly endTime: number
-    /** Why the whole file failed, where it did. */
+    /** Why the whole file failed; absent if it did not. */
     readonly message?: string
     readonly assertionResults?: readonly {
       readonly status: string
@@ -35,9 +35,9 @@ interface Report {
   }[]
 }
 
-/** How many files are named with their time. */
+/** Number of files listed with their time. */
 const HEAVIEST = 8
-/** Lines of each failed test's message that the last words repeat: a long log is often cut to its end. */
+/** Lines of each failure repeated at the end: a long log is often cut there. */
 const MESSAGE_LINES = 12
 
 const started = Date.now()
@@ -59,10 +59,13 @@ function check(title: string, command: string, args: string[]): void {
   if (!passed) failures.push(title)
 }
 
-/** The tests in a real VM that the fast tier has: the guest itself, whole runs, plans and messages. */
+/** The fast tier's tests in a real VM: the guest itself, whole runs, plans and messages. */
 const firstVmTests = ['guest', 'run', 'agent-core'].map((name) => `/${name}.vm.test.ts`)
 
-/** One vitest project, or those of its files whose path has one of `parts`; a project that ran no test, or died before it could report, counts as one failure. */
+/**
+ * One vitest project, or its files whose path has one of `parts`; a project that ran no test, or died before
+ * reporting, counts as one failure.
+ */
 function test(project: string, parts: readonly string[] = []): void {
   const report = path.join(scratch, `${project}.json`)
   const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
@@ -93,7 +96,7 @@ function readReport(file: string): Count {
   }
 }
 
-/** File, name and first lines of what each failed test, and each file that could not run, said. */
+/** File, name and first lines of each failed test, and of each file that could not run. */
 function failedOf({ testResults = [] }: Report): string[] {
   return testResults.flatMap(({ name, message = '', assertionResults = [] }) => {
     const file = path.relative('', name)
@@ -110,7 +113,7 @@ function withMessage(title: string, message: string): string {
   return [title, ...lines.map((line) => `    ${line}`)].join('\n')
 }
 
-/** Where the time goes, for whoever has to keep it within bounds. */
+/** Time per file, for those who maintain the time budget. */
 function printHeaviest({ testResults = [] }: Report): void {
   const files = testResults.map(({ name, startTime, endTime }) => ({ name, ms: endTime - startTime }))
   const heaviest = files.toSorted((a, b) => b.ms - a.ms).slice(0, HEAVIEST)

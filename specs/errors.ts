@@ -1,30 +1,28 @@
-/**
- * The one error class of everything public, and the closed table of its codes. `specs/errors.md` explains them.
- */
+/** The single public error class and the closed table of its codes. `specs/errors.md` explains them. */
 import type { RunReason } from './protocol/error.ts'
 
-/** What a process of `caisson` exits with. */
+/** Exit codes of `caisson`. */
 export const exitCodes = {
   completed: 0,
   failed: 1,
   usage: 2,
   denied: 3,
   environment: 4,
-  /** The run completed, but changes that nobody excluded were not applied. */
+  /** The run completed, but some changes were not applied although nobody excluded them. */
   notAllApplied: 5,
 } as const
 export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]
 
 interface ErrorEffect {
-  /** What `caisson` exits with when a command fails with this code. */
+  /** Exit code of a command that fails with this code. */
   readonly exit: ExitCode
-  /** Why a run ends that fails with this code. */
+  /** Reason of a run that fails with this code. */
   readonly reason: RunReason
 }
 
 const { failed, usage, denied, environment } = exitCodes
 
-/** Every code and its effect. `specs/errors.md` says what each means and what to do. */
+/** Every code with its effect. `specs/errors.md` explains each and what to do. */
 export const errorCodes = {
   invalid_options: { exit: usage, reason: 'environment' },
   invalid_config: { exit: usage, reason: 'environment' },
@@ -63,9 +61,9 @@ export const errorCodes = {
 export type ErrorCode = keyof typeof errorCodes
 
 export interface CaissonErrorOptions {
-  /** What to do about it; becomes the end of the message. Absent: there is nothing to do but to report it. */
+  /** What to do about it; becomes the end of the message. Absent: nothing but reporting it. */
   readonly remedy?: string | undefined
-  /** What it came from: for logs, never sent to the guest or a model. */
+  /** The underlying error: for logs, never sent to the guest or a model. */
   readonly cause?: unknown
 }
 
@@ -75,7 +73,7 @@ export class CaissonError extends Error {
   /** What to do about it; undefined when the message has no such part. */
   readonly remedy: string | undefined
 
-  /** @param message what failed, what was expected and what was seen. May hold text of the guest or of files */
+  /** @param message what failed, what was expected and what was seen. May contain text of the guest or of files */
   constructor(code: ErrorCode, message: string, { remedy, cause }: CaissonErrorOptions = {}) {
     super(
       remedy === undefined || remedy === ''
@@ -87,19 +85,19 @@ export class CaissonError extends Error {
     this.remedy = remedy === '' ? undefined : remedy
   }
 
-  /** `thrown` itself when it has a code of ours, else an error with a code that has it as `cause`. */
+  /** `thrown` itself if it has one of our codes, else an error with a code and it as `cause`. */
   static from(thrown: unknown): CaissonError {
     if (thrown instanceof CaissonError) return thrown
     return new CaissonError(codeOfSystem(thrown), errorMessage(thrown), { cause: thrown })
   }
 }
 
-/** Whether something thrown is a {@link CaissonError} with one of these codes. */
+/** Whether a thrown value is a {@link CaissonError} with one of these codes. */
 export function hasCode(thrown: unknown, ...codes: readonly ErrorCode[]): thrown is CaissonError {
   return thrown instanceof CaissonError && codes.includes(thrown.code)
 }
 
-/** Does `work`. What it throws has a code; for the reason of the caller's own signal that is `cancelled`. */
+/** Runs `work` and throws only errors with a code; the reason of the caller's own signal becomes `cancelled`. */
 export async function withCode<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
   try {
     return await work()
@@ -112,7 +110,7 @@ export async function withCode<T>(work: () => Promise<T>, signal?: AbortSignal):
   }
 }
 
-/** @param name of the argument. @throws {CaissonError} `invalid_options` where it is no text */
+/** @param name of the argument. @throws {CaissonError} `invalid_options` unless it is a string */
 export function requireText(name: string, value: unknown): asserts value is string {
   if (typeof value === 'string') return
   throw new CaissonError(
@@ -121,7 +119,7 @@ export function requireText(name: string, value: unknown): asserts value is stri
   )
 }
 
-/** @param name of the argument. @throws {CaissonError} `invalid_options` where it is no object */
+/** @param name of the argument. @throws {CaissonError} `invalid_options` unless it is an object */
 export function requireObject(name: string, value: unknown): asserts value is object {
   if (typeof value === 'object' && value !== null) return
   throw new CaissonError(
@@ -130,13 +128,13 @@ export function requireObject(name: string, value: unknown): asserts value is ob
   )
 }
 
-/** @throws {CaissonError} `invalid_options` where a signal is given that is none */
+/** @throws {CaissonError} `invalid_options` for a value other than an AbortSignal */
 export function requireSignal(name: string, value: unknown): void {
   if (value === undefined || value instanceof AbortSignal) return
   throw new CaissonError('invalid_options', `${name}: must be an AbortSignal`)
 }
 
-/** The text of something thrown. */
+/** The message of a thrown value. */
 export function errorMessage(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)
 }

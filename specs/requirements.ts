@@ -1,10 +1,13 @@
-/** What Caisson promises, by id. A test fails if an id is neither cited by a test (`[ID]` in its name) nor deferred here. */
+/**
+ * Caisson's requirements by id. A test fails for an id that is neither cited by a test (`[ID]` in its name) nor
+ * deferred here.
+ */
 
 export interface Requirement {
   readonly behaviour: string
-  /** Why no test shows it yet. */
+  /** Why no test covers it yet. */
   readonly deferred?: string
-  /** The part of the feature that does not exist yet; `behaviour` does not include it. */
+  /** The missing part of the feature; `behaviour` does not include it. */
   readonly missing?: string
 }
 

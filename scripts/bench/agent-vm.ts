@@ -1,4 +1,4 @@
-/** Sub-agents in a VM: eight at once that write a file each, from the call that starts the first to the last one's work merged. */
+/** Sub-agents in a VM: eight in parallel that write one file each, timed from the starting call to the last merge. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -18,7 +18,7 @@ const spawns = Array.from({ length: AGENTS }, (_, index) => ({
   arguments: { name: `agent-${index}`, brief: `WRITE file-${index}.txt` },
 }))
 
-/** One turn that starts all; of each, a turn that writes and one that answers. */
+/** One turn starts all; each has a turn that writes and one that answers. */
 const script: Script = ({ messages }) => {
   const user = messages.find(({ role }) => role === 'user')?.content ?? ''
   const turn = messages.filter(({ role }) => role === 'assistant').length
@@ -45,7 +45,7 @@ export async function measureSubAgents(): Promise<Figures> {
     },
   })
   try {
-    // The process is warm, and the template there, once a run has gone through it.
+    // After one run the process is warm and the template exists.
     await timeAgents(host, workspace)
     const times: number[] = []
     for (let index = 0; index < RUNS; index += 1) {

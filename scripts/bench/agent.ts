@@ -1,6 +1,6 @@
 /**
- * Figures of the agent's core: turns of the turn loop beside a floor in the same run, memory of many agents, the start of the
- * agent's bundle, the scheduling of a plan; with `--vm` also sub-agents in a VM.
+ * Benchmarks of the agent's core: the turn loop compared with a floor, memory of many agents, startup of the bundle,
+ * plan scheduling; with `--vm` also sub-agents in a VM.
  * `npm run bench:agent -- [--json] [--quick] [--vm] [--only PART,PART]`; the parts are the names below.
  */
 

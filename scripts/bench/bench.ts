@@ -1,4 +1,4 @@
-/** What the parts of the VM's benchmark share: folders of their own, the image, and a link to an agent that has no task. */
+/** Shared setup of the VM benchmarks: their own folders, the image, and a link to an agent without a task. */
 
 import { mkdir } from 'node:fs/promises'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
@@ -22,17 +22,17 @@ export interface Bench {
   readonly starts: number
 }
 
-/** What a part has measured: figures and ratios by name. */
+/** Results of a part: figures and ratios by name. */
 export type Figures = Readonly<Record<string, unknown>>
 
-/** @param home an empty folder of the benchmark's own; the cache is the user's */
+/** @param home an empty folder of the benchmark; the cache is the user's */
 export async function openBench(home: string, starts: number): Promise<Bench> {
   const folders = resolveFolders({ ...process.env, CAISSON_HOME: join(home, 'state') })
   await prepareFolders(folders)
   const work = join(home, 'work')
   await mkdir(work)
   const image = await ensureImage({ cacheDir: folders.cache, onProgress: reportProgress })
-  // So that no start pays for the trial of the accelerator.
+  // Done once, so that no measured start includes the accelerator check.
   await prepareMachine({ image, folders }, false)
   return { image, folders, work, starts }
 }
@@ -47,7 +47,7 @@ export interface LinkOptions {
   readonly onCompleted?: () => void
 }
 
-/** A link that answers what an agent may ask. */
+/** A link that answers the agent's requests. */
 export function openLink(
   vm: Pick<Vm, 'rpc' | 'http'>,
   { cloned = false, onStream, onCompleted }: LinkOptions = {},

@@ -5,7 +5,7 @@ import { type Bench, type Figures, openLink, vmOptions, waitForAgent } from './b
 import { figureOf, reportProgress, round } from './figures.ts'
 import { readPss } from './processes.ts'
 
-/** Alternately, so that a noisy minute strikes both. */
+/** Alternating, so that a noisy minute affects both. */
 export async function measureCold(bench: Bench): Promise<Figures> {
   const cold: number[] = []
   const floor: number[] = []

@@ -1,6 +1,6 @@
 /**
- * A process that has the model's client and nothing else, or the floor in its place, so that its time on the processor is
- * theirs alone. Takes jobs over IPC and answers each with the milliseconds of processor time that one turn took.
+ * A process with only the model client, or only the floor, so that its CPU time is attributable. Takes jobs over IPC
+ * and returns the CPU milliseconds of one turn.
  */
 
 import type { ChatRequest } from '#runtime/llm/client.ts'
@@ -51,7 +51,7 @@ async function askClient(baseUrl: string, request: ChatRequest): Promise<Said> {
   return { text: turn.value.text, argumentsText: turn.value.toolCalls[0]?.argumentsText ?? '' }
 }
 
-/** The least that any client does: a fetch, a split, JSON.parse, and appending. */
+/** The minimum that any client does: fetch, split, JSON.parse, append. */
 async function askBarely(baseUrl: string, { model, messages, maxTokens }: ChatRequest): Promise<Said> {
   const response = await fetch(`${baseUrl}/chat/completions`, {
     method: 'POST',
@@ -85,7 +85,7 @@ interface WireChunk {
   }[]
 }
 
-/** The wire form without any care. */
+/** The wire form without any checks. */
 function barely(message: ChatMessage): unknown {
   if (message.role === 'tool') return { role: 'tool', tool_call_id: message.callId, content: message.content }
   if (message.role !== 'assistant') return message

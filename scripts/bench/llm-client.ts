@@ -1,4 +1,4 @@
-/** Time on the processor that the model's client takes for a turn, against the floor: both read the same streams by turns. */
+/** CPU time per turn of the model client, compared with the floor: both read the same streams alternately. */
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -83,7 +83,7 @@ function startChild(kind: 'client' | 'floor'): Child {
   const died = once(child, 'exit').then((): never => {
     throw new Error('the benchmarked process died; its reason is above')
   })
-  // Nobody minds once the figures are there.
+  // Irrelevant once the figures are collected.
   died.catch(() => undefined)
   return {
     run: async (job) => {

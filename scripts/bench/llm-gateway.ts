@@ -1,6 +1,6 @@
 /**
- * The way of a model request through the VM: the client in the guest, HTTP/2 over virtio-serial, the gateway, a server on
- * loopback; against the same client on the host that asks the same server itself.
+ * A model request through the VM: client in the guest, HTTP/2 over virtio-serial, gateway, loopback server; compared
+ * with the same client on the host without the gateway.
  */
 
 import { once } from 'node:events'
@@ -23,7 +23,7 @@ const MIB = 1024 * 1024
 type Ask = (request: ModelProbeRequest) => Promise<number[]>
 
 const rounds = repeats(10)
-/** Code is translated and optimised before it is measured. */
+/** Warm-up: code is compiled before measuring. */
 const warmUpRounds = repeats(3)
 /** Requests of a round. */
 const counts: Readonly<Record<ModelProbeRequest['op'], number>> = { turn: 10, bytes: 1 }
@@ -65,7 +65,7 @@ async function compare(through: Ask, direct: Ask): Promise<Figures> {
   }
 }
 
-/** By turns, so that a noisy minute strikes both. */
+/** Alternating, so that a noisy minute affects both. */
 async function alternate(op: ModelProbeRequest['op'], through: Ask, direct: Ask) {
   const request = { op, count: counts[op] }
   const times = { through: [] as number[], direct: [] as number[] }
@@ -91,7 +91,7 @@ function openGateway(baseUrl: string): Gateway {
   })
 }
 
-/** The probe in the guest, once it has said that it is there. */
+/** The probe in the guest, once it has reported ready. */
 async function openProbe(port: Duplex): Promise<Ask> {
   const lines = createInterface({ input: port })
   const next = async (): Promise<unknown> => {

@@ -1,6 +1,6 @@
 /**
- * Figures of the model's client and of the way through the gateway, all from one run, so that ratios mean something where
- * times do not. `npm run bench:llm -- [--json] [--quick] [--only PART,PART]`; the parts are the names below.
+ * Benchmarks of the model client and the gateway, all from one run, so that ratios are meaningful where times are
+ * not. `npm run bench:llm -- [--json] [--quick] [--only PART,PART]`; the parts are the names below.
  */
 
 import { printFigures } from './figures.ts'

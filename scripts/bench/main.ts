@@ -1,4 +1,4 @@
-/** The command line that every benchmark has: `--json`, `--quick` and `--only PART,PART`. */
+/** The common command line of the benchmarks: `--json`, `--quick` and `--only PART,PART`. */
 
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import type { Figures } from './bench.ts'
@@ -6,7 +6,7 @@ import type { Figures } from './bench.ts'
 /** The measurements of one benchmark by name; `--only` chooses among them. */
 export type Parts<Input> = Readonly<Record<string, (input: Input) => Promise<Figures>>>
 
-/** Reads the options; `own` are those of this benchmark alone. */
+/** Parses the options; `own` are those of this benchmark alone. */
 export function parseBenchOptions<Own extends ParseArgsOptionsConfig>(parts: Parts<never>, own: Own) {
   const { values } = parseArgs({
     options: {
@@ -19,7 +19,7 @@ export function parseBenchOptions<Own extends ParseArgsOptionsConfig>(parts: Par
   return values
 }
 
-/** Runs the named parts one after the other. @throws for a name that is none */
+/** Runs the named parts in order. @throws for an unknown name */
 export async function runParts<Input>(
   parts: Parts<Input>,
   only: string,

@@ -1,4 +1,4 @@
-/** Sixteen warm VMs at once: until all have answered, and what each takes of the memory. */
+/** Sixteen warm VMs in parallel: time until all have answered, and memory of each. */
 
 import { type Bench, type Figures, openLink, waitForAgent } from './bench.ts'
 import { figureOf, repeats, reportProgress } from './figures.ts'

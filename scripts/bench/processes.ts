@@ -1,11 +1,11 @@
-/** What Linux tells of a process: memory and time on the processor. Not available elsewhere. */
+/** Memory and CPU time of a process from Linux. Not available elsewhere. */
 
 import { readdir, readFile } from 'node:fs/promises'
 
 export interface Memory {
-  /** Proportional: what several map is divided among them. */
+  /** Proportional: shared memory is divided among its users. */
   readonly pssMiB: number
-  /** What is this process's alone. */
+  /** Memory of this process alone. */
   readonly privateMiB: number
 }
 
@@ -19,7 +19,7 @@ export async function readPss(pid: number): Promise<Memory> {
   }
 }
 
-/** Time that all threads of the process have spent on a processor, in milliseconds: other load hardly changes it. */
+/** CPU time of all threads of the process, in milliseconds; nearly independent of other load. */
 export async function readCpuMs(pid: number): Promise<number> {
   const threads = await readdir(`/proc/${pid}/task`)
   const times = threads.map(async (thread) => {

@@ -6,7 +6,7 @@ import { startVm } from '../../host/vm/vm.ts'
 import { type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
 import { type Figure, figureOf, repeats, reportProgress, round } from './figures.ts'
 
-/** The guest that sends back every byte of the control port. */
+/** The guest that echoes every byte of the control port. */
 export const echoGuest = {
   guestOptions: { init: '/usr/lib/caisson/echo' },
   readyMarker: 'caisson: echo ready',
@@ -14,7 +14,7 @@ export const echoGuest = {
 
 const pings = repeats(2_000)
 const warmUps = repeats(1_000)
-/** As long as the frame of a ping, so that only the work differs. */
+/** As long as the frame of a ping, so that only the processing differs. */
 const message = Buffer.alloc(80, 'x')
 
 export async function measureRoundTrips(bench: Bench): Promise<Figures> {

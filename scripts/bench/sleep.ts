@@ -1,4 +1,6 @@
-/** Hibernation of a warm VM that has touched 100 MB: until it is saved and gone, and until its agent answers again. */
+/**
+ * Hibernation of a warm VM that has touched 100 MB: time until it is saved, and time until its agent answers again.
+ */
 
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -14,7 +14,7 @@ export async function measureTask(bench: Bench): Promise<Figures> {
   const host = new Host({ env: { ...process.env, CAISSON_HOME: bench.folders.home } })
   const workspace = path.join(bench.work, 'task')
   await makeFolder(workspace)
-  // The process is warm, and the template there, once a run has gone through it.
+  // After one run the process is warm and the template exists.
   await timeTask(host, workspace)
   const times: number[] = []
   for (let index = 0; index < RUNS; index += 1) {

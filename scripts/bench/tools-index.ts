@@ -1,6 +1,6 @@
 /**
- * What the index of `search_code` takes over 10,000 files of code: making it, beside walking and reading the same files, and a
- * search, which looks at every file first, beside that look alone.
+ * Cost of the `search_code` index over 10,000 code files: building it compared with only walking and reading the
+ * files, and a search (which checks every file) compared with that check alone.
  */
 import { lstatSync, readdirSync, readFileSync } from 'node:fs'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -98,7 +98,7 @@ const stems =
   )
 const syllables = 'ba de ki lo mu na po ri su ta ve xi zo qua fer lin mor tan gel'.split(' ')
 
-/** A word as code has them: few of them everywhere, most of them hardly anywhere. */
+/** A term distributed as in code: a few are everywhere, most are rare. */
 function wordOf(number: () => number): string {
   const rank = Math.floor(number() ** 4 * 12_000)
   const stem = stems[rank]
@@ -111,7 +111,7 @@ function wordOf(number: () => number): string {
 
 const capital = (word: string): string => word.charAt(0).toUpperCase() + word.slice(1)
 
-/** As in a repository, most names that are used are used elsewhere, too. */
+/** As in a repository, most used names occur elsewhere too. */
 const names: string[] = []
 const namesMaxCount = 9_000
 
@@ -128,7 +128,7 @@ function newName(number: () => number): string {
   return number() < 0.6 ? `${first}${capital(second)}` : `${first}${capital(second)}${capital(third)}`
 }
 
-/** Some eighty lines that look like a module: it has names of its own, and uses them again. */
+/** About eighty lines like a module, which defines names and uses them again. */
 function moduleOf(number: () => number): string {
   const own = Array.from({ length: 16 }, () => sharedName(number))
   const nameOf = () => own[Math.floor(number() ** 2 * own.length)] ?? ''
@@ -170,7 +170,7 @@ async function makeCode(root: string): Promise<number> {
   return bytes
 }
 
-/** Two to four words, now and then a name. */
+/** Two to four terms, sometimes a name. */
 function queryOf(seed: number): string {
   const number = numbersFrom(seed)
   const words = Array.from({ length: 2 + (seed % 3) }, () => stems[Math.floor(number() * stems.length)])

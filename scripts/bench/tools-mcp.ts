@@ -1,6 +1,6 @@
 /**
- * What a call of an MCP server's tool takes by our client, beside the SDK's own client on the same server in the same run: each
- * has a process of the reference server, and their calls take turns.
+ * Duration of an MCP tool call with our client, compared with the SDK's client on the same server in the same run.
+ * Each has its own server process; their calls alternate.
  */
 import path from 'node:path'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
@@ -39,7 +39,7 @@ export async function measureMcp(): Promise<Figures> {
       await sdk.callTool({ name: 'echo', arguments: { message } })
     }
     for (let count = -warmUpSamples; count < samples; count++) {
-      // Who comes second finds the processor awake.
+      // The second one finds the processor awake.
       const isOursFirst = count % 2 === 0
       const first = await timed(isOursFirst ? callOurs : callSdk)
       const second = await timed(isOursFirst ? callSdk : callOurs)

@@ -1,6 +1,6 @@
 /**
- * What a patch over 100 files takes, through the registry as a model's call comes, beside the same changes as 100 calls of
- * `edit_file` and beside the floor of both: reading, writing and renaming as many files.
+ * Duration of a patch over 100 files through the registry, compared with 100 calls of `edit_file` and with the floor:
+ * reading, writing and renaming as many files.
  */
 
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
@@ -32,7 +32,7 @@ export async function measurePatch(): Promise<Figures> {
   reportProgress(`a patch over ${fileCount} files, ${fileCount} edits, and their floor`)
   const root = await mkdtemp(join(tmpdir(), 'caisson-bench-'))
   try {
-    // No search is made.
+    // No search is performed.
     const tools = createFileTools(() => Promise.resolve(toolFailure('unavailable', 'no sandbox')), { root })
     const registry = createRegistry(tools, { logger: createLogger(() => undefined) })
     const found = { patch: [] as number[], edits: [] as number[], floor: [] as number[] }
@@ -60,7 +60,7 @@ export async function measurePatch(): Promise<Figures> {
   }
 }
 
-/** Milliseconds of `work` over files as they were at first, by a conversation that knows nothing of them. */
+/** Milliseconds of `work` over fresh files, by a conversation that has read none. */
 async function timed(root: string, work: (context: InvokeContext) => Promise<void>): Promise<number> {
   const context = { ...quiet, stepId: `s${conversations++}` }
   for (let at = 0; at < fileCount; at++) await writeFile(join(root, nameOf(at)), contentOf(at))
@@ -93,7 +93,7 @@ async function editAll(registry: Registry, context: InvokeContext): Promise<void
   }
 }
 
-/** The same end by the system's calls alone. */
+/** The same result with system calls alone. */
 async function writeAll(root: string): Promise<void> {
   for (let at = 0; at < fileCount; at++) {
     const path = join(root, nameOf(at))

@@ -1,5 +1,5 @@
 /**
- * Figures of the agent's tools, without a VM: edits, the index over a workspace, servers of tools.
+ * Benchmarks of the agent's tools without a VM: edits, the workspace index, MCP servers.
  * `npm run bench:tools -- [--json] [--quick] [--only PART,PART]`; the parts are the names below.
  */
 

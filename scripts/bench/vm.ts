@@ -1,5 +1,5 @@
 /**
- * Figures of the VM, all from one run on one machine, so that ratios mean something where times do not.
+ * Benchmarks of the VM, all from one run on one machine, so that ratios are meaningful where times are not.
  * `npm run bench:vm -- [--json] [--quick] [--starts N] [--only PART,PART]`; the parts are the names below.
  */
 
@@ -47,7 +47,7 @@ function checkStarts(text: string): number {
   return count
 }
 
-/** How many times sooner a warm VM serves than a cold one, where both were measured. */
+/** How much faster a warm VM is ready than a cold one, if both were measured. */
 function coldToWarm({ coldStartMs, warmStartMs }: Readonly<Record<string, unknown>>): Figures {
   if (coldStartMs === undefined || warmStartMs === undefined) return {}
   return { coldToWarm: round((coldStartMs as Figure).p50 / (warmStartMs as Figure).p50) }

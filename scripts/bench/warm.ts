@@ -1,7 +1,6 @@
 /**
- * Warm starts: copies of the template that runs begin from, against copies of a bare echo guest that was saved the same
- * way. A start counts from the spawn to the moment at which the agent has answered and the guest is fresh, whichever is
- * later; an echo guest has no freshness.
+ * Warm starts: copies of the run template, compared with copies of a saved echo guest. A start lasts from the spawn
+ * until the agent has answered and the guest is reseeded, whichever is later; an echo guest is not reseeded.
  */
 
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -20,7 +19,7 @@ import { echoGuest, echoOnce } from './round-trips.ts'
 const LEAST_STARTS = repeats(20)
 /** First starts find neither files nor code in memory. */
 const UNMEASURED = 2
-/** The echo guest is as warm and as idle as an agent when it is saved. */
+/** The echo guest is as warm and idle as an agent when it is saved. */
 const ECHOES = 20
 const IDLE_MS = 1_000
 
@@ -29,7 +28,7 @@ export async function resumeFrom(bench: Bench, template: Template): Promise<Vm> 
   return await resumeVm({ ...vmOptions(bench), workspaceDisk: blankWorkspace(template) }, startFrom(template))
 }
 
-/** The template of this benchmark's VMs, made when there is none. */
+/** The template of this benchmark's VMs, created if missing. */
 export async function obtainTemplate(bench: Bench): Promise<Template> {
   const options = vmOptions(bench)
   const machine = await prepareMachine(options, false)
@@ -39,7 +38,7 @@ export async function obtainTemplate(bench: Bench): Promise<Template> {
   return obtained.template
 }
 
-/** Alternately, so that a noisy minute strikes both. */
+/** Alternating, so that a noisy minute affects both. */
 export async function measureWarm(bench: Bench): Promise<Figures> {
   const template = await obtainTemplate(bench)
   const directory = await mkdtemp(join(bench.work, 'echo-'))
@@ -70,11 +69,11 @@ export async function measureWarm(bench: Bench): Promise<Figures> {
 interface Sample {
   readonly ms: number
   readonly cpuMs: number
-  /** Pieces of the guest's code that the emulator has translated; not a number under another accelerator. */
+  /** Blocks of guest code that the emulator has translated; not a number under another accelerator. */
   readonly blocks: number
   readonly prepareMs: number
   readonly clockErrorMs: number
-  /** What the start was made of. */
+  /** The parts of the start. */
   readonly parts: Readonly<Record<string, number>>
 }
 
@@ -117,7 +116,7 @@ async function timeWarm(bench: Bench, template: Template): Promise<Sample> {
   const { spawnMs, qmpMs, loadMs = Number.NaN, prepareMs } = vm.timings
   const sample = await finish(vm, startedAt)
   const parts = { spawn: spawnMs, qmp: qmpMs, load: loadMs, answer: answerMs, fresh: freshMs }
-  // A second look, when the code for it has run once: what a person's program would see.
+  // Measured a second time with warm code, as a person's program would see it.
   await vm.root.refresh({ entropy: false, deadlineMs: 10_000 })
   const clockErrorMs = Math.abs(await vm.root.refresh({ entropy: false, deadlineMs: 10_000 }))
   return { ...sample, prepareMs, parts, clockErrorMs }
@@ -137,7 +136,7 @@ async function finish(vm: Vm, startedAt: number): Promise<Sample> {
   return { ms, cpuMs, blocks: await readBlocks(vm), prepareMs, parts: {}, clockErrorMs: Number.NaN }
 }
 
-/** Hardly changes with other load: translating is what a start under emulation spends its time on. */
+/** Nearly independent of other load: an emulated start spends its time on translation. */
 async function readBlocks({ qmp, accelerator }: Vm): Promise<number> {
   if (accelerator !== 'tcg') return Number.NaN
   const text = await qmp.execute('human-monitor-command', { 'command-line': 'info jit' })

@@ -1,4 +1,6 @@
-/** The workspace's way in and out: 10,000 files of 1 kB and one of 128 MB, until they can be read in the guest; all changed; and back. */
+/**
+ * Workspace transfer: 10,000 files of 1 kB and one of 128 MB, until the guest can read them; all changed; and back.
+ */
 
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
@@ -92,7 +94,7 @@ function openGateway(): Gateway {
   })
 }
 
-/** What the guest runs: every file gets other content of the same size. */
+/** Runs in the guest: every file gets new content of the same size. */
 const changeScript = `import os
 for folder, _, names in os.walk('.'):
     for name in names:

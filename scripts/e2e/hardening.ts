@@ -1,6 +1,6 @@
 /**
- * `npm run test:e2e:hardening`: how the turn loop recovers from weak tool users, from end to end and without a network: a
- * promise in place of a call, arguments that do not fit, a call in plain text, a circle.
+ * `npm run test:e2e:hardening`: how the turn loop handles weak tool users, end to end and without a network: a
+ * promise instead of a call, invalid arguments, a call in plain text, a cycle.
  */
 import {
   DEFAULT_INTENT_ONLY_NARRATION_RECOVERY_INSTRUCTION,
@@ -44,7 +44,7 @@ runMain(async () => {
   expectThat(circle.reason === 'repeated_tool_call_stopped', 'a circle is stopped')
 })
 
-/** A loop over a model that answers so, with what it was told last in each request. */
+/** A loop over a model with these answers; records the last message of each request. */
 async function play(replies: readonly ScriptedReply[]) {
   await using model = createScriptedModel({ replies })
   const provider = { baseUrl: await model.listen() }

@@ -1,4 +1,4 @@
-/** The application of the end-to-end runs: notes in memory, two tools over them, and lines that say what was seen. */
+/** The application of the end-to-end runs: notes in memory, two tools over them, and lines that report checks. */
 import assert from 'node:assert/strict'
 import type { ApplicationTools } from '../../runtime/index.ts'
 
@@ -37,13 +37,13 @@ export function openNotebook(): Notebook {
   }
 }
 
-/** One line for a check; throws when it does not hold. */
+/** Prints one line per check; throws when it fails. */
 export function expectThat(holds: boolean, what: string): void {
   assert.ok(holds, `failed: ${what}`)
   process.stdout.write(`ok: ${what}\n`)
 }
 
-/** Runs `main`; a failure is told in a line and ends the process with 1. */
+/** Runs `main`; prints a failure in one line and exits with 1. */
 export function runMain(main: () => Promise<void>): void {
   main().catch((error: unknown) => {
     process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`)

@@ -1,6 +1,6 @@
 /**
- * Which model an end-to-end run asks: a real one by the variables of its provider, or with `--dry-run` a scripted one on
- * loopback, over the same requests. Reads no file; a key stays in its variable.
+ * Selects the model of an end-to-end run: a real one from its provider's variables, or with `--dry-run` a scripted
+ * one on loopback, over the same requests. Reads no file; a key stays in its variable.
  */
 import { parseArgs } from 'node:util'
 import { getProviderStatus, type LLMRequest } from '../../runtime/index.ts'
@@ -9,7 +9,7 @@ import { createScriptedModel, type ScriptedReply } from '../../runtime/testing/i
 export interface Target extends AsyncDisposable {
   /** For a request of the library. */
   readonly model: Pick<LLMRequest, 'provider' | 'providers' | 'model'>
-  /** Throws when a dry run did not ask all that it should. */
+  /** Throws when a dry run did not make all expected requests. */
   check(): void
 }
 
@@ -21,7 +21,7 @@ export async function openTarget(dry: readonly ScriptedReply[]): Promise<Target>
   const configured = getProviderStatus().filter(
     ({ configured, missing }) => configured && missing.length === 0,
   )
-  // Ollama needs nothing, so it always counts as configured; it is asked where it is named.
+  // Ollama requires no settings, so it always counts as configured; it is used only when named.
   const provider = CAISSON_E2E_PROVIDER ?? configured.find((one) => one.provider !== 'ollama')?.provider
   if (provider === undefined || CAISSON_E2E_MODEL === undefined)
     throw new Error(

@@ -56,7 +56,7 @@ function encode(text: string): string {
   return [...Buffer.from(text, 'utf8')].map((byte) => byteToChar[byte] ?? '').join('')
 }
 
-/** The script cut into pieces of text that are tokens of their own, each used once in the whole model. */
+/** The script split into unique tokens of the whole model. */
 function cutScript(name: string, text: string): string[] {
   const pieces: string[] = []
   const isFresh = (piece: string): boolean =>
@@ -101,7 +101,7 @@ function buildChains(): { next: Map<number, number>; end: number; begin: number;
 
 // ---- weights --------------------------------------------------------------------------------------------------
 
-/** A small generator of its own, so that the same scripts give the same file. */
+/** A small deterministic generator, so that the same scripts give the same file. */
 function createRandom(seed: number): () => number {
   let state = seed
   return () => {

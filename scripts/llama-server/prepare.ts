@@ -1,6 +1,7 @@
 /**
- * Makes a real llama-server ready to start: fetches Debian's package once into the cache, writes the scripted model, and
- * prints as one line of JSON how to start it. Exit code 3: this machine or its mirror cannot provide one, stderr says why.
+ * Prepares a real llama-server: downloads Debian's package once into the cache, writes the scripted model, and prints
+ * the start command as one line of JSON. Exit code 3: this machine or its mirror cannot provide it, and stderr says
+ * why.
  * usage: node scripts/llama-server/prepare.ts [CACHE]
  */
 import { execFileSync } from 'node:child_process'
@@ -44,7 +45,7 @@ if (!existsSync(model)) {
   renameSync(unfinished, model)
 }
 
-// sid's libraries are newer than this machine's, so they are loaded by their own loader.
+// sid's libraries are newer than this machine's, so their own loader loads them.
 const libraries = path.join(root, 'usr/lib/x86_64-linux-gnu')
 process.stdout.write(
   `${JSON.stringify({
@@ -55,7 +56,7 @@ process.stdout.write(
       path.join(root, 'usr/bin/llama-server'),
       ...['--model', model, '--jinja', '--no-webui', '--temp', '0', '--threads', '2'],
     ],
-    // Debian's build looks for its backends in a fixed folder of the system; this one runs on every x86-64.
+    // Debian's build looks for its backends in a fixed system folder; this one runs on every x86-64.
     environment: { GGML_BACKEND_PATH: path.join(libraries, 'ggml/backends0/libggml-cpu-x64.so') },
   })}\n`,
 )

@@ -1,10 +1,13 @@
-/** What the scripted model says, by the name that the chat template starts it with. They drive a whole run: plan, look, write, answer. */
+/**
+ * Answers of the scripted model, by the name with which the chat template starts it. They drive a whole run: plan,
+ * look, write, answer.
+ */
 
 function toolCall(name: string, callArguments: unknown): string {
   return `<tool_call>\n{"name": "${name}", "arguments": ${JSON.stringify(callArguments)}}\n</tool_call>`
 }
 
-/** Long enough that a reader can go away in its middle; every number is a piece of its own. */
+/** Long enough that a reader can leave midway; every number is one piece. */
 const counting = Array.from({ length: 1_500 }, (_, index) => `n${index + 1}`).join(' ')
 
 export const scripts: Readonly<Record<string, string>> = {

@@ -1,6 +1,6 @@
 /**
- * Work on what a model or a guest wrote that may take for ever (a pattern that backtracks, references that double at each level), ended
- * after a time although it never gives way. Everything else in the process waits meanwhile, so the time is short.
+ * Runs synchronous work on untrusted input with a time limit: a backtracking pattern or exponential references may
+ * never end. Blocks the process meanwhile, so the limit must be short.
  */
 import { isNativeError } from 'node:util/types'
 import { type Context, createContext, Script } from 'node:vm'
@@ -11,7 +11,9 @@ interface Sandbox extends Context {
 
 let made: { readonly script: Script; readonly sandbox: Sandbox } | undefined
 
-/** What `work` returns; what it throws is thrown. @throws Error with the code `ERR_SCRIPT_EXECUTION_TIMEOUT` */
+/**
+ * Returns the result of `work` and rethrows its errors. @throws {Error} with the code `ERR_SCRIPT_EXECUTION_TIMEOUT`
+ */
 export function withinTime<T>(work: () => T, timeoutMs: number): T {
   const sandbox: Sandbox = { work: undefined }
   made ??= { script: new Script('work()'), sandbox: createContext(sandbox) as Sandbox }
@@ -21,7 +23,7 @@ export function withinTime<T>(work: () => T, timeoutMs: number): T {
     result = { value: work() }
   }
   try {
-    // The context is no boundary here: `work` is our own. It is V8's watchdog that is wanted.
+    // The context is not a security boundary: `work` is our own code. It is needed for V8's watchdog.
     script.runInContext(context, { timeout: timeoutMs })
   } finally {
     context.work = undefined
@@ -30,7 +32,7 @@ export function withinTime<T>(work: () => T, timeoutMs: number): T {
   return result.value
 }
 
-/** Whether `error` says that the time was over. It is made in the script's context, where `Error` is another one. */
+/** Whether `error` is the timeout. It comes from the script's context, which has its own `Error`. */
 export function isOutOfTime(error: unknown): boolean {
   return isNativeError(error) && 'code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT'
 }

@@ -1,20 +1,20 @@
 /**
- * The sending end of a change set: entries to bytes (format: specs/protocol/change.ts; the other end:
- * change-stream.ts). Refuses, by throwing, what would make a stream that the decoder refuses.
+ * Encodes a change set to bytes (format: specs/protocol/change.ts; decoder: change-stream.ts). Throws for anything
+ * that the decoder would refuse.
  */
 import type { ChangeEntry } from '#specs/protocol/change.ts'
 import { comparePaths } from './path-text.ts'
 
-/** Bytes that are gathered before they are written. */
+/** Bytes to buffer before writing. */
 const CHUNK_BYTES = 256 * 1024
 
-/** An entry that stands for a path, so any but `end`. */
+/** An entry with a path: any but `end`. */
 export type PathChange = Exclude<ChangeEntry, { kind: 'end' }>
 
 /**
- * Gathers entries into large chunks. `write` takes a chunk and resolves when it needs it no more: the next one lies in
- * the same memory, since fresh memory is dear in an emulated guest. A `file` entry must be followed by exactly its size of {@link content}; less, more or paths out of order
- * are misuse and throw.
+ * Buffers entries into large chunks. `write` takes a chunk and resolves when it is done with it: the next one reuses
+ * the memory, since fresh memory is expensive in an emulated guest. Exactly `size` bytes of {@link content} must
+ * follow a `file` entry. A wrong size or paths out of order are misuse and throw.
  */
 export class ChangeEncoder {
   readonly #write: (chunk: Buffer) => Promise<void>
@@ -40,8 +40,8 @@ export class ChangeEncoder {
   }
 
   /**
-   * Adds an entry; a promise only when the caller has to wait.
-   * @param content all content of a small `file`; what is absent must follow by {@link content}
+   * Adds an entry; returns a promise only when the caller must wait.
+   * @param content complete content of a small `file`; absent: it follows by {@link content}
    */
   entry(entry: PathChange, content?: Buffer): Promise<void> | undefined {
     if (this.#owed > 0) throw new Error(`the content of "${this.#lastPath}" is ${this.#owed} bytes short`)
@@ -56,7 +56,7 @@ export class ChangeEncoder {
     return wait === undefined ? this.content(content) : wait.then(() => this.content(content))
   }
 
-  /** Adds content of the last `file`. The bytes may be used again when the promise has resolved. */
+  /** Adds content of the last `file`. The buffer may be reused after the promise resolves. */
   content(bytes: Buffer): Promise<void> | undefined {
     if (bytes.length > this.#owed) throw new Error(`the content of "${this.#lastPath}" is too long`)
     this.#owed -= bytes.length
@@ -107,7 +107,7 @@ export class ChangeEncoder {
   }
 }
 
-/** Bytes of `changes` as chunks; for tests and small change sets, since it holds what one entry encodes to. */
+/** Encodes `changes` as chunks; for tests and small change sets, since it buffers whole entries. */
 export async function* encodeChanges(
   changes:
     | Iterable<{ entry: PathChange; content?: Buffer }>

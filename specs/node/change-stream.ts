@@ -1,7 +1,7 @@
 /**
- * The receiving end of a change set: bytes to entries (format: specs/protocol/change.ts; the other end:
- * change-encoder.ts). The bytes are hostile: refused are frames beyond their bound, paths out of order (so also
- * doubles) or with a second spelling, a stream cut short, bytes after the end, and an end whose counts are wrong.
+ * Decodes a change set from bytes (format: specs/protocol/change.ts; encoder: change-encoder.ts). The bytes are
+ * hostile. Refuses frames over a limit, paths out of order, duplicates, alternative spellings, truncation, trailing
+ * bytes, and wrong counts.
  */
 
 import { ChangeEntry } from '#specs/protocol/change.ts'
@@ -13,11 +13,11 @@ import { comparePaths, isPathText } from './path-text.ts'
 export interface ChangeBounds {
   readonly maxEntries: number
   readonly maxContentBytes: number
-  /** Bytes of all headers, which the receiver keeps in memory; absent: 256 MiB. */
+  /** Maximum bytes of all headers, which the receiver keeps in memory; absent: 256 MiB. */
   readonly maxHeaderBytes?: number
 }
 
-/** Half a KiB for each of the most entries; long paths and targets alone would fill the host's memory else. */
+/** Half a KiB per entry at the maximum number; longer paths and targets would exhaust the host's memory. */
 const MAX_HEADER_BYTES = 256 * 1024 * 1024
 
 const defaultBounds: ChangeBounds = {
@@ -25,21 +25,21 @@ const defaultBounds: ChangeBounds = {
   maxContentBytes: limits.changeMaxContentBytes,
 }
 
-/** A stream that is not a change set; the message says at which entry and why. */
+/** The stream is not a change set; the message names the entry and the reason. */
 export class ChangeStreamError extends Error {
   override readonly name = 'ChangeStreamError'
 }
 
-/** An entry as it comes out of the decoder. */
+/** A decoded entry. */
 export interface DecodedChange {
   readonly entry: PathChange
-  /** The content of a `file`, exactly its `size` bytes; empty for the others. What is not read is passed over. */
+  /** Content of a `file`, exactly `size` bytes; empty for other entries. Unread content is skipped. */
   readonly content: AsyncIterable<Buffer>
 }
 
 /**
- * The entries of a change set, strictly in order. Throws {@link ChangeStreamError} on anything that is not one, and
- * what the source throws as it is. Returning normally means that the stream was whole.
+ * Yields the entries of a change set in order. Throws {@link ChangeStreamError} for an invalid stream, and rethrows
+ * errors of the source. Returns normally only for a complete stream.
  */
 export async function* decodeChanges(
   source: AsyncIterable<Uint8Array>,
@@ -67,7 +67,7 @@ export async function* decodeChanges(
   }
 }
 
-/** What must hold between the entries. */
+/** Constraints between entries. */
 class OrderCheck {
   readonly #bounds: ChangeBounds
   #lastPath: string | undefined
@@ -123,7 +123,7 @@ function namesIn(path: string): number {
   return count
 }
 
-/** The content of one entry, read at most once. */
+/** The content of one entry, readable once. */
 class Content implements AsyncIterable<Buffer> {
   readonly #reader: ChunkReader
   readonly #path: string
@@ -151,7 +151,7 @@ class Content implements AsyncIterable<Buffer> {
   }
 }
 
-/** Takes frames and pieces out of chunks of any size, holding one chunk or one header at a time. */
+/** Extracts frames and pieces from chunks of any size; holds one chunk or one header at a time. */
 class ChunkReader {
   readonly #source: AsyncIterator<Uint8Array>
   #chunk: Buffer = Buffer.alloc(0)
@@ -160,7 +160,7 @@ class ChunkReader {
     this.#source = source[Symbol.asyncIterator]()
   }
 
-  /** A piece of at least one and at most `maxBytes` bytes, or nothing at the end. */
+  /** A piece of 1 to `maxBytes` bytes, or nothing at the end. */
   async take(maxBytes: number): Promise<Buffer | undefined> {
     if (this.#chunk.length === 0 && !(await this.#fill())) return undefined
     const piece = this.#chunk.subarray(0, maxBytes)

@@ -1,11 +1,11 @@
 /**
- * One port as a place for sessions: between sessions it looks for preambles and drops everything else, in a session it
- * hands the bytes to one receiver. Owns the listeners on the port, never the port itself.
+ * One port shared by consecutive sessions: between sessions it searches for preambles and drops everything else;
+ * during a session it passes the bytes to one receiver. Owns the listeners on the port, never the port.
  */
 import type { Duplex } from 'node:stream'
 import { encodePreamble, PreambleHunter, type SessionId } from './preamble.ts'
 
-/** Bytes that may wait to be written before the other side counts as not reading. */
+/** Bytes waiting to be written at which the other side counts as not reading. */
 const stuckBytes = 16 * 1024 * 1024
 
 export type ChannelClosed = { message: string }
@@ -21,8 +21,8 @@ export class Channel {
   #open = true
 
   /**
-   * Starts to read `port`. `onPreamble` is called for each preamble that comes between sessions; it may attach a
-   * receiver, which then gets the bytes after it. `onClosed` is called once, when the port ends or fails.
+   * Starts reading `port`. `onPreamble` is called for each preamble between sessions; it may attach a receiver for
+   * the bytes after it. `onClosed` is called once, when the port ends or fails.
    */
   constructor(
     port: Duplex,
@@ -36,7 +36,7 @@ export class Channel {
     port.on('end', this.#onEnd)
     port.on('close', this.#onEnd)
     port.on('error', this.#onError)
-    // Somebody may have listened to it and released it before.
+    // An earlier listener may have released the port.
     port.resume()
   }
 
@@ -44,14 +44,14 @@ export class Channel {
     return this.#open
   }
 
-  /** Bytes handed over and not yet taken by the port. */
+  /** Bytes passed to the port that it has not taken yet. */
   get waitingBytes(): number {
     return this.#port.writableLength
   }
 
   /**
-   * Gives all further bytes to `receiver`, in place of whoever had them. The returned function ends its turn, if it
-   * still has it: the search for a preamble then begins with `unread`.
+   * Passes all further bytes to `receiver`, replacing the previous one. The returned function detaches it if it is
+   * still attached: the search for a preamble then begins with `unread`.
    */
   attach(receiver: (chunk: Buffer) => void): (unread?: Buffer) => void {
     this.#receiver = receiver
@@ -61,7 +61,7 @@ export class Channel {
       this.#receiver = null
       this.#hunter = new PreambleHunter()
       this.setPaused(false)
-      // Not at once: the caller is still ending what was here.
+      // Deferred: the caller is still ending the previous session.
       if (unread.length > 0) queueMicrotask(() => this.#take(unread))
     }
   }
@@ -77,7 +77,7 @@ export class Channel {
     this.write(encodePreamble(session))
   }
 
-  /** Hands bytes to the port; `written` is called when it has taken them, or will never. False: wait for that. */
+  /** Writes bytes to the port; calls `written` when it has taken them, or never will. False: wait for that. */
   write(bytes: Buffer, written?: (error?: Error | null) => void): boolean {
     if (!this.#open || !this.#port.writable) {
       written?.(new Error('the port is closed'))
@@ -91,7 +91,7 @@ export class Channel {
     return this.#port.write(bytes, written)
   }
 
-  /** Stops listening. The port stays open, and is nobody's until someone else listens. */
+  /** Stops listening. The port stays open and ignores data until there is another listener. */
   release(): void {
     this.#open = false
     this.#receiver = null
@@ -99,7 +99,7 @@ export class Channel {
     this.#port.off('end', this.#onEnd)
     this.#port.off('close', this.#onEnd)
     this.#port.off('error', this.#onError)
-    // A late error of the port must not end the process; one listener is enough however many channels there were.
+    // A late error of the port must not end the process; one listener suffices for all channels.
     this.#port.off('error', ignoreError)
     this.#port.on('error', ignoreError)
     this.#port.pause()

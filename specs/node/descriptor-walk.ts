@@ -1,9 +1,8 @@
 /**
- * Finds a path below a root by opening one directory after the other, so that no link, no `..` and no change made
- * meanwhile leads outside. Refuses to leave the root; what is found is a {@link Place} to act on.
- *
- * Links inside the root are resolved here, by hand, against the root: a relative target from where the link lies, an
- * absolute one only if it begins with the root's own path. A link that leads out ends in `outside_workspace`.
+ * Resolves a path below a root by opening one directory after the other, so that no link, no `..` and no concurrent
+ * change leads outside. Returns a {@link Place}.
+ * Links inside the root are resolved here: a relative target from the link's directory, an absolute one only if it
+ * begins with the root's own path. A link that leads out fails with `outside_workspace`.
  */
 import { mkdirSync, readlinkSync } from 'node:fs'
 import type { Result } from '#specs/protocol/error.ts'
@@ -13,34 +12,35 @@ import { attempt, errnoOf, failure, fileFailure, ifPermitted } from './file-erro
 import { decodePath, encodePath, isPathText, quotePath } from './path-text.ts'
 import { Place } from './place.ts'
 
-/** Links that one path may go through; Linux's own bound. */
+/** Maximum links in one path; Linux's own limit. */
 const MAX_LINKS = 40
-/** Directories opened for one path, links and `..` included; a chain of links can ask for far more. */
+/** Maximum directories opened for one path, including links and `..`; a chain of links could require far more. */
 const MAX_STEPS = 10_000
 
 export interface RootOptions {
-  /** Owner of what is created; absent, or not permitted: whoever this process is. */
+  /** Owner of created entries; absent, or not permitted: this process's user. */
   readonly owner?: Owner
-  /** The path by which links and callers name this root, when it is not the one that is opened. */
+  /** Path by which links and callers name this root, when it differs from the opened one. */
   readonly knownAs?: string
 }
 
 export interface LocateOptions {
   /**
-   * `follow` (the default) resolves links that stay inside, the last name's too; `keep` leaves the last name as it
-   * is, for what acts on the link itself (delete, move); `refuse` takes no link before the last name and no `..`.
+   * `follow` (the default) resolves links that stay inside, including the last name's. `keep` does not resolve the
+   * last name, for operations on the link itself (delete, move). `refuse` accepts no link before the last name and no
+   * `..`.
    */
   readonly links?: 'follow' | 'keep' | 'refuse'
-  /** Makes the directories before the last name that are missing (mode 0777 less the umask). */
+  /** Creates missing directories before the last name (mode 0777 less the umask). */
   readonly createParents?: boolean
 }
 
 interface Walk {
-  /** The directory reached so far. */
+  /** The current directory. */
   directory: Directory
-  /** The plain names that lead to it. */
+  /** Resolved names that lead to it. */
   resolved: string[]
-  /** What is still to be walked, the next name last. */
+  /** Remaining names, the next one last. */
   pending: string[]
   links: number
   steps: number
@@ -65,15 +65,15 @@ export class Root implements Disposable {
     })
   }
 
-  /** The root's own directory, another handle. */
+  /** Another handle of the root's directory. */
   openDirectory(): Directory {
     return this.#directory.reopen()
   }
 
   /**
-   * Finds `path`, relative to the root or absolute below {@link path}; empty or `.` is the root itself. The last name
-   * need not exist. The caller disposes the place. Failures: `outside_workspace`, `not_found` (a directory on the
-   * way), `not_a_directory`, `invalid_input`, `permission_denied`.
+   * Resolves `path`, relative to the root or absolute below {@link path}; empty or `.` is the root itself. The last
+   * name need not exist. The caller disposes the place. Failures: `outside_workspace`, `not_found` (a missing
+   * directory), `not_a_directory`, `invalid_input`, `permission_denied`.
    */
   locate(path: string, options: LocateOptions = {}): Result<Place> {
     const names = this.#names(path)
@@ -132,7 +132,7 @@ export class Root implements Disposable {
     return { ok: true, value: new Place(walk.directory, name, walk.resolved.join('/'), this.owner) }
   }
 
-  /** Opens the directory `name`, or turns to where a link of that name leads. */
+  /** Opens the directory `name`, or continues at the target of a link of that name. */
   #enter(walk: Walk, name: string, path: string, options: LocateOptions): Result<void> {
     let next: Directory
     try {
@@ -168,7 +168,7 @@ export class Root implements Disposable {
       try {
         mkdirSync(walk.directory.at(name))
       } catch (thrown) {
-        // Another call may have made it first.
+        // Another call may have created it first.
         if (errnoOf(thrown) !== 'EEXIST') throw thrown
         step(walk, walk.directory.open(name), name)
         return
@@ -179,7 +179,7 @@ export class Root implements Disposable {
     })
   }
 
-  /** Goes on with a link's target in the place of the link. */
+  /** Replaces a link by the names of its target. */
   #redirect(walk: Walk, target: string, path: string): Result<void> {
     if (++walk.links > MAX_LINKS)
       return failure('invalid_input', `${quotePath(path)} goes round in symbolic links.`)
@@ -193,7 +193,7 @@ export class Root implements Disposable {
     return { ok: true, value: undefined }
   }
 
-  /** Walks the names found so far again from the root; the way up through `..` of the system is never taken. */
+  /** Walks the resolved names again from the root; never uses the system's `..`. */
   #restart(walk: Walk): void {
     walk.pending.push(...walk.resolved.reverse())
     walk.resolved = []
@@ -217,7 +217,7 @@ export class Root implements Disposable {
     return { ok: true, value: names }
   }
 
-  /** The part of an absolute path below the root, or nothing if it is not below. */
+  /** The part of an absolute path below the root; nothing if it is outside. */
   #below(path: string): string | undefined {
     if (path === this.path) return ''
     return path.startsWith(`${this.path}/`) ? path.slice(this.path.length + 1) : undefined
@@ -237,12 +237,12 @@ function step(walk: Walk, next: Directory, name: string): void {
   walk.resolved.push(name)
 }
 
-/** Where the link `name` points, or nothing if it is no link. */
+/** The target of the link `name`; nothing if it is no link. */
 function linkTarget(walk: Walk, name: string): string | undefined {
   try {
     return decodePath(readlinkSync(walk.directory.at(name), { encoding: 'buffer' }))
   } catch (thrown) {
-    // EINVAL: not a link. ENOENT: nothing there, which may be just what the caller wants.
+    // EINVAL: not a link. ENOENT: missing, which the caller may expect.
     const errno = errnoOf(thrown)
     if (errno === 'EINVAL' || errno === 'ENOENT') return undefined
     throw thrown

@@ -38,7 +38,7 @@ export interface DirectoryEntry {
   readonly kind: EntryKind
 }
 
-/** Who is to own what is created. */
+/** Owner of created entries. */
 export interface Owner {
   readonly uid: number
   readonly gid: number
@@ -56,12 +56,12 @@ export class Directory implements Disposable {
       isRaceFree || typeof path === 'string' ? undefined : Buffer.concat([path, Buffer.from('/')])
   }
 
-  /** Opens a directory by a path that is trusted; links in it are followed. Throws the system's error. */
+  /** Opens a directory by a trusted path, following links. Throws the system's error. */
   static openTrusted(path: string): Directory {
     return new Directory(openSync(path, OPEN_DIRECTORY & ~constants.O_NOFOLLOW), path)
   }
 
-  /** Opens the directory `name` of this one; throws ENOTDIR or ELOOP if it is a link or no directory. */
+  /** Opens the subdirectory `name`; throws ENOTDIR or ELOOP for a link or anything but a directory. */
   open(name: string): Directory {
     const path = this.at(name)
     const fd = openSync(path, OPEN_DIRECTORY)
@@ -75,7 +75,7 @@ export class Directory implements Disposable {
     return this.open('.')
   }
 
-  /** What node:fs takes to reach `name`, a single name or `.`. Anything else is misuse and throws. */
+  /** A path for node:fs to `name`, a single name or `.`. Anything else is misuse and throws. */
   at(name: string): string | Buffer {
     if (name === '' || name === '..' || name.includes('/') || name.includes('\0')) {
       throw new TypeError('expected a single name in a directory')
@@ -90,7 +90,7 @@ export class Directory implements Disposable {
     return entries.map((entry) => ({ name: decodeLatin1Name(entry.name), kind: kindOf(entry) }))
   }
 
-  /** At most `maxCount` names, in the system's order; a folder of millions costs no more than that. */
+  /** At most `maxCount` names, in the system's order; bounded also for a huge folder. */
   listSome(maxCount: number): { readonly entries: DirectoryEntry[]; readonly isWhole: boolean } {
     const entries: DirectoryEntry[] = []
     const opened = opendirSync(this.at('.').toString(), { encoding: 'latin1', bufferSize: 1_024 })
@@ -105,7 +105,7 @@ export class Directory implements Disposable {
     return { entries, isWhole: true }
   }
 
-  /** Sets the permission bits. An O_PATH descriptor cannot itself; its /proc name can. */
+  /** Sets the permission bits. An O_PATH descriptor cannot; its /proc name can. */
   chmod(mode: number): void {
     if (isRaceFree) chmodSync(`/proc/self/fd/${this.fd}`, mode)
     else fchmodSync(this.fd, mode)
@@ -129,7 +129,7 @@ export class Directory implements Disposable {
   }
 }
 
-/** What a stat or a directory entry is, in four words. */
+/** The kind of a stat or a directory entry, one of four. */
 export function kindOf(entry: Pick<Stats, 'isFile' | 'isDirectory' | 'isSymbolicLink'>): EntryKind {
   if (entry.isFile()) return 'file'
   if (entry.isDirectory()) return 'directory'

@@ -1,4 +1,4 @@
-/** What the system's file errors mean to a caller: one table from errno to a stable code and a sentence. */
+/** Maps the system's file errors to stable codes and sentences. */
 
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
 import { errorMessage } from '../errors.ts'
@@ -19,7 +19,7 @@ const meanings: Readonly<Record<string, readonly [ToolErrorCode, string]>> = {
   EINVAL: ['invalid_input', 'the system refuses this, such as moving a directory into itself'],
   ENXIO: ['not_a_file', 'it is not a regular file'],
 }
-/** Conditions that pass by themselves. */
+/** Transient conditions. */
 const passing: Readonly<Record<string, string>> = {
   ELOOP: 'it became a symbolic link while it was used; try again',
   EBUSY: 'it is in use; try again',
@@ -31,8 +31,8 @@ const passing: Readonly<Record<string, string>> = {
 }
 
 /**
- * A failed result from what node:fs threw.
- * @param doing the sentence's start, with the path, such as `cannot read "a.txt"`
+ * Converts an error of node:fs to a failed result.
+ * @param doing the beginning of the sentence, with the path, such as `cannot read "a.txt"`
  */
 export function fileFailure(doing: string, thrown: unknown): Extract<Result<never>, { ok: false }> {
   const errno = errnoOf(thrown)
@@ -43,13 +43,13 @@ export function fileFailure(doing: string, thrown: unknown): Extract<Result<neve
   return failure('internal', `${doing}: ${errorMessage(thrown)}`)
 }
 
-/** Why node:fs threw, as the end of a sentence about the file. */
+/** The reason of a node:fs error, as the end of a sentence. */
 export function reasonOf(thrown: unknown): string {
   const errno = errnoOf(thrown)
   return meanings[errno]?.[1] ?? passing[errno] ?? errorMessage(thrown)
 }
 
-/** A failed result with a message of ours. */
+/** A failed result with our own message. */
 export function failure(
   code: ToolErrorCode,
   message: string,
@@ -58,12 +58,12 @@ export function failure(
   return { ok: false, error: { code, message, retryable } }
 }
 
-/** The errno name of what node:fs threw, or an empty text. */
+/** The errno name of a node:fs error, or an empty string. */
 export function errnoOf(thrown: unknown): string {
   return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : ''
 }
 
-/** Runs `action` and gives its value, or what it threw as a failed result. */
+/** Runs `action`; returns its value, or its error as a failed result. */
 export function attempt<T>(doing: string, action: () => T): Result<T> {
   try {
     return { ok: true, value: action() }
@@ -72,7 +72,7 @@ export function attempt<T>(doing: string, action: () => T): Result<T> {
   }
 }
 
-/** Runs what may be forbidden: a process without the right keeps the owner it has. */
+/** Runs an operation that may be forbidden: a process without the right keeps the current owner. */
 export function ifPermitted(action: () => void): void {
   try {
     action()

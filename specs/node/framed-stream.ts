@@ -1,6 +1,6 @@
 /**
- * Typed frames over one duplex stream, with back-pressure both ways: who does not ask for the next frame is sent no more,
- * and who sends waits until there is room. Owns the stream; a fault of the other side ends it and is thrown once.
+ * Typed frames over one duplex stream, with back-pressure both ways: reads only on request, and `send` waits for
+ * buffer space. Owns the stream; a protocol violation by the other side ends it and is thrown once.
  */
 import type { Duplex } from 'node:stream'
 import { parsePayload } from './frames.ts'
@@ -14,12 +14,12 @@ import {
 } from './typed-frames.ts'
 import { waitForRoom } from './writable-room.ts'
 
-/** Deepest nesting in a JSON frame. */
+/** Maximum nesting in a JSON frame. */
 const jsonMaxDepth = 32
-/** Larger pieces of bytes are cut. */
+/** Larger byte pieces are split. */
 const chunkBytes = 64 * 1024
 
-/** The other side broke the protocol, or the stream failed in the middle. */
+/** The other side violated the protocol, or the stream failed midway. */
 export class FramedStreamError extends Error {
   override readonly name = 'FramedStreamError'
 }
@@ -33,12 +33,12 @@ export class FramedStream {
   /** Resolves when the stream has closed, for whatever reason. */
   readonly closed: Promise<void>
 
-  /** @param stream is this object's from now on */
+  /** @param stream owned by this object from now on */
   constructor(stream: Duplex, maxBytes: number = FRAME_MAX_BYTES) {
     this.#stream = stream
     this.#maxBytes = maxBytes
     this.#reader = new TypedFrameReader(maxBytes)
-    // A plain iterator would destroy the stream at the end of what comes, in the middle of what goes.
+    // A plain iterator would destroy the stream when input ends, while output continues.
     this.#pieces = stream.iterator({ destroyOnReturn: false }) as AsyncIterator<Buffer>
     stream.on('error', () => {})
     this.closed = stream.destroyed
@@ -50,7 +50,10 @@ export class FramedStream {
     return !this.#stream.destroyed && this.#stream.writable
   }
 
-  /** The next frame; null at an end between two frames. @throws {FramedStreamError} after which the stream is destroyed */
+  /**
+   * The next frame; null at an end between two frames. @throws {FramedStreamError} after which the stream is
+   * destroyed
+   */
   async next(): Promise<TypedFrame | null> {
     for (;;) {
       const frame = this.#frames.shift()
@@ -75,7 +78,7 @@ export class FramedStream {
     throw this.#fail('the connection ended in the middle of a frame')
   }
 
-  /** The value of a JSON frame. @throws {FramedStreamError} when it is none, or not plain JSON */
+  /** The value of a JSON frame. @throws {FramedStreamError} for anything but plain JSON */
   parseJson(frame: TypedFrame): unknown {
     if (frame.kind !== frameKinds.json)
       throw this.#fail(`expected a message, saw a frame of kind ${frame.kind}`)
@@ -84,7 +87,7 @@ export class FramedStream {
     throw this.#fail(parsed.message)
   }
 
-  /** Sends one frame; resolves when there is room for the next. What cannot be sent any more is dropped. */
+  /** Sends one frame; resolves when there is buffer space for the next. Frames after the end are dropped. */
   async send(kind: FrameKind, payload: Uint8Array): Promise<void> {
     const stream = this.#stream
     if (this.isOpen && !stream.write(encodeTypedFrame(kind, payload, this.#maxBytes)))
@@ -101,12 +104,12 @@ export class FramedStream {
     await this.send(frameKinds.json, Buffer.from(JSON.stringify(value)))
   }
 
-  /** Ends this side after what was sent. */
+  /** Ends this side after the queued frames. */
   end(): void {
     if (this.isOpen) this.#stream.end()
   }
 
-  /** Breaks off: the other side sees that this was no orderly end, as far as the stream can tell. */
+  /** Aborts: the other side sees an abnormal end, as far as the stream supports it. */
   destroy(message = 'broken off'): void {
     this.#stream.destroy(new Error(message))
   }

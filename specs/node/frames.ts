@@ -1,11 +1,11 @@
 /**
- * Frames of the control port: a u32 big-endian length, then that many bytes of JSON in UTF-8. Owns the bounds and the
- * conversion; refuses, by ending, whatever is not a frame: within a session nothing is ever skipped or repaired.
+ * Frames of the control port: a u32 big-endian length, then that many bytes of JSON in UTF-8. Enforces the limits;
+ * ends the session on invalid input and never skips or repairs anything.
  */
 import { isUtf8 } from 'node:buffer'
 import { limits } from '#specs/protocol/limits.ts'
 
-/** Why a stream of frames ended; `session_replaced` means that the other side has begun anew. */
+/** Why a stream of frames ended; `session_replaced` means that the other side has started a new session. */
 export type FrameFault =
   | 'session_replaced'
   | 'empty_frame'
@@ -19,25 +19,25 @@ export interface FrameEnd {
   fault: FrameFault
   /** For people: what was expected and what was seen. */
   message: string
-  /** The bytes from which the preamble of a next session is to be looked for. */
+  /** The bytes in which to search for the next session's preamble. */
   unread: Buffer
 }
 
 export interface FrameBounds {
-  /** Largest payload of a frame, in bytes; below 2^24. */
+  /** Maximum payload of a frame, in bytes; below 2^24. */
   maxBytes: number
-  /** Deepest nesting of arrays and objects. */
+  /** Maximum nesting of arrays and objects. */
   maxDepth: number
 }
 
 const defaultBounds: FrameBounds = { maxBytes: limits.frameMaxBytes, maxDepth: limits.jsonMaxDepth }
 const headerBytes = 4
-/** Never part of UTF-8, and never the first byte of a length: where it stands, a preamble begins. */
+/** Never part of UTF-8, and never the first byte of a length: it marks the start of a preamble. */
 const preambleByte = 0xff
 
 /**
- * Cuts a stream of bytes into JSON values. Push-driven, linear in the number of bytes however they are cut,
- * and holds at most one frame. After `onEnd` it takes nothing more.
+ * Splits a byte stream into JSON values. Push-driven, linear in the number of bytes for any chunking; holds at most
+ * one frame. Ignores input after `onEnd`.
  */
 export class FrameDecoder {
   readonly #onMessage: (value: unknown, bytes: number) => void
@@ -59,7 +59,7 @@ export class FrameDecoder {
     this.#bounds = bounds
   }
 
-  /** Whether a frame has begun and is not complete. */
+  /** Whether a frame is incomplete. */
   get partial(): boolean {
     return this.#headerFill > 0
   }
@@ -73,7 +73,7 @@ export class FrameDecoder {
     }
   }
 
-  /** Stops: nothing is delivered any more, and `onEnd` is not called. */
+  /** Stops: no further values, and `onEnd` is not called. */
   stop(): void {
     this.#ended = true
     this.#payload = null
@@ -138,7 +138,7 @@ export class FrameDecoder {
     else this.#end(parsed.fault, parsed.message, rest)
   }
 
-  /** A preamble may have begun inside what was taken for a length. */
+  /** A preamble may begin inside an apparent length. */
   #unreadFrom(chunk: Buffer, offset: number): Buffer {
     return Buffer.concat([this.#header.subarray(0, this.#headerFill), chunk.subarray(offset)])
   }
@@ -153,7 +153,7 @@ export class FrameDecoder {
 
 type Parsed = { ok: true; value: unknown } | { ok: false; fault: FrameFault; message: string }
 
-/** The JSON value of one payload, or what is wrong with it. */
+/** The JSON value of one payload, or an error message. */
 export function parsePayload(payload: Buffer, maxDepth: number): Parsed {
   if (!isUtf8(payload)) return { ok: false, fault: 'bad_utf8', message: 'a frame is not UTF-8' }
   if (exceedsDepth(payload, maxDepth)) {
@@ -170,7 +170,7 @@ export function parsePayload(payload: Buffer, maxDepth: number): Parsed {
   } catch {
     return { ok: false, fault: 'bad_json', message: 'a frame is not JSON' }
   }
-  // The key may be spelled with escapes; the walk is only paid for when one of them could stand there.
+  // The key may be escaped; the full check runs only when escapes are present.
   if ((text.includes('proto') || text.includes('\\u')) && hasPrototypeKey(value)) {
     return { ok: false, fault: 'forbidden_key', message: 'an object in a frame has the key __proto__' }
   }
@@ -180,7 +180,7 @@ export function parsePayload(payload: Buffer, maxDepth: number): Parsed {
 const quote = 0x22
 const backslash = 0x5c
 
-/** Counts brackets outside strings, before anything is parsed. */
+/** Counts brackets outside strings, before parsing. */
 function exceedsDepth(payload: Buffer, maxDepth: number): boolean {
   let depth = 0
   let inString = false
@@ -203,7 +203,7 @@ function hasPrototypeKey(value: unknown): boolean {
   return Object.hasOwn(value, '__proto__') || Object.values(value).some(hasPrototypeKey)
 }
 
-/** A message that would not fit a frame; nothing of it was written. */
+/** A message too large for a frame; nothing of it was written. */
 export class FrameTooLongError extends Error {
   override name = 'FrameTooLongError'
   readonly bytes: number

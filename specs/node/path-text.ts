@@ -1,6 +1,6 @@
 /**
- * File names as text. Linux names are bytes; bytes that are not UTF-8 stand as lone surrogates U+DC80 to U+DCFF
- * (PEP 383), so every name has exactly one text and every text made here gives its bytes back.
+ * File names as text. Linux names are bytes; invalid UTF-8 bytes become lone surrogates U+DC80 to U+DCFF (PEP 383).
+ * Every name has exactly one text, and every such text converts back to its bytes.
  */
 import { isUtf8 } from 'node:buffer'
 
@@ -26,7 +26,7 @@ export function decodePath(bytes: Buffer): string {
   return text
 }
 
-/** The bytes of a path given as text. Throws a TypeError on text that stands for no bytes; see {@link isPathText}. */
+/** The bytes of a path given as text. Throws a TypeError for text without a byte form; see {@link isPathText}. */
 export function encodePath(text: string): Buffer {
   if (text.isWellFormed()) return Buffer.from(text, 'utf8')
   const parts: Buffer[] = []
@@ -43,8 +43,8 @@ export function encodePath(text: string): Buffer {
 }
 
 /**
- * Whether `text` is the one text of some bytes. Escapes that together spell valid UTF-8 are refused: they would be
- * a second text for a path that has one already, and so slip past checks for doubles.
+ * Whether `text` is the canonical text of some bytes. Escapes that together form valid UTF-8 are refused: a second
+ * text for one path could evade duplicate checks.
  */
 export function isPathText(text: string): boolean {
   if (text.isWellFormed()) return true
@@ -56,12 +56,12 @@ export function isPathText(text: string): boolean {
 }
 
 /**
- * Characters that write lines of their own, are not seen, or turn the order of what follows; and bytes that are no UTF-8. The
- * line and paragraph separators are U+2028 and U+2029.
+ * Line breaks, invisible characters, characters that reorder text, and invalid UTF-8 bytes. The line and paragraph
+ * separators are U+2028 and U+2029.
  */
 const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
 
-/** A path in quotes: a JSON string in which every character is seen, and which gives the path back. */
+/** A quoted path: a JSON string in which every character is visible and which parses back to the path. */
 export function quotePath(path: string): string {
   return JSON.stringify(path).replace(hidden, (character) =>
     Array.from(
@@ -72,22 +72,22 @@ export function quotePath(path: string): string {
 }
 
 /**
- * A path as a line of ours holds it: as it is, or as {@link quotePath} has it where a reader could not tell what the name is
- * or where it ends. What begins with a quotation mark is such a string, always.
+ * A path for use in a line of text: unchanged, or quoted by {@link quotePath} when a reader could mistake the name or
+ * its end. Text that begins with a quotation mark is always quoted.
  */
 export function nameInLine(path: string): string {
   return /^["\s]|\s$/.test(path) || path.search(hidden) !== -1 ? quotePath(path) : path
 }
 
-/** What a list says that has such names: calls take the name itself. */
+/** Note for lists with such names: calls take the unquoted name. */
 export const quotedNamesNote = 'names in quotes are JSON strings'
 
-/** What node:fs takes for this path: text where it is UTF-8 (faster), else bytes. */
+/** A path for node:fs: a string for UTF-8 (faster), else bytes. */
 export function toSystemPath(text: string): string | Buffer {
   return text.isWellFormed() ? text : encodePath(text)
 }
 
-/** The text of a name that node:fs returned with `encoding: 'latin1'`, the cheapest way to get names as bytes. */
+/** Converts a name that node:fs returned with `encoding: 'latin1'`, the cheapest way to get names as bytes. */
 export function decodeLatin1Name(name: string): string {
   for (let at = 0; at < name.length; at++) {
     if (name.charCodeAt(at) >= 0x80) return decodePath(Buffer.from(name, 'latin1'))
@@ -96,8 +96,8 @@ export function decodeLatin1Name(name: string): string {
 }
 
 /**
- * The order of paths in a change set: name by name, each by UTF-16 code units, so that a directory comes before
- * what is in it and all of that before its next sibling. Negative, zero or positive, as for `sort`.
+ * Sort order of paths in a change set: by name, each by UTF-16 code units, so that a directory precedes its content,
+ * which precedes its next sibling. Returns negative, zero or positive, as for `sort`.
  */
 export function comparePaths(left: string, right: string): number {
   const shared = Math.min(left.length, right.length)

@@ -1,6 +1,6 @@
 /**
- * One name in an open directory, and what can be done with it: never through a link, never blocking on a device or
- * FIFO. Made by a {@link Root}; failures are values.
+ * One name in an open directory and its operations: never through a link, never blocking on a device or FIFO. Created
+ * by a {@link Root}; failures are values.
  */
 import {
   type BigIntStats,
@@ -31,7 +31,7 @@ const SAFE_OPEN = constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCT
 /** An open regular file. */
 export class OpenFile implements Disposable {
   readonly fd: number
-  /** As it was when it was opened. */
+  /** State at opening. */
   readonly stat: Stats
 
   constructor(fd: number, stat: Stats) {
@@ -52,7 +52,7 @@ export class Place implements Disposable {
   readonly directory: Directory
   readonly #owner: Owner | undefined
 
-  /** Takes over `directory` and closes it in the end. */
+  /** Takes ownership of `directory` and closes it. */
   constructor(directory: Directory, name: string, parentPath: string, owner?: Owner) {
     this.directory = directory
     this.name = name
@@ -70,7 +70,7 @@ export class Place implements Disposable {
     )
   }
 
-  /** What is there, links not followed. */
+  /** The entry, links not followed. */
   stat(): Result<Stats> {
     return attempt(`cannot inspect ${this}`, () => lstatSync(this.directory.at(this.name)))
   }
@@ -80,13 +80,13 @@ export class Place implements Disposable {
     return attempt(`cannot inspect ${this}`, () => lstatSync(this.directory.at(this.name), { bigint: true }))
   }
 
-  /** Whether the name exists, as a link too. */
+  /** Whether the name exists, including as a link. */
   exists(): boolean {
     return this.stat().ok
   }
 
   /**
-   * Opens a regular file that exists; a directory, link, device or FIFO is `not_a_file` and never opened.
+   * Opens an existing regular file; a directory, link, device or FIFO is `not_a_file` and never opened.
    * @param access `write` opens for reading and writing
    */
   openFile(access: 'read' | 'write' = 'read'): Result<OpenFile> {
@@ -98,7 +98,7 @@ export class Place implements Disposable {
     }
   }
 
-  /** Makes a new, empty file; `already_exists` if the name is taken, be it by a link. */
+  /** Creates an empty file; `already_exists` if the name is taken, even by a link. */
   createFile(mode = 0o666): Result<OpenFile> {
     return attempt(`cannot create ${this}`, () => {
       const flags = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL | SAFE_OPEN
@@ -134,7 +134,7 @@ export class Place implements Disposable {
     )
   }
 
-  /** Removes a file or link, whatever its kind but a directory. */
+  /** Removes any entry except a directory. */
   unlink(): Result<void> {
     return attempt(`cannot delete ${this}`, () => unlinkSync(this.directory.at(this.name)))
   }
@@ -144,7 +144,7 @@ export class Place implements Disposable {
     return attempt(`cannot delete the directory ${this}`, () => rmdirSync(this.directory.at(this.name)))
   }
 
-  /** Sets the permission bits of a file or directory, never of what a link points to. */
+  /** Sets the permission bits of a file or directory, never of a link's target. */
   setMode(mode: number): Result<void> {
     const seen = this.stat()
     if (!seen.ok) return seen
@@ -168,8 +168,8 @@ export class Place implements Disposable {
   }
 
   /**
-   * Renames, atomically. With `replace: false` a taken name is `already_exists`: certain for files and links (made
-   * by link and unlink), for directories checked just before.
+   * Renames atomically. With `replace: false` a taken name is `already_exists`: atomically for files and links (link
+   * and unlink), for directories checked just before.
    */
   renameTo(target: Place, options: { readonly replace: boolean }): Result<void> {
     const from = this.directory.at(this.name)
@@ -194,7 +194,7 @@ export class Place implements Disposable {
     return quotePath(this.path === '' ? '.' : this.path)
   }
 
-  /** Names the file first, looks at what it is, and only then opens just that. */
+  /** Opens the name as a path first, checks its kind, and then opens exactly that file. */
   #openByDescriptor(flags: number): Result<OpenFile> {
     const named = openSync(this.directory.at(this.name), O_PATH | constants.O_NOFOLLOW)
     try {

@@ -1,6 +1,6 @@
 /**
- * The preamble that begins a session on a port: four 0xFF, `CAISSON1`, 16 bytes of session. With a session of zeros
- * it is a sessionRequest: the guest asks the host to begin one. Owns only the bytes; who may begin what is decided elsewhere.
+ * The preamble that begins a session on a port: four 0xFF, `CAISSON1`, 16 bytes of session id. A zero id is a session
+ * request: the guest asks the host to begin one. Defines only the bytes, not who may begin a session.
  */
 
 /** 32 lower-case hex digits. */
@@ -10,7 +10,7 @@ const magic = Buffer.concat([Buffer.alloc(4, 0xff), Buffer.from('CAISSON1', 'lat
 const sessionBytes = 16
 /** Bytes of a preamble. */
 export const preambleBytes = magic.length + sessionBytes
-/** The session of a sessionRequest. */
+/** The session id of a session request. */
 export const sessionRequest: SessionId = '0'.repeat(sessionBytes * 2)
 
 /** The bytes that begin `session`. Throws a RangeError when it is not 32 hex digits. */
@@ -21,17 +21,17 @@ export function encodePreamble(session: SessionId): Buffer {
 
 export interface FoundPreamble {
   session: SessionId
-  /** What came after it. */
+  /** Bytes after it. */
   rest: Buffer
-  /** What to search instead when it is not the one expected: a torn preamble reaches into the whole one after it. */
+  /** What to search instead if it is not the expected one: a torn preamble may overlap the next complete one. */
   again: Buffer
 }
 
-/** Looks for the next preamble and forgets all that comes before it; keeps fewer bytes than a preamble has. */
+/** Searches for the next preamble and discards everything before it; keeps fewer bytes than a preamble has. */
 export class PreambleHunter {
   #carry: Buffer = Buffer.alloc(0)
 
-  /** The next preamble in what was pushed so far, or null. The bytes after it are the caller's. */
+  /** The next preamble in the bytes so far, or null. The caller owns the bytes after it. */
   push(chunk: Buffer): FoundPreamble | null {
     const bytes = this.#carry.length === 0 ? chunk : Buffer.concat([this.#carry, chunk])
     const at = bytes.indexOf(magic)

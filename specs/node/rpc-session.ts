@@ -1,6 +1,6 @@
 /**
- * One session of the control port: frames, vscode-jsonrpc and the typed peer put together over a channel. It begins
- * attached and ends exactly once, with a reason; afterwards nothing of it is pending and the channel looks for the next.
+ * One session of the control port: frames, vscode-jsonrpc and the typed peer over a channel. Attached from the start;
+ * ends exactly once, with a reason. Afterwards nothing is pending and the channel searches for the next session.
  */
 import {
   AbstractMessageReader,
@@ -30,23 +30,23 @@ export interface RpcSessionOptions<S extends Side> {
   handlers: Handlers<S>
   onEnd: (end: RpcSessionEnd) => void
   onBug?: (method: string, cause: unknown) => void
-  /** Clock of the rate limit, ms; absent: no limit on the rate. */
+  /** Clock of the rate limit, in ms; absent: no limit. */
   rateClock?: () => number
 }
 
 export interface RpcSession {
   readonly peer: Peer
-  /** Whether reading waits for handlers of this side. */
+  /** Whether reading waits for this side's handlers. */
   readonly paused: boolean
   /** Ends the session; the first call counts. */
   end(end: RpcSessionEnd): void
 }
 
-/** Messages and bytes read and not yet dispatched, and notifications being handled, at which reading pauses. */
+/** Undispatched messages and bytes, and active notification handlers, at which reading pauses. */
 const queueMaxMessages = 256
 const queueMaxBytes = 4 * 1024 * 1024
 const handledMaxNotifications = 64
-/** Answers that wait for the port, at which the other side counts as not reading. */
+/** Queued answers at which the other side counts as not reading. */
 const writeMaxWaiting = 1_024
 
 /** Attaches to `channel` at once. */
@@ -119,7 +119,9 @@ export function openRpcSession<S extends Side>(options: RpcSessionOptions<S>): R
   }
 }
 
-/** vscode-jsonrpc's reader over {@link FrameDecoder}; what is no message ends the session before the library sees it. */
+/**
+ * vscode-jsonrpc's reader over {@link FrameDecoder}; invalid messages end the session before the library sees them.
+ */
 export class FrameMessageReader extends AbstractMessageReader implements MessageReader {
   readonly #decoder: FrameDecoder
   #callback: DataCallback | null = null
@@ -165,7 +167,10 @@ export class FrameMessageReader extends AbstractMessageReader implements Message
   }
 }
 
-/** vscode-jsonrpc's writer: a message is written when the port has taken it; at the session's end all waiting ones fail. */
+/**
+ * vscode-jsonrpc's writer: a message counts as written when the port has taken it; the session's end fails all queued
+ * ones.
+ */
 export class FrameMessageWriter extends AbstractMessageWriter implements MessageWriter {
   readonly #channel: Channel
   readonly #onStuck: () => void
@@ -190,7 +195,7 @@ export class FrameMessageWriter extends AbstractMessageWriter implements Message
       const fail = (error: Error): void => settle(error)
       this.#waiting.add(fail)
       if (this.#waiting.size > writeMaxWaiting) this.#onStuck()
-      // With room in the port the caller need not wait for the bytes to leave it.
+      // If the port has buffer space, the caller need not wait.
       if (this.#channel.write(frame, settle)) settle()
     })
   }

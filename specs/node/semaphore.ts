@@ -1,4 +1,4 @@
-/** A semaphore and a mutex. Waiters are served in the order in which they asked. */
+/** A semaphore and a mutex. Waiters are served in request order. */
 
 /** At most `size` holders at once. */
 export class Semaphore {
@@ -10,7 +10,7 @@ export class Semaphore {
     this.#size = size
   }
 
-  /** Waits for a place; false, and no place is taken, once `signal` is aborted. */
+  /** Waits for a slot; returns false without one once `signal` is aborted. */
   async take(signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false
     if (this.#taken < this.#size) {
@@ -21,7 +21,7 @@ export class Semaphore {
     const go = (): void => turn.resolve(true)
     const giveUp = (): void => {
       const at = this.#waiting.indexOf(go)
-      // The place may be on its way already.
+      // The slot may have been assigned already.
       if (at !== -1) this.#waiting.splice(at, 1)
       turn.resolve(at === -1)
     }
@@ -32,7 +32,7 @@ export class Semaphore {
     return hasPlace
   }
 
-  /** Hands a place to whoever waits longest. */
+  /** Passes a slot to the longest waiter. */
   giveBack(): void {
     const next = this.#waiting.shift()
     if (next === undefined) this.#taken--

@@ -1,15 +1,15 @@
 /**
- * The bytes of one session on a port, as a Duplex of their own: it ends with the session while the port lives on.
- * HTTP/2 runs over it on the host.
+ * The bytes of one session on a port as a Duplex: it ends with the session while the port remains open. The host runs
+ * HTTP/2 over it.
  */
 import { Duplex } from 'node:stream'
 import type { Channel } from './channel.ts'
 
 const writeBufferBytes = 256 * 1024
 /**
- * Read ahead while nobody takes it. Node's HTTP/2 does not read while a write of its own waits; with two such ends each
- * would wait for the other for ever once what is on its way fills all buffers. So this end has room for all that flow
- * control lets the other send (4 MiB and headers), and the other's writes always end.
+ * Read-ahead buffer. Node's HTTP/2 does not read while its own write is pending; two such ends would deadlock once
+ * all buffers are full. This side can buffer everything that flow control lets the other send (4 MiB and headers), so
+ * the other's writes always finish.
  */
 const readAheadBytes = 8 * 1024 * 1024
 
@@ -28,7 +28,7 @@ export class SessionStream extends Duplex {
     this.#detach = channel.attach((chunk) => {
       if (!this.push(chunk)) channel.setPaused(true)
     })
-    // HTTP/2 reports the error of its own session; without a listener here it would end the process as well.
+    // HTTP/2 reports its own session error; without a listener here it would also end the process.
     this.on('error', () => {})
   }
 

@@ -1,15 +1,15 @@
 /**
- * Typed frames, as the helper socket in the guest, shells and the control socket of the host speak them: u32 big-endian
- * length of what follows, one byte of kind, payload. Owns the bound; refuses, for good, whatever is not such a frame.
+ * Typed frames of the guest's helper socket, of shells and of the host's control socket: u32 big-endian length, one
+ * byte of kind, payload. Enforces the limit; an invalid frame ends the stream.
  */
 import { Buffer } from 'node:buffer'
 
 export const frameKinds = {
   /** A message in UTF-8. */
   json: 0x4a,
-  /** Bytes towards a program or server; an empty payload is their end. */
+  /** Bytes to a program or server; an empty payload ends them. */
   stdin: 0x30,
-  /** Bytes from it; an empty payload is their end where an end is told apart from the end of everything. */
+  /** Bytes from it; an empty payload ends them where the protocol distinguishes that end. */
   stdout: 0x31,
   stderr: 0x32,
   /** Columns and rows of a terminal, u16 big-endian each. */
@@ -28,7 +28,7 @@ export interface TypedFrame {
   readonly payload: Buffer
 }
 
-/** One frame. Throws a RangeError for a payload beyond the bound: a mistake of the caller's. */
+/** Encodes one frame. Throws a RangeError for a payload over the limit: a caller's mistake. */
 export function encodeTypedFrame(
   kind: FrameKind,
   payload: Uint8Array,
@@ -43,7 +43,7 @@ export function encodeTypedFrame(
   return frame
 }
 
-/** The payload of a `windowSize` frame; both numbers are cut to 1 to 65535. */
+/** The payload of a `windowSize` frame; clamps both numbers to 1 to 65535. */
 export function encodeWindowSize(columns: number, rows: number): Buffer {
   const payload = Buffer.allocUnsafe(4)
   const whole = (value: number): number => Math.min(0xffff, Math.max(1, Math.trunc(value) || 1))
@@ -52,19 +52,19 @@ export function encodeWindowSize(columns: number, rows: number): Buffer {
   return payload
 }
 
-/** Cuts bytes into frames, however they arrive; holds less than one frame. */
+/** Splits bytes into frames for any chunking; holds less than one frame. */
 export class TypedFrameReader {
   readonly #maxBytes: number
   #pieces: Buffer[] = []
   #held = 0
-  /** What has to be held before there is anything to look at. */
+  /** Minimum bytes before there is anything to parse. */
   #needed = HEADER_BYTES
 
   constructor(maxBytes: number = FRAME_MAX_BYTES) {
     this.#maxBytes = maxBytes
   }
 
-  /** The frames that `piece` completes, or what is wrong with them; after that it is not to be fed again. */
+  /** The frames completed by `piece`, or an error message; after an error, do not push again. */
   feed(piece: Buffer): TypedFrame[] | string {
     this.#pieces.push(piece)
     this.#held += piece.length

@@ -1,9 +1,9 @@
-/** Waiting for a slow reader. */
+/** Waits for a slow reader. */
 import type { Writable } from 'node:stream'
 
 const events = ['drain', 'close', 'error'] as const
 
-/** Resolves when `stream` takes more, or will never: the caller looks which. */
+/** Resolves when `stream` accepts more, or never will: the caller must check which. */
 export async function waitForRoom(stream: Writable): Promise<void> {
   if (stream.destroyed || !stream.writableNeedDrain) return
   await new Promise<void>((resolve) => {

@@ -1,4 +1,4 @@
-/** Events of the agent: claims, which carry the guest's own count; and deltas, which are never journaled. */
+/** Events of the agent: unverified claims, numbered by the guest; and deltas, which are never journaled. */
 import * as z from 'zod'
 import { RunReason, ToolError } from './error.ts'
 import { limits } from './limits.ts'
@@ -8,19 +8,19 @@ import { Count, Document, Id, Line, Milliseconds, Text } from './text.ts'
 
 const PlanUpdate = z.strictObject({
   type: z.literal('plan-update'),
-  /** 1 for the first plan, one more for each later one. */
+  /** 1 for the first plan; increases with each revision. */
   revision: Count.min(1),
   plan: Plan,
-  /** Why it was changed; absent in the first. */
+  /** Why it was changed; absent for the first. */
   reason: Line.optional(),
 })
-/** A step that failed is begun anew. */
+/** A failed step is retried. */
 const StepRetry = z.strictObject({
   type: z.literal('step-retry'),
   stepId: StepId,
-  /** 2 for the first repetition. */
+  /** 2 for the first retry. */
   attempt: Count.min(2),
-  /** Why the attempt before failed. */
+  /** Why the previous attempt failed. */
   reason: Text,
 })
 const StepStart = z.strictObject({ type: z.literal('step-start'), stepId: StepId })
@@ -48,7 +48,7 @@ const ToolStart = z.strictObject({
   stepId: StepId,
   callId: Id,
   tool: Line,
-  /** Canonical JSON of the arguments, cut at the bound of a document. */
+  /** Canonical JSON of the arguments, cut at the limit of a document. */
   arguments: Document,
 })
 const ToolEnd = z.strictObject({
@@ -56,18 +56,18 @@ const ToolEnd = z.strictObject({
   stepId: StepId,
   callId: Id,
   tool: Line,
-  /** What the model was told, cut at the bound of a text. */
+  /** Text that the model received, cut at the limit of a text. */
   output: Text,
   /** Absent when the call succeeded. */
   error: ToolError.optional(),
-  /** What of the call was put right before it was carried out, in words; absent when nothing was. */
+  /** Corrections of the call before its execution; absent when there were none. */
   corrections: z.array(Line).max(20).optional(),
   durationMs: Milliseconds,
 })
 /** The first event of a sub-agent, under its own path. */
 const AgentStart = z.strictObject({
   type: z.literal('agent-start'),
-  /** Of the parent: the step that it works for. */
+  /** The parent's step that it works for. */
   stepId: StepId,
   brief: Document,
   /** What it may use, sorted. */
@@ -80,30 +80,30 @@ const AgentEnd = z.strictObject({
   stepId: StepId,
   state: z.enum(['completed', 'failed', 'cancelled']),
   reason: RunReason,
-  /** Its answer, or what it has of one. */
+  /** Its answer, possibly partial. */
   text: Document,
   usage: Usage,
-  /** Paths that came into the parent's view. */
+  /** Paths merged into the parent's view. */
   merged: Count,
-  /** Paths that both had changed; the parent's version stayed. */
+  /** Paths that both changed; the parent's version was kept. */
   conflicts: z.array(Line).max(1_000),
 })
-/** The conversation of a step was made shorter. */
+/** A step's conversation was compacted. */
 const ContextCompact = z.strictObject({
   type: z.literal('context-compact'),
   stepId: StepId,
   beforeTokens: Count,
   afterTokens: Count,
-  /** What now stands for the part that was left out; empty when outputs were cut and nothing else. */
+  /** The summary of the removed part; empty when only outputs were cut. */
   summary: Text,
 })
-/** Messages of a person are in the conversation from here on. */
+/** Messages of a person entered the conversation. */
 const SteerSeen = z.strictObject({
   type: z.literal('steer-seen'),
   stepId: StepId,
   messageIds: z.array(Id).min(1).max(limits.steerMaxPending),
 })
-/** The agent holds: nothing new begins until it is told to go on. */
+/** The agent is paused: nothing starts until it is resumed. */
 const PauseStart = z.strictObject({ type: z.literal('pause-start') })
 const PauseEnd = z.strictObject({ type: z.literal('pause-end') })
 const Note = z.strictObject({ type: z.literal('note'), level: z.enum(['info', 'warn']), text: Text })
@@ -126,7 +126,7 @@ export const AgentEvent = z.discriminatedUnion('type', [
 ])
 export type AgentEvent = z.infer<typeof AgentEvent>
 
-/** Pieces of text on their way; without a number, coalesced, lost with a session, never journaled. */
+/** Streamed text: unnumbered, coalesced, lost with a session, never journaled. */
 export const Delta = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('text-delta'), stepId: StepId, text: Text }),
   z.strictObject({ type: z.literal('reasoning-delta'), stepId: StepId, text: Text }),

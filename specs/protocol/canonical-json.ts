@@ -1,4 +1,4 @@
-/** JSON in one spelling, so that equal values are equal text. */
+/** Canonical JSON, so that equal values have equal text. */
 
 /** JSON of `value` with the keys of every object sorted. */
 export function toCanonicalJson(value: unknown): string {

@@ -8,7 +8,7 @@ import * as z from 'zod'
 import { limits } from './limits.ts'
 import { Count, Line, WorkspacePath } from './text.ts'
 
-/** Permission bits alone; set-uid, set-gid and sticky never come home. */
+/** Permission bits alone; set-uid, set-gid and sticky are never transferred. */
 export const FileMode = z.int().min(0).max(0o777)
 
 export const FileChange = z.strictObject({
@@ -31,15 +31,15 @@ export const DirectoryChange = z.strictObject({
 })
 /** Only the permission bits of a file or directory changed. */
 export const ModeChange = z.strictObject({ kind: z.literal('mode'), path: WorkspacePath, mode: FileMode })
-/** The path, and for a directory all below it, is gone. */
+/** The path was deleted, a directory with its content. */
 export const DeletionChange = z.strictObject({ kind: z.literal('deleted'), path: WorkspacePath })
-/** Something that cannot come home: a device, a FIFO, a socket, a file that could not be read. */
+/** An entry that cannot be transferred: a device, a FIFO, a socket, an unreadable file. */
 export const UnsupportedChange = z.strictObject({
   kind: z.literal('unsupported'),
   path: WorkspacePath,
   reason: Line,
 })
-/** The end of the stream; counts let the host notice a stream cut short. */
+/** The end of the stream; its counts let the host detect truncation. */
 export const ChangeEnd = z.strictObject({ kind: z.literal('end'), entries: Count, contentBytes: Count })
 
 export const ChangeEntry = z.discriminatedUnion('kind', [

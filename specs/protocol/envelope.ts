@@ -1,6 +1,6 @@
 /**
- * The outer form of a JSON-RPC 2.0 message, checked before the library sees it, and the rate at which messages may
- * come. Refuses what the library would stumble over: batches, a null id, an id of another type, cancelling nothing.
+ * Validates the outer form of a JSON-RPC 2.0 message before the library sees it, and limits the message rate. Refuses
+ * what the library handles badly: batches, null ids, ids of other types, empty cancellations.
  */
 import { limits } from './limits.ts'
 
@@ -8,7 +8,7 @@ const knownKeys = new Set(['jsonrpc', 'id', 'method', 'params', 'result', 'error
 const maxMethodChars = 64
 const cancelMethod = '$/cancelRequest'
 
-/** What is wrong with `value` as a message, or null. */
+/** Why `value` is not a valid message, or null. */
 export function findEnvelopeFault(value: unknown): string | null {
   if (!isPlainObject(value)) return 'a message is not an object'
   if (value.jsonrpc !== '2.0') return 'a message is not JSON-RPC 2.0'
@@ -50,7 +50,7 @@ function isPlainObject(value: unknown): value is Record<string, unknown> {
 
 const averagedOverSeconds = 10
 
-/** A bucket that holds ten seconds' worth: `take` says whether one more message is within the rate. */
+/** A token bucket of ten seconds; `take` returns whether one more message is within the rate. */
 export function createRateLimit(
   now: () => number,
   perSecond: number = limits.guestMaxMessagesPerSecond,

@@ -1,4 +1,4 @@
-/** The closed lists of what can go wrong: in a tool, in a run, on the wire. */
+/** The closed lists of errors: in a tool, in a run, on the wire. */
 import * as z from 'zod'
 import { Text } from './text.ts'
 
@@ -26,17 +26,17 @@ export const toolErrorCodes = [
   'internal',
 ] as const
 
-/** What a tool call failed with; the message is written for a model to act on. */
+/** A tool call's error; the message is written for a model. */
 export const ToolError = z.strictObject({
   code: z.enum(toolErrorCodes),
   message: Text,
-  /** Whether the same call can succeed later without a change of its arguments. */
+  /** Whether the same call can succeed later with the same arguments. */
   retryable: z.boolean(),
 })
 export type ToolError = z.infer<typeof ToolError>
 export type ToolErrorCode = ToolError['code']
 
-/** Why a run ended. `completed` is the only one that goes with the outcome `completed`. */
+/** Why a run ended. Only `completed` goes with the outcome `completed`. */
 export const runReasons = [
   'completed',
   'plan_invalid',
@@ -61,7 +61,7 @@ export const runReasons = [
 export const RunReason = z.enum(runReasons)
 export type RunReason = z.infer<typeof RunReason>
 
-/** JSON-RPC error codes of ours, from the range the specification leaves to servers, beside the standard ones. */
+/** Our JSON-RPC error codes, from the range reserved for servers, besides the standard ones. */
 export const rpcErrorCodes = {
   parseError: -32700,
   invalidRequest: -32600,
@@ -72,14 +72,14 @@ export const rpcErrorCodes = {
   wrongDirection: -32001,
   /** The receiver cannot do that now, such as a second task while one runs. */
   busy: -32002,
-  /** The thing named by an id is not known. */
+  /** An id is unknown. */
   notFound: -32003,
-  /** The work failed for a reason that the message gives. */
+  /** The operation failed for the reason in the message. */
   failed: -32004,
   /** The caller cancelled. */
   cancelled: -32800,
 } as const
 export type RpcErrorCode = (typeof rpcErrorCodes)[keyof typeof rpcErrorCodes]
 
-/** A value or a failure, so that nothing has to throw across a boundary. */
+/** A value or a failure, so that nothing throws across a boundary. */
 export type Result<T, E = ToolError> = { ok: true; value: T } | { ok: false; error: E }

@@ -1,6 +1,6 @@
 /**
- * Events: what a run's journal consists of. The agent's are claims, the host's are facts. Only the host numbers (`seq`),
- * stamps and chains them.
+ * Events: the content of a run's journal. The agent's are claims, the host's are facts. Only the host numbers
+ * (`seq`), timestamps and chains them.
  */
 import * as z from 'zod'
 import { AgentEvent } from './agent-event.ts'
@@ -19,9 +19,9 @@ export const JournalEvent = z.discriminatedUnion('source', [
     runId: RunId,
     source: z.literal('host'),
     event: HostEvent,
-    /** `hash` of the line before; 64 zeros in the first. */
+    /** `hash` of the previous line; 64 zeros in the first. */
     prev: Sha256,
-    /** sha256 over the JSON of this object without `hash`, keys in the order in which they stand. */
+    /** sha256 over the JSON of this object without `hash`, keys in their stored order. */
     hash: Sha256,
   }),
   z.strictObject({

@@ -1,9 +1,9 @@
-/** What a task brings beside the agent's own tools: tools of the host application, MCP servers, skills, memory. */
+/** What a task adds to the agent's own tools: tools of the host application, MCP servers, skills, memory. */
 import * as z from 'zod'
 import { ToolError } from './error.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Sha256, Text } from './text.ts'
 
-/** A name that every provider takes for a tool. */
+/** A tool name that every provider accepts. */
 export const ToolName = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ -')
@@ -13,17 +13,17 @@ const JsonSchema = z.record(z.string().max(200), z.json())
 
 // ---- tools of the host application ------------------------------------------------------------------------
 
-/** A tool that runs on the host, by the choice of the application that brings it. */
+/** A tool that runs on the host, provided by the application. */
 export const HostTool = z.strictObject({
   name: ToolName,
   description: Text,
-  /** JSON schema of an object; the host validates by it, the model is shown it. */
+  /** JSON schema of an object; the host validates with it, and the model receives it. */
   parameters: JsonSchema,
   readOnly: z.boolean(),
 })
 export type HostTool = z.infer<typeof HostTool>
 
-/** A call of such a tool. Sent again under the same id it is the same call, and is not carried out twice. */
+/** A call of such a tool. Repeated under the same id, it is the same call and executes once. */
 export const HostToolCall = z.strictObject({
   runId: RunId,
   agentPath: AgentPath,
@@ -48,8 +48,8 @@ export const McpServerName = z
   .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
 
 /**
- * A server as the usual `mcpServers` form has it. One with a `command` runs inside the VM, under the confinement of every
- * program there; one with a `url` is reached through the gateway's policy. Values may hold placeholders of secrets, `{{NAME}}`,
+ * A server in the usual `mcpServers` form. One with a `command` runs inside the VM, confined like every program
+ * there; one with a `url` is reached under the gateway's policy. Values may contain secret placeholders, `{{NAME}}`,
  * never a secret.
  */
 export const McpServer = z.strictObject({
@@ -63,15 +63,15 @@ export const McpServer = z.strictObject({
   headers: z.record(Line.min(1), Text).optional(),
   timeoutMs: Milliseconds.min(1).optional(),
   connectTimeoutMs: Milliseconds.min(1).optional(),
-  /** Whether its word that a tool only reads is believed. Absent: false. */
+  /** Whether its claim that a tool only reads is trusted. Absent: false. */
   trustHints: z.boolean().optional(),
 })
 export type McpServer = z.infer<typeof McpServer>
 
-/** The name under which the agent asks whether the tools of a server may be offered to the model. */
+/** The tool name of the approval request for a server's tools. */
 export const mcpOfferTool = 'use_mcp_server'
 
-/** Arguments of that question: what the server says of itself. The host compares it with what was allowed before. */
+/** Arguments of that request: the server's own description. The host compares it with what was approved before. */
 export const McpOffer = z.strictObject({
   server: McpServerName,
   /** Who configured it. */
@@ -84,7 +84,7 @@ export const McpOffer = z.strictObject({
         name: Line.min(1),
         /** The beginning of the server's description. */
         description: Line,
-        /** Over the canonical JSON of name, whole description, input schema, and whether it says that it only reads. */
+        /** Over the canonical JSON of name, complete description, input schema, and the read-only claim. */
         sha256: Sha256,
       }),
     )
@@ -96,12 +96,12 @@ export type McpOffer = z.infer<typeof McpOffer>
 
 export const SkillId = z.string().min(1).max(200)
 
-/** A skill of the user's own folders, as the model is told of it; the rest comes by `POST http://gateway/skills/load`. */
+/** A skill of the user's folders as described to the model; `POST http://gateway/skills/load` returns the rest. */
 export const SkillHead = z.strictObject({ skillId: SkillId, description: Line })
 export type SkillHead = z.infer<typeof SkillHead>
 
 export const SkillLoadRequest = z.strictObject({ skillId: SkillId })
-/** Files lie below the skill's folder; `SKILL.md` is not among them. */
+/** Files below the skill's folder, without `SKILL.md`. */
 export const SkillLoadAnswer = z.strictObject({
   skillId: SkillId,
   description: Line,
@@ -116,7 +116,7 @@ export const SkillLoadAnswer = z.strictObject({
       }),
     )
     .max(256),
-  /** Files that are too many or too large, by path. */
+  /** Paths of files omitted for number or size. */
   leftOut: z.array(Line).max(256),
 })
 export type SkillLoadAnswer = z.infer<typeof SkillLoadAnswer>
@@ -131,14 +131,14 @@ export const NoteId = z
 export const MemoryNote = z.strictObject({
   noteId: NoteId,
   text: Text.min(1),
-  /** Few words by which it is found again. */
+  /** Keywords for search. */
   tags: z.array(Line.min(1)).max(16),
-  /** `proposed`: written by this run, and not yet kept by a person. */
+  /** `proposed`: written by this run, not yet accepted by a person. */
   state: z.enum(['kept', 'proposed']),
 })
 export type MemoryNote = z.infer<typeof MemoryNote>
 
-/** Body of `POST http://gateway/memory/remember`; with `replaces` in the place of another note. */
+/** Body of `POST http://gateway/memory/remember`; `replaces` names a note to replace. */
 export const RememberRequest = z.strictObject({
   text: Text.min(1),
   tags: z.array(Line.min(1)).max(16).default([]),
@@ -154,7 +154,7 @@ export const RecallRequest = z.strictObject({
 })
 export const RecallAnswer = z.strictObject({ notes: z.array(MemoryNote).max(50), total: Count })
 
-/** Of a proposal: `PROP-` and what names it. */
+/** Id of a proposal: `PROP-` and its name. */
 export const ProposalId = z
   .string()
   .regex(/^PROP-[A-Za-z0-9._-]{1,64}$/, 'expected PROP- and 1 to 64 of A-Z a-z 0-9 . _ -')

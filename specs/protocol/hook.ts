@@ -1,4 +1,4 @@
-/** Hooks: what the user, or a host application, has looked at before and after; all of them run on the host. */
+/** Hooks: checks by the user or a host application before and after actions; all of them run on the host. */
 import * as z from 'zod'
 import { ToolError } from './error.ts'
 import { matchesPattern } from './pattern.ts'
@@ -19,21 +19,21 @@ export const hookPoints = [
 export const HookPoint = z.enum(hookPoints)
 export type HookPoint = z.infer<typeof HookPoint>
 
-/** Points that the agent stops at and asks the host; the others the host sees by itself. */
+/** Points at which the agent stops and asks the host; the host sees the others itself. */
 export const AgentHookPoint = HookPoint.extract(['before-step', 'after-step', 'before-tool', 'after-tool'])
 export type AgentHookPoint = z.infer<typeof AgentHookPoint>
 
-/** Where the agent is to ask, and about which tools; of a step's points there are no tools. */
+/** Where the agent must ask, and for which tools; points of steps have no tools. */
 export const AgentHook = z.strictObject({
   point: AgentHookPoint,
-  /** Names, `*` for any run of characters; absent: all. */
+  /** Tool names, `*` for any characters; absent: all. */
   tools: z.array(Line.min(1)).max(64).optional(),
 })
 export type AgentHook = z.infer<typeof AgentHook>
 
 /**
- * Whether a hook is asked at `at`, about the tool where one is called. The agent, who stops there, the host, who asks, and the
- * host, who looks whether the agent did, all go by this: a tool is the same one in whatever spelling it is named.
+ * Whether a hook applies at `at`, for the tool of a call. The agent (which stops there) and the host (which asks and
+ * verifies) share this rule: all spellings of a tool name are equal.
  */
 export function isAskedAt(
   { point, tools }: { readonly point: HookPoint; readonly tools?: readonly string[] | undefined },
@@ -53,9 +53,9 @@ const HookedTool = z.strictObject({
 })
 const HookedStep = z.strictObject({ title: Line, instructions: Document })
 
-/** What the agent asks; everything here but `runId` is its claim. */
+/** The agent's question; everything here but `runId` is its claim. */
 export const HookRequest = z.strictObject({
-  /** Stable over sessions: asked again after a lost session, it is the same question. */
+  /** Stable over sessions: repeated after a lost session, it is the same question. */
   hookId: Id,
   runId: RunId,
   agentPath: AgentPath,
@@ -64,13 +64,13 @@ export const HookRequest = z.strictObject({
     z.strictObject({
       point: z.literal('before-tool'),
       ...HookedTool.shape,
-      /** Names of arguments that the model did not give: they stand as the tool has them. */
+      /** Names of arguments that the model did not give: they have the tool's defaults. */
       defaults: z.array(Line).max(64).optional(),
     }),
     z.strictObject({
       point: z.literal('after-tool'),
       ...HookedTool.shape,
-      /** What the model is to be told. */
+      /** The text that the model will receive. */
       output: Text,
       error: ToolError.optional(),
     }),
@@ -85,14 +85,14 @@ export const HookRequest = z.strictObject({
 })
 export type HookRequest = z.infer<typeof HookRequest>
 
-/** What the hooks of one point said together: one no is a no. */
+/** The combined decision of one point's hooks: one denial denies. */
 export const HookDecision = z.strictObject({
   decision: z.enum(['allow', 'deny']),
-  /** Of a no: told to the model. */
+  /** Reason of a denial; the model receives it. */
   reason: Text.optional(),
-  /** Before a tool call: arguments in the place of the model's, as JSON. */
+  /** Before a tool call: arguments that replace the model's, as JSON. */
   arguments: Document.optional(),
-  /** Told to the model beside the result. */
+  /** Text for the model in addition to the result. */
   note: Text.optional(),
 })
 export type HookDecision = z.infer<typeof HookDecision>

@@ -1,4 +1,4 @@
-/** Events of the host: facts, which it alone can write. */
+/** Events of the host: facts that only the host can write. */
 import * as z from 'zod'
 import { AccessQuestion, ApprovalRecord, ApprovalRequest } from './approval.ts'
 import { EgressRecord } from './egress.ts'
@@ -19,12 +19,12 @@ import {
   WorkspacePath,
 } from './text.ts'
 
-/** A path that did not go into the VM, and why. */
+/** A path that was not copied into the VM, and why. */
 export const LeftOut = z.strictObject({
   path: z.string(),
   reason: z.enum([
     'ignored',
-    /** A run changed the rule that kept it out, and no person accepted that. */
+    /** A run changed the rule that excluded it, and no person accepted that. */
     'rules_changed',
     'secret',
     'unreadable',
@@ -33,7 +33,7 @@ export const LeftOut = z.strictObject({
     'fifo',
     'too_large',
     'other_filesystem',
-    // By its name a file that an apply which was killed left beside its target.
+    // The name pattern identifies temporary files of a killed apply.
     'staged',
   ]),
 })
@@ -43,16 +43,16 @@ const RunStart = z.strictObject({
   type: z.literal('run-start'),
   prompt: Document,
   model: Line,
-  /** Whose model: `nvidia`, `custom` or `offline`. */
+  /** Provider of the model: `nvidia`, `custom` or `offline`. */
   provider: Line,
   directory: z.string(),
   /** The run that it continues. */
   continues: RunId.optional(),
-  /** `plan`: it ends with its plan, and nothing of it comes home. Absent: `work`. */
+  /** `plan`: it ends with its plan, and nothing is applied. Absent: `work`. */
   mode: z.enum(['work', 'plan']).optional(),
-  /** Whether its plan is put before a person; absent: it is not. */
+  /** Whether a person must approve its plan; absent: no. */
   approvePlan: z.boolean().optional(),
-  /** Where the plan that it carries out is from: the id of a run, a file, or `the application`. Absent: the model makes it. */
+  /** Origin of its plan: the id of a run, a file, or `the application`. Absent: the model makes it. */
   planFrom: Line.optional(),
   limits: RunLimits,
   imageKey: Line,
@@ -63,7 +63,7 @@ const WorkspaceReady = z.strictObject({
   files: Count,
   bytes: Count,
   leftOut: Count,
-  /** The first of what was left out; all of it is in the manifest. */
+  /** The first omitted paths; the manifest has all of them. */
   examples: z.array(LeftOut).max(50),
   manifestSha256: Sha256,
   /** Patterns of `--include` that matched no path. */
@@ -71,21 +71,21 @@ const WorkspaceReady = z.strictObject({
 })
 const VmReady = z.strictObject({
   type: z.literal('vm-ready'),
-  /** How it began: by a boot, as a copy of a template, or as it was saved. */
+  /** How it started: by a boot, from a template, or from a saved state. */
   start: z.enum(['boot', 'template', 'saved']).optional(),
-  /** Why it was booted although a template was wanted; of a copy, why it is not the VM that an earlier run kept. */
+  /** Why it was booted although a template was requested; for a copy, why it is not the VM kept by an earlier run. */
   coldReason: Text.optional(),
   accelerator: Line,
   confinement: Line,
   /** Phase name to duration. */
   phasesMs: z.record(Line, Milliseconds),
 })
-/** The VM was saved to the host's disk, as the run only waits for a person. */
+/** The VM was saved to the host's disk because the run only waits for a person. */
 const VmSleep = z.strictObject({ type: z.literal('vm-sleep'), durationMs: Milliseconds })
 const VmWake = z.strictObject({
   type: z.literal('vm-wake'),
   durationMs: Milliseconds,
-  /** Whether its memory had been laid out to be mapped. */
+  /** Whether its memory file was laid out for mapping. */
   prepared: z.boolean(),
 })
 /** The VM was saved, without its workspace, for a run that continues this one. */
@@ -94,7 +94,7 @@ const VmEnd = z.strictObject({ type: z.literal('vm-end'), expected: z.boolean(),
 const SessionStart = z.strictObject({
   type: z.literal('session-start'),
   session: Count.min(1),
-  /** Whether the same agent process went on. */
+  /** Whether the same agent process continued. */
   resumed: z.boolean(),
 })
 const SessionEnd = z.strictObject({
@@ -105,11 +105,11 @@ const SessionEnd = z.strictObject({
 })
 const ApprovalAsked = z.strictObject({
   type: z.literal('approval-request'),
-  /** `enforced`: the host does the effect itself; `cooperative`: the agent says. */
+  /** `enforced`: the host performs the effect itself; `cooperative`: the agent obeys. */
   kind: z.enum(['enforced', 'cooperative']),
   request: ApprovalRequest.omit({ runId: true }),
   digest: Sha256,
-  /** Of a question about a way out; what is in `request` is then only what led to it. */
+  /** For a question about network access; `request` is then only its cause. */
   access: AccessQuestion.optional(),
 })
 const ApprovalDecided = z.strictObject({ type: z.literal('approval-decision'), ...ApprovalRecord.shape })
@@ -117,18 +117,18 @@ const ModelEnd = z.strictObject({
   type: z.literal('model-end'),
   /** HTTP status given to the guest. */
   status: z.int(),
-  /** Without `queuedMs`. */
+  /** Excludes `queuedMs`. */
   durationMs: Milliseconds,
-  /** How long the request waited for its turn at the provider; absent: not noticeably. */
+  /** How long the request was queued for the provider; absent: negligible. */
   queuedMs: Milliseconds.optional(),
   usage: Usage,
-  /** By the user's price table; absent: the price is not known. */
+  /** By the user's price table; absent: unknown. */
   costUsd: z.number().min(0).optional(),
-  /** The model, where it was not the run's own, such as one that makes vectors of texts. */
+  /** The model, if it differs from the run's own, such as an embedding model. */
   model: Line.optional(),
-  /** Whether the provider gave no numbers and the usage is the gateway's estimate; absent in older journals. */
+  /** Whether the usage is the gateway's estimate because the provider gave none; absent in older journals. */
   estimated: z.boolean().optional(),
-  /** Absent when the exchange went well. */
+  /** Absent when the exchange succeeded. */
   error: Line.optional(),
 })
 const EgressDenied = z.strictObject({ type: z.literal('egress-denied'), target: Line, reason: Line })
@@ -147,13 +147,13 @@ const ApplyEnd = z.strictObject({
   leftOut: Count,
   conflicts: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
   failed: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
-  /** Paths of the run that are applied now, by its apply log; absent in older journals. */
+  /** Currently applied paths of the run, by its apply log; absent in older journals. */
   total: Count.optional(),
 })
 /** Written before the first path is restored. */
 const UndoStart = z.strictObject({
   type: z.literal('undo-start'),
-  /** Paths that the apply log has. */
+  /** Paths in the apply log. */
   paths: Count,
 })
 const UndoEnd = z.strictObject({
@@ -165,7 +165,7 @@ const UndoEnd = z.strictObject({
 })
 const VmAccess = z.strictObject({
   type: z.literal('vm-access'),
-  /** A person's own way into the VM: a terminal, one command, or a connection to a port of the guest. */
+  /** A person's access to the VM: a terminal, one command, or a connection to a port of the guest. */
   kind: z.enum(['shell', 'command', 'forward']),
   /** The command, or the port; empty for a shell. */
   detail: Line,
@@ -173,21 +173,21 @@ const VmAccess = z.strictObject({
 const HookEnd = z.strictObject({
   type: z.literal('hook-end'),
   point: HookPoint,
-  /** Of the configuration, or of the application. */
+  /** Source: the configuration or the application. */
   hook: Line,
-  /** The agent that it was asked for; absent for those of the run. */
+  /** The agent concerned; absent for the run's own. */
   agentPath: AgentPath.optional(),
   stepId: Id.optional(),
   callId: Id.optional(),
   decision: z.enum(['allow', 'deny', 'ask']),
   reason: Text.optional(),
-  /** Canonical JSON of the arguments that it put in the place of those of the call. */
+  /** Canonical JSON of arguments that replaced those of the call. */
   arguments: Document.optional(),
-  /** Whether it failed and its word is what a failure counts as. */
+  /** Whether it failed and the decision is its failure default. */
   failed: z.boolean().optional(),
   durationMs: Milliseconds,
 })
-/** A tool of the host application is carried out; written before it begins. */
+/** A tool of the host application starts; written before it runs. */
 const HostToolStart = z.strictObject({
   type: z.literal('host-tool-start'),
   ...HostToolCall.omit({ runId: true }).shape,
@@ -200,7 +200,7 @@ const HostToolEnd = z.strictObject({
   error: ToolError.optional(),
   durationMs: Milliseconds,
 })
-/** The run proposed something to remember; a person keeps it or not. */
+/** The run proposed a memory note; a person accepts it or not. */
 const MemoryProposed = z.strictObject({
   type: z.literal('memory-propose'),
   agentPath: AgentPath,
@@ -212,7 +212,7 @@ const NoteProposed = z.strictObject({
   agentPath: AgentPath,
   note: GovernanceNote,
 })
-/** What became of the notes that the run proposed. */
+/** Decisions on the notes that the run proposed. */
 const NotesDecided = z.strictObject({
   type: z.literal('notes-decide'),
   kept: z.array(NoteId).max(1_000),
@@ -228,17 +228,17 @@ const SteerRequest = z.strictObject({
 const PauseRequest = z.strictObject({ type: z.literal('pause-request'), by: Line })
 const ResumeRequest = z.strictObject({ type: z.literal('resume-request'), by: Line })
 const CancelRequest = z.strictObject({ type: z.literal('cancel-request'), by: Line })
-/** The host's disk was full, and what could not be written waited for room. */
+/** The host's disk was full, and writing waited for space. */
 const DiskWait = z.strictObject({
   type: z.literal('disk-wait'),
   /** What could not be written. */
   what: Line,
   directory: z.string(),
-  /** Free bytes that were waited for. */
+  /** Free bytes required. */
   neededBytes: Count,
   durationMs: Milliseconds,
 })
-/** The VM was to be kept for a later run and could not be saved. */
+/** The VM was to be kept for a later run but could not be saved. */
 const VmKeepFailed = z.strictObject({ type: z.literal('vm-keep-failed'), message: Text })
 const RunEnd = z.strictObject({
   type: z.literal('run-end'),
@@ -250,10 +250,10 @@ const RunEnd = z.strictObject({
   durationMs: Milliseconds,
 })
 
-/** What the host shows of a run while it lasts; never journaled. */
+/** Status shown during a run; never journaled. */
 export const HostDelta = z.strictObject({
   type: z.literal('disk-full'),
-  /** For people: what cannot be written, how much is free and needed, what to do. */
+  /** For people: what cannot be written, free and required space, what to do. */
   text: Text,
   directory: z.string(),
   freeBytes: Count,

@@ -1,31 +1,33 @@
 /**
- * Words for people where a value does not fit a schema: `limits.maxTurns: must be 1 or more, got -1`. A message that a
- * schema gives itself stays as it is.
+ * Schema errors as text for people: `limits.maxTurns: must be 1 or more, got -1`. A schema's own message stays
+ * unchanged.
  */
 import type * as z from 'zod'
 
-/** Longer text is told by its length. */
+/** For longer text only the length is shown. */
 const SHOWN_MAX_CHARS = 40
 const PATH_MAX_CHARS = 200
 
 export interface DescribeOptions {
-  /** Named where the whole value is wrong; absent: `the value`. */
+  /** Name of the whole value in messages; absent: `the value`. */
   readonly root?: string
-  /** Problems that are told, the others are counted; absent: 3. */
+  /** Maximum problems listed, the rest are counted; absent: 3. */
   readonly max?: number
 }
 
-/** For `parse` and `safeParse`: gives their issues messages for people. */
+/** For `parse` and `safeParse`: produces messages for people. */
 export const plainMessages: z.core.ParseContext<z.core.$ZodIssue> = {
   error: (issue) => wordIssue(issue, false),
 }
 
-/** The same where a text may be a secret: no text is repeated, and no value of a wrong type. Numbers out of bounds are. */
+/**
+ * The same for values that may be secrets: repeats no text and no value of a wrong type, only numbers out of range.
+ */
 export const plainMessagesWithoutValues: z.core.ParseContext<z.core.$ZodIssue> = {
   error: (issue) => wordIssue(issue, true),
 }
 
-/** The problems of a value that was checked with {@link plainMessages}, in one line, each behind its place. */
+/** The problems of a value checked with {@link plainMessages}, in one line, each with its path. */
 export function describeIssues(
   { issues }: z.ZodError,
   { root = 'the value', max = 3 }: DescribeOptions = {},
@@ -81,7 +83,7 @@ function wordIssue(issue: RawIssue, hidesValues: boolean): string {
   }
 }
 
-/** A schema's own words for a name say that they are about one. */
+/** A name schema's own message states that it concerns a name. */
 function wordName(words: string): string {
   return words.startsWith('must ') ? `its name ${words}` : words
 }
@@ -90,7 +92,7 @@ function mustBe(expected: string, input: unknown, got: string): string {
   return input === undefined ? `is missing; must be ${expected}` : `must be ${expected}, got ${got}`
 }
 
-/** What an issue about type or value expects; undefined for another. */
+/** What an issue about type or value expects; undefined for other issues. */
 function expectedOf(issue: z.core.$ZodIssue | RawIssue): string | undefined {
   if (issue.code === 'invalid_type') return typeNames[issue.expected] ?? issue.expected
   if (issue.code !== 'invalid_value') return undefined
@@ -120,7 +122,7 @@ const typeNames: Readonly<Record<string, string>> = {
   never: 'absent',
 }
 
-/** What was given instead. Text of others may be in it: whoever shows it on a terminal escapes it. */
+/** The value received. May contain untrusted text: escape it for a terminal. */
 function describeGot(input: unknown, hidesValues: boolean): string {
   if (input === null) return 'null'
   if (Array.isArray(input)) return 'a list'
@@ -213,7 +215,7 @@ const formatNames: Readonly<Record<string, string>> = {
   json_string: 'JSON',
 }
 
-/** A branch that the value fits by kind says best what is wrong; where there is none, all that it may be. */
+/** A branch of the value's kind gives the best message; without one, all alternatives are listed. */
 function wordUnion(issue: Extract<RawIssue, { code: 'invalid_union' }>, hidesValues: boolean): string {
   const { input, discriminator, options } = issue as typeof issue & {
     readonly discriminator?: string
@@ -243,7 +245,7 @@ function wordUnion(issue: Extract<RawIssue, { code: 'invalid_union' }>, hidesVal
     : mustBe([...new Set(expected)].join(' or '), input, got)
 }
 
-/** The first of issues below a value, with its place. */
+/** The first issue below a value, with its path. */
 function wordFirst(issues: readonly z.core.$ZodIssue[]): string {
   const [first] = issues
   if (first === undefined) return 'is not valid'

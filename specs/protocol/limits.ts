@@ -1,30 +1,33 @@
-/** Every bound that both sides enforce on what the other one sends. A value beyond its bound is refused, never cut in silence. */
+/**
+ * All limits that both sides enforce on input from the other. A value over its limit is refused, never truncated
+ * silently.
+ */
 
 const KiB = 1024
 const MiB = 1024 * KiB
 
 export const limits = {
-  /** Largest JSON payload of one frame on the control port, in bytes. */
+  /** Maximum JSON payload of one frame on the control port, in bytes. */
   frameMaxBytes: MiB,
-  /** Deepest nesting of objects and arrays in one message. */
+  /** Maximum nesting of objects and arrays in one message. */
   jsonMaxDepth: 24,
-  /** Messages that one side may have sent and not had handled, before the session ends. */
+  /** Maximum unhandled messages of one side before the session ends. */
   pendingMaxRequests: 256,
-  /** Events that the guest keeps until the host has them; at the bound the agent waits. */
+  /** Maximum events that the guest keeps unacknowledged; at the limit the agent waits. */
   eventBufferMaxCount: 512,
-  /** Events in one `event/emit`. */
+  /** Maximum events in one `event/emit`. */
   eventBatchMaxCount: 64,
-  /** Messages per second from the guest, averaged over ten seconds, before the session ends. */
+  /** Maximum messages per second from the guest, averaged over ten seconds, before the session ends. */
   guestMaxMessagesPerSecond: 2_000,
-  /** Events of one run, host's and agent's together. */
+  /** Maximum events of one run, host's and agent's together. */
   runMaxEvents: 200_000,
-  /** Bytes of one run's journal. */
+  /** Maximum bytes of one run's journal. */
   runMaxJournalBytes: 256 * MiB,
-  /** Of these events, those that a guest cannot use up: they are kept for the end of the run, its apply and its undo. */
+  /** Events reserved for the end of the run, its apply and its undo, which a guest cannot use up. */
   runReservedEvents: 2_000,
-  /** The same of the bytes. */
+  /** Journal bytes reserved in the same way. */
   runReservedJournalBytes: 32 * MiB,
-  /** Log lines from the guest that one run keeps, in bytes. */
+  /** Maximum log bytes from the guest kept per run. */
   runMaxLogBytes: 16 * MiB,
 
   /** A path below the workspace, in UTF-8 bytes (Linux PATH_MAX less its NUL). */
@@ -39,24 +42,24 @@ export const limits = {
   documentMaxChars: 256 * KiB,
 
   planMaxSteps: 64,
-  /** Plans of one run, the first included. */
+  /** Maximum plans of one run, including the first. */
   planMaxRevisions: 32,
   stepMaxNeeds: 32,
   stepMaxWrites: 64,
   stepMaxRetries: 5,
-  /** Messages of a person to a running agent that may wait to be seen. */
+  /** Maximum unseen messages of a person to a running agent. */
   steerMaxPending: 32,
-  /** Questions of `ask_user` that a person is asked in one run, its sub-agents' included. */
+  /** Maximum questions of `ask_user` to a person in one run, including its sub-agents. */
   runMaxQuestions: 32,
-  /** Files, directories and links that go into a VM. */
+  /** Maximum files, directories and links copied into a VM. */
   workspaceMaxEntries: 500_000,
-  /** Entries of one change set. */
+  /** Maximum entries of one change set. */
   changeMaxEntries: 250_000,
-  /** Directories within directories in a change set; what lies deeper cannot come home. */
+  /** Maximum directory depth in a change set; deeper entries cannot be transferred. */
   changeMaxDepth: 256,
-  /** One header frame of the change stream, in bytes. */
+  /** Maximum bytes of one header frame in the change stream. */
   changeHeaderMaxBytes: 64 * KiB,
-  /** Content of one change set, in bytes, unless the host's user raises it. */
+  /** Maximum content bytes of one change set, unless the host's user raises it. */
   changeMaxContentBytes: 8 * 1024 * MiB,
 
   /** Silence on the control port after which a session is ended, in milliseconds. */

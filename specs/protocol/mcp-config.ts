@@ -1,6 +1,6 @@
 /**
- * MCP servers as people and other programs write them down: `{ "mcpServers": { NAME: … } }`, or `servers`. Reads one into
- * plain fields; says what is wrong with it by field, and never shows a value, which may be a secret.
+ * Parses the usual configuration of MCP servers: `{ "mcpServers": { NAME: … } }`, or `servers`. Reports errors by
+ * field and never shows a value, which may be a secret.
  */
 
 import * as z from 'zod'
@@ -8,13 +8,13 @@ import type { Result } from './error.ts'
 import { describeIssues, plainMessagesWithoutValues } from './issue-text.ts'
 import { limits } from './limits.ts'
 
-/** Where a workspace names servers of its own. */
+/** Where a workspace configures its own servers. */
 export const workspaceMcpFile = '.mcp.json'
 
-/** One server; fields that other programs add are left alone. */
+/** One server; unknown fields of other programs are ignored. */
 export const McpServerForm = z.object({
   transport: z.string().optional(),
-  /** The same under the name that most use. */
+  /** The most common name of the same field. */
   type: z.string().optional(),
   command: z.string().optional(),
   args: z.array(z.string()).optional(),
@@ -49,7 +49,7 @@ const McpServers = z.object({
   mcpServers: z.record(z.string(), z.unknown()).optional(),
 })
 
-/** The entries of both forms, sorted by name; a name that stands in both is an error. */
+/** The entries of both forms, sorted by name; a duplicate name is an error. */
 export function listMcpServers(value: unknown): Result<readonly (readonly [string, unknown])[], string> {
   const parsed = McpServers.safeParse(value)
   if (!parsed.success) {
@@ -64,7 +64,7 @@ export function listMcpServers(value: unknown): Result<readonly (readonly [strin
   return { ok: true, value: entries.toSorted(([a], [b]) => (a < b ? -1 : 1)) }
 }
 
-/** The fields of one server; null where it is switched off. */
+/** The fields of one server; null when it is disabled. */
 export function readMcpServer(entry: unknown): Result<McpServerFields | null, string> {
   const parsed = McpServerForm.safeParse(entry, plainMessagesWithoutValues)
   if (!parsed.success) return { ok: false, error: describeIssues(parsed.error, { root: 'it' }) }
@@ -95,7 +95,7 @@ function findProblem(transport: McpTransport, { command, url }: Partial<McpServe
   return null
 }
 
-/** Program and arguments, or the address without its query: how a server is named to people, by agent and host alike. */
+/** Program and arguments, or the address without its query: a server's label for people, used by agent and host. */
 export function describeMcpServer({
   command = '',
   args = [],

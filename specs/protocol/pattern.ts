@@ -1,8 +1,8 @@
-/** Patterns as rules, hooks and lists of tools have them. */
+/** Patterns in rules, hooks and tool lists. */
 
 /**
- * `*` stands for any run of characters, line breaks included; all else for itself; the whole text must match.
- * Linear in the text, which may be hostile: a regular expression with several stars would not be.
+ * `*` matches any characters including line breaks; everything else matches itself; the whole text must match. Linear
+ * in the text, which may be hostile; a regular expression with several stars would not be.
  */
 export function matchesPattern(pattern: string, text: string): boolean {
   const parts = pattern.split('*')

@@ -1,7 +1,7 @@
 /**
- * The typed end of a session: requests and notifications as values of `methods`, validated in and out on both sides.
- * It never throws for what the other side does, never sends a stack or a thrown message, and leaves no request pending.
- * No I/O here: the connection is given.
+ * The typed end of a session: requests and notifications as values of `methods`, validated in both directions on both
+ * sides. Never throws for the other side's errors, never sends a stack or a thrown message, and leaves no request
+ * pending. Performs no I/O: the connection is passed in.
  */
 
 import type { CancellationToken, Disposable, MessageConnection, ResponseError } from 'vscode-jsonrpc'
@@ -13,10 +13,10 @@ import { type Method, methods, type NotificationMethod, type RequestMethod } fro
 
 export type Side = 'host' | 'guest'
 
-/** The reason of a handler's signal when its session ended, rather than the other side cancelling. */
+/** Abort reason of a handler's signal when its session ended, rather than a cancel by the other side. */
 export const sessionEnded = 'session_ended'
 
-/** Why a request has no result. Only `session_ended` and `timed_out` say nothing about whether it was carried out. */
+/** Why a request has no result. After `session_ended` and `timed_out` it is unknown whether it was executed. */
 export interface RpcFailure {
   code:
     | 'session_ended'
@@ -33,7 +33,7 @@ export interface RpcFailure {
   rpcCode?: number
 }
 
-/** What a handler answers instead of a result; the message goes to the other side as it is. */
+/** A handler's error answer; the message is sent unchanged. */
 export interface HandlerFailure {
   code: keyof typeof rpcErrorCodes
   message: string
@@ -53,7 +53,7 @@ export type RequestHandler<M extends RequestMethod> = (
 ) => Promise<Result<z.input<M['result']>, HandlerFailure>>
 export type NotificationHandler<M extends NotificationMethod> = (params: ParamsOf<M>) => void | Promise<void>
 
-/** One handler for each method that may come to this side, by its name. */
+/** One handler per incoming method, by name. */
 export type Handlers<S extends Side> = {
   [M in InboundMethod<S> as M['name']]: M extends RequestMethod
     ? RequestHandler<M>
@@ -62,7 +62,7 @@ export type Handlers<S extends Side> = {
       : never
 }
 
-/** The part of vscode-jsonrpc's connection that is used. */
+/** The part of vscode-jsonrpc's connection in use. */
 export type PeerConnection = Pick<
   MessageConnection,
   'sendRequest' | 'sendNotification' | 'onRequest' | 'onNotification' | 'listen' | 'dispose'
@@ -72,13 +72,13 @@ export interface PeerOptions<S extends Side> {
   connection: PeerConnection
   side: S
   handlers: Handlers<S>
-  /** Makes the error objects that the connection sends; given, so that this file needs only types of it. */
+  /** Creates the connection's error objects; injected, so that this file imports only types. */
   makeError: (code: number, message: string) => ResponseError<void>
-  /** The other side did what no honest peer does; the session is to be ended. */
+  /** The other side violated the protocol; end the session. */
   onViolation: (message: string) => void
-  /** A handler threw or gave a result that breaks its schema: a bug on this side. */
+  /** A handler threw or returned an invalid result: a bug on this side. */
   onBug?: (method: string, cause: unknown) => void
-  /** How many notifications are being handled, after each change; for back-pressure. */
+  /** Number of active notification handlers, after each change; for back-pressure. */
   onLoad?: (notifications: number) => void
   maxRequests?: number
 }
@@ -95,11 +95,11 @@ export interface Peer {
     params: ParamsInput<M>,
     options?: RequestOptions,
   ): Promise<Result<ResultOf<M>, RpcFailure>>
-  /** Resolves when the message was taken; what happens to it then is not known. */
+  /** Resolves when the message was accepted for sending; its delivery is unknown. */
   notify<M extends NotificationMethod>(method: M, params: ParamsInput<M>): Promise<Result<void, RpcFailure>>
-  /** Requests of the other side that have no answer yet. */
+  /** Unanswered requests of the other side. */
   readonly openRequests: number
-  /** Ends everything: own pending requests fail with `session_ended`, running handlers are aborted. */
+  /** Ends the session: own pending requests fail with `session_ended`, active handlers are aborted. */
   dispose(reason: string): void
 }
 
@@ -273,12 +273,12 @@ function inboundOf(side: Side): Method['direction'] {
   return side === 'host' ? 'guest-to-host' : 'host-to-guest'
 }
 
-/** Sending against the direction is a bug of the caller. */
+/** Sending in the wrong direction is a caller's bug. */
 function assertOutbound(side: Side, method: Method): void {
   if (method.direction === inboundOf(side)) throw new TypeError(`${method.name} goes the other way`)
 }
 
-/** The map is typed by name for those who write it; read here by a name that was looked up in `methods`. */
+/** The map is typed by name for its authors; here it is read by a name found in `methods`. */
 function handlerOf<H>(handlers: object, name: string): H {
   return (handlers as Record<string, H>)[name] as H
 }
@@ -291,7 +291,7 @@ function failed(code: RpcFailure['code'], message: string): Promise<{ ok: false;
   return Promise.resolve({ ok: false, error: { code, message } })
 }
 
-/** An error of the connection or of the other side; its text is bounded, and foreign when `rejected`. */
+/** An error of the connection or of the other side; its text is bounded, and untrusted when `rejected`. */
 function failureOf(name: string, cause: unknown): RpcFailure {
   const { code, message } = cause as { code?: unknown; message?: unknown }
   const text = typeof message === 'string' ? message.slice(0, limits.textMaxChars) : 'no reason given'
@@ -306,7 +306,7 @@ function failureOf(name: string, cause: unknown): RpcFailure {
   return { code: 'session_ended', message: text }
 }
 
-/** Where and what, never the offending value. */
+/** Path and kind, never the offending value. */
 function describeIssues(error: z.ZodError): string {
   const first = error.issues[0]
   if (first === undefined) return 'does not match its schema'
@@ -315,7 +315,7 @@ function describeIssues(error: z.ZodError): string {
   return `${where === '' ? 'params' : where.slice(0, 200)}: ${issueText(first)}${more}`
 }
 
-/** Messages name unknown keys, which are the other side's text; the code does not. */
+/** Messages contain unknown keys, the other side's text; the code does not. */
 function issueText(issue: z.core.$ZodIssue): string {
   return issue.code === 'unrecognized_keys' ? 'has a key that is not known' : issue.message.slice(0, 200)
 }

@@ -1,17 +1,19 @@
-/** How many sub-agents a plan is certain to need, held against those that its run may still begin. Both sides measure by it. */
+/**
+ * Checks how many sub-agents a plan certainly needs against those that its run may still start. Both sides use it.
+ */
 import type { Plan } from './plan.ts'
 import type { StepStates } from './plan-revision.ts'
 
 export interface AgentRoom {
-  /** Sub-agents of the whole run; with 0 such steps are carried out like any other. */
+  /** Maximum sub-agents of the run; with 0 such steps execute without one. */
   readonly maxAgents: number
-  /** Those that have begun, whoever began them. */
+  /** Number started so far, by anyone. */
   readonly begun: number
 }
 
 /**
- * What is wrong with `plan` for want of sub-agents, in words that whoever plans can act on; empty when it may be. A step counts
- * when it has not begun and has no condition: of others nobody knows yet whether they are taken.
+ * Why `plan` needs too many sub-agents, as text for the planner; empty when it does not. Counts steps that have not
+ * started and have no condition: others may be skipped.
  */
 export function findAgentProblems(plan: Plan, { maxAgents, begun }: AgentRoom, states: StepStates): string[] {
   if (maxAgents === 0) return []

@@ -1,16 +1,19 @@
-/** References of a step's instructions to what other steps gave: `{{steps.ID}}` and `{{steps.ID.PATH}}`. Finds them; puts nothing in their place. */
+/**
+ * Finds references in a step's instructions to other steps' outputs: `{{steps.ID}}` and `{{steps.ID.PATH}}`. Does not
+ * resolve them.
+ */
 
 export interface Reference {
-  /** As it stands in the text. */
+  /** The reference's original text. */
   readonly text: string
-  /** Where it begins. */
+  /** Its offset. */
   readonly at: number
   readonly stepId: string
-  /** Names and indices in the step's output; empty for all of it. */
+  /** Names and indices in the step's output; empty for the whole. */
   readonly path: readonly string[]
 }
 
-/** `${{ … }}` is a word of other languages, and left alone. */
+/** `${{ … }}` belongs to other languages and is ignored. */
 const form = /(?<!\$)\{\{ *steps\.([^{}\s]+) *\}\}/g
 
 /** The references in `text`, in order. */

@@ -1,13 +1,16 @@
-/** What a later plan may change of an earlier one: nothing that has begun. Both sides check it; the host ends the session over a breach. */
+/**
+ * What a later plan may change: nothing that has started. Both sides check it; the host ends the session on a
+ * violation.
+ */
 import { toCanonicalJson } from './canonical-json.ts'
 import type { Plan, Step, StepState } from './plan.ts'
 
-/** Where the steps of the plan in force stand; a step that is not named has not begun. */
+/** States of the current plan's steps; a step without an entry has not started. */
 export type StepStates = Readonly<Record<string, { readonly state: StepState }>>
 
 /**
- * What is wrong with `next` as a revision of `current`, in words for the model; empty when it may be. Every step that has
- * begun stands in it as it was, and no step that has not begun waits for one that can no longer complete.
+ * Why `next` is no valid revision of `current`, as text for the model; empty when it is valid. Every started step
+ * must be unchanged, and no other step may wait for one that can no longer complete.
  */
 export function findRevisionProblems(current: Plan, next: Plan, states: StepStates): string[] {
   const stateOf = (id: string): StepState =>
@@ -32,7 +35,7 @@ export function findRevisionProblems(current: Plan, next: Plan, states: StepStat
   return problems
 }
 
-/** Whether both say the same, whatever the order of their fields. */
+/** Whether both are equal, regardless of field order. */
 export function isSameStep(a: Step, b: Step): boolean {
   return toCanonicalJson(a) === toCanonicalJson(b)
 }

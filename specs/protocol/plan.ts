@@ -1,4 +1,4 @@
-/** The plan: a graph of steps. What the model plans is validated here before anything runs. */
+/** The plan: a graph of steps, validated here before anything runs. */
 import * as z from 'zod'
 import { isWithinDepth } from './json-depth.ts'
 import { limits } from './limits.ts'
@@ -11,25 +11,25 @@ export const StepId = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,31}$/, 'expected 1
 /** A value within an output: names and indices joined by dots, such as `files.0.path`. */
 export const OutputPath = Line.regex(/^[^.{}\s]+(\.[^.{}\s]+)*$/, 'expected names joined by dots')
 
-/** When a step is taken. All that is given must hold; a step whose condition does not hold is skipped, which fails nothing. */
+/** When a step runs. All given conditions must hold; otherwise the step is skipped, which is not a failure. */
 export const Condition = z.strictObject({
-  /** Waited for until it has ended, however it ends. */
+  /** The step to wait for, whatever its outcome. */
   step: StepId,
-  /** How it ended. Absent: `completed`. */
+  /** Required outcome. Absent: `completed`. */
   state: z.enum(['completed', 'failed', 'skipped']).optional(),
-  /** Where in its output `equals` and `contains` look; absent: at the whole of it. */
+  /** Path in its output for `equals` and `contains`; absent: the whole. */
   path: OutputPath.optional(),
-  /** The value itself; a text is compared without spaces around it. */
+  /** The expected value; text is compared after trimming. */
   equals: z.union([Line, z.number(), z.boolean(), z.null()]).optional(),
-  /** Part of the text, or a member of the list. */
+  /** Substring of the text, or member of the list. */
   contains: Line.min(1).optional(),
 })
 export type Condition = z.infer<typeof Condition>
 
-/** So that a plan fits into a message, whose depth has a bound too. */
+/** Keeps a plan within a message's nesting limit. */
 const outputSchemaMaxDepth = 12
 
-/** A JSON schema of an object; what it asks for beyond types, required names and enums is checked by the agent alone. */
+/** A JSON schema of an object; only the agent checks more than types, required names and enums. */
 export const OutputSchema = z
   .record(z.string(), z.unknown())
   .refine(
@@ -38,9 +38,9 @@ export const OutputSchema = z
   )
 export type OutputSchema = z.infer<typeof OutputSchema>
 
-/** Bounds of one sub-agent, within what the run has left; absent: of turns the run's, of the others a fair share. */
+/** Limits of one sub-agent, within what the run has left; absent: the run's turns, and a fair share of the rest. */
 export const AgentLimits = z.strictObject({
-  /** Turns of the model. */
+  /** Model turns. */
   maxTurns: z.int().min(1).max(1_000).optional(),
   maxToolCalls: z.int().min(1).max(100_000).optional(),
   /** Tokens in and out. */
@@ -52,33 +52,33 @@ export type AgentLimits = z.infer<typeof AgentLimits>
 export const Step = z.strictObject({
   id: StepId,
   /**
-   * `agent`: carried out by a sub-agent with a context, a budget and a view of the workspace of its own, merged when it ends.
-   * Absent: `task`.
+   * `agent`: executed by a sub-agent with its own context, budget and workspace view, merged when it ends. Absent:
+   * `task`.
    */
   kind: z.enum(['task', 'agent']).optional(),
   /** One line for people. */
   title: Line.min(1),
   /**
-   * What to do, for the agent. `{{steps.ID}}` and `{{steps.ID.PATH}}` stand for the output of a step that it needs or has its
-   * condition on, or a value in it.
+   * Instructions for the agent. `{{steps.ID}}` and `{{steps.ID.PATH}}` are replaced by the output, or a part of it,
+   * of a step in `needs` or in the condition.
    */
   instructions: Document.min(1),
-  /** Steps that must have completed, or been left aside by their own condition, before this one starts. */
+  /** Steps that must have completed, or been skipped by their own condition, before this one starts. */
   needs: z.array(StepId).max(limits.stepMaxNeeds).default([]),
-  /** Absent: taken whenever its needs are met. */
+  /** Absent: runs whenever its needs are met. */
   when: Condition.optional(),
-  /** Paths that the step means to write, `*` for any; two steps that share one never run at once. */
+  /** Paths that the step will write, `*` for any; two steps that share one never run at once. */
   writes: z.array(Line.min(1)).max(limits.stepMaxWrites).default(['*']),
-  /** Times that it is begun anew after a failure, before `onFailure` counts; a denial is final at once. Absent: 0. */
+  /** Maximum retries after a failure, before `onFailure` applies; a denial is final at once. Absent: 0. */
   retries: z.int().min(0).max(limits.stepMaxRetries).optional(),
   /**
-   * What a failure means for the run: end it, go on without this step's dependents, or have the steps that have not begun
-   * planned anew. After a denial the other steps go on in any case; with `abort` the run fails at its end.
+   * Effect of a failure on the run: end it, continue without this step's dependents, or replan the steps that have
+   * not started. After a denial the other steps always continue; with `abort` the run fails at its end.
    */
   onFailure: z.enum(['abort', 'continue', 'replan']).default('abort'),
-  /** What its answer must be; absent: text. */
+  /** Schema of its answer; absent: text. */
   output: OutputSchema.optional(),
-  /** For the kind `agent`: what it may use; absent: all that the run may. */
+  /** For the kind `agent`: its tools; absent: all of the run's. */
   tools: z.array(Line.min(1)).max(256).optional(),
   /** For the kind `agent`. */
   limits: AgentLimits.optional(),
@@ -87,7 +87,7 @@ export type Step = z.infer<typeof Step>
 
 export const Plan = z
   .strictObject({
-    /** What will be true when the plan has been carried out. */
+    /** What will be true after the plan's execution. */
     goal: Line.min(1),
     steps: z.array(Step).min(1).max(limits.planMaxSteps),
   })
@@ -102,7 +102,7 @@ export const Plan = z
     }
   })
 export type Plan = z.infer<typeof Plan>
-/** The same before the defaults: what a person or a program writes. */
+/** The same before defaults: the form that people and programs write. */
 export type PlanInput = z.input<typeof Plan>
 
 export const StepState = z.enum(['pending', 'running', 'completed', 'failed', 'skipped', 'cancelled'])
@@ -114,7 +114,7 @@ interface GraphProblem {
   readonly message: string
 }
 
-/** What of a plan does not hang together; cycles are looked for only where everything that is named is there. */
+/** Inconsistencies of a plan; cycles are detected only if every referenced step exists. */
 function findGraphProblems(steps: readonly Step[]): GraphProblem[] {
   const byId = new Map<string, Step>()
   const problems: GraphProblem[] = []
@@ -171,7 +171,7 @@ function findCycles(steps: readonly Step[]): GraphProblem[] {
   )
 }
 
-/** The steps that have to end before this one can begin. */
+/** The steps that must end before this one can start. */
 export function waitsOf(step: Pick<Step, 'needs' | 'when'>): string[] {
   return step.when === undefined ? step.needs : [...step.needs, step.when.step]
 }

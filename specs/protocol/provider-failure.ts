@@ -25,18 +25,18 @@ export type ProviderFailure =
   | 'unsupported'
   | 'not_a_model'
 
-/** What an error says of itself. Words are empty where it has none. */
+/** The fields of an error. Missing text is empty. */
 export interface ProviderError {
   readonly message: string
   readonly type: string
   readonly code: string
   /** Google's status, such as `RESOURCE_EXHAUSTED`. */
   readonly status: string
-  /** The pause that it asks for; null when it asks for none. */
+  /** The requested delay; null when there is none. */
   readonly retryAfterMs: number | null
 }
 
-/** What an HTTP status means when no word says otherwise; others by their hundred. */
+/** Meaning of an HTTP status without a more specific code; other statuses by their hundred. */
 export const statusFailures: Readonly<Record<number, ProviderFailure>> = {
   202: 'pending',
   400: 'invalid_request',
@@ -63,7 +63,7 @@ export const statusFailures: Readonly<Record<number, ProviderFailure>> = {
   529: 'overloaded',
 }
 
-/** Words of `code`, `type` and `status`, compared by their letters and digits alone. */
+/** Values of `code`, `type` and `status`, compared by letters and digits alone. */
 const exactWords: Readonly<Partial<Record<ProviderFailure, readonly string[]>>> = {
   context_exceeded: [
     'context_length_exceeded',
@@ -128,7 +128,7 @@ const exactWords: Readonly<Partial<Record<ProviderFailure, readonly string[]>>> 
   unsupported: ['UNIMPLEMENTED'],
 }
 
-/** Words that providers use for many causes: what the message says goes before them. */
+/** Ambiguous codes: the message takes precedence. */
 const broadWords: Readonly<Partial<Record<ProviderFailure, readonly string[]>>> = {
   invalid_request: [
     'invalid_request_error',
@@ -141,7 +141,7 @@ const broadWords: Readonly<Partial<Record<ProviderFailure, readonly string[]>>> 
   server_error: ['api_error', 'server_error', 'INTERNAL', 'internal_error', 'internal_server_error'],
 }
 
-/** The conversation does not fit, and a shorter one would. */
+/** The conversation is too long; a shorter one would fit. */
 const contextPhrases = [
   /\b(?:prompt|input|conversation)\b.{0,20} too long|\bprompt too long/i,
   /\bmaximum (?:context|prompt|model|input|allowed input) length/i,
@@ -156,7 +156,7 @@ const contextPhrases = [
   /\bcontext length of only \d+|\bcontext the overflows/i,
   /`?inputs`? tokens \+ `?max_new_tokens`? must be <=/i,
 ]
-/** A request that no minute's allowance holds: waiting does not help, a shorter conversation does. */
+/** A request over the per-minute allowance: waiting does not help, a shorter conversation does. */
 const tooLargeForRate = /\brequest too large for\b|\binput or output tokens must be reduced/i
 const ratePhrases =
   /\brate[ _-]?limit|\btoo many requests|\b(?:requests?|tokens?) per (?:second|minute|hour|day)\b|\bthrottl|\bquota exceeded for\b|\b(?:retry|try again) (?:in|after) \d/i
@@ -164,7 +164,7 @@ const paymentPhrases =
   /\binsufficient (?:quota|balance|credits?|funds)|\bcredit balance is too low|\byour current quota\b|\bout of credits|\bcredits? (?:are |is |have |has )?(?:been )?(?:expired|exhausted|depleted)|\bbilling hard limit|\brequires more credits|\bspend(?:ing)? limit/i
 const overloadPhrases =
   /\bDEGRADED\b|\bResourceExhausted\b|total request limit|overloaded|\b(?:over|at) capacity|\bhigh demand|\b(?:temporarily|currently) unavailable|\bserver is busy|\bmodel is (?:currently )?loading/i
-/** These count whatever the status is: the backend is down, and the request was fine. */
+/** These apply whatever the status: the backend is down, and the request was valid. */
 const overloadWords = /\bDEGRADED\b|\bResourceExhausted\b|total request limit|overloaded/i
 const timeoutPhrases = /\btimed? ?out\b|\bdeadline exceeded/i
 const keyPhrases = /\b(?:invalid|incorrect) (?:x-)?api[- ]?key|\bapi key not valid/i
@@ -172,12 +172,12 @@ const keyPhrases = /\b(?:invalid|incorrect) (?:x-)?api[- ]?key|\bapi key not val
 const exactFailures = indexWords(exactWords)
 const broadFailures = indexWords(broadWords)
 
-/** Characters of a text that are read for its words. */
+/** Maximum characters of a text that are analysed. */
 const wordsMaxChars = 4_000
 const retryMaxMs = 10 * 60_000
 const depthMax = 6
 
-/** What `value` says, an error as text or as JSON of any dialect. */
+/** Parses an error, as text or as JSON of any dialect. */
 export function readProviderError(value: unknown, depth = 0): ProviderError {
   if (typeof value === 'string') return said({ message: value.slice(0, wordsMaxChars) })
   if (depth > depthMax) return said({})
@@ -201,7 +201,7 @@ export function readProviderError(value: unknown, depth = 0): ProviderError {
   })
 }
 
-/** The error that a chunk or a whole answer of status 200 holds; undefined where it holds none. */
+/** The error in a chunk or complete answer with status 200; undefined without one. */
 export function errorWithin(chunk: unknown): unknown {
   if (!isRecord(chunk)) return undefined
   if (chunk.object === 'error' || (chunk.type === 'error' && chunk.error === undefined)) return chunk
@@ -213,7 +213,7 @@ export function errorWithin(chunk: unknown): unknown {
 }
 
 /**
- * What the error means.
+ * Classifies the error.
  * @param status of the HTTP answer; null for an error inside an answer of status 200
  */
 export function classifyProviderError(error: ProviderError, status: number | null): ProviderFailure {
@@ -225,7 +225,7 @@ export function classifyProviderError(error: ProviderError, status: number | nul
   const mayBeLong = known === 400 || known === 413 || known === 422 || known === 501 || known >= 500
   if (mayBeLong && isTooLong(error)) return 'context_exceeded'
   if (known === 400 && paymentPhrases.test(message)) return 'payment_required'
-  // A proxy's 500 often holds the error of the provider behind it.
+  // A proxy's 500 often wraps the provider's error.
   if (known === 500 && (exactOf(error) ?? phraseOf(message)) === 'rate_limited') return 'rate_limited'
   const byStatus = Object.hasOwn(statusFailures, known) ? statusFailures[known] : undefined
   if (byStatus !== undefined) return byStatus
@@ -238,7 +238,7 @@ function classifyTooMany(error: ProviderError): ProviderFailure {
   if (tooLargeForRate.test(message)) return 'context_exceeded'
   const exact = exactOf(error)
   if (exact === 'payment_required' || exact === 'rate_limited') return exact
-  // A quota that comes back in a while is a rate; one without a time is an account at its end.
+  // A quota that resets soon is a rate limit; one without a time is an exhausted account.
   if (retryAfterMs !== null) return 'rate_limited'
   const isSpent = paymentPhrases.test(message) || /\b(?:quota|credits?|billing)\b/i.test(message)
   return isSpent && !/\bper (?:second|minute|hour|day)\b/i.test(message) ? 'payment_required' : 'rate_limited'
@@ -303,7 +303,7 @@ function statusWithin(code: string): number | null {
   return Number.isInteger(status) && status >= 400 && status < 600 ? status : null
 }
 
-/** Google's wish for a pause: `{ "@type": "…/google.rpc.RetryInfo", "retryDelay": "34.07s" }`. */
+/** Google's retry delay: `{ "@type": "…/google.rpc.RetryInfo", "retryDelay": "34.07s" }`. */
 function readRetryInfo(details: unknown): number | null {
   if (!Array.isArray(details)) return null
   for (const detail of details.slice(0, 20)) {
@@ -314,7 +314,7 @@ function readRetryInfo(details: unknown): number | null {
   return null
 }
 
-/** A pause in words: "Please try again in 1m6.2s", "retry in 34.07s", "try again in 20ms". */
+/** A delay in text: "Please try again in 1m6.2s", "retry in 34.07s", "try again in 20ms". */
 function readPause(message: string): number | null {
   const found =
     /\b(?:retry|try again) (?:in|after) (?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?) ?(ms|s(?:ec(?:ond)?s?)?)\b)?/i.exec(

@@ -1,27 +1,27 @@
-/** Questions of the agent to the person, with the form that an answer has to have. */
+/** Questions of the agent to the person, with the required form of the answer. */
 import * as z from 'zod'
 import { McpServerName } from './extension.ts'
 import { Line, Text } from './text.ts'
 
-/** The tool by which the agent asks, and the tool of its approval requests. */
+/** The tool by which the agent asks, also named in its approval requests. */
 export const askTool = 'ask_user'
 
 const Choice = z.strictObject({ value: Line.min(1), label: Line.optional() })
 
-/** One question; `kind` says what an answer is. */
+/** One question; `kind` determines the form of the answer. */
 export const UserQuestion = z
   .strictObject({
-    /** The agent's words, or the server's. */
+    /** The agent's or the server's text. */
     question: Text.min(1),
-    /** The MCP server that asks by way of the agent, and is told the answer; absent: the agent itself. */
+    /** The MCP server that asks through the agent and receives the answer; absent: the agent itself. */
     server: McpServerName.optional(),
     /** `text`: a string; `number`; `confirm`: yes or no; `choice`: one of the options' values; `choices`: any number of them. */
     kind: z.enum(['text', 'number', 'confirm', 'choice', 'choices']),
     /** Of `choice` and `choices`, at least two; absent with the others. */
     options: z.array(Choice).min(2).max(20).optional(),
-    /** Whether another text than an option may be given; only with `choice`. Absent: false. */
+    /** Whether other text than an option is allowed; only with `choice`. Absent: false. */
     allowOther: z.boolean().optional(),
-    /** What is taken where nobody is there to answer, unless a server asks; absent: then the question is refused. */
+    /** Default answer when nobody is there, unless a server asks; absent: the question is then refused. */
     defaultAnswer: z.union([Text, z.number(), z.boolean(), z.array(Line).max(20)]).optional(),
   })
   .superRefine((question, context) => {
@@ -42,11 +42,11 @@ export const UserQuestion = z
   })
 export type UserQuestion = z.infer<typeof UserQuestion>
 
-/** A value of the form that the question's kind asks for. */
+/** A value in the form of the question's kind. */
 export const UserAnswer = z.union([Text, z.number(), z.boolean(), z.array(Line).max(20)])
 export type UserAnswer = z.infer<typeof UserAnswer>
 
-/** Whether `answer` has the form that the question asks for. */
+/** Whether `answer` has the form that the question requires. */
 export function isAnswerTo(
   { kind, options = [], allowOther = false }: Pick<UserQuestion, 'kind' | 'options' | 'allowOther'>,
   answer: UserAnswer,

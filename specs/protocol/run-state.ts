@@ -1,4 +1,4 @@
-/** The state of a run as a fold over its events; the one reducer for host, agent, screens and `runs show`. */
+/** The state of a run, computed from its events by one reducer for host, agent, screens and `runs show`. */
 import type { ApprovalRequest } from './approval.ts'
 import type { RunReason } from './error.ts'
 import type { AgentEvent, HostEvent } from './event.ts'
@@ -9,36 +9,36 @@ export interface RunState {
   phase: 'preparing' | 'planning' | 'working' | 'ended'
   plan: Plan | null
   revision: number
-  /** By step id, in the plan's order. */
+  /** By step id, in plan order. */
   steps: Record<string, { state: StepState; text: string }>
-  /** Sub-agents by path, in the order in which they began. */
+  /** Sub-agents by path, in start order. */
   agents: Record<
     string,
     { state: 'running' | 'completed' | 'failed' | 'cancelled'; brief: string; text: string }
   >
-  /** Whether the agent holds. */
+  /** Whether the agent is paused. */
   paused: boolean
-  /** Tool calls that have begun and not ended, by call id. */
+  /** Tool calls that started and have not ended, by call id. */
   openCalls: Record<string, { stepId: string; tool: string; agentPath: string }>
   toolCalls: number
-  /** Calls of host tools that have begun and not ended, by call id. Where the run has ended, nobody knows what became of them. */
+  /** Host tool calls that started and have not ended, by call id. If the run has ended, their outcome is unknown. */
   openHostCalls: Record<string, { tool: string; arguments: string }>
-  /** Approvals without a decision, by approval id. */
+  /** Undecided approvals, by approval id. */
   pendingApprovals: Record<string, Omit<ApprovalRequest, 'runId'>>
-  /** As the gateway counted it. */
+  /** As counted by the gateway. */
   usage: Usage
-  /** Whether any of it is the gateway's estimate, as the provider gave no numbers. */
+  /** Whether any of it is the gateway's estimate because the provider gave no numbers. */
   isUsageEstimated: boolean
-  /** What the model's answers cost; null where no price is known. */
+  /** Cost of the model's answers; null when no price is known. */
   costUsd: number | null
   changes: { entries: number; flagged: readonly string[] } | null
-  /** Paths that are applied, as of the last apply or undo that ended; null before the first. */
+  /** Applied paths as of the last finished apply or undo; null before the first. */
   applied: number | null
-  /** An apply or an undo that has begun and not ended: it is under way, or its process died. */
+  /** An apply or undo that started and has not ended: it is active, or its process died. */
   unfinished: 'apply' | 'undo' | null
-  /** Notes that the run proposed and that nobody has decided about, by id. */
+  /** Notes that the run proposed and that are undecided, by id. */
   proposedNotes: readonly string[]
-  /** Why nothing of it is applied without a person: what a hook behind the run said; null when none said no. */
+  /** Why nothing is applied without a person: a hook's message after the run; null when none denied it. */
   heldBack: string | null
   end: { outcome: RunOutcome; reason: RunReason; message: string; summary: string } | null
 }
@@ -65,11 +65,11 @@ export const initialRunState: RunState = {
   end: null,
 }
 
-/** Open calls that are followed; a guest that ends none would make each event cost more than the one before. */
+/** Maximum open calls tracked; otherwise a guest that ends none would make each event slower. */
 const OPEN_CALLS_MAX = 256
-/** As many as a run may be allowed. */
+/** The maximum that a run can be allowed. */
 const AGENTS_MAX = 256
-/** Of a sub-agent they would be told of a plan that is not its own. */
+/** Tools that a sub-agent lacks, since the plan is not its own. */
 const rootEvents: ReadonlySet<string> = new Set([
   'plan-update',
   'step-start',
@@ -78,13 +78,13 @@ const rootEvents: ReadonlySet<string> = new Set([
   'pause-end',
 ])
 
-/** What the fold reads of a journal's line; without a path it is the host's, or the root agent's. */
+/** The fields of a journal line that the reducer reads; without a path it is the host's, or the root agent's. */
 export interface RunLine {
   readonly event: AgentEvent | HostEvent
   readonly agentPath?: string
 }
 
-/** The state after a line; events that do not change the state return the same object. The plan and its steps are the root agent's alone. */
+/** The state after a line; events without effect return the same object. Only the root agent has a plan and steps. */
 export function reduceRun(state: RunState, line: RunLine): RunState {
   const { event, agentPath = 'root' } = line
   if (agentPath !== 'root' && rootEvents.has(event.type)) return state

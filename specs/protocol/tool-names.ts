@@ -1,9 +1,9 @@
 /**
- * Names that no tool of an application or of an MCP server may have: those of the agent's own tools, and those by which models
- * of other systems know such tools.
+ * Reserved tool names, which tools of an application or MCP server cannot use: the agent's own tools and their names
+ * in other systems.
  */
 
-/** The agent's own tools; which of them a run has is the agent's to say. */
+/** The agent's own tools; the agent decides which of them a run has. */
 export const agentToolNames = [
   'apply_patch',
   'ask_user',
@@ -37,7 +37,7 @@ export const agentToolNames = [
   'write_file',
 ] as const
 
-/** What a name of another system means here; a call by it is put right where the arguments have one meaning. */
+/** Meaning of another system's tool name; a call by it is translated when its arguments have one meaning. */
 export const toolAliases = {
   grep: 'search_files',
   human_intervention_request: 'ask_user',
@@ -46,12 +46,12 @@ export const toolAliases = {
 
 const reserved: ReadonlySet<string> = new Set([...agentToolNames, ...Object.keys(toolAliases)].map(plainName))
 
-/** Whether a name is taken, in whatever spelling a model may write it. */
+/** Whether a name is reserved, in any spelling that a model may use. */
 export function isReservedToolName(name: string): boolean {
   return reserved.has(plainName(name))
 }
 
-/** The agent's name of the tool that another spelling, or another system's name, means; undefined for every other name. */
+/** The agent's name for another spelling or another system's name; undefined for every other name. */
 export function meantToolName(name: string): string | undefined {
   const plain = plainName(name)
   const aliases: Readonly<Record<string, string>> = toolAliases
@@ -59,28 +59,28 @@ export function meantToolName(name: string): string | undefined {
   return own === name ? undefined : own
 }
 
-/** The beginning of the names of an MCP server's tools: these are `server_tool`, in what every provider takes for a name. */
+/** Name prefix of an MCP server's tools, `server_tool`, in the alphabet that every provider accepts. */
 export function serverToolPrefix(server: string): string {
   return `${server}_`.replaceAll(/[^A-Za-z0-9_]/g, '_').replace(/^(?=\d)/, '_')
 }
 
-/** Whether a name, or a pattern with `*`, can mean a tool of this MCP server. */
+/** Whether a name, or a pattern with `*`, can match a tool of this MCP server. */
 export function mayBeOfServer(server: string, entry: string): boolean {
   const prefix = serverToolPrefix(server).slice(0, uncutMaxChars)
   const [head = '', ...rest] = entry.split('*')
   return head.startsWith(prefix) || (rest.length > 0 && prefix.startsWith(head))
 }
 
-/** Of a name that is too long, what is there in any case: the rest is a digest. */
+/** Minimum kept part of a name that is too long; a digest replaces the rest. */
 const uncutMaxChars = 55
 
-/** What all spellings and other names of a tool have in common: to compare by, not to show. */
+/** The comparison key of all spellings and other names of a tool; not for display. */
 export function toolKey(name: string): string {
   const plain = name.trim().replace(/^functions\./, '')
   return plainName(meantToolName(plain) ?? plain)
 }
 
-/** Names that differ in case or in `-` for `_` alone are one name to a model. */
+/** To a model, names that differ only in case or in `-` and `_` are equal. */
 export function plainName(name: string): string {
   return name.replaceAll('-', '_').toLowerCase()
 }

@@ -1,37 +1,37 @@
 /**
- * A virtio-serial port in memory, with its faults: one opener at a time in the guest, bytes lost when that one goes,
- * bytes kept while nobody has it open, no acknowledgements, odd chunk sizes. Bounded, so that back-pressure is real.
+ * An in-memory virtio-serial port with its faults: one opener at a time in the guest, bytes lost with that opener,
+ * bytes kept while it is closed, no acknowledgements, odd chunk sizes. Bounded, so that back-pressure is real.
  */
 import { Duplex } from 'node:stream'
 
 export interface PortFaults {
-  /** What is delivered is cut into pieces of these sizes, in turn. */
+  /** Sizes, in turn, into which delivered data is split. */
   chunkSizes?: readonly number[]
 }
 
 export interface GuestFaults {
-  /** Bytes written by the guest that still arrive; then its side closes, as by a kill. */
+  /** Number of bytes from the guest that still arrive before its side closes, as by a kill. */
   cutAfterBytes?: number
 }
 
 type Done = (error?: Error | null) => void
 type Chunks = Generator<Buffer, void, undefined>
 
-/** What the host may write while nobody has the guest's side open. */
+/** Maximum bytes that the host may write while the guest's side is closed. */
 const heldMaxBytes = 64 * 1024
 const bufferBytes = 64 * 1024
 
 export class LinkedPort {
-  /** The host's side; it lives as long as the VM. */
+  /** The host's side; lives as long as the VM. */
   readonly host: Duplex
-  /** Whether a guest has said all that `cutAfterBytes` allowed it. */
+  /** Whether a guest has written all that `cutAfterBytes` allowed. */
   wasCut = false
   readonly #faults: PortFaults
   #turn = 0
   #guest: Duplex | null = null
   #held: Buffer[] = []
   #heldBytes = 0
-  /** Writers that wait until the other side has read. */
+  /** Writers waiting for the other side to read. */
   #hostWrite: Done | null = null
   #guestWrite: Done | null = null
 
@@ -52,7 +52,7 @@ export class LinkedPort {
     )
   }
 
-  /** Opens the guest's side in place of whoever had it; what that one had not read is gone. */
+  /** Opens the guest's side, replacing the previous opener, whose unread data is lost. */
   openGuest({ cutAfterBytes = Number.POSITIVE_INFINITY }: GuestFaults = {}): Duplex {
     this.#guest?.destroy()
     let left = cutAfterBytes
@@ -89,7 +89,7 @@ export class LinkedPort {
     return guest
   }
 
-  /** Bytes of no living session, as a port may still hold them. */
+  /** Stale bytes of no active session, as a port may hold them. */
   injectToHost(bytes: Buffer): void {
     this.host.push(bytes)
   }

@@ -1,11 +1,11 @@
 /**
- * The catalogue of what servers were seen to do. `dresses` are answers that all say one thing, `quirkTurn`, each in another
- * ill-fitting form; `faults` are answers of status 200 that must never be taken for whole ones.
+ * A catalog of observed server quirks. `dresses` are answers with the same content, `quirkTurn`, in different
+ * malformed ways; `faults` are answers of status 200 that must never count as complete.
  */
 import { delta, done, event, reply, toolDelta } from './model-replies.ts'
 import type { ServerReply } from './model-server.ts'
 
-/** What every answer of `dresses` says; ids differ. */
+/** The content of every answer in `dresses`; ids differ. */
 export const quirkTurn = {
   text: 'Grüße 🎉\nund mehr',
   reasoning: 'hm, 日本',
@@ -31,12 +31,12 @@ const spoken = [
 ].join('')
 const json = { 'content-type': 'application/json' }
 
-/** A good answer whose calls come in these chunks. */
+/** A valid answer whose calls come in these chunks. */
 function calling(...chunks: readonly string[]): ServerReply {
   return { body: `${spoken}${chunks.join('')}${delta({}, 'tool_calls')}${done}` }
 }
 
-/** A good answer whose thoughts stand at the head of its text. */
+/** A valid answer with its reasoning at the beginning of its text. */
 function thinkingAloud(thought: string): ServerReply {
   const text = delta({ content: `${thought}${quirkTurn.text}` })
   const body = plainText.replace(delta({ reasoning_content: quirkTurn.reasoning }), '')

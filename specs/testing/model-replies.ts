@@ -1,6 +1,6 @@
 /**
- * Replies of a model's server, well formed: streams shaped like vLLM's with the whole completion beside them, and errors
- * in each dialect that servers speak. Pieces are exported, to make ill-formed ones of.
+ * Well-formed replies of a model server: streams like vLLM's with the complete completion, and errors in each
+ * dialect. The parts are exported to build malformed ones.
  */
 import type { ServerReply } from './model-server.ts'
 
@@ -23,7 +23,7 @@ export function toolDelta(...calls: unknown[]): string {
 }
 
 export interface PlainReply {
-  /** A list is streamed piece by piece. */
+  /** A list is streamed in pieces. */
   readonly text?: string | readonly string[]
   readonly reasoning?: string
   readonly calls?: readonly { id?: string; name: string; arguments: unknown }[]
@@ -33,14 +33,14 @@ export interface PlainReply {
     completion_tokens: number
     completion_tokens_details?: { reasoning_tokens: number }
   }
-  /** Leaves out all that says that the stream is whole. */
+  /** Omits the end markers of the stream. */
   readonly open?: boolean
 }
 
 const someUsage = { prompt_tokens: 10, completion_tokens: 5 }
 const head = { id: 'chatcmpl-1', created: 1_700_000_000, model: 'scripted' }
 
-/** A well-formed reply, streamed or whole as it was asked for. Arguments that are text go as they are. */
+/** A well-formed reply, streamed or complete as requested. Text arguments are used unchanged. */
 export function reply(content: PlainReply): ServerReply {
   return {
     body: streamOf(content, true),
@@ -95,7 +95,7 @@ function completionOf({ text, reasoning, calls = [], finishReason, usage }: Plai
   }
 }
 
-/** How a server words an error: the body that says `message`. */
+/** An error format of a server: the body that contains `message`. */
 export const errorDialects = {
   openai: (status, message) =>
     JSON.stringify({ error: { message, type: 'error_type', param: null, code: status } }),
@@ -118,7 +118,7 @@ export const errorDialects = {
 
 export type ErrorDialect = keyof typeof errorDialects
 
-/** An error with a status of its own; `message` is empty for an empty body. */
+/** An error with its own status; an empty `message` gives an empty body. */
 export function failure(
   status: number,
   message = '',

@@ -1,6 +1,6 @@
 /**
- * A model's server for tests: real HTTP on loopback that answers from a script of data, with every fault that servers were
- * seen to have. Bytes are written as given; what it was asked is kept. Answers are made in `model-replies.ts`.
+ * A model server for tests: real HTTP on loopback that answers from a scripted list, with every fault observed in
+ * servers. Writes bytes as given and records requests. `model-replies.ts` builds the answers.
  */
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -13,7 +13,7 @@ export interface AskedMessage {
   readonly tool_call_id?: string
 }
 
-/** A request as it came. */
+/** A received request. */
 export interface Asked {
   readonly method: string
   readonly path: string
@@ -28,22 +28,22 @@ export interface Asked {
 export interface ServerReply {
   /** Default 200. */
   readonly status?: number
-  /** Beside `content-type`, which is an event stream's unless given here. */
+  /** Besides `content-type`, which is an event stream's unless given here. */
   readonly headers?: Readonly<Record<string, string>>
   readonly body: string | Uint8Array
-  /** The JSON for a request that did not ask for a stream; absent: `body` whatever was asked. */
+  /** The JSON for a request without streaming; absent: always `body`. */
   readonly whole?: string
   /** The stream for a request without `stream_options.include_usage`; absent: `body`. */
   readonly uncounted?: string
-  /** Bytes of each write, or of the writes in turn; default all at once. */
+  /** Bytes per write, or of successive writes; default all at once. */
   readonly pieceBytes?: number | readonly number[]
   /** Pause between the writes. */
   readonly pauseMs?: number
   /** Pause before the head. */
   readonly headAfterMs?: number
-  /** In place of the head and all else: silence, or a reset connection. */
+  /** Replaces the whole response: silence, or a reset connection. */
   readonly before?: 'hang' | 'reset'
-  /** What follows the body: a proper end (default), a connection closed or reset too early, or silence. */
+  /** What follows the body: a proper end (default), an early close or reset, or silence. */
   readonly after?: 'end' | 'cut' | 'reset' | 'hang'
 }
 
@@ -54,9 +54,9 @@ export interface ModelServer extends AsyncDisposable {
   /** Such as `http://127.0.0.1:40123/v1`. */
   readonly baseUrl: string
   readonly asked: readonly Asked[]
-  /** Requests whose client went away before the reply was whole. */
+  /** Requests whose client left before the reply was complete. */
   readonly abandoned: () => number
-  /** The most requests that were open at one time. */
+  /** Maximum concurrent requests. */
   readonly mostOpen: () => number
 }
 
@@ -161,7 +161,7 @@ async function writePieces(
     const size = Math.max(1, sizes[turn % sizes.length] ?? 1)
     const piece = bytes.subarray(at, at + size)
     at += size
-    // What is written is on its way before a reset can overtake it.
+    // Lets written data leave before a reset can overtake it.
     await new Promise<void>((resolve) => {
       response.once('close', resolve)
       response.write(piece, () => {

@@ -1,6 +1,6 @@
 /**
- * Errors in the words of providers, from their documentation and from responses that their users report, with what each means.
- * `status` is that of the HTTP answer; null for an error inside a stream or an answer of status 200.
+ * Provider errors from documentation and user reports, each with its meaning. `status` is that of the HTTP answer;
+ * null for an error inside a stream or an answer of status 200.
  */
 import type { ProviderFailure } from '../protocol/provider-failure.ts'
 
@@ -10,7 +10,7 @@ export interface ProviderErrorSample {
   /** As JSON, or as text where it is a string. */
   readonly body: unknown
   readonly failure: ProviderFailure
-  /** The pause that the error asks for; absent: none. */
+  /** The requested delay; absent: none. */
   readonly retryAfterMs?: number
 }
 
@@ -43,7 +43,7 @@ function sample(
   return { provider, status, body, failure, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) }
 }
 
-/** The conversation is too long: a shorter one is taken. */
+/** The conversation is too long: a shorter one is accepted. */
 const tooLong: readonly [provider: string, status: number, body: unknown][] = [
   [
     'OpenAI',
@@ -211,7 +211,7 @@ const tooLong: readonly [provider: string, status: number, body: unknown][] = [
   ['LiteLLM', 500, openAi('litellm.ContextWindowExceededError: the prompt is too long', null, null)],
 ]
 
-/** Too many at this moment: a later request is taken. */
+/** Temporary overload: a later request is accepted. */
 const busy: readonly [
   provider: string,
   status: number,
@@ -341,7 +341,7 @@ const busy: readonly [
   ],
 ]
 
-/** For people: neither a pause nor a shorter conversation helps. */
+/** Requires a person: neither waiting nor a shorter conversation helps. */
 const final: readonly [provider: string, status: number, body: unknown, failure: ProviderFailure][] = [
   [
     'OpenAI',
@@ -408,7 +408,7 @@ const final: readonly [provider: string, status: number, body: unknown, failure:
   ],
 ]
 
-/** Inside a stream: no status says what it is. */
+/** Inside a stream: there is no status. */
 const inStream: readonly ProviderErrorSample[] = [
   sample(
     'OpenAI',
@@ -483,14 +483,14 @@ const inStream: readonly ProviderErrorSample[] = [
   sample('a proxy', null, openAi('content was filtered', null, 'content_filter'), 'refused'),
 ]
 
-/** Takes the numeric codes away, as a stream has no status and many servers give none there. */
+/** Removes numeric codes, since a stream has no status and many servers give none there. */
 function withoutCodes(body: unknown): unknown {
   return JSON.parse(JSON.stringify(body), (key, value: unknown) =>
     key === 'code' && /^\d+$/.test(String(value)) ? undefined : value,
   )
 }
 
-/** Errors whose meaning stands in their words, as a status and, without one, inside a stream. */
+/** Errors identified by their text, with a status and, without one, inside a stream. */
 const worded = [
   ...tooLong.map(([provider, status, body]) => sample(provider, status, body, 'context_exceeded')),
   ...busy.map((row) => sample(...row)),

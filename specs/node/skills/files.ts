@@ -1,12 +1,12 @@
-/** What the registry of skills asks of a file system, and Node's. */
+/** The file system interface of the skill registry, and Node's implementation. */
 import { open, readdir, realpath, stat } from 'node:fs/promises'
 import path from 'node:path'
 
-/** Paths are absolute. Every method may reject; the registry makes a finding of it. */
+/** Paths are absolute. Every method may reject; the registry reports that as a finding. */
 export interface SkillFiles {
   /** Names in a folder, in any order. */
   list(folder: string): Promise<readonly string[]>
-  /** What a path is once its links are followed, and where; null when there is nothing. */
+  /** Kind and location of a path after resolving links; null when missing. */
   resolve(
     target: string,
   ): Promise<{ readonly path: string; readonly kind: 'folder' | 'file' | 'other' } | null>
@@ -22,7 +22,7 @@ export const nodeFiles: SkillFiles = {
       const stats = await stat(real)
       return { path: real, kind: stats.isDirectory() ? 'folder' : stats.isFile() ? 'file' : 'other' }
     } catch (cause) {
-      // ELOOP is a link that leads to itself: there is nothing at its end.
+      // ELOOP is a link to itself, so nothing is there.
       const code = cause instanceof Error && 'code' in cause ? cause.code : ''
       if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP') return null
       throw cause
@@ -41,7 +41,7 @@ export const nodeFiles: SkillFiles = {
   },
 }
 
-/** Whether `target` is `root` or lies in it; both resolved. */
+/** Whether `target` is `root` or inside it; both resolved. */
 export function isWithin(root: string, target: string): boolean {
   const relative = path.relative(root, target)
   return (

@@ -1,16 +1,19 @@
-/** The head of a SKILL.md between two lines of `---`, and what follows it. Never throws: a broken head is a reason in words. */
+/**
+ * Parses the front matter of a SKILL.md, between two `---` lines, and the text after it. Never throws: an invalid
+ * front matter is reported as text.
+ */
 import { parseDocument } from 'yaml'
 
 export interface SkillText {
   readonly name: string | null
   readonly description: string | null
-  /** What stands behind the head; the whole text where there is none. */
+  /** The text after the front matter; the whole text without one. */
   readonly instructions: string
-  /** Why the head could not be read; null when it could, or there is none. */
+  /** Why the front matter is unreadable; null if it is readable or missing. */
   readonly problem: string | null
 }
 
-/** What YAML makes of a hostile head takes time by the square of its length. */
+/** Parsing hostile YAML takes quadratic time. */
 const headMaxChars = 8 * 1024
 const head = /^---[ \t]*\r?\n((?:[\s\S]*?\n)?)---[ \t]*(?:\r?\n|$)/
 
@@ -23,7 +26,7 @@ export function readSkillText(source: string): SkillText {
     return { ...none, problem: `the front matter does not end within ${headMaxChars} characters` }
   const instructions = text.slice(found[0].length).trim()
   try {
-    // Aliases have no place here, and can make a small text large.
+    // Aliases are not needed here, and can expand a small text enormously.
     const document = parseDocument(found[1] ?? '', { schema: 'core', merge: false, logLevel: 'silent' })
     const [error] = document.errors
     if (error !== undefined) {
@@ -45,7 +48,7 @@ export function readSkillText(source: string): SkillText {
   }
 }
 
-/** What people write and YAML does not take, such as a description with a colon: the rest of the line. */
+/** Accepts lines that YAML rejects, such as a description with a colon: the rest of the line. */
 function readPlainLines(lines: string): Pick<SkillText, 'name' | 'description'> {
   const plainLine = (key: string) => textOf(new RegExp(`^${key}:[ \\t]*(\\S.*)$`, 'm').exec(lines)?.[1])
   return { name: plainLine('name'), description: plainLine('description') }

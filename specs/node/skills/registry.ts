@@ -1,6 +1,7 @@
 /**
- * The skills under some roots: every SKILL.md below them, by the id that its front matter names. A later root wins, and ids that
- * differ in case alone are one. What cannot be read is a finding, never a throw. Links are followed within their root alone, each folder once.
+ * The skills below some roots: every SKILL.md, by the id in its front matter. A later root wins, and ids that differ
+ * only in case are equal. Unreadable files are findings, not errors. Links are followed only within their root, each
+ * folder once.
  */
 import path from 'node:path'
 import { isWithin, nodeFiles, type SkillFiles } from './files.ts'
@@ -11,31 +12,31 @@ export interface Skill {
   readonly title: string
   /** One line; empty when it has none. */
   readonly description: string
-  /** The folder of its SKILL.md, links followed. */
+  /** Folder of its SKILL.md, with links resolved. */
   readonly folder: string
-  /** The root it was found under, as given. */
+  /** The root that contains it, as given. */
   readonly root: string
 }
 
 export interface LoadedSkill extends Skill {
-  /** Its text without front matter, read anew. */
+  /** Its text without front matter, read again. */
   readonly instructions: string
 }
 
-/** What is wrong with a file or folder, in words. */
+/** A problem with a file or folder. */
 export interface SkillFinding {
   readonly path: string
   readonly problem: string
 }
 
 export interface SkillRegistryOptions {
-  /** Absolute, or relative to the process's folder. A later one wins. */
+  /** Absolute, or relative to the process's directory. Later ones win. */
   readonly roots?: readonly string[]
   /** Default: Node's file system. */
   readonly files?: SkillFiles
-  /** Folders that are looked into under each root; default 5,000. */
+  /** Maximum folders visited per root; default 5,000. */
   readonly maxFolders?: number
-  /** Skills of all roots, and files of skills that are read under each; default 1,000. */
+  /** Maximum skills over all roots, and skill files read per root; default 1,000. */
   readonly maxSkills?: number
 }
 
@@ -47,7 +48,7 @@ const descriptionMaxChars = 1_024
 const skipped: ReadonlySet<string> = new Set(['node_modules', '.git'])
 const goodId = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
 
-/** With its parser of YAML, which nobody needs who has no skills. */
+/** Loads the YAML parser, which is needed only for skills. */
 const loadFrontMatter = () => import('./front-matter.ts')
 
 export class SkillRegistry {
@@ -66,13 +67,13 @@ export class SkillRegistry {
     return this.#roots
   }
 
-  /** Takes other roots; what is under them is read at the next question. */
+  /** Replaces the roots; their skills are read on next use. */
   setRoots(roots: readonly string[]): void {
     this.#roots = roots.map((root) => path.resolve(root))
     this.#scan = null
   }
 
-  /** Reads all roots anew. */
+  /** Reads all roots again. */
   async syncSkills(): Promise<readonly Skill[]> {
     this.#scan = null
     return await this.listSkills()
@@ -83,13 +84,13 @@ export class SkillRegistry {
     return (await this.#scanned()).skills
   }
 
-  /** Null when there is none of that id. */
+  /** Null for an unknown id. */
   async getSkill(skillId: string): Promise<Skill | null> {
     const found = (await this.#scanned()).byKey.get(keyOf(skillId))
     return found?.skillId === skillId ? found : null
   }
 
-  /** The skill with its instructions as they are now; null when there is none, or its file is gone. */
+  /** The skill with its current instructions; null for an unknown id, or when its file is gone. */
   async loadSkill(skillId: string): Promise<LoadedSkill | null> {
     const skill = await this.getSkill(skillId)
     if (skill === null) return null
@@ -101,7 +102,7 @@ export class SkillRegistry {
     return { ...skill, instructions: readSkillText(text.value).instructions }
   }
 
-  /** What was wrong under the roots. */
+  /** Problems found below the roots. */
   async findings(): Promise<readonly SkillFinding[]> {
     return (await this.#scanned()).findings
   }
@@ -131,7 +132,7 @@ async function scanRoots(roots: readonly string[], files: SkillFiles, bounds: Bo
     const walk = new Walk(root, files, findings, bounds)
     for (const [key, skill] of await walk.run()) {
       const hidden = byKey.get(key)
-      // Of the same id it is replaced on purpose; of another spelling it looks like a skill of its own.
+      // An equal id is replaced intentionally; another spelling looks like a different skill.
       if (hidden !== undefined && hidden.skillId !== skill.skillId)
         findings.push({
           path: hidden.folder,
@@ -145,7 +146,7 @@ async function scanRoots(roots: readonly string[], files: SkillFiles, bounds: Bo
   return { skills, byKey, findings }
 }
 
-/** What two ids of one skill have in common: to a model, and to some file systems, `Deploy` is `deploy`. */
+/** The comparison key of ids: models and some file systems treat `Deploy` as `deploy`. */
 function keyOf(skillId: string): string {
   return skillId.toLowerCase()
 }
@@ -169,7 +170,7 @@ class Walk {
   async run(): Promise<ReadonlyMap<string, Skill>> {
     try {
       const real = await this.#files.resolve(this.#root)
-      // A root that is not there yet is no fault: it may come.
+      // A missing root is no problem: it may appear later.
       if (real?.kind === 'folder') await this.#folder(real.path, real.path, 0)
       else if (real !== null) this.#note(this.#root, 'is no folder')
     } catch (cause) {
@@ -208,7 +209,7 @@ class Walk {
 
   async #skill(file: string, folder: string, root: string): Promise<void> {
     const { maxSkills } = this.#bounds
-    // Also of those that turn out to be none: to read a broken head takes longer than to read a good one.
+    // Also counts invalid ones: an invalid front matter takes longer to read than a valid one.
     if (++this.#texts > maxSkills) {
       if (this.#texts === maxSkills + 1)
         this.#note(this.#root, `has more than ${maxSkills} files ${fileName}: the others are not read`)
@@ -241,7 +242,7 @@ class Walk {
   }
 }
 
-/** A file that lies, links followed, within `root`. */
+/** A file within `root` after resolving links. */
 async function readInside(
   files: SkillFiles,
   file: string,

@@ -1,2 +1,2 @@
-/** Where a workspace keeps skills; of two of one id the one in the later folder is taken. Changes there are flagged. */
+/** Folders in which a workspace keeps skills; for equal ids the later folder wins. Changes there are flagged. */
 export const workspaceSkillFolders = ['.claude/skills', '.agents/skills'] as const

@@ -1,8 +1,8 @@
-/** Which addresses are on the public internet. What is not plainly public is not: a range that nobody knows counts as inside. */
+/** Decides which addresses are on the public internet. Anything not known to be public counts as internal. */
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 
-/** Where clouds tell a machine its own credentials. */
+/** Cloud metadata addresses with a machine's own credentials. */
 const metadata = new Set([
   '169.254.169.254',
   '169.254.170.2',
@@ -27,14 +27,14 @@ const words: Readonly<Record<string, string>> = {
 }
 
 /**
- * What an address is instead of a public one, in words; null when it is public.
+ * Why an address is not public; null when it is public.
  * @param address IPv4 in four decimals or IPv6 without brackets; anything else counts as not public
  */
 export function notPublic(address: string): string | null {
   const [plain = '', zone] = address.split('%')
   const family = isIP(plain)
   if (family === 0) return 'not an address'
-  // The library takes ::1.2.3.4 for the IPv4 address in it, the system does not: in hexadecimal there is one reading.
+  // The library reads ::1.2.3.4 as the IPv4 address in it, the system does not; hexadecimal is unambiguous.
   const parsed = ipaddr.process(family === 4 ? plain : new URL(`http://[${plain}]`).hostname.slice(1, -1))
   if (metadata.has(parsed.toString())) return 'a cloud’s metadata service'
   if (zone !== undefined) return 'the local link'
@@ -42,26 +42,26 @@ export function notPublic(address: string): string | null {
 }
 
 /**
- * The same of a host before anything is looked up: addresses, and names that mean this machine by definition (RFC 6761).
- * Any other name is null, wherever it leads.
+ * As above for a host before name resolution: addresses, and names that mean this machine by definition (RFC 6761).
+ * Null for any other name.
  */
 export function hostInside(host: string): string | null {
   if (host === 'localhost' || host.endsWith('.localhost')) return 'this machine'
   return isIP(host) === 0 ? null : notPublic(host)
 }
 
-/** The IPv4 address that a network without IPv4 reaches under this IPv6 one (NAT64); null for any other. */
+/** The IPv4 address behind a NAT64 IPv6 address; null for any other. */
 export function behindNat64(address: string): string | null {
   if (isIP(address) !== 6 || address.includes('%')) return null
   const parsed = ipaddr.IPv6.parse(address)
   return parsed.match(nat64) ? lastFourBytes(parsed) : null
 }
 
-/** Bits of the widest networks that can be a home's, an office's or a data centre's own; what is wider is a way to all of it. */
+/** Minimum prefix length of a local network; a wider prefix is a route to everything. */
 const ownMinBits = { ipv4: 16, ipv6: 48 } as const
 
 /**
- * Whether a public address is on the network that an interface of this machine is on.
+ * Whether a public address is on the network of one of this machine's interfaces.
  * @param cidr of the interface, such as `2001:db8::5/64`
  */
 export function isBeside(address: string, cidr: string): boolean {
@@ -82,12 +82,12 @@ function notPublic4(address: ipaddr.IPv4): string | null {
   return range === 'unicast' ? null : (words[range] ?? 'a reserved range')
 }
 
-/** The only block that was ever given out for the internet. */
+/** The only block ever allocated for the internet. */
 const internet6 = ipaddr.IPv6.parseCIDR('2000::/3')
 const nat64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96')
 
 function notPublic6(address: ipaddr.IPv6): string | null {
-  // Networks without IPv4 give every IPv4 host such an address: it is what the one inside is.
+  // Networks without IPv4 give every IPv4 host such an address: check the embedded one.
   if (address.match(nat64)) {
     const inside = notPublic(lastFourBytes(address))
     return inside === null ? null : `${inside}, inside an IPv6 address`

@@ -1,6 +1,6 @@
 /**
- * What a page's bytes are, by the server's word and by what they begin with, and their text by its charset. Refuses what
- * is no text.
+ * Determines the type of a page's bytes from the server's header and their beginning, and decodes text by its
+ * charset. Refuses binary content.
  */
 
 import type { Result } from '#specs/protocol/error.ts'
@@ -8,15 +8,15 @@ import { parsePayload } from '../frames.ts'
 
 export type ContentKind = 'html' | 'json' | 'text'
 
-/** Beyond these JSON is given as it came: indentation grows with the depth. */
+/** JSON beyond these limits is returned unchanged: indentation grows with depth. */
 const prettyMaxChars = 256 * 1024
 const prettyMaxDepth = 48
 
-/** Types that are text whatever their first word says. */
+/** Text types outside of `text/`. */
 const textTypes =
   /^(?:application\/(?:xml|javascript|ecmascript|x-javascript|yaml|x-yaml|toml|sql|graphql|x-sh|x-ndjson|rtf|x-www-form-urlencoded|[\w.-]+\+(?:xml|yaml))|image\/svg\+xml|message\/\S+)$/
 
-/** @param header `content-type` as it came. Null: of what it names nothing can be read as text; `unknown`: it names nothing. */
+/** @param header `content-type` as received. Null: the type cannot be read as text; `unknown`: no type given */
 export function kindOfType(header: string | undefined): ContentKind | 'unknown' | null {
   const type = (header ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
   if (type === '' || type === 'application/octet-stream' || type === 'binary/octet-stream') return 'unknown'
@@ -25,7 +25,7 @@ export function kindOfType(header: string | undefined): ContentKind | 'unknown' 
   return type.startsWith('text/') || textTypes.test(type) ? 'text' : null
 }
 
-/** Text of a kind, or in words what the bytes are instead. */
+/** Text with its kind, or a description of the binary content. */
 export function readText(
   bytes: Buffer,
   header: string | undefined,
@@ -46,7 +46,7 @@ export function readText(
   return { ok: true, value: { kind, text } }
 }
 
-/** Indented where it is JSON within bounds; unchanged otherwise. */
+/** Indents JSON within limits; returns other text unchanged. */
 export function prettyJson(text: string): string {
   if (text.length > prettyMaxChars) return text
   const parsed = parsePayload(Buffer.from(text.replace(/^\ufeff/, '')), prettyMaxDepth)
@@ -58,7 +58,7 @@ function binaryKind(bytes: Buffer): string | null {
   return bytes.subarray(0, 8_192).includes(0) ? 'binary data' : null
 }
 
-/** A mark at the beginning wins over the server's word, and that over the page's own. */
+/** A byte order mark takes precedence over the server's header, and that over the page's own declaration. */
 function charsetOf(bytes: Buffer, header: string | undefined, kind: ContentKind | 'unknown'): string | null {
   if (bytes[0] === 0xff && bytes[1] === 0xfe) return 'utf-16le'
   if (bytes[0] === 0xfe && bytes[1] === 0xff) return 'utf-16be'
@@ -69,22 +69,22 @@ function charsetOf(bytes: Buffer, header: string | undefined, kind: ContentKind 
   const own =
     /<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})|^<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{1,40})/i
   const [, ofMeta, ofXml] = own.exec(head) ?? []
-  // A page that says so in bytes that are read one by one is not in it.
+  // A page whose declaration is readable byte by byte cannot be UTF-16.
   const said = ofMeta ?? ofXml ?? null
   return said !== null && /^utf-?16/i.test(said) ? 'utf-8' : said
 }
 
-/** Without a charset, or with one that is not known: UTF-8, or where it is none what browsers take it for. */
+/** For a missing or unknown charset: UTF-8, or for invalid UTF-8 the browsers' default. */
 function decode(bytes: Buffer, charset: string | null): string {
   if (charset !== null) {
     try {
       return new TextDecoder(charset).decode(bytes)
     } catch {
-      // Not known by that name.
+      // Unknown name.
     }
   }
   try {
-    // The last character may have been cut.
+    // The last character may be truncated.
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: true })
   } catch {
     return new TextDecoder('windows-1252').decode(bytes)

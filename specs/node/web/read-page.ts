@@ -1,7 +1,7 @@
 /**
- * Makes a page readable in a process of its own, with bounds on its time and memory: what a hostile page does to a parser
- * ends with that process. It reads no file but its own modules, writes none, starts nothing, and on Linux has no network
- * where the kernel lets it have a namespace. At most two at once in this process.
+ * Converts a page in a separate process with limits on time and memory, so that a hostile page affects only that
+ * process. It reads only its own modules, writes no file, starts no program, and has no network on Linux if the
+ * kernel allows a namespace. At most two run at once.
  */
 import { existsSync, realpathSync } from 'node:fs'
 import path from 'node:path'
@@ -16,7 +16,7 @@ export interface ReaderBounds {
   readonly heapMiB: number
 }
 const defaultBounds: ReaderBounds = { timeoutMs: 20_000, heapMiB: 384 }
-/** For a reader that outlives this process: nobody would end it. */
+/** Limit for a reader that outlives this process, since nothing else would end it. */
 const cpuSeconds = 30
 const outputMaxChars = 16 * 1024 * 1024
 const readersMaxCount = 2
@@ -26,10 +26,10 @@ const Answer = z.strictObject({ title: z.string(), markdown: z.string() })
 const entry = fileURLToPath(
   new URL(import.meta.url.endsWith('.ts') ? './reader.ts' : './reader.js', import.meta.url),
 )
-/** What the reader imports. */
+/** The reader's imports. */
 const packages = ['@mozilla/readability', 'linkedom', 'turndown']
 
-/** A shell's words: bounds the CPU time, and leaves the network behind in the way that this system allows, if any. */
+/** Shell script that limits CPU time and removes network access as far as the system allows. */
 const launch = [
   `ulimit -t ${cpuSeconds}`,
   'for how in "--user --net" "--net"; do if unshare $how true 2>/dev/null; then exec unshare $how -- "$@"; fi; done',
@@ -43,13 +43,13 @@ export function readerCommand(heapMiB: number, script: readonly string[] = [entr
   return ['/bin/sh', '-c', launch, 'sh', process.execPath, ...node, ...script]
 }
 
-/** The reader's own folder, and every `node_modules` that its packages may be in. */
+/** The reader's own folder, and every `node_modules` that may contain its packages. */
 function moduleFolders(): string[] {
   const own = path.dirname(entry)
   const above = [own]
   while (path.dirname(above[0] ?? '/') !== above[0]) above.unshift(path.dirname(above[0] ?? '/'))
   const beside = above.map((folder) => path.join(folder, 'node_modules'))
-  // Where a package manager links packages from a store, they are read from there.
+  // Some package managers link packages from a store; they are read from there.
   const linked = packages.map((name) => {
     const place = realpathSync(fileURLToPath(import.meta.resolve(name)))
     return place.slice(0, place.indexOf('node_modules') + 'node_modules'.length)
@@ -58,9 +58,9 @@ function moduleFolders(): string[] {
 }
 
 /**
- * @param html the page's text, at most some MiB
+ * @param html text of the page, at most some MiB
  * @param url of the page
- * @returns an error in words where the page is beyond the bounds
+ * @returns an error message when the page exceeds the limits
  */
 export async function readPage(
   html: string,
@@ -101,7 +101,7 @@ function parseAnswer(text: string): unknown {
 let readers = 0
 const waiting: (() => void)[] = []
 
-/** Waits for its turn; goes on at once when the signal aborts, for then there is nothing to be done. */
+/** Waits for its turn; continues at once when the signal aborts, since there is nothing to do. */
 async function takePlace(signal: AbortSignal): Promise<AsyncDisposable> {
   while (readers >= readersMaxCount && !signal.aborted) {
     const turn = Promise.withResolvers<void>()
@@ -110,7 +110,7 @@ async function takePlace(signal: AbortSignal): Promise<AsyncDisposable> {
     signal.addEventListener('abort', wake, { once: true })
     await turn.promise
     signal.removeEventListener('abort', wake)
-    // Who leaves takes its place in the queue along, or the next free reader would wake nobody.
+    // Remove it from the queue, or the next free reader would wake a waiter that has left.
     const at = waiting.indexOf(wake)
     if (at >= 0) waiting.splice(at, 1)
   }

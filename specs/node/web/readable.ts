@@ -1,6 +1,6 @@
 /**
- * From an HTML page to Markdown that a model can read: the article where there is one, else the whole body, without
- * scripts, hidden elements and pictures. Runs in a process of its own, see reader.ts: pages are hostile.
+ * Converts an HTML page to Markdown for a model: its article if there is one, else the whole body, without scripts,
+ * hidden elements and images. Runs in a separate process, see reader.ts: pages are hostile.
  */
 import { Readability } from '@mozilla/readability'
 import { parseHTML } from 'linkedom'
@@ -11,7 +11,7 @@ export interface ReadablePage {
   readonly markdown: string
 }
 
-/** What is used of a DOM element; linkedom's own types want a browser's. */
+/** The DOM properties in use; linkedom's own types require a browser's. */
 interface Element {
   readonly nodeName: string
   readonly textContent: string | null
@@ -30,10 +30,10 @@ interface Document extends Element {
   createElement(name: string): Element
 }
 
-/** An article shorter than this is believed only where it is a good part of the page: lists and indexes are none. */
+/** A shorter article is accepted only if it is a large part of the page: lists and indexes are not articles. */
 const articleMinChars = 500
 const articleMinShare = 0.3
-/** Elements of a page beyond which no article is looked for. */
+/** Maximum elements of a page for article detection. */
 const articleMaxElements = 100_000
 
 const neverShown =
@@ -41,12 +41,12 @@ const neverShown =
   '[hidden],[aria-hidden="true"],[style*="display:none"],[style*="display: none"],[style*="visibility:hidden"],' +
   '[style*="visibility: hidden"]'
 
-/** @param url of the page, against which its links are resolved. Throws where a page is too deep or not HTML at all. */
+/** @param url of the page, the base of its links. Throws when a page is too deep or not HTML */
 export function makeReadable(html: string, url: string): ReadablePage {
   const page = parsePage(html, url)
   const title = oneLine(page.querySelector('title')?.textContent ?? '')
   const whole = oneLine(textOf(page.body)).length
-  // This takes the page apart.
+  // This modifies the page.
   const article = findArticle(page)
   const isArticle =
     article !== null && (article.chars >= articleMinChars || article.chars >= whole * articleMinShare)
@@ -54,7 +54,7 @@ export function makeReadable(html: string, url: string): ReadablePage {
   const markdown = createConverter().turndown(body as never)
   return {
     title: oneLine((isArticle && article.title) || title),
-    // Characters of Unicode's tag block are seen by models and by nobody else.
+    // Models can read Unicode's tag characters, people cannot.
     markdown: markdown
       .replaceAll(/[\u{e0000}-\u{e007f}]/gu, '')
       .replaceAll(/\n{3,}/g, '\n\n')
@@ -62,7 +62,7 @@ export function makeReadable(html: string, url: string): ReadablePage {
   }
 }
 
-/** A document that has a head with the base of its links, and a body without what nobody sees. */
+/** A document whose head has the base of its links and whose body has no invisible content. */
 function parsePage(html: string, url: string): Document {
   const whole = /<html[\s>]/i.test(html)
     ? html
@@ -128,7 +128,7 @@ function createConverter(): TurndownService {
   return converter
 }
 
-/** Rows and cells; null for a table that only lays out a page, of which the content is taken as it comes. */
+/** Rows and cells; null for a layout table, whose content is converted as ordinary text. */
 function tableToMarkdown(table: Element): string | null {
   if (table.querySelector('table,ul,ol,pre,h1,h2,h3,h4,h5,h6') !== null) return null
   const rows = [...table.querySelectorAll('tr')].map((row) =>
@@ -144,7 +144,7 @@ function tableToMarkdown(table: Element): string | null {
   return `\n\n${[line(head), line(Array.from({ length: width }, () => '---')), ...body.map(line)].join('\n')}\n\n`
 }
 
-/** An address of the web; null for anything else, such as `javascript:` or data in the link itself. */
+/** A web address; null for others, such as `javascript:` or data URLs. */
 function resolve(href: string | null | undefined, base: string): string | null {
   if (href === null || href === undefined || !URL.canParse(href, base)) return null
   const url = new URL(href, base)

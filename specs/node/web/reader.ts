@@ -1,6 +1,6 @@
 /**
- * The process that makes one page readable: `{html,url}` as JSON on standard input, `{title,markdown}` on standard
- * output. It holds nothing but the page, and may neither write files nor start programs; see read-page.ts.
+ * The process that converts one page: `{html,url}` as JSON on standard input, `{title,markdown}` on standard output.
+ * It has no access beyond the page: it may neither write files nor start programs; see read-page.ts.
  */
 import { text } from 'node:stream/consumers'
 import { makeReadable } from './readable.ts'
