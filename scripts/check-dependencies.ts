@@ -1,4 +1,5 @@
-// Checks the import directions of dependencies.ts. Reading no modules is a failure, and so is a pattern that matches no file or a folder without a layer.
+// Checks the import directions of dependencies.ts. Fails when it reads no modules, when a pattern matches no file,
+// and when a folder has no layer.
 import { cruise } from 'dependency-cruiser'
 import rules, { layers } from './dependencies.ts'
 

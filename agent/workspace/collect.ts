@@ -1,11 +1,10 @@
 /**
- * The change set: what differs between the workspace as it went in (the base) and as it is now (the merged view),
- * written as the stream of specs/protocol/change.ts. What cannot come home is named `unsupported`. No tool should
- * run meanwhile; a file that changes all the same is never sent with a size that is not its own.
- *
- * The trees are compared name by name. The overlay's upper directory is a hint twice: names at the top that it lacks
- * were never touched, and files that it has were written to (below the top its directories mislead: opaque and
- * redirected ones look there like plain ones). What a hint says never becomes content: that is read from the workspace.
+ * Writes the change set: differences between the workspace as copied in (the base) and now (the merged view), as the
+ * stream of specs/protocol/change.ts. Entries that cannot be transferred are reported as `unsupported`. No tool
+ * should run meanwhile; a file that changes anyway is never sent with a wrong size.
+ * Compares the trees name by name. The overlay's upper directory is a hint in two ways: top-level names missing there
+ * were never touched, and files in it were written. Below the top its directories mislead: opaque and redirected ones
+ * look ordinary. Content always comes from the workspace, never from the hint.
  */
 import { Buffer } from 'node:buffer'
 import { closeSync, existsSync, fstatSync } from 'node:fs'

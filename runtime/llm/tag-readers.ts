@@ -1,6 +1,6 @@
 /**
- * Calls in tags with a parameter each. A value ends at its closing tag; one that may hold a further parameter, because the
- * tag before that is missing, is refused, and so is one whose type cannot be told.
+ * Reads calls written as tags with one parameter each. A value ends at its closing tag. Refuses a value that may
+ * contain another parameter because a tag is missing, and one whose type is ambiguous.
  */
 import { type ReadCalls, type Reply, readArguments, skipSpace, type WrittenCall } from './call-readers.ts'
 import type { ToolSpec } from './messages.ts'
@@ -8,16 +8,16 @@ import { readTypedText } from './typed-text.ts'
 
 /** How a form writes one call with tags. */
 export interface Tags {
-  /** Up to the name, such as `<function=`; the name ends at a quote or `>`. */
+  /** Text before the name, such as `<function=`; the name ends at a quote or `>`. */
   readonly call: string
   readonly callEnd: string
   readonly parameter: string
   readonly parameterEnd: string
-  /** Whether values stand in lines of their own, so that a line break at either end is not theirs. */
+  /** Whether values are on their own lines, so that a line break at either end is not part of them. */
   readonly isPadded: boolean
 }
 
-/** The calls in tags from `from` on, one behind the other. */
+/** Reads consecutive calls in tags from `from`. */
 export function readTaggedCalls(reply: Reply, from: number, tags: Tags): ReadCalls {
   const { text } = reply
   const calls: WrittenCall[] = []
@@ -45,9 +45,9 @@ function readTaggedCall(reply: Reply, from: number, tags: Tags): ReadCalls {
   if (read !== null) {
     return { end: read.end, calls: [{ name: tool.name, argumentsText: read.json }], isWhole: true }
   }
-  // Parameters that are refused may have been looked for in all of the text.
+  // The search for refused parameters may have scanned the whole text.
   if (text.startsWith(tags.parameter, skipSpace(text, head.end))) reply.found(-1)
-  // Some models give JSON in these tags; whatever else stands there is for validation to refuse.
+  // Some models write JSON in these tags; anything else is left for validation to refuse.
   const raw = readArguments(reply, head.end, { open: tags.call, close: tags.callEnd })
   const isClosed = text.startsWith(tags.callEnd, skipSpace(text, raw.end))
   return {
@@ -57,7 +57,7 @@ function readTaggedCall(reply: Reply, from: number, tags: Tags): ReadCalls {
   }
 }
 
-/** The parameters up to the end of the call, as JSON; null where that is not certain, or one is given twice. */
+/** The parameters up to the end of the call, as JSON; null when they are ambiguous or one is duplicated. */
 function readParameters(
   reply: Reply,
   from: number,
@@ -69,7 +69,7 @@ function readParameters(
   const inside = new Set<string>()
   for (let at = skipSpace(text, from); ; at = skipSpace(text, at)) {
     if (text.startsWith(tags.callEnd, at)) {
-      // A tag within a value may be a parameter that the model meant to give, unless it gives that one elsewhere.
+      // A tag within a value may be an intended parameter, unless that parameter is given elsewhere.
       const isUncertain = [...inside].some((name) => isParameter(tool, name) && !values.has(name))
       const end = at + tags.callEnd.length
       return isUncertain ? null : { json: JSON.stringify(Object.fromEntries(values)), end }
@@ -94,7 +94,7 @@ function isParameter(tool: ToolSpec, name: string): boolean {
   return typeof properties === 'object' && properties !== null && Object.hasOwn(properties, name)
 }
 
-/** A value ends at its closing tag, but only where a further parameter or the end of the call follows: a value may hold tags. */
+/** Ends a value at its closing tag only if another parameter or the call's end follows: a value may contain tags. */
 function endOfValue(text: string, from: number, tags: Tags): number {
   for (
     let at = text.indexOf(tags.parameterEnd, from);
@@ -107,7 +107,7 @@ function endOfValue(text: string, from: number, tags: Tags): number {
   return -1
 }
 
-/** The parameters whose tags stand within a value; null where opening and closing tags there do not match. */
+/** The parameters whose tags are within a value; null when opening and closing tags do not match. */
 function namesWithin(value: string, tags: Tags): string[] | null {
   const names: string[] = []
   let depth = 0
@@ -133,7 +133,7 @@ function withoutPadding(raw: string, { isPadded }: Tags): string {
   return isPadded ? raw.replace(/^\r?\n/, '').replace(/\r?\n$/, '') : raw
 }
 
-/** What an attribute says of the value: that it is text, or JSON; null where none says so. */
+/** The type stated by an attribute, text or JSON; null without one. */
 function typeSaid(attributes: string): 'text' | 'json' | null {
   const said = /\bstring\s*=\s*["']?(true|false)\b/.exec(attributes)?.[1]
   return said === undefined ? null : said === 'true' ? 'text' : 'json'

@@ -1,4 +1,7 @@
-/** Calls that stand between special tokens: the forms of kimi, deepseek, gpt-oss and mistral. Refuses what has no name before its arguments. */
+/**
+ * Reads calls between special tokens: the forms of kimi, deepseek, gpt-oss and mistral. Refuses a call without a name
+ * before its arguments.
+ */
 import {
   isOpening,
   type ReadCalls,
@@ -16,7 +19,7 @@ interface TokenForm {
   readonly end: string
   readonly callBegin: string
   readonly callEnd: string
-  /** From behind `callBegin` up to the arguments; its first group is the name. */
+  /** Matches from `callBegin` to the arguments; its first group is the name. */
   readonly head: RegExp
 }
 
@@ -29,7 +32,7 @@ export const kimiTokens: TokenForm = {
   head: /^\s*([\w.:-]{1,120})\s*<\|tool_call_argument_begin\|>/,
 }
 
-/** `NAME` and a separator, then the arguments; older ones a type before it, and a fence around the arguments. */
+/** `NAME` and a separator, then the arguments; older models add a type before it, and a code fence. */
 export const deepseekTokens: TokenForm = {
   begin: '<｜tool▁calls▁begin｜>',
   end: '<｜tool▁calls▁end｜>',
@@ -38,7 +41,7 @@ export const deepseekTokens: TokenForm = {
   head: /^\s*(?:function\s*<｜tool▁sep｜>\s*)?([\w.:-]{1,120})\s*(?:<｜tool▁sep｜>)?\s*(?:```(?:json)?\s*)?/,
 }
 
-/** The calls that begin at `from`, with or without the token before the first. */
+/** Reads the calls at `from`, with or without the token before the first. */
 export function readTokenCalls(form: TokenForm): (reply: Reply, from: number) => ReadCalls {
   return (reply, from) => {
     const { text } = reply
@@ -60,7 +63,7 @@ export function readTokenCalls(form: TokenForm): (reply: Reply, from: number) =>
   }
 }
 
-/** `NAME`, a word that says that JSON follows, then the arguments; what the model says to the person has no name there. */
+/** `NAME`, a marker for JSON, then the arguments; text for the person has no name there. */
 export const harmonyTokens: TokenForm = {
   begin: '',
   end: '',
@@ -73,7 +76,7 @@ const mistralMark = '[TOOL_CALLS]'
 const mistralMarks = { open: mistralMark, close: mistralMark }
 const mistralHead = /^([\w.-]{1,120})\s*(?:\[CALL_ID\]\s*[\w-]{1,64}\s*)?(?:\[ARGS\]\s*)?(?=\{)/
 
-/** A list of calls as JSON; newer models give a name, then the arguments. */
+/** A list of calls as JSON; newer models write a name, then the arguments. */
 export function readMistralCalls(reply: Reply, from: number): ReadCalls | null {
   const at = skipSpace(reply.text, from + mistralMark.length)
   if (isOpening(reply.text, at)) return readJsonCalls(reply, at, { open: mistralMark, close: '' })

@@ -1,11 +1,9 @@
 /**
- * An open directory. Names in it are reached through its descriptor, so nothing that happens to the path above it
- * can lead elsewhere.
- *
+ * An open directory. Names in it are reached through its descriptor, so changes to the path above it have no effect.
  * Linux: `/proc/self/fd/N/NAME`, with descriptors that only name the directory (O_PATH). Elsewhere (macOS) node:fs
- * has nothing like it: there the path is used, and each directory must be, once open, what its name shows. That
- * refuses links, but not one that another program puts in the place of a directory above between two calls;
- * `isRaceFree` says which of the two holds, specs/security.md what that means.
+ * has no equivalent: the path is used, and each directory is checked after opening. That refuses links, but not one
+ * that another program swaps in for a parent directory between two calls. `isRaceFree` says which applies;
+ * specs/security.md explains the consequences.
  */
 import {
   chmodSync,
