@@ -87,7 +87,7 @@ describe('a run that finds the disk full', () => {
     const bench = new Bench()
     const waiting = bench.keeper.wait(need)
     const failed = expect(waiting).rejects.toMatchObject({
-      reason: 'environment',
+      code: 'no_space',
       message: expect.stringMatching(
         new RegExp(`^the disk is full: the change set needs 1000 .*10 .*${why}`),
       ),
