@@ -6,7 +6,7 @@ export const exitCodes = {
   completed: 0,
   failed: 1,
   usage: 2,
-  denied: 3,
+  cancelled: 3,
   environment: 4,
   /** The run completed, but some changes were not applied although nobody excluded them. */
   notAllApplied: 5,
@@ -20,7 +20,7 @@ interface ErrorEffect {
   readonly reason: RunReason
 }
 
-const { failed, usage, denied, environment } = exitCodes
+const { failed, usage, cancelled, environment } = exitCodes
 
 /** Every code with its effect. `specs/errors.md` explains each and what to do. */
 export const errorCodes = {
@@ -53,8 +53,8 @@ export const errorCodes = {
   model_refused: { exit: environment, reason: 'model_refused' },
   model_broken: { exit: failed, reason: 'model_broken' },
   script_mismatch: { exit: failed, reason: 'model_broken' },
-  denied: { exit: denied, reason: 'denied' },
-  cancelled: { exit: denied, reason: 'cancelled' },
+  denied: { exit: cancelled, reason: 'denied' },
+  cancelled: { exit: cancelled, reason: 'cancelled' },
   internal: { exit: failed, reason: 'internal' },
 } as const satisfies Readonly<Record<string, ErrorEffect>>
 

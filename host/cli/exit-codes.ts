@@ -7,8 +7,8 @@ export { type ExitCode, exitCodes } from '#specs/errors.ts'
 
 const codesByReason: Readonly<Partial<Record<RunReason, ExitCode>>> = {
   completed: exitCodes.completed,
-  denied: exitCodes.denied,
-  cancelled: exitCodes.denied,
+  denied: exitCodes.cancelled,
+  cancelled: exitCodes.cancelled,
   environment: exitCodes.environment,
   // Keys, address and network of the model are as much the machine's as QEMU is.
   model_unreachable: exitCodes.environment,

@@ -8,7 +8,7 @@ export function parseSize(text: string): number {
   const match = /^(\d{1,9})\s*([kmgt]?)(?:i?b)?$/i.exec(text.trim())
   const unit = units[(match?.[2] ?? '').toLowerCase()]
   if (match?.[1] === undefined || unit === undefined)
-    throw new InvalidArgumentError('expected a size such as 512M or 2G')
+    throw new InvalidArgumentError('expected a size, for example 512M or 2G')
   return Number(match[1]) * unit
 }
 
@@ -17,7 +17,7 @@ export function parseDuration(text: string): number {
   const match = /^(\d{1,7})\s*(ms|s|m|h)?$/.exec(text.trim())
   const factor = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 }[match?.[2] ?? 's']
   if (match?.[1] === undefined || factor === undefined)
-    throw new InvalidArgumentError('expected a duration such as 90s, 10m or 2h')
+    throw new InvalidArgumentError('expected a duration, for example 90s, 10m or 2h')
   return Number(match[1]) * factor
 }
 
@@ -26,7 +26,7 @@ export function parseAge(text: string): number {
   const match = /^(\d{1,5})\s*(h|d|w)$/.exec(text.trim())
   const factor = { h: 1, d: 24, w: 168 }[match?.[2] ?? '']
   if (match?.[1] === undefined || factor === undefined)
-    throw new InvalidArgumentError('expected an age such as 12h, 30d or 4w')
+    throw new InvalidArgumentError('expected an age, for example 12h, 30d or 4w')
   return Number(match[1]) * factor * 3_600_000
 }
 
@@ -44,7 +44,7 @@ export function parseCountOrNone(text: string): number {
 /** `5`, `0.50`: US dollars, more than none. */
 export function parseDollars(text: string): number {
   const dollars = /^\d{1,6}(\.\d{1,6})?$/.test(text) ? Number(text) : 0
-  if (dollars <= 0) throw new InvalidArgumentError('expected US dollars such as 5 or 0.50')
+  if (dollars <= 0) throw new InvalidArgumentError('expected US dollars, for example 5 or 0.50')
   return dollars
 }
 
@@ -56,16 +56,19 @@ export function collect(value: string, previous: string[] = []): string[] {
 /** The size of a VM, and the machine that it is. */
 export function addVmOptions(command: Command): Command {
   return command
-    .option('--ram <size>', 'memory of the VM, such as 1G', parseSize)
-    .option('--cpus <count>', 'processors of the VM', parseCount)
-    .option('--disk <size>', 'disk of the VM for changes, such as 8G', parseSize)
+    .option('--ram <size>', 'memory of the VM, for example 1G', parseSize)
+    .option('--cpus <count>', 'number of CPUs of the VM', parseCount)
+    .option('--disk <size>', 'writable disk space of the VM, for example 8G', parseSize)
     .addOption(
-      new Option('--accel <name>', 'accelerator; auto tries')
+      new Option('--accel <name>', 'accelerator of QEMU; auto tries what is available')
         .choices(['auto', 'kvm', 'hvf', 'tcg'])
         .default('auto'),
     )
     .addOption(
-      new Option('--qemu-sandbox <how>', 'auto, or require the full sandbox around QEMU')
+      new Option(
+        '--qemu-sandbox <how>',
+        'sandbox around QEMU; require fails if the full sandbox is not available',
+      )
         .choices(['auto', 'require'])
         .default('auto'),
     )
@@ -74,6 +77,6 @@ export function addVmOptions(command: Command): Command {
 /** What may leave the VM, for one run. */
 export function addEgressOptions(command: Command): Command {
   return command
-    .option('--allow-host <host>', 'allows https requests to this host; repeatable', collect)
-    .option('--egress <file>', 'a file of network access rules, for this run')
+    .option('--allow-host <host>', 'allow https requests to this host; repeatable', collect)
+    .option('--egress <file>', 'file of egress rules for this run')
 }

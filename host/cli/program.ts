@@ -11,7 +11,7 @@ import type { Io } from './io.ts'
 import { addEgressOptions, addVmOptions, parseAge } from './options.ts'
 
 const completionShells = ['bash', 'zsh', 'fish']
-const runArgument = 'its id, the beginning of it, or "last"'
+const runArgument = 'run ID, a unique prefix of it, or "last" (most recently started)'
 
 export interface ProgramOptions {
   readonly io: Io
@@ -25,9 +25,9 @@ export interface ProgramOptions {
 export function buildProgram(options: ProgramOptions): Command {
   const { io } = options
   const program = new Command('caisson')
-    .description('Runs an AI agent in a small VM on a copy of your files; you review what comes back.')
+    .description('Run an AI agent in a small VM on a copy of your files, then review its changes.')
     .version(io.version)
-    .showHelpAfterError('(add --help for what is possible)')
+    .showHelpAfterError('(add --help for usage)')
     .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
     .exitOverride()
   /** Loads a command's file only when it is called, so that `--help` and a second start stay quick. */
@@ -41,152 +41,151 @@ export function buildProgram(options: ProgramOptions): Command {
   program
     .command('attach')
     .argument('<run>', runArgument)
-    .description(
-      'Watches a run of another process from its start on, answers its questions, steers or cancels it',
-    )
-    .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
+    .description('Watch a run of another process from its start; answer, steer or cancel it')
+    .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
     .action(run(async () => (await import('./commands/attach.ts')).attach))
 
   program
     .command('doctor')
-    .description('Looks at this machine: QEMU, accelerator, confinement, image, memory, disk, keys')
-    .option('--json', 'print the findings as JSON')
+    .description('Check this machine: QEMU, accelerator, sandbox, image, memory, disk, keys')
+    .option('--json', 'print as JSON')
     .action(run(async () => (await import('./commands/doctor.ts')).doctor))
 
-  const image = program.command('image').description('The VM image')
+  const image = program.command('image').description('Build and inspect the VM image')
   program
     .command('clean')
-    .description('Shows what Caisson keeps on disk; with --yes frees what is old or left over')
-    .option('--yes', 'frees what is listed as going; without it nothing is removed')
-    .option('--all', 'also what is current: the next run builds and downloads it again')
-    .option('--runs', 'also ended runs, with their journals and change sets')
-    .option('--older-than <age>', 'of the runs those that began so long ago (default: 30d)', parseAge)
-    .option('--json', 'as JSON')
+    .description('List what Caisson stores on disk; with --yes, remove what is old or left over')
+    .option('--yes', 'remove the entries listed as "remove"; without it, nothing is removed')
+    .option('--all', 'also remove current entries; the next run builds and downloads them again')
+    .option('--runs', 'also remove finished runs with their journals and change sets')
+    .option(
+      '--older-than <age>',
+      'with --runs: only runs that started at least this long ago (default: 30d)',
+      parseAge,
+    )
+    .option('--json', 'print as JSON')
     .action(run(async () => (await import('./commands/clean.ts')).clean))
 
   const arch = () =>
-    new Option('--arch <name>', 'architecture of the image').choices(['amd64', 'arm64']).default('amd64')
+    new Option('--arch <name>', 'image architecture').choices(['amd64', 'arm64']).default('amd64')
   image
     .command('build')
-    .description('Builds the image if its recipe changed or a file of it is damaged')
+    .description('Build the image if its recipe changed or one of its files is damaged')
     .addOption(arch())
-    .option('--update-lock', 'resolve the packages anew and write packages.lock.json')
+    .option('--update-lock', 'resolve packages again and write packages.lock.json')
     .action(run(async () => (await import('./commands/image.ts')).imageBuild))
   image
     .command('info')
-    .description('What the image is made of')
+    .description('Show the image and its components')
     .addOption(arch())
-    .option('--json', 'as JSON')
+    .option('--json', 'print as JSON')
     .action(run(async () => (await import('./commands/image.ts')).imageInfo))
   image
     .command('verify')
-    .description('Checks every byte of the image against its manifest')
+    .description('Verify the image against its manifest')
     .addOption(arch())
     .action(run(async () => (await import('./commands/image.ts')).imageVerify))
   image
     .command('sbom')
-    .description('Prints the bill of materials of image and agent, CycloneDX JSON')
+    .description('Print the software bill of materials of image and agent (CycloneDX JSON)')
     .addOption(arch())
     .action(run(async () => (await import('./commands/image.ts')).imageSbom))
 
-  const vm = program.command('vm').description('Virtual machines')
+  const vm = program.command('vm').description('Manage virtual machines')
   addVmOptions(vm.command('boot'))
-    .description('Boots a VM without a task, shows how long each phase took, and ends it at Ctrl-C')
-    .option('-w, --workspace <dir>', 'takes a copy of this directory in')
-    .option('--once', 'end it as soon as it is ready')
+    .description('Boot a VM without a task, print the time of each phase, and stop it on Ctrl-C')
+    .option('-w, --workspace <dir>', 'copy this directory into the VM')
+    .option('--once', 'stop the VM as soon as it is ready')
     .action(run(async () => (await import('./commands/vm.ts')).vmBoot))
   addVmCommands(vm, run, addVmOptions, options.command ?? [])
 
-  const config = program.command('config').description('The configuration file')
+  const config = program.command('config').description('Locate and check the configuration file')
   config
     .command('path')
-    .description('Where it is, whether or not it is there')
+    .description('Print the path of the configuration file, even if it does not exist')
     .action(run(async () => (await import('./commands/config.ts')).configPath))
   config
     .command('check')
-    .description('Whether it fits, which model is asked of whom, and whether keys are where it says')
-    .option('--json', 'as JSON')
+    .description('Check the configuration file, the models and their providers, and the keys')
+    .option('--json', 'print as JSON')
     .action(run(async () => (await import('./commands/config.ts')).configCheck))
 
-  const policy = program.command('policy').description('What may leave a VM')
-  addEgressOptions(policy.command('check').argument('<url>', 'a whole http or https address'))
-    .description(
-      'Whether a request and a tunnel to an address would be let out, by which rule, and where it leads',
-    )
-    .option('--method <name>', 'of the request', 'GET')
-    .option('--json', 'as JSON')
+  const policy = program
+    .command('policy')
+    .description('Inspect network access rules and revoke permanent grants')
+  addEgressOptions(policy.command('check').argument('<url>', 'full http or https URL'))
+    .description('Check whether a request to a URL and a tunnel to its host are allowed, and by which rule')
+    .option('--method <name>', 'HTTP method of the request', 'GET')
+    .option('--json', 'print as JSON')
     .action(run(async () => (await import('./commands/policy.ts')).policyCheck))
   addEgressOptions(policy.command('explain'))
-    .description('The rules in force, the strongest first, and where each comes from')
-    .option('--json', 'as JSON')
+    .description('List the rules in force and their sources, highest precedence first')
+    .option('--json', 'print as JSON')
     .action(run(async () => (await import('./commands/policy.ts')).policyExplain))
   policy
     .command('revoke')
-    .argument('[number...]', 'as listed; none: lists what was answered for always')
-    .description('Takes back answers about ways out that were given for always')
+    .argument('[number...]', 'number of a grant; without one, list all permanent grants')
+    .description('Revoke permanent network grants')
     .action(run(async () => (await import('./commands/policy-revoke.ts')).policyRevoke))
 
-  const key = program.command('key').description("Keys in the system's keyring")
+  const key = program.command('key').description("Manage keys in the system's keyring")
   key
     .command('set')
-    .argument('<name>', 'of the provider, or as the configuration names it')
-    .description('Stores a key, typed unseen or piped to standard input')
+    .argument('<name>', 'name of the provider, or the name that the configuration uses')
+    .description('Store a key; type it (not shown) or pipe it to standard input')
     .action(run(async () => (await import('./commands/key.ts')).keySet))
   key
     .command('list')
-    .description('The names of stored keys')
-    .option('--json', 'one JSON object a line')
+    .description('List the names of stored keys')
+    .option('--json', 'print one JSON object per line')
     .action(run(async () => (await import('./commands/key.ts')).keyList))
   key
     .command('rm')
     .argument('<name>')
-    .description('Removes a key')
+    .description('Remove a key')
     .action(run(async () => (await import('./commands/key.ts')).keyRemove))
 
   addRunsCommands(
-    program.command('runs').description('Runs that have ended, and those at work'),
+    program.command('runs').description('List, inspect, steer and remove runs'),
     run,
     runArgument,
   )
 
   addApprovalCommands(
-    program.command('approvals').description('What runs at work wait for a person to answer'),
+    program.command('approvals').description('Answer the approvals that active runs wait for'),
     run,
     runArgument,
   )
 
   addMemoryCommands(program, run, runArgument)
 
-  addMcpCommands(
-    program.command('mcp').description('What MCP servers said of themselves when they were allowed'),
-    run,
-  )
+  addMcpCommands(program.command('mcp').description('Manage approved MCP servers'), run)
 
-  const workspace = program.command('workspace').description('What runs changed')
+  const workspace = program.command('workspace').description('Review, apply and undo the changes of runs')
   workspace
     .command('diff')
     .argument('<run>', runArgument)
-    .description('Shows the changes of a run')
-    .option('--json', 'as JSON')
+    .description('Show the changes of a run')
+    .option('--json', 'print as JSON')
     .action(run(async () => (await import('./commands/workspace.ts')).workspaceDiff))
   workspace
     .command('apply')
     .argument('<run>', runArgument)
-    .argument('[path...]', 'what to apply; flagged paths only when named here')
-    .option('--all', 'everything that is not flagged and does not conflict')
-    .description('Applies changes of a run')
-    .option('--json', 'as JSON')
+    .argument('[path...]', 'path to apply; flagged paths are applied only if named here')
+    .option('--all', 'apply everything that is neither flagged nor in conflict')
+    .description('Apply the changes of a run to your files')
+    .option('--json', 'print as JSON')
     .action(run(async () => (await import('./commands/workspace.ts')).workspaceApply))
   workspace
     .command('undo')
     .argument('<run>', runArgument)
-    .description('Takes back what was applied')
-    .option('--json', 'as JSON')
+    .description('Undo the applied changes of a run')
+    .option('--json', 'print as JSON')
     .action(run(async () => (await import('./commands/workspace.ts')).workspaceUndo))
   program
     .command('completion')
     .addArgument(new Argument('<shell>', 'your shell').choices(completionShells))
-    .description('Prints a completion script, for example: source <(caisson completion bash)')
+    .description('Print a shell completion script; for example: source <(caisson completion bash)')
     .action(run(async () => (await import('./completion.ts')).printCompletion))
 
   return program

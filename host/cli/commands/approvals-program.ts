@@ -17,28 +17,35 @@ export function addApprovalCommands(
     approvals
       .command(name)
       .argument('<run>', runArgument)
-      .argument('<approval>', 'its id as listed, or the beginning of it')
+      .argument('<approval>', 'ID as listed, or a unique prefix of it')
   const scope = (choices: readonly ApprovalScope[]) =>
-    new Option('--scope <scope>', 'how long it holds').choices(choices).default('once')
+    new Option('--scope <scope>', 'how long the decision is valid').choices(choices).default('once')
   approvals
     .command('list')
-    .argument('[run]', `${runArgument} (default: all at work)`)
-    .description('What runs wait for a person to answer')
-    .option('--json', 'one JSON object a line')
+    .argument('[run]', `${runArgument} (default: all active runs)`)
+    .description('List open approvals and questions')
+    .option('--json', 'print one JSON object per line')
     .action(run(async () => (await load()).approvalsList))
   about('answer')
-    .argument('[value...]', 'the answer; of several choices each; behind -- what begins with a dash')
-    .description('Answers a question that the agent asks')
-    .option('--default', 'takes its default')
-    .option('--hint <text>', 'a word with it')
+    .argument(
+      '[value...]',
+      'the answer, or several of the choices; put values that start with a dash after --',
+    )
+    .description('Answer a question of the agent')
+    .option('--default', 'use the default answer of the question')
+    .option('--hint <text>', 'a comment for the agent')
     .action(run(async () => (await load()).approvalsAnswer))
   about('allow')
-    .description('Allows a call of a tool, a plan or a way out')
+    .description('Allow a tool call, a plan or network access')
     .addOption(scope(['once', 'run', 'always']))
-    .addOption(new Option('--reach <reach>', 'of a way out: how far around the address').choices(reaches))
+    .addOption(
+      new Option('--reach <reach>', 'for network access: how much to allow around the address').choices(
+        reaches,
+      ),
+    )
     .action(run(async () => (await load()).approvalsAllow))
   about('deny')
-    .description('Denies it, or declines to answer')
+    .description('Deny an approval, or decline to answer a question')
     .addOption(scope(['once', 'run']))
     .option('--hint <text>', 'what the agent should do instead')
     .action(run(async () => (await load()).approvalsDeny))

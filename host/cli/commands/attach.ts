@@ -66,7 +66,7 @@ function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
   if (end.kind === 'ended') return exitCodeOfEnd(end.end)
   if (end.kind === 'left') {
     io.stderr.write(`Left ${run.id}; it goes on. Back to it: caisson attach ${run.id}\n`)
-    return exitCodes.denied
+    return exitCodes.cancelled
   }
   io.stderr.write(`caisson: ${sanitizeLine(end.message, 2_000)}\n`)
   return exitCodes.failed

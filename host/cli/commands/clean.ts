@@ -105,7 +105,7 @@ function row(name: string, entry: Kept, options: CleanOptions, colours: Colours)
     formatAge(options.now - entry.usedAt).padStart(10),
   ]
   const goes = isFreed(entry, options)
-  const word = goes ? colours.yellow('goes'.padEnd(7)) : stateWords[entry.state].padEnd(7)
+  const word = goes ? colours.yellow('remove'.padEnd(7)) : stateWords[entry.state].padEnd(7)
   const note = entry.note === undefined ? '' : `  ${colours.dim(sanitizeLine(entry.note, 60))}`
   return `  ${cells.join('  ')}  ${word}${note}`.trimEnd()
 }

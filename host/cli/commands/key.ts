@@ -19,7 +19,7 @@ export async function keySet(io: Io, name: string): Promise<ExitCode> {
     io.stdin.isTTY === true ? await askHidden(io, `Key "${name}" (not shown): `) : await readPiped(io)
   if (key === null) {
     io.stderr.write('nothing was stored\n')
-    return exitCodes.denied
+    return exitCodes.cancelled
   }
   const why = checkKey(key)
   if (why !== undefined)

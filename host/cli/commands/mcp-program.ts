@@ -9,13 +9,13 @@ export function addMcpCommands(
   const load = () => import('./mcp.ts')
   mcp
     .command('list')
-    .description('What was allowed of MCP servers, by server')
-    .option('--json', 'one JSON object a line')
+    .description('List approved MCP servers')
+    .option('--json', 'print one JSON object per line')
     .action(run(async () => (await load()).mcpList))
   mcp
     .command('forget')
-    .argument('<name...>', 'servers as listed')
-    .option('-w, --workspace <dir>', 'only what was allowed for this workspace')
-    .description('Forgets what was allowed, so that it is asked about again')
+    .argument('<name...>', 'name of a server as listed')
+    .option('-w, --workspace <dir>', 'only approvals for this workspace')
+    .description('Revoke the approval of servers; the next run asks again')
     .action(run(async () => (await load()).mcpForget))
 }

@@ -57,7 +57,7 @@ export async function policyCheck(
     const value = { request: asJson(request), ...(tunnel === undefined ? {} : { tunnel: asJson(tunnel) }) }
     await writeJsonLine(io.stdout, value)
   } else for (const seen of [request, tunnel]) if (seen !== undefined) show(io, seen)
-  return isOpen(request.outlook) ? exitCodes.completed : exitCodes.denied
+  return isOpen(request.outlook) ? exitCodes.completed : exitCodes.cancelled
 }
 
 /** The rules, the strongest first. */

@@ -20,9 +20,9 @@ export function addRunCommand(
 ): void {
   const runCommand = program
     .command('run')
-    .argument('[task]', 'what the agent is to do; not needed with --plan-from')
+    .argument('[task]', 'what the agent should do; optional with --plan-from')
   addRunOptions(runCommand)
-    .description('Runs a task in a VM on a workspace; shows plan, progress and changes')
+    .description('Run a task in a VM on a copy of a directory; show plan, progress and changes')
     .action(
       run(async () => {
         const { runTask } = await import('./run.ts')
@@ -34,33 +34,37 @@ export function addRunCommand(
 function addRunOptions(command: Command): Command {
   command
     .optionsGroup('Task and files:')
-    .option('-w, --workspace <dir>', 'the directory to work on (default: the current one)')
-    .option('--include <pattern>', 'also copies paths that match, ignored or secret; repeatable', collect)
-    .option('--accept-ignore-rules', 'accepts the ignore rules as earlier runs changed them')
-    .option('-m, --model <id>', 'the model (default: CAISSON_MODEL or the provider’s)')
-    .option('--tool <name>', 'allows only this tool; repeatable', collect)
-    .option('--mcp <file>', 'a JSON file of MCP servers, in the usual mcpServers form')
-    .option('--approve <how>', 'ask, all, none, or a file of rules', 'ask')
-    .option('--apply', 'applies changes that are neither flagged nor in conflict, without asking')
-    .option('--no-apply', 'applies nothing, without asking')
-    .option('--accept-memory', 'keeps the notes that a completed run proposes, without asking')
-    .option('--replay <run>', 'replays a recorded run, without any network')
-    .option('--json', 'prints one JSON event per line; reads decisions as JSON lines from standard input')
+    .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
+    .option(
+      '--include <pattern>',
+      'also copy matching paths that are ignored or look like secrets; repeatable',
+      collect,
+    )
+    .option('--accept-ignore-rules', 'accept the ignore rules as changed by earlier runs')
+    .option('-m, --model <id>', 'model to use (default: CAISSON_MODEL, else the configured one)')
+    .option('--tool <name>', 'allow only this tool; repeatable', collect)
+    .option('--mcp <file>', 'JSON file of MCP servers (mcpServers format)')
+    .option('--approve <how>', 'how to decide approvals: ask, all, none, or a file of rules', 'ask')
+    .option('--apply', 'apply changes that are neither flagged nor in conflict, without asking')
+    .option('--no-apply', 'apply nothing, without asking')
+    .option('--accept-memory', 'keep the notes that a completed run proposes, without asking')
+    .option('--replay <run>', 'replay a recorded run, without network access')
+    .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
     .optionsGroup('Plan:')
-    .option('--plan-only', 'makes a plan and stops; files stay read-only in the VM')
-    .option('--approve-plan', 'asks before the plan, or a revision of it, runs')
-    .option('--plan-from <run>', 'runs the plan of an earlier run, or from a JSON file')
+    .option('--plan-only', 'make a plan and stop; files stay read-only in the VM')
+    .option('--approve-plan', 'ask for approval of the plan, and of each revision, before it runs')
+    .option('--plan-from <run>', 'run the plan of an earlier run, or a plan in a JSON file')
   addEgressOptions(command.optionsGroup('Network access:'))
   command
     .optionsGroup('Limits:')
-    .option('--max-time <duration>', 'wall time, such as 20m', parseDuration)
-    .option('--max-tokens <count>', 'tokens, in and out', parseCount)
+    .option('--max-time <duration>', 'wall-clock time, for example 20m', parseDuration)
+    .option('--max-tokens <count>', 'input and output tokens', parseCount)
     .option('--max-requests <count>', 'model requests', parseCount)
-    .option('--max-cost <dollars>', 'US dollars, by the configured prices', parseDollars)
-    .option('--max-agents <count>', 'sub-agents; 0 for none', parseCountOrNone)
+    .option('--max-cost <dollars>', 'cost in US dollars, by the configured prices', parseDollars)
+    .option('--max-agents <count>', 'sub-agents; 0 disables them', parseCountOrNone)
     .optionsGroup('VM:')
-    .option('--continue [run]', 'continues a run: the one named, or the last on this directory')
-    .option('--keep-vm', 'keeps the VM for a later --continue, which implies it')
-    .option('--no-template', 'boots the VM instead of restoring it from a template')
+    .option('--continue [run]', 'continue a run (default: the most recently started one on this directory)')
+    .option('--keep-vm', 'keep the VM for a later --continue; implied by --continue')
+    .option('--no-template', 'boot the VM instead of restoring it from a template')
   return addVmOptions(command)
 }

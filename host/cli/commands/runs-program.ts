@@ -7,20 +7,20 @@ type Run = (load: () => Promise<Action>) => (...args: unknown[]) => Promise<void
 export function addRunsCommands(runs: Command, run: Run, runArgument: string): void {
   runs
     .command('list')
-    .description('All runs, newest first')
-    .option('--json', 'one JSON object a line')
+    .description('List all runs, newest first')
+    .option('--json', 'print one JSON object per line')
     .action(run(async () => (await import('./runs.ts')).runsList))
   runs
     .command('show')
     .argument('<run>', runArgument)
-    .description('What happened in a run')
-    .option('--json', 'the journal, one event a line')
+    .description('Show what happened in a run')
+    .option('--json', 'print the journal as one JSON event per line')
     .action(run(async () => (await import('./runs.ts')).runsShow))
   addControl(runs, run, runArgument)
   runs
     .command('rm')
     .argument('<run...>')
-    .description('Removes runs with their journals and change sets')
+    .description('Remove runs with their journals and change sets')
     .action(run(async () => (await import('./runs.ts')).runsRemove))
 }
 
@@ -31,22 +31,22 @@ function addControl(runs: Command, run: Run, runArgument: string): void {
     .command('steer')
     .argument('<run>', runArgument)
     .argument('<text>', 'what the agent should know')
-    .description('Sends a message to the agent of a run; it has it from its next turn on')
+    .description('Send a message to the agent; it sees the message on its next turn')
     .action(run(async () => (await load()).runsSteer))
   runs
     .command('pause')
     .argument('<run>', runArgument)
-    .description('Has the agent hold before its next step; its VM runs on (to stop that: caisson vm pause)')
+    .description('Pause the agent before its next step; the VM keeps running (see: caisson vm pause)')
     .action(run(async () => (await load()).runsPause))
   runs
     .command('resume')
     .argument('<run>', runArgument)
-    .description('Lets an agent that holds go on')
+    .description('Resume a paused agent')
     .action(run(async () => (await load()).runsResume))
   runs
     .command('cancel')
     .argument('<run>', runArgument)
-    .description('Cancels a run; its changes come home first')
-    .option('--now', 'ends it at once')
+    .description('Cancel a run; its changes are collected first')
+    .option('--now', 'stop immediately, without collecting changes')
     .action(run(async () => (await load()).runsCancel))
 }

@@ -7,7 +7,7 @@ export type Action = (...args: never[]) => Promise<number>
 
 type Run = (load: () => Promise<Action>) => (...args: unknown[]) => Promise<void>
 
-const vmArgument = 'its id, its run, the beginning of either, or "last"'
+const vmArgument = 'VM ID, run ID, a unique prefix of either, or "last" (most recently started)'
 
 /**
  * @param addVmOptions adds the options of a VM's size and machine
@@ -20,13 +20,10 @@ export function addVmCommands(
   command: readonly string[],
 ): void {
   addVmOptions(vm.command('shell').usage('[options] [vm] [-- command...]'))
-    .argument('[vm]', `${vmArgument} (default: the only one, or a new one)`)
-    .description('A shell in a VM, or behind -- one command whose exit code is passed on')
-    .option(
-      '-w, --workspace <dir>',
-      'for a new VM: takes a copy of this directory in (default: the current one)',
-    )
-    .option('--plain', 'shows escape sequences of the guest and does not obey them')
+    .argument('[vm]', `${vmArgument} (default: the only running VM, else a new one)`)
+    .description('Open a shell in a VM, or run the command after -- and return its exit code')
+    .option('-w, --workspace <dir>', 'for a new VM: directory to copy into it (default: the current one)')
+    .option('--plain', 'print escape sequences of the guest instead of interpreting them')
     .action(
       run(async () => {
         const { vmShell } = await import('./vm-shell.ts')
@@ -35,22 +32,22 @@ export function addVmCommands(
     )
   vm.command('forward')
     .argument('<vm>', vmArgument)
-    .argument('<ports>', '[HOSTPORT:]GUESTPORT; 0 as the first is any free port')
-    .description('Listens on 127.0.0.1 and leads connections to a port of the guest, until Ctrl-C')
+    .argument('<ports>', '[HOSTPORT:]GUESTPORT; 0 as HOSTPORT picks a free port')
+    .description('Forward connections on 127.0.0.1 to a guest port, until Ctrl-C')
     .action(run(async () => (await import('./vm-forward.ts')).vmForward))
   vm.command('list')
-    .description('Running VMs: run, state, age, memory, process, directory')
-    .option('--json', 'one JSON object a line')
+    .description('List running VMs')
+    .option('--json', 'print one JSON object per line')
     .action(run(async () => (await import('./vm-list.ts')).vmList))
   vm.command('logs')
-    .argument('<vm>', `${vmArgument}; also a run that has ended`)
-    .description('The console of a VM, or its agent’s log')
-    .option('-f, --follow', 'goes on until the VM ends')
-    .option('--agent', 'the agent’s log, as JSON lines')
+    .argument('<vm>', `${vmArgument}; finished runs too`)
+    .description('Print the console of a VM, or the log of its agent')
+    .option('-f, --follow', 'follow the output until the VM stops')
+    .option('--agent', 'print the log of the agent, as JSON lines')
     .action(run(async () => (await import('./vm-list.ts')).vmLogs))
   for (const [command, paused, description] of [
-    ['pause', true, 'Lets the processors of a VM stand still; its time limits do so too'],
-    ['resume', false, 'Lets a paused VM go on'],
+    ['pause', true, 'Pause a VM: its CPUs and its time limits stop'],
+    ['resume', false, 'Resume a paused VM'],
   ] as const) {
     vm.command(command)
       .argument('<vm>', vmArgument)
@@ -64,13 +61,13 @@ export function addVmCommands(
   }
   vm.command('stop')
     .argument('<vm>', vmArgument)
-    .description('Ends a VM; its run is cancelled and brings its changes home first')
-    .option('--now', 'ends it at once')
+    .description('Stop a VM; its run is cancelled and its changes are collected first')
+    .option('--now', 'stop immediately, without collecting changes')
     .action(run(async () => (await import('./vm-list.ts')).vmStop))
   vm.command('templates')
-    .description('The saved VMs that new ones begin from: how, size, age, last use; what could not be made')
-    .option('--prune', 'removes those that nobody used for a week, or beyond 4 GiB of those used last')
-    .option('--all', 'with --prune: removes all, and tries again what failed')
-    .option('--json', 'as JSON')
+    .description('List the VM templates that new VMs start from, and why any could not be created')
+    .option('--prune', 'remove templates unused for a week, and the least recently used beyond 4 GiB')
+    .option('--all', 'with --prune: remove all templates, and retry those that failed')
+    .option('--json', 'print as JSON')
     .action(run(async () => (await import('./vm-templates.ts')).vmTemplates))
 }

@@ -114,7 +114,7 @@ async function runShell(io: Io, vm: VmClient, plain: boolean): Promise<number> {
     terminal[Symbol.dispose]()
     if (keys.hasLeft || leave.signal !== null) {
       io.stderr.write('Left the shell; what ran in it was ended.\n')
-      return leave.signal === null ? exitCodes.completed : exitCodes.denied
+      return leave.signal === null ? exitCodes.completed : exitCodes.cancelled
     }
     return codeOf(io, end)
   } finally {
@@ -134,7 +134,7 @@ async function runCommand(io: Io, vm: VmClient, argv: readonly string[], plain: 
       copy(shell.stderr, io.stderr, plain, shell),
     ])
     const end = await shell.ended
-    return leave.signal === null ? codeOf(io, end) : exitCodes.denied
+    return leave.signal === null ? codeOf(io, end) : exitCodes.cancelled
   } finally {
     leave.off()
     io.stdin.unpipe(shell.stdin)
