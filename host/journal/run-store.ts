@@ -124,10 +124,7 @@ export class RunStore {
     const matches = ids.filter((id) => id.startsWith(wanted))
     if (matches.length === 1 && matches[0] !== undefined) return this.paths(matches[0])
     if (matches.length > 1)
-      throw new CaissonError(
-        'run_not_found',
-        `"${name}" begins the ids of ${matches.length} runs; give more of it`,
-      )
+      throw new CaissonError('run_not_found', `"${name}" matches ${matches.length} runs; use a longer ID`)
     throw noRun(name)
   }
 

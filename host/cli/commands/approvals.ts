@@ -52,7 +52,7 @@ export async function approvalsAnswer(
     if (question === undefined)
       throw new CaissonError(
         'invalid_options',
-        `${approvalId} is no question; see: caisson approvals allow, deny`,
+        `${approvalId} is an approval, not a question; use: caisson approvals allow, or caisson approvals deny`,
       )
     return {
       decision: 'allow',
@@ -73,7 +73,7 @@ export async function approvalsAllow(
     if (question !== undefined)
       throw new CaissonError(
         'invalid_options',
-        `${approvalId} is a question: caisson approvals answer RUN ${approvalId} VALUE`,
+        `${approvalId} is a question; answer it: caisson approvals answer RUN ${approvalId} VALUE`,
       )
     const { scope, reach } = flags
     return { decision: 'allow', scope, ...(reach === undefined ? {} : { reach }) }
@@ -102,9 +102,9 @@ async function answer(
     if (!(await run.answer(request.approvalId, given)))
       throw new CaissonError(
         'not_possible_now',
-        `${request.approvalId} does not wait for an answer any more, or not for this one`,
+        `${request.approvalId} no longer waits for an answer, or does not accept this one`,
       )
-    io.stdout.write(`${run.id}: ${request.approvalId} is answered\n`)
+    io.stdout.write(`${run.id}: ${request.approvalId} answered\n`)
     return exitCodes.completed
   } finally {
     await run.detach()
@@ -120,7 +120,7 @@ async function findPending(host: Host, run: RunClient, approval: string): Promis
   const ids = pending.map(({ approvalId }) => sanitizeLine(approvalId)).join(', ')
   throw new CaissonError(
     'invalid_options',
-    `${found.length === 0 ? 'no question that waits' : 'more than one question'} in ${run.id} is called "${sanitizeLine(approval, 100)}"; ${ids === '' ? 'none waits' : `these wait: ${ids}`}`,
+    `${found.length === 0 ? 'no pending approval' : 'more than one pending approval'} in ${run.id} matches "${sanitizeLine(approval, 100)}"; ${ids === '' ? 'none is pending' : `pending: ${ids}`}`,
   )
 }
 
@@ -152,7 +152,7 @@ function readGiven(question: UserQuestion, values: readonly string[]): UserAnswe
   const seen = values.length === 0 ? 'nothing' : values.map((value) => JSON.stringify(value)).join(' ')
   throw new CaissonError(
     'invalid_options',
-    `${sanitizeLine(seen, 200)} is no answer; expected ${sanitizeLine(describeAnswer(question))}`,
+    `${sanitizeLine(seen, 200)} is not a valid answer; expected ${sanitizeLine(describeAnswer(question))}`,
   )
 }
 
@@ -164,7 +164,8 @@ function readOne(kind: UserQuestion['kind'], value: string): UserAnswer {
 
 function defaultOf({ defaultAnswer }: UserQuestion, values: readonly string[]): UserAnswer {
   if (defaultAnswer === undefined) throw new CaissonError('invalid_options', 'the question has no default')
-  if (values.length > 0) throw new CaissonError('invalid_options', 'give an answer, or --default')
+  if (values.length > 0)
+    throw new CaissonError('invalid_options', 'an answer and --default cannot be combined; use one of them')
   return defaultAnswer
 }
 

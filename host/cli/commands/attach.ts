@@ -38,11 +38,11 @@ export async function attach(io: Io, name: string, flags: { json?: boolean }): P
   if (end.kind === 'ended') {
     const { changes, proposedNotes } = view.state
     const where =
-      changes === null || changes.entries === 0 ? '' : ` · its changes: caisson workspace diff ${run.id}`
+      changes === null || changes.entries === 0 ? '' : ` · changes: caisson workspace diff ${run.id}`
     io.stdout.write(`Run ${run.id} · journal head ${end.journalHead.slice(0, 16)}${where}\n`)
     if (proposedNotes.length > 0)
       io.stdout.write(
-        `${formatCount(proposedNotes.length, 'note')} to keep or drop: caisson memory keep ${run.id}, or caisson memory drop ${run.id}\n`,
+        `${formatCount(proposedNotes.length, 'note')} to review: caisson memory keep ${run.id}, or caisson memory drop ${run.id}\n`,
       )
   }
   return codeOf(io, run, end)
@@ -65,7 +65,7 @@ async function concludeAsJson(io: Io, run: RunClient): Promise<ExitCode> {
 function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
   if (end.kind === 'ended') return exitCodeOfEnd(end.end)
   if (end.kind === 'left') {
-    io.stderr.write(`Left ${run.id}; it goes on. Back to it: caisson attach ${run.id}\n`)
+    io.stderr.write(`Left ${run.id}, which continues. To return: caisson attach ${run.id}\n`)
     return exitCodes.cancelled
   }
   io.stderr.write(`caisson: ${sanitizeLine(end.message, 2_000)}\n`)
@@ -78,7 +78,7 @@ async function showEnded(io: Io, name: string, flags: { json?: boolean }): Promi
   const { runId } = await host.runs.find(name)
   await runsShow(io, runId, flags)
   const { state } = await host.runs.summary(runId)
-  if (state.end === null) io.stderr.write(`caisson: ${runId} has not ended, and no process carries it out\n`)
+  if (state.end === null) io.stderr.write(`caisson: ${runId} has not ended, but no process runs it\n`)
   return exitCodeOfEnd(state.end)
 }
 
@@ -110,12 +110,14 @@ class Leaving implements Disposable, Interruption {
     this.#count += 1
     clearTimeout(this.#timer)
     if (this.#count === 1) {
-      this.#say(`Leaving in ${leaveAfterMs / 1_000} s, the run goes on; Ctrl-C again cancels it.`)
+      this.#say(`Leaving in ${leaveAfterMs / 1_000} s; the run continues. Press Ctrl-C again to cancel it.`)
       this.#timer = setTimeout(() => void this.#run.detach(), leaveAfterMs)
       this.#first.abort()
     } else {
       this.#say(
-        this.#count === 2 ? 'Cancelling the run; Ctrl-C again ends it at once.' : 'Ending it at once.',
+        this.#count === 2
+          ? 'Cancelling the run; press Ctrl-C again to stop it immediately.'
+          : 'Stopping immediately.',
       )
       void this.#run.cancel({ by, now: this.#count > 2 })
     }

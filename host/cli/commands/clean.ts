@@ -29,14 +29,14 @@ const titles: Readonly<Record<KeptKind, string>> = {
   agent: 'Agents',
   template: 'Templates',
   download: 'Downloads',
-  probe: 'Findings about this machine',
-  leftover: 'Unfinished: in work, or left by processes that ended',
+  probe: 'Results of machine checks',
+  leftover: 'Unfinished: in progress, or left over by processes that ended',
   run: 'Runs',
 }
 
 export async function clean(io: Io, flags: CleanFlags): Promise<ExitCode> {
   if (flags.olderThan !== undefined && flags.runs !== true)
-    throw new CaissonError('invalid_options', '--older-than says which runs go; give --runs with it')
+    throw new CaissonError('invalid_options', '--older-than requires --runs')
   const { folders } = hostOf(io)
   await prepareFolders(folders)
   const options: CleanOptions = {
@@ -60,7 +60,7 @@ export async function clean(io: Io, flags: CleanFlags): Promise<ExitCode> {
     const colours = coloursFor(io.stdout)
     for (const line of listing(entries, options, colours)) io.stdout.write(`${line}\n`)
     for (const { kept, reason } of failed)
-      io.stderr.write(`caisson: ${sanitizeLine(kept.path)} stays: ${sanitizeLine(reason)}\n`)
+      io.stderr.write(`caisson: ${sanitizeLine(kept.path)} was not removed: ${sanitizeLine(reason)}\n`)
     for (const line of summary(entries, options, freed, colours)) io.stdout.write(`${line}\n`)
   }
   return failed.length === 0 ? exitCodes.completed : exitCodes.failed
@@ -72,7 +72,7 @@ function listing(entries: readonly Kept[], options: CleanOptions, colours: Colou
     if (rows.length === 0) return []
     const head = `${colours.bold(titles[kind])}  ${colours.dim(`${formatCount(rows.length, 'entry', 'entries')}, ${formatBytes(sizeOf(rows))}`)}`
     const isSum = kind === 'download'
-    return [head, ...(isSum ? sums(rows, 'in all', options, colours) : shown(rows, options, colours)), '']
+    return [head, ...(isSum ? sums(rows, 'in total', options, colours) : shown(rows, options, colours)), '']
   })
 }
 
@@ -131,11 +131,11 @@ function summary(
   const chosen = entries.filter((entry) => isFreed(entry, options))
   const total = `Caisson keeps ${formatBytes(sizeOf(entries))}`
   if (chosen.length === 0)
-    return [`${total}; there is nothing to free${options.all ? '' : ' but by --all or --runs'}.`]
+    return [`${total}; nothing to remove${options.all ? '' : ' without --all or --runs'}.`]
   const again = ['caisson clean', options.all ? '--all' : '', runsWords(options), '--yes'].filter(Boolean)
   return [
-    `${total}; ${colours.bold(formatBytes(sizeOf(chosen)))} of it would go. Nothing was removed.`,
-    `Free it: ${again.join(' ')}`,
+    `${total}; ${colours.bold(formatBytes(sizeOf(chosen)))} can be removed. Nothing was removed.`,
+    `To remove it: ${again.join(' ')}`,
   ]
 }
 

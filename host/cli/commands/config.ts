@@ -28,9 +28,7 @@ export async function configCheck(io: Io, flags: { json?: boolean }): Promise<Ex
   if (flags.json === true) await writeJsonLine(io.stdout, { ok: isWhole, file, exists, facts })
   else {
     const colours = coloursFor(io.stdout)
-    io.stdout.write(
-      `${sanitizeLine(file)}: ${exists ? 'fits' : 'not there, which is fine: these are the defaults'}\n`,
-    )
+    io.stdout.write(`${sanitizeLine(file)}: ${exists ? 'valid' : 'does not exist; the defaults apply'}\n`)
     for (const { what, seen, note, problem, stopsRuns } of facts) {
       const wrong = stopsRuns === true ? colours.red('fail') : colours.yellow('warn')
       const mark = problem === undefined ? colours.green('ok  ') : wrong

@@ -22,7 +22,11 @@ export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCod
   const failed = findings.some(({ status }) => status === 'fail')
   if (flags.json === true) await writeJsonLine(io.stdout, { ok: !failed, findings })
   else
-    io.stdout.write(failed ? '\nNo VM can start here before this is mended.\n' : '\nA VM can start here.\n')
+    io.stdout.write(
+      failed
+        ? '\nNo VM can start on this machine until this is fixed.\n'
+        : '\nVMs can start on this machine.\n',
+    )
   return failed ? exitCodes.environment : exitCodes.completed
 }
 

@@ -74,8 +74,7 @@ export async function follow(
     talk.listen()
   }
   await talk.withdraw()
-  if (talk.unsent !== '')
-    view.lines([`Not sent, because the run ended first: “${sanitizeLine(talk.unsent)}”`])
+  if (talk.unsent !== '') view.lines([`Not sent, because the run ended: “${sanitizeLine(talk.unsent)}”`])
 }
 
 /** @param onInputEnd called when nobody can answer any more */
@@ -116,7 +115,9 @@ async function obey(
     if (await run.answer(approvalId, answerOf(input))) return
     const question = questions.get(approvalId)
     const expected = question === undefined ? '' : `; expected ${sanitizeLine(describeAnswer(question))}`
-    io.stderr.write(`approval ${approvalId} does not wait for an answer, or not for this one${expected}\n`)
+    io.stderr.write(
+      `approval ${approvalId} does not wait for an answer, or does not accept this one${expected}\n`,
+    )
     return
   }
   try {

@@ -23,7 +23,7 @@ export async function imageBuild(io: Io, flags: ImageFlags & { updateLock?: bool
   // Who asks for a build wants a good image at the end of it, also where a bad one lies.
   describe(io, await ensureImage({ ...options, replaceDamaged: true }))
   if (flags.arch !== 'amd64')
-    io.stderr.write(`an image for ${flags.arch} is built to be taken elsewhere: VMs here are amd64\n`)
+    io.stderr.write(`the image for ${flags.arch} is for other machines: VMs on this machine are amd64\n`)
   return exitCodes.completed
 }
 
@@ -38,7 +38,7 @@ export async function imageInfo(io: Io, flags: ImageFlags & { json?: boolean }):
 export async function imageVerify(io: Io, flags: ImageFlags): Promise<ExitCode> {
   const image = await verifyImage(placeOf(io, flags))
   if (image === undefined) return missing(io, flags)
-  io.stdout.write(`every byte is as its manifest says: ${image.directory}\n`)
+  io.stdout.write(`verified: ${image.directory} matches its manifest\n`)
   return exitCodes.completed
 }
 
@@ -57,7 +57,7 @@ function placeOf(io: Io, { arch }: ImageFlags) {
 
 function missing(io: Io, { arch }: ImageFlags): ExitCode {
   const option = arch === 'amd64' ? '' : ` --arch ${arch}`
-  io.stderr.write(`caisson: there is no image yet; build it: caisson image build${option}\n`)
+  io.stderr.write(`caisson: there is no image yet; to build it: caisson image build${option}\n`)
   return exitCodes.environment
 }
 

@@ -23,14 +23,11 @@ export async function keySet(io: Io, name: string): Promise<ExitCode> {
   }
   const why = checkKey(key)
   if (why !== undefined)
-    throw new CaissonError(
-      'invalid_options',
-      `what was ${io.stdin.isTTY === true ? 'typed' : 'piped'} ${why}`,
-    )
+    throw new CaissonError('invalid_options', `the ${io.stdin.isTTY === true ? 'typed' : 'piped'} key ${why}`)
   const stored = await storeInKeyring(name, key, place)
   if (!stored.ok) throw new CaissonError('state_unavailable', stored.error)
   io.stdout.write(
-    `Stored. A provider called ${name} takes it from now on; other settings name it { keyring = "${name}" }.\n`,
+    `Stored. The provider ${name} uses it; other settings refer to it as { keyring = "${name}" }.\n`,
   )
   return exitCodes.completed
 }
@@ -49,7 +46,7 @@ export async function keyList(io: Io, flags: { json?: boolean }): Promise<ExitCo
 export async function keyRemove(io: Io, name: string): Promise<ExitCode> {
   const place = await openPlace(io, name)
   if (!(await storedKeys(place)).includes(name))
-    throw new CaissonError('invalid_options', `no key is called "${name}"`)
+    throw new CaissonError('invalid_options', `no key has the name "${name}"; list them: caisson key list`)
   const removed = await removeFromKeyring(name, place)
   if (!removed.ok) throw new CaissonError('state_unavailable', removed.error)
   io.stdout.write(`removed ${name}\n`)
@@ -59,7 +56,7 @@ export async function keyRemove(io: Io, name: string): Promise<ExitCode> {
 async function openPlace(io: Io, name: string) {
   // Not repeated: somebody may have given the key itself.
   if (!Name.safeParse(name).success)
-    throw new CaissonError('invalid_options', 'the name of a key is 1 to 64 of a-z 0-9 _ -')
+    throw new CaissonError('invalid_options', 'invalid key name; expected 1 to 64 of a-z 0-9 _ -')
   const { folders } = hostOf(io)
   await prepareFolders(folders)
   return { folders, env: io.env }
@@ -72,7 +69,7 @@ async function readPiped(io: Io): Promise<string> {
     const part = Buffer.from(chunk as Uint8Array | string)
     length += part.length
     if (length > KEY_MAX_BYTES)
-      throw new CaissonError('invalid_options', `what was piped is longer than ${KEY_MAX_BYTES} bytes`)
+      throw new CaissonError('invalid_options', `the piped key is longer than ${KEY_MAX_BYTES} bytes`)
     parts.push(part)
   }
   return Buffer.concat(parts)

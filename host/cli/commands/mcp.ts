@@ -34,8 +34,8 @@ export async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCo
   if (flags.json === true) return exitCodes.completed
   io.stdout.write(
     pins.length === 0
-      ? 'no MCP server was allowed yet\n'
-      : 'caisson mcp forget NAME forgets a server: one of a workspace is asked about again, one of yours is pinned as it then is\n',
+      ? 'no MCP server is approved yet\n'
+      : 'To revoke an approval: caisson mcp forget NAME. The next run asks again about a server of a workspace, and pins a server of yours as it then is.\n',
   )
   return exitCodes.completed
 }
@@ -56,12 +56,12 @@ export async function mcpForget(
     const where = directory === undefined ? '' : ` for ${sanitizeLine(directory)}`
     throw new CaissonError(
       'invalid_options',
-      `no MCP server "${sanitizeLine(unknown)}" was allowed${where}; nothing was forgotten. List them: caisson mcp list`,
+      `no MCP server "${sanitizeLine(unknown)}" is approved${where}; nothing was revoked. List them: caisson mcp list`,
     )
   }
   for (const name of names) {
     const gone = await mcpPins.forget(name, directory)
-    for (const pin of gone) io.stdout.write(`forgotten: ${lineOf(pin)}\n`)
+    for (const pin of gone) io.stdout.write(`revoked: ${lineOf(pin)}\n`)
   }
   return exitCodes.completed
 }

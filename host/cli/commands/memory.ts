@@ -58,14 +58,14 @@ export async function memoryList(
   )
   for (const { runId, state } of runs)
     io.stdout.write(
-      `${formatCount(state.proposedNotes.length, 'note')} of ${runId} to decide about: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
+      `${formatCount(state.proposedNotes.length, 'note')} of ${runId} to review: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
     )
   if (kept.length === 0 && runs.length === 0)
-    io.stdout.write(`nothing is remembered${flags.all === true ? '' : ` of ${sanitizeLine(directory)}`}\n`)
+    io.stdout.write(`no notes${flags.all === true ? '' : ` for ${sanitizeLine(directory)}`}\n`)
   writeLines(
     io.stdout,
     damaged.map(({ line, text }) =>
-      colours.yellow(`line ${line} of ${host.notes.file} is no note: ${sanitizeLine(text, 80)}`),
+      colours.yellow(`line ${line} of ${host.notes.file} is not a valid note: ${sanitizeLine(text, 80)}`),
     ),
   )
   return exitCodes.completed
@@ -104,7 +104,7 @@ export async function memoryAdd(io: Io, text: string, flags: Place & { tag?: str
   if (same !== undefined && same.text !== trimmed)
     throw new CaissonError(
       'invalid_options',
-      `${noteId} began with these words and says now: ${sanitizeLine(same.text, 200)}; change it with: caisson memory edit ${noteId}`,
+      `${noteId} started with the same text and now reads: ${sanitizeLine(same.text, 200)}; to change it: caisson memory edit ${noteId}`,
     )
   await put(notes, { kind: 'memory', noteId, workspace, text: trimmed, tags, at: Date.now() })
   io.stdout.write(`kept as ${noteId}\n`)
@@ -116,7 +116,7 @@ export async function memoryEdit(io: Io, name: string, flags: Place): Promise<Ex
   const { folders, notes } = hostOf(io)
   const note = findNote(notes.ofWorkspace(await directoryOf(flags.workspace)), name)
   const edit = await findEditor(io, path.dirname(notes.file))
-  if (edit === undefined) throw new CaissonError('invalid_options', 'there is no editor; set EDITOR')
+  if (edit === undefined) throw new CaissonError('invalid_options', 'no editor is set; set EDITOR')
   const edited = await editNote(edit, note.text)
   if (!edited.ok) {
     io.stderr.write(`caisson: not changed: ${sanitizeLine(edited.error)}\n`)
@@ -134,7 +134,7 @@ function warnOfSecret(io: Io, text: string, noteId: string): void {
   const found = findLikelySecret(text)
   if (found !== undefined)
     io.stderr.write(
-      `caisson: it seems to hold ${found}, and later runs here tell it to their model; caisson memory rm ${noteId} removes it\n`,
+      `caisson: the note seems to contain ${found}, and later runs here send it to their model; to remove it: caisson memory rm ${noteId}\n`,
     )
 }
 
@@ -149,17 +149,16 @@ export async function memoryMove(io: Io, old: string, flags: Place): Promise<Exi
   const { notes } = hostOf(io)
   const from = await directoryOf(old)
   const to = await directoryOf(flags.workspace)
-  if (from === to) throw new CaissonError('invalid_options', 'that is the directory itself')
+  if (from === to) throw new CaissonError('invalid_options', 'the old and the new directory are the same')
   const moved = notes.ofWorkspace(from)
-  if (moved.length === 0)
-    throw new CaissonError('invalid_options', `nothing is remembered of ${sanitizeLine(from)}`)
+  if (moved.length === 0) throw new CaissonError('invalid_options', `no notes for ${sanitizeLine(from)}`)
   await notes.change((all) =>
     all.map((note) =>
       note.kind === 'memory' && note.workspace === from ? { ...note, workspace: to } : note,
     ),
   )
   io.stdout.write(
-    `${formatCount(moved.length, 'note')} of ${sanitizeLine(from)} are now of ${sanitizeLine(to)}\n`,
+    `${formatCount(moved.length, 'note')} of ${sanitizeLine(from)} moved to ${sanitizeLine(to)}\n`,
   )
   return exitCodes.completed
 }
@@ -214,11 +213,11 @@ export async function put(store: NoteStore, note: StoredNote): Promise<void> {
 /** @throws {CaissonError} `invalid_options` */
 export function noteText(text: string): string {
   const trimmed = text.trim().toWellFormed()
-  if (trimmed === '') throw new CaissonError('invalid_options', 'the note says nothing')
+  if (trimmed === '') throw new CaissonError('invalid_options', 'the note is empty')
   if (trimmed.length > noteMaxChars)
     throw new CaissonError(
       'invalid_options',
-      `the note has ${trimmed.length} characters, of which it may have ${noteMaxChars}`,
+      `the note has ${trimmed.length} characters; the limit is ${noteMaxChars}`,
     )
   return trimmed
 }
@@ -228,10 +227,12 @@ function whatBecame(settled: readonly SettledNote[], name: string): string | und
   const note = settled.findLast(({ noteId }) => isNamed(noteId, name))
   if (note === undefined) return undefined
   const { noteId, state, by, at } = note
-  if (state === 'replaced') return `${noteId} does not wait: the agent proposed ${by} in its place`
+  if (state === 'replaced') return `${noteId} is not pending: the agent replaced it by ${by}`
   const when = new Date(at).toISOString().slice(0, 16).replace('T', ' ')
   const remedy =
-    state === 'kept' ? `caisson memory rm ${noteId} removes it` : 'caisson memory add TEXT keeps its words'
+    state === 'kept'
+      ? `to remove it: caisson memory rm ${noteId}`
+      : 'to add its text: caisson memory add TEXT'
   return `${noteId} was ${state} already, by ${sanitizeLine(by, 60)} at ${when} UTC; ${remedy}`
 }
 
@@ -250,11 +251,8 @@ function findNote<T extends { readonly noteId: string }>(
   if (match !== undefined && matches.length === 1) return match
   const shown = sanitizeLine(name, 60)
   if (match === undefined)
-    throw new CaissonError('invalid_options', whyNone() ?? `there is no note "${shown}" here`)
-  throw new CaissonError(
-    'invalid_options',
-    `"${shown}" begins the ids of ${matches.length} notes; give more of it`,
-  )
+    throw new CaissonError('invalid_options', whyNone() ?? `no note here has the ID "${shown}"`)
+  throw new CaissonError('invalid_options', `"${shown}" matches ${matches.length} notes; use a longer ID`)
 }
 
 /** Its real path; of one that is not there any more the path itself. */

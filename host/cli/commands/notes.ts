@@ -57,6 +57,9 @@ export async function notesRemove(io: Io, proposal: string, names: string[]): Pr
 /** @throws {CaissonError} `invalid_options` */
 function proposalOf(name: string): string {
   if (!ProposalId.safeParse(name).success)
-    throw new CaissonError('invalid_options', 'a proposal is named PROP- and 1 to 64 of A-Z a-z 0-9 . _ -')
+    throw new CaissonError(
+      'invalid_options',
+      'invalid proposal; expected PROP- and 1 to 64 of A-Z a-z 0-9 . _ -',
+    )
   return name
 }

@@ -17,7 +17,7 @@ export async function policyRevoke(io: Io, numbers: readonly string[]): Promise<
   if (unknown.length > 0)
     throw new CaissonError(
       'invalid_options',
-      `there is no answer ${unknown.join(', ')}: caisson policy revoke lists what there is`,
+      `no grant has the number ${unknown.join(', ')}; list them: caisson policy revoke`,
     )
   for (const number of numbers) {
     const revoked = await lasting.revoke(Number(number))
@@ -27,8 +27,8 @@ export async function policyRevoke(io: Io, numbers: readonly string[]): Promise<
   for (const grant of kept.values()) io.stdout.write(`${lineOf(grant)}\n`)
   io.stdout.write(
     kept.size === 0
-      ? 'nothing was answered for always\n'
-      : 'caisson policy revoke NUMBER takes one back, also in runs that are at work\n',
+      ? 'no permanent grants\n'
+      : 'To revoke one, also in active runs: caisson policy revoke NUMBER\n',
   )
   return exitCodes.completed
 }

@@ -73,19 +73,21 @@ export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCod
   }
   const file = configFile(hostOf(io).folders)
   const lines = [
-    `The configuration is ${sanitizeLine(file)}${existsSync(file) ? '' : ', which is not there'}.`,
+    `The configuration is ${sanitizeLine(file)}${existsSync(file) ? '' : ', which does not exist'}.`,
     policy.rules.length === 0
       ? 'There are no rules.'
-      : 'The strongest first: deny wins over ask, ask over allow; the order in the file does not matter.',
+      : 'Highest precedence first: deny overrides ask, ask overrides allow; the order in the file does not matter.',
     ...policy.rules.map(({ words }) => `  ${sanitizeLine(words)}`),
     ...(answers.length === 0
       ? []
-      : ['Answers of a person: they settle what would be asked or is not allowed (caisson policy revoke):']),
+      : [
+          'Permanent grants and denials; they apply where the rules ask or do not allow (to revoke: caisson policy revoke):',
+        ]),
     ...answers.map(({ words }) => `  ${sanitizeLine(words)}`),
     policy.otherwise === 'ask'
-      ? 'Everything else is asked; addresses inside your network only where a rule names them.'
-      : 'Everything else is denied; the agent may ask for it with request_access.',
-    'The model’s server is reached by the host itself and is not under these rules.',
+      ? 'Everything else requires approval; addresses in your network require a rule that names them.'
+      : 'Everything else is denied; the agent can ask for access with request_access.',
+    'These rules do not apply to the model server, which the host itself connects to.',
   ]
   io.stdout.write(`${lines.join('\n')}\n`)
   return exitCodes.completed
@@ -120,7 +122,7 @@ function show(io: Io, { target, outlook, proxy }: Seen): void {
         `  address  ${address}${problem === null ? '' : `  refused: ${sanitizeLine(problem)}`}`,
     ),
     ...(lookupProblem === undefined ? [] : [`  address  ${sanitizeLine(lookupProblem)}`]),
-    ...(proxy === null ? [] : [`  proxy    ${sanitizeLine(proxy)}, which looks the name up itself`]),
+    ...(proxy === null ? [] : [`  proxy    ${sanitizeLine(proxy)}, which resolves the name itself`]),
   ]
   io.stdout.write(`${lines.join('\n')}\n`)
 }

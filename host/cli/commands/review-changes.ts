@@ -82,7 +82,7 @@ export async function bringHome(
   if (emit !== undefined) await emit({ source: 'summary', runId, changes: items.length, apply: summary })
   else if (summary !== null) printApplied(io, runId, summary)
   else if (items.length > 0) {
-    const why = choice === true && !isWhole ? `, for ${whyNot(state)}` : ''
+    const why = choice === true && !isWhole ? `, because ${whyNot(state)}` : ''
     io.stdout.write(`Nothing was applied${why}.\n${laterLines(runId)}`)
   }
   const isDone = items.length === 0 || choice === false || (summary !== null && isComplete(summary))
@@ -90,11 +90,11 @@ export async function bringHome(
 }
 
 function whyNot({ heldBack }: HomeOptions['state']): string {
-  return heldBack === null ? 'the run did not complete' : `a hook held it back: ${sanitizeLine(heldBack)}`
+  return heldBack === null ? 'the run did not complete' : `a hook blocked it: ${sanitizeLine(heldBack)}`
 }
 
 function laterLines(runId: string): string {
-  return `  see them:    caisson workspace diff ${runId}\n  apply them:  caisson workspace apply ${runId} --all\n`
+  return `  review them: caisson workspace diff ${runId}\n  apply them:  caisson workspace apply ${runId} --all\n`
 }
 
 /** Each change with its diff; too many become a list. */
@@ -141,7 +141,7 @@ export async function showChanges(
     writeLines(io.stdout, lines)
     isCut ||= rest > 0
   }
-  if (isCut) io.stdout.write(`All of it: caisson workspace diff ${changes.runId}\n`)
+  if (isCut) io.stdout.write(`Full diff: caisson workspace diff ${changes.runId}\n`)
 }
 
 async function ask(
@@ -165,7 +165,7 @@ async function ask(
       key: 'y',
       label: held === 0 ? 'all' : `all but ${held} that ${held === 1 ? 'is' : 'are'} flagged or in conflict`,
     },
-    { value: 'some', label: 'some; let me choose' },
+    { value: 'some', label: 'some; choose paths' },
     { value: 'none', key: 'n', label: 'none for now' },
   ])
   if (choice === null || choice === 'none') return null
@@ -209,7 +209,7 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
       ...applied.slice(0, 50).map((path) => `  applied: ${sanitizeLine(path)}`),
       ...(applied.length > 50 ? [`  … ${applied.length - 50} more`] : []),
       colours.yellow(`Stopped before the end, ${rest} not applied: ${sanitizeLine(stopped.message)}`),
-      `Go on: caisson workspace apply ${runId} --all`,
+      `Continue: caisson workspace apply ${runId} --all`,
     )
   }
   const heldBack = leftOut.filter(({ reason }) => reason !== notChosen)
@@ -221,8 +221,8 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
   )
   if (others > 0) lines.push(colours.dim(`  ${formatCount(others, 'more change')} not chosen`))
   if (leftOut.length > 0)
-    lines.push(`Apply what was left out by naming it: caisson workspace apply ${runId} PATH…`)
-  if (applied.length > 0) lines.push(`Take it back: caisson workspace undo ${runId}`)
+    lines.push(`To apply a path that was left out, name it: caisson workspace apply ${runId} PATH…`)
+  if (applied.length > 0) lines.push(`Undo: caisson workspace undo ${runId}`)
   writeLines(io.stdout, lines)
 }
 

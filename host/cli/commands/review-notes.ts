@@ -42,7 +42,9 @@ export async function reviewNotes(
     await reviewPending(io, host, runId, choice)
   } catch (error) {
     // The run is over and its changes are brought home: what waits goes on waiting.
-    io.stderr.write(`caisson: the notes wait: ${sanitizeLine(wordsOf(error), 2_000)}\n`)
+    io.stderr.write(
+      `caisson: the notes could not be reviewed and stay pending: ${sanitizeLine(wordsOf(error), 2_000)}\n`,
+    )
   }
 }
 
@@ -51,7 +53,7 @@ async function reviewPending(io: Io, host: Host, runId: string, choice: NoteRevi
   const { pending } = notes
   if (pending.length === 0) return
   const colours = coloursFor(io.stdout)
-  const head = `${formatCount(pending.length, 'note')} that the agent proposes to remember, of ${sanitizeLine(notes.directory)}`
+  const head = `${formatCount(pending.length, 'note')} proposed by the agent for ${sanitizeLine(notes.directory)}`
   writeLines(io.stdout, [
     '',
     colours.bold(head),
@@ -62,7 +64,7 @@ async function reviewPending(io: Io, host: Host, runId: string, choice: NoteRevi
   if (decisions.size > 0) await carryOut(io, notes, decisions)
   if (notes.pending.length > 0)
     io.stdout.write(
-      `${formatCount(notes.pending.length, 'note')} left to decide: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
+      `${formatCount(notes.pending.length, 'note')} still to review: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
     )
 }
 
@@ -156,11 +158,11 @@ export async function editNote(
   const edited = await edit(text, 'note-to-edit.txt')
   if (!edited.ok) return edited
   const trimmed = edited.value.trim()
-  if (trimmed === '') return { ok: false, error: 'nothing is left of it; drop it if it is not to be kept' }
+  if (trimmed === '') return { ok: false, error: 'the note is empty; to discard it, choose drop' }
   if (trimmed.length > noteMaxChars)
     return {
       ok: false,
-      error: `it has ${trimmed.length} characters, of which a note has at most ${noteMaxChars}`,
+      error: `the note has ${trimmed.length} characters; the limit is ${noteMaxChars}`,
     }
   return { ok: true, value: trimmed }
 }

@@ -66,7 +66,7 @@ export async function runTask(
   const isExample = task === undefined && flags.planFrom === undefined
   const prompt = task ?? (isExample ? example?.task : undefined) ?? ''
   if (prompt.trim() === '' && flags.planFrom === undefined)
-    throw new CaissonError('invalid_options', 'no task was given; expected: caisson run "TASK"')
+    throw new CaissonError('invalid_options', 'no task given; expected: caisson run "TASK"')
   const place = flags.workspace ?? (isExample ? example?.workspace : undefined)
   const options = {
     ...(await optionsOf(io, prompt, flags)),
@@ -116,7 +116,7 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
   using view = new ProgressView(io.stdout)
   const run = await startShown(io, host, options, view)
   {
-    const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
+    const onFirst = () => view.lines(['Cancelling; press Ctrl-C again to stop immediately.'])
     using interrupts = new Interrupts(run, io.stdout, onFirst)
     const isInteractive = options.interactive === true
     await follow(io, view, run, interrupts, { isInteractive, folder: host.runs.paths(run.id).directory })
@@ -125,7 +125,7 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
   view.end(state)
   io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
   if (options.mode === 'plan' && state.end?.outcome === 'completed')
-    io.stdout.write(`Carry the plan out: ${howToCarryOut(run.id, options.workspace)}\n`)
+    io.stdout.write(`Run the plan: ${howToCarryOut(run.id, options.workspace)}\n`)
   const asked = options.interactive === true && state.end?.outcome !== 'cancelled'
   const review = () =>
     reviewNotes(io, host, run.id, { choice: noteChoice(flags.acceptMemory, asked, state), state })
@@ -160,7 +160,9 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
     onNotes: (notes) => io.stderr.write(notes.map((note) => `${note}\n`).join('')),
   })
   {
-    using _ = new Interrupts(run, io.stdout, () => io.stderr.write('cancelling; again ends it at once\n'))
+    using _ = new Interrupts(run, io.stdout, () =>
+      io.stderr.write('cancelling; interrupt again to stop immediately\n'),
+    )
     // When nobody can answer any more, what waits and what comes is denied.
     await followAsJson(io, run, () => void run.detach())
   }

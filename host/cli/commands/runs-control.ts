@@ -10,7 +10,7 @@ export async function runsSteer(io: Io, name: string, text: string): Promise<Exi
     io,
     name,
     (run) => run.steer(text, { by: 'caisson runs steer' }),
-    () => 'the agent gets the message',
+    () => 'message sent to the agent',
   )
 }
 
@@ -19,7 +19,7 @@ export async function runsPause(io: Io, name: string): Promise<ExitCode> {
     io,
     name,
     (run) => run.pause({ by: 'caisson runs pause' }),
-    (runId) => `the agent holds before its next step; to have it go on: caisson runs resume ${runId}`,
+    (runId) => `the agent pauses before its next step; to resume it: caisson runs resume ${runId}`,
   )
 }
 
@@ -28,7 +28,7 @@ export async function runsResume(io: Io, name: string): Promise<ExitCode> {
     io,
     name,
     (run) => run.resume({ by: 'caisson runs resume' }),
-    () => 'the agent goes on',
+    () => 'the agent resumes',
   )
 }
 
@@ -69,6 +69,6 @@ export async function findLive(io: Io, name: string): Promise<RunClient> {
   if (run !== null) return run
   const { runId } = await host.runs.find(name)
   const { state } = await host.runs.summary(runId)
-  const why = state.end === null ? 'no process carries it out' : `it has ended as ${state.end.outcome}`
-  throw new CaissonError('run_not_found', `${runId} is not at work: ${why}`)
+  const why = state.end === null ? 'no process runs it' : `it has ended as ${state.end.outcome}`
+  throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)
 }

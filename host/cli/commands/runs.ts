@@ -32,7 +32,7 @@ function listLine({ runId, startedAt, prompt, state, problem, isLive, keepsVm }:
       ? ''
       : ` · ${formatCount(state.changes.entries, 'change')}${appliedWords(state, isLive)}`
   const waiting = state.proposedNotes.length
-  const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to keep or drop`
+  const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
   return `${runId}  ${when}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
@@ -41,7 +41,7 @@ function appliedWords(
   isLive: boolean,
 ): string {
   if (unfinished === null) return applied === null ? '' : `, ${applied} applied`
-  return isLive ? `, ${unfinished} under way` : `, ${applied ?? 0} applied, ${unfinished} broke off`
+  return isLive ? `, ${unfinished} in progress` : `, ${applied ?? 0} applied, ${unfinished} interrupted`
 }
 
 export async function runsShow(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
@@ -73,24 +73,24 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
 function brokenOffLines(runId: string, { end, changes, unfinished }: RunState): string[] {
   const lines: string[] = []
   if (end === null && changes === null)
-    lines.push("The run's host process died before the run ended; no changes came home")
+    lines.push("The run's host process died before the run ended; no changes were collected")
   else if (end === null)
     lines.push(
-      `The run's host process died before the run ended; its changes came home: caisson workspace diff ${runId}`,
+      `The run's host process died before the run ended; its changes were collected: caisson workspace diff ${runId}`,
     )
   if (unfinished !== null)
     lines.push(
-      `The last ${unfinished} broke off. Go on: caisson workspace ${unfinished} ${runId}${unfinished === 'apply' ? ' --all' : ''}. ` +
-        `Take everything back: caisson workspace undo ${runId}`,
+      `The last ${unfinished} was interrupted. Continue: caisson workspace ${unfinished} ${runId}${unfinished === 'apply' ? ' --all' : ''}. ` +
+        `Undo everything: caisson workspace undo ${runId}`,
     )
   return lines
 }
 
 const lengthWords = {
-  live: 'no line damaged',
-  closed: 'journal whole',
-  open: 'no line damaged, but its process did not close the journal: the last lines may be missing',
-  unknown: 'no line damaged, but its length is not known: the last lines may be missing',
+  live: 'no damaged lines',
+  closed: 'journal intact',
+  open: 'no damaged lines, but the process did not close the journal; the last lines may be missing',
+  unknown: 'no damaged lines, but the length is unknown; the last lines may be missing',
 } as const
 
 /** The head that was printed as the run ended is another one once something was applied, undone or decided. */
@@ -101,7 +101,7 @@ function headLines(
 ): string[] {
   const now = `${formatCount(events.length, 'event')}${isLive ? ' so far' : ''}, ${lengthWords[isLive ? 'live' : length]}, head ${events.at(-1)?.hash ?? 'none'}`
   if (tornBytes > 0 && !isLive)
-    return [now, `  a last line of ${formatCount(tornBytes, 'byte')} was cut short and is left out`]
+    return [now, `  a last line of ${formatCount(tornBytes, 'byte')} was truncated and is not shown`]
   const at = events.findLastIndex(({ event }) => event.type === 'run-end')
   const end = events[at]
   return end === undefined || at === events.length - 1

@@ -25,10 +25,8 @@ export async function skillsList(io: Io, flags: { json?: boolean }): Promise<Exi
       colours.dim(`  ${sanitizeLine(folder)}`),
     ])
   if (lines.length === 0) lines.push('no skills')
-  const shown = (root: string) => sanitizeLine(root) + (missing.includes(root) ? ' (not there)' : '')
-  lines.push(
-    `Folders searched, a later one overrides an earlier one: ${roots.map(shown).join(', ') || 'none'}`,
-  )
+  const shown = (root: string) => sanitizeLine(root) + (missing.includes(root) ? ' (does not exist)' : '')
+  lines.push(`Folders searched, in increasing precedence: ${roots.map(shown).join(', ') || 'none'}`)
   lines.push(
     ...problems.map(({ path, problem }) => colours.yellow(`${sanitizeLine(path)}: ${sanitizeLine(problem)}`)),
   )

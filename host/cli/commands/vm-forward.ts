@@ -15,11 +15,11 @@ export async function vmForward(io: Io, name: string, ports: string): Promise<Ex
     const word = errorMessage(cause)
     throw new CaissonError(
       'invalid_options',
-      `port ${hostPort} of 127.0.0.1 cannot be listened on (${word}); choose another: caisson vm forward ${name} 0:${guestPort} takes a free one`,
+      `port ${hostPort} of 127.0.0.1 is not available (${word}); to use a free port: caisson vm forward ${name} 0:${guestPort}`,
     )
   })
   io.stdout.write(
-    `127.0.0.1:${forwarding.port} leads to port ${guestPort} of ${vm.info.id}; Ctrl-C ends it\n`,
+    `127.0.0.1:${forwarding.port} forwards to port ${guestPort} of ${vm.info.id}; press Ctrl-C to stop\n`,
   )
   await vm.ended(stop.signal)
   if (stop.signal.aborted) return exitCodes.completed

@@ -48,7 +48,7 @@ export async function vmStop(io: Io, name: string, flags: { now?: boolean }): Pr
   const vm = await hostOf(io).vms.find(name)
   const { id, runId } = vm.info
   if (runId !== null && flags.now !== true)
-    io.stderr.write(`cancelling ${runId}; its changes come home first (--now ends it at once)\n`)
+    io.stderr.write(`cancelling ${runId}; collecting its changes first (--now stops it immediately)\n`)
   await vm.stop({ now: flags.now === true })
   io.stdout.write(`stopped ${id}\n`)
   return exitCodes.completed
@@ -92,14 +92,14 @@ function agentLogOf(host: Host, { info }: VmClient): string {
 }
 
 const nothingSaid =
-  'the console is empty: a VM that begins as a copy of a template says nothing there; --agent shows the agent’s log\n'
+  'the console is empty, because the VM was restored from a template; use --agent for the log of the agent\n'
 
 /** A run that has ended keeps both logs. @throws {CaissonError} `run_not_found` */
 async function logsOfEnded(io: Io, host: Host, name: string, agent: boolean): Promise<ExitCode> {
   const paths = await host.runs.find(name).catch(() => {
     throw new CaissonError(
       'vm_not_found',
-      `no VM and no run is called "${name}"; see: caisson vm list, caisson runs list`,
+      `no VM or run has the ID "${name}"; see: caisson vm list, caisson runs list`,
     )
   })
   const isEmpty = !(await printFile(io, agent ? paths.agentLog : paths.console))

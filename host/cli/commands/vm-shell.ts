@@ -32,7 +32,7 @@ export async function vmShell(
   if (command.length === 0 && !hasTerminal) {
     throw new CaissonError(
       'invalid_options',
-      'a shell needs a terminal on standard input and output; or give a command: caisson vm shell VM -- COMMAND',
+      'a shell needs a terminal on standard input and output; without one, run a command: caisson vm shell VM -- COMMAND',
     )
   }
   const host = hostOf(io)
@@ -67,15 +67,17 @@ function endWhenTold(io: Io, bench: StandaloneVm): { report(): void } {
 function announce(io: Io, { info }: VmClient, command: readonly string[]): void {
   if (command.length > 0) return
   const what =
-    info.runId === null ? '' : ` of ${info.runId}; what you change is part of what the run brings home`
-  io.stderr.write(`In ${info.id}${what}. Leave by exit, or Enter ~. where nothing answers.\n`)
+    info.runId === null ? '' : ` of ${info.runId}; your changes become part of the changes of the run`
+  io.stderr.write(
+    `In ${info.id}${what}. To leave, type exit, or press Enter and type ~. if the shell does not respond.\n`,
+  )
 }
 
 /** A VM on a copy of the directory, which ends with the shell. */
 async function bootOne(io: Io, host: Host, flags: ShellFlags, signal: AbortSignal): Promise<StandaloneVm> {
   const directory = flags.workspace ?? process.cwd()
   io.stderr.write(
-    `No VM is running: starting one on a copy of ${sanitizeLine(directory)}. Nothing of it comes home; it ends with this shell.\n`,
+    `No VM is running: starting one on a copy of ${sanitizeLine(directory)}. Its changes are discarded when this shell ends.\n`,
   )
   const image = await host.image({ signal, onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`) })
   const bench = await StandaloneVm.open({
@@ -113,7 +115,7 @@ async function runShell(io: Io, vm: VmClient, plain: boolean): Promise<number> {
     const end = await shell.ended
     terminal[Symbol.dispose]()
     if (keys.hasLeft || leave.signal !== null) {
-      io.stderr.write('Left the shell; what ran in it was ended.\n')
+      io.stderr.write('Left the shell; its programs were stopped.\n')
       return leave.signal === null ? exitCodes.completed : exitCodes.cancelled
     }
     return codeOf(io, end)
@@ -178,7 +180,7 @@ function endingBySignal(shell: Shell, io: Io): { readonly signal: string | null;
 
 function codeOf(io: Io, end: ShellEnd): number {
   if (end.kind === 'lost') {
-    io.stderr.write(`caisson: the shell was cut off: ${sanitizeLine(end.message)}\n`)
+    io.stderr.write(`caisson: the connection to the shell was lost: ${sanitizeLine(end.message)}\n`)
     return exitCodes.failed
   }
   const code =
@@ -186,7 +188,7 @@ function codeOf(io: Io, end: ShellEnd): number {
       ? end.exitCode
       : 128 + ((constants.signals as Readonly<Record<string, number>>)[end.signal] ?? 0)
   if (end.outOfMemory && code === 137)
-    io.stderr.write('caisson: the program was killed because memory ran out; see --ram\n')
+    io.stderr.write('caisson: the program was killed because the VM ran out of memory; increase --ram\n')
   return code
 }
 

@@ -16,7 +16,7 @@ interface TemplateFlags {
 
 export async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCode> {
   if (flags.all === true && flags.prune !== true)
-    throw new CaissonError('invalid_options', '--all says which templates go; give --prune with it')
+    throw new CaissonError('invalid_options', '--all requires --prune')
   const store = new TemplateStore(hostOf(io).folders.cache)
   const removed = flags.prune === true ? await store.prune(flags.all === true) : []
   const [templates, failures] = [await store.list(), await store.failures()]
@@ -29,7 +29,7 @@ export async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCod
     return exitCodes.completed
   }
   if (flags.prune === true) io.stdout.write(`${removedLine(removed, templates.length)}\n`)
-  io.stdout.write(templates.length === 0 ? 'no templates; the next run makes one\n' : tableOf(templates))
+  io.stdout.write(templates.length === 0 ? 'no templates; the next run creates one\n' : tableOf(templates))
   for (const failure of failures) io.stdout.write(`${failureLine(failure)}\n`)
   return exitCodes.completed
 }
@@ -54,7 +54,7 @@ function removedLine(removed: readonly TemplateInfo[], left: number): string {
   if (removed.length === 0)
     return left === 0
       ? 'There was nothing to remove.'
-      : 'Nothing is old enough to be removed; --all removes every template.'
+      : 'No template is old enough to remove; to remove all of them, add --all.'
   const bytes = removed.reduce((sum, info) => sum + info.bytes, 0)
   return `Removed ${formatCount(removed.length, 'template')}, ${formatBytes(bytes)}.`
 }
@@ -70,7 +70,7 @@ function tableOf(templates: readonly TemplateInfo[]): string {
     record === undefined ? '' : `${ageOf(record.createdAtMs)}, in ${formatDuration(record.tookMs)}`,
     usedAtMs === 0 ? '' : ageOf(usedAtMs),
     record === undefined ? '' : sanitizeLine(record.qemuVersion, 20),
-    problem === undefined ? 'intact' : `made anew at its next use: ${sanitizeLine(problem, 200)}`,
+    problem === undefined ? 'intact' : `rebuilt at next use: ${sanitizeLine(problem, 200)}`,
   ])
   const widths = columns.map((name, index) =>
     Math.max(name.length, ...rows.map((row) => row[index]?.length ?? 0)),

@@ -36,10 +36,10 @@ export async function vmBoot(
   })
   const stopped = bench.stopped.then(() => 'stopped' as const)
   const ends = [interrupted, stopped, vm.exited]
-  const hint = `caisson vm shell ${vm.id} opens a shell in it`
+  const hint = `caisson vm shell ${vm.id} opens a shell`
   // A VM whose agent does not come up is what a developer wants to look into.
   bench.ready.then(
-    () => io.stdout.write(`agent ready · ${hint} · Ctrl-C ends it\n`),
+    () => io.stdout.write(`agent ready · ${hint} · Ctrl-C stops the VM\n`),
     (error: unknown) => printError(io, error),
   )
   return reportEnd(io, await Promise.race(ends))
@@ -52,7 +52,7 @@ function reportEnd(io: Io, end: 'interrupted' | 'stopped' | VmExit): ExitCode {
     return exitCodes.completed
   }
   io.stderr.write(
-    `the VM ended by itself: ${end.reason}\n${sanitizeBlock(end.stderrTail + end.consoleTail)}\n`,
+    `the VM ended unexpectedly: ${end.reason}\n${sanitizeBlock(end.stderrTail + end.consoleTail)}\n`,
   )
   return exitCodes.failed
 }

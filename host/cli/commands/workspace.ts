@@ -37,10 +37,10 @@ export async function workspaceApply(
   if (paths.length === 0 && flags.all !== true)
     throw new CaissonError(
       'invalid_options',
-      'name the paths to apply, or --all for what is neither flagged nor in conflict',
+      'name the paths to apply, or use --all for everything that is neither flagged nor in conflict',
     )
   if (paths.length > 0 && flags.all === true)
-    throw new CaissonError('invalid_options', 'either --all or paths, not both')
+    throw new CaissonError('invalid_options', '--all and paths cannot be combined; use one of them')
   const changes = await open(io, name)
   using stop = new StopOnSignal()
   const selection =
@@ -60,13 +60,13 @@ export async function workspaceUndo(io: Io, name: string, flags: { json?: boolea
   else {
     const nothing = summary.restored.length === 0 && summary.conflicts.length === 0
     if (!nothing) io.stdout.write(`Restored ${formatCount(summary.restored.length, 'path')}.\n`)
-    else if (summary.problems.length === 0) io.stdout.write('Nothing of this run is applied.\n')
+    else if (summary.problems.length === 0) io.stdout.write('No changes of this run are applied.\n')
     for (const { path, reason } of summary.conflicts)
       io.stdout.write(`  not restored: ${sanitizeLine(path)}: ${sanitizeLine(reason)}\n`)
     if (summary.stopped !== undefined)
       io.stdout.write(
         `Stopped before the end: ${sanitizeLine(summary.stopped.message)}\n` +
-          `  go on: caisson workspace undo ${runId}\n`,
+          `  continue: caisson workspace undo ${runId}\n`,
       )
   }
   for (const problem of summary.problems) io.stderr.write(`caisson: ${sanitizeLine(problem, 2_000)}\n`)

@@ -25,7 +25,7 @@ export function accessLines(
   width: number,
 ): string[] {
   const [first] = offers
-  const head = `Way out: allow ${sanitizeLine(first?.allows ?? address)}?`
+  const head = `Network access: allow ${sanitizeLine(first?.allows ?? address)}?`
   const asker =
     from === 'agent'
       ? `  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}; not allowed yet: ${sanitizeLine(because)}`
@@ -56,10 +56,10 @@ export async function promptAccess(
     const allows = offers.find((offer) => offer.reach === reach)?.allows ?? access.address
     const message = `Allow ${sanitizeLine(allows)}? (Esc or Ctrl-C cancels the run)`
     const choice = await choose(io, message, [
-      { value: 'once', key: 'y', label: 'yes, the next connection alone' },
+      { value: 'once', key: 'y', label: 'yes, the next connection only' },
       { value: 'run', label: 'yes, in this run' },
-      { value: 'always', label: 'yes, always (until: caisson policy revoke)' },
-      ...(offers.length > 1 ? [{ value: 'reach' as const, label: 'something wider or narrower' }] : []),
+      { value: 'always', label: 'yes, permanently (revoke: caisson policy revoke)' },
+      ...(offers.length > 1 ? [{ value: 'reach' as const, label: 'choose a wider or narrower rule' }] : []),
       { value: 'deny', key: 'n', label: 'no' },
       { value: 'deny-run', label: 'no, and do not ask again in this run' },
       { value: 'hint', label: 'no, and tell the agent what to do instead' },
@@ -83,7 +83,7 @@ export async function promptAccess(
 
 /** A denial with what the agent should do instead; null when the person leaves. */
 export async function promptHint(io: PromptIo): Promise<ApprovalAnswer | null> {
-  const hint = await write(io, 'What should it do instead?')
+  const hint = await write(io, 'What should the agent do instead?')
   if (hint === null) return null
   return hint
     ? { decision: 'deny', scope: 'once', hint: hint.slice(0, 2_000) }

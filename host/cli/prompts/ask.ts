@@ -93,7 +93,7 @@ async function ask<T>(
     const text = typed.trim()
     const value = line.isPasted ? readPasted(text) : read(text.toLowerCase(), text)
     if (value !== undefined) return value
-    if (line.isPasted) io.output.write('Several lines at once are not an answer here.\n')
+    if (line.isPasted) io.output.write('Pasted lines are not accepted as an answer here.\n')
     else if (typed.trim() !== '') io.output.write(`“${sanitizeLine(typed, 200)}” is not an answer here.\n`)
     await settleKeys(io)
   }

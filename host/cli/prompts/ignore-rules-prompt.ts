@@ -23,7 +23,7 @@ export async function askRules(
   const more = held.paths.length - shown.length
   io.stdout.write(
     [
-      `Changes of ignore rules by ${held.runs.join(', ')} let in ${formatCount(held.paths.length, 'path')} that stayed out of the VM before:`,
+      `The ignore rules as changed by ${held.runs.join(', ')} include ${formatCount(held.paths.length, 'path')} that earlier runs left out of the VM:`,
       ...shown,
       ...(more > 0 ? [`  … ${more} more`] : []),
       '',
@@ -32,9 +32,9 @@ export async function askRules(
   const { signal } = new AbortController()
   const prompt = { input: io.stdin, output: io.stdout, signal, ...(quietMs === undefined ? {} : { quietMs }) }
   await settleKeys(prompt)
-  const answer = await choose(prompt, 'Let them into the VM?', [
-    { value: 'out', key: 'n', label: 'no; they stay out, and this is asked again' },
-    { value: 'in', key: 'y', label: 'yes, in this and later runs; the ignore rules are as you want them' },
+  const answer = await choose(prompt, 'Copy them into the VM?', [
+    { value: 'out', key: 'n', label: 'no, leave them out and ask again next time' },
+    { value: 'in', key: 'y', label: 'yes, in this and later runs; accept the changed ignore rules' },
   ])
   return answer === 'in'
 }

@@ -38,10 +38,10 @@ export async function promptPlan(plan: Plan, io: PlanPromptIo): Promise<Approval
   io.output.write(`${questionRows(plan, rows, io, colours).join('\n')}\n`)
   await settleKeys(io)
   for (;;) {
-    const choice = await choose(io, 'Carry it out? (Esc or Ctrl-C cancels the run)', [
+    const choice = await choose(io, 'Run this plan? (Esc or Ctrl-C cancels the run)', [
       { value: 'once', key: 'y', label: 'yes' },
       { value: 'run', label: 'yes, and every later plan of this run' },
-      ...(io.edit === undefined ? [] : [{ value: 'edit' as const, label: 'change it first, in an editor' }]),
+      ...(io.edit === undefined ? [] : [{ value: 'edit' as const, label: 'edit it first' }]),
       { value: 'deny', key: 'n', label: 'no' },
       { value: 'hint', label: 'no, and tell the agent what to do instead' },
       ...(isCut ? [{ value: 'view' as const, label: seeAllLabel }] : []),
@@ -69,11 +69,11 @@ function questionRows(
   const isOther = current != null && JSON.stringify(current) !== JSON.stringify(plan)
   const changes = !isOther
     ? []
-    : [colours.dim('  what it changes:'), ...planChanges(current, plan, colours), colours.dim('  all of it:')]
+    : [colours.dim('  changes:'), ...planChanges(current, plan, colours), colours.dim('  full plan:')]
   const more = rows.length - planMaxRows
   return [
     '',
-    colours.bold('Plan: may the agent carry it out?'),
+    colours.bold('Plan: the agent asks for approval'),
     ...changes.flatMap((line) => fitLine(line, width)),
     ...rows.slice(0, planMaxRows),
     ...(more > 0 ? [colours.yellow(`  │ … ${formatCount(more, 'more line')}: choose “${seeAllLabel}”`)] : []),
@@ -103,10 +103,10 @@ async function editPlan(
       continue
     }
     const rows = problems.flatMap((problem) => sanitizeRows(problem, '  │ ', columnsOf(io.output)))
-    io.output.write(`${[colours.yellow('That cannot be the plan:'), ...rows].join('\n')}\n`)
+    io.output.write(`${[colours.yellow('This plan is not valid:'), ...rows].join('\n')}\n`)
     const next = await choose(io, 'What now?', [
-      { value: 'again', label: 'change it again' },
-      { value: 'unchanged', label: 'leave the plan as the agent made it' },
+      { value: 'again', label: 'edit it again' },
+      { value: 'unchanged', label: 'keep the plan of the agent' },
     ])
     if (next !== 'again') return next ?? 'left'
   }
@@ -120,10 +120,10 @@ async function confirm(
 ): Promise<'yes' | 'again' | 'unchanged' | 'left'> {
   const lines = planChanges(before, after, colours).flatMap((line) => fitLine(line, columnsOf(io.output)))
   io.output.write(`${lines.join('\n')}\n`)
-  const choice = await choose(io, 'Carry it out so?', [
+  const choice = await choose(io, 'Run the edited plan?', [
     { value: 'yes', key: 'y', label: 'yes' },
-    { value: 'again', label: 'change it again' },
-    { value: 'unchanged', label: 'leave the plan as the agent made it' },
+    { value: 'again', label: 'edit it again' },
+    { value: 'unchanged', label: 'keep the plan of the agent' },
   ])
   return choice ?? 'left'
 }

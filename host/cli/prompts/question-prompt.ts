@@ -24,7 +24,7 @@ export async function promptQuestion(
   const { lines, isCut } = userQuestionLines(request, question, colours, columnsOf(io.output))
   io.output.write(`${lines.join('\n')}\n`)
   await settleKeys(io)
-  const message = `${describeTyping(question)} (Enter alone: what else you can do)`
+  const message = `${describeTyping(question)} (Enter alone: more options)`
   for (;;) {
     const typed = await write(io, message)
     if (io.signal.aborted) return null
@@ -49,21 +49,21 @@ async function doOther(
 ): Promise<ApprovalAnswer | 'back' | null> {
   const { defaultAnswer } = question
   const hasEditor = question.kind === 'text' && io.edit !== undefined
-  const choice = await choose(io, 'What then? (Esc or Ctrl-C cancels the run)', [
+  const choice = await choose(io, 'What now? (Esc or Ctrl-C cancels the run)', [
     ...(defaultAnswer === undefined
       ? []
       : [
           {
             value: 'default' as const,
-            label: `take its default: ${showAnswer(question, defaultAnswer, 60)}`,
+            label: `use the default: ${showAnswer(question, defaultAnswer, 60)}`,
           },
         ]),
     { value: 'back', label: 'back to the question' },
-    ...(hasEditor ? [{ value: 'edit' as const, label: 'write several lines, in an editor' }] : []),
+    ...(hasEditor ? [{ value: 'edit' as const, label: 'write the answer in an editor' }] : []),
     ...(isCut ? [{ value: 'view' as const, label: seeAllLabel }] : []),
-    { value: 'deny', label: 'no answer' },
-    { value: 'hint', label: 'no answer, and tell the agent what to do instead' },
-    { value: 'deny-run', label: 'no answer, and no more questions in this run' },
+    { value: 'deny', label: 'decline to answer' },
+    { value: 'hint', label: 'decline, and tell the agent what to do instead' },
+    { value: 'deny-run', label: 'decline this and all further questions in this run' },
   ])
   switch (choice) {
     case 'default':
@@ -91,7 +91,7 @@ async function editAnswer(question: UserQuestion, io: PlanPromptIo): Promise<App
   if (io.signal.aborted) return null
   const read = edited?.ok === true ? readTyped(question, edited.value.replace(/\n$/, '')) : edited
   if (read?.ok === true) return read.value === '' ? 'back' : answered(read.value)
-  io.output.write(`${sanitizeLine(read?.error ?? 'there is no editor')}\n`)
+  io.output.write(`${sanitizeLine(read?.error ?? 'no editor is set; set EDITOR')}\n`)
   return 'back'
 }
 

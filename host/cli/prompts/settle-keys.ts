@@ -24,8 +24,8 @@ export async function settleKeys(io: SettleIo): Promise<void> {
   const shown = sanitizeLine(typed.trim(), shownChars)
   io.output.write(
     kept === undefined
-      ? `Not taken as an answer, because it was typed too soon: “${shown}”\n`
-      : `Not taken as an answer, but kept as your next message to the agent: “${shown}”\n`,
+      ? `Ignored, because it was typed before the question: “${shown}”\n`
+      : `Typed before the question; kept as your next message to the agent: “${shown}”\n`,
   )
 }
 

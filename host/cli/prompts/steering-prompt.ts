@@ -105,7 +105,7 @@ export class SteeringPrompt implements Disposable {
     }
     const typed = plainText(this.#typed)
     const shown = typed === '' ? '' : ` “${sanitizeLine(typed.slice(-shownChars), shownChars * 2)}”`
-    this.#view.offer(`Enter: message${shown}, ${this.#isPausing ? 'go on' : 'pause'}`)
+    this.#view.offer(`Enter: message${shown}, ${this.#isPausing ? 'resume' : 'pause'}`)
   }
 
   #take(keys: string): void {
@@ -144,12 +144,12 @@ export class SteeringPrompt implements Disposable {
         ? 'message'
         : await choose(
             io,
-            this.#isPausing ? 'What now?' : 'The agent goes on meanwhile. What now?',
+            this.#isPausing ? 'What now?' : 'The agent keeps working. What now?',
             [
-              { value: 'message', label: 'a message for the agent' },
+              { value: 'message', label: 'send the agent a message' },
               this.#isPausing
-                ? { value: 'resume', label: 'let the agent go on' }
-                : { value: 'pause', label: 'have the agent hold before its next step' },
+                ? { value: 'resume', label: 'resume the agent' }
+                : { value: 'pause', label: 'pause the agent before its next step' },
               { value: 'nothing', label: 'nothing' },
             ],
             'message',
@@ -164,7 +164,7 @@ export class SteeringPrompt implements Disposable {
     if (wanted !== 'message') return
     // Lines pasted behind it are part of the message or lost; their line ends send nothing.
     if (isTyped) draft = plainText(`${draft} ${await collectKeys(this.#io.stdin, settleMs, signal)}`).trim()
-    const text = await write(io, 'What should the agent know? (Enter sends, Esc does not)', draft)
+    const text = await write(io, 'What should the agent know? (Enter sends, Esc discards)', draft)
     if (text !== null && text.trim() !== '') this.#report(this.#run.steer(text, { by: person }))
   }
 

@@ -25,7 +25,7 @@ export function nameOf(agentPath: string): string {
 export function agentStartLines({ brief }: Of<'agent-start'>, colours: Colours): string[] {
   const [first = '', ...more] = brief.trim().split('\n')
   const rest = more.length === 0 ? '' : colours.dim(` … (${formatCount(more.length, 'more line')})`)
-  return [`▸ begins: ${sanitizeLine(first, 200)}${rest}`]
+  return [`▸ started: ${sanitizeLine(first, 200)}${rest}`]
 }
 
 export function agentEndLines(event: Of<'agent-end'>, colours: Colours): string[] {
@@ -40,7 +40,7 @@ export function agentEndLines(event: Of<'agent-end'>, colours: Colours): string[
     .slice(0, conflictsMax)
     .map((path) =>
       colours.yellow(
-        `conflict: ${sanitizeLine(path)} was changed meanwhile; what was there is kept, not this`,
+        `conflict: ${sanitizeLine(path)} also changed in the workspace; that version is kept, this one is not`,
       ),
     )
   const rest = conflicts.length - shown.length
@@ -68,16 +68,16 @@ export function steeringLines(
     case 'steer-seen':
       return [colours.dim(`    the agent reads ${formatCount(event.messageIds.length, 'message')}`)]
     case 'pause-request':
-      return [colours.yellow(`Asked to hold by ${sanitizeLine(event.by)}`)]
+      return [colours.yellow(`Pause requested by ${sanitizeLine(event.by)}`)]
     case 'resume-request':
-      return [colours.yellow(`Asked to go on by ${sanitizeLine(event.by)}`)]
+      return [colours.yellow(`Resume requested by ${sanitizeLine(event.by)}`)]
     case 'pause-start':
-      return [colours.yellow('The agent holds')]
+      return [colours.yellow('The agent is paused')]
     case 'pause-end':
-      return [colours.dim('The agent goes on')]
+      return [colours.dim('The agent continues')]
   }
 }
 
 export function compactLine({ beforeTokens, afterTokens }: Of<'context-compact'>, colours: Colours): string {
-  return colours.dim(`    the conversation was made shorter: ${beforeTokens} to ${afterTokens} tokens`)
+  return colours.dim(`    conversation compacted from ${beforeTokens} to ${afterTokens} tokens`)
 }

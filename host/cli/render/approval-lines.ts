@@ -19,7 +19,7 @@ const previewMaxRows = 60
 const argumentsMargin = '  │ '
 const previewMargin = '  ┆ '
 /** What ends a part of which there is more; the answer of that name shows it. */
-export const seeAllLabel = 'see all of it first'
+export const seeAllLabel = 'show everything first'
 
 /**
  * The question as it is put first.
@@ -47,8 +47,8 @@ export function questionLines(
     '',
     colours.bold(
       isOfHost
-        ? `Approval, asked by Caisson itself: ${sanitizeLine(tool, 60)}`
-        : `Approval: the agent says it wants to call ${sanitizeLine(tool, 60)}`,
+        ? `Approval: Caisson itself asks to run ${sanitizeLine(tool, 60)}`
+        : `Approval: the agent asks to call ${sanitizeLine(tool, 60)}`,
     ),
     colours.dim(`  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}`),
     ...cut(argumentRows, argumentsMaxRows, argumentsMargin),
@@ -71,7 +71,7 @@ export function wholeQuestion(request: Question, colours: Colours, width: number
 }
 
 function previewLabel({ isOfHost = false }: Question): string {
-  return isOfHost ? '  what it is about:' : '  its preview:'
+  return isOfHost ? '  details:' : '  preview:'
 }
 
 /** `name: value` each, with a mark where the model did not give it; of a text of several lines all lines below its name. */

@@ -29,7 +29,7 @@ type Of<T extends string> = Extract<HostEvent, { type: T }>
 /** What is asked, on one line. */
 export function describeQuestion({ access, kind, request }: Asked): string {
   const plan = access === undefined ? planOf(request) : undefined
-  if (plan !== undefined) return `asks whether its plan may be carried out: ${sanitizeLine(plan.goal, 200)}`
+  if (plan !== undefined) return `asks for approval of its plan: ${sanitizeLine(plan.goal, 200)}`
   if (request.question !== undefined) return askedLine(request.agentPath, request.question)
   const who = request.agentPath === 'root' ? '' : `[${nameOf(request.agentPath)}] `
   return who + describeCall({ access, kind, request })
@@ -49,8 +49,8 @@ function describeCall({ access, kind, request }: Asked): string {
     return `asks to call ${sanitizeLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
   const what = sanitizeLine(access.offers[0]?.allows ?? access.address)
   return access.from === 'agent'
-    ? `asks for a way out: ${what} · ${describeArguments(request.arguments)}`
-    : `a way out is asked about: ${what}`
+    ? `asks for network access: ${what} · ${describeArguments(request.arguments)}`
+    : `network access requested: ${what}`
 }
 
 function askedLine(agentPath: string, question: UserQuestion): string {
@@ -71,9 +71,11 @@ export function decisionLine(event: Of<'approval-decision'>, colours: Colours, b
     return colours.yellow(`  Question withdrawn by the agent: ${sanitizeLine(event.rule ?? '')}`)
   const pending = before?.pendingApprovals ?? {}
   const asked = Object.hasOwn(pending, event.approvalId) ? pending[event.approvalId]?.question : undefined
-  const whom = { person: 'you', rule: 'a rule', mode: 'the mode', cancel: 'the end of the run' }[event.by]
+  const whom = { person: 'you', rule: 'a rule', mode: 'the approval mode', cancel: 'the end of the run' }[
+    event.by
+  ]
   const isTold = event.by === 'person' || event.reach !== undefined
-  const scope = isTold ? { once: '', run: ' for this run', always: ' for always' }[event.scope] : ''
+  const scope = isTold ? { once: '', run: ' for this run', always: ' permanently' }[event.scope] : ''
   const rule = event.rule === undefined ? '' : `: ${sanitizeLine(event.rule)}`
   // A mode's hint is for the agent and says the same as its rule.
   const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${sanitizeLine(event.hint)}`

@@ -44,12 +44,12 @@ function linesOfEvent(
       return [vmLine(event, colours), ...coldLines(event, colours)]
     case 'vm-sleep':
       return [
-        colours.dim(`The VM was saved in ${formatDuration(event.durationMs)} and wakes with the answer`),
+        colours.dim(`The VM hibernated in ${formatDuration(event.durationMs)}; it wakes when you answer`),
       ]
     case 'vm-wake':
       return [colours.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
     case 'vm-keep-failed':
-      return [colours.yellow(`The VM was not kept: ${sanitizeLine(event.message, 1_000)}`)]
+      return [colours.yellow(`Could not keep the VM: ${sanitizeLine(event.message, 1_000)}`)]
     case 'disk-wait':
       return [colours.yellow(`Waited ${formatDuration(event.durationMs)} for free disk space: ${event.what}`)]
     case 'vm-end':
@@ -124,7 +124,7 @@ function linesOfEvent(
     case 'undo-end':
       return broughtHomeLines(event, colours)
     case 'cancel-request':
-      return [colours.yellow(`Asked to stop by ${sanitizeLine(event.by)}`)]
+      return [colours.yellow(`Cancellation requested by ${sanitizeLine(event.by)}`)]
     case 'run-end':
       return runEndLines(event, state, colours)
     default:
@@ -133,10 +133,10 @@ function linesOfEvent(
 }
 
 function accessLine({ kind, detail }: Of<'vm-access'>): string {
-  if (kind === 'forward') return `Somebody connected to port ${sanitizeLine(detail, 10)} of the VM`
+  if (kind === 'forward') return `A client connected to port ${sanitizeLine(detail, 10)} of the VM`
   return kind === 'shell'
-    ? 'Somebody opened a shell in the VM; what it changes is part of the changes'
-    : `Somebody ran a command in the VM: ${sanitizeLine(detail, 200)}`
+    ? 'A shell was opened in the VM; its changes are part of this run'
+    : `A command was run in the VM: ${sanitizeLine(detail, 200)}`
 }
 
 /** How many of each list of paths are told. */
@@ -155,7 +155,7 @@ function broughtHomeLines(event: Of<'apply-end'> | Of<'undo-end'>, colours: Colo
   const held = [...conflicts, ...failed]
   const told = held
     .slice(0, toldPaths)
-    .map(({ path, reason }) => colours.yellow(`  not so: ${sanitizeLine(path)}: ${sanitizeLine(reason)}`))
+    .map(({ path, reason }) => colours.yellow(`  not done: ${sanitizeLine(path)}: ${sanitizeLine(reason)}`))
   const more = held.length > toldPaths ? [colours.dim(`  and ${held.length - toldPaths} more`)] : []
   return [`${head}${rest}`, ...told, ...more]
 }
@@ -166,13 +166,13 @@ function vmLine({ start, phasesMs, accelerator, confinement }: Of<'vm-ready'>, c
   const sum = phases.reduce((total, [, ms]) => total + ms, 0)
   const shown = phases.filter(([, ms]) => ms >= 100)
   const list = shown.map(([name, ms]) => `${sanitizeLine(name, 20)} ${formatDuration(ms)}`).join(', ')
-  const which = start === 'saved' ? 'The VM that was kept is ready' : 'VM ready'
+  const which = start === 'saved' ? 'Kept VM ready' : 'VM ready'
   return `${which} in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colours.dim(list === '' ? '' : ` · ${list}`)}`
 }
 
 function keptLine(runId = 'RUN', colours: Colours): string {
   return colours.dim(
-    `The VM is kept. Go on in it: caisson run --continue ${runId} "TASK". Remove it with its run: caisson runs rm ${runId}`,
+    `The VM is kept. Continue in it: caisson run --continue ${runId} "TASK". Remove it with its run: caisson runs rm ${runId}`,
   )
 }
 
@@ -183,9 +183,9 @@ function coldLines({ start, coldReason }: Of<'vm-ready'>, colours: Colours): str
   if (start === 'template') return [colours.yellow(`  a new VM: ${sanitizeLine(coldReason, 500)}`)]
   return [
     colours.yellow(
-      `  booted, which takes longer: no template could be used: ${sanitizeLine(coldReason, 500)}`,
+      `  booted from scratch (slower), because no template could be used: ${sanitizeLine(coldReason, 500)}`,
     ),
-    colours.dim('  caisson doctor says what to do about it'),
+    colours.dim('  to fix it, run: caisson doctor'),
   ]
 }
 
@@ -199,7 +199,9 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
   }
   if (told.some(({ reason }) => reason === 'rules_changed'))
     lines.push(
-      colours.dim('  an earlier run changed the ignore rules; --accept-ignore-rules lets these paths in'),
+      colours.dim(
+        '  an earlier run changed the ignore rules; to copy these paths too, use --accept-ignore-rules',
+      ),
     )
   for (const pattern of event.unmatched ?? [])
     lines.push(
@@ -218,7 +220,7 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
 
 function runStartLines(event: Of<'run-start'>, colours: Colours): string[] {
   const { directory, model, provider, mode, planFrom } = event
-  const how = mode === 'plan' ? ' · only plans, changes nothing' : ''
+  const how = mode === 'plan' ? ' · plan only, no changes' : ''
   const head = `Run in ${sanitizeLine(directory)} · model ${sanitizeLine(model)} (${sanitizeLine(provider)})${how}`
   return planFrom === undefined ? [head] : [head, colours.dim(`  with the plan of ${sanitizeLine(planFrom)}`)]
 }

@@ -36,7 +36,7 @@ export function historyLines(
       ...(kept.length === 0
         ? []
         : [
-            '  git does not check out or push this reference; git log REFERENCE shows its commits, git merge REFERENCE takes them',
+            '  git does not check out or push this reference. To see its commits: git log REFERENCE; to merge them: git merge REFERENCE',
           ]),
     ]
   })

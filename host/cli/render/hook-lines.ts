@@ -11,9 +11,9 @@ export function hookLines(event: Of<'hook-end'>, colours: Colours): string[] {
   const { point, hook, decision, reason, arguments: changed, failed } = event
   const who = `    hook ${sanitizeLine(hook, 60)} (${point})`
   const why = reason === undefined ? '' : `: ${sanitizeLine(reason, 300)}`
-  if (decision === 'deny') return [colours.red(`${who} says no${why}`)]
-  if (failed === true) return [colours.yellow(`${who} failed and is passed over${why}`)]
-  if (decision === 'ask') return [colours.yellow(`${who} wants a person to decide${why}`)]
+  if (decision === 'deny') return [colours.red(`${who} denied it${why}`)]
+  if (failed === true) return [colours.yellow(`${who} failed and is ignored${why}`)]
+  if (decision === 'ask') return [colours.yellow(`${who} requires approval${why}`)]
   return changed === undefined
     ? []
     : [colours.yellow(`${who} changed the arguments: ${sanitizeLine(changed, 200)}`)]
@@ -31,7 +31,7 @@ export function unknownCallLines(
 ): string[] {
   return Object.values(openHostCalls).map(({ tool, arguments: given }) =>
     colours.red(
-      `Unknown: ${sanitizeLine(tool, 60)} ${sanitizeLine(given, 160)} began on this host, and its end is not in the journal; look before you repeat it`,
+      `Unknown: ${sanitizeLine(tool, 60)} ${sanitizeLine(given, 160)} started on this host, but the journal has no result; check its effects before you repeat it`,
     ),
   )
 }

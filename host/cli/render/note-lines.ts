@@ -44,14 +44,14 @@ export function proposedNoteLines(
   const what =
     proposal.kind === 'governance'
       ? `for ${proposal.note.proposalId}`
-      : `${tagsOf(proposal.note.tags)}${proposal.replaces === undefined ? '' : `in the place of ${proposal.replaces}`}`
+      : `${tagsOf(proposal.note.tags)}${proposal.replaces === undefined ? '' : `replaces ${proposal.replaces}`}`
   return [
     `  ${colours.cyan('+')} ${note.noteId}${who} ${what}`.trimEnd(),
     ...sanitizeBlock(note.text, margin, shownMaxLines).split('\n'),
     ...(replaced === undefined
       ? []
       : [
-          `  ${colours.red('-')} ${replaced.noteId}, which goes then`,
+          `  ${colours.red('-')} ${replaced.noteId}, which it replaces`,
           ...sanitizeBlock(replaced.text, margin, shownMaxLines).split('\n'),
         ]),
   ]

@@ -70,7 +70,7 @@ function numbersOf(plan: Plan): Map<string, string> {
 
 function detailsOf(step: Step, numbers: ReadonlyMap<string, string>): string[] {
   const { kind, needs, when, retries = 0, onFailure } = step
-  const otherwise = { abort: '', continue: 'may fail', replan: 'planned anew if it fails' }[onFailure]
+  const otherwise = { abort: '', continue: 'may fail', replan: 'replanned on failure' }[onFailure]
   return [
     kind === 'agent' ? 'by a sub-agent' : '',
     needs.length === 0

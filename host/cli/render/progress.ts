@@ -90,7 +90,7 @@ export class ProgressView {
     this.lines([
       this.#colours.red(`Run ${end.outcome}`),
       sanitizeBlock(describeEnd(end.reason, end.message)),
-      'This end is not in its journal.',
+      'The journal does not record this end.',
     ])
   }
 
@@ -133,7 +133,7 @@ function statusOf(state: RunState, hint: string, keys: string): string {
     ended: 'finishing',
   }[state.phase]
   const parts = [
-    state.paused ? 'the agent holds' : '',
+    state.paused ? 'agent paused' : '',
     phase,
     agents === 0 ? '' : formatCount(agents, 'agent'),
     ...tools,

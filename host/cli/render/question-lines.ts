@@ -34,11 +34,11 @@ export function userQuestionLines(
     colours.bold(
       server === undefined
         ? 'Question: the agent asks you'
-        : `Question: the MCP server ${sanitizeLine(server, 64)} asks you, by way of the agent`,
+        : `Question: MCP server ${sanitizeLine(server, 64)} asks you through the agent`,
     ),
     ...(server === undefined
       ? []
-      : fitLine('  What you answer goes to that server. Give it no password, key or token.', width).map(
+      : fitLine('  Your answer is sent to that server. Do not enter a password, key or token.', width).map(
           colours.yellow,
         )),
     ...fitLine(`  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}`, width).map(
@@ -56,7 +56,7 @@ export function userQuestionLines(
     ),
     ...(question.defaultAnswer === undefined
       ? []
-      : fitLine(`  its default: ${showAnswer(question, question.defaultAnswer)}`, width).map(colours.dim)),
+      : fitLine(`  default: ${showAnswer(question, question.defaultAnswer)}`, width).map(colours.dim)),
   ]
   return { lines, isCut }
 }
@@ -88,7 +88,7 @@ export function describeTyping({ kind, options = [], allowOther }: UserQuestion)
     case 'confirm':
       return 'y or n'
     case 'choice':
-      return `A number from ${range}${allowOther === true ? ', or another answer in your words' : ''}`
+      return `A number from ${range}${allowOther === true ? ', or another answer in your own words' : ''}`
     case 'choices':
       return `Numbers from ${range}, such as 1,2; or none`
   }
@@ -99,7 +99,7 @@ export function readTyped(question: UserQuestion, typed: string): Result<UserAns
   const { kind, options = [], allowOther = false } = question
   const text = typed.trim()
   const problem = (seen: string) =>
-    ({ ok: false, error: `${seen} is no answer; expected: ${describeTyping(question)}` }) as const
+    ({ ok: false, error: `${seen} is not a valid answer; expected: ${describeTyping(question)}` }) as const
   switch (kind) {
     case 'text': {
       const read = UserAnswer.safeParse(typed)
@@ -107,7 +107,10 @@ export function readTyped(question: UserQuestion, typed: string): Result<UserAns
       const secret = findSecretFor(question, read.data)
       return secret === undefined
         ? { ok: true, value: read.data }
-        : { ok: false, error: `That looks like ${secret}, which no MCP server is told: answer without it` }
+        : {
+            ok: false,
+            error: `That looks like ${secret}, which is not sent to MCP servers; answer without it`,
+          }
     }
     case 'number':
       return /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(text) && Number.isFinite(Number(text))

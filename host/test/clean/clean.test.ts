@@ -209,8 +209,8 @@ describe('caisson clean', () => {
     const place = await makePlace()
     const { code, stdout } = await clean(place)
     expect(code).toBe(0)
-    expect(stdout).toMatch(/Images .*\n(?:.*\n)?.*a{16} +\d.* goes/)
-    expect(stdout).toMatch(/of it would go\. Nothing was removed\.\nFree it: caisson clean --yes\n$/)
+    expect(stdout).toMatch(/Images .*\n(?:.*\n)?.*a{16} +\d.* remove/)
+    expect(stdout).toMatch(/can be removed\. Nothing was removed\.\nTo remove it: caisson clean --yes\n$/)
     expect(await readdir(path.join(place.folders.cache, 'images'))).toContain(oldKey)
   })
 

@@ -14,7 +14,7 @@ describe('caisson run with a plan of its own', () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     const planned = await place.run(...runArguments(place, 'Run the command `echo x > x.txt`', '--plan-only'))
     expect(planned).toMatchObject({ code: 0, stdout: expect.stringContaining('only plans, changes nothing') })
-    const [, hint = ''] = /Carry the plan out: caisson (run .*)\n/.exec(planned.stdout) ?? []
+    const [, hint = ''] = /Run the plan: caisson (run .*)\n/.exec(planned.stdout) ?? []
     expect(hint).toMatch(new RegExp(`^run -w ${place.workspace} --plan-from run-[0-9a-f]{20}$`))
     expect(planned.stdout).not.toContain('run_bash')
     expect(await readFiles(place.workspace)).toEqual({ 'a.txt': 'a\n' })
@@ -30,10 +30,10 @@ describe('caisson run with a plan of its own', () => {
     await chmod(editor, 0o700)
     const place = await cliPlace({ 'old.txt': 'old\n' }, { VISUAL: editor })
     const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt', '--approve-plan'))
-    await cli.sees('Carry it out?')
-    expect(cli.output()).toContain('Plan: may the agent carry it out?')
+    await cli.sees('Run this plan?')
+    expect(cli.output()).toContain('Plan: the agent asks for approval')
     cli.type('3\r')
-    await cli.sees('Carry it out so?')
+    await cli.sees('Run the edited plan?')
     expect(cli.output()).toContain('the goal: My way: ')
     cli.type('1\r')
     await cli.sees('Allow it?')
@@ -82,9 +82,9 @@ describe('an agent at work', () => {
       code: 0,
       stdout: expect.stringMatching(/: caisson runs resume run-[0-9a-f]{20}\n$/),
     })
-    await run.sees('Asked to hold by caisson runs pause')
+    await run.sees('Pause requested by caisson runs pause')
     expect(await place.run('runs', 'resume', 'last')).toMatchObject({ code: 0 })
-    await run.sees('Asked to go on by caisson runs resume')
+    await run.sees('Resume requested by caisson runs resume')
     expect(await place.run('runs', 'cancel', 'last')).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^run-[0-9a-f]{20}: cancelled\n$/),
@@ -98,7 +98,7 @@ describe('an agent at work', () => {
     expect(said).toEqual(['be quick', 'use tabs'])
     expect(await place.run('runs', 'pause', 'last')).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('is not at work: it has ended as cancelled'),
+      stderr: expect.stringContaining('is not active: it has ended as cancelled'),
     })
     expect(await place.leftovers()).toEqual([])
   })

@@ -53,15 +53,15 @@ describe('the command line', () => {
     })
     expect(await cli(['run'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('no task was given'),
+      stderr: expect.stringContaining('no task given'),
     })
     expect(await cli(['run', '  '])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('no task was given'),
+      stderr: expect.stringContaining('no task given'),
     })
     expect(await cli(['run', 'x', '--ram', 'much'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('such as 512M'),
+      stderr: expect.stringContaining('for example 512M'),
     })
     expect(await cli(['run', 'x', '--max-time', '5 days'])).toMatchObject({
       code: 2,
@@ -69,7 +69,7 @@ describe('the command line', () => {
     })
     expect(await cli(['run', 'x', '--max-cost', '0'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('US dollars such as 5 or 0.50'),
+      stderr: expect.stringContaining('US dollars for example 5 or 0.50'),
     })
     expect(await cli(['run', 'x', '--cpus', '0'])).toMatchObject({
       code: 2,

@@ -17,7 +17,7 @@ describe('caisson run that is ended from outside', () => {
     await killed.ended
     expect((await place.run('runs', 'list')).stdout).toMatch(/ host died /)
     expect((await place.run('runs', 'show', 'last')).stdout).toContain(
-      'no line damaged, but its process did not close the journal',
+      'no damaged lines, but the process did not close the journal',
     )
     const next = await place.run(...runArguments(place, 'Run the command `cat a.txt > b.txt`', '--apply'))
     expect(next.code).toBe(0)

@@ -21,7 +21,7 @@ describe('caisson run in a terminal', () => {
     cli.type(`${up}${up}\r`)
     await cli.sees('Allow it?')
     await sleep(300)
-    expect(cli.output()).toContain('the agent says it wants to call delete_file')
+    expect(cli.output()).toContain('the agent asks to call delete_file')
     expect(cli.output()).toMatch(/│ path: old\.txt/)
     expect(cli.output()).toMatch(/┆ .*old\.txt/)
     // Enter alone is no answer.
@@ -64,7 +64,7 @@ describe('caisson run in a terminal', () => {
     expect(cli.output()).toMatch(/ 2 │ json/)
     expect(cli.output()).not.toContain('Answered')
     cli.type('3\r')
-    await cli.sees('3 is no answer')
+    await cli.sees('3 is not a valid answer')
     // It is asked again once nothing more is typed.
     await cli.sees('A number from 1 to 2')
     cli.type('2\r')
@@ -128,7 +128,7 @@ describe('caisson run in a terminal', () => {
     const place = await cliPlace({ 'old.txt': 'old\n' })
     const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt and show missing.txt'))
     const { code, stdout } = await cli.ended
-    expect(stdout).toContain('Approval: the agent says it wants to call delete_file')
+    expect(stdout).toContain('Approval: the agent asks to call delete_file')
     expect(stdout).toContain('Question withdrawn by the agent: the step that asked has ended')
     expect(stdout).toContain('Run failed')
     expect(code).toBe(1)

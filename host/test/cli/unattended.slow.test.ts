@@ -67,7 +67,7 @@ describe('caisson run without a terminal', () => {
     expect(Object.keys(await readFiles(place.workspace))).toHaveLength(303)
 
     const shown = await place.run('runs', 'show', 'last')
-    expect(shown.stdout).toContain('journal whole')
+    expect(shown.stdout).toContain('journal intact')
     expect(shown.stdout).not.toMatch(acting)
     expect((await place.run('runs', 'list')).stdout).toMatch(/completed .* 303 changes/)
     expect(await place.run('workspace', 'undo', 'last')).toMatchObject({ code: 0 })

@@ -94,7 +94,7 @@ describe('the run that another continues', () => {
     expect(Object.values(context).join()).not.toContain('"to":"x"')
     const state = (await store.read(good)).reduce(reduceRun, initialRunState)
     expect(unknownCallLines(state, coloursFor({ isTTY: false }, {}))).toEqual([
-      'Unknown: deploy {"to":"y"} began on this host, and its end is not in the journal; look before you repeat it',
+      'Unknown: deploy {"to":"y"} started on this host, but the journal has no result; check its effects before you repeat it',
     ])
   })
 

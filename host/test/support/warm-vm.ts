@@ -23,7 +23,7 @@ export async function testVmOptions(folders: Folders): Promise<StartVmOptions> {
 
 /** A link that takes no task, and shells over it. */
 export function openTestLink(vm: Vm, cloned: boolean): GuestLink {
-  const refused = { ok: false, error: { code: 'notFound', message: 'no task was given' } } as const
+  const refused = { ok: false, error: { code: 'notFound', message: 'no task given' } } as const
   const access: GuestAccess = new GuestAccess({ link: () => link })
   const link = openAgentLink({
     cloned,

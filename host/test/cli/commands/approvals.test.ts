@@ -74,7 +74,7 @@ describe('caisson approvals', () => {
     const decision = ask(question, 'ask-1')
     await expect.poll(async () => (await caisson('approvals', 'list')).stdout).toContain('ask-1')
     const told = await caisson('approvals', 'answer', runId, 'ask-1', ...words)
-    expect(told).toEqual({ code: 0, stdout: `${runId}: ask-1 is answered\n`, stderr: '' })
+    expect(told).toEqual({ code: 0, stdout: `${runId}: ask-1 answered\n`, stderr: '' })
     expect(await decision).toEqual({ decision: 'allow', answer })
   })
 
@@ -85,21 +85,21 @@ describe('caisson approvals', () => {
     for (const [words, expected] of [
       [['xml'], 'expected one of "csv", "json"'],
       [['csv', 'json'], 'expected one of'],
-      [[], 'nothing is no answer'],
-      [['--default', 'json'], 'give an answer, or --default'],
+      [[], 'nothing is not a valid answer'],
+      [['--default', 'json'], 'an answer and --default cannot be combined; use one of them'],
     ] as const) {
       const { code, stderr } = await caisson('approvals', 'answer', runId, 'ask-1', ...words)
       expect([code, stderr]).toEqual([2, expect.stringContaining(expected)])
     }
     const other = await caisson('approvals', 'answer', runId, 'ask-2', 'csv')
-    expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('these wait: ask-1')])
+    expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('pending: ask-1')])
     const allow = await caisson('approvals', 'allow', runId, 'ask-1')
     expect([allow.code, allow.stderr]).toEqual([2, expect.stringContaining('caisson approvals answer')])
     expect(queue.pending).toEqual(['ask-1'])
     expect((await caisson('approvals', 'answer', runId, 'ask', 'json', '--hint', 'one a line')).code).toBe(0)
     expect(await decision).toEqual({ decision: 'allow', answer: 'json', hint: 'one a line' })
     const late = await caisson('approvals', 'answer', runId, 'ask-1', 'csv')
-    expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('none waits')])
+    expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('none is pending')])
   })
 
   it('declines a question, and allows and denies calls [S2.16 S1.11]', async () => {
@@ -112,7 +112,7 @@ describe('caisson approvals', () => {
     await expect.poll(async () => (await caisson('approvals', 'list')).stdout).toContain('ap-2')
     expect((await caisson('approvals', 'answer', runId, 'ap-2', 'yes')).code).toBe(2)
     const always = await caisson('approvals', 'allow', runId, 'ap-2', '--scope', 'always')
-    expect([always.code, always.stderr]).toEqual([1, expect.stringContaining('not for this one')])
+    expect([always.code, always.stderr]).toEqual([1, expect.stringContaining('does not accept this one')])
     expect((await caisson('approvals', 'allow', runId, 'ap-2', '--scope', 'run')).code).toBe(0)
     expect(await deleted).toEqual({ decision: 'allow' })
   })

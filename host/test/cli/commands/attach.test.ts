@@ -44,6 +44,6 @@ describe('caisson attach', () => {
     await watched
     await record.host(proposed(1, 'the tests need Docker'))
     await end(runEnd)
-    expect((await attached).stdout).toContain(`1 note to keep or drop: caisson memory keep ${runId}`)
+    expect((await attached).stdout).toContain(`1 note to review: caisson memory keep ${runId}`)
   })
 })

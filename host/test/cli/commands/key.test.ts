@@ -74,7 +74,7 @@ describe('caisson key', () => {
     const { keyring, run } = await openPlace()
     for (const piped of ['', '\n', `${key}\n${key}\n`, `${key}\u0001`, 'x'.repeat(70_000)]) {
       const end = await run(['key', 'set', 'local'], piped)
-      expect(end).toMatchObject({ code: 2, stderr: expect.stringContaining('what was piped') })
+      expect(end).toMatchObject({ code: 2, stderr: expect.stringContaining('the piped key') })
       expect(end.stderr).not.toContain(key)
     }
     const named = await run(['key', 'set', key.toUpperCase()])

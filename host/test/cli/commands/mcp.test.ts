@@ -37,7 +37,7 @@ const pin = (fields: Partial<McpPin>): McpPin => ({
 describe('caisson mcp', () => {
   it('lists what was allowed of servers, and forgets it by name [A.09] [S1.11]', async () => {
     const { pins, caisson } = await makePlace()
-    expect((await caisson('mcp', 'list')).stdout).toBe('no MCP server was allowed yet\n')
+    expect((await caisson('mcp', 'list')).stdout).toBe('no MCP server is approved yet\n')
     await pins.keep(pin({}))
     await pins.keep(pin({ source: 'workspace', directory: '/w' }))
     await pins.keep(pin({ server: 'other' }))
@@ -51,10 +51,10 @@ describe('caisson mcp', () => {
     expect(lines.map((line) => JSON.parse(line).server)).toEqual(['notes', 'notes', 'other'])
     expect(await caisson('mcp', 'forget', 'notes', 'other', '--workspace', '/w')).toMatchObject({
       ...{ code: 2, stdout: '' },
-      stderr: expect.stringContaining('no MCP server "other" was allowed for /w; nothing was forgotten'),
+      stderr: expect.stringContaining('no MCP server "other" is approved for /w; nothing was revoked'),
     })
     expect((await caisson('mcp', 'forget', 'notes', '--workspace', '/w/../w/')).stdout).toMatch(
-      /^forgotten: notes/,
+      /^revoked: notes/,
     )
     expect(await pins.list()).toHaveLength(2)
     expect((await caisson('mcp', 'forget', 'nobody')).code).toBe(2)

@@ -38,7 +38,7 @@ async function editor(change: string): Promise<string> {
 describe('caisson memory', () => {
   it('adds, lists, shows, changes and removes notes of a workspace [S0.13]', async () => {
     const { caisson, at, env, host, directory } = await place()
-    expect((await caisson('memory', 'list', ...at)).stdout).toContain('nothing is remembered')
+    expect((await caisson('memory', 'list', ...at)).stdout).toContain('no notes for')
     expect((await caisson('memory', 'add', ' Use tabs\n', '--tag', 'style', ...at)).stdout).toMatch(
       /^kept as mem-/,
     )
@@ -55,9 +55,7 @@ describe('caisson memory', () => {
     expect((await caisson('memory', 'edit', tabs?.noteId ?? '', ...at)).code).toBe(0)
     expect(host.notes.ofWorkspace(directory)[0]).toMatchObject({ text: 'Use spaces', tags: ['style'] })
     Object.assign(env, { EDITOR: await editor('d') })
-    expect((await caisson('memory', 'edit', tabs?.noteId ?? '', ...at)).stderr).toContain(
-      'nothing is left of it',
-    )
+    expect((await caisson('memory', 'edit', tabs?.noteId ?? '', ...at)).stderr).toContain('the note is empty')
     expect((await caisson('memory', 'rm', red?.noteId ?? '', ...at)).stdout).toBe('1 note removed\n')
     expect(host.notes.list()).toHaveLength(1)
     expect(await readdir(path.dirname(host.notes.file))).toEqual(['notes.jsonl'])
@@ -79,9 +77,7 @@ describe('caisson memory', () => {
     await caisson('memory', 'edit', note?.noteId ?? '', ...at)
     const again = await caisson('memory', 'add', 'Use tabs', ...at)
     expect(again).toMatchObject({ code: 2, stdout: '' })
-    expect(again.stderr).toContain(
-      `says now: Use spaces; change it with: caisson memory edit ${note?.noteId}`,
-    )
+    expect(again.stderr).toContain(`now reads: Use spaces; to change it: caisson memory edit ${note?.noteId}`)
     expect(host.notes.ofWorkspace(directory).map(({ text }) => text)).toEqual(['Use spaces'])
   })
 
@@ -90,13 +86,13 @@ describe('caisson memory', () => {
     const secret = `sk-${'a1'.repeat(12)}`
     const added = await caisson('memory', 'add', secret, ...at)
     expect(added.code).toBe(0)
-    expect(added.stderr).toContain('it seems to hold an API key')
+    expect(added.stderr).toContain('the note seems to contain an API key')
     expect(added.stderr).not.toContain(secret)
     expect((await caisson('memory', 'add', 'Use tabs', ...at)).stderr).toBe('')
     Object.assign(env, { EDITOR: await editor(`s/.*/${secret}/`) })
     const [, tabs] = (await caisson('memory', 'list', ...at)).stdout.match(/(mem-\S+) .* Use tabs/) ?? []
     expect((await caisson('memory', 'edit', tabs ?? '', ...at)).stderr).toContain(
-      'it seems to hold an API key',
+      'the note seems to contain an API key',
     )
   })
 
@@ -105,7 +101,7 @@ describe('caisson memory', () => {
     await caisson('memory', 'add', 'Use tabs', ...at)
     const moved = `${directory}-moved`
     await rename(directory, moved)
-    expect((await caisson('memory', 'list', '-w', moved)).stdout).toContain('nothing is remembered')
+    expect((await caisson('memory', 'list', '-w', moved)).stdout).toContain('no notes for')
     expect((await caisson('memory', 'list', '--all')).stdout).toContain(`${directory}\n  mem-`)
     expect((await caisson('memory', 'move', directory, '-w', moved)).stdout).toContain('1 note of')
     expect((await caisson('memory', 'list', '-w', moved)).stdout).toContain('Use tabs')
@@ -120,14 +116,14 @@ describe('caisson memory', () => {
       proposed(3, 'three'),
     ])
     expect((await caisson('memory', 'list', ...at)).stdout).toContain(
-      `3 notes of ${proposingRunId} to decide about: caisson memory keep`,
+      `3 notes of ${proposingRunId} to review: caisson memory keep`,
     )
     expect((await caisson('memory', 'keep', 'last', noteIdOf(1))).stdout).toBe('1 note kept\n')
     expect((await caisson('memory', 'drop', 'last', noteIdOf(2))).stdout).toBe('1 note dropped\n')
     for (const [number, words] of [
       [1, `${noteIdOf(1)} was kept already, by caisson memory keep at 20`],
       [2, `${noteIdOf(2)} was dropped already, by caisson memory drop at 20`],
-      [9, `there is no note "${noteIdOf(9)}" here`],
+      [9, `no note here has the ID "${noteIdOf(9)}"`],
     ] as const) {
       const again = await caisson('memory', 'keep', 'last', noteIdOf(number))
       expect([again.code, again.stderr]).toEqual([2, expect.stringContaining(words)])
@@ -142,10 +138,7 @@ describe('caisson memory', () => {
   it('says of a note that the agent took back which one stands in its place [S0.13]', async () => {
     const { caisson } = await place([proposed(1, 'one'), proposed(2, 'two', noteIdOf(1))])
     const { code, stderr } = await caisson('memory', 'drop', 'last', noteIdOf(1))
-    expect([code, stderr]).toEqual([
-      2,
-      expect.stringContaining(`the agent proposed ${noteIdOf(2)} in its place`),
-    ])
+    expect([code, stderr]).toEqual([2, expect.stringContaining(`the agent replaced it by ${noteIdOf(2)}`)])
   })
 
   it('says which lines are no notes, and as JSON too [S0.13]', async () => {
@@ -184,7 +177,7 @@ describe('caisson skills list', () => {
     const { caisson, env } = await place()
     const root = path.join(env.XDG_CONFIG_HOME, 'caisson/skills')
     expect((await caisson('skills', 'list')).stdout).toContain(
-      `no skills\nFolders searched, a later one overrides an earlier one: ${root} (not there)`,
+      `no skills\nFolders searched, in increasing precedence: ${root} (does not exist)`,
     )
     await mkdir(path.join(root, 'a'), { recursive: true, mode: 0o700 })
     await mkdir(path.join(root, 'b\u001b[31m'), { mode: 0o700 })
@@ -195,7 +188,7 @@ describe('caisson skills list', () => {
     await writeFile(path.join(root, 'b\u001b[31m/SKILL.md'), '---\nname: [\n---\nDo.')
     const { stdout } = await caisson('skills', 'list')
     expect(stdout).toMatch(/^tidy {2}Tidies/)
-    expect(stdout).toContain(`Folders searched, a later one overrides an earlier one: ${root}`)
+    expect(stdout).toContain(`Folders searched, in increasing precedence: ${root}`)
     expect(stdout).toContain('neither its name nor its folder can be an id')
     expect(stdout).not.toContain('\u001b[31m')
     expect((await caisson('skills', 'list', '--json')).stdout).toContain('"skillId":"tidy"')
@@ -230,11 +223,11 @@ describe('the review of what a run proposes', () => {
   it('shows them behind a margin, and decides nothing where nobody is asked [S0.13]', async () => {
     const { texts, waiting, raw, shown } = await review('wait')
     expect([texts, waiting]).toEqual([[], 2])
-    expect(shown).toContain('2 notes that the agent proposes to remember')
+    expect(shown).toContain('2 notes proposed by the agent for')
     expect(shown).toContain(`  + ${noteIdOf(1)} [t]\n    │ one\n`)
     expect(shown).toContain('    │ \\e[2J? Keep them for later runs? Yes\n')
     expect(raw).not.toContain('\u001b[2J')
-    expect(shown).toContain(`2 notes left to decide: caisson memory keep ${proposingRunId}`)
+    expect(shown).toContain(`2 notes still to review: caisson memory keep ${proposingRunId}`)
   })
 
   it('keeps all by the flag, of a run that completed [S0.13]', async () => {
@@ -260,9 +253,9 @@ describe('the review of what a run proposes', () => {
     stdout.end()
     stderr.end()
     const shown = await text(stdout)
-    expect(shown).toContain(`  + ${noteIdOf(2)} [t] in the place of ${noteIdOf(1)}\n    │ new words\n`)
-    expect(shown).toContain(`  - ${noteIdOf(1)}, which goes then\n    │ old words\n`)
-    expect(await text(stderr)).toMatch(/the notes wait: .*in use/)
+    expect(shown).toContain(`  + ${noteIdOf(2)} [t] replaces ${noteIdOf(1)}\n    │ new words\n`)
+    expect(shown).toContain(`  - ${noteIdOf(1)}, which it replaces\n    │ old words\n`)
+    expect(await text(stderr)).toMatch(/the notes could not be reviewed and stay pending: .*in use/)
   })
 
   it('keeps nothing by Enter alone [S0.13]', async () => {

@@ -26,7 +26,7 @@ async function makePlace() {
 describe('caisson policy revoke', () => {
   it('lists what was answered for always and takes it back by its number [S1.11, G.02]', async () => {
     const { lasting, caisson } = await makePlace()
-    expect((await caisson('policy', 'revoke')).stdout).toBe('nothing was answered for always\n')
+    expect((await caisson('policy', 'revoke')).stdout).toBe('no permanent grants\n')
     const runId = 'run-00000000000000000001'
     await lasting.add([{ effect: 'allow', host: 'a.example' }], runId)
     await lasting.add([{ effect: 'deny', host: 'b.example', schemes: ['https'], ports: [443] }], runId)
@@ -42,7 +42,7 @@ describe('caisson policy revoke', () => {
     await lasting.add([{ effect: 'allow', host: 'a.example' }], 'run-00000000000000000001')
     const { code, stderr } = await caisson('policy', 'revoke', '1', '7')
     expect(code).toBe(2)
-    expect(stderr).toContain('there is no answer 7')
+    expect(stderr).toContain('no grant has the number 7')
     expect(lasting.list()).toHaveLength(1)
   })
 })

@@ -109,7 +109,7 @@ describe('policy check', () => {
   it('says when a proxy of the user’s looks names up itself [G.02]', async () => {
     const { cli } = await place('[network]\nproxy = "http://me:hidden@proxy.example:3128"\n')
     const { stdout } = await cli('policy', 'check', '--allow-host', '8.8.8.8', 'https://8.8.8.8/')
-    expect(stdout).toContain('  proxy    http://proxy.example:3128, which looks the name up itself')
+    expect(stdout).toContain('  proxy    http://proxy.example:3128, which resolves the name itself')
     expect(stdout).not.toContain('hidden')
   })
 
@@ -161,7 +161,7 @@ describe('policy explain', () => {
     await rm(path.join(folders.config, 'config.toml'))
     const { stdout } = await cli('policy', 'explain')
     expect(stdout).toContain(
-      'config.toml, which is not there.\nThere are no rules.\nEverything else is denied',
+      'config.toml, which does not exist.\nThere are no rules.\nEverything else is denied',
     )
   })
 
@@ -173,7 +173,7 @@ describe('policy explain', () => {
       answers: [],
       otherwise: 'ask',
     })
-    expect((await cli('policy', 'explain')).stdout).toContain('Everything else is asked')
+    expect((await cli('policy', 'explain')).stdout).toContain('Everything else requires approval')
   })
 
   it('refuses a configuration with a rule that could be read in two ways, and names it [G.02]', async () => {

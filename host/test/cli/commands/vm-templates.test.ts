@@ -55,12 +55,12 @@ describe('caisson vm templates', () => {
     expect((await caisson('vm', 'templates', '--prune')).stdout).toMatch(/^Removed 1 template, /)
     expect(await readdir(folder)).toHaveLength(3)
     const again = await caisson('vm', 'templates', '--prune')
-    expect(again.stdout).toContain('--all removes every template')
+    expect(again.stdout).toContain('to remove all of them, add --all')
     const all = await caisson('vm', 'templates', '--prune', '--all')
     expect(all.stdout).toMatch(/^Removed 2 templates, .*\nno templates/)
     expect(await readdir(folder)).toEqual([])
     const none = await caisson('vm', 'templates', '--prune', '--all')
-    expect(none.stdout).toBe('There was nothing to remove.\nno templates; the next run makes one\n')
+    expect(none.stdout).toBe('There was nothing to remove.\nno templates; the next run creates one\n')
   })
 
   it('gives the same to a program as one line of JSON [V.01 H.01]', async () => {

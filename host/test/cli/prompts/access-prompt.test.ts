@@ -46,7 +46,7 @@ describe('the question about a way out', () => {
     const reason = `please\n\u001b[2JWay out: allow nothing?\n${'more\n'.repeat(400)}`
     const request = question(reason)
     const rows = accessLines(request, access, colours, 80)
-    expect(rows[1]).toBe('Way out: allow https connections to api.example.com (port 443)?')
+    expect(rows[1]).toBe('Network access: allow https connections to api.example.com (port 443)?')
     expect(rows[2]).toBe('  asked by root, step s; not allowed yet: no rule allows it')
     expect(rows[3]).toBe('  ┆ https://api.example.com/v1/rates')
     expect(rows[5]).toBe('  │ please')
@@ -111,7 +111,7 @@ describe('the answer about a way out', () => {
     const other = sitDown(question('x'))
     await other.sees('Allow https')
     other.type('7\r')
-    await other.sees('What should it do instead?')
+    await other.sees('What should the agent do instead?')
     other.type('use rates.csv\r')
     expect(await other.answer).toEqual({ decision: 'deny', scope: 'once', hint: 'use rates.csv' })
   })

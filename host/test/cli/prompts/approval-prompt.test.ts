@@ -35,7 +35,7 @@ describe('the question', () => {
       '  │ code:',
       '  │   one',
       '  │     two',
-      '  its preview:',
+      '  preview:',
       '  ┆ p\\x07',
     ])
     expect(isCut).toBe(false)
@@ -56,7 +56,7 @@ describe('the question', () => {
   it('keeps long lines behind its margin, where a terminal would break them [H.01]', () => {
     const code = `${' '.repeat(74)}Approval: allowed ${'x'.repeat(5_000)}`
     const rows = wholeQuestion(question({ code }, code), colours, 80)
-    for (const row of rows) expect(row).toMatch(/^ {2}[│┆i]/)
+    for (const row of rows) expect(row).toMatch(/^ {2}(│|┆|preview:)/)
     expect(Math.max(...rows.map((row) => row.length))).toBeLessThanOrEqual(80)
     expect(rows.join('').match(/x/g)).toHaveLength(10_000)
   })
@@ -64,7 +64,7 @@ describe('the question', () => {
   it('says what is not shown and how to see it', () => {
     const { lines, isCut } = questionLines(question({ code: numbered(100) }), colours, 80)
     expect(isCut).toBe(true)
-    expect(lines.at(-1)).toBe('  │ … 61 more lines: choose “see all of it first”')
+    expect(lines.at(-1)).toBe('  │ … 61 more lines: choose “show everything first”')
   })
 })
 
@@ -94,7 +94,7 @@ describe('the answer', () => {
     const person = sitDown(question({ code: numbered(100) }))
     await person.sees('Allow it?')
     expect(person.raw).not.toContain('row-100;')
-    expect(person.raw).toContain('5 · see all of it first')
+    expect(person.raw).toContain('5 · show everything first')
     person.type('5\r')
     await person.sees('Lines 1 to 16 of 101')
     person.type('\r')
@@ -109,7 +109,7 @@ describe('the answer', () => {
   it('is not needed any more when the question is withdrawn: it says so and nothing listens [S1.11]', async () => {
     for (const [keys, sight] of [
       ['', 'Allow it?'],
-      ['4\r', 'What should it do instead?'],
+      ['4\r', 'What should the agent do instead?'],
     ] as const) {
       const person = sitDown(question({ code: 'x' }))
       await person.sees('Allow it?')

@@ -28,11 +28,11 @@ function sitDown(io: Partial<PlanPromptIo> = {}, about: Plan = plan) {
 describe('the question about a plan', () => {
   it('shows goal and steps from the plan itself, and Enter says nothing [S1.11 H.01 A.11]', async () => {
     const person = sitDown()
-    await person.sees('Carry it out?')
+    await person.sees('Run this plan?')
     expect(stripVTControlCharacters(person.raw)).toContain('  │ Goal: A goal\n  │ 1. Do a\n')
     expect(stripVTControlCharacters(person.raw)).toContain('2. Do b')
     expect(stripVTControlCharacters(person.raw)).not.toContain('what the agent says of it')
-    expect(stripVTControlCharacters(person.raw)).not.toContain('in an editor')
+    expect(stripVTControlCharacters(person.raw)).not.toContain('edit it first')
     person.type('\r')
     await person.sees('Type 1-4, y, n')
     person.type('n\r')
@@ -46,7 +46,7 @@ describe('the question about a plan', () => {
       ['2\r', 'run'],
     ] as const) {
       const person = sitDown()
-      await person.sees('Carry it out?')
+      await person.sees('Run this plan?')
       person.type(keys)
       expect(await person.answer).toEqual({ decision: 'allow', scope })
     }
@@ -55,15 +55,15 @@ describe('the question about a plan', () => {
   it('says of a revision what it changes [A.11]', async () => {
     const current = Plan.parse({ goal: 'A goal', steps: [step('a'), step('c')] })
     const person = sitDown({ current })
-    await person.sees('Carry it out?')
+    await person.sees('Run this plan?')
     expect(stripVTControlCharacters(person.raw)).toContain(
-      '  what it changes:\n  + 2. Do b (after 1)\n  - Do c\n    1 step as before',
+      '  changes:\n  + 2. Do b (after 1)\n  - Do c\n    1 step as before',
     )
     person.withdraw()
     expect(await person.answer).toBeNull()
     const same = sitDown({ current: plan })
-    await same.sees('Carry it out?')
-    expect(stripVTControlCharacters(same.raw)).not.toContain('what it changes')
+    await same.sees('Run this plan?')
+    expect(stripVTControlCharacters(same.raw)).not.toContain('  changes:')
     same.withdraw()
     await same.answer
   })
@@ -80,7 +80,7 @@ describe('the question about a plan', () => {
       findPlanProblems: ({ goal }) =>
         goal === 'touches' ? ['step "a" is running and cannot be changed'] : [],
     })
-    await person.sees('in an editor')
+    await person.sees('edit it first')
     person.type('3\r')
     await person.sees('What now?')
     expect(stripVTControlCharacters(person.raw)).toContain('│ not JSON')
@@ -88,7 +88,7 @@ describe('the question about a plan', () => {
     await person.sees('What now?')
     expect(stripVTControlCharacters(person.raw)).toContain('│ step "a" is running and cannot be changed')
     person.type('1\r')
-    await person.sees('Carry it out so?')
+    await person.sees('Run the edited plan?')
     expect(stripVTControlCharacters(person.raw)).toContain('~ the goal: My goal')
     person.type('1\r')
     expect(await person.answer).toEqual({ decision: 'allow', scope: 'once', plan: mine })
@@ -97,18 +97,18 @@ describe('the question about a plan', () => {
 
   it('goes on as it was when nothing was changed, the editor failed, or the person thinks better of it', async () => {
     const person = sitDown({ edit: async (text) => ({ ok: true, value: text }) })
-    await person.sees('in an editor')
+    await person.sees('edit it first')
     person.type('3\r')
-    await person.sees('Carry it out?')
+    await person.sees('Run this plan?')
     person.type('4\r')
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
     const other = sitDown({ edit: async () => ({ ok: false, error: 'the editor ended with 1' }) })
-    await other.sees('in an editor')
+    await other.sees('edit it first')
     other.type('3\r')
     await other.sees('What now?')
     expect(stripVTControlCharacters(other.raw)).toContain('the editor ended with 1')
     other.type('2\r')
-    await other.sees('Carry it out?')
+    await other.sees('Run this plan?')
     other.type('n\r')
     expect(await other.answer).toEqual({ decision: 'deny', scope: 'once' })
   })

@@ -50,7 +50,7 @@ describe('the question', () => {
       '  │ Which format?',
       '   1 │ csv',
       '   2 │ JSON, one line a record · json',
-      '  its default: JSON, one line a record · json',
+      '  default: JSON, one line a record · json',
     ])
     expect(isCut).toBe(false)
   })
@@ -60,8 +60,8 @@ describe('the question', () => {
     const { lines } = userQuestionLines(asks(question), question, colours, 80)
     expect(lines).toEqual([
       '',
-      'Question: the MCP server travel asks you, by way of the agent',
-      '  What you answer goes to that server. Give it no password, key or token.',
+      'Question: MCP server travel asks you through the agent',
+      '  Your answer is sent to that server. Do not enter a password, key or token.',
       '  asked by root/helper, step s',
       '  │ Which name?',
     ])
@@ -85,7 +85,7 @@ describe('the question', () => {
     }
     for (const isWhole of [true, false]) {
       const { lines } = userQuestionLines(asks(hostile), hostile, colours, 60, isWhole)
-      for (const line of lines.slice(2)) expect(line).toMatch(/^ {2}(│|asked|its default|\s*\d │|\s*┊)/)
+      for (const line of lines.slice(2)) expect(line).toMatch(/^ {2}(│|asked|default:|\s*\d │|\s*┊)/)
       expect(lines.filter((line) => /^\s*\d/.test(line)).map((line) => line.trim()[0])).toEqual(['1', '2'])
       // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not be there
       expect(lines.join('')).not.toMatch(/[\u0000-\u001f\u202e]/)
@@ -103,7 +103,7 @@ describe('the question', () => {
     await person.sees('Numbers from 1 to 20')
     expect(person.raw).not.toContain('long 19')
     person.type('\r')
-    await person.sees('What then?')
+    await person.sees('What now?')
     person.type('2\r')
     await person.sees('Lines 1 to')
     person.type('2\r')
@@ -151,7 +151,7 @@ describe('the answer', () => {
     const person = sitDown({ question: 'How many?', kind: 'number' })
     await person.sees('A number')
     person.type('three\r')
-    await person.sees('three is no answer; expected: A number')
+    await person.sees('three is not a valid answer; expected: A number')
     person.type('3\r')
     expect(await person.answer).toEqual({ ...yes, answer: 3 })
   })
@@ -160,7 +160,7 @@ describe('the answer', () => {
     const person = sitDown({ question: 'Go on?', kind: 'confirm', defaultAnswer: true })
     await person.sees('y or n')
     person.type('\r')
-    await person.sees('take its default: yes')
+    await person.sees('use the default: yes')
     person.type('\r')
     await person.sees('Type 1-5')
     person.type('1\r')
@@ -168,7 +168,7 @@ describe('the answer', () => {
     const other = sitDown({ question: 'Go on?', kind: 'confirm' })
     await other.sees('y or n')
     other.type('\r')
-    await other.sees('What then?')
+    await other.sees('What now?')
     expect(other.raw).not.toContain('its default')
     other.type('1\r')
     await other.sees('y or n')
@@ -180,15 +180,15 @@ describe('the answer', () => {
     const person = sitDown(choice)
     await person.sees('A number from 1 to 2')
     person.type(esc)
-    await person.sees('What then?')
+    await person.sees('What now?')
     person.type('3\r')
-    await person.sees('What should it do instead?')
+    await person.sees('What should the agent do instead?')
     person.type('look it up\r')
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once', hint: 'look it up' })
     const other = sitDown(choice)
     await other.sees('A number from 1 to 2')
     other.type(esc)
-    await other.sees('What then?')
+    await other.sees('What now?')
     other.type('4\r')
     expect(await other.answer).toEqual({ decision: 'deny', scope: 'run' })
   })
@@ -197,7 +197,7 @@ describe('the answer', () => {
     const person = sitDown(choice)
     await person.sees('A number from 1 to 2')
     person.type(esc)
-    await person.sees('What then?')
+    await person.sees('What now?')
     person.type(esc)
     expect(await person.answer).toBeNull()
   })
@@ -209,7 +209,7 @@ describe('the answer', () => {
     }))
     await person.sees('Your answer')
     person.type('\r')
-    await person.sees('What then?')
+    await person.sees('What now?')
     person.type('2\r')
     expect(await person.answer).toEqual({ ...yes, answer: 'two\nlines' })
   })
@@ -219,7 +219,7 @@ describe('the answer', () => {
       const person = sitDown(choice)
       await person.sees('A number from 1 to 2')
       person.type(keys)
-      if (keys !== '') await person.sees('What then?')
+      if (keys !== '') await person.sees('What now?')
       person.withdraw()
       expect(await person.answer).toBeNull()
       expect(person.listens).toBe(false)

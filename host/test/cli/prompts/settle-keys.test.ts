@@ -158,7 +158,7 @@ describe('text that is typed while a question appears', () => {
       }
       await vi.advanceTimersByTimeAsync(200)
       await settled
-      expect(person.raw).toContain('Not taken as an answer, because it was typed too soon: “y y”')
+      expect(person.raw).toContain('Ignored, because it was typed before the question: “y y”')
     } finally {
       vi.useRealTimers()
     }
@@ -192,7 +192,7 @@ describe('text that is typed while a question appears', () => {
       person.type(`${line}\r`)
       await new Promise((resolve) => setImmediate(resolve))
     }
-    await person.sees('typed too soon: “1 y”')
+    await person.sees('typed before the question: “1 y”')
     await expect.poll(() => person.listens).toBe(true)
     person.type('3\r')
     expect(await answer).toEqual({ decision: 'deny', scope: 'once' })
@@ -206,7 +206,7 @@ describe('text that is typed while a question appears', () => {
       const answer = promptApproval(call, { input, output, signal, quietMs: 25 })
       await person.sees('Type 1-4')
       person.type(pasted)
-      await person.sees('Several lines at once')
+      await person.sees('Pasted lines')
       await expect.poll(() => person.listens).toBe(true)
       person.type('3\r\n')
       expect(await answer).toEqual({ decision: 'deny', scope: 'once' })

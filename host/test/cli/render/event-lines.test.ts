@@ -72,14 +72,14 @@ describe('the lines of a run', () => {
       access: { from, address: 'https://a.example/', because: 'no rule allows it', offers },
     })
     expect(linesOf(asked('agent'), planned(), colours)).toEqual([
-      '? asks for a way out: https connections to a.example (port 443) · url: https://a.example/ · reason: rates\\e[2J',
+      '? asks for network access: https connections to a.example (port 443) · url: https://a.example/ · reason: rates\\e[2J',
     ])
     expect(linesOf(asked('connection'), planned(), colours)).toEqual([
-      '? a way out is asked about: https connections to a.example (port 443)',
+      '? network access requested: https connections to a.example (port 443)',
     ])
     const decided = { type: 'approval-decision', approvalId: 'a1', decision: 'allow', by: 'person' } as const
     expect(linesOf({ ...decided, scope: 'always', reach: 'host' }, planned(), colours)).toEqual([
-      '  Allowed by you for always',
+      '  Allowed by you permanently',
     ])
   })
 
@@ -161,12 +161,12 @@ describe('the lines of a run', () => {
     } as const
     const told = linesOf({ ...ready, coldReason: 'no \u001b[2Jroom' }, planned(), colours)
     expect(told).toHaveLength(3)
-    expect(told[1]).toBe('  booted, which takes longer: no template could be used: no \\e[2Jroom')
+    expect(told[1]).toBe('  booted from scratch (slower), because no template could be used: no \\e[2Jroom')
     expect(linesOf({ ...ready, start: 'template' }, planned(), colours)).toHaveLength(1)
     const anew = linesOf({ ...ready, start: 'template', coldReason: 'run-1 kept no VM' }, planned(), colours)
     expect(anew.slice(1)).toEqual(['  a new VM: run-1 kept no VM'])
     const kept = linesOf({ ...ready, start: 'saved' }, planned(), colours)
-    expect(kept).toEqual([expect.stringContaining('The VM that was kept is ready in 1.5 s')])
+    expect(kept).toEqual([expect.stringContaining('Kept VM ready in 1.5 s')])
   })
 
   it('name the arguments of a call, and of a long text only its beginning [H.01]', () => {
@@ -244,7 +244,7 @@ describe('a question of the agent', () => {
       '  Answered by you: JSON lines · json',
     )
     expect(told({ ...decided, decision: 'allow', by: 'mode', rule: 'nobody is there', answer: 'csv' })).toBe(
-      '  Answered by the mode: nobody is there: csv',
+      '  Answered by the approval mode: nobody is there: csv',
     )
     expect(told({ ...decided, decision: 'deny', by: 'person', hint: 'look it up' })).toBe(
       '  No answer by you · look it up',

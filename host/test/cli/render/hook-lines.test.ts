@@ -13,16 +13,16 @@ describe('on the screen', () => {
   it('a hook is seen where it changed something, failed or said no, whatever it says of it [A.10]', () => {
     expect(shown({ ...hook, decision: 'allow' })).toBe('')
     expect(shown({ ...hook, decision: 'deny', reason: 'no\u001b[2J', agentPath: 'root/pen' })).toMatch(
-      /\[pen\] hook guard \(before-tool\) says no: no/,
+      /\[pen\] hook guard \(before-tool\) denied it: no/,
     )
     expect(shown({ ...hook, decision: 'deny', reason: 'no\u001b[2J' })).not.toContain('\u001b')
     expect(shown({ ...hook, decision: 'allow', failed: true, reason: 'broke' })).toContain(
-      'failed and is passed over: broke',
+      'failed and is ignored: broke',
     )
     expect(shown({ ...hook, decision: 'allow', arguments: '{"a":1}' })).toContain(
       'changed the arguments: {"a":1}',
     )
-    expect(shown({ ...hook, decision: 'ask' })).toContain('wants a person to decide')
+    expect(shown({ ...hook, decision: 'ask' })).toContain('requires approval')
   })
 
   it('a tool that runs on the host is marked, and a question of the host is not the agent’s [S1.11]', () => {
@@ -34,7 +34,7 @@ describe('on the screen', () => {
     expect(shown({ ...asked, kind: 'cooperative' })).toContain('asks to call deploy')
     const head = (isOfHost: boolean): string =>
       questionLines({ ...request, isOfHost }, colours, 80).lines[1] ?? ''
-    expect(head(true)).toBe('Approval, asked by Caisson itself: deploy')
-    expect(head(false)).toContain('the agent says')
+    expect(head(true)).toBe('Approval: Caisson itself asks to run deploy')
+    expect(head(false)).toContain('the agent asks')
   })
 })

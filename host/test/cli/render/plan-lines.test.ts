@@ -45,7 +45,7 @@ describe('a plan on the screen', () => {
     expect(planLines(plan, colours)).toEqual([
       '  1. Do look',
       '  2. Do fix (by a sub-agent; after 1; only if files.0 of 1 is "x"; up to 3 attempts)',
-      '  3. Do mend (only if 2 failed; planned anew if it fails)',
+      '  3. Do mend (only if 2 failed; replanned on failure)',
       '  4. Do tell (after 1, 2; only if files of 1 has "TODO"; may fail)',
     ])
   })
@@ -139,13 +139,13 @@ describe('sub-agents and people on the screen', () => {
       },
     )
     expect(shown).toEqual([
-      '  [tests] ▸ begins: Test\\e[2J\\u{202e} … (1 more line)',
+      '  [tests] ▸ started: Test\\e[2J\\u{202e} … (1 more line)',
       '  [tests] run_bash command: make',
       '  [tests] the agent says: hm\\e[2J\\u{202e}',
       '  [tests] ✘ failed (limit_turns) · 2 paths merged · 1 conflict',
       '  [tests] │ half',
       '  [tests] │ done',
-      '  [tests] conflict: a\\e[2J\\u{202e}.txt was changed meanwhile; what was there is kept, not this',
+      '  [tests] conflict: a\\e[2J\\u{202e}.txt also changed in the workspace; that version is kept, this one is not',
     ])
   })
 
@@ -186,14 +186,14 @@ describe('sub-agents and people on the screen', () => {
       '› Message by you:',
       '  › use tabs\\e[2J\\u{202e}',
       '    the agent reads 1 message',
-      'Asked to hold by you',
-      'The agent holds',
-      'Asked to go on by you',
-      'The agent goes on',
+      'Pause requested by you',
+      'The agent is paused',
+      'Resume requested by you',
+      'The agent continues',
       '↻ s: attempt 2, because broke',
-      '    the conversation was made shorter: 90000 to 9000 tokens',
+      '    conversation compacted from 90000 to 9000 tokens',
       '? [tests] asks to call delete_file path: x',
-      '? asks whether its plan may be carried out: A goal',
+      '? asks for approval of its plan: A goal',
     ])
   })
 })
