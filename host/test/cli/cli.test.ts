@@ -69,7 +69,7 @@ describe('the command line', () => {
     })
     expect(await cli(['run', 'x', '--max-cost', '0'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('US dollars for example 5 or 0.50'),
+      stderr: expect.stringContaining('US dollars, for example 5 or 0.50'),
     })
     expect(await cli(['run', 'x', '--cpus', '0'])).toMatchObject({
       code: 2,
