@@ -10,8 +10,8 @@ export const unattended: DecisionRecord = {
   decision: 'deny',
   scope: 'once',
   by: 'mode',
-  rule: "nobody answers approvals of this run; to allow it, pass --approve all or a rule file (in the library: approve: 'all', rules, or interactive: true with run.answer)",
-  hint: 'nobody is there to approve this; go on without it and say so in your answer',
+  rule: "no interactive user answers approvals of this run; to allow it, pass --approve all or a rule file (in the library: approve: 'all', rules, or interactive: true with run.answer)",
+  hint: 'no user is available to approve this; continue without it and say so in your answer',
 }
 
 /** The user's mode denies everything. */

@@ -160,7 +160,7 @@ export class ApprovalQueue {
     this.#interactive = false
     for (const [id, { request, enforced }] of [...this.#waiting]) {
       const { question } = request
-      const left = question === undefined ? unattended : unanswered(question, 'nobody is there any more')
+      const left = question === undefined ? unattended : unanswered(question, 'no user is available any more')
       this.#resolve(id, enforced?.unattended ?? left)
     }
   }

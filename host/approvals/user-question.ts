@@ -41,7 +41,7 @@ export function ruleQuestion(
   if (runAnswer !== undefined && rule === undefined) return runAnswer
   if (asked >= limits.runMaxQuestions) return tooMany
   if (mode === 'none') return unanswered(question, '--approve none')
-  return interactive ? undefined : unanswered(question, 'nobody is there to answer')
+  return interactive ? undefined : unanswered(question, 'no user is available to answer')
 }
 
 /** The question's default, or a denial. @param why reason why no person answers */
@@ -55,13 +55,13 @@ export function unanswered({ defaultAnswer, server }: UserQuestion, why: string)
         ...fixed,
         decision: 'deny',
         rule: `${why}, and the question has no default`,
-        hint: 'nobody is there to answer; decide yourself where you can, and say in your answer what you decided',
+        hint: 'no user is available to answer; decide yourself where you can, and say in your answer what you decided',
       }
     : {
         ...fixed,
         decision: 'allow',
         rule: `${why}; the question’s own default`,
-        hint: 'nobody was there to answer: this is the default that you gave yourself',
+        hint: 'no user was available to answer: this is your own default',
         answer: defaultAnswer,
       }
 }

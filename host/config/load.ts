@@ -30,7 +30,7 @@ export async function loadConfig(folders: { readonly config: string }): Promise<
     const distrust = findDistrust(file)
     if (distrust !== undefined) {
       const what = distrust.at === file ? '' : `is reached through ${distrust.at}, which `
-      const remedy = `make it yours alone (chmod go-w ${distrust.at}), for it decides what leaves this machine`
+      const remedy = `to fix this, run chmod go-w ${distrust.at}: the file decides what leaves this machine`
       return refuse(`${what}${distrust.why}; ${remedy}`)
     }
     // A pipe in its place must not be waited for.
@@ -70,7 +70,7 @@ export function readConfig(text: string, file: string): Result<Config, string> {
     const what = error.message.split('\n')[0]?.replace(/^Invalid TOML document: /, '')
     return {
       ok: false,
-      error: `${file}, line ${error.line}: not TOML: ${what}; correct the line (strings stand in quotes)`,
+      error: `${file}, line ${error.line}: invalid TOML: ${what}; correct the line (strings need quotes)`,
     }
   }
   return parseConfig(table, file)
@@ -82,6 +82,6 @@ export function parseConfig(value: unknown, from: string): Result<Config, string
   if (parsed.success) return { ok: true, value: parsed.data }
   return {
     ok: false,
-    error: `${from}: ${describeIssues(parsed.error, { root: 'the top level' })}. Correct it there; caisson config check looks again`,
+    error: `${from}: ${describeIssues(parsed.error, { root: 'the top level' })}. Correct the file, then run caisson config check`,
   }
 }

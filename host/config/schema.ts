@@ -14,7 +14,7 @@ import { readSecretHost } from '../secrets/secret-host.ts'
 /** A model id, or a beginning of one with `*` behind it. */
 const ModelPattern = z
   .string()
-  .regex(/^(?:[^\s*]{1,200}\*?|\*)$/, 'expected a model id, with * at its end for all that begin so')
+  .regex(/^(?:[^\s*]{1,200}\*?|\*)$/, 'expected a model ID, or a prefix followed by *')
 
 /** Names with a fixed meaning wherever a provider is named. */
 const reserved: ReadonlySet<string> = new Set(['caisson', 'custom', 'offline'])
@@ -92,7 +92,7 @@ export const HookConfig = z
   })
   .refine(({ point, tools }) => tools === undefined || point.endsWith('-tool'), {
     path: ['tools'],
-    message: 'goes with the points before-tool and after-tool alone',
+    message: 'only applies to before-tool and after-tool',
   })
 export type HookConfig = z.infer<typeof HookConfig>
 
@@ -103,7 +103,7 @@ export const Config = z.strictObject({
   provider: Name.optional(),
   providers: z
     .record(
-      Name.refine((name) => !reserved.has(name), 'this name has a meaning of its own; choose another'),
+      Name.refine((name) => !reserved.has(name), 'this name is reserved; choose another'),
       ProviderConfig,
     )
     .default({}),

@@ -15,14 +15,15 @@ export async function checkImage(options: Pick<ImageOptions, 'cacheDir' | 'sourc
       return {
         status: 'warn',
         seen: 'not built yet',
-        remedy: 'caisson image build (the first run does it too: about a minute, 60 MB to download)',
+        remedy:
+          'Run caisson image build, or start a run, which builds it too (about a minute, 60 MB download).',
       }
     }
     const { files, versions } = root.manifest
     const bytes = Object.values(files).reduce((sum, file) => sum + file.bytes, 0)
     // Another version of Caisson has an agent of its own, on the same root.
     const isWhole = (await findImage(options)) !== undefined
-    const rest = isWhole ? '' : '; the next run adds the agent of this Caisson, which takes seconds'
+    const rest = isWhole ? '' : '; the next run adds the agent of this version, which takes seconds'
     const seen = `${root.key.slice(0, 12)}: ${(bytes / MB).toFixed(0)} MB, Debian ${versions.debian}, Node ${versions.node}${rest}`
     return { status: 'ok', seen, kernel: path.join(root.directory, 'vmlinuz') }
   } catch (error) {

@@ -11,17 +11,17 @@ import { inspectModel, inspectSections } from './inspect-config.ts'
 
 const configuration = { id: 'configuration', title: 'Configuration' }
 const key = { id: 'key', title: 'Model' }
-const mend = 'Mend what it says; caisson config check looks again.'
+const mend = 'Fix the reported problem, then run caisson config check again.'
 
 /** The findings `configuration` and `key`. */
 export async function checkConfig(place: KeyPlace & { readonly folders: Folders }): Promise<Finding[]> {
   const file = configFile(place.folders)
   const loaded = await loadConfig(place.folders)
   if (!loaded.ok) {
-    const remedy = 'Correct the file; caisson config check looks again.'
+    const remedy = 'Correct the file, then run caisson config check again.'
     return [
       { ...configuration, status: 'fail', seen: loaded.error, remedy },
-      { ...key, status: 'warn', seen: 'not known before the configuration can be read', remedy },
+      { ...key, status: 'warn', seen: 'unknown until the configuration can be read', remedy },
     ]
   }
   const facts = await inspectSections(loaded.value, place)

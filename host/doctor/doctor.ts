@@ -68,7 +68,7 @@ function checkNode(): Finding {
   const title = 'Node.js'
   const seen = process.versions.node
   if (Number.parseInt(seen, 10) >= MIN_NODE_MAJOR) return { id: 'node', title, status: 'ok', seen }
-  const remedy = `Install Node ${MIN_NODE_MAJOR} or newer, or start by scripts/run, which brings its own.`
+  const remedy = `Install Node ${MIN_NODE_MAJOR} or newer, or use scripts/run, which brings its own.`
   return { id: 'node', title, status: 'fail', seen, remedy }
 }
 
@@ -106,7 +106,7 @@ function describeQemu({ qemu, qemuVersion }: Machine): Finding {
   return {
     ...finding,
     status: 'warn',
-    remedy: `Use QEMU ${MIN_QEMU_MAJOR} or newer; older ones were not tried.`,
+    remedy: `Use QEMU ${MIN_QEMU_MAJOR} or newer; older versions are untested.`,
   }
 }
 
@@ -121,7 +121,7 @@ async function checkPrograms(): Promise<Finding> {
   const missing = names.filter((_, at) => found[at]?.path === undefined).map((name) => PROGRAMS.get(name))
   const remedies = [
     missing.length > 0 ? `Install ${[...new Set(missing)].join(' ')}.` : '',
-    leftOut === '' ? '' : 'Let nobody else write there, or take the folder off PATH.',
+    leftOut === '' ? '' : 'Remove write permission for others, or remove the folder from PATH.',
   ]
   const remedy = remedies.filter(Boolean).join(' ')
   return remedy === '' ? { ...heading, status: 'ok', seen } : { ...heading, status: 'warn', seen, remedy }
@@ -131,13 +131,13 @@ async function checkPrograms(): Promise<Finding> {
 function describeAccelerator({ accelerator, trials }: Machine, tried: boolean): Finding {
   const heading = { id: 'accelerator', title: 'Accelerator' }
   if (accelerator !== 'tcg') {
-    const seen = `${accelerator}: the guest is kept in by the processor, a boundary that QEMU's maintainers defend`
+    const seen = `${accelerator}: the CPU isolates the guest, a boundary that QEMU's maintainers support`
     return { ...heading, status: 'ok', seen }
   }
   const why = trials.map((trial) => `${trial.accelerator} was tried: ${trial.seen}`).join('; ')
   const none = tried
-    ? 'no accelerator that this user may use'
-    : 'accelerators are tried once there is an image'
+    ? 'no accelerator available to this user'
+    : 'accelerators are checked once the image is built'
   return {
     ...heading,
     status: 'warn',
@@ -147,7 +147,7 @@ function describeAccelerator({ accelerator, trials }: Machine, tried: boolean): 
     remedy:
       process.platform === 'linux'
         ? 'For KVM: turn virtualisation on in the firmware, and let this user open /dev/kvm (group kvm). In a cloud VM it may not be possible.'
-        : 'Nothing; this guest cannot be accelerated on this machine.',
+        : 'Nothing to do: this machine cannot accelerate this guest.',
   }
 }
 
@@ -155,7 +155,7 @@ function describeConfinement({ confinement, seccomp, accelerator }: Machine): Fi
   const heading = { id: 'confinement', title: 'Confinement of QEMU' }
   const best = confinement.launchers[0]
   if (best?.kind === 'bubblewrap') {
-    const user = best.drop ? 'as a user of its own for each VM' : 'as nobody in a user namespace'
+    const user = best.drop ? 'as a user of its own for each VM' : 'as user nobody in a user namespace'
     const seen = `bubblewrap and seccomp: no network, no home, no other programs, ${user}`
     return { ...heading, status: 'ok', seen }
   }
@@ -186,7 +186,7 @@ function checkMemory(): Finding {
   const heading = { id: 'memory', title: 'Memory' }
   const seen = `${gibibytes(available)} GiB available of ${gibibytes(totalmem())}`
   if (available >= DEFAULT_MEMORY_BYTES) return { ...heading, status: 'ok', seen }
-  const remedy = `End other programs, or give VMs less than the usual ${gibibytes(DEFAULT_MEMORY_BYTES)} GiB (--ram).`
+  const remedy = `Close other programs, or give VMs less memory than the default of ${gibibytes(DEFAULT_MEMORY_BYTES)} GiB (--ram).`
   return { ...heading, status: 'warn', seen, remedy }
 }
 
@@ -213,8 +213,8 @@ async function checkFolders(folders: Folders): Promise<Finding> {
   } catch (error) {
     const seen = errorMessage(error)
     const remedy = hasCode(error, 'state_unavailable')
-      ? 'Correct the folder, or choose others by CAISSON_HOME and CAISSON_CACHE.'
-      : 'Choose other folders by CAISSON_HOME and CAISSON_CACHE.'
+      ? 'Correct the folder, or set CAISSON_HOME and CAISSON_CACHE to other folders.'
+      : 'Set CAISSON_HOME and CAISSON_CACHE to other folders.'
     return { ...heading, status: 'fail', seen, remedy }
   }
 }

@@ -42,5 +42,5 @@ function findDenial(url: string, { egress }: Config): string | null {
   const { effect, rule } = decide(made.value, target.value)
   if (effect === 'allow') return null
   const { host } = target.value
-  return `its address is ${effect === 'ask' ? 'asked about' : 'not let out'} (${rule}); { effect = "allow", host = "${host}" } among egress.rules lets it`
+  return `its address ${effect === 'ask' ? 'requires approval' : 'is denied'} (${rule}); to allow it, add { effect = "allow", host = "${host}" } to egress.rules`
 }

@@ -7,7 +7,7 @@ import { readFreeBytes } from '../vm/vm-options.ts'
 import type { Finding } from './finding.ts'
 
 const heading = { id: 'template', title: 'Start of VMs' }
-const AGAIN = 'caisson vm templates --prune --all forgets this, and the next run tries again.'
+const AGAIN = 'To retry, run caisson vm templates --prune --all; the next run creates a template.'
 
 /** @param cache the cache folder; it need not exist */
 export async function checkTemplates(cache: string): Promise<Finding> {
@@ -20,7 +20,7 @@ export async function checkTemplates(cache: string): Promise<Finding> {
   if (intact.length > 0) return describeTemplates(intact, templates.length - intact.length)
   const free = await readFreeBytes(cache).catch(() => 0)
   if (free >= TEMPLATE_DISK_BYTES)
-    return { ...heading, status: 'ok', seen: 'no template yet; the next run makes one, once' }
+    return { ...heading, status: 'ok', seen: 'no template yet; the next run creates it' }
   return {
     ...heading,
     status: 'warn',
@@ -33,15 +33,15 @@ function describeFailure({ name, reasons }: TemplateFailure): Finding {
   const which = `VMs of the kind ${name.slice(0, 12)}`
   const seen =
     reasons.plain === undefined
-      ? `${which} load all of a template's memory, since it cannot be mapped: ${reasons.mapped}`
+      ? `${which} load the full memory of a template, because it cannot be mapped: ${reasons.mapped}`
       : `${which} are booted: ${describeReasons(reasons)}`
-  return { ...heading, status: 'warn', seen, remedy: `Mend what it says. ${AGAIN}` }
+  return { ...heading, status: 'warn', seen, remedy: `Fix the reported problem. ${AGAIN}` }
 }
 
 function describeTemplates(intact: readonly TemplateInfo[], damaged: number): Finding {
   const bytes = intact.reduce((sum, info) => sum + info.bytes, 0)
   const how = intact[0]?.record?.kind === 'mapped' ? 'its memory mapped' : 'its memory loaded whole'
-  const more = damaged === 0 ? '' : `; ${damaged} more will be made anew, being damaged`
+  const more = damaged === 0 ? '' : `; ${damaged} damaged, rebuilt at next use`
   const seen = `as copies of a template, ${how} (${formatCount(intact.length, 'template')}, ${formatBytes(bytes)}${more})`
   return { ...heading, status: 'ok', seen }
 }

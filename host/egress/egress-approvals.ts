@@ -240,10 +240,10 @@ function knownDecision({ effect, rule, canAsk }: Decision): DecisionRecord | und
 }
 
 function refusalWords({ by, rule = '' }: DecisionRecord): string {
-  if (by === 'person') return 'the person said no'
-  if (by === 'rule') return `the rule “${rule}” denies it, and nobody can allow it in this run`
+  if (by === 'person') return 'the user denied it'
+  if (by === 'rule') return `the rule “${rule}” denies it, and it cannot be allowed in this run`
   if (by === 'cancel') return 'the run is ending'
-  return rule === '' ? 'nobody is there to ask' : rule
+  return rule === '' ? 'no user is available to ask' : rule
 }
 
 /** Without a person: names the setting that would allow it. */
@@ -255,7 +255,7 @@ function unattendedFor({ scheme, host, port }: Target): DecisionRecord {
     decision: 'deny',
     scope: 'once',
     by: 'mode',
-    rule: `nobody is there to ask; ${flag}{ effect = "allow", host = "${host}"${rest} } among egress.rules of the configuration, would allow it`,
-    hint: 'nobody is there to allow it; go on without it and say so in your answer',
+    rule: `no user is available; to allow it, use ${flag}{ effect = "allow", host = "${host}"${rest} } in egress.rules of the configuration`,
+    hint: 'no user is available to allow it; continue without it and say so in your answer',
   }
 }

@@ -103,6 +103,6 @@ export class RunGrants {
 export function toAnswerRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRule, string> {
   const read = readRule(rule, origin)
   if (!read.ok || rule.effect !== 'deny') return read
-  const when = origin === 'grant-always' ? 'for always' : 'for this run'
-  return { ok: true, value: { ...read.value, words: `a person said no to ${rule.host} ${when}` } }
+  const when = origin === 'grant-always' ? 'permanently' : 'for this run'
+  return { ok: true, value: { ...read.value, words: `the user denied ${rule.host} ${when}` } }
 }

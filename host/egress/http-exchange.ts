@@ -47,7 +47,7 @@ export function startTls(
   secured.once('secureConnect', () => resolve({ ok: true, value: secured }))
   secured.on('error', (error) => end(describeTlsError(host, error)))
   secured.once('close', () =>
-    end(gatewayError('upstream_broken', `${host} closed the connection before TLS stood.`)),
+    end(gatewayError('upstream_broken', `${host} closed the connection before TLS was established.`)),
   )
   if (signal.aborted) onAbort()
   else signal.addEventListener('abort', onAbort, { once: true })
@@ -113,7 +113,7 @@ export async function readBody(
     const first = coding === 'deflate' ? await firstOf(raw()) : { head: null, all: raw() }
     const decoder = createDecoder(coding, first.head)
     if (decoder === null) {
-      const text = `${host} sent its answer in the coding ${JSON.stringify(coding.slice(0, 40))}, which was not asked for.`
+      const text = `${host} answered with content-encoding ${JSON.stringify(coding.slice(0, 40))}, which was not requested.`
       return { ok: false, error: gatewayError('upstream_broken', text) }
     }
     const body = decoder === 'none' ? first.all : pipeline(first.all, decoder, () => undefined)
@@ -165,12 +165,12 @@ async function firstOf(
   return { head, all: all() }
 }
 
-const interrupted = gatewayError('upstream_timeout', 'The request was not waited for any longer.')
+const interrupted = gatewayError('upstream_timeout', 'The request was cancelled.')
 
 function describeTlsError(host: string, error: Error): WireError {
   const code = codeOf(error)
   if (/CERT|ALTNAME|SELF_SIGNED|ISSUER|VERIFY/.test(code)) {
-    const text = `The certificate of ${host} is not trusted (${code}), so nothing was sent to it. Do not go round this; tell the user.`
+    const text = `The certificate of ${host} is not trusted (${code}), so nothing was sent to it. Do not bypass this; tell the user.`
     return gatewayError('upstream_untrusted', text)
   }
   return gatewayError('upstream_broken', `TLS with ${host} failed (${code}).`)

@@ -60,8 +60,8 @@ export class PersistentGrants {
       if (grants.length + fresh.length > maxGrants)
         throw new CaissonError(
           'limit_reached',
-          `${maxGrants} answers are kept already, which is the most there can be`,
-          { remedy: 'revoke some (caisson policy revoke)' },
+          `${maxGrants} grants are stored already, which is the limit`,
+          { remedy: 'revoke some with caisson policy revoke' },
         )
       const at = Date.now()
       const added = fresh.map((rule, index) => ({ id: nextId + index, rule, runId, at }))
@@ -114,7 +114,7 @@ export class PersistentGrants {
       const isDamaged = cause instanceof z.ZodError
       throw new CaissonError(
         isDamaged ? 'state_corrupted' : 'state_unavailable',
-        `cannot read the kept answers in ${this.file}: ${isDamaged ? 'it is not of its form' : errorMessage(cause)}`,
+        `cannot read the stored grants in ${this.file}: ${isDamaged ? 'its format is invalid' : errorMessage(cause)}`,
         { remedy: 'correct the file or remove it', cause },
       )
     }

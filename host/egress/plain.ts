@@ -222,7 +222,7 @@ class Exchange implements Disposable {
     // Also what an earlier request of the run has brought may come back in this one.
     const redaction = isUpgraded ? (this.#upgrade?.secrets.redactionFor([host]) ?? null) : null
     if (redaction !== null && (answer.headers['content-encoding'] ?? 'identity') !== 'identity')
-      throw new Error('it is packed, which was not asked for')
+      throw new Error('unexpected compression of the response')
     if (redaction !== null && otherCharset.test(answer.headers['content-type'] ?? ''))
       throw new Error('it is in a charset in which it cannot be searched for secrets')
     const headers = redaction === null ? passed : redactHeaders(passed, redaction)

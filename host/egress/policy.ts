@@ -57,7 +57,7 @@ export function decide(policy: Policy, target: Target, granted: readonly PolicyR
   if (deciding?.rule.effect === 'allow') return by(deciding, true)
   const inside = deciding === undefined ? hostInside(target.host) : null
   if (inside !== null) {
-    const rule = `${target.host} is an address of ${inside}: nobody is asked for those, only a rule that names one opens it`
+    const rule = `${target.host} is an address of ${inside}; only a rule that names it can allow it`
     return { effect: 'deny', rule, by: null, canAsk: false }
   }
   const grant = find('allow', orderRules(granted))
@@ -101,7 +101,7 @@ export function explainRefusal(policy: Policy, target: Target, decision: Decisio
   }
   if (decision.by === null && !decision.canAsk) return `${what}: ${decision.rule}. Do without it.`
   if (!decision.canAsk)
-    return `${what}: the rule “${decision.rule}” denies it, and nobody can lift that in this run. Do without it.`
+    return `${what}: the rule “${decision.rule}” denies it, and it cannot be allowed in this run. Continue without it.`
   const why = decision.by === null ? decision.rule : `the rule “${decision.rule}”`
   return `${what}: ${why}. If the task needs it, ask with the tool request_access (url "${shorten(targetUrl(target))}" and a reason); else do without it.`
 }

@@ -36,7 +36,7 @@ const originWords: Readonly<Record<RuleOrigin, string>> = {
   run: 'this run’s own rules',
   'grant-once': 'granted once',
   'grant-run': 'granted for this run',
-  'grant-always': 'granted for always',
+  'grant-always': 'granted permanently',
 }
 
 /** @returns why the rule is invalid, with what to write instead */

@@ -117,7 +117,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       stream,
       gatewayError(
         'egress_denied',
-        `${noPolicy}. ${target} is not the model route, and this machine has no other way out. Do without the network.`,
+        `${noPolicy}. ${target} is not the model route, and this VM has no other network access. Continue without the network.`,
       ),
     )
   }

@@ -63,7 +63,7 @@ export async function bundleAgent(entry: string): Promise<AgentBundle> {
     throw new ImageError(
       'bundle_failed',
       `the agent ${entry} could not be bundled: ${seen}`,
-      'mend the source and start again',
+      'fix the source and start again',
       { cause },
     )
   }

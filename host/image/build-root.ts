@@ -82,7 +82,7 @@ function signalGroup(pid: number | undefined, name: 'SIGTERM' | 'SIGKILL'): void
 }
 
 export function cancelled(): ImageError {
-  return new ImageError('cancelled', 'the build was cancelled', 'start again: what was downloaded is kept')
+  return new ImageError('cancelled', 'the build was cancelled', 'start again; downloads are kept')
 }
 
 const knownCodes = new Set<string>([
@@ -103,6 +103,6 @@ export function errorFrom(stderr: string, status: number | null): ImageError {
   return new ImageError(
     'build_failed',
     `build.sh ended with status ${status ?? 'none'}: ${text || tail}`,
-    'start again; if it stays, run vm-image/build.sh by hand',
+    'start again; if it fails again, run vm-image/build.sh manually',
   )
 }

@@ -54,7 +54,7 @@ export async function writeDiskImage(options: DiskImageOptions): Promise<void> {
     const said = await readFile(console, 'utf8').catch(() => '')
     if (failure !== undefined || !said.includes(PASSED)) {
       const tail = said.trim().split('\n').slice(-5).join(' / ') || 'nothing'
-      const seen = `the disk did not pass its boot: ${failure ?? `no "${PASSED}"`}; console: ${tail}`
+      const seen = `the disk failed its test boot: ${failure ?? `no "${PASSED}"`}; console: ${tail}`
       throw new ImageError('build_failed', seen, 'run: caisson image verify, then start again')
     }
     await rename(path.join(output, 'caisson.qcow2'), options.out)

@@ -32,8 +32,8 @@ export function errorOfCache(error: unknown, cacheDir: string): unknown {
   if (!isThere && error.code !== 'ENOSPC' && error.code !== 'EDQUOT') return error
   return new ImageError(
     'cache_unwritable',
-    `what is built cannot be written to the cache ${cacheDir}: ${error.message}`,
-    'make room or correct its rights, or set CAISSON_CACHE to a folder of your own',
+    `cannot write the built files to the cache ${cacheDir}: ${error.message}`,
+    'free disk space, correct its permissions, or set CAISSON_CACHE to a folder that you own',
     { cause: error },
   )
 }

@@ -29,7 +29,7 @@ export async function requireRootTools(): Promise<ToolPaths<keyof typeof rootToo
   if (process.platform !== 'linux') {
     throw new ImageError(
       'platform_unsupported',
-      `building needs Linux with apt, and this is ${process.platform}`,
+      `building requires Linux with apt; this is ${process.platform}`,
       'build on a Debian machine or in a Debian container (caisson image build) and copy its images/ folder to the same place in your cache folder',
     )
   }

@@ -91,7 +91,7 @@ async function build(options: RootImageOptions, { key, inputs }: RecipeKey): Pro
   try {
     await buildRoot({ ...options, out })
     if ((await readRecipeKey(recipe, arch)).key !== key) {
-      throw new ImageError('build_failed', 'a file of the recipe changed while it was built', 'start again')
+      throw new ImageError('build_failed', 'a file of the recipe changed during the build', 'start again')
     }
     const files = await describeFiles(out, imageFiles)
     const contents = await readContents(recipe, arch)

@@ -43,7 +43,7 @@ export async function verifyFiles(directory: string, files: FileTable): Promise<
   for (const [name, { sha256, bytes }] of Object.entries(files)) {
     const file = path.join(directory, name)
     const { size } = await stat(file)
-    if (size !== bytes) throw damaged(directory, `${file} should have ${bytes} bytes and has ${size}`)
+    if (size !== bytes) throw damaged(directory, `${file} has ${size} bytes; expected ${bytes}`)
     const seen = await hashFile(file)
     if (seen !== sha256)
       throw damaged(directory, `${file} was changed: sha256 ${sha256} expected, ${seen} seen`)

@@ -73,7 +73,7 @@ async function readLines(file: string, from: number, onLine: (line: Buffer) => v
     if (begun.length > lineMaxBytes)
       throw new CaissonError(
         'state_corrupted',
-        `the journal has a line of more than ${lineMaxBytes} bytes; it was changed or damaged`,
+        `the journal has a line of more than ${lineMaxBytes} bytes; it was modified or damaged`,
       )
   }
 }

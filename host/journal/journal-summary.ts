@@ -139,7 +139,7 @@ function isMissing(error: unknown): boolean {
 function missingJournal(journal: string, runId: string): CaissonError {
   return new CaissonError(
     'state_corrupted',
-    `there is no journal ${journal}: what happened in the run is lost; remove it: caisson runs rm ${runId}`,
+    `there is no journal ${journal}: the history of the run is lost; remove the run: caisson runs rm ${runId}`,
   )
 }
 
@@ -150,13 +150,13 @@ function lostLines(
   const events = found.seq === undefined ? '' : `${found.seq} events, `
   return new CaissonError(
     'state_corrupted',
-    `the journal lost lines or was changed: ${written.seq} events (${written.bytes} bytes) were written, ${events}${found.bytes} bytes are there`,
+    `the journal lost lines or was modified: ${written.seq} events (${written.bytes} bytes) were written, ${events}${found.bytes} bytes are there`,
   )
 }
 
 function strayBytes(size: number, { bytes }: JournalPoint): CaissonError {
   return new CaissonError(
     'state_corrupted',
-    `the journal was changed after it was closed: ${bytes} bytes were written, ${size} are there`,
+    `the journal was modified after it was closed: ${bytes} bytes were written, ${size} are there`,
   )
 }

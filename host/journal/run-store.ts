@@ -251,7 +251,7 @@ export class RunStore {
 }
 
 function noRun(name: string): CaissonError {
-  return new CaissonError('run_not_found', `no run is called "${name}"`, {
+  return new CaissonError('run_not_found', `no run has the ID "${name}"`, {
     remedy: 'list the runs: caisson runs list, host.runs.list()',
   })
 }

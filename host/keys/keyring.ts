@@ -78,8 +78,8 @@ export async function readFromKeyring(name: string, place: KeyringPlace): Promis
   const why = lastWords(stderr)
   const error =
     why === ''
-      ? `the system's keyring has no key "${name}"; put it there: caisson key set ${name}`
-      : `the system's keyring did not give the key "${name}": ${why}; ${elsewhere}`
+      ? `the system's keyring has no key "${name}"; to store it: caisson key set ${name}`
+      : `the system's keyring did not return the key "${name}": ${why}; ${elsewhere}`
   return { ok: false, error }
 }
 
@@ -95,7 +95,7 @@ export async function storeInKeyring(
   const kept = await readFromKeyring(name, place)
   if (!kept.ok || kept.value !== key) {
     const why = lastWords(ran.value.stderr.replaceAll(key, '[secret]')) || `it ended with ${ran.value.code}`
-    return { ok: false, error: `the system's keyring did not take the key: ${why}; ${elsewhere}` }
+    return { ok: false, error: `the system's keyring did not store the key: ${why}; ${elsewhere}` }
   }
   await writeNames(place, [...(await storedKeys(place)).filter((other) => other !== name), name])
   return { ok: true, value: undefined }
@@ -164,7 +164,7 @@ export async function findKeyring(
   const program = process.platform === 'darwin' ? security : secretTool
   const found = await searchProgram(program.name, env.PATH)
   if (found.path !== undefined) return { ok: true, value: { program, path: found.path } }
-  const why = `the system's keyring is reached by ${program.name}, which is not here${describeLeftOut(found)}`
+  const why = `the system's keyring is reached by ${program.name}, which is not installed${describeLeftOut(found)}`
   return { ok: false, error: `${why}; ${program.remedy}; ${elsewhere}` }
 }
 

@@ -35,11 +35,11 @@ export async function resolveKey(source: KeySource, place: KeyPlace): Promise<Re
 
 /** What makes a text unusable as a key, such as `is empty`; nothing otherwise. */
 export function checkKey(text: string): string | undefined {
-  if (text.trim() === '') return 'is empty; it must hold the key alone'
+  if (text.trim() === '') return 'is empty; it must contain only the key'
   if (text.length > KEY_MAX_CHARS)
-    return `is longer than ${KEY_MAX_CHARS} characters; it must hold the key alone`
+    return `is longer than ${KEY_MAX_CHARS} characters; it must contain only the key`
   if (/[^\x20-\x7e]/.test(text) || text.trim() !== text) {
-    return 'holds a line break, a space at an end, or another character that no header can carry; it must hold the key alone'
+    return 'contains a line break, a leading or trailing space, or a character that is invalid in a header; it must contain only the key'
   }
   return
 }
@@ -67,10 +67,10 @@ export async function inspectKey(source: KeySource, place: KeyPlace): Promise<Re
   const found = await findKeyring(place.env)
   if (!found.ok) return found
   if ((await storedKeys(place)).includes(source.keyring)) return there
-  const remedy = `put it there: caisson key set ${source.keyring}`
+  const remedy = `to store it: caisson key set ${source.keyring}`
   return {
     ok: false,
-    error: `Caisson has put no key "${source.keyring}" into the system's keyring; ${remedy}`,
+    error: `the system's keyring has no key "${source.keyring}" of Caisson; ${remedy}`,
   }
 }
 
@@ -93,12 +93,12 @@ async function withKeyFile<T>(
 ): Promise<T | Result<never, string>> {
   const place = expandHome(file, env)
   const refuse = (why: string) => ({ ok: false as const, error: `the key file ${place} ${why}` })
-  if (!path.isAbsolute(place)) return refuse('is named by a relative path; write it from / or ~/ on')
+  if (!path.isAbsolute(place)) return refuse('has a relative path; use an absolute path or one from ~/')
   try {
     const distrust = findDistrust(place)
     if (distrust !== undefined) {
       const what = distrust.at === place ? '' : `is reached through ${distrust.at}, which `
-      return refuse(`${what}${distrust.why}; make it yours alone: chmod go-rwx ${distrust.at}`)
+      return refuse(`${what}${distrust.why}; to fix this: chmod go-rwx ${distrust.at}`)
     }
     // A pipe in its place must not be waited for.
     await using handle = await open(place, constants.O_RDONLY | constants.O_NONBLOCK)
@@ -113,12 +113,12 @@ function judgeKeyFile(stat: Stats, place: string): string | undefined {
   const me = process.getuid?.()
   if (!stat.isFile()) return 'is not a file'
   if (me !== undefined && stat.uid !== me) {
-    return `belongs to user ${stat.uid}, not to you (${me}); copy it to a file of your own with mode 600`
+    return `belongs to user ${stat.uid}, not to you (${me}); copy it to a file that you own with mode 600`
   }
   if ((stat.mode & 0o077) !== 0) {
     return `can be read by others (mode ${(stat.mode & 0o777).toString(8)}); run: chmod 600 ${place}`
   }
-  return stat.size > MAX_BYTES ? `is longer than ${MAX_BYTES} bytes; it must hold the key alone` : undefined
+  return stat.size > MAX_BYTES ? `is longer than ${MAX_BYTES} bytes; it must contain only the key` : undefined
 }
 
 async function readKeyFile(handle: FileHandle): Promise<Result<string, string>> {

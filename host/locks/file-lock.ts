@@ -46,7 +46,7 @@ export class LockHeldError extends CaissonError {
     const seconds = Math.round(waitedMs / 1_000)
     const since = seconds > 1 ? ` for more than ${seconds} s` : ''
     super('state_unavailable', `${holder} holds the lock ${file}${since}`, {
-      remedy: 'wait for it to end, or end it, then try again',
+      remedy: 'wait until it ends, or end it, then try again',
     })
     this.holder = holder
   }

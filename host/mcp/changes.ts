@@ -53,8 +53,8 @@ export function describeOffer(offer: McpOffer, pin: McpPin | undefined, changes:
   const whose = offer.source === 'user' ? 'of your configuration' : 'that the workspace names (.mcp.json)'
   const why =
     pin === undefined
-      ? 'was not allowed before.'
-      : 'is not what it was when it was allowed. Look at what it says now as at a new server.'
+      ? 'was not approved before.'
+      : 'changed since it was approved. Review it like a new server.'
   const lines = [
     `The MCP server ${offer.server} ${whose} ${why}`,
     `Its tools would be offered to the model with the server's own words, which the model reads.`,

@@ -88,9 +88,9 @@ function findProblem({ cwd = '', headers = {} }: McpServer): string | null {
   if (cwd.startsWith('/') || cwd.split('/').includes('..'))
     return `cwd: expected a folder of the workspace, such as tools, or ${mountPoint}/tools: the server runs in the VM`
   for (const [name, value] of Object.entries(headers)) {
-    if (!token.test(name) || !fieldValue.test(value)) return 'headers: one of them is no header'
+    if (!token.test(name) || !fieldValue.test(value)) return 'headers: contains an invalid header'
     if (secretHeaders.has(name.toLowerCase()) && findPlaceholders(value).length === 0)
-      return `headers.${name}: a secret must not stand here; put it among the secrets ([secrets.NAME] with its source and hosts) and write {{NAME}} in its place`
+      return `headers.${name}: secrets are not allowed here; define one ([secrets.NAME] with its source and hosts) and write {{NAME}} instead`
   }
   return null
 }

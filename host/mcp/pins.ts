@@ -55,8 +55,8 @@ export class McpPins {
       if (others.length >= pinsMaxCount)
         throw new CaissonError(
           'limit_reached',
-          `${pinsMaxCount} MCP servers are kept already, which is the most there can be`,
-          { remedy: 'forget some (caisson mcp forget)' },
+          `${pinsMaxCount} MCP servers are approved already, which is the limit`,
+          { remedy: 'revoke some with caisson mcp forget' },
         )
       return { pins: [...others, pin] }
     })

@@ -143,15 +143,15 @@ export class MemoryService {
   #refusal(texts: readonly string[]): { ok: false; error: WireError } | undefined {
     if (texts.some((text) => text.length > noteMaxChars))
       return refused('request_too_large', `A note has at most ${noteMaxChars} characters. Say it shorter.`)
-    if (texts.every((text) => text.trim() === '')) return refused('invalid_request', 'The note says nothing.')
+    if (texts.every((text) => text.trim() === '')) return refused('invalid_request', 'The note is empty.')
     const secret = texts.map(findLikelySecret).find((found) => found !== undefined)
     if (secret !== undefined)
       return refused(
         'secret_refused',
-        `The note seems to hold ${secret}, which is never kept. Say where it is found, not what it is.`,
+        `The note seems to contain ${secret}, which is never stored. Say where to find it instead.`,
       )
     if (this.#count >= proposalsMaxCount)
-      return refused('limit_notes', `This run has proposed ${proposalsMaxCount} notes, and may no more.`)
+      return refused('limit_notes', `Note limit reached (${proposalsMaxCount} per run).`)
     return undefined
   }
 
@@ -160,7 +160,7 @@ export class MemoryService {
       return work()
     } catch (error) {
       if (error instanceof CaissonError)
-        return refused('not_configured', 'The notes on the host cannot be read; the person has to mend them.')
+        return refused('not_configured', 'The notes on the host cannot be read; the user has to repair them.')
       throw error
     }
   }

@@ -123,7 +123,7 @@ export class NoteStore {
     const content = Buffer.concat(lines.flatMap((line) => [line, end]))
     if (content.length > fileMaxBytes)
       throw new CaissonError('limit_reached', `${this.file} would be larger than ${fileMaxBytes} bytes`, {
-        remedy: 'remove notes that are not needed',
+        remedy: 'remove notes that you no longer need',
       })
     try {
       await replaceFile(this.file, content)
@@ -218,8 +218,12 @@ function refuseTooMany(notes: readonly StoredNote[]): void {
     const count = (counts.get(of) ?? 0) + 1
     counts.set(of, count)
     if (count > notesMaxCount)
-      throw new CaissonError('limit_reached', `${notesMaxCount} notes are kept of ${of} already`, {
-        remedy: 'remove some first',
-      })
+      throw new CaissonError(
+        'limit_reached',
+        `${notesMaxCount} notes are stored for ${of} already, which is the limit`,
+        {
+          remedy: 'remove some first',
+        },
+      )
   }
 }

@@ -136,7 +136,7 @@ function readAuthorities(file: string, env: Environment): Result<string[], strin
   const place = file.startsWith('~/') ? path.join(env.HOME || homedir(), file.slice(2)) : file
   const fail = (why: string): Result<string[], string> => ({
     ok: false,
-    error: `network.ca in the configuration file: ${place} ${why}; expected a file of certificates in PEM.`,
+    error: `network.ca in the configuration file: ${place} ${why}; expected a PEM certificate file.`,
   })
   if (!path.isAbsolute(place)) return fail('is not an absolute path')
   try {

@@ -140,7 +140,7 @@ export function openThroughProxy(
   const seconds = options.timeoutMs / 1000
   const slow = `did not connect to ${authority} within ${seconds} s; check the proxy, or set another one.`
   const timer = setTimeout(() => fail(slow), options.timeoutMs)
-  const onAbort = (): void => fail(`was not waited for: the request to ${authority} was cancelled.`)
+  const onAbort = (): void => fail(`was not reached: the request to ${authority} was cancelled.`)
   request.on('error', (error) =>
     fail(`cannot be reached (${codeOf(error)}); check its address and the network.`),
   )
@@ -165,8 +165,8 @@ export function openThroughProxy(
 function refusal(authority: string, status: number | undefined): string {
   const remedy =
     status === 407
-      ? 'it wants a user and a password: write them into its address, http://USER:PASSWORD@HOST:PORT.'
-      : 'it may not allow this address, or no port but 443: ask who runs it, or except the address with NO_PROXY.'
+      ? 'it requires a user and a password; add them to its URL, http://USER:PASSWORD@HOST:PORT.'
+      : 'it may not allow this address or port; ask its administrator, or exclude the address with NO_PROXY.'
   return `refused the connection to ${authority} (status ${status ?? 'unknown'}); ${remedy}`
 }
 

@@ -11,13 +11,13 @@ type Environment = Readonly<Record<string, string | undefined>>
 export async function findCommand(name: string, env: Environment): Promise<Result<string, string>> {
   const place = expandHome(name, env)
   if (!path.isAbsolute(place) && place.includes(path.sep))
-    return { ok: false, error: 'is a relative path; write it from / or ~/ on, or by its name alone' }
+    return { ok: false, error: 'is a relative path; use an absolute path, one from ~/, or only a name' }
   const isWhole = path.isAbsolute(place)
   const found = await searchProgram(path.basename(place), isWhole ? path.dirname(place) : env.PATH)
   // The search goes on where the system has its programs; a whole path means that one file.
   const isIt = !isWhole || found.path === (await realpath(place).catch(() => undefined))
   if (found.path !== undefined && isIt) return { ok: true, value: found.path }
-  const why = `is not there or may not be run${describeLeftOut(found)}; correct it in the configuration file`
+  const why = `does not exist or is not executable${describeLeftOut(found)}; correct it in the configuration file`
   return { ok: false, error: why }
 }
 

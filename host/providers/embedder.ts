@@ -104,7 +104,7 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
         const fresh = refusal?.kind === 'fields' ? refusal.fields.filter((field) => !refused.has(field)) : []
         if (fresh.length > 0 && again < maxAdaptations) {
           for (const field of fresh) learnt.add(field)
-          log?.({ runId, model, fields: fresh }, 'the model server does not take the request as it was')
+          log?.({ runId, model, fields: fresh }, 'the model server rejected a field of the request')
           continue
         }
         const isGone = got.status === 410 || (got.status === 404 && got.body.trimStart().startsWith('{'))
@@ -156,7 +156,7 @@ async function readVectors(
   }
   const parsed = WireAnswer.safeParse(parseJson(Buffer.concat(parts).toString('utf8')))
   if (!parsed.success)
-    return broken(`it is not of its form (${parsed.error.issues[0]?.path.join('.') ?? ''})`)
+    return broken(`its format is invalid (${parsed.error.issues[0]?.path.join('.') ?? ''})`)
   const vectors = new Map(parsed.data.data.map(({ index, embedding }, at) => [index ?? at, embedding]))
   const data: { embedding: number[] }[] = []
   for (let at = 0; at < count; at++) {

@@ -24,6 +24,6 @@ export function chooseEmbeddings(
   if (!chosen.ok)
     return { ok: false, error: { kind: 'provider', message: `${setting}: ${chosen.error.message}` } }
   if (chosen.value.baseUrl !== null) return chosen
-  const message = `${setting}: the offline model makes no vectors; name a model of a server, or ${withoutEmbeddings}`
+  const message = `${setting}: the offline model has no embeddings; use a model of a server, or ${withoutEmbeddings}`
   return { ok: false, error: { kind: 'setting', message } }
 }

@@ -158,14 +158,10 @@ function describeStatus(
     )
   }
   if (status === 202) {
-    const text =
-      'The model server has the request in a queue (202) and did not come to it in time. Try again later.'
+    const text = 'The model server queued the request (202) and did not process it in time. Try again later.'
     return gatewayError('upstream_pending', text)
   }
-  return gatewayError(
-    'upstream_broken',
-    `The model server answered with the status ${status}, which has no meaning here.`,
-  )
+  return gatewayError('upstream_broken', `The model server answered with the unexpected status ${status}.`)
 }
 
 /** The body with the idle timeout; only time spent waiting for the server counts. */
@@ -227,15 +223,15 @@ function describeFailure(cause: unknown, baseUrl: string, timeouts: ExchangeTime
   const code = codeOf(cause)
   if (code === 'UND_ERR_HEADERS_TIMEOUT') {
     const seconds = timeouts.firstByteTimeoutMs / 1000
-    return gatewayError('upstream_timeout', `The model server did not begin to answer within ${seconds} s.`)
+    return gatewayError('upstream_timeout', `The model server did not start to answer within ${seconds} s.`)
   }
   if (code === 'UND_ERR_HEADERS_OVERFLOW' || code.startsWith('HPE_')) {
-    return gatewayError('upstream_broken', `The model server's answer is not proper HTTP (${code}).`)
+    return gatewayError('upstream_broken', `The model server's answer is not valid HTTP (${code}).`)
   }
   const { origin } = new URL(baseUrl)
   if (/CERT|SIGNATURE|ISSUER/.test(code)) {
     const text =
-      `The certificate of the model server ${origin} is not trusted (${code}). An authority of your own goes to ` +
+      `The certificate of the model server ${origin} is not trusted (${code}). Add your own certificate authority to ` +
       'network.ca in the configuration.'
     return gatewayError('upstream_untrusted', text)
   }

@@ -101,7 +101,7 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
         const isBusy = failure === 'rate_limited' || (failure === 'overloaded' && retryAfterMs !== null)
         if (!isBusy) return
         const pauseMs = Math.round(turn.refused(retryAfterMs))
-        log?.({ runId, failure, pauseMs }, 'the model server asks for a pause inside its answer')
+        log?.({ runId, failure, pauseMs }, 'the model server rate-limits the request in its answer')
       },
     }
     return { ok: true, answer }
@@ -137,14 +137,14 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
         if (pauseMs !== null) {
           log?.(
             { runId, status: got.status, pauseMs: Math.round(pauseMs) },
-            'the model server asks for a pause',
+            'the model server is rate-limiting requests',
           )
           if (isPassing(got) && performance.now() + pauseMs < until) continue
           return fail({ ...got.error, retryAfterMs: Math.round(pauseMs) })
         }
         const refusal = got.status === null ? null : readRefusal(got.status, got.body, wire.spare)
         if (refusal !== null && adapt(state, refusal, said, abilities)) {
-          log?.({ runId, ...refusal }, 'the model server does not take the request as it was')
+          log?.({ runId, ...refusal }, 'the model server rejected a field of the request')
           continue
         }
         return fail(await explain(got, refusal))

@@ -94,8 +94,8 @@ function chooseDefault(
 
 function noServer(model: string): string {
   return (
-    `The model "${model}" was asked for, but no model server is set for it. Set NVIDIA_API_KEY, or CAISSON_LLM_URL and ` +
-    'CAISSON_LLM_KEY, or list it below a provider of the configuration; or leave the model out to use the offline model.'
+    `No model server is set for the model "${model}". Set NVIDIA_API_KEY, or CAISSON_LLM_URL and ` +
+    'CAISSON_LLM_KEY, or list it below a provider of the configuration; or omit the model to use the offline model.'
   )
 }
 
@@ -107,7 +107,7 @@ function noServerForVectors(model: string): string {
 }
 
 /** What to do without an embedding model. */
-export const withoutEmbeddings = 'take [embeddings] out, and search_code goes by words alone'
+export const withoutEmbeddings = 'remove [embeddings], and search_code uses words only'
 
 /** How a person names a model. */
 function named(model: string, purpose: ModelPurpose): string {

@@ -73,8 +73,8 @@ const keysOfOthers = [
 ] as const
 
 const offlineNote =
-  'No model key is set: the offline model answers. It knows a small set of requests; set NVIDIA_API_KEY, or ' +
-  'CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file, for a real model.'
+  'No model key is set, so the offline model answers; it knows a small set of requests. For a real model, set NVIDIA_API_KEY, or ' +
+  'CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file.'
 
 /** Selects without fetching a key or asking; the order is in specs/gateway.md. */
 export function chooseProvider(question: ProviderQuestion): Result<ProviderChoice, ProviderError> {
@@ -127,7 +127,7 @@ function offlineChoice(noted: boolean, others: readonly string[] = []): Provider
   const note =
     others.length === 0
       ? offlineNote
-      : `Neither a model nor a default provider is named: the offline model answers. To ask ${others.join(' or ')}, ` +
+      : `No model and no default provider is set, so the offline model answers. To use ${others.join(' or ')}, ` +
         'name a model (option model, --model), or set model or provider in the configuration file.'
   const notes = noted ? [note] : []
   return { name: 'offline', model: offlineModel, baseUrl: null, keySource: null, notes }
@@ -142,7 +142,7 @@ function describeUnreadKeys(env: ProviderQuestion['env'], config: Config): strin
   const [first] = unread
   if (first === undefined) return undefined
   if (first === 'CAISSON_LLM_KEY')
-    return 'CAISSON_LLM_KEY is set, but not used without CAISSON_LLM_URL, the address of its server up to and with /v1.'
+    return 'CAISSON_LLM_KEY is set, but not used without CAISSON_LLM_URL, the URL of its server including /v1.'
   const server = first === 'OPENAI_API_KEY' ? ' (https://api.openai.com/v1 for OpenAI)' : ''
   return (
     `${unread.join(' and ')} ${unread.length === 1 ? 'is' : 'are'} set, but Caisson does not read ${unread.length === 1 ? 'it' : 'them'}. ` +
@@ -180,7 +180,7 @@ function chooseConfigured(
   const setting = `providers.${name}.url in the configuration`
   const url = given?.url ?? (name === 'nvidia' ? nvidiaBaseUrl : undefined)
   if (url === undefined)
-    return failure('invalid_url', `${setting} is missing; set it to the server's address up to and with /v1.`)
+    return failure('invalid_url', `${setting} is missing; set it to the URL of the server, including /v1.`)
   const address = readServerAddress(url, setting)
   if (!address.ok) return address
   const isNvidia = isNvidiaAddress(address.value.baseUrl)

@@ -20,6 +20,6 @@ export async function openRecording(
 
 /** What a run asks that repeats a recording. */
 export function recordedProvider({ header: { model, runId } }: Recording): ProviderChoice {
-  const note = `The answers come from the recording of ${runId}; nothing is sent to a network.`
+  const note = `Replaying the recording of ${runId}; nothing is sent to the network.`
   return { name: 'recording', model, baseUrl: null, keySource: null, notes: [note] }
 }

@@ -78,7 +78,7 @@ export class RunChanges {
         'not_possible_now',
       )
       if (!isLost || readAppliedCount(store.paths(runId).directory) === 0) throw error
-      const remedy = `what was applied can still be taken back: caisson workspace undo ${runId}`
+      const remedy = `the applied changes can still be undone: caisson workspace undo ${runId}`
       throw new CaissonError(error.code, error.message, { remedy, cause: error })
     }
   }
@@ -203,7 +203,7 @@ async function readDigests(runId: string, store: RunStore): Promise<{ manifest: 
     else if (event.type === 'changes-ready') changes = event.sha256
   })
   if (manifest === undefined || changes === undefined)
-    throw new CaissonError('not_possible_now', `${runId} brought no changes home`, {
+    throw new CaissonError('not_possible_now', `${runId} has no changes`, {
       remedy: `see: caisson runs show ${runId}`,
     })
   return { manifest, changes }

@@ -45,7 +45,7 @@ export async function findContinued(store: RunStore, name: string, directory: st
     })
   }
   if (await store.isLive(runId))
-    throw new CaissonError('run_busy', `${runId} is at work; wait for its end, then continue it`)
+    throw new CaissonError('run_busy', `${runId} is active; wait until it ends, then continue it`)
   return { runId, ...(await findKept(store, runId)), context: await describeTasks(store, runId) }
 }
 
@@ -119,5 +119,5 @@ function unknownCalls(openHostCalls: RunState['openHostCalls']): string[] {
   const calls = Object.values(openHostCalls).map(({ tool, arguments: given }) => `${tool}(${given})`)
   if (calls.length === 0) return []
   const list = calls.join('; ').slice(0, maxChars)
-  return [`It is not known whether these calls had an effect, for their end was never recorded: ${list}`]
+  return [`These calls may have had an effect, because their result was never recorded: ${list}`]
 }

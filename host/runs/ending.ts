@@ -18,7 +18,7 @@ export interface Ending {
 export function endingOf(error: unknown): Ending {
   const { reason } = errorCodes[CaissonError.from(error).code]
   const text = wordsOf(error)
-  const message = reason === 'internal' ? `a fault of Caisson itself: ${text}` : text
+  const message = reason === 'internal' ? `internal error in Caisson: ${text}` : text
   const outcome = reason === 'cancelled' ? 'cancelled' : 'failed'
   return { outcome, reason, message: message.slice(0, limits.textMaxChars), summary: '' }
 }
@@ -31,7 +31,7 @@ export function wordsOf(error: unknown): string {
   if (!(error instanceof VmError)) return errorMessage(error)
   return [
     error.message,
-    ...tailOf("QEMU's last words:", error.stderrTail),
+    ...tailOf("QEMU's last output:", error.stderrTail),
     ...tailOf("the guest's console ends with:", error.consoleTail),
   ].join('\n')
 }

@@ -36,7 +36,7 @@ const maxBytes = 4 * 1024 * 1024
 export function givenPlanOf(value: unknown): GivenPlan {
   const read = readPlan(value)
   if (read.ok) return { plan: read.value, from: 'the application' }
-  throw new CaissonError('invalid_plan', `the plan cannot be carried out: ${read.error}`)
+  throw new CaissonError('invalid_plan', `the plan cannot run: ${read.error}`)
 }
 
 /**
@@ -64,7 +64,7 @@ async function readPlanOfRun(store: RunStore, runId: string): Promise<GivenPlan>
   })
   const { plan } = fold.state
   if (plan !== null) return { plan, from: runId, prompt }
-  throw new CaissonError('invalid_plan', `${runId} ended before it had a plan; name another run, or a file`)
+  throw new CaissonError('invalid_plan', `${runId} ended before it had a plan; name another run or a file`)
 }
 
 async function readPlanFile(file: string, isSure: boolean): Promise<GivenPlan> {
@@ -81,7 +81,7 @@ async function readPlanFile(file: string, isSure: boolean): Promise<GivenPlan> {
     text = bytes.toString('utf8', 0, length)
   } catch (error) {
     if (hasCode(error, 'invalid_plan')) throw error
-    const other = isSure ? '' : 'no run is called so, and '
+    const other = isSure ? '' : 'no run has this ID, and '
     throw new CaissonError(
       'invalid_plan',
       `no plan "${file}": ${other}the file cannot be read (${reasonOf(error)}); name a run (caisson runs list) or a file with a plan as JSON`,
@@ -90,5 +90,5 @@ async function readPlanFile(file: string, isSure: boolean): Promise<GivenPlan> {
   }
   const read = readPlanText(text)
   if (read.ok) return { plan: read.value, from: path.resolve(file) }
-  throw new CaissonError('invalid_plan', `the plan in ${file} cannot be carried out: ${read.error}`)
+  throw new CaissonError('invalid_plan', `the plan in ${file} cannot run: ${read.error}`)
 }

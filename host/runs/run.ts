@@ -189,7 +189,7 @@ export class Run implements RunHandle {
   async setVmPaused(paused: boolean): Promise<string | undefined> {
     const guest = this.#guest
     const deadline = this.#deadline
-    if (guest === undefined || deadline === undefined) return 'the run has no VM at work now'
+    if (guest === undefined || deadline === undefined) return 'the run has no active VM'
     const was = guest.isPaused
     const problem = await guest.setPaused(paused)
     if (guest.isPaused !== was) deadline.hold(paused ? 1 : -1)
@@ -221,7 +221,7 @@ export class Run implements RunHandle {
     if ((await findSavedVm(continues.kept).catch(() => undefined)) === undefined) return ending
     const { keptBy } = continues
     const message =
-      `${ending.message.slice(0, 7_500)}\nThe VM of ${keptBy} is kept. Go on in it: caisson run --continue ${keptBy} "TASK". ` +
+      `${ending.message.slice(0, 7_500)}\nThe VM of ${keptBy} is kept. Continue in it: caisson run --continue ${keptBy} "TASK". ` +
       `Remove it with its run: caisson runs rm ${keptBy}`
     return { ...ending, message }
   }
@@ -382,7 +382,7 @@ export class Run implements RunHandle {
       const { message } = endingOf(error)
       return {
         ...ending,
-        message: `${ending.message}\nits changes did not come home: ${message}`.slice(0, 8_000),
+        message: `${ending.message}\nits changes were not collected: ${message}`.slice(0, 8_000),
       }
     }
   }

@@ -34,14 +34,14 @@ export async function requireRoomForRun(
   if (names.length >= maxRuns)
     throw new CaissonError(
       'limit_reached',
-      `${names.length} runs are kept in ${runs}, and ${maxRuns} may be; ${remedy}; or raise kept.maxRuns in the configuration`,
+      `${names.length} runs are kept in ${runs}; the limit is ${maxRuns}; ${remedy}; or raise kept.maxRuns in the configuration`,
     )
   const sizes = await mapBounded(names, (name) => bytesOf(path.join(runs, name), maxDepth))
   const bytes = sizes.reduce((sum, size) => sum + size, 0)
   if (bytes >= maxBytes)
     throw new CaissonError(
       'limit_reached',
-      `the runs in ${runs} take ${gigabytes(bytes)}, and ${gigabytes(maxBytes)} may be taken; ${remedy}; or raise kept.maxGiB in the configuration`,
+      `the runs in ${runs} take ${gigabytes(bytes)}; the limit is ${gigabytes(maxBytes)}; ${remedy}; or raise kept.maxGiB in the configuration`,
     )
 }
 

@@ -16,11 +16,11 @@ export async function readTaskContext(
   say: (text: string) => void = () => undefined,
 ): Promise<Pick<ResolvedRun, 'memory' | 'skills'>> {
   if (skills.problems.length > 0)
-    say(`problems with skills: ${skills.problems.length}; caisson skills list says which`)
+    say(`problems with skills: ${skills.problems.length}; to see them: caisson skills list`)
   if (!memory.enabled) return { skills }
   try {
     const damaged = notes.damaged().length
-    if (damaged > 0) say(`lines of memory that cannot be read: ${damaged}; caisson memory list says which`)
+    if (damaged > 0) say(`unreadable notes: ${damaged}; to see them: caisson memory list`)
     return { skills, memory: { store: notes, notes: notesForTask(notes, directory) } }
   } catch (error) {
     if (!(error instanceof CaissonError)) throw error

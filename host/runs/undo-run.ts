@@ -122,7 +122,7 @@ function findGaps(log: ApplyLog | undefined, journal: JournalState): string[] {
   const { applied, unfinished } = journal.fold.state
   if (unfinished !== null || applied === null || (found >= applied && log?.isEnded !== false)) return []
   return [
-    `the apply log lost lines: by the journal ${applied} paths are applied, the log has ${found}; the others cannot be taken back`,
+    `the apply log lost lines: by the journal ${applied} paths are applied, the log has ${found}; the others cannot be undone`,
   ]
 }
 

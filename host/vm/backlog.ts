@@ -68,6 +68,6 @@ export function cancelled(why: string): VmError {
     phase: 'prepare',
     expected: 'a VM of the pool',
     seen: why,
-    remedy: 'Nothing to do.',
+    remedy: 'No action is needed.',
   })
 }

@@ -236,7 +236,7 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
     return {
       expected: `a VM of the pool within ${waitMs} ms`,
       seen: `${handedOut} of at most ${maxMembers} in use, ${starting} starting, ${waiting} callers waiting${failure}`,
-      remedy: 'Wait for runs to end, allow the pool more VMs or memory, or allow callers a longer wait.',
+      remedy: 'Wait for runs to end, or raise the limits of the pool (VMs, memory, waiting time).',
     }
   }
 

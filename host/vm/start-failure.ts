@@ -68,7 +68,7 @@ export function describeSpawnFailure(cause: unknown): VmError {
     phase: 'spawn',
     expected: 'to start QEMU',
     seen: errorMessage(cause),
-    remedy: 'Look at the limits of processes and open files (ulimit -u, ulimit -n).',
+    remedy: 'Check the limits of processes and open files (ulimit -u, ulimit -n).',
     cause,
   })
 }
@@ -101,8 +101,10 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
       kind: 'deadline_exceeded',
       phase,
       expected: `the guest to be ready within ${failure.deadlineMs / 1000} s`,
-      seen: failure.qemu.console.totalBytes === 0 ? 'a silent guest' : 'output, but no word of readiness',
-      remedy: 'Try --accel tcg if another accelerator is used; the console tells how far the guest came.',
+      seen:
+        failure.qemu.console.totalBytes === 0 ? 'no output from the guest' : 'output, but no ready message',
+      remedy:
+        'Read the console to see how far the guest booted; if another accelerator is in use, try --accel tcg.',
       ...context,
     })
   }
@@ -110,10 +112,9 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
     return new VmError({
       kind: 'guest_failed',
       phase,
-      expected: 'the guest to take random bytes and the time from the host',
+      expected: 'the guest to accept random bytes and the time from the host',
       seen: error.message,
-      remedy:
-        'The console tells more; build the image anew if it is older than this host: caisson image build.',
+      remedy: 'Read the console; if the image is older than this version, run caisson image build.',
       ...context,
     })
   }
@@ -123,7 +124,7 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
       phase,
       expected: 'QEMU to load a saved state',
       seen: error.message,
-      remedy: 'Start the VM without the saved state; it was written by another QEMU or is damaged.',
+      remedy: 'Start the VM without the saved state, which is damaged or from another QEMU version.',
       ...context,
     })
   }
@@ -133,7 +134,7 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
       phase,
       expected: "an answer of QEMU's monitor",
       seen: error.message,
-      remedy: 'Run caisson doctor; this QEMU may be too old or broken.',
+      remedy: 'Run caisson doctor; this QEMU may be too old or damaged.',
       ...context,
     })
   }
@@ -141,8 +142,8 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
 }
 
 function cancelled(phase: VmPhase): VmErrorDetails {
-  const remedy = 'Start it again when you want to go on.'
-  return { kind: 'cancelled', phase, expected: 'the VM to start', seen: 'a request to give up', remedy }
+  const remedy = 'To continue, start it again.'
+  return { kind: 'cancelled', phase, expected: 'the VM to start', seen: 'a request to cancel', remedy }
 }
 
 function outcomeDetails(outcome: Exclude<BootOutcome, { kind: 'ready' }>, phase: VmPhase): VmErrorDetails {
@@ -151,9 +152,9 @@ function outcomeDetails(outcome: Exclude<BootOutcome, { kind: 'ready' }>, phase:
     return {
       kind: 'guest_failed',
       phase: 'init',
-      expected: 'init to get ready',
+      expected: 'init to become ready',
       seen: `an error reported by the guest${where}`,
-      remedy: 'The console tells more; caisson image verify checks the image.',
+      remedy: 'Read the console; to check the image, run caisson image verify.',
     }
   }
   const { exit } = outcome
@@ -167,7 +168,7 @@ function outcomeDetails(outcome: Exclude<BootOutcome, { kind: 'ready' }>, phase:
     seen: byGuest ? 'a guest that ended or panicked' : `its end (${how})`,
     ...(exit.signal === null ? {} : { signal: exit.signal }),
     remedy: byGuest
-      ? 'The console tells why; caisson image verify checks the image.'
-      : 'Its stderr tells why; caisson doctor checks QEMU, --accel tcg avoids a broken accelerator.',
+      ? 'Read the console; to check the image, run caisson image verify.'
+      : 'Read its stderr and run caisson doctor; if the accelerator is broken, use --accel tcg.',
   }
 }

@@ -147,7 +147,7 @@ export async function prepareMachine(options: StartVmOptions, fresh: boolean): P
       phase: 'prepare',
       expected: 'state and cache folders of this user alone',
       seen: error.message,
-      remedy: 'Correct the folder, or choose others by CAISSON_HOME and CAISSON_CACHE.',
+      remedy: 'Correct the folder, or set CAISSON_HOME and CAISSON_CACHE to other folders.',
       cause: error,
     })
   }
@@ -185,9 +185,9 @@ async function chooseAccelerator(wish: Accelerator | 'auto', machine: Machine): 
   throw new VmError({
     kind: 'accelerator_unavailable',
     phase: 'prepare',
-    expected: `the accelerator ${wish}, as asked for`,
-    seen: wish === 'kvm' ? '/dev/kvm cannot be opened' : 'this machine does not have it',
-    remedy: 'Use --accel tcg, or run caisson doctor to see what this machine has.',
+    expected: `the requested accelerator ${wish}`,
+    seen: wish === 'kvm' ? 'cannot open /dev/kvm' : 'not available on this machine',
+    remedy: 'Use --accel tcg, or run caisson doctor to see what is available.',
   })
 }
 

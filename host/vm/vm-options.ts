@@ -88,7 +88,7 @@ export function checkMemory(size: VmSize): void {
       phase: 'prepare',
       expected: `at least ${needed / MIB} MiB of memory available`,
       seen: `${Math.floor(memory / MIB)} MiB`,
-      remedy: 'End other programs or VMs, or give the VM less memory.',
+      remedy: 'Close other programs or VMs, or give the VM less memory.',
     })
   }
 }

@@ -86,14 +86,14 @@ async function travel(
     if ('response' in hop.value) return await toAnswer(target, hop.value, form, redaction, signal)
     const where = targetUrl(first).slice(0, 200)
     if (redirects === redirectsMax) {
-      return failure('upstream_redirect', `${where} leads on more than ${redirectsMax} times.`)
+      return failure('upstream_redirect', `${where} redirects more than ${redirectsMax} times.`)
     }
     const { location } = hop.value
     // It would be journaled, and sent to the redirect's target.
     if (redaction.text(location) !== location) {
       return failure(
         'upstream_redirect',
-        `${where} leads on to an address that holds a secret; that is not followed.`,
+        `${where} redirects to a URL containing a secret; redirect not followed.`,
       )
     }
     const next = follow(target, location)
@@ -186,11 +186,11 @@ function follow(from: Target, location: string): Result<Target, WireError> {
     const why = next === null ? 'which is no address' : next.error
     return failure(
       'upstream_redirect',
-      `${base.slice(0, 200)} leads on to an address that cannot be followed: ${why}.`,
+      `${base.slice(0, 200)} redirects to a URL that cannot be followed: ${why}.`,
     )
   }
   if (from.scheme === 'https' && next.value.scheme === 'http') {
-    const text = `${base.slice(0, 200)} leads on to ${targetUrl(next.value).slice(0, 200)}, which is not encrypted; that is not followed.`
+    const text = `${base.slice(0, 200)} redirects to ${targetUrl(next.value).slice(0, 200)}, which is not encrypted; redirect not followed.`
     return failure('upstream_redirect', text)
   }
   return next

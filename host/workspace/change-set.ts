@@ -72,10 +72,7 @@ export async function readChangeSet(
 ): Promise<WorkspaceResult<ChangeSet>> {
   const paths = changeSetPaths(runDirectory)
   const damaged = (why: string) =>
-    workspaceFailure(
-      'damaged',
-      `the change set ${paths.entries} is not what was received: ${why}; it cannot be applied`,
-    )
+    workspaceFailure('damaged', `the change set ${paths.entries} was modified: ${why}; it cannot be applied`)
   try {
     const bytes = await readFile(paths.entries)
     const digest = createHash('sha256').update(bytes).digest('hex')

@@ -123,7 +123,7 @@ export class ConflictFinder {
   ): Promise<ConflictState> {
     if (change.kind === 'mode') return modeConflict(now, before, change.mode)
     const after = stateAfter(change)
-    if (after === undefined) return conflict('it cannot come home')
+    if (after === undefined) return conflict('it cannot be transferred')
     if (now.kind !== 'absent' && before === undefined) {
       const leftOut = this.#index.leftOutAt(change.path)
       if (leftOut !== undefined) {

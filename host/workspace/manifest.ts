@@ -135,8 +135,5 @@ export async function readManifest(file: string, sha256?: string): Promise<Works
 }
 
 function damaged(file: string, why: string): WorkspaceResult<never> {
-  return workspaceFailure(
-    'damaged',
-    `the manifest ${file} is not what was written: ${why}; the run cannot be applied`,
-  )
+  return workspaceFailure('damaged', `the manifest ${file} was modified: ${why}; the run cannot be applied`)
 }

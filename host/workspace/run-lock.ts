@@ -50,7 +50,7 @@ export class RunLock implements AsyncDisposable {
       if (!(error instanceof LockHeldError)) throw error
       throw new CaissonError(
         'run_busy',
-        `${runId} is in use by ${error.holder}; wait for it to end or cancel it, then try again`,
+        `${runId} is in use by ${error.holder}; wait until it ends or cancel it, then try again`,
         { cause: error },
       )
     }
@@ -151,7 +151,7 @@ function inUse(
   const where = directory === root ? `"${root}"` : `"${root}" overlaps with "${directory}", which`
   return workspaceFailure(
     'in_use',
-    `${where} is in use by ${runId} (process ${pid}); wait for it to end or cancel it, then start again`,
+    `${where} is in use by ${runId} (process ${pid}); wait until it ends or cancel it, then start again`,
   )
 }
 

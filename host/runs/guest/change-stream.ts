@@ -64,7 +64,7 @@ export class ChangeStream {
     }
     this.#take = take
     const { signal } = options
-    const giveUp = () => late.reject(new CaissonError('agent_lost', 'the changes did not come home in time'))
+    const giveUp = () => late.reject(new CaissonError('agent_lost', 'collecting the changes timed out'))
     signal.addEventListener('abort', giveUp, { once: true })
     return {
       received: () => Promise.race([ofLast(), late.promise]),

@@ -61,7 +61,7 @@ export function describeVmExit({ reason, signal, code, detail, stderrTail, conso
 export function failureOfWake(cause: unknown): CaissonError {
   return new CaissonError(
     'vm_lost',
-    `the saved VM did not wake: ${errorMessage(cause)}`.slice(0, messageMaxChars),
+    `the saved VM did not resume: ${errorMessage(cause)}`.slice(0, messageMaxChars),
   )
 }
 

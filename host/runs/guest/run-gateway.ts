@@ -188,9 +188,11 @@ function webOf(
 }
 
 /** A replay needs no network, and a request without a recorded answer gets none. */
-const nothingOut = denyAll('the run is repeated from a recording, without a network')
+const nothingOut = denyAll('the run is a replay of a recording, without network access')
 /** Programs of a plan-only run have no network access. */
-const onlyPlans = denyAll('the run only plans: programs have no way out, web_fetch and web_search may read')
+const onlyPlans = denyAll(
+  'the run only plans: programs have no network access; web_fetch and web_search may read',
+)
 
 function denyAll(reason: string): Policy {
   const closed = readRule({ effect: 'deny', host: '*', reason }, 'run')

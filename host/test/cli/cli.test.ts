@@ -91,7 +91,7 @@ describe('the command line', () => {
     })
     expect(await cli(['run', '--plan-from', 'nothing'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('no plan "nothing": no run is called so, and the file cannot be read'),
+      stderr: expect.stringContaining('no plan "nothing": no run has this ID, and the file cannot be read'),
     })
     expect(await cli(['run', 'x', '--plan-only', '--plan-from', './plan.json'])).toMatchObject({
       code: 2,
@@ -100,12 +100,12 @@ describe('the command line', () => {
     for (const what of ['steer nothing hello', 'pause nothing', 'resume nothing', 'cancel nothing']) {
       expect(await cli(['runs', ...what.split(' ')])).toMatchObject({
         code: 2,
-        stderr: expect.stringContaining('no run is called "nothing"'),
+        stderr: expect.stringContaining('no run has the ID "nothing"'),
       })
     }
     expect(await cli(['runs', 'show', 'nothing'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('no run is called "nothing"'),
+      stderr: expect.stringContaining('no run has the ID "nothing"'),
     })
     expect(await cli(['workspace', 'apply', 'last'])).toMatchObject({
       code: 2,

@@ -95,15 +95,15 @@ describe('the configuration file', () => {
 
   it('names the place, what was expected and what to do [H.01]', () => {
     expect(wrong('model = 5')).toBe(
-      'FILE: model: must be text, got a number. Correct it there; caisson config check looks again',
+      'FILE: model: must be text, got a number. Correct the file, then run caisson config check',
     )
-    expect(wrong('model = "a"\nmodel')).toMatch(/^FILE, line 2: not TOML/)
+    expect(wrong('model = "a"\nmodel')).toMatch(/^FILE, line 2: invalid TOML/)
     expect(wrong('[providers.local]\nurll = "x"')).toContain('providers.local: unknown field "urll"')
     expect(wrong('[egress]\nrules = [{ effect = "maybe", host = "x" }]')).toContain('egress.rules.0.effect')
     expect(wrong('[providers.offline]\nurl = "http://x"')).toContain(
-      'providers.offline: this name has a meaning',
+      'providers.offline: this name is reserved',
     )
-    expect(wrong('[providers.a]\nmodels = ["a*b"]')).toContain('with * at its end')
+    expect(wrong('[providers.a]\nmodels = ["a*b"]')).toContain('a prefix followed by *')
     expect(wrong('[limits]\nmaxCostUsd = -1\nmaxTokens = 1.5\nmaxRequests = "9"\nmore = 1')).toContain(
       'and 1 more',
     )

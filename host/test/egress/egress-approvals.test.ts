@@ -158,7 +158,7 @@ describe('request_access', () => {
     expect((await desk.decide(request('https://api.example.com/other'))).decision).toBe('deny')
     expect(decisions()[1]).toMatchObject({
       by: 'rule',
-      rule: 'a person said no to api.example.com for this run',
+      rule: 'the user denied api.example.com for this run',
     })
   })
 })

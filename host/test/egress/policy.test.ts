@@ -330,7 +330,7 @@ describe('a refusal', () => {
       request('https://example.com/'),
     )
     expect(denied).toMatch(
-      /“deny \*: closed today \(the configuration\)” denies it, and nobody can lift that/,
+      /“deny \*: closed today \(the configuration\)” denies it, and it cannot be allowed in this run/,
     )
     expect(denied).not.toContain('request_access')
     expect(explain({}, request('http://10.0.0.1/'))).toMatch(/10\.0\.0\.1 is an address of a private network/)

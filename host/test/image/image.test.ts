@@ -66,7 +66,7 @@ describe('an image', () => {
       seen: expect.stringContaining(key.slice(0, 12)),
     })
     await makeAgent(scratch.folder, 'good day')
-    const seen = expect.stringMatching(/; the next run adds the agent of this Caisson, which takes seconds$/)
+    const seen = expect.stringMatching(/; the next run adds the agent of this version, which takes seconds$/)
     expect(await checkImage(options)).toMatchObject({ status: 'ok', kernel, seen })
   })
 
@@ -143,7 +143,7 @@ describe('a build that fails', () => {
     await appendFile(path.join(sources.recipe, 'build.sh'), `echo changed >>'${guest}'\n`)
     await expect(ensureImage({ cacheDir: scratch.cacheDir, sources })).rejects.toMatchObject({
       kind: 'build_failed',
-      message: expect.stringContaining('changed while it was built; start again'),
+      message: expect.stringContaining('changed during the build; start again'),
     })
     expect(await readdir(path.join(scratch.cacheDir, 'images'))).toEqual([])
   })

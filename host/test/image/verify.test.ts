@@ -36,7 +36,7 @@ it('names a file that is missing or has another size [V.07]', async () => {
   await using scratch = await makeScratch()
   const { file, files } = await makeFile(scratch.folder)
   await writeFile(file, 'short')
-  await expect(checkFiles(scratch.folder, files)).rejects.toThrow('should have 19 bytes and has 5')
+  await expect(checkFiles(scratch.folder, files)).rejects.toThrow('has 5 bytes; expected 19')
   await rm(file)
   await expect(checkFiles(scratch.folder, files)).rejects.toThrow(`${file} is missing`)
 })

@@ -57,7 +57,7 @@ describe("the system's keyring", () => {
       error: expect.stringMatching(/locked object; .*\{ file = "PATH" \}/),
     })
     const refused = await storeInKeyring('more', key, place)
-    expect(refused).toMatchObject({ ok: false, error: expect.stringContaining('did not take the key') })
+    expect(refused).toMatchObject({ ok: false, error: expect.stringContaining('did not store the key') })
     expect(JSON.stringify(refused)).not.toContain(key)
     expect(await storedKeys(place)).toEqual(['nvidia'])
 

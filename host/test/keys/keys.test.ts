@@ -43,7 +43,7 @@ describe('a key', () => {
     expect(await revealed({ file }, at)).toBe(key)
     expect(await inspectKey({ file }, at)).toMatchObject({ ok: true })
     await writeFile(file, `${key}\n\n`)
-    expect(await revealed({ file }, at)).toContain('holds a line break')
+    expect(await revealed({ file }, at)).toContain('contains a line break')
   })
 
   it('is not taken from a file that others can read or change, and the remedy is named [S0.09]', async () => {
@@ -101,7 +101,7 @@ describe('a key', () => {
     const silent = await revealed({ command: [await program('echo; echo later; echo why >&2')] }, at)
     expect(silent).toContain('printed no key as its first line; it said: why')
     const binary = await revealed({ command: [await program(`printf '${key}\\001\\n'`)] }, at)
-    expect(binary).toContain('no header can carry')
+    expect(binary).toContain('invalid in a header')
     expect(binary).not.toContain(key)
     const flood = await revealed({ command: [await program('yes | head -c 1000000')] }, at)
     expect(flood).toContain('printed more than')
@@ -111,9 +111,9 @@ describe('a key', () => {
     const at = await place()
     const tool = await program(`echo ${key}`)
     expect(await revealed({ command: ['./print-key'] }, at)).toContain('is a relative path')
-    expect(await revealed({ command: ['/nowhere/print-key'] }, at)).toContain('is not there')
+    expect(await revealed({ command: ['/nowhere/print-key'] }, at)).toContain('does not exist')
     // A program of the system by the same name is not what was meant.
-    expect(await revealed({ command: ['/nowhere/echo', key] }, at)).toContain('is not there')
+    expect(await revealed({ command: ['/nowhere/echo', key] }, at)).toContain('does not exist')
     await chmod(tool, 0o777)
     expect(await revealed({ command: [tool] }, at)).toContain('can be written by others')
     await chmod(tool, 0o700)
@@ -127,7 +127,7 @@ describe('a key', () => {
     expect(describeSource({ keyring: 'nvidia' })).toBe('the keyring\'s entry "nvidia"')
     expect(describeSource({ command: ['op', 'read', 'op://x'] })).toBe('the command "op"')
     for (const text of ['', '  ', `${key}\nx: y`, ` ${key}`, 'ключ', 'k'.repeat(10_000)]) {
-      expect(checkKey(text)).toMatch(/must hold the key alone/)
+      expect(checkKey(text)).toMatch(/must contain only the key/)
       if (text.trim() !== '') expect(checkKey(text)).not.toContain(text)
     }
     expect(checkKey(key)).toBeUndefined()

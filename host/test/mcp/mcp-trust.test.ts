@@ -145,7 +145,7 @@ describe("a workspace's server", () => {
   it('is put before a person the first time, and is remembered for that directory alone [A.09]', async () => {
     const first = open({}, 'allow')
     expect(await first.decide(offer())).toEqual({ decision: 'allow' })
-    expect(first.asked[0]?.preview).toMatch(/that the workspace names .* was not allowed before/)
+    expect(first.asked[0]?.preview).toMatch(/that the workspace names .* was not approved before/)
     const again = open({ interactive: false })
     expect(await again.decide(offer())).toEqual({ decision: 'allow' })
     const elsewhere = open({ interactive: false, directory: '/other' })

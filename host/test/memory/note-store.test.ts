@@ -123,7 +123,7 @@ describe('the notes that are kept', () => {
   it('are bounded in number and length [S0.13]', async () => {
     const { store } = await openStore()
     const many = Array.from({ length: notesMaxCount + 1 }, (_, index) => note(index))
-    await expect(store.change(() => many)).rejects.toThrow(`${notesMaxCount} notes are kept`)
+    await expect(store.change(() => many)).rejects.toThrow(`${notesMaxCount} notes are stored`)
     await expect(store.change(() => [note(1, { text: 'x'.repeat(noteMaxChars + 1) })])).rejects.toThrow()
     expect(store.list()).toEqual([])
   })

@@ -32,7 +32,7 @@ it('the embedding model is asked of the provider that its id names, and of nobod
 it('an embedding model that cannot be used stops a run before it begins, with the setting to mend [S0.14]', async () => {
   const offline = await look({ embeddings: { model: 'caisson/offline' } })
   expect(offline.chosen).toContain(
-    'embeddings.model in the configuration: the offline model makes no vectors',
+    'embeddings.model in the configuration: the offline model has no embeddings',
   )
   expect(offline.fact).toMatchObject({ stopsRuns: true })
   const blank = look({ embeddings: { model: ' ' } })
@@ -49,7 +49,7 @@ it('an embedding model that no server is set for says so of its own setting, and
   const { chosen, fact } = await look({ embeddings: { model: 'embed-small' } })
   expect(chosen).toMatch(/^embeddings\.model in the configuration: no server .* with "embed-small"/)
   expect(chosen).toContain('models = ["embed-small"]')
-  expect(chosen).toContain('take [embeddings] out')
+  expect(chosen).toContain('remove [embeddings]')
   expect(chosen).not.toContain('leave the model out')
   expect(fact).toMatchObject({ seen: 'none can be used', problem: chosen, stopsRuns: true })
   const both = {

@@ -75,7 +75,7 @@ describe('a hook after a run that applies or removes the run', () => {
       ],
     })
     const { state } = await finish(run)
-    const inUse = `${run.id} is in use by process ${process.pid}; wait for it to end or cancel it, then try again`
+    const inUse = `${run.id} is in use by process ${process.pid}; wait until it ends or cancel it, then try again`
     expect(refused).toEqual(
       Array.from({ length: 3 }, () => expect.objectContaining({ code: 'run_busy', message: inUse })),
     )

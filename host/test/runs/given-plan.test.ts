@@ -56,7 +56,7 @@ describe('a plan that a run is handed', () => {
   })
 
   it.each<[string, string | undefined, RegExp]>([
-    ['is not JSON', '{oops', /plan\.json cannot be carried out: not JSON/],
+    ['is not JSON', '{oops', /plan\.json cannot run: not JSON/],
     ['is no plan', '{"goal":"g","steps":[{"id":"A"}]}', /steps\.0\.id: expected 1 to 32/],
     [
       'waits for itself',
@@ -87,8 +87,8 @@ describe('a plan that a run is handed', () => {
     const runs = await store()
     await journal(runs, [])
     await expect(findGivenPlan(runs, 'last')).rejects.toThrow(/before it had a plan/)
-    await expect(findGivenPlan(runs, 'nothing')).rejects.toThrow(/no run is called so/)
-    expect(() => givenPlanOf({ goal: 'g' })).toThrow(/the plan cannot be carried out: steps/)
+    await expect(findGivenPlan(runs, 'nothing')).rejects.toThrow(/no run has this ID/)
+    expect(() => givenPlanOf({ goal: 'g' })).toThrow(/the plan cannot run: steps/)
     expect(givenPlanOf({ goal: 'Tidy up', steps: [{ id: 'a', title: 'A', instructions: 'do' }] })).toEqual({
       plan,
       from: 'the application',

@@ -48,7 +48,7 @@ describe('a question to the person', () => {
     const { run } = await testBench({ 'a.txt': 'a' })
     const { state, events } = await run(task)
     expect(state.end).toMatchObject({ outcome: 'failed', reason: 'denied' })
-    expect(state.end?.message).toContain('nobody is there to answer')
+    expect(state.end?.message).toContain('no user is available to answer')
     expect(events).toContainEqual(
       expect.objectContaining({ type: 'approval-decision', by: 'mode', decision: 'deny' }),
     )

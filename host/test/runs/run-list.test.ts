@@ -60,7 +60,7 @@ describe('a list of runs', () => {
     const problems = new Map((await host.runs.list()).map(({ runId, problem }) => [runId, problem]))
     expect(problems.get(runIdOf(1))).toMatch(/there is no journal .*caisson runs rm/)
     expect(problems.get(runIdOf(2))).toMatch(/lost lines/)
-    expect(problems.get(runIdOf(3))).toMatch(/changed after it was closed/)
+    expect(problems.get(runIdOf(3))).toMatch(/modified after it was closed/)
   })
 
   it.runIf(process.platform === 'linux')(

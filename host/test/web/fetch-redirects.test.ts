@@ -159,7 +159,7 @@ describe('a secret in a request for a page', () => {
     const answers = []
     for (const path of ['/out', '/bad', '/type']) answers.push(await test.fetch(base + path, { headers }))
     expect(answers).toMatchObject([
-      { error: { code: 'upstream_redirect', message: expect.stringContaining('holds a secret') } },
+      { error: { code: 'upstream_redirect', message: expect.stringContaining('containing a secret') } },
       { error: { code: 'upstream_redirect' } },
       { error: { code: 'unsupported_content' } },
     ])

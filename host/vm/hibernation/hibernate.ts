@@ -97,7 +97,7 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
     const why = errorMessage(cause)
     throw new CaissonError(
       'vm_failed',
-      `the VM could not be saved and ${goesOn ? 'goes on' : 'has ended'}: ${why}`,
+      `the VM could not be saved and ${goesOn ? 'continues' : 'has ended'}: ${why}`,
       {
         cause,
       },
@@ -153,7 +153,7 @@ export async function findSavedVm(directory: string): Promise<SavedVm | undefine
  */
 export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<Vm> {
   if (JSON.stringify(imageFiles(options)) !== JSON.stringify(saved.record.image)) {
-    throw new CaissonError('vm_failed', 'the VM was saved with another image: it can wake with that one only')
+    throw new CaissonError('vm_failed', 'the VM was saved with another imageand only wakes with that one')
   }
   const { qemuVersion } = await prepareMachine(options, false)
   if (qemuVersion !== saved.record.qemuVersion) {

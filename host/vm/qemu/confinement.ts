@@ -106,10 +106,9 @@ export async function chooseLauncher(facts: ConfinementFacts, wish: LauncherWish
   throw new VmError({
     kind: 'confinement_unavailable',
     phase: 'prepare',
-    expected: 'QEMU confined by bubblewrap, as required',
-    seen: facts.reason ?? 'no way to confine QEMU',
-    remedy:
-      'Install bubblewrap and allow unprivileged user namespaces, or start without requiring confinement.',
+    expected: 'QEMU in a bubblewrap sandbox, as required',
+    seen: facts.reason ?? 'no sandbox for QEMU',
+    remedy: 'Install bubblewrap and allow unprivileged user namespaces, or omit --qemu-sandbox require.',
   })
 }
 

@@ -160,7 +160,10 @@ class Undoer {
     // An earlier interrupted undo already restored this path, or apply never reached it.
     if (!isLeftAsMade && this.#wasEarlier(operation, now)) return
     if (!isLeftAsMade) {
-      return this.#refuse(path, 'it was changed since it was applied; move your version away and undo again')
+      return this.#refuse(
+        path,
+        'it was changed since it was applied; move your version elsewhere and undo again',
+      )
     }
     await this.#restore(operation, captured.value)
   }

@@ -110,7 +110,7 @@ export async function reviewChanges(
 
 /** Why "apply all" skips an item; undefined if it does not. */
 export function holdBack(item: ReviewItem): string | undefined {
-  if (item.change === 'unsupported') return `it cannot come home: ${item.reason ?? ''}`
+  if (item.change === 'unsupported') return `it cannot be transferred: ${item.reason ?? ''}`
   if (item.standing.kind === 'conflict') return item.standing.reason
   return item.flagged
 }

@@ -92,7 +92,7 @@ function checkSpace({ scan, file, diskBytes = workspaceDiskBytes }: DiskOptions)
   if (needed > diskBytes) {
     throw new WorkspaceFailure(
       'too_large',
-      `the workspace needs a disk of up to ${needed} bytes, but one has at most ${diskBytes}; name what is not needed in .caissonignore`,
+      `the workspace needs a disk of up to ${needed} bytes, but one has at most ${diskBytes}; list what is not needed in .caissonignore`,
     )
   }
   const { bavail, bsize } = statfsSync(path.dirname(file))
@@ -337,6 +337,6 @@ function recorded(
 function grewTooLarge(diskBytes: number): WorkspaceFailure {
   return new WorkspaceFailure(
     'too_large',
-    `the workspace grew beyond the ${diskBytes} bytes of its disk while it was read; start again when nothing writes to it`,
+    `the workspace grew beyond the ${diskBytes} bytes of its disk during the copy; start again when nothing writes to it`,
   )
 }

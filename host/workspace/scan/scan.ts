@@ -215,7 +215,7 @@ class Walk {
       if (text === undefined) {
         throw new WorkspaceFailure(
           'refused_directory',
-          `the ignore file "${shown}" cannot be read (a plain readable file of at most 1 MiB is expected), so what it keeps out is not known`,
+          `the ignore file "${shown}" cannot be read (a plain readable file of at most 1 MiB is expected), so the files that it excludes are unknown`,
         )
       }
       this.#rules.add(kind, path, text, shown)
@@ -246,7 +246,7 @@ class Walk {
     const named = largest.map(({ path, size }) => `"${path}" (${sizeOf(size)})`).join(', ')
     return new WorkspaceFailure(
       'too_large',
-      `the workspace holds ${what}; the largest seen: ${named}. Name what is not needed in .caissonignore, or choose a smaller directory`,
+      `the workspace holds ${what}; the largest seen: ${named}. List what is not needed in .caissonignore, or choose a smaller directory`,
     )
   }
 

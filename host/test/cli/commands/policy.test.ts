@@ -102,7 +102,7 @@ describe('policy check', () => {
     await new PersistentGrants(folders).add([{ effect: 'allow', host: '9.9.9.9' }], `run-${'0'.repeat(20)}`)
     expect(await cli('policy', 'check', 'https://9.9.9.9/')).toMatchObject({
       code: 0,
-      stdout: expect.stringContaining('granted for always'),
+      stdout: expect.stringContaining('granted permanently'),
     })
   })
 
@@ -150,7 +150,7 @@ describe('policy explain', () => {
       '  allow 1.1.1.1, GET (the configuration)',
       '  allow 8.8.8.8 (the configuration)',
       '  allow *.a.example (this run’s own rules)',
-      '  allow b.example (granted for always)',
+      '  allow b.example (granted permanently)',
     ])
     expect(stdout).toContain(path.join(folders.config, 'config.toml'))
     expect(stdout).toContain('Everything else is denied')
