@@ -198,7 +198,7 @@ describe('a command', () => {
       const answer = await commandHook({ point: 'before-tool', command: [command] }, env).ask(input, never)
       expect(answer).toMatchObject({
         ok: false,
-        error: expect.stringMatching(/may not be run|relative path/),
+        error: expect.stringMatching(/does not exist or is not executable|relative path/),
       })
     }
     await isRefused(file)

@@ -77,7 +77,7 @@ describe('runs rm', () => {
     const remove = (...names: string[]) => said(run, (io) => runCli(['runs', 'rm', ...names], io))
     expect(await remove('last', 'run-ffff')).toMatchObject({
       ...{ code: 2, text: '' },
-      error: expect.stringContaining('no run is called "run-ffff"'),
+      error: expect.stringContaining('no run has the ID "run-ffff"'),
     })
     expect(await remove('last', changedRunId)).toMatchObject({ code: 0, text: `removed ${changedRunId}\n` })
   })

@@ -120,6 +120,6 @@ describe('caisson approvals', () => {
   it('says of a run that nobody carries out that it cannot be answered [S2.16]', async () => {
     const { caisson } = await runAtWork()
     const unknown = await caisson('approvals', 'answer', 'run-ffff', 'ask-1', 'csv')
-    expect([unknown.code, unknown.stderr]).toEqual([2, expect.stringContaining('no run is called')])
+    expect([unknown.code, unknown.stderr]).toEqual([2, expect.stringContaining('no run has the ID')])
   })
 })
