@@ -13,7 +13,7 @@ describe('caisson run with a plan of its own', () => {
   it('makes it, changes nothing, says how to carry it out, and does when told [H.01 S0.10 A.11]', async () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     const planned = await place.run(...runArguments(place, 'Run the command `echo x > x.txt`', '--plan-only'))
-    expect(planned).toMatchObject({ code: 0, stdout: expect.stringContaining('only plans, changes nothing') })
+    expect(planned).toMatchObject({ code: 0, stdout: expect.stringContaining('plan only, no changes') })
     const [, hint = ''] = /Run the plan: caisson (run .*)\n/.exec(planned.stdout) ?? []
     expect(hint).toMatch(new RegExp(`^run -w ${place.workspace} --plan-from run-[0-9a-f]{20}$`))
     expect(planned.stdout).not.toContain('run_bash')

@@ -99,7 +99,7 @@ describe('caisson run in a terminal', () => {
     await cli.sees('Apply the changes')
     cli.type('y\r')
     const { code, stdout } = await cli.ended
-    expect(stdout.match(/Approval: the agent says/g)).toHaveLength(1)
+    expect(stdout.match(/Approval: the agent asks/g)).toHaveLength(1)
     expect(stdout.match(/Allowed\S* by you for this run/g)).toHaveLength(3)
     expect(code).toBe(0)
     expect(await readFiles(place.workspace)).toEqual({})
