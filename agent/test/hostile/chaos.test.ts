@@ -1,4 +1,5 @@
 // Everything at once: models that say anything of the corpus in any order, answered by tools that do anything, cancelled anywhere.
+
 import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -6,6 +7,7 @@ import * as z from 'zod'
 import { dresses, faults } from '#specs/testing/model-quirks.ts'
 import { delta, done, failure, reply, toolDelta } from '#specs/testing/model-replies.ts'
 import type { ServerReply } from '#specs/testing/model-server.ts'
+import { perTier } from '#specs/testing/tier.ts'
 import { defineTool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import { someRunId } from '../support/run.ts'
 import { isPlanning, planReply } from '../support/scripted-model.ts'
@@ -125,6 +127,6 @@ it('ends with a reason, every call answered, whatever is said in whatever order 
       )
       expectSound(ending)
     }),
-    { numRuns: 60, seed: 5, endOnFailure: true },
+    { numRuns: perTier(20, 60), seed: 5, endOnFailure: true },
   )
 }, 120_000)

@@ -17,6 +17,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { PathChange } from '#specs/node/change-encoder.ts'
 import { type ChangeStreamError, decodeChanges } from '#specs/node/change-stream.ts'
+import { perTier } from '#specs/testing/tier.ts'
 import { type CollectOptions, collectChanges } from '../../workspace/collect.ts'
 import { applyChanges, operations, perform, snapshot, temporaryFolder } from '../support/trees.ts'
 
@@ -62,7 +63,7 @@ describe('collecting the change set', () => {
         expect((await collecting).ok).toBe(true)
         expect(snapshot(trees.copy)).toEqual(snapshot(trees.merged))
       }),
-      { numRuns: 120, seed: 5 },
+      { numRuns: perTier(40, 120), seed: 5 },
     )
   })
 

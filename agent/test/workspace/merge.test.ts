@@ -17,6 +17,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Directory } from '#specs/node/directory.ts'
+import { perTier } from '#specs/testing/tier.ts'
 import { type MergeResult, mergeView, takeName } from '../../workspace/merge.ts'
 import {
   type Operation,
@@ -164,7 +165,7 @@ describe('merging a view', () => {
         expect(leftOut).toEqual([])
         check({ start, child, parent, after: snapshot(trees.parent) } as Record<string, Snapshot>, conflicts)
       }),
-      { numRuns: 150, seed: 5 },
+      { numRuns: perTier(40, 150), seed: 5 },
     )
   })
 
@@ -180,7 +181,7 @@ describe('merging a view', () => {
         // And again, when there is nothing left to do.
         expect(await trees.merge()).toMatchObject({ merged: [], conflicts: [] })
       }),
-      { numRuns: 80, seed: 6 },
+      { numRuns: perTier(25, 80), seed: 6 },
     )
   })
 })

@@ -2,6 +2,7 @@ import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { perTier } from '#specs/testing/tier.ts'
 import { enter, judge, nowhere } from '../../workspace/flags/flag-rules.ts'
 import { foldName, foldPath } from '../../workspace/flags/folded-path.ts'
 import { itemsOf, type Sketch } from './support.ts'
@@ -166,7 +167,7 @@ describe('a flagged place by another name', () => {
           if (!isFlaggedPlace(path)) met++
         }
       }),
-      { seed: 5, numRuns: 400 },
+      { seed: 5, numRuns: perTier(150, 400) },
     )
     expect(met).toBeGreaterThan(10)
   })
