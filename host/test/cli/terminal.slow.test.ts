@@ -118,7 +118,7 @@ describe('caisson run in a terminal', () => {
     cli.type('y\r')
     const { code, stdout } = await cli.ended
     expect(stdout).not.toContain('Allow it?')
-    expect(stdout).toMatch(/Denied\S* by the mode: --approve none/)
+    expect(stdout).toMatch(/Denied\S* by the approval mode: --approve none/)
     expect(stdout).toContain('1 of 2 steps completed')
     expect(code).toBe(3)
     expect(await readFiles(place.workspace)).toEqual({ 'new.txt': 'hello', 'old.txt': 'old\n' })
