@@ -95,7 +95,7 @@ describe.runIf(process.getuid?.() === 0)('a run whose host has no room', () => {
     const bench = await testBench({ 'a.txt': 'a\n' }, { CAISSON_HOME: disk.folder })
     const run = await bench.start('Run the command `head -c 1000000 /dev/urandom > some.bin`', { vm })
     const finished = finish(run)
-    await follow(run, [[waits('the change set'), () => void run.cancel()]])
+    await follow(run, [[waits('the change set'), () => void run.cancel({ by: 'a person' })]])
     const { state } = await finished
     expect(state.end).toMatchObject({
       outcome: 'failed',

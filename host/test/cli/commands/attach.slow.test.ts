@@ -64,7 +64,7 @@ describe('a run of another process', () => {
     left.type(ctrlC)
     expect(await left.ended).toMatchObject({
       code: 3,
-      stdout: expect.stringMatching(/Leaving in 2 s[\s\S]*it goes on/),
+      stdout: expect.stringMatching(/Leaving in 2 s[\s\S]*which continues/),
     })
 
     const ending = place.startInTerminal('attach', 'last')
