@@ -11,7 +11,9 @@ const TIMEOUT_MS = 500_000
 
 /** Runs a script of package.json as npm does, without npm, so that a process that stays is this script's own. */
 async function runScript(name: string, ...args: string[]): Promise<{ stdout: string; stderr: string }> {
-  const [program, ...given] = (scripts[name] ?? '').split(' ')
+  const [check, started = ''] = (scripts[name] ?? '').split(' && ')
+  expect(check).toBe('node scripts/check-node.mjs')
+  const [program, ...given] = started.split(' ')
   expect(program).toBe('node')
   return await execa(process.execPath, [...given, ...args], { cwd: root, timeout: TIMEOUT_MS })
 }
