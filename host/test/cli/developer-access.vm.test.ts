@@ -219,7 +219,10 @@ describe('a VM that another process runs', { timeout: 240_000 }, () => {
     await cut.sees('/mnt/workspace $')
     boot.child.kill('SIGKILL')
     const end = await cut.ended
-    expect(end).toMatchObject({ code: 1, stdout: expect.stringContaining('the connection to the shell was lost') })
+    expect(end).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('the connection to the shell was lost'),
+    })
     // Cooked again: what `script` echoes after it has its line ends.
     expect(end.stdout).toContain('\u001b[?25h')
     expect(await waitUntilGone(pid)).toBe(true)
