@@ -28,7 +28,7 @@ import type { SandboxNetwork } from './sandbox-network.ts'
 
 const requestTimeoutMs = 60_000
 
-export interface WorkbenchOptions {
+export interface StandaloneVmOptions {
   readonly image: Image
   readonly folders: Folders
   readonly vm?: ResolvedRun['vm']
@@ -40,7 +40,7 @@ export interface WorkbenchOptions {
 }
 
 /** Where a VM without a run keeps its agent's log, in its own folder. */
-export const workbenchLogName = 'agent.jsonl'
+export const standaloneVmLogName = 'agent.jsonl'
 
 export class StandaloneVm implements AsyncDisposable {
   readonly vm: Vm
@@ -55,7 +55,7 @@ export class StandaloneVm implements AsyncDisposable {
   #closed: Promise<void> | undefined
   #state: VmInfo['state'] = 'starting'
 
-  private constructor(vm: Vm, log: BoundedLog, cloned: boolean, network: WorkbenchOptions['network']) {
+  private constructor(vm: Vm, log: BoundedLog, cloned: boolean, network: StandaloneVmOptions['network']) {
     this.vm = vm
     this.#log = log
     this.#network = network?.((entry) => log.write({ at: Date.now(), from: 'network', ...entry }))
@@ -70,7 +70,7 @@ export class StandaloneVm implements AsyncDisposable {
   }
 
   /** Starts the VM; returns when its init is ready, and for a copy of a template when its agent is. @throws {VmError} @throws {CaissonError} for the directory */
-  static async open(given: WorkbenchOptions): Promise<StandaloneVm> {
+  static async open(given: StandaloneVmOptions): Promise<StandaloneVm> {
     const { image, folders, directory, signal, vm = {} } = given
     const { disk, start = 'auto', hibernateAfterMs: _, ...size } = vm
     await prepareFolders(folders)
@@ -79,7 +79,7 @@ export class StandaloneVm implements AsyncDisposable {
     const stopper = signal === undefined ? {} : { signal }
     const options = { ...size, ...workspace, ...stopper, image: disk ?? image, folders }
     const bench = await restoreFromTemplate(options, { start, warmUp }, async ({ vm, cloned }) => {
-      const logFile = path.join(folders.vms, vm.id, workbenchLogName)
+      const logFile = path.join(folders.vms, vm.id, standaloneVmLogName)
       const log = await BoundedLog.open(logFile, limits.runMaxLogBytes)
       const opened = new StandaloneVm(vm, log, cloned, given.network)
       try {
@@ -185,7 +185,7 @@ export class StandaloneVm implements AsyncDisposable {
 
 /** The directory as a disk, in a folder that is cleared when this process dies; QEMU has it open when that goes. */
 async function makeDisk(
-  { folders, signal }: WorkbenchOptions,
+  { folders, signal }: StandaloneVmOptions,
   directory: string,
   disks: AsyncDisposableStack,
 ): Promise<{ workspaceDisk: string }> {

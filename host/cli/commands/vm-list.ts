@@ -9,7 +9,7 @@ import type { VmClient } from '../../control/vm-client.ts'
 import type { VmEntry } from '../../control/vms.ts'
 import { formatBytes, formatDuration } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
-import { workbenchLogName } from '../../sandbox/standalone-vm.ts'
+import { standaloneVmLogName } from '../../sandbox/standalone-vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
@@ -87,7 +87,7 @@ export async function vmLogs(
 
 function agentLogOf(host: Host, { info }: VmClient): string {
   return info.runId === null
-    ? path.join(host.folders.vms, info.id, workbenchLogName)
+    ? path.join(host.folders.vms, info.id, standaloneVmLogName)
     : host.runs.paths(info.runId).agentLog
 }
 
