@@ -116,7 +116,7 @@ describe('a VM that is hibernated', () => {
     await guest.link.park()
     const folder = { ...plan.folder, sockets: join(home.folders.home, 'gone') }
     const unsaved = hibernateVm({ ...vm, plan: { ...plan, folder } }, join(home.folders.home, 'unsaved'))
-    await expect(unsaved).rejects.toThrow('goes on')
+    await expect(unsaved).rejects.toThrow('VM could not be saved')
     guest.link.attachPorts(vm.rpc, vm.http)
     expect(await runInGuest(guest, 'cat note')).toBe('still here\n')
     expect(await readdir(home.folders.home)).not.toContain('unsaved.draft')
