@@ -4,7 +4,7 @@ import type { Run } from '../runs/run.ts'
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-/** Asks work on the person's files to end between two files, instead of ending the process within one. */
+/** The first signal to this process as an AbortSignal, while it is not disposed. */
 export class StopOnSignal implements Disposable {
   readonly #stop = new AbortController()
   readonly #onSignal = (signal: NodeJS.Signals) => {
@@ -13,9 +13,12 @@ export class StopOnSignal implements Disposable {
     this.#stop.abort(reason)
   }
 
-  /** Listens until disposed. */
-  constructor() {
-    for (const signal of signals) process.on(signal, this.#onSignal)
+  /**
+   * @param next what the next signal does: it ends the process, or nothing, so that work on the user's files ends between
+   * two files and not within one
+   */
+  constructor(next: 'ends the process' | 'is ignored') {
+    for (const signal of signals) process[next === 'is ignored' ? 'on' : 'once'](signal, this.#onSignal)
   }
 
   get signal(): AbortSignal {

@@ -1,5 +1,14 @@
-/** Options that several commands have, and how values are read: sizes, durations, counts, sums. What is wrong is a usage error that names the option. */
+/** What commands share: how their actions run, common arguments and options, and how values are read. A wrong value is a usage error that names the option. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { ResolvedRun } from '../runs/resolved-run.ts'
+
+/** Makes a command's action from a function that takes the streams, then the arguments and options, and returns the exit code. */
+export type RunAction = (
+  action: (...args: never[]) => Promise<number>,
+) => (...args: unknown[]) => Promise<void>
+
+export const runArgument = 'run ID, a unique prefix of it, or "last" (most recently started)'
+export const vmArgument = 'VM ID, run ID, a unique prefix of either, or "last" (most recently started)'
 
 const units: Readonly<Record<string, number>> = { '': 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 }
 
@@ -51,6 +60,26 @@ export function parseDollars(text: string): number {
 /** Collects an option that may be given several times. */
 export function collect(value: string, previous: string[] = []): string[] {
   return [...previous, value]
+}
+
+/** The values of the options of `addVmOptions`. */
+export interface VmFlags {
+  readonly ram?: number
+  readonly cpus?: number
+  readonly disk?: number
+  readonly accel: 'auto' | 'kvm' | 'hvf' | 'tcg'
+  readonly qemuSandbox: 'auto' | 'require'
+}
+
+/** The same as options of the library. */
+export function vmOptionsOf({ ram, cpus, disk, accel, qemuSandbox }: VmFlags): ResolvedRun['vm'] {
+  return {
+    accelerator: accel,
+    confine: qemuSandbox,
+    ...(ram === undefined ? {} : { memoryBytes: ram }),
+    ...(cpus === undefined ? {} : { cpus }),
+    ...(disk === undefined ? {} : { diskBytes: disk }),
+  }
 }
 
 /** The size of a VM, and the machine that it is. */

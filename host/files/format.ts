@@ -1,4 +1,4 @@
-/** Numbers for people. */
+/** Numbers, times and tables for people. */
 
 /** `0.4 s`, `12 s`, `3 min 5 s`. */
 export function formatDuration(ms: number): string {
@@ -31,4 +31,17 @@ export function formatAge(ms: number): string {
   if (minutes < 60) return `${minutes} min ago`
   const hours = Math.floor(minutes / 60)
   return hours < 48 ? `${hours} h ago` : `${Math.floor(hours / 24)} d ago`
+}
+
+/** `2026-01-31 12:05`, in UTC. */
+export function formatTime(atMs: number): string {
+  return new Date(atMs).toISOString().slice(0, 16).replace('T', ' ')
+}
+
+/** Rows of cells below the names of their columns, as one text with a line feed at its end. */
+export function formatTable(columns: readonly string[], rows: readonly (readonly string[])[]): string {
+  const table = [columns, ...rows]
+  const widths = columns.map((_, at) => Math.max(...table.map((cells) => cells[at]?.length ?? 0)))
+  const line = (cells: readonly string[]) => cells.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  ')
+  return table.map((cells) => `${line(cells).trimEnd()}\n`).join('')
 }

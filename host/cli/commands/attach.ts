@@ -3,15 +3,26 @@
  * is not cancelling: the run goes on without us.
  */
 import type { Writable } from 'node:stream'
+import type { Command } from 'commander'
 import type { RunClient, WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import { type RunAction, runArgument } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { follow, followAsJson, type Interruption } from './follow.ts'
 import { runsShow } from './runs.ts'
+
+export function addAttachCommand(program: Command, run: RunAction): void {
+  program
+    .command('attach')
+    .argument('<run>', runArgument)
+    .description('Watch a run of another process from its start; answer, steer or cancel it')
+    .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
+    .action(run(attach))
+}
 
 /** Within this time after the first Ctrl-C a second one cancels the run. */
 const leaveAfterMs = 2_000

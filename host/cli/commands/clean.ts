@@ -1,4 +1,6 @@
 /** `caisson clean`: shows what Caisson keeps on disk, and frees what is safe to free when told to. */
+
+import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { freeKept } from '../../clean/free.ts'
 import { listKept } from '../../clean/inventory.ts'
@@ -7,9 +9,26 @@ import { formatAge, formatBytes, formatCount } from '../../files/format.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import { parseAge, type RunAction } from '../options.ts'
 import { type Colours, coloursFor } from '../render/colours.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+
+export function addCleanCommand(program: Command, run: RunAction): void {
+  program
+    .command('clean')
+    .description('List what Caisson stores on disk; with --yes, remove what is old or left over')
+    .option('--yes', 'remove the entries listed as "remove"; without it, nothing is removed')
+    .option('--all', 'also remove current entries; the next run builds and downloads them again')
+    .option('--runs', 'also remove finished runs with their journals and change sets')
+    .option(
+      '--older-than <age>',
+      'with --runs: only runs that started at least this long ago (default: 30d)',
+      parseAge,
+    )
+    .option('--json', 'print as JSON')
+    .action(run(clean))
+}
 
 interface CleanFlags {
   readonly yes?: boolean

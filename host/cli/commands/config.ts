@@ -1,12 +1,27 @@
 /** `caisson config`: where the user's configuration is, whether it fits, and what it comes to. */
 import { access } from 'node:fs/promises'
+import type { Command } from 'commander'
 import { configFile } from '../../config/load.ts'
 import { inspectModel, inspectSections } from '../../doctor/inspect-config.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import type { RunAction } from '../options.ts'
 import { coloursFor } from '../render/colours.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+
+export function addConfigCommands(program: Command, run: RunAction): void {
+  const config = program.command('config').description('Locate and check the configuration file')
+  config
+    .command('path')
+    .description('Print the path of the configuration file, even if it does not exist')
+    .action(run(configPath))
+  config
+    .command('check')
+    .description('Check the configuration file, the models and their providers, and the keys')
+    .option('--json', 'print as JSON')
+    .action(run(configCheck))
+}
 
 export async function configPath(io: Io): Promise<ExitCode> {
   io.stdout.write(`${sanitizeLine(configFile(hostOf(io).folders))}\n`)

@@ -1,12 +1,22 @@
 /** `caisson doctor`: what was found on this machine, each with ok or the remedy. */
 
+import type { Command } from 'commander'
 import { checkImage } from '../../doctor/check-image.ts'
 import { type Finding, runDoctor } from '../../doctor/doctor.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import type { RunAction } from '../options.ts'
 import { type Colours, coloursFor } from '../render/colours.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
+
+export function addDoctorCommand(program: Command, run: RunAction): void {
+  program
+    .command('doctor')
+    .description('Check this machine: QEMU, accelerator, sandbox, image, memory, disk, keys')
+    .option('--json', 'print as JSON')
+    .action(run(doctor))
+}
 
 export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const { folders } = hostOf(io)

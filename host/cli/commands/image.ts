@@ -1,5 +1,6 @@
 /** `caisson image`: builds, describes and verifies the image, and prints its bill of materials. */
 import path from 'node:path'
+import { type Command, Option } from 'commander'
 import { formatBytes } from '../../files/format.ts'
 import { ensureImage, findImage, type Image, updateImageLock, verifyImage } from '../../image/image.ts'
 import type { Architecture } from '../../image/recipe-key.ts'
@@ -7,8 +8,31 @@ import { readBom } from '../../image/sbom.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import type { RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+
+export function addImageCommands(program: Command, run: RunAction): void {
+  const image = program.command('image').description('Build and inspect the VM image')
+  const add = (name: string) =>
+    image
+      .command(name)
+      .addOption(
+        new Option('--arch <name>', 'image architecture').choices(['amd64', 'arm64']).default('amd64'),
+      )
+  add('build')
+    .description('Build the image if its recipe changed or one of its files is damaged')
+    .option('--update-lock', 'resolve packages again and write packages.lock.json')
+    .action(run(imageBuild))
+  add('info')
+    .description('Show the image and its components')
+    .option('--json', 'print as JSON')
+    .action(run(imageInfo))
+  add('verify').description('Verify the image against its manifest').action(run(imageVerify))
+  add('sbom')
+    .description('Print the software bill of materials of image and agent (CycloneDX JSON)')
+    .action(run(imageSbom))
+}
 
 interface ImageFlags {
   readonly arch: Architecture

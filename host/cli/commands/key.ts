@@ -1,6 +1,7 @@
 /** `caisson key`: keys in the system's keyring. A key is typed unseen or piped, and never an argument. */
 
 import { StringDecoder } from 'node:string_decoder'
+import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { Name } from '../../keys/key-source.ts'
 import { removeFromKeyring, storedKeys, storeInKeyring } from '../../keys/keyring.ts'
@@ -8,8 +9,24 @@ import { checkKey } from '../../keys/keys.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import type { RunAction } from '../options.ts'
 import { RawTerminal } from '../prompts/raw-terminal.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
+
+export function addKeyCommands(program: Command, run: RunAction): void {
+  const key = program.command('key').description("Manage keys in the system's keyring")
+  key
+    .command('set')
+    .argument('<name>', 'name of the provider, or the name that the configuration uses')
+    .description('Store a key; type it (not shown) or pipe it to standard input')
+    .action(run(keySet))
+  key
+    .command('list')
+    .description('List the names of stored keys')
+    .option('--json', 'print one JSON object per line')
+    .action(run(keyList))
+  key.command('rm').argument('<name>').description('Remove a key').action(run(keyRemove))
+}
 
 const KEY_MAX_BYTES = 64 * 1024
 

@@ -1,16 +1,34 @@
 /** `caisson mcp`: what MCP servers said of themselves when they were allowed, and how it is forgotten. */
 
 import { readFile } from 'node:fs/promises'
+import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
+import { formatCount, formatTime } from '../../files/format.ts'
 import { readMcpFile } from '../../mcp/config.ts'
 import type { McpPin } from '../../mcp/pins.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import type { RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { directoryOf } from './memory.ts'
+
+export function addMcpCommands(program: Command, run: RunAction): void {
+  const mcp = program.command('mcp').description('Manage approved MCP servers')
+  mcp
+    .command('list')
+    .description('List approved MCP servers')
+    .option('--json', 'print one JSON object per line')
+    .action(run(mcpList))
+  mcp
+    .command('forget')
+    .argument('<name...>', 'name of a server as listed')
+    .option('-w, --workspace <dir>', 'only approvals for this workspace')
+    .description('Revoke the approval of servers; the next run asks again')
+    .action(run(mcpForget))
+}
 
 /** The servers of a file of `--mcp`. @throws {CaissonError} `invalid_options` */
 export async function loadMcpFile(file: string): Promise<Readonly<Record<string, unknown>>> {
@@ -67,8 +85,6 @@ export async function mcpForget(
 }
 
 function lineOf({ server, source, directory, runs, tools, at, runId }: McpPin): string {
-  const when = new Date(at).toISOString().slice(0, 16).replace('T', ' ')
   const whose = source === 'user' ? 'yours' : `of ${sanitizeLine(directory ?? '')}`
-  const count = `${tools.length} ${tools.length === 1 ? 'tool' : 'tools'}`
-  return `${sanitizeLine(server)}  ${when}  ${whose}, ${count}: ${sanitizeLine(runs, 120)} · allowed in ${runId}`
+  return `${sanitizeLine(server)}  ${formatTime(at)}  ${whose}, ${formatCount(tools.length, 'tool')}: ${sanitizeLine(runs, 120)} · allowed in ${runId}`
 }

@@ -2,8 +2,9 @@
 
 import { realpath } from 'node:fs/promises'
 import path from 'node:path'
+import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
-import { formatCount } from '../../files/format.ts'
+import { formatCount, formatTime } from '../../files/format.ts'
 import { memoryNoteId } from '../../memory/memory-service.ts'
 import {
   keyOf,
@@ -17,6 +18,7 @@ import { findLikelySecret } from '../../secrets/likely-secret.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import { collect, type RunAction, runArgument } from '../options.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
 import { coloursFor } from '../render/colours.ts'
 import { writeLines } from '../render/fit.ts'
@@ -24,6 +26,45 @@ import { writeJsonLine } from '../render/json-lines.ts'
 import { noteLine, wholeNoteLines } from '../render/note-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { editNote } from './review-notes.ts'
+
+export function addMemoryCommands(program: Command, run: RunAction): void {
+  const memory = program
+    .command('memory')
+    .description('Manage the notes that runs remember about a workspace')
+  const add = (name: string) =>
+    memory.command(name).option('-w, --workspace <dir>', 'workspace directory (default: the current one)')
+  const noteArgument = 'ID as listed, or a unique prefix of it'
+  add('list')
+    .description('List the notes of a workspace and how many wait for review')
+    .option('--all', 'list the notes of all workspaces')
+    .option('--json', 'print one JSON object per line')
+    .action(run(memoryList))
+  add('show').argument('<note>', noteArgument).description('Show a note').action(run(memoryShow))
+  add('add')
+    .argument('<text>', 'what later runs should know')
+    .option('--tag <word>', 'tag to find the note by; repeatable', collect)
+    .description('Add a note')
+    .action(run(memoryAdd))
+  add('edit')
+    .argument('<note>', noteArgument)
+    .description('Edit a note in your editor')
+    .action(run(memoryEdit))
+  add('rm').argument('<note...>', noteArgument).description('Remove notes').action(run(memoryRemove))
+  add('move')
+    .argument('<old>', 'previous directory of the workspace')
+    .description('Assign the notes of a moved workspace to its new directory')
+    .action(run(memoryMove))
+  for (const [name, decision, description] of [
+    ['keep', { keep: true }, 'Keep the notes that a run proposed'],
+    ['drop', { keep: false }, 'Discard the notes that a run proposed'],
+  ] as const)
+    memory
+      .command(name)
+      .argument('<run>', runArgument)
+      .argument('[note...]', 'ID of a proposed note (default: all)')
+      .description(description)
+      .action(run((io: Io, of: string, notes: string[]) => decide(io, of, notes, decision)))
+}
 
 interface Place {
   readonly workspace?: string
@@ -163,14 +204,6 @@ export async function memoryMove(io: Io, old: string, flags: Place): Promise<Exi
   return exitCodes.completed
 }
 
-export async function memoryKeep(io: Io, run: string, names: string[]): Promise<ExitCode> {
-  return await decide(io, run, names, { keep: true })
-}
-
-export async function memoryDrop(io: Io, run: string, names: string[]): Promise<ExitCode> {
-  return await decide(io, run, names, { keep: false })
-}
-
 async function decide(io: Io, run: string, names: string[], decision: NoteDecision): Promise<ExitCode> {
   const host = hostOf(io)
   const { runId } = await host.runs.find(run)
@@ -228,12 +261,11 @@ function whatBecame(settled: readonly SettledNote[], name: string): string | und
   if (note === undefined) return undefined
   const { noteId, state, by, at } = note
   if (state === 'replaced') return `${noteId} is not pending: the agent replaced it by ${by}`
-  const when = new Date(at).toISOString().slice(0, 16).replace('T', ' ')
   const remedy =
     state === 'kept'
       ? `to remove it: caisson memory rm ${noteId}`
       : 'to add its text: caisson memory add TEXT'
-  return `${noteId} was ${state} already, by ${sanitizeLine(by, 60)} at ${when} UTC; ${remedy}`
+  return `${noteId} was ${state} already, by ${sanitizeLine(by, 60)} at ${formatTime(at)} UTC; ${remedy}`
 }
 
 function isNamed(noteId: string, name: string): boolean {

@@ -1,4 +1,6 @@
 /** `caisson notes`: the notes of proposals. */
+
+import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { ProposalId } from '#specs/protocol/extension.ts'
 import { governanceNoteId } from '../../memory/memory-service.ts'
@@ -6,11 +8,34 @@ import type { ProposalNote } from '../../memory/note-store.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import type { RunAction } from '../options.ts'
 import { coloursFor } from '../render/colours.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { wholeNoteLines } from '../render/note-lines.ts'
 import { noteText, put, removeNotes } from './memory.ts'
+
+export function addNoteCommands(program: Command, run: RunAction): void {
+  const notes = program.command('notes').description('Manage notes of proposals (PROP-…)')
+  notes
+    .command('list')
+    .argument('[proposal]', 'PROP-… (default: all)')
+    .description('List the notes of a proposal')
+    .option('--json', 'print one JSON object per line')
+    .action(run(notesList))
+  notes
+    .command('add')
+    .argument('<proposal>', 'PROP-…')
+    .argument('<text>')
+    .description('Add a note to a proposal')
+    .action(run(notesAdd))
+  notes
+    .command('rm')
+    .argument('<proposal>', 'PROP-…')
+    .argument('<note...>', 'ID of a note as listed, or a unique prefix of it')
+    .description('Remove notes')
+    .action(run(notesRemove))
+}
 
 export async function notesList(
   io: Io,

@@ -1,16 +1,18 @@
 /** `caisson policy check` and `explain`: what may leave a VM by the configuration, the flags and the answers for always. */
 
 import { existsSync } from 'node:fs'
+import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { configFile } from '../../config/load.ts'
-import { RunGrants } from '../../egress/grants.ts'
-import { PersistentGrants } from '../../egress/persistent-grants.ts'
+import { RunGrants, toAnswerRule } from '../../egress/grants.ts'
+import { type PersistentGrant, PersistentGrants } from '../../egress/persistent-grants.ts'
 import type { Policy } from '../../egress/policy.ts'
 import { isOpen, type PolicyPreview, previewAccess } from '../../egress/policy-preview.ts'
 import { resolveName } from '../../egress/resolve.ts'
 import { rulesOfFlags } from '../../egress/rule-file.ts'
 import { orderRules, type PolicyRule } from '../../egress/rules.ts'
+import { formatTime } from '../../files/format.ts'
 import type { Network } from '../../net/network.ts'
 import type { Target } from '../../net/target.ts'
 import { describeTarget, parseTarget } from '../../net/target.ts'
@@ -18,8 +20,29 @@ import { Settings } from '../../settings.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import { addEgressOptions, type RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+
+export function addPolicyCommands(program: Command, run: RunAction): void {
+  const policy = program
+    .command('policy')
+    .description('Inspect network access rules and revoke permanent grants')
+  addEgressOptions(policy.command('check').argument('<url>', 'full http or https URL'))
+    .description('Check whether a request to a URL and a tunnel to its host are allowed, and by which rule')
+    .option('--method <name>', 'HTTP method of the request', 'GET')
+    .option('--json', 'print as JSON')
+    .action(run(policyCheck))
+  addEgressOptions(policy.command('explain'))
+    .description('List the rules in force and their sources, highest precedence first')
+    .option('--json', 'print as JSON')
+    .action(run(policyExplain))
+  policy
+    .command('revoke')
+    .argument('[number...]', 'number of a grant; without one, list all permanent grants')
+    .description('Revoke permanent network grants')
+    .action(run(policyRevoke))
+}
 
 interface PolicyFlags {
   readonly allowHost?: string[]
@@ -140,4 +163,35 @@ function asJson({ target, outlook, proxy }: Seen): object {
     ...(lookupProblem === undefined ? {} : { lookupProblem }),
     ...(proxy === null ? {} : { proxy }),
   }
+}
+
+/** @param numbers as listed; none: lists them */
+export async function policyRevoke(io: Io, numbers: readonly string[]): Promise<ExitCode> {
+  const { folders } = hostOf(io)
+  await prepareFolders(folders)
+  const lasting = new PersistentGrants(folders)
+  const kept = new Map(lasting.list().map((grant) => [String(grant.id), grant]))
+  const unknown = numbers.filter((number) => !kept.has(number))
+  if (unknown.length > 0)
+    throw new CaissonError(
+      'invalid_options',
+      `no grant has the number ${unknown.join(', ')}; list them: caisson policy revoke`,
+    )
+  for (const number of numbers) {
+    const revoked = await lasting.revoke(Number(number))
+    if (revoked !== null) io.stdout.write(`revoked ${lineOf(revoked)}\n`)
+  }
+  if (numbers.length > 0) return exitCodes.completed
+  for (const grant of kept.values()) io.stdout.write(`${lineOf(grant)}\n`)
+  io.stdout.write(
+    kept.size === 0
+      ? 'no permanent grants\n'
+      : 'To revoke one, also in active runs: caisson policy revoke NUMBER\n',
+  )
+  return exitCodes.completed
+}
+
+function lineOf({ id, rule, runId, at }: PersistentGrant): string {
+  const read = toAnswerRule(rule, 'grant-always')
+  return `${id}  ${formatTime(at)}  ${sanitizeLine(read.ok ? read.value.words : read.error)} · asked in ${runId}`
 }

@@ -77,7 +77,7 @@ export async function bringHome(
       : choice === true && isWhole
         ? ('all' as const)
         : null
-  using stop = new StopOnSignal()
+  using stop = new StopOnSignal('is ignored')
   const summary = selection === null || items.length === 0 ? null : await changes.apply(selection, stop)
   if (emit !== undefined) await emit({ source: 'summary', runId, changes: items.length, apply: summary })
   else if (summary !== null) printApplied(io, runId, summary)

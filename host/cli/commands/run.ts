@@ -1,6 +1,7 @@
 /** `caisson run`: starts a run, shows it, puts approvals before the person, and brings the changes home. */
 
 import path from 'node:path'
+import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalMode } from '../../approvals/queue.ts'
 import { readRules } from '../../approvals/rules.ts'
@@ -10,6 +11,18 @@ import type { Run } from '../../runs/run.ts'
 import { type ExitCode, exitCodeOfEnd } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
+import {
+  addEgressOptions,
+  addVmOptions,
+  collect,
+  parseCount,
+  parseCountOrNone,
+  parseDollars,
+  parseDuration,
+  type RunAction,
+  type VmFlags,
+  vmOptionsOf,
+} from '../options.ts'
 import { askRules } from '../prompts/ignore-rules-prompt.ts'
 import { captureInput } from '../prompts/take-keys.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
@@ -19,9 +32,71 @@ import { follow, followAsJson } from './follow.ts'
 import { loadMcpFile } from './mcp.ts'
 import { bringHome } from './review-changes.ts'
 import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
-import { type VmFlags, vmOptionsOf } from './vm-options.ts'
 
-export interface RunFlags extends VmFlags {
+/** @param example what is done without a task */
+export function addRunCommand(program: Command, run: RunAction, example?: Example): void {
+  const command = program
+    .command('run')
+    .argument('[task]', 'what the agent should do; optional with --plan-from')
+    .description('Run a task in a VM on a copy of a directory; show plan, progress and changes')
+    .action(run((io: Io, task: string | undefined, flags: RunFlags) => runTask(io, task, flags, example)))
+  command
+    .optionsGroup('Task and files:')
+    .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
+    .option(
+      '--include <pattern>',
+      'also copy matching paths that are ignored or look like secrets; repeatable',
+      collect,
+    )
+    .option('--accept-ignore-rules', 'accept the ignore rules as changed by earlier runs')
+    .option('-m, --model <id>', 'model to use (default: CAISSON_MODEL, else the configured one)')
+    .option('--tool <name>', 'allow only this tool; repeatable', collect)
+    .option('--mcp <file>', 'JSON file of MCP servers (mcpServers format)')
+    .option('--approve <how>', 'how to decide approvals: ask, all, none, or a file of rules', 'ask')
+    .option('--apply', 'apply changes that are neither flagged nor in conflict, without asking')
+    .option('--no-apply', 'apply nothing, without asking')
+    .option('--accept-memory', 'keep the notes that a completed run proposes, without asking')
+    .option('--replay <run>', 'replay a recorded run, without network access')
+    .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
+    .optionsGroup('Plan:')
+    .option('--plan-only', 'make a plan and stop; files stay read-only in the VM')
+    .option('--approve-plan', 'ask for approval of the plan, and of each revision, before it runs')
+    .option('--plan-from <run>', 'run the plan of an earlier run, or a plan in a JSON file')
+  addEgressOptions(command.optionsGroup('Network access:'))
+  command
+    .optionsGroup('Limits:')
+    .option('--max-time <duration>', 'wall-clock time, for example 20m', parseDuration)
+    .option('--max-tokens <count>', 'input and output tokens', parseCount)
+    .option('--max-requests <count>', 'model requests', parseCount)
+    .option('--max-cost <dollars>', 'cost in US dollars, by the configured prices', parseDollars)
+    .option('--max-agents <count>', 'sub-agents; 0 disables them', parseCountOrNone)
+    .optionsGroup('VM:')
+    .option('--continue [run]', 'continue a run (default: the most recently started one on this directory)')
+    .option('--keep-vm', 'keep the VM for a later --continue; implied by --continue')
+    .option('--no-template', 'boot the VM instead of restoring it from a template')
+  addVmOptions(command)
+}
+
+/** The task and the directory of `run` without a task. */
+export interface Example {
+  readonly task: string
+  readonly workspace: string
+}
+
+/** What `RunStore.find` can find; whatever else stands behind `--continue` is the task. */
+const runName = /^(last|run-\S*|[0-9a-f]{1,20})$/
+
+/** The arguments of `caisson run` with `--continue=last` where a task follows, or nothing that could be its value. */
+export function settleContinue(argv: readonly string[]): string[] {
+  const end = argv.indexOf('--')
+  return argv.map((argument, at) => {
+    if (argument !== '--continue' || (end >= 0 && at > end)) return argument
+    const next = argv[at + 1]
+    return next === undefined || next.startsWith('-') || runName.test(next) ? argument : '--continue=last'
+  })
+}
+
+interface RunFlags extends VmFlags {
   readonly workspace?: string
   readonly include?: string[]
   readonly acceptIgnoreRules?: boolean
@@ -57,11 +132,11 @@ export interface RunFlags extends VmFlags {
   readonly template?: false
 }
 
-export async function runTask(
+async function runTask(
   io: Io,
   task: string | undefined,
   flags: RunFlags,
-  example?: { task: string; workspace: string },
+  example: Example | undefined,
 ): Promise<ExitCode> {
   const isExample = task === undefined && flags.planFrom === undefined
   const prompt = task ?? (isExample ? example?.task : undefined) ?? ''

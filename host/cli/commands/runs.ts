@@ -1,17 +1,53 @@
 /** `caisson runs`: lists, shows and removes runs. */
+
+import type { Command } from 'commander'
+import { CaissonError } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
-import { formatCount } from '../../files/format.ts'
+import type { RunClient } from '../../control/run-client.ts'
+import { formatCount, formatTime } from '../../files/format.ts'
 import type { JournalReading } from '../../journal/journal-summary.ts'
 import type { RunSummary } from '../../journal/run-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import { type RunAction, runArgument } from '../options.ts'
 import { coloursFor } from '../render/colours.ts'
 import { linesOf } from '../render/event-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { unknownCallLines } from '../render/hook-lines.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+
+export function addRunsCommands(program: Command, run: RunAction): void {
+  const runs = program.command('runs').description('List, inspect, steer and remove runs')
+  runs
+    .command('list')
+    .description('List all runs, newest first')
+    .option('--json', 'print one JSON object per line')
+    .action(run(runsList))
+  const add = (name: string) => runs.command(name).argument('<run>', runArgument)
+  add('show')
+    .description('Show what happened in a run')
+    .option('--json', 'print the journal as one JSON event per line')
+    .action(run(runsShow))
+  add('steer')
+    .argument('<text>', 'what the agent should know')
+    .description('Send a message to the agent; it sees the message on its next turn')
+    .action(run(runsSteer))
+  add('pause')
+    .description('Pause the agent before its next step; the VM keeps running (see: caisson vm pause)')
+    .action(run(runsPause))
+  add('resume').description('Resume a paused agent').action(run(runsResume))
+  add('cancel')
+    .description('Cancel a run; its changes are collected first')
+    .option('--now', 'stop immediately, without collecting changes')
+    .action(run(runsCancel))
+  runs
+    .command('rm')
+    .argument('<run...>')
+    .description('Remove runs with their journals and change sets')
+    .action(run(runsRemove))
+}
 
 export async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const runs = await hostOf(io).runs.list()
@@ -25,7 +61,6 @@ export async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitC
 }
 
 function listLine({ runId, startedAt, prompt, state, problem, isLive, keepsVm }: RunSummary): string {
-  const when = new Date(startedAt).toISOString().slice(0, 16).replace('T', ' ')
   const word = problem !== undefined ? 'damaged' : (state.end?.outcome ?? (isLive ? 'running' : 'host died'))
   const changes =
     state.changes === null
@@ -33,7 +68,7 @@ function listLine({ runId, startedAt, prompt, state, problem, isLive, keepsVm }:
       : ` · ${formatCount(state.changes.entries, 'change')}${appliedWords(state, isLive)}`
   const waiting = state.proposedNotes.length
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
-  return `${runId}  ${when}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
+  return `${runId}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(
@@ -119,4 +154,72 @@ export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
     io.stdout.write(`removed ${runId}\n`)
   }
   return exitCodes.completed
+}
+
+export async function runsSteer(io: Io, name: string, text: string): Promise<ExitCode> {
+  return await say(
+    io,
+    name,
+    (run) => run.steer(text, { by: 'caisson runs steer' }),
+    () => 'message sent to the agent',
+  )
+}
+
+export async function runsPause(io: Io, name: string): Promise<ExitCode> {
+  return await say(
+    io,
+    name,
+    (run) => run.pause({ by: 'caisson runs pause' }),
+    (runId) => `the agent pauses before its next step; to resume it: caisson runs resume ${runId}`,
+  )
+}
+
+export async function runsResume(io: Io, name: string): Promise<ExitCode> {
+  return await say(
+    io,
+    name,
+    (run) => run.resume({ by: 'caisson runs resume' }),
+    () => 'the agent resumes',
+  )
+}
+
+/** Waits for the end: what the run did comes home first, unless it is ended at once. */
+export async function runsCancel(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
+  const run = await findLive(io, name)
+  await run.cancel({ by: 'caisson runs cancel', now: flags.now === true })
+  const end = await run.ended
+  if (end.kind !== 'ended')
+    throw new CaissonError('connection_lost', end.kind === 'lost' ? end.message : 'it was left')
+  io.stdout.write(`${run.id}: ${end.end?.outcome ?? 'ended'}\n`)
+  return exitCodes.completed
+}
+
+async function say(
+  io: Io,
+  name: string,
+  send: (run: RunClient) => Promise<void>,
+  done: (runId: string) => string,
+): Promise<ExitCode> {
+  const run = await findLive(io, name)
+  try {
+    await send(run)
+  } catch (error) {
+    const { code, message } = CaissonError.from(error)
+    throw new CaissonError(code, `${run.id}: ${sanitizeLine(message)}`, { cause: error })
+  } finally {
+    await run.detach()
+  }
+  io.stdout.write(`${run.id}: ${done(run.id)}\n`)
+  return exitCodes.completed
+}
+
+/** @throws {CaissonError} `run_not_found` where no process carries it out */
+export async function findLive(io: Io, name: string): Promise<RunClient> {
+  const host = hostOf(io)
+  const run = await host.attach(name)
+  if (run !== null) return run
+  const { runId } = await host.runs.find(name)
+  const { state } = await host.runs.summary(runId)
+  const why = state.end === null ? 'no process runs it' : `it has ended as ${state.end.outcome}`
+  throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)
 }

@@ -1,11 +1,23 @@
 /** `caisson skills`: the user's own skills. Those of a workspace are read in the VM, and shown by no command. */
 
+import type { Command } from 'commander'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import type { RunAction } from '../options.ts'
 import { coloursFor } from '../render/colours.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+
+export function addSkillCommands(program: Command, run: RunAction): void {
+  program
+    .command('skills')
+    .description('List your skills')
+    .command('list')
+    .description('List the skills that runs can use, their folders, and their problems')
+    .option('--json', 'print one JSON object per line')
+    .action(run(skillsList))
+}
 
 export async function skillsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const skills = await hostOf(io).skills()

@@ -2,6 +2,7 @@
 
 import { constants } from 'node:os'
 import type { Writable } from 'node:stream'
+import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { waitForRoom } from '#specs/node/writable-room.ts'
 import type { Shell, ShellEnd } from '../../control/shell.ts'
@@ -9,12 +10,22 @@ import { VmClient } from '../../control/vm-client.ts'
 import type { Host } from '../../host.ts'
 import { StandaloneVm } from '../../sandbox/standalone-vm.ts'
 import { exitCodes } from '../exit-codes.ts'
+import { StopOnSignal } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
+import { addVmOptions, type RunAction, type VmFlags, vmArgument, vmOptionsOf } from '../options.ts'
 import { EscapeKeys, RawTerminal } from '../prompts/raw-terminal.ts'
 import { PlainOutput } from '../render/plain-output.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import { Stop } from './stop.ts'
-import { type VmFlags, vmOptionsOf } from './vm-options.ts'
+
+/** @param command what follows `--`: the guest's command */
+export function addVmShell(vm: Command, run: RunAction, command: readonly string[]): void {
+  addVmOptions(vm.command('shell').usage('[options] [vm] [-- command...]'))
+    .argument('[vm]', `${vmArgument} (default: the only running VM, else a new one)`)
+    .description('Open a shell in a VM, or run the command after -- and return its exit code')
+    .option('-w, --workspace <dir>', 'for a new VM: directory to copy into it (default: the current one)')
+    .option('--plain', 'print escape sequences of the guest instead of interpreting them')
+    .action(run((io: Io, name: string | undefined, flags: ShellFlags) => vmShell(io, command, name, flags)))
+}
 
 export interface ShellFlags extends VmFlags {
   readonly workspace?: string
@@ -45,7 +56,7 @@ export async function vmShell(
     announce(io, running, command)
     return await open(running)
   }
-  using stop = new Stop()
+  using stop = new StopOnSignal('ends the process')
   await using bench = await bootOne(io, host, flags, stop.signal)
   stop[Symbol.dispose]()
   const toldToEnd = endWhenTold(io, bench)

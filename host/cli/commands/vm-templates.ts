@@ -1,12 +1,24 @@
 /** `caisson vm templates`: the saved VMs that others begin from, and what could not be made; removes them when told to. */
+
+import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
-import { formatAge, formatBytes, formatCount, formatDuration } from '../../files/format.ts'
+import { formatAge, formatBytes, formatCount, formatDuration, formatTable } from '../../files/format.ts'
 import { describeReasons, type TemplateFailure } from '../../vm/template/template-failures.ts'
 import { type TemplateInfo, TemplateStore } from '../../vm/template/template-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
+import type { RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+
+export function addVmTemplates(vm: Command, run: RunAction): void {
+  vm.command('templates')
+    .description('List the VM templates that new VMs start from, and why any could not be created')
+    .option('--prune', 'remove templates unused for a week, and the least recently used beyond 4 GiB')
+    .option('--all', 'with --prune: remove all templates, and retry those that failed')
+    .option('--json', 'print as JSON')
+    .action(run(vmTemplates))
+}
 
 interface TemplateFlags {
   readonly prune?: boolean
@@ -59,8 +71,6 @@ function removedLine(removed: readonly TemplateInfo[], left: number): string {
   return `Removed ${formatCount(removed.length, 'template')}, ${formatBytes(bytes)}.`
 }
 
-const columns = ['TEMPLATE', 'MEMORY', 'STARTS', 'ON DISK', 'MADE', 'USED', 'QEMU', 'STATE'] as const
-
 function tableOf(templates: readonly TemplateInfo[]): string {
   const rows = templates.map(({ name, bytes, usedAtMs, record, problem }) => [
     name.slice(0, 12),
@@ -72,15 +82,7 @@ function tableOf(templates: readonly TemplateInfo[]): string {
     record === undefined ? '' : sanitizeLine(record.qemuVersion, 20),
     problem === undefined ? 'intact' : `rebuilt at next use: ${sanitizeLine(problem, 200)}`,
   ])
-  const widths = columns.map((name, index) =>
-    Math.max(name.length, ...rows.map((row) => row[index]?.length ?? 0)),
-  )
-  const line = (cells: readonly string[]) =>
-    cells
-      .map((cell, index) => cell.padEnd(widths[index] ?? 0))
-      .join('  ')
-      .trimEnd()
-  return `${[columns, ...rows].map(line).join('\n')}\n`
+  return formatTable(['TEMPLATE', 'MEMORY', 'STARTS', 'ON DISK', 'MADE', 'USED', 'QEMU', 'STATE'], rows)
 }
 
 const startWords = { mapped: 'mapped', plain: 'loaded' } as const

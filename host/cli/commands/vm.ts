@@ -1,12 +1,55 @@
 /** `caisson vm boot`: a VM without a task, to see that it starts, how long each phase takes, and to work in. */
 
-import { formatDuration } from '../../files/format.ts'
+import type { Command } from 'commander'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
+import type { VmEntry } from '../../control/vms.ts'
+import { formatBytes, formatDuration, formatTable } from '../../files/format.ts'
 import { StandaloneVm } from '../../sandbox/standalone-vm.ts'
 import type { VmExit } from '../../vm/vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { StopOnSignal } from '../interrupts.ts'
 import { hostOf, type Io, printError } from '../io.ts'
+import { addVmOptions, type RunAction, type VmFlags, vmArgument, vmOptionsOf } from '../options.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
-import { type VmFlags, vmOptionsOf } from './vm-options.ts'
+import { addVmLogs } from './vm-logs.ts'
+import { addVmShell } from './vm-shell.ts'
+import { addVmTemplates } from './vm-templates.ts'
+
+/** @param guestCommand what follows `--` of `vm shell` */
+export function addVmCommands(program: Command, run: RunAction, guestCommand: readonly string[]): void {
+  const vm = program.command('vm').description('Manage virtual machines')
+  addVmOptions(vm.command('boot'))
+    .description('Boot a VM without a task, print the time of each phase, and stop it on Ctrl-C')
+    .option('-w, --workspace <dir>', 'copy this directory into the VM')
+    .option('--once', 'stop the VM as soon as it is ready')
+    .action(run(vmBoot))
+  addVmShell(vm, run, guestCommand)
+  vm.command('forward')
+    .argument('<vm>', vmArgument)
+    .argument('<ports>', '[HOSTPORT:]GUESTPORT; 0 as HOSTPORT picks a free port')
+    .description('Forward connections on 127.0.0.1 to a guest port, until Ctrl-C')
+    .action(run(vmForward))
+  vm.command('list')
+    .description('List running VMs')
+    .option('--json', 'print one JSON object per line')
+    .action(run(vmList))
+  addVmLogs(vm, run)
+  for (const [name, paused, description] of [
+    ['pause', true, 'Pause a VM: its CPUs and its time limits stop'],
+    ['resume', false, 'Resume a paused VM'],
+  ] as const)
+    vm.command(name)
+      .argument('<vm>', vmArgument)
+      .description(description)
+      .action(run((io: Io, of: string) => vmPause(io, of, paused)))
+  vm.command('stop')
+    .argument('<vm>', vmArgument)
+    .description('Stop a VM; its run is cancelled and its changes are collected first')
+    .option('--now', 'stop immediately, without collecting changes')
+    .action(run(vmStop))
+  addVmTemplates(vm, run)
+}
 
 export async function vmBoot(
   io: Io,
@@ -55,4 +98,75 @@ function reportEnd(io: Io, end: 'interrupted' | 'stopped' | VmExit): ExitCode {
     `the VM ended unexpectedly: ${end.reason}\n${sanitizeBlock(end.stderrTail + end.consoleTail)}\n`,
   )
   return exitCodes.failed
+}
+
+export async function vmForward(io: Io, name: string, ports: string): Promise<ExitCode> {
+  const { hostPort, guestPort } = parsePorts(ports)
+  const vm = await hostOf(io).vms.find(name)
+  using stop = new StopOnSignal('ends the process')
+  const onFailure = (message: string) => io.stderr.write(`connection closed: ${sanitizeLine(message)}\n`)
+  const opening = vm.forward({ guestPort, hostPort, onFailure })
+  await using forwarding = await opening.catch((cause: unknown) => {
+    const word = errorMessage(cause)
+    throw new CaissonError(
+      'invalid_options',
+      `port ${hostPort} of 127.0.0.1 is not available (${word}); to use a free port: caisson vm forward ${name} 0:${guestPort}`,
+    )
+  })
+  io.stdout.write(
+    `127.0.0.1:${forwarding.port} forwards to port ${guestPort} of ${vm.info.id}; press Ctrl-C to stop\n`,
+  )
+  await vm.ended(stop.signal)
+  if (stop.signal.aborted) return exitCodes.completed
+  io.stderr.write(`${vm.info.id} has ended\n`)
+  return exitCodes.failed
+}
+
+/** `GUESTPORT` or `HOSTPORT:GUESTPORT`; 0 as the host's is any free one. */
+function parsePorts(text: string): { hostPort: number; guestPort: number } {
+  const match = /^(?:(\d{1,5}):)?(\d{1,5})$/.exec(text)
+  const guestPort = Number(match?.[2])
+  const hostPort = Number(match?.[1] ?? match?.[2])
+  if (match === null || guestPort < 1 || guestPort > 0xffff || hostPort > 0xffff)
+    throw new CaissonError('invalid_options', `expected [HOSTPORT:]GUESTPORT such as 8080:80, saw "${text}"`)
+  return { hostPort, guestPort }
+}
+
+export async function vmList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+  const vms = await hostOf(io).vms.list()
+  if (flags.json === true) for (const vm of vms) await writeJsonLine(io.stdout, vm)
+  else if (vms.length === 0) io.stdout.write('no VM is running\n')
+  else io.stdout.write(tableOf(vms))
+  return exitCodes.completed
+}
+
+function tableOf(vms: readonly VmEntry[]): string {
+  const rows = vms.map((vm) => [
+    vm.id,
+    vm.state,
+    formatDuration(Math.max(0, Date.now() - vm.createdAtMs)),
+    vm.memoryBytes === null ? '' : formatBytes(vm.memoryBytes),
+    vm.pid === null ? '' : String(vm.pid),
+    vm.runId ?? '',
+    vm.directory === null ? '' : sanitizeLine(vm.directory),
+  ])
+  return formatTable(['VM', 'STATE', 'AGE', 'MEMORY', 'PID', 'RUN', 'DIRECTORY'], rows)
+}
+
+export async function vmStop(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
+  const vm = await hostOf(io).vms.find(name)
+  const { id, runId } = vm.info
+  if (runId !== null && flags.now !== true)
+    io.stderr.write(`cancelling ${runId}; collecting its changes first (--now stops it immediately)\n`)
+  await vm.stop({ now: flags.now === true })
+  io.stdout.write(`stopped ${id}\n`)
+  return exitCodes.completed
+}
+
+/** @param paused whether it is to stand still */
+export async function vmPause(io: Io, name: string, paused: boolean): Promise<ExitCode> {
+  const vm = await hostOf(io).vms.find(name)
+  await vm.setPaused(paused)
+  io.stdout.write(`${paused ? 'paused' : 'running'} ${vm.info.id}\n`)
+  return exitCodes.completed
 }

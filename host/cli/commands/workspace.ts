@@ -1,12 +1,39 @@
 /** `caisson workspace`: the changes of an earlier run, shown, applied, taken back. */
+
+import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { formatCount } from '../../files/format.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
+import { type RunAction, runArgument } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { isComplete, printApplied, showChanges } from './review-changes.ts'
+
+export function addWorkspaceCommands(program: Command, run: RunAction): void {
+  const workspace = program.command('workspace').description('Review, apply and undo the changes of runs')
+  workspace
+    .command('diff')
+    .argument('<run>', runArgument)
+    .description('Show the changes of a run')
+    .option('--json', 'print as JSON')
+    .action(run(workspaceDiff))
+  workspace
+    .command('apply')
+    .argument('<run>', runArgument)
+    .argument('[path...]', 'path to apply; flagged paths are applied only if named here')
+    .option('--all', 'apply everything that is neither flagged nor in conflict')
+    .description('Apply the changes of a run to your files')
+    .option('--json', 'print as JSON')
+    .action(run(workspaceApply))
+  workspace
+    .command('undo')
+    .argument('<run>', runArgument)
+    .description('Undo the applied changes of a run')
+    .option('--json', 'print as JSON')
+    .action(run(workspaceUndo))
+}
 
 async function open(io: Io, name: string) {
   const host = hostOf(io)
@@ -42,7 +69,7 @@ export async function workspaceApply(
   if (paths.length > 0 && flags.all === true)
     throw new CaissonError('invalid_options', '--all and paths cannot be combined; use one of them')
   const changes = await open(io, name)
-  using stop = new StopOnSignal()
+  using stop = new StopOnSignal('is ignored')
   const selection =
     paths.length === 0 ? ('all' as const) : { paths: paths.map((path) => path.replace(/\/+$/, '')) }
   const summary = await changes.apply(selection, stop)
@@ -54,7 +81,7 @@ export async function workspaceApply(
 export async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
   const { runId } = await host.runs.find(name)
-  using stop = new StopOnSignal()
+  using stop = new StopOnSignal('is ignored')
   const summary = await host.undo(runId, stop)
   if (flags.json === true) await writeJsonLine(io.stdout, summary)
   else {

@@ -1,6 +1,6 @@
 /** Notes as lines: what is kept, what a run proposes, and what became of it. All of it but ids is foreign. */
 import type { HostEvent } from '#specs/protocol/event.ts'
-import { formatCount } from '../../files/format.ts'
+import { formatCount, formatTime } from '../../files/format.ts'
 import type { StoredNote, WorkspaceNote } from '../../memory/note-store.ts'
 import type { ProposedNote } from '../../runs/run-notes.ts'
 import type { Colours } from './colours.ts'
@@ -25,7 +25,7 @@ export function wholeNoteLines(note: StoredNote, colours: Colours): string[] {
       : `of ${note.proposalId}, by ${sanitizeLine(note.author, 60)}`
   const tags = note.kind === 'memory' ? tagsOf(note.tags) : ''
   return [
-    `${colours.bold(note.noteId)}  ${tags}${of}, ${new Date(note.at).toISOString().slice(0, 16).replace('T', ' ')}`,
+    `${colours.bold(note.noteId)}  ${tags}${of}, ${formatTime(note.at)}`,
     ...sanitizeBlock(note.text, margin, 1_000).split('\n'),
   ]
 }

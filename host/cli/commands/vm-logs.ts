@@ -1,65 +1,27 @@
-/** `caisson vm list`, `logs` and `stop`: the VMs of this user, whichever process started them. */
+/** `caisson vm logs`: the console of a VM or the log of its agent, also of a run that has ended. */
 
 import { open } from 'node:fs/promises'
 import path from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Command } from 'commander'
 import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { VmClient } from '../../control/vm-client.ts'
-import type { VmEntry } from '../../control/vms.ts'
-import { formatBytes, formatDuration } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import { standaloneVmLogName } from '../../sandbox/standalone-vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { StopOnSignal } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
-import { writeJsonLine } from '../render/json-lines.ts'
+import { type RunAction, vmArgument } from '../options.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import { Stop } from './stop.ts'
 
-export async function vmList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
-  const vms = await hostOf(io).vms.list()
-  if (flags.json === true) for (const vm of vms) await writeJsonLine(io.stdout, vm)
-  else if (vms.length === 0) io.stdout.write('no VM is running\n')
-  else io.stdout.write(tableOf(vms))
-  return exitCodes.completed
-}
-
-const columns = ['VM', 'STATE', 'AGE', 'MEMORY', 'PID', 'RUN', 'DIRECTORY'] as const
-
-function tableOf(vms: readonly VmEntry[]): string {
-  const rows = vms.map((vm) => [
-    vm.id,
-    vm.state,
-    formatDuration(Math.max(0, Date.now() - vm.createdAtMs)),
-    vm.memoryBytes === null ? '' : formatBytes(vm.memoryBytes),
-    vm.pid === null ? '' : String(vm.pid),
-    vm.runId ?? '',
-    vm.directory === null ? '' : sanitizeLine(vm.directory),
-  ])
-  const widths = columns.map((name, index) =>
-    Math.max(name.length, ...rows.map((row) => row[index]?.length ?? 0)),
-  )
-  const line = (cells: readonly string[]) =>
-    `${cells.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  ')}`.trimEnd()
-  return `${[columns, ...rows].map(line).join('\n')}\n`
-}
-
-export async function vmStop(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
-  const vm = await hostOf(io).vms.find(name)
-  const { id, runId } = vm.info
-  if (runId !== null && flags.now !== true)
-    io.stderr.write(`cancelling ${runId}; collecting its changes first (--now stops it immediately)\n`)
-  await vm.stop({ now: flags.now === true })
-  io.stdout.write(`stopped ${id}\n`)
-  return exitCodes.completed
-}
-
-/** @param paused whether it is to stand still */
-export async function vmPause(io: Io, name: string, paused: boolean): Promise<ExitCode> {
-  const vm = await hostOf(io).vms.find(name)
-  await vm.setPaused(paused)
-  io.stdout.write(`${paused ? 'paused' : 'running'} ${vm.info.id}\n`)
-  return exitCodes.completed
+export function addVmLogs(vm: Command, run: RunAction): void {
+  vm.command('logs')
+    .argument('<vm>', `${vmArgument}; finished runs too`)
+    .description('Print the console of a VM, or the log of its agent')
+    .option('-f, --follow', 'follow the output until the VM stops')
+    .option('--agent', 'print the log of the agent, as JSON lines')
+    .action(run(vmLogs))
 }
 
 export async function vmLogs(
@@ -68,7 +30,7 @@ export async function vmLogs(
   flags: { follow?: boolean; agent?: boolean },
 ): Promise<ExitCode> {
   const host = hostOf(io)
-  using stop = new Stop()
+  using stop = new StopOnSignal('ends the process')
   const follow = flags.follow === true
   const vm = await host.vms.find(name).catch((error: unknown) => {
     if (hasCode(error, 'vm_not_found')) return null
