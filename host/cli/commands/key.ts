@@ -10,7 +10,7 @@ import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import type { RunAction } from '../options.ts'
-import { RawTerminal } from '../prompts/raw-terminal.ts'
+import { RawTerminal } from '../prompts/terminal-input.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 
 export function addKeyCommands(program: Command, run: RunAction): void {

@@ -8,7 +8,7 @@ import type { DecidedNotes, NoteDecision, ProposedNote, RunNotes } from '../../r
 import type { Io } from '../io.ts'
 import { choose, type PromptIo } from '../prompts/ask.ts'
 import { type EditText, findEditor } from '../prompts/plan-editor.ts'
-import { settleKeys } from '../prompts/settle-keys.ts'
+import { settleKeys } from '../prompts/terminal-input.ts'
 import { coloursFor } from '../render/colours.ts'
 import { writeLines } from '../render/fit.ts'
 import { proposedNoteLines } from '../render/note-lines.ts'

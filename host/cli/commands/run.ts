@@ -24,7 +24,7 @@ import {
   vmOptionsOf,
 } from '../options.ts'
 import { askRules } from '../prompts/ignore-rules-prompt.ts'
-import { captureInput } from '../prompts/take-keys.ts'
+import { captureInput } from '../prompts/terminal-input.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'

@@ -2,6 +2,7 @@
 
 import { constants } from 'node:os'
 import type { Writable } from 'node:stream'
+import { StringDecoder } from 'node:string_decoder'
 import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { waitForRoom } from '#specs/node/writable-room.ts'
@@ -13,8 +14,7 @@ import { exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
 import { addVmOptions, type RunAction, type VmFlags, vmArgument, vmOptionsOf } from '../options.ts'
-import { EscapeKeys, RawTerminal } from '../prompts/raw-terminal.ts'
-import { PlainOutput } from '../render/plain-output.ts'
+import { RawTerminal } from '../prompts/terminal-input.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
 /** @param command what follows `--`: the guest's command */
@@ -206,4 +206,69 @@ function codeOf(io: Io, end: ShellEnd): number {
 /** The person's type of terminal, as far as it can be one. */
 function termOf(term: string | undefined): string {
   return term !== undefined && /^[A-Za-z0-9][A-Za-z0-9+._-]{0,63}$/.test(term) ? term : 'xterm'
+}
+
+/** Leaves a shell that does not respond: at the start of a line `~.` leaves, `~~` is one `~`. */
+export class EscapeKeys {
+  #isLineStart = true
+  #isPending = false
+  #hasLeft = false
+
+  /** Whether `~.` was typed. */
+  get hasLeft(): boolean {
+    return this.#hasLeft
+  }
+
+  /** The keys that are for the program. */
+  feed(keys: Uint8Array): Buffer {
+    const passed: number[] = []
+    for (const key of keys) {
+      if (this.#hasLeft) break
+      this.#take(key, passed)
+    }
+    return Buffer.from(passed)
+  }
+
+  #take(key: number, passed: number[]): void {
+    const [tilde, dot, carriageReturn, lineFeed] = [0x7e, 0x2e, 0x0d, 0x0a]
+    if (this.#isPending) {
+      this.#isPending = false
+      if (key === dot) {
+        this.#hasLeft = true
+        return
+      }
+      passed.push(tilde)
+      if (key === tilde) return
+    } else if (this.#isLineStart && key === tilde) {
+      this.#isPending = true
+      this.#isLineStart = false
+      return
+    }
+    this.#isLineStart = key === carriageReturn || key === lineFeed
+    passed.push(key)
+  }
+}
+
+/** What a terminal without any capabilities needs for the editing of a line. */
+const kept = /([\n\r\t\b])/
+
+/** Output of the guest, for a terminal that must not interpret its escape sequences. */
+export class PlainOutput {
+  readonly #decoder = new StringDecoder('utf8')
+
+  /** The text of the next bytes; a character that is cut waits for the rest of it. */
+  feed(bytes: Uint8Array): string {
+    return escapeOutput(this.#decoder.write(Buffer.from(bytes)))
+  }
+
+  end(): string {
+    return escapeOutput(this.#decoder.end())
+  }
+}
+
+function escapeOutput(text: string): string {
+  return text
+    .split(kept)
+    .map((part, index) => (index % 2 === 1 ? part : sanitizeLine(part, Number.POSITIVE_INFINITY)))
+    .join('')
 }

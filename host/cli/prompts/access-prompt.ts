@@ -9,7 +9,7 @@ import { type Colours, coloursFor } from '../render/colours.ts'
 import { fitLine } from '../render/fit.ts'
 import { sanitizeLine, sanitizeRows } from '../render/sanitize.ts'
 import { choose, columnsOf, type PromptIo, write } from './ask.ts'
-import { settleKeys } from './settle-keys.ts'
+import { settleKeys } from './terminal-input.ts'
 
 const reasonMargin = '  │ '
 const addressMargin = '  ┆ '

@@ -6,11 +6,10 @@ import { type Question, questionLines, seeAllLabel, wholeQuestion } from '../ren
 import { coloursFor } from '../render/colours.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { promptAccess, promptHint } from './access-prompt.ts'
-import { choose, columnsOf } from './ask.ts'
-import { showPages } from './pages.ts'
+import { choose, columnsOf, showPages } from './ask.ts'
 import { type PlanPromptIo, promptPlan } from './plan-prompt.ts'
 import { promptQuestion } from './question-prompt.ts'
-import { settleKeys } from './settle-keys.ts'
+import { settleKeys } from './terminal-input.ts'
 
 /** The answer, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn. */
 export async function promptApproval(request: Question, io: PlanPromptIo): Promise<ApprovalAnswer | null> {

@@ -4,8 +4,7 @@
  */
 import { fitLine } from '../render/fit.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import { type SettleIo, settleKeys } from './settle-keys.ts'
-import { readLine, type TypedLine } from './typed-line.ts'
+import { readLine, type SettleIo, settleKeys, type TypedLine } from './terminal-input.ts'
 
 export interface PromptIo extends SettleIo {
   /** Takes what was typed into a prompt that is withdrawn. */
@@ -63,6 +62,34 @@ export async function chooseSeveral<T>(
       ? undefined
       : choices.flatMap(({ value }, at) => (chosen.has(at + 1) ? [value] : []))
   })
+}
+
+/** Shows many rows a screen at a time. False when the person pressed Esc or Ctrl-C, or the question was withdrawn. */
+export async function showPages(rows: readonly string[], io: PromptIo): Promise<boolean> {
+  // The question below a page takes some rows, too.
+  const pageRows = Math.max(5, (io.output.rows || 24) - 8)
+  for (let from = 0; from < rows.length; ) {
+    io.output.write(`${rows.slice(from, from + pageRows).join('\n')}\n`)
+    from += pageRows
+    if (from >= rows.length) return true
+    const next = await choose(
+      io,
+      `Lines 1 to ${from} of ${rows.length}`,
+      [
+        { value: 'more', label: 'more' },
+        { value: 'rest', label: 'all the rest' },
+        { value: 'back', label: 'back to the question' },
+      ],
+      'more',
+    )
+    if (next === null) return false
+    if (next === 'back') return true
+    if (next === 'rest') {
+      io.output.write(`${rows.slice(from).join('\n')}\n`)
+      return true
+    }
+  }
+  return true
 }
 
 /** What the person wrote, or null as above. @param initial text that is already there, to be edited */

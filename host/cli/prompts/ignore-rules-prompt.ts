@@ -5,7 +5,7 @@ import type { Host } from '../../host.ts'
 import type { Io } from '../io.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { choose } from './ask.ts'
-import { settleKeys } from './settle-keys.ts'
+import { settleKeys } from './terminal-input.ts'
 
 /** Paths that are listed. */
 const LISTED = 10

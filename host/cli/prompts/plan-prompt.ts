@@ -14,9 +14,8 @@ import { toPlainJson } from '../render/plain-json.ts'
 import { planChanges, planRows } from '../render/plan-lines.ts'
 import { sanitizeRows } from '../render/sanitize.ts'
 import { promptHint } from './access-prompt.ts'
-import { choose, columnsOf, type PromptIo } from './ask.ts'
-import { showPages } from './pages.ts'
-import { settleKeys } from './settle-keys.ts'
+import { choose, columnsOf, type PromptIo, showPages } from './ask.ts'
+import { settleKeys } from './terminal-input.ts'
 
 export interface PlanPromptIo extends PromptIo {
   /** Lets the person change a text, in a file of that name; absent: there is no way to. The error says why it was not changed. */

@@ -9,10 +9,9 @@ import { coloursFor } from '../render/colours.ts'
 import { describeTyping, readTyped, showAnswer, userQuestionLines } from '../render/question-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { promptHint } from './access-prompt.ts'
-import { choose, columnsOf, write } from './ask.ts'
-import { showPages } from './pages.ts'
+import { choose, columnsOf, showPages, write } from './ask.ts'
 import type { PlanPromptIo } from './plan-prompt.ts'
-import { settleKeys } from './settle-keys.ts'
+import { settleKeys } from './terminal-input.ts'
 
 /** The answer, or null when the person pressed Esc or Ctrl-C twice, or the question was withdrawn. */
 export async function promptQuestion(

@@ -9,8 +9,7 @@ import type { Io } from '../io.ts'
 import type { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { choose, write } from './ask.ts'
-import { collectKeys } from './settle-keys.ts'
-import { captureInput, plainText, type TakenKeys } from './take-keys.ts'
+import { captureInput, collectKeys, plainText, type TakenKeys } from './terminal-input.ts'
 
 /** What the person can do to the run. */
 export type SteeredRun = Pick<RunHandle, 'steer' | 'pause' | 'resume'>

@@ -4,8 +4,8 @@ import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { runCli } from '../../cli/main.ts'
 import { settleContinue } from '../../cli/commands/run.ts'
+import { runCli } from '../../cli/main.ts'
 
 async function cli(argv: string[], env: Record<string, string> = {}) {
   const home = await temporaryFolder('cli')

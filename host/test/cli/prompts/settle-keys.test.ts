@@ -5,7 +5,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { ApprovalAnswer } from '../../../approvals/queue.ts'
 import { bringHome } from '../../../cli/commands/review-changes.ts'
 import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
-import { collectKeys, settleKeys } from '../../../cli/prompts/settle-keys.ts'
+import { collectKeys, settleKeys } from '../../../cli/prompts/terminal-input.ts'
 import type { Host } from '../../../host.ts'
 import { Person } from '../support/person.ts'
 

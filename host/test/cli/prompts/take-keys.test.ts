@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { captureInput, editLine } from '../../../cli/prompts/take-keys.ts'
+import { captureInput, editLine } from '../../../cli/prompts/terminal-input.ts'
 
 /** A terminal in memory, and the modes that it was given. */
 function terminal() {

@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { EscapeKeys, RawTerminal } from '../../../cli/prompts/raw-terminal.ts'
-import { PlainOutput } from '../../../cli/render/plain-output.ts'
+import { EscapeKeys, PlainOutput } from '../../../cli/commands/vm-shell.ts'
+import { RawTerminal } from '../../../cli/prompts/terminal-input.ts'
 
 const typed = (...pieces: string[]) => {
   const keys = new EscapeKeys()
