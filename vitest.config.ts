@@ -1,4 +1,5 @@
-// Projects: `fast` needs no VM, `vm` boots the real VM, `slow` takes long. What `scripts/test` has of them is said in `scripts/test.ts`.
+// Projects: `fast` needs no VM, `vm` boots the real VM, `slow` takes long. What `scripts/test` has of them
+// is said in `scripts/test.ts`.
 import { globSync, readFileSync } from 'node:fs'
 import { defineConfig } from 'vitest/config'
 

@@ -1,4 +1,7 @@
-/** Checks what an application passes for a host or a run against schemas, before anything starts; names each field that is wrong. */
+/**
+ * Checks what an application passes for a host or a run against schemas, before anything starts; names each
+ * field that is wrong.
+ */
 
 import * as z from 'zod'
 import { ApprovalRule } from '#specs/protocol/approval.ts'
@@ -193,9 +196,9 @@ function isBlank({ prompt, plan, planFrom }: RunOptions): boolean {
   return prompt.trim() === '' && plan === undefined && planFrom === undefined
 }
 
-function findSizeProblem(wish: Partial<VmSize>): string | undefined {
+function findSizeProblem(requested: Partial<VmSize>): string | undefined {
   try {
-    resolveSize(wish)
+    resolveSize(requested)
     return undefined
   } catch (error) {
     if (error instanceof VmError) return `expected ${error.expected}, seen: ${error.seen}`

@@ -104,7 +104,10 @@ export class Host implements AsyncDisposable {
     return await withCode(() => this.#settings.config())
   }
 
-  /** The provider that a run would use for this model; no key is fetched. @throws {CaissonError} `invalid_config` @throws {CaissonError} `provider_unavailable` */
+  /**
+   * The provider that a run would use for this model; no key is fetched. @throws {CaissonError}
+   * `invalid_config` @throws {CaissonError} `provider_unavailable`
+   */
   async provider(options: Pick<RunOptions, 'model' | 'replay'> = {}): Promise<ProviderChoice> {
     return await withCode(async () => {
       checkModelOptions(options)
@@ -121,7 +124,10 @@ export class Host implements AsyncDisposable {
     return { choice: recordedProvider(recording), recording }
   }
 
-  /** What may leave the VM of a run with these rules of its own. @throws {CaissonError} `invalid_config` @throws {CaissonError} `invalid_rules` @throws {OptionsError} */
+  /**
+   * What may leave the VM of a run with these rules of its own. @throws {CaissonError} `invalid_config`
+   * @throws {CaissonError} `invalid_rules` @throws {OptionsError}
+   */
   async egressPolicy(rules: readonly EgressRule[] = []): Promise<Policy> {
     return await withCode(async () => policyOf(await this.config(), rules))
   }
@@ -157,7 +163,10 @@ export class Host implements AsyncDisposable {
     }, options?.signal)
   }
 
-  /** Ends the sandboxes, and the pool with all its VMs, also of runs that are still at work; there are no more runs afterwards. */
+  /**
+   * Ends the sandboxes, and the pool with all its VMs, also of runs that are still at work; there are no more
+   * runs afterwards.
+   */
   async close(): Promise<void> {
     this.#isClosed = true
     await Promise.all([...this.#sandboxes].map((sandbox) => sandbox[Symbol.asyncDispose]()))
@@ -173,7 +182,8 @@ export class Host implements AsyncDisposable {
    * Starts a run and returns when its journal is open; {@link Run.watch} shows its progress, {@link Run.result} its end.
    * Call it from the main thread: a VM ends with the thread that started it.
    * Without `onApproval` or `interactive` nothing answers approvals: they are denied, and a warning says what to pass.
-   * @throws {OptionsError} for an option that cannot be used. @throws when folders, provider or image cannot be; then there is no run
+   * @throws {OptionsError} for an option that cannot be used. @throws when folders, provider or image
+   * cannot be; then there is no run
    */
   async run(options: RunOptions): Promise<Run> {
     return await withCode(async () => {
@@ -258,7 +268,10 @@ export class Host implements AsyncDisposable {
     return await withCode(() => RunChanges.open(runId, this.runs, this.folders))
   }
 
-  /** Takes back what a run applied; needs nothing of the run but its apply log. @throws {CaissonError} `not_possible_now`, `run_busy`, `state_corrupted`, `run_not_found` */
+  /**
+   * Takes back what a run applied; needs nothing of the run but its apply log. @throws {CaissonError}
+   * `not_possible_now`, `run_busy`, `state_corrupted`, `run_not_found`
+   */
   async undo(runId: string, options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
     return await withCode(async () => {
       checkCallOptions(options)
@@ -444,7 +457,10 @@ function promptOf({ plan, prompt }: GivenPlan): string {
   return prompt ?? plan.goal
 }
 
-/** @throws {CaissonError} `invalid_rules` naming the rule that cannot be used; those of the configuration were looked at with it */
+/**
+ * @throws {CaissonError} `invalid_rules` naming the rule that cannot be used; those of the configuration were
+ * looked at with it
+ */
 function policyOf({ egress }: Config, rules: readonly EgressRule[] = []): Policy {
   const own = checkEgressRules(rules)
   const policy = makePolicy({ configuration: egress.rules, run: own, otherwise: egress.default })

@@ -12,7 +12,10 @@ import type { Accelerator } from './vm/qemu/qemu-args.ts'
 import type { VmDiskImage } from './vm/vm.ts'
 import type { VmSize } from './vm/vm-options.ts'
 
-/** What a run may be told; everything but `prompt` has a default. {@link checkRunOptions} checks all of it before anything starts. */
+/**
+ * What a run may be told; everything but `prompt` has a default. {@link checkRunOptions} checks all of it
+ * before anything starts.
+ */
 export interface RunOptions {
   /** What the agent is to do; with a plan it may be empty, and is then what the plan was made for. */
   readonly prompt: string
@@ -21,7 +24,10 @@ export interface RunOptions {
    * programs send has no way out. Default `work`.
    */
   readonly mode?: 'work' | 'plan'
-  /** Whether the plan, and each revision of it, waits for an answer before it is carried out; as for other questions, `approve` and `rules` may give it. Default false. */
+  /**
+   * Whether the plan, and each revision of it, waits for an answer before it is carried out; as for other
+   * questions, `approve` and `rules` may give it. Default false.
+   */
   readonly approvePlan?: boolean
   /** The plan to carry out, in the place of one that the model makes. */
   readonly plan?: PlanInput
@@ -41,7 +47,10 @@ export interface RunOptions {
   readonly tools?: ToolChoice
   /** Tools of the application's own, by name, which run on the host, not in the VM. */
   readonly hostTools?: HostTools
-  /** MCP servers for this run beside those of the configuration, in the usual form; see `specs/mcp.md`. One of the same name goes before it. */
+  /**
+   * MCP servers for this run beside those of the configuration, in the usual form; see `specs/mcp.md`. One of
+   * the same name goes before it.
+   */
   readonly mcpServers?: Readonly<Record<string, unknown>>
   /** Functions that are asked at points of the run, after the commands of the configuration. */
   readonly hooks?: readonly CodeHook[]
@@ -56,7 +65,10 @@ export interface RunOptions {
     /** How long a person is waited for before the VM is saved to disk until the answer; default 5 min, 0 for never. */
     readonly hibernateAfterMs?: number
   }
-  /** What answers approvals that no rule does: `ask` waits for {@link Run.answer} where `interactive`, else denies. Default `ask`. */
+  /**
+   * What answers approvals that no rule does: `ask` waits for {@link Run.answer} where `interactive`, else
+   * denies. Default `ask`.
+   */
   readonly approve?: ApprovalMode
   readonly approvalRules?: readonly ApprovalRule[]
   /** Answers the approvals of the run. Absent, with `interactive` absent: approvals are denied, with a warning. */

@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream'
 import type { McpServer } from '#specs/protocol/extension.ts'
 import type { ExecRequest } from '../link/root-helper.ts'
-import type { StreamOpener } from '../proxy/outward.ts'
+import type { StreamOpener } from '../proxy/egress-stream.ts'
 import type { ProgramNetwork } from '../proxy/proxy.ts'
 import type { FileToolsOptions } from '../workspace/file-access.ts'
 import type { OfferSource } from './offer.ts'

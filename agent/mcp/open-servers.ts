@@ -14,9 +14,9 @@ import type { AgentWorkspace, Extension, ExtensionParts } from '../extensions/ex
 import type { Tool } from '../tool-calls/tool.ts'
 import { defaultProgramLimits, programEnvironment } from '../tools/code/code.ts'
 import { defaultRoot } from '../workspace/file-access.ts'
+import { createEgressFetch } from './egress-fetch.ts'
 import type { ChosenServer, McpEnvironment } from './environment.ts'
 import { ServerToolNames } from './names.ts'
-import { createOutwardFetch } from './outward-fetch.ts'
 import { type Connected, createResourceTools, resourceToolNames } from './resource-tools.ts'
 import { RunServer } from './run-server.ts'
 import { createServerTool } from './server-tools.ts'
@@ -50,7 +50,7 @@ export async function openServers(
 class OpenedServers implements Extension {
   readonly #parts: ExtensionParts
   readonly #environment: McpEnvironment
-  readonly #fetch: ReturnType<typeof createOutwardFetch>
+  readonly #fetch: ReturnType<typeof createEgressFetch>
   readonly #servers: readonly RunServer[]
   /** The root agent's connections, by server; all agents share those with an address. */
   readonly #connections = new Map<RunServer, McpConnection>()
@@ -63,7 +63,7 @@ class OpenedServers implements Extension {
   constructor(chosen: readonly ChosenServer[], parts: ExtensionParts, environment: McpEnvironment) {
     this.#parts = parts
     this.#environment = environment
-    this.#fetch = createOutwardFetch(environment.http)
+    this.#fetch = createEgressFetch(environment.http)
     this.#asksAll = parts.task.askTools.includes('*')
     this.#servers = chosen.map(
       (server) =>

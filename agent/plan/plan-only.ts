@@ -29,12 +29,12 @@ const planningStep: Step = {
 /** @param workspace path of the workspace */
 export function createExplorer(workspace = '/mnt/workspace'): Planner {
   return async (run, signal) => {
-    const desk: { plan: PlannedWork | null } = { plan: null }
+    const accepted: { plan: PlannedWork | null } = { plan: null }
     const done = new AbortController()
     const submit = createSubmitTool(async (value) => {
       const read = await readPlan(value, boundsOf(run))
       if (!read.ok) return read
-      desk.plan = read.value
+      accepted.plan = read.value
       done.abort()
       return read
     })
@@ -48,7 +48,7 @@ export function createExplorer(workspace = '/mnt/workspace'): Planner {
       { ...run, registry },
       AbortSignal.any([signal, done.signal]),
     )
-    if (desk.plan !== null) return { ok: true, value: desk.plan }
+    if (accepted.plan !== null) return { ok: true, value: accepted.plan }
     return readAnswer(result, run)
   }
 }

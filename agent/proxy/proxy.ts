@@ -3,8 +3,8 @@
  * connections. Unless the host allows a connection, it is refused with a message.
  */
 import { once } from 'node:events'
+import type { StreamOpener } from './egress-stream.ts'
 import { proxyEnvironment, proxyHost, proxyPort } from './environment.ts'
-import type { StreamOpener } from './outward.ts'
 import { Refusals, type RefusalWatch } from './refusals.ts'
 
 /** The part that tools which run programs need. */

@@ -13,8 +13,8 @@ import {
 import type { ClientHttp2Stream } from 'node:http2'
 import type { Server, Socket } from 'node:net'
 import { connectionFields } from '#specs/protocol/proxy.ts'
+import { openEgressStream, type StreamOpener } from './egress-stream.ts'
 import { Gate } from './gate.ts'
-import { openOutward, type StreamOpener } from './outward.ts'
 import { oneLine, type Refusals } from './refusals.ts'
 import { EarlyBytes, joinTunnel, sayEstablished } from './tunnel.ts'
 
@@ -46,7 +46,7 @@ export function createProxyServer({ http, refusals, gate = new Gate() }: ProxySe
     }
     const early = new EarlyBytes(socket, head)
     const headers = { ':method': 'CONNECT', ':authority': authority }
-    const opened = await openOutward(way, headers, { signal: early.gone })
+    const opened = await openEgressStream(way, headers, { signal: early.gone })
     if (opened.kind === 'refused') {
       refusals.note(target, opened.reason)
       early.take()
@@ -76,7 +76,7 @@ export function createProxyServer({ http, refusals, gate = new Gate() }: ProxySe
     const hasBody =
       request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0
     const send = (stream: ClientHttp2Stream): void => sendBody(request, stream)
-    const opened = await openOutward(way, headers, { signal: gone.signal, ...(hasBody ? { send } : {}) })
+    const opened = await openEgressStream(way, headers, { signal: gone.signal, ...(hasBody ? { send } : {}) })
     if (opened.kind === 'refused') {
       refusals.note(`${method} ${place.scheme}://${place.authority}${place.path}`, opened.reason)
       return refuse(response, opened.status, opened.reason)

@@ -86,7 +86,7 @@ async function loadOwn(
   const notes = [
     ...(installed.ok
       ? []
-      : [`[Its files could not be laid into ${folder}: ${oneLine(installed.error.message)}]`]),
+      : [`[Its files could not be installed in ${folder}: ${oneLine(installed.error.message)}]`]),
     ...(files.length === 0 ? [] : [block('skill-files', listNames(files.map(({ path }) => path)))]),
     ...(leftOut.length === 0
       ? []

@@ -1,4 +1,7 @@
-/** What commands share: how their actions run, common arguments and options, and how values are read. A wrong value is a usage error that names the option. */
+/**
+ * What commands share: how their actions run, common arguments and options, and how values are read. A wrong
+ * value is a usage error that names the option.
+ */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { ResolvedRun } from '../runs/resolved-run.ts'
 

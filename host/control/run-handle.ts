@@ -42,7 +42,10 @@ export interface RunHandle {
   readonly id: string
   /** All events so far, then events and deltas as they arrive, until the run ends. */
   watch(): AsyncIterableIterator<FeedItem>
-  /** Resolves when the run has ended. @throws {CaissonError} `connection_lost` when its process is gone, or after {@link detach} */
+  /**
+   * Resolves when the run has ended. @throws {CaissonError} `connection_lost` when its process is gone, or
+   * after {@link detach}
+   */
   result(): Promise<RunResult>
   /** Resolves with whether this answer decided: false when the approval no longer waits or the answer does not fit it. */
   answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean>
@@ -59,7 +62,10 @@ export interface RunHandle {
   pause(actor?: RunActor): Promise<void>
   /** Resumes a paused agent. @throws {CaissonError} `not_possible_now` */
   resume(actor?: RunActor): Promise<void>
-  /** Asks the agent to stop and ends the VM after a grace period. Resolves when the request is taken; {@link result} tells the end. */
+  /**
+   * Asks the agent to stop and ends the VM after a grace period. Resolves when the request is taken; {@link
+   * result} tells the end.
+   */
   cancel(options?: CancelOptions): Promise<void>
   /** Gives the run up: this process no longer answers its approvals (they are denied unless another does) or watches it. */
   detach(): Promise<void>

@@ -1,4 +1,7 @@
-/** What `caisson config check` says of MCP servers: where each runs or is, whether its secrets are configured and its address let out. */
+/**
+ * What `caisson config check` says of MCP servers: where each runs or is, whether its secrets are configured
+ * and its address let out.
+ */
 import type { McpServer } from '#specs/protocol/extension.ts'
 import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
 import type { Config } from '../config/schema.ts'

@@ -22,7 +22,7 @@ import type { Access } from './run-egress.ts'
 /** Name of the tool, and of all access questions in approval rules. */
 export const accessTool = 'request_access'
 
-export interface AccessDeskOptions {
+export interface EgressApprovalsOptions {
   readonly runId: string
   readonly policy: Policy
   readonly approvals: Pick<ApprovalQueue, 'ask'>
@@ -45,7 +45,7 @@ const openMaxQuestions = 32
 const runMaxQuestions = 256
 
 export class EgressApprovals implements Access {
-  readonly #options: AccessDeskOptions
+  readonly #options: EgressApprovalsOptions
   readonly #grants: RunGrants
   /** Key: scheme, host and port. */
   readonly #open = new Map<string, OpenQuestion>()
@@ -55,7 +55,7 @@ export class EgressApprovals implements Access {
   /** Ids of the agent's own questions. */
   readonly #askedByAgent = new Set<string>()
 
-  constructor(options: AccessDeskOptions) {
+  constructor(options: EgressApprovalsOptions) {
     this.#options = options
     this.#grants = new RunGrants(options.lasting, options.runId)
   }

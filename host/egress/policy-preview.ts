@@ -24,7 +24,7 @@ export interface PolicyPreview {
   readonly lookupProblem?: string
 }
 
-export interface OutlookParts {
+export interface PreviewParts {
   readonly policy: Policy
   /** Already refreshed. */
   readonly grants: Pick<RunGrants, 'reusable' | 'refusing'>
@@ -35,7 +35,7 @@ export interface OutlookParts {
 /** As in a run, a name is resolved only if it is allowed or a person may allow it. */
 export async function previewAccess(
   target: Target,
-  { policy, grants, resolve, signal }: OutlookParts,
+  { policy, grants, resolve, signal }: PreviewParts,
 ): Promise<PolicyPreview> {
   const decision = decide(policy, target, grants.reusable())
   const no = decision.effect === 'ask' ? grants.refusing(target) : undefined

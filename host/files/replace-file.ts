@@ -4,7 +4,10 @@ import { open, readdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { renameDurably } from './durable.ts'
 
-/** For this user alone. The caller holds the file's lock, so that drafts of others are of killed processes. @throws what the file system does */
+/**
+ * For this user alone. The caller holds the file's lock, so that drafts of others are of killed processes.
+ * @throws what the file system does
+ */
 export async function replaceFile(file: string, content: string | Uint8Array): Promise<void> {
   const [folder, name] = [path.dirname(file), path.basename(file)]
   await removeDrafts(folder, name)

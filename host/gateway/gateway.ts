@@ -153,7 +153,7 @@ export function createGateway(options: GatewayOptions): Gateway {
         const { services } = options
         return services === undefined
           ? deny(stream, route.target)
-          : await services.outward(stream, headers, signal)
+          : await services.egress(stream, headers, signal)
       }
       if (route.kind === 'service') return await route.serve(stream, headers, signal)
       if (route.kind === 'embeddings') return await embed(stream, headers, signal)

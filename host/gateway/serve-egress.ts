@@ -15,7 +15,7 @@ import type { Target } from '../net/target.ts'
 import { parseAuthority, parseTarget } from '../net/target.ts'
 import { gatewayAuthority, type ServeStream } from './gateway.ts'
 
-export interface OutwardOptions {
+export interface EgressServerOptions {
   /** Defaults: 1 GiB per direction, one hour, five minutes idle, 30 s to the first TLS bytes. */
   readonly limits?: Partial<TunnelLimits>
   /** Maximum open connections of the run. The port carries 64 streams; the others are for the model. */
@@ -27,7 +27,7 @@ export interface OutwardOptions {
 }
 
 /** @param egress judges, connects and records, for the run of these streams */
-export function createOutward(egress: Egress, options: OutwardOptions = {}): ServeStream {
+export function createEgressServer(egress: Egress, options: EgressServerOptions = {}): ServeStream {
   const limits: TunnelLimits = { ...defaultConnectionLimits, helloMs: 30_000, ...options.limits }
   const maxOpen = options.maxOpen ?? 48
   let open = 0

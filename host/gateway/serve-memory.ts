@@ -24,7 +24,7 @@ const openMaxRequests = 8
  * @param isAtWork whether an agent is active; requests of others are refused
  */
 export function serveMemory(
-  desk: MemoryService,
+  memory: MemoryService,
   isAtWork: (agentPath: string) => Promise<boolean>,
 ): GatewayServices['paths'] {
   const forAgent = async <T>(
@@ -39,22 +39,22 @@ export function serveMemory(
     '/memory/remember': {
       method: 'POST',
       serve: answerWith(RememberRequest, RememberAnswer, (request) =>
-        forAgent(request.agentPath, () => desk.remember(request)),
+        forAgent(request.agentPath, () => memory.remember(request)),
       ),
     },
     '/memory/recall': {
       method: 'POST',
-      serve: answerWith(RecallRequest, RecallAnswer, async (request) => desk.recall(request)),
+      serve: answerWith(RecallRequest, RecallAnswer, async (request) => memory.recall(request)),
     },
     '/notes/add': {
       method: 'POST',
       serve: answerWith(NoteAddRequest, NoteAddAnswer, (request) =>
-        forAgent(request.agentPath, () => desk.addNote(request)),
+        forAgent(request.agentPath, () => memory.addNote(request)),
       ),
     },
     '/notes/list': {
       method: 'POST',
-      serve: answerWith(NoteListRequest, NoteListAnswer, async (request) => desk.listNotes(request)),
+      serve: answerWith(NoteListRequest, NoteListAnswer, async (request) => memory.listNotes(request)),
     },
   }
   return limitOpen(paths, openMaxRequests, 'memory')

@@ -15,5 +15,5 @@ export interface GatewayServices {
   /** By exact path under the name `gateway`. */
   readonly paths: Readonly<Record<string, { readonly method: string; readonly serve: ServeStream }>>
   /** All other authorities: tunnels and plain requests of programs. */
-  readonly outward: ServeStream
+  readonly egress: ServeStream
 }

@@ -13,7 +13,7 @@ export type RequestHandler<Q, A> = (
   context: { signal: AbortSignal },
 ) => Promise<Result<A, HandlerFailure>>
 
-export interface DeskOptions<Q, A> {
+export interface IdempotentOptions<Q, A> {
   /** Returns the id that identifies a repeated request. */
   readonly idOf: (request: Q) => string
   readonly work: RequestHandler<Q, A>
@@ -41,7 +41,7 @@ interface Entry<A> {
 /** Maximum number of ids kept without their answer. */
 const forgottenMaxCount = 200_000
 
-export function createIdempotentRequests<Q, A>(options: DeskOptions<Q, A>): IdempotentRequests<Q, A> {
+export function createIdempotentRequests<Q, A>(options: IdempotentOptions<Q, A>): IdempotentRequests<Q, A> {
   const entries = new Map<string, Entry<A>>()
   const forgotten = new Set<string>()
 

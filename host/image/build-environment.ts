@@ -1,4 +1,7 @@
-/** The environment of the programs that build an image: what says where downloads come from and how they are trusted, never a key. */
+/**
+ * The environment of the programs that build an image: what says where downloads come from and how they are
+ * trusted, never a key.
+ */
 
 const passed = new Set([
   'CAISSON_APT_KEYRING',

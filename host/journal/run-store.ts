@@ -128,7 +128,10 @@ export class RunStore {
     throw noRun(name)
   }
 
-  /** All events of a run. @throws {CaissonError} `state_unavailable` @throws {CaissonError} `run_not_found` @throws {CaissonError} `state_corrupted` */
+  /**
+   * All events of a run. @throws {CaissonError} `state_unavailable` @throws {CaissonError} `run_not_found`
+   * @throws {CaissonError} `state_corrupted`
+   */
   async read(runId: string): Promise<JournalEvent[]> {
     const events: JournalEvent[] = []
     await this.visit(runId, (event) => events.push(event))
@@ -180,7 +183,10 @@ export class RunStore {
     await rm(directory, { recursive: true, force: true })
   }
 
-  /** Removes the lock file of a killed process, and before it the files that this process staged. @throws {CaissonError} `run_busy` */
+  /**
+   * Removes the lock file of a killed process, and before it the files that this process staged. @throws
+   * {CaissonError} `run_busy`
+   */
   async removeLeftLock(runId: string): Promise<void> {
     const { directory } = this.paths(runId)
     await using _ = await RunLock.take(this.#locks, runId)

@@ -81,7 +81,10 @@ export async function takeLock(file: string, options: LockOptions = {}): Promise
   }
 }
 
-/** Whether a process holds the lock now. @throws {CaissonError} `state_unavailable`, and the system's error for a file that cannot be read */
+/**
+ * Whether a process holds the lock now. @throws {CaissonError} `state_unavailable`, and the system's error
+ * for a file that cannot be read
+ */
 export async function isLocked(file: string): Promise<boolean> {
   try {
     const handle = await openLocked(file, O_RDONLY | O_NOFOLLOW, 'shared')

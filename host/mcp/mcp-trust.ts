@@ -13,7 +13,7 @@ import { parseJson } from '../files/json.ts'
 import { compareOffer, describeOffer, isAsPinned, namesOfChanges } from './changes.ts'
 import type { McpPin, McpPins, PinKey } from './pins.ts'
 
-export interface McpDeskOptions {
+export interface McpTrustOptions {
   readonly runId: string
   /** Real path of the workspace. */
   readonly directory: string
@@ -27,9 +27,9 @@ export interface McpDeskOptions {
 }
 
 export class McpTrust {
-  readonly #options: McpDeskOptions
+  readonly #options: McpTrustOptions
 
-  constructor(options: McpDeskOptions) {
+  constructor(options: McpTrustOptions) {
     this.#options = options
   }
 

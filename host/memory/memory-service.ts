@@ -32,7 +32,7 @@ export const proposalsMaxCount = 64
 const toldMaxCount = 32
 const toldMaxChars = 12_000
 
-export interface MemoryDeskOptions {
+export interface MemoryServiceOptions {
   readonly store: NoteStore
   readonly runId: string
   /** Its real path. */
@@ -46,14 +46,14 @@ export interface MemoryDeskOptions {
 }
 
 export class MemoryService {
-  readonly #options: MemoryDeskOptions
+  readonly #options: MemoryServiceOptions
   /** As the guest wrote them, oldest first. */
   readonly #proposed = new Map<string, { readonly note: MemoryNote; readonly replaces: string | undefined }>()
   readonly #governance = new Map<string, GovernanceNote>()
   #count = 0
   #keptOf: { readonly list: readonly StoredNote[]; readonly notes: readonly MemoryNote[] } | undefined
 
-  constructor(options: MemoryDeskOptions) {
+  constructor(options: MemoryServiceOptions) {
     this.#options = options
   }
 

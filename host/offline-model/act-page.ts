@@ -55,8 +55,8 @@ function fetchFrom(intent: PageIntent, offset: number, conversation: Conversatio
   // What is saved as Markdown is to be read; anything else is wanted as it is.
   const isRaw =
     intent.kind === 'save-page' && intent.what === 'page' && !/\.(?:md|markdown|txt)$/i.test(intent.path)
-  const wishes = { url: intent.url, ...(offset > 0 ? { offset } : {}), ...(isRaw ? { form: 'raw' } : {}) }
-  return call(conversation, 'web_fetch', wishes, reasoning)
+  const values = { url: intent.url, ...(offset > 0 ? { offset } : {}), ...(isRaw ? { form: 'raw' } : {}) }
+  return call(conversation, 'web_fetch', values, reasoning)
 }
 
 /** Asks for the address once, where a person may allow it; otherwise says what was said. */

@@ -1,4 +1,7 @@
-/** Reads a sum in figures or words and gives it as an expression of numbers, operators and a few functions; nothing else passes. */
+/**
+ * Reads a sum in figures or words and gives it as an expression of numbers, operators and a few functions;
+ * nothing else passes.
+ */
 
 const number = String.raw`\d+(?:,\d{3})*(?:\.\d+)?|\.\d+`
 

@@ -3,7 +3,7 @@
  * stands in them is never read as an order; then politeness goes, and the rest is cut where one order ends.
  */
 
-import { wishBoundary } from './agent-wish.ts'
+import { subAgentBoundary } from './sub-agent-request.ts'
 
 /** Marks from Unicode's private use area stand for text that was set aside; they cannot be typed into a task. */
 const open = '\uE000'
@@ -107,7 +107,7 @@ const boundary = new RegExp(
     '\\s*,?\\s*\\b(?:and|but)?\\s*(?:then|after that|afterwards|next|finally)\\b,?\\s+(?=[\\p{L}])',
     `\\s*,?\\s*\\band\\s+(?:also\\s+)?(?=(?:${verbs})\\b)`,
     `\\s*,\\s*(?=(?:${verbs})\\b)`,
-    wishBoundary,
+    subAgentBoundary,
   ].join('|'),
   'giu',
 )

@@ -60,27 +60,27 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
   code: ['script', 'source'],
 }
 
-/** A call of `name`, or the reply that it is missing. Wishes that its schema does not know are left out. */
+/** A call of `name`, or the reply that it is missing. Values that its schema does not know are left out. */
 export function call(
   conversation: Conversation,
   name: string,
-  wishes: Readonly<Record<string, unknown>>,
+  values: Readonly<Record<string, unknown>>,
   reasoning: string,
 ): Reply {
   const tool = conversation.tools.get(name)
   if (tool === undefined) {
     return sayNotDone(`this needs the tool ${name}, which this run does not offer.`, reasoning)
   }
-  const entries = Object.entries(wishes).flatMap(([wish, value]) => {
-    const parameter = findParameter(tool, wish)
+  const entries = Object.entries(values).flatMap(([name, value]) => {
+    const parameter = findParameter(tool, name)
     return parameter === null ? [] : [[parameter, value] as const]
   })
   return { reasoning, text: '', calls: [{ name, arguments: Object.fromEntries(entries) }] }
 }
 
-function findParameter(tool: OfferedTool, wish: string): string | null {
-  if (tool.parameters.length === 0 || tool.parameters.includes(wish)) return wish
-  return otherNames[wish]?.find((name) => tool.parameters.includes(name)) ?? null
+function findParameter(tool: OfferedTool, name: string): string | null {
+  if (tool.parameters.length === 0 || tool.parameters.includes(name)) return name
+  return otherNames[name]?.find((other) => tool.parameters.includes(other)) ?? null
 }
 
 /** Foreign text for an answer, cut at a bound. */

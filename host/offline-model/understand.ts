@@ -2,11 +2,12 @@
  * From a task in English to intents, by rules over whole clauses. A clause that no rule covers from its first word to
  * its last is not understood, and then nothing at all is done: half of an order can be worse than none.
  */
-import { readAgentWish } from './agent-wish.ts'
+
 import type { Intent } from './intents.ts'
 import { type Clause, splitClauses } from './phrases.ts'
 import { groupsOf } from './rule-groups.ts'
 import { rules } from './rules.ts'
+import { readSubAgentRequest } from './sub-agent-request.ts'
 import { completeAnalysis, isAnalysisDetail, readAnalysis, type Scene } from './understand-csv.ts'
 import { completePage, readPageOrder } from './understand-page.ts'
 
@@ -30,9 +31,9 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
   const paths = workspace.map((line) => line.replace(/ \(\d[^()]*\)$/, ''))
   const intents: Intent[] = []
   const unclear: string[] = []
-  const wishes = new SubAgentRequests()
+  const requests = new SubAgentRequests()
   for (const written of splitClauses(task)) {
-    const clause = wishes.take(written, intents.length)
+    const clause = requests.take(written, intents.length)
     if (clause === null) continue
     const previous = intents.at(-1)
     if (previous?.kind === 'analyse-csv' && isAnalysisDetail(clause)) {
@@ -56,7 +57,7 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
   }
   if (unclear.length > 0) return { ok: false, reason: `not understood: ${unclear.join(' / ').slice(0, 400)}` }
   if (intents.length === 0) return { ok: false, reason: 'not understood: the task names nothing to do' }
-  const byAgents = wishes.among(intents.length)
+  const byAgents = requests.among(intents.length)
   return { ok: true, intents, ...(byAgents.size === 0 ? {} : { byAgents }) }
 }
 
@@ -69,15 +70,15 @@ class SubAgentRequests {
 
   /** The clause without its words about sub-agents; null when there are no others. */
   take(clause: Clause, place: number): Clause | null {
-    const wish = readAgentWish(clause.text)
-    if (wish === null) {
+    const request = readSubAgentRequest(clause.text)
+    if (request === null) {
       this.#from.set(place, this.#isForRest)
       return clause
     }
-    if (wish.order === '') this.#isForAll = true
+    if (request.order === '') this.#isForAll = true
     else this.#from.set(place, true)
-    this.#isForRest ||= wish.isForRest
-    return wish.order === '' ? null : { ...clause, text: wish.order }
+    this.#isForRest ||= request.isForRest
+    return request.order === '' ? null : { ...clause, text: request.order }
   }
 
   /** Places of `count` orders. */

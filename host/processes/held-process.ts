@@ -41,7 +41,8 @@ export interface HeldOptions {
 }
 
 /**
- * Starts the command in a session of its own. Its stderr is a pipe that ends with the last process of it; `more` are further descriptors, from
+ * Starts the command in a session of its own. Its stderr is a pipe that ends with the last process of it;
+ * `more` are further descriptors, from
  * {@link FIRST_FD} on: the first six are of the command alone, so that streams among them end when it does.
  * Where the watcher is killed, the command ends.
  * @throws when there are no descriptors left; whatever else keeps it from starting is told as the child's `error`

@@ -33,7 +33,10 @@ export interface ExecOptions {
 }
 
 export interface ExecResult {
-  /** As of a shell: 128 and the signal's number where one ended the command, 127 where it is not there. Null: the time limit ended it. */
+  /**
+   * As of a shell: 128 and the signal's number where one ended the command, 127 where it is not there. Null:
+   * the time limit ended it.
+   */
   readonly exitCode: number | null
   /** Whether `timeoutMs` ended it. */
   readonly timedOut: boolean

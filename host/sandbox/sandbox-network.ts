@@ -8,7 +8,7 @@ import type { Policy } from '../egress/policy.ts'
 import { type Access, RunEgress } from '../egress/run-egress.ts'
 import { gatewayAuthority } from '../gateway/gateway.ts'
 import { sendError } from '../gateway/relay.ts'
-import { createOutward } from '../gateway/serve-egress.ts'
+import { createEgressServer } from '../gateway/serve-egress.ts'
 import { gatewayError } from '../net/gateway-error.ts'
 import type { Network } from '../net/network.ts'
 
@@ -38,7 +38,7 @@ export interface SandboxNetworkOptions {
 export function openSandboxNetwork({ policy, network, log }: SandboxNetworkOptions): SandboxNetwork {
   const connect = createConnector({ network })
   const egress = new RunEgress({ policy, access: nobodyIsAsked, connect, note: log })
-  const serveOutward = createOutward(egress)
+  const serveEgress = createEgressServer(egress)
   const closing = new AbortController()
   const open = new Set<Promise<void>>()
 
@@ -47,7 +47,7 @@ export function openSandboxNetwork({ policy, network, log }: SandboxNetworkOptio
     stream.on('error', () => undefined)
     stream.once('close', () => gone.abort())
     try {
-      await serveOutward(stream, headers, AbortSignal.any([gone.signal, closing.signal]))
+      await serveEgress(stream, headers, AbortSignal.any([gone.signal, closing.signal]))
     } catch (error) {
       log({ level: 'error', message: String(error) })
       sendError(stream, gatewayError('upstream_broken', 'The host failed on this request.'))

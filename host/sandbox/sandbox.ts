@@ -83,7 +83,8 @@ export class Sandbox implements AsyncDisposable {
   /**
    * Runs a command as the user `work`. What it leaves running is ended with it. A command that fails is a result.
    * @param command text for bash, or program and arguments
-   * @throws {CaissonError} `invalid_options`, `cancelled`, `limit_reached` (8 at once), `vm_lost`, `agent_lost`, `not_possible_now`
+   * @throws {CaissonError} `invalid_options`, `cancelled`, `limit_reached` (8 at once), `vm_lost`,
+   * `agent_lost`, `not_possible_now`
    */
   async exec(command: string | readonly string[], options?: ExecOptions): Promise<ExecResult> {
     return await this.#call(() => execute(this.#client, command, options))

@@ -69,7 +69,10 @@ export class StandaloneVm implements AsyncDisposable {
     return this.#stopped.promise
   }
 
-  /** Starts the VM; returns when its init is ready, and for a copy of a template when its agent is. @throws {VmError} @throws {CaissonError} for the directory */
+  /**
+   * Starts the VM; returns when its init is ready, and for a copy of a template when its agent is. @throws
+   * {VmError} @throws {CaissonError} for the directory
+   */
   static async open(given: StandaloneVmOptions): Promise<StandaloneVm> {
     const { image, folders, directory, signal, vm = {} } = given
     const { disk, start = 'auto', hibernateAfterMs: _, ...size } = vm

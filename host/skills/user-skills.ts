@@ -126,7 +126,10 @@ function cutEnd(text: string): string {
 
 type SkillFile = SkillLoadAnswer['files'][number]
 
-/** The regular files below a skill's folder, by name; links, what others can change, and what is too many or too large, are named as left out. */
+/**
+ * The regular files below a skill's folder, by name; links, what others can change, and what is too many or
+ * too large, are named as left out.
+ */
 async function readFiles(folder: string): Promise<{ files: SkillFile[]; leftOut: string[] }> {
   const files: SkillFile[] = []
   const leftOut: string[] = []

@@ -43,13 +43,14 @@ function absolute(value: string | undefined): string | undefined {
 
 /**
  * Makes the state and cache folders with mode 0700.
- * @throws {CaissonError} `state_unavailable` when one exists and belongs to another user or is writable by others, or when another user
+ * @throws {CaissonError} `state_unavailable` when one exists and belongs to another user or is writable by
+ * others, or when another user
  *   could put something else in its place
  */
 export async function prepareFolders(folders: Folders): Promise<void> {
   for (const folder of [folders.home, folders.cache, folders.runs, folders.vms, folders.locks]) {
     const variable = folder === folders.cache ? 'CAISSON_CACHE' : 'CAISSON_HOME'
-    // Before anything is made where another user may have laid a link.
+    // Before anything is made where another user may have placed a link.
     checkWay(path.dirname(folder), folder, variable)
     await makeFolder(folder).catch((cause: unknown) => {
       throw new CaissonError(

@@ -51,7 +51,10 @@ export class JsonFile<T> {
     })
   }
 
-  /** Writes what `make` makes of the content, unless that is the same object. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
+  /**
+   * Writes what `make` makes of the content, unless that is the same object. @throws {CaissonError}
+   * `state_unavailable`, `state_corrupted`
+   */
   async change(make: (content: T) => T): Promise<void> {
     await using _ = await takeLock(this.#lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
       throw this.#error(`cannot change ${this.file}: ${reasonOf(cause)}`, cause)

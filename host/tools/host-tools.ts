@@ -90,7 +90,10 @@ const schemaMaxDepth = 16
 /** Time limit of validating a call's arguments: a schema's pattern can take very long on a guest's text. */
 const checkTimeoutMs = 1_000
 
-/** @throws {CaissonError} `invalid_options` for a name that is taken or that some provider refuses, and for a schema that is none of an object */
+/**
+ * @throws {CaissonError} `invalid_options` for a name that is taken or that some provider refuses, and for a
+ * schema that is none of an object
+ */
 export function prepareHostTools(tools: HostTools): ReadonlyMap<string, PreparedTool> {
   const prepared = new Map<string, PreparedTool>()
   const names = new Set<string>()

@@ -1,4 +1,7 @@
-/** Which tools a run may use, as a program says it, made into the list that the agent takes. Refuses entries that no tool can ever have. */
+/**
+ * Which tools a run may use, as a program says it, made into the list that the agent takes. Refuses entries
+ * that no tool can ever have.
+ */
 
 import { existsSync } from 'node:fs'
 import path from 'node:path'

@@ -179,14 +179,14 @@ async function prepareMemory({ path, isTemplate }: MemoryFile, launcher: Launche
   if (drop !== undefined && isTemplate !== true) await giveMemory(path, drop.uid)
 }
 
-async function chooseAccelerator(wish: Accelerator | 'auto', machine: Machine): Promise<Accelerator> {
-  if (wish === 'auto') return machine.accelerator
-  if (wish === 'tcg' || (await findCandidates()).includes(wish)) return wish
+async function chooseAccelerator(requested: Accelerator | 'auto', machine: Machine): Promise<Accelerator> {
+  if (requested === 'auto') return machine.accelerator
+  if (requested === 'tcg' || (await findCandidates()).includes(requested)) return requested
   throw new VmError({
     kind: 'accelerator_unavailable',
     phase: 'prepare',
-    expected: `the requested accelerator ${wish}`,
-    seen: wish === 'kvm' ? 'cannot open /dev/kvm' : 'not available on this machine',
+    expected: `the requested accelerator ${requested}`,
+    seen: requested === 'kvm' ? 'cannot open /dev/kvm' : 'not available on this machine',
     remedy: 'Use --accel tcg, or run caisson doctor to see what is available.',
   })
 }

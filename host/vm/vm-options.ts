@@ -32,10 +32,10 @@ export interface VmSize {
 }
 
 /** Fills in defaults. @throws VmError `bad_option` */
-export function resolveSize(wish: Partial<VmSize>): VmSize {
-  const memoryBytes = wish.memoryBytes ?? DEFAULT_MEMORY_BYTES
-  const cpus = wish.cpus ?? Math.min(2, availableParallelism())
-  const diskBytes = wish.diskBytes ?? DEFAULT_DISK_BYTES
+export function resolveSize(requested: Partial<VmSize>): VmSize {
+  const memoryBytes = requested.memoryBytes ?? DEFAULT_MEMORY_BYTES
+  const cpus = requested.cpus ?? Math.min(2, availableParallelism())
+  const diskBytes = requested.diskBytes ?? DEFAULT_DISK_BYTES
   const most = Math.max(MIN_MEMORY_BYTES, Math.floor(totalmem() / MIB) * MIB)
   checkBytes('memory', memoryBytes, MIN_MEMORY_BYTES, most)
   checkBytes('disk', diskBytes, MIN_DISK_BYTES, MAX_DISK_BYTES)

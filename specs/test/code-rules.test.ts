@@ -5,6 +5,7 @@ import path from 'node:path'
 import { cruise } from 'dependency-cruiser'
 import { describe, expect, it } from 'vitest'
 import rules from '../../scripts/dependencies.ts'
+import { findLongSentences, findWideComments, findWords, rules as wordRules } from '../../scripts/words.ts'
 import { temporaryFolder } from '../testing/temporary-folder.ts'
 
 const root = path.join(import.meta.dirname, '../..')
@@ -25,7 +26,7 @@ describe('the check of the code', () => {
     expect(type).toBe('module')
     const parts = [...String(scripts.check).matchAll(/npm run (\S+)/g)].map(([, name = '']) => scripts[name])
     expect(parts.join('\n')).toMatch(
-      /tsc --noEmit\nbiome check --error-on-warnings \.\n.*check-dependencies\.ts/,
+      /tsc --noEmit\n.*biome check --error-on-warnings \. .*check-words\.ts\n.*check-dependencies\.ts/,
     )
   })
 
@@ -79,5 +80,41 @@ describe('the check of the code', () => {
     } as never)
     const { violations } = (output as { summary: { violations: { rule: { name: string } }[] } }).summary
     expect(violations.map((found) => found.rule.name)).toEqual([rule])
+  })
+})
+
+describe('the check of words', () => {
+  const phrases = wordRules.flatMap((rule) => rule.phrases)
+
+  it.each(phrases)('refuses "%s" in a sentence, across lines and in names [S0.15]', (phrase) => {
+    const [first = '', ...rest] = phrase.split(' ')
+    const camelCase = [first, ...rest.map((word) => `${word[0]?.toUpperCase()}${word.slice(1)}`)].join('')
+    const found = (text: string) => findWords('a.ts', text).map(({ line, problem }) => `${line} ${problem}`)
+    const expected = (line: number) => [expect.stringContaining(`${line} "${phrase}": use `)]
+    expect(found(`\n// It ${phrase} here.`)).toEqual(expected(2))
+    expect(found(`// It ${phrase.replaceAll(' ', '\n// ')} here.`)).toEqual(expected(1))
+    expect(found(`const ${camelCase}File = 1`)).toEqual(expected(1))
+    expect(found(`const A_${phrase.replaceAll(' ', '_').toUpperCase()}_B = 1`)).toEqual(expected(1))
+    expect(findWords(`host/${phrase.replaceAll(' ', '-')}-file.ts`, '').map(({ line }) => line)).toEqual([0])
+  })
+
+  it('accepts other words, also those that a forbidden one is part of [S0.15]', () => {
+    const text =
+      '// The snapshot of a layer. A desktop, an amended belay and a shell.\nconst layout = relay\n'
+    expect(findWords('host/layers.ts', text)).toEqual([])
+  })
+
+  it('refuses wide comments, and no wide code [S0.15]', () => {
+    const wide = 'x'.repeat(130)
+    const text = `const a = '${wide}'\n// ${wide}\n/** ${wide} */\nconst b = 1 // ${wide}\nconst c = 'https://${wide}'\n`
+    expect(findWideComments('a.ts', text).map(({ line }) => line)).toEqual([2, 3, 4])
+  })
+
+  it('refuses long sentences of documents, and counts code as one word [S1.15]', () => {
+    const words = (count: number) => Array.from({ length: count }, () => 'word').join(' ')
+    const text = `${words(20)}. A ${words(26)}.\n\n- ${words(24)} \`a b c\`\n- ${words(13)}\n  ${words(13)}\n\n\`\`\`\n${words(60)}\n\`\`\`\n`
+    expect(findLongSentences('docs/a.md', text).map(({ line }) => line)).toEqual([1, 4])
+    expect(findLongSentences('specs/a.md', text)).toEqual([])
+    expect(findLongSentences('specs/a.md', `A ${words(200)}.`)).toHaveLength(1)
   })
 })

@@ -1,4 +1,5 @@
-// Everything at once: models that say anything of the corpus in any order, answered by tools that do anything, cancelled anywhere.
+// Everything at once: models that say anything of the corpus in any order, answered by tools that do
+// anything, cancelled anywhere.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'

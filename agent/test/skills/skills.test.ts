@@ -40,8 +40,8 @@ const own: SkillLoadAnswer = {
   leftOut: ['huge.bin', 'line\nbreak'],
 }
 
-function toolOver(files: { root: string; knownAs: string }, shelf: SkillCatalog, exitCode = 0) {
-  const laid: ExecRequest[] = []
+function toolOver(files: { root: string; knownAs: string }, catalog: SkillCatalog, exitCode = 0) {
+  const installed: ExecRequest[] = []
   const gateway: GatewayClient = {
     post: async (_path, body, schema) =>
       'skillId' in body && body.skillId === own.skillId
@@ -50,7 +50,7 @@ function toolOver(files: { root: string; knownAs: string }, shelf: SkillCatalog,
   }
   const helper = {
     execInSandbox: async (request: ExecRequest) => {
-      laid.push(request)
+      installed.push(request)
       const value = {
         exitCode,
         signal: null,
@@ -72,12 +72,12 @@ function toolOver(files: { root: string; knownAs: string }, shelf: SkillCatalog,
         signal: new AbortController().signal,
         emitOutput: () => undefined,
         askTools: new Set(),
-        skills: shelf,
+        skills: catalog,
         onStart: async () => undefined,
         requestApproval: async () => ({ decision: 'allow' }),
       },
     )
-  return { laid, load }
+  return { installed, load }
 }
 
 describe('the skills of a run', () => {
@@ -88,12 +88,12 @@ describe('the skills of a run', () => {
     skill('.claude/skills/b', 'deploy', 'not yours')
     skill('.agents/skills/c', 'DEPLOY', 'not yours either')
     skill('skills/c', 'other', 'an ordinary folder')
-    const shelf = await openSkills([{ skillId: 'deploy', description: 'Deploys\n# Task' }], files)
-    expect(shelf.list).toEqual([
+    const catalog = await openSkills([{ skillId: 'deploy', description: 'Deploys\n# Task' }], files)
+    expect(catalog.list).toEqual([
       { skillId: 'deploy', description: 'Deploys # Task', source: 'user' },
       { skillId: 'lint', description: 'from .agents', source: 'workspace', folder: '.agents/skills/a' },
     ])
-    expect(shelf.problems).toEqual([
+    expect(catalog.problems).toEqual([
       'the skill DEPLOY of the workspace is left out: the user has deploy, which is the same but for case',
       expect.stringContaining('.claude/skills/b: is hidden: but for case its id deploy is DEPLOY'),
     ])
@@ -165,15 +165,15 @@ Use tabs
     symlinkSync(path.join(outside, 'SKILL.md'), path.join(root, '.agents/skills/linked/SKILL.md'))
     symlinkSync('..', path.join(root, '.agents/skills/good/up'))
     symlinkSync('loop', path.join(root, '.agents/skills/loop'))
-    const shelf = await openSkills([], files)
-    expect(shelf.list.map(({ skillId, description }) => [skillId, description])).toEqual([
+    const catalog = await openSkills([], files)
+    expect(catalog.list.map(({ skillId, description }) => [skillId, description])).toEqual([
       ['binary', ''],
       ['broken', ''],
       ['good', 'fine'],
       ['marks', 'd <task>'],
     ])
-    expect(shelf.problems).toHaveLength(5)
-    expect(JSON.stringify(shelf)).not.toContain('secret')
+    expect(catalog.problems).toHaveLength(5)
+    expect(JSON.stringify(catalog)).not.toContain('secret')
   })
 
   it('are looked for in so many folders and no more [A.09]', async () => {
@@ -182,18 +182,18 @@ Use tabs
       if (number < 200) skill(`.agents/skills/${String(number).padStart(5, '0')}`, `s${number}`, 'd')
       else mkdirSync(path.join(root, '.agents/skills', String(number)))
     }
-    const shelf = await openSkills([], files)
-    expect(shelf.list.length).toBeLessThanOrEqual(64)
-    expect(shelf.problems.length).toBeGreaterThan(0)
-    expect(shelf.problems.length).toBeLessThanOrEqual(5)
+    const catalog = await openSkills([], files)
+    expect(catalog.list.length).toBeLessThanOrEqual(64)
+    expect(catalog.problems.length).toBeGreaterThan(0)
+    expect(catalog.problems.length).toBeLessThanOrEqual(5)
   }, 60_000)
 })
 
 describe('load_skill', () => {
-  it('gives a skill of the user in a block that it cannot close, with its files laid for programs once [S2.14]', async () => {
+  it('gives a skill of the user in a block that it cannot close, with its files installed for programs once [S2.14]', async () => {
     const { files } = await place()
-    const shelf = await openSkills([{ skillId: 'deploy', description: 'Deploys' }], files)
-    const { load, laid } = toolOver(files, shelf)
+    const catalog = await openSkills([{ skillId: 'deploy', description: 'Deploys' }], files)
+    const { load, installed } = toolOver(files, catalog)
     const { output } = await load({ skillId: 'deploy' })
     expect(output).toBe(`<skill_context id="deploy">
 <description>Deploys</description>
@@ -214,9 +214,9 @@ huge.bin
 "line\\nbreak"
 </skill-files>`)
     await Promise.all([load({ skillId: 'deploy' }), load({ skill_id: 'deploy' })])
-    expect(laid).toHaveLength(1)
-    expect(laid[0]).toMatchObject({ view: 'v1' })
-    expect(JSON.parse(String(laid[0]?.stdin))).toMatchObject({
+    expect(installed).toHaveLength(1)
+    expect(installed[0]).toMatchObject({ view: 'v1' })
+    expect(JSON.parse(String(installed[0]?.stdin))).toMatchObject({
       id: 'deploy',
       files: [{ path: 'SKILL.md' }, { path: 'scripts/go.sh', mode: '0755' }, { path: 'logo.png' }],
     })
@@ -227,13 +227,13 @@ huge.bin
     expect((await load({ skillId: 'deploy', file: '../x' })).error?.code).toBe('not_found')
   })
 
-  it('gives the instructions also where the files could not be laid, and tries again [S2.14]', async () => {
+  it('gives the instructions also where the files could not be installed, and tries again [S2.14]', async () => {
     const { files } = await place()
-    const shelf = await openSkills([{ skillId: 'deploy', description: '' }], files)
-    const { load, laid } = toolOver(files, shelf, 1)
-    expect((await load({ skillId: 'deploy' })).output).toContain('[Its files could not be laid into')
+    const catalog = await openSkills([{ skillId: 'deploy', description: '' }], files)
+    const { load, installed } = toolOver(files, catalog, 1)
+    expect((await load({ skillId: 'deploy' })).output).toContain('[Its files could not be installed in')
     await load({ skillId: 'deploy' })
-    expect(laid).toHaveLength(2)
+    expect(installed).toHaveLength(2)
   })
 
   it('gives a skill of the workspace as the workspace’s words, as it is now [S2.14] [A.09]', async () => {
@@ -241,8 +241,8 @@ huge.bin
     skill('.agents/skills/lint', 'lint', 'Lints', 'Old.')
     write('.agents/skills/lint/more.md', 'more')
     write('secret.txt', 'elsewhere')
-    const shelf = await openSkills([], files)
-    const { load } = toolOver(files, shelf)
+    const catalog = await openSkills([], files)
+    const { load } = toolOver(files, catalog)
     skill('.agents/skills/lint', 'lint', 'Lints', 'New.')
     const { output } = await load({ skillId: 'lint' })
     expect(output).toMatch(/^\[A skill of the workspace: the words of whoever wrote its files\./)
@@ -264,8 +264,8 @@ huge.bin
   it('answers an id that nobody has with those that there are [S2.14]', async () => {
     const { files, skill } = await place()
     skill('.agents/skills/lint', 'lint', 'Lints')
-    const shelf = await openSkills([{ skillId: 'deploy', description: '' }], files)
-    const { output, error } = await toolOver(files, shelf).load({ skillId: '"><x' })
+    const catalog = await openSkills([{ skillId: 'deploy', description: '' }], files)
+    const { output, error } = await toolOver(files, catalog).load({ skillId: '"><x' })
     expect(error?.code).toBe('not_found')
     expect(output).toContain('<skill_context id="&quot;>&lt;x">')
     expect(output).toContain('known are: deploy, lint')

@@ -28,7 +28,10 @@ export type ProbeRequest =
   | { readonly op: 'status' | 'mount' | 'reset' }
   | { readonly op: 'mount-read-only' }
   | { readonly op: 'views-open' | 'views-close'; readonly views: readonly string[] }
-  /** Calls `search_code` over the workspace, or over the tree `root`. Value: the result, how long it took, this process's memory. */
+  /**
+   * Calls `search_code` over the workspace, or over the tree `root`. Value: the result, how long it took,
+   * this process's memory.
+   */
   | { readonly op: 'search'; readonly query: string; readonly root?: string }
   /** Sends bytes to the helper socket as they are. Value: what came back, in hexadecimal. */
   | { readonly op: 'raw'; readonly hex: string }

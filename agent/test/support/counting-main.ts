@@ -1,4 +1,7 @@
-/** The real agent, which counts what it draws at random, and tells the host with each session instead of how earlier processes ended. */
+/**
+ * The real agent, which counts what it draws at random, and tells the host with each session instead of how
+ * earlier processes ended.
+ */
 import { startAgent as startRealAgent } from '../../main.ts'
 import { countDraws } from './count-draws.ts'
 

@@ -1,4 +1,7 @@
-/** The root side as the agent finds it when it starts programs: the same socket and frames, the programs child processes of the test. */
+/**
+ * The root side as the agent finds it when it starts programs: the same socket and frames, the programs child
+ * processes of the test.
+ */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'

@@ -1,4 +1,7 @@
-/** One run from its task to its completion: real inbox, loop, planner, executor, tools and client, and a host that writes down. */
+/**
+ * One run from its task to its completion: real inbox, loop, planner, executor, tools and client, and a host
+ * that writes down.
+ */
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { Completion } from '#specs/protocol/task.ts'
 import { type Asked, type Script, startModelServer } from '#specs/testing/model-server.ts'

@@ -1,4 +1,7 @@
-/** `caisson approvals`: what runs of any process wait for, and the answers to it; for scripts, and for who does not want to watch. */
+/**
+ * `caisson approvals`: what runs of any process wait for, and the answers to it; for scripts, and for who
+ * does not want to watch.
+ */
 
 import { type Command, Option } from 'commander'
 import { CaissonError } from '#specs/errors.ts'

@@ -53,7 +53,7 @@ interface PolicyFlags {
 /** What would become of a target. */
 interface Seen {
   readonly target: Target
-  readonly outlook: PolicyPreview
+  readonly preview: PolicyPreview
   /** The user's proxy on the way, as it may be shown. */
   readonly proxy: string | null
 }
@@ -70,7 +70,7 @@ export async function policyCheck(
   const parts = { policy, grants, resolve: resolveName, signal: new AbortController().signal }
   const look = async (to: Target): Promise<Seen> => ({
     target: to,
-    outlook: await previewAccess(to, parts),
+    preview: await previewAccess(to, parts),
     proxy: network.proxyFor(to)?.shown ?? null,
   })
   const request = await look(target.value)
@@ -80,7 +80,7 @@ export async function policyCheck(
     const value = { request: asJson(request), ...(tunnel === undefined ? {} : { tunnel: asJson(tunnel) }) }
     await writeJsonLine(io.stdout, value)
   } else for (const seen of [request, tunnel]) if (seen !== undefined) show(io, seen)
-  return isOpen(request.outlook) ? exitCodes.completed : exitCodes.cancelled
+  return isOpen(request.preview) ? exitCodes.completed : exitCodes.cancelled
 }
 
 /** The rules, the strongest first. */
@@ -135,8 +135,8 @@ async function inForce(
   return { policy, grants, network: settings.network(await host.config()) }
 }
 
-function show(io: Io, { target, outlook, proxy }: Seen): void {
-  const { decision, addresses, lookupProblem } = outlook
+function show(io: Io, { target, preview, proxy }: Seen): void {
+  const { decision, addresses, lookupProblem } = preview
   const lines = [
     `${sanitizeLine(describeTarget(target))}: ${decision.effect}`,
     `  rule     ${sanitizeLine(decision.rule)}`,
@@ -150,8 +150,8 @@ function show(io: Io, { target, outlook, proxy }: Seen): void {
   io.stdout.write(`${lines.join('\n')}\n`)
 }
 
-function asJson({ target, outlook, proxy }: Seen): object {
-  const { decision, addresses, lookupProblem } = outlook
+function asJson({ target, preview, proxy }: Seen): object {
+  const { decision, addresses, lookupProblem } = preview
   return {
     target: describeTarget(target),
     effect: decision.effect,

@@ -214,7 +214,10 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
 }
 
-/** Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line; then they are for who follows it. */
+/**
+ * Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line;
+ * then they are for who follows it.
+ */
 async function startShown(io: Io, host: Host, options: RunOptions, view: ProgressView): Promise<Run> {
   using keys = options.interactive === true ? captureInput(io.stdin, () => undefined) : undefined
   const run = await host.run({

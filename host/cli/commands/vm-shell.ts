@@ -1,4 +1,7 @@
-/** `caisson vm shell`: a terminal or one command in a VM, for whose output the person's terminal is as open as to any remote shell. */
+/**
+ * `caisson vm shell`: a terminal or one command in a VM, for whose output the person's terminal is as open as
+ * to any remote shell.
+ */
 
 import { constants } from 'node:os'
 import type { Writable } from 'node:stream'

@@ -1,4 +1,7 @@
-/** A question about a way out of the VM at the terminal: what would be allowed, in the host's words, then for how long and how far. */
+/**
+ * A question about a way out of the VM at the terminal: what would be allowed, in the host's words, then for
+ * how long and how far.
+ */
 import type { AccessQuestion } from '#specs/protocol/approval.ts'
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'

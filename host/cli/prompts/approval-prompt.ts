@@ -22,7 +22,7 @@ export async function promptApproval(request: Question, io: PlanPromptIo): Promi
   await settleKeys(io)
   for (;;) {
     const choice = await choose(io, 'Allow it? (Esc or Ctrl-C cancels the run)', [
-      // A person's yes to a server is pinned (see ../mcp/desk.ts): it holds for more than this once.
+      // A person's yes to a server is pinned (see ../../mcp/mcp-trust.ts): it holds for more than this once.
       {
         value: 'once',
         key: 'y',

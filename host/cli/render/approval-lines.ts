@@ -1,4 +1,7 @@
-/** An approval as rows for a terminal: its beginning for the question, all of it for who wants to see it. Everything in it is the agent's claim. */
+/**
+ * An approval as rows for a terminal: its beginning for the question, all of it for who wants to see it.
+ * Everything in it is the agent's claim.
+ */
 import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Colours } from './colours.ts'

@@ -35,7 +35,10 @@ export function describeQuestion({ access, kind, request }: Asked): string {
   return who + describeCall({ access, kind, request })
 }
 
-/** What stands below the question about an MCP server, which its arguments do not say: its words, those of before, and those of now. */
+/**
+ * What stands below the question about an MCP server, which its arguments do not say: its words, those of
+ * before, and those of now.
+ */
 export function offerLines({ tool, preview }: Pick<ApprovalRequest, 'tool' | 'preview'>): string[] {
   return tool === mcpOfferTool && preview !== ''
     ? sanitizeBlock(preview, '  ┆ ', offerMaxLines).split('\n')

@@ -1,4 +1,7 @@
-/** A question of the agent, or of an MCP server by way of it, as rows for a terminal, and what a person types as its answer. All words but ours are theirs, behind a margin. */
+/**
+ * A question of the agent, or of an MCP server by way of it, as rows for a terminal, and what a person types
+ * as its answer. All words but ours are theirs, behind a margin.
+ */
 import type { Result } from '#specs/protocol/error.ts'
 import { UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import { findSecretFor } from '../../approvals/user-question.ts'

@@ -4,7 +4,10 @@
  */
 import { fitLine, leftToRightMark } from './fit.ts'
 
-/** Controls, format characters (bidi, zero-width, tags), lone surrogates, line and paragraph separators, all that Unicode renders as nothing; U+FE0F stays, emoji need it. */
+/**
+ * Controls, format characters (bidi, zero-width, tags), lone surrogates, line and paragraph separators, all
+ * that Unicode renders as nothing; U+FE0F stays, emoji need it.
+ */
 const dangerous = /[[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]--[\u{fe0f}]]/gv
 
 /** What is drawn onto the character before it: marks, and the Korean letters that join. */

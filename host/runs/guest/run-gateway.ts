@@ -15,7 +15,7 @@ import { priceOf } from '../../gateway/budget.ts'
 import type { EmbeddingModel } from '../../gateway/embeddings-route.ts'
 import { createGateway, defaultTimeouts, type Gateway } from '../../gateway/gateway.ts'
 import type { ModelHooks } from '../../gateway/model-route.ts'
-import { createOutward } from '../../gateway/serve-egress.ts'
+import { createEgressServer } from '../../gateway/serve-egress.ts'
 import { serveMemory } from '../../gateway/serve-memory.ts'
 import { serveSkills } from '../../gateway/serve-skills.ts'
 import { serveWeb } from '../../gateway/serve-web.ts'
@@ -90,7 +90,7 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
         ...(plan.skills === undefined ? {} : serveSkills(plan.skills)),
         ...(plan.memory === undefined ? {} : serveMemory(memoryOf(plan, plan.memory.store, note), isAtWork)),
       },
-      outward: createOutward(ofPrograms, {
+      egress: createEgressServer(ofPrograms, {
         upgrade: { secrets: plan.secrets, secureContext: () => plan.network.secureContext() },
       }),
     },

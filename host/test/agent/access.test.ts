@@ -50,7 +50,7 @@ async function openWorld() {
     record: async (event) => journal.push(event),
   })
   const lasting = new PersistentGrants({ home: folder, locks: folder })
-  const desk = new EgressApprovals({ runId, policy: policy.value, approvals, lasting })
+  const egress = new EgressApprovals({ runId, policy: policy.value, approvals, lasting })
   const gateway = createGateway({
     provider: customProvider(model.baseUrl),
     runId,
@@ -71,7 +71,7 @@ async function openWorld() {
       onDelta: () => undefined,
       requestApproval: async (request, { signal }) => ({
         ok: true,
-        value: await desk.decide(request, signal),
+        value: await egress.decide(request, signal),
       }),
       completeTask: async (completion) => {
         completed.resolve(completion)

@@ -1,4 +1,5 @@
-// The whole agent and the host's side of a run, over ports in memory: host tools and hooks, also when the session is lost in the middle.
+// The whole agent and the host's side of a run, over ports in memory: host tools and hooks, also when the
+// session is lost in the middle.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'

@@ -1,4 +1,5 @@
-// MCP servers at an address, the whole way but the VM: the agent's client, the link, the host's egress with its secrets, and TLS to a reference server.
+// MCP servers at an address, the whole way but the VM: the agent's client, the link, the host's egress with
+// its secrets, and TLS to a reference server.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage, type RequestListener } from 'node:http'
@@ -7,7 +8,7 @@ import { createServer as createTcpServer } from 'node:net'
 import path from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { describe, expect, it } from 'vitest'
-import { createOutwardFetch } from '../../../agent/mcp/outward-fetch.ts'
+import { createEgressFetch } from '../../../agent/mcp/egress-fetch.ts'
 import type { McpServerConfig } from '../../../runtime/mcp/config.ts'
 import { McpConnection } from '../../../runtime/mcp/connection.ts'
 import { openHttpTransport } from '../../../runtime/mcp/http.ts'
@@ -80,7 +81,7 @@ async function setUp(listener: RequestListener) {
     rules: [{ effect: 'allow', host: 'api.test', ports: [port], schemes: ['https', 'http'] }],
     upgrade: { secrets, secureContext: () => context },
   })
-  const fetchOutward = createOutwardFetch(way.guest.http)
+  const egressFetch = createEgressFetch(way.guest.http)
   const connections: McpConnection[] = []
   return {
     way,
@@ -90,7 +91,7 @@ async function setUp(listener: RequestListener) {
       const connection = new McpConnection(
         's',
         { transport: 'streamable-http', ...config, url },
-        { openTransport: (server) => openHttpTransport(server, fetchOutward) },
+        { openTransport: (server) => openHttpTransport(server, egressFetch) },
       )
       connections.push(connection)
       return connection

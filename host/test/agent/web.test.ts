@@ -51,17 +51,17 @@ async function openWorld({ server, rules, person }: WorldOptions) {
     },
   })
   const lasting = new PersistentGrants({ home: folder, locks: folder })
-  let desk: EgressApprovals | undefined
+  let egress: EgressApprovals | undefined
   const test = await openWeb({
     servers: [server],
     ...(rules === undefined ? {} : { rules }),
-    access: (policy) => (desk = new EgressApprovals({ runId, policy, approvals, lasting })),
+    access: (policy) => (egress = new EgressApprovals({ runId, policy, approvals, lasting })),
   })
   const gateway = createGateway({
     provider: offlineProvider(false),
     runId,
     limits: { maxTokens: 10_000_000 },
-    services: { paths: serveWeb(test.web), outward: async (stream) => void stream.destroy() },
+    services: { paths: serveWeb(test.web), egress: async (stream) => void stream.destroy() },
     onExchange: () => undefined,
     onDenied: () => undefined,
     logger: { info: () => undefined, warn: () => undefined },
@@ -77,8 +77,8 @@ async function openWorld({ server, rules, person }: WorldOptions) {
       onEvent: (_runId, { event }) => void events.push(event),
       onDelta: () => undefined,
       requestApproval: async (request, { signal }) => {
-        if (desk === undefined) throw new Error('no desk')
-        return { ok: true, value: await desk.decide(request, signal) }
+        if (egress === undefined) throw new Error('not opened')
+        return { ok: true, value: await egress.decide(request, signal) }
       },
       completeTask: async (completion) => {
         completed.resolve(completion)

@@ -37,7 +37,7 @@ describe('the configuration file', () => {
     expect(wrong('[limits]\nmaxTokens = "many"')).toContain('limits.maxTokens: must be a number, got text')
   })
 
-  it('is taken by way of links of its user, as managers of dotfiles lay them [H.01]', async () => {
+  it('is taken by way of links of its user, as dotfile managers create them [H.01]', async () => {
     const { config, file } = await folderWith()
     await writeFile(path.join(config, 'real.toml'), 'model = "m"')
     await symlink('real.toml', file)

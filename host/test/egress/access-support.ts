@@ -1,4 +1,4 @@
-// A desk over a real queue, a real policy and real files.
+// `EgressApprovals` over a real queue, a real policy and real files.
 import { expect } from 'vitest'
 import type { ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
@@ -22,8 +22,8 @@ export interface Setting
   readonly lingerMs?: number
 }
 
-/** A desk with its queue, and what it journaled. */
-export async function openDesk(setting: Setting = {}) {
+/** `EgressApprovals` with its queue, and what it journaled. */
+export async function openApprovals(setting: Setting = {}) {
   const {
     otherwise = 'deny',
     egress = [],
@@ -38,7 +38,7 @@ export async function openDesk(setting: Setting = {}) {
   const record = async (event: HostEvent) => events.push(HostEvent.parse(event))
   const approvals = new ApprovalQueue({ mode: 'ask', rules: [], interactive: true, ...queueOptions, record })
   const lasting = new PersistentGrants({ home: folder, locks: folder })
-  const desk = new EgressApprovals({
+  const answers = new EgressApprovals({
     runId,
     policy,
     approvals,
@@ -63,13 +63,13 @@ export async function openDesk(setting: Setting = {}) {
   }
   /** As whoever serves a connection does it. */
   const connect = async (target: ReturnType<typeof tunnel>, signal = never): Promise<string | true> => {
-    const decision = decide(policy, target, desk.granted())
+    const decision = decide(policy, target, answers.granted())
     if (decision.effect === 'deny') return decision.rule
     if (decision.effect === 'allow') {
-      if (decision.by !== null) desk.used(decision.by)
+      if (decision.by !== null) answers.used(decision.by)
       return true
     }
-    const asked = await desk.askFor(target, decision, signal)
+    const asked = await answers.askFor(target, decision, signal)
     return asked.ok || asked.error
   }
   const waiting = async (count = 1): Promise<string[]> => {
@@ -78,7 +78,7 @@ export async function openDesk(setting: Setting = {}) {
   }
   const questions = () => events.flatMap((event) => (event.type === 'approval-request' ? [event] : []))
   const decisions = () => events.flatMap((event) => (event.type === 'approval-decision' ? [event] : []))
-  return { desk, approvals, lasting, folder, request, tunnel, connect, waiting, questions, decisions }
+  return { answers, approvals, lasting, folder, request, tunnel, connect, waiting, questions, decisions }
 }
 
 export const get = (address: string) => {

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
-import { get, openDesk as open, url } from './access-support.ts'
+import { get, openApprovals as open, url } from './access-support.ts'
 
 describe('request_access', () => {
   it('is a question of the host’s own: it says what a yes allows, and the agent’s reason stays the agent’s [G.03, S1.11]', async () => {
-    const { desk, approvals, request, waiting, questions } = await open()
-    const answer = desk.decide(request(url, 'allow everything?'))
+    const { answers, approvals, request, waiting, questions } = await open()
+    const answer = answers.decide(request(url, 'allow everything?'))
     const [id = ''] = await waiting()
     expect(questions()[0]).toMatchObject({
       kind: 'enforced',
@@ -32,9 +32,9 @@ describe('request_access', () => {
   })
 
   it('opens the way at once, without anything being started anew: for the run to every connection, to no other host [G.02, G.03]', async () => {
-    const { desk, approvals, request, tunnel, connect, waiting, decisions } = await open()
+    const { answers, approvals, request, tunnel, connect, waiting, decisions } = await open()
     expect(await connect(tunnel('api.example.com:443'))).toBe('no rule allows it')
-    const answer = desk.decide(request(url))
+    const answer = answers.decide(request(url))
     approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'run' })
     expect(await answer).toEqual({
       decision: 'allow',
@@ -45,7 +45,7 @@ describe('request_access', () => {
     for (const other of ['api.example.com:8443', 'example.com:443', 'x.api.example.com:443'])
       expect(await connect(tunnel(other))).toBe('no rule allows it')
     expect(await connect(get('http://api.example.com/'))).toBe('no rule allows it')
-    expect(await desk.decide(request(url))).toMatchObject({
+    expect(await answers.decide(request(url))).toMatchObject({
       decision: 'allow',
       hint: expect.stringMatching(/^already/),
     })
@@ -53,8 +53,8 @@ describe('request_access', () => {
   })
 
   it('lets one connection out after a yes for once', async () => {
-    const { desk, approvals, request, tunnel, connect, waiting } = await open()
-    const answer = desk.decide(request(url))
+    const { answers, approvals, request, tunnel, connect, waiting } = await open()
+    const answer = answers.decide(request(url))
     approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'once', reach: 'suffix' })
     await answer
     const both = await Promise.all([
@@ -65,8 +65,8 @@ describe('request_access', () => {
   })
 
   it('lets no tunnel out after a yes for a path, where no path can be seen [G.02]', async () => {
-    const { desk, approvals, request, tunnel, connect, waiting } = await open()
-    const answer = desk.decide(request(url))
+    const { answers, approvals, request, tunnel, connect, waiting } = await open()
+    const answer = answers.decide(request(url))
     approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'run', reach: 'path' })
     await answer
     expect(await connect(get('https://api.example.com/v1/rates?day=2'))).toBe(true)
@@ -76,25 +76,25 @@ describe('request_access', () => {
   })
 
   it('asks nobody about what a rule denies or what lies inside, and takes no answer that the question does not offer [G.02, G.03]', async () => {
-    const { desk, approvals, request, waiting, decisions } = await open({
+    const { answers, approvals, request, waiting, decisions } = await open({
       egress: [{ effect: 'deny', host: '*.example.com', reason: 'not ours' }],
       mode: 'all',
     })
     for (const address of [url, 'http://169.254.169.254/latest/', 'https://127.0.0.1/', 'https://localhost/'])
-      expect(await desk.decide(request(address))).toMatchObject({ decision: 'deny' })
+      expect(await answers.decide(request(address))).toMatchObject({ decision: 'deny' })
     expect(decisions().map(({ by }) => by)).toEqual(['rule', 'rule', 'rule', 'rule'])
     expect(decisions()[0]?.rule).toContain('deny *.example.com')
-    void desk.decide(request('https://1.2.3.4/'))
+    void answers.decide(request('https://1.2.3.4/'))
     const [id = ''] = await waiting()
     expect(approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'suffix' })).toBe(false)
     expect(approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'host' })).toBe(true)
   })
 
   it('can be about tunnels where requests are let out already; the path alone is not offered then [G.02]', async () => {
-    const { desk, approvals, request, tunnel, connect, waiting, questions } = await open({
+    const { answers, approvals, request, tunnel, connect, waiting, questions } = await open({
       egress: [{ effect: 'allow', host: 'api.example.com', path: '/v1/*' }],
     })
-    const answer = desk.decide(request(url))
+    const answer = answers.decide(request(url))
     approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'run' })
     await answer
     expect(questions()[0]?.access).toMatchObject({
@@ -105,28 +105,28 @@ describe('request_access', () => {
   })
 
   it('refuses what is no address, and a second question under the id of the first', async () => {
-    const { desk, request, approvals, waiting } = await open()
+    const { answers, request, approvals, waiting } = await open()
     for (const address of [
       'file:///etc/passwd',
       'https://user:pw@example.com/',
       'example.com',
       'https://a b/',
     ])
-      expect(await desk.decide(request(address))).toMatchObject({ decision: 'deny' })
+      expect(await answers.decide(request(address))).toMatchObject({ decision: 'deny' })
     const first = request(url)
-    const answer = desk.decide(first)
-    const again = desk.decide(first)
+    const answer = answers.decide(first)
+    const again = answers.decide(first)
     const [id = ''] = await waiting()
     const lie = { ...first, arguments: JSON.stringify({ reason: 'x', url: 'https://evil.example.net/' }) }
-    expect(await desk.decide(lie)).toMatchObject({ decision: 'deny' })
+    expect(await answers.decide(lie)).toMatchObject({ decision: 'deny' })
     approvals.answer(id, { decision: 'allow', scope: 'once' })
     expect(await answer).toEqual(await again)
   })
 
   it('is denied where nobody is there, with what would allow it; --approve all is no yes to this [S1.11]', async () => {
-    const { desk, request, decisions } = await open({ interactive: false, mode: 'all' })
-    expect((await desk.decide(request(url))).decision).toBe('deny')
-    expect((await desk.decide(request('http://api.example.com:8080/'))).decision).toBe('deny')
+    const { answers, request, decisions } = await open({ interactive: false, mode: 'all' })
+    expect((await answers.decide(request(url))).decision).toBe('deny')
+    expect((await answers.decide(request('http://api.example.com:8080/'))).decision).toBe('deny')
     expect(decisions()[0]?.rule).toContain('--allow-host api.example.com')
     expect(decisions()[1]?.rule).toContain(
       '{ effect = "allow", host = "api.example.com", schemes = ["http"], ports = [8080] }',
@@ -140,22 +140,29 @@ describe('request_access', () => {
       { effect: 'allow', tool: 'request_access', argument: 'url', pattern: 'https://docs.example.net/v2/*' },
       { effect: 'deny', tool: 'request_access', pattern: 'bad.*', reason: 'no' },
     ]
-    const { desk, request, tunnel, connect } = await open({ rules, interactive: false })
-    expect(await desk.decide(request(url))).toMatchObject({ decision: 'allow' })
+    const { answers, request, tunnel, connect } = await open({ rules, interactive: false })
+    expect(await answers.decide(request(url))).toMatchObject({ decision: 'allow' })
     expect(await connect(tunnel('api.example.com:443'))).toBe(true)
-    expect(await desk.decide(request('https://evil.net/x.example.com'))).toMatchObject({ decision: 'deny' })
-    expect(await desk.decide(request('https://bad.example.com/'))).toEqual({ decision: 'deny', hint: 'no' })
-    expect(await desk.decide(request('https://docs.example.net/v2/a'))).toMatchObject({ decision: 'allow' })
+    expect(await answers.decide(request('https://evil.net/x.example.com'))).toMatchObject({
+      decision: 'deny',
+    })
+    expect(await answers.decide(request('https://bad.example.com/'))).toEqual({
+      decision: 'deny',
+      hint: 'no',
+    })
+    expect(await answers.decide(request('https://docs.example.net/v2/a'))).toMatchObject({
+      decision: 'allow',
+    })
     expect(await connect(get('https://docs.example.net/v2/a/b'))).toBe(true)
     expect(await connect(tunnel('docs.example.net:443'))).toBe('no rule allows it')
   })
 
   it('is not asked again in a run after a no for the run', async () => {
-    const { desk, approvals, request, waiting, decisions } = await open()
-    const answer = desk.decide(request(url))
+    const { answers, approvals, request, waiting, decisions } = await open()
+    const answer = answers.decide(request(url))
     approvals.answer((await waiting())[0] ?? '', { decision: 'deny', scope: 'run' })
     await answer
-    expect((await desk.decide(request('https://api.example.com/other'))).decision).toBe('deny')
+    expect((await answers.decide(request('https://api.example.com/other'))).decision).toBe('deny')
     expect(decisions()[1]).toMatchObject({
       by: 'rule',
       rule: 'the user denied api.example.com for this run',
@@ -189,10 +196,13 @@ describe('a connection that a rule asks about', () => {
   it('is one that the agent does not know of, unlike its own question: its clock is to stand still too [S1.11]', async () => {
     const waits: [number, boolean][] = []
     const onWaiting = (change: number, isUnseen: boolean) => waits.push([change, isUnseen])
-    const { desk, approvals, request, tunnel, connect, waiting } = await open({ otherwise: 'ask', onWaiting })
+    const { answers, approvals, request, tunnel, connect, waiting } = await open({
+      otherwise: 'ask',
+      onWaiting,
+    })
     void connect(tunnel('files.example.com:443'))
     await waiting()
-    void desk.decide(request(url))
+    void answers.decide(request(url))
     await waiting(2)
     approvals.close()
     expect(waits).toEqual([
@@ -216,10 +226,10 @@ describe('a connection that a rule asks about', () => {
   })
 
   it('is answered by an answer to another question that covers it', async () => {
-    const { desk, approvals, request, tunnel, connect, waiting } = await open({ otherwise: 'ask' })
+    const { answers, approvals, request, tunnel, connect, waiting } = await open({ otherwise: 'ask' })
     const connecting = connect(tunnel('cdn.example.com:443'))
     await waiting()
-    const asked = desk.decide(request('https://example.com/'))
+    const asked = answers.decide(request('https://example.com/'))
     const [, id = ''] = await waiting(2)
     approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'suffix' })
     expect(await connecting).toBe(true)
@@ -247,14 +257,14 @@ describe('a connection that a rule asks about', () => {
   })
 
   it('of the agent itself is refused once it has asked too often, and never when asked again [G.03]', async () => {
-    const { desk, request } = await open({ interactive: false })
+    const { answers, request } = await open({ interactive: false })
     const first = request(url)
-    for (let at = 0; at < 256; at++) await desk.decide(at === 0 ? first : request(url))
-    expect(await desk.decide(request(url))).toMatchObject({
+    for (let at = 0; at < 256; at++) await answers.decide(at === 0 ? first : request(url))
+    expect(await answers.decide(request(url))).toMatchObject({
       decision: 'deny',
       hint: expect.stringContaining('this run asked 256'),
     })
-    expect((await desk.decide(first)).hint ?? '').not.toContain('this run asked')
+    expect((await answers.decide(first)).hint ?? '').not.toContain('this run asked')
   })
 
   it('is refused without a question once too many wait, or were asked in the run', async () => {

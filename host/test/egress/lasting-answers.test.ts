@@ -4,13 +4,13 @@ import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { PersistentGrants } from '../../egress/persistent-grants.ts'
-import { openDesk as open, runId, url } from './access-support.ts'
+import { openApprovals as open, runId, url } from './access-support.ts'
 
 describe('an answer for always', () => {
   it('holds in later runs and in those at work, until it is revoked [S1.11]', async () => {
     const first = await open()
     const other = await open({ folder: first.folder })
-    const answer = first.desk.decide(first.request(url))
+    const answer = first.answers.decide(first.request(url))
     first.approvals.answer((await first.waiting())[0] ?? '', { decision: 'allow', scope: 'always' })
     await answer
     const target = first.tunnel('api.example.com:443')
@@ -26,20 +26,20 @@ describe('an answer for always', () => {
   })
 
   it('does not hold, and nobody is asked, while the file cannot be read; nothing is written over it', async () => {
-    const { desk, lasting, request, tunnel, connect } = await open({ otherwise: 'ask' })
+    const { answers, lasting, request, tunnel, connect } = await open({ otherwise: 'ask' })
     await lasting.add([{ effect: 'allow', host: 'api.example.com' }], runId)
     const file = lasting.file
     writeFileSync(file, readFileSync(file, 'utf8').replace('allow', 'alow'))
     expect(await connect(tunnel('api.example.com:443'))).toContain('egress-grants.json')
-    expect((await desk.decide(request(url))).hint).toContain('correct the file or remove it')
+    expect((await answers.decide(request(url))).hint).toContain('correct the file or remove it')
     await expect(lasting.add([], runId)).rejects.toThrow('cannot read')
     expect(readFileSync(file, 'utf8')).toContain('alow')
   })
 
   it('holds for its run alone, and says so, where it cannot be kept', async () => {
     const folder = path.join(await temporaryFolder(), 'not-there')
-    const { desk, approvals, request, tunnel, connect, waiting } = await open({ folder })
-    const answer = desk.decide(request(url))
+    const { answers, approvals, request, tunnel, connect, waiting } = await open({ folder })
+    const answer = answers.decide(request(url))
     approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'always' })
     expect((await answer).hint).toContain('it holds for this run alone: cannot change')
     expect(await connect(tunnel('api.example.com:443'))).toBe(true)

@@ -12,7 +12,7 @@ import { createProxyServer } from '../../../agent/proxy/server.ts'
 import { createConnector } from '../../egress/connect.ts'
 import { makePolicy } from '../../egress/policy.ts'
 import { type Access, RunEgress } from '../../egress/run-egress.ts'
-import { createOutward, type OutwardOptions } from '../../gateway/serve-egress.ts'
+import { createEgressServer, type EgressServerOptions } from '../../gateway/serve-egress.ts'
 import { directNetwork } from '../../net/network.ts'
 import { createWorld, until } from '../guest/support.ts'
 
@@ -29,7 +29,7 @@ export interface WayOut extends AsyncDisposable {
   recorded(count: number): Promise<readonly EgressRecord[]>
 }
 
-export interface WayOutOptions extends OutwardOptions {
+export interface WayOutOptions extends EgressServerOptions {
   readonly rules?: readonly EgressRule[]
   readonly gate?: GateOptions
   /** Absent: nobody can be asked. */
@@ -38,7 +38,7 @@ export interface WayOutOptions extends OutwardOptions {
 
 /** Every name leads to this machine, where the test's servers are; a rule lets it be reached. */
 export async function openWayOut(options: WayOutOptions = {}): Promise<WayOut> {
-  const { rules = [], gate, askFor, ...outwardOptions } = options
+  const { rules = [], gate, askFor, ...serverOptions } = options
   const policy = makePolicy({
     configuration: [
       ...rules,
@@ -70,14 +70,14 @@ export async function openWayOut(options: WayOutOptions = {}): Promise<WayOut> {
     }),
     note,
   })
-  const outward = createOutward(egress, outwardOptions)
+  const serve = createEgressServer(egress, serverOptions)
   let open = 0
   const world = createWorld({
     onStream: (stream, headers) => {
       const gone = new AbortController()
       stream.once('close', () => gone.abort())
       open += 1
-      void outward(stream, headers, gone.signal).finally(() => {
+      void serve(stream, headers, gone.signal).finally(() => {
         open -= 1
         // As the gateway does.
         if (!stream.destroyed && !stream.readableEnded) stream.resume()

@@ -31,7 +31,7 @@ async function open(web: Partial<Web>) {
     provider: offlineProvider(false),
     runId: 'run-00000000000000000000',
     limits: { maxTokens: 1_000_000 },
-    services: { paths: serveWeb(whole), outward: async (stream) => void stream.destroy() },
+    services: { paths: serveWeb(whole), egress: async (stream) => void stream.destroy() },
     onExchange: () => undefined,
     onDenied: () => undefined,
     logger: { info: () => undefined, warn: () => undefined },

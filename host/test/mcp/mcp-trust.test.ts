@@ -39,7 +39,7 @@ interface Scene {
   readonly directory?: string
 }
 
-/** A run's desk, what it asked a person, and the answer that a person gives to everything. */
+/** A run's `McpTrust`, what it asked a person, and the answer that a person gives to everything. */
 function open(
   { mode = 'ask', interactive = true, rules = [], directory = '/w' }: Scene,
   answer?: 'allow' | 'deny',
@@ -58,7 +58,7 @@ function open(
   })
   let count = 0
   const servers = { notes: { transport: 'stdio' as const, command: 'node', args: ['notes.js'] } }
-  const desk = new McpTrust({
+  const trust = new McpTrust({
     runId: 'run-00000000000000000001',
     directory,
     servers,
@@ -67,7 +67,7 @@ function open(
     inform: () => undefined,
   })
   const decide = (given: unknown) =>
-    desk.decide({
+    trust.decide({
       approvalId: `mcp-${count++}`,
       runId: 'run-00000000000000000001',
       agentPath: 'root',

@@ -23,13 +23,13 @@ function kept(number: number, text: string, tags: string[] = []): StoredNote {
 }
 
 async function open(notes: readonly StoredNote[] = []) {
-  const home = await temporaryFolder('desk')
+  const home = await temporaryFolder('memory-service')
   const locks = path.join(home, 'locks')
   await mkdir(locks)
   const store = new NoteStore({ home, locks })
   await store.change(() => notes)
   const events: HostEvent[] = []
-  const desk = new MemoryService({
+  const memory = new MemoryService({
     store,
     runId,
     workspace: '/w',
@@ -37,7 +37,7 @@ async function open(notes: readonly StoredNote[] = []) {
     redact: (text) => text.replaceAll('s3cr3t', '[redacted]'),
     now: () => 7,
   })
-  return { store, desk, events }
+  return { store, memory, events }
 }
 
 const say = (text: string, more: { tags?: string[]; replaces?: string } = {}) => ({
@@ -54,10 +54,10 @@ function noteOf(answer: ReturnType<MemoryService['remember']>): MemoryNote {
 
 describe('the memory of a run', () => {
   it('holds what is kept, the newest first, and what the run itself proposes; the host keeps nothing [S0.13]', async () => {
-    const { store, desk, events } = await open([kept(1, 'old'), kept(2, 'new')])
-    const mine = noteOf(desk.remember(say('Build with make all', { tags: ['build'] })))
+    const { store, memory, events } = await open([kept(1, 'old'), kept(2, 'new')])
+    const mine = noteOf(memory.remember(say('Build with make all', { tags: ['build'] })))
     expect(mine.state).toBe('proposed')
-    const recalled = desk.recall({ limit: 10 })
+    const recalled = memory.recall({ limit: 10 })
     expect(recalled.ok && recalled.value.notes.map(({ text, state }) => [text, state])).toEqual([
       ['Build with make all', 'proposed'],
       ['new', 'kept'],
@@ -68,14 +68,14 @@ describe('the memory of a run', () => {
   })
 
   it('finds notes by words, the rarer the better, the same each time [S0.13]', async () => {
-    const { desk } = await open([
+    const { memory } = await open([
       kept(1, 'The tests need a database'),
       kept(2, 'Deploys happen on Friday', ['deploy']),
       kept(3, 'The database is Postgres 16'),
       kept(4, 'Über Größe: naïve café'),
     ])
     const find = (query: string) => {
-      const found = desk.recall({ query, limit: 2 })
+      const found = memory.recall({ query, limit: 2 })
       return found.ok ? [found.value.notes.map(({ text }) => text), found.value.total] : []
     }
     expect(find('postgres database')).toEqual([
@@ -89,20 +89,20 @@ describe('the memory of a run', () => {
   })
 
   it('takes the same note once, and lets one stand in the place of another [S0.13]', async () => {
-    const { desk, events } = await open([kept(1, 'Port 80')])
-    const first = noteOf(desk.remember(say('Port 81', { replaces: 'mem-000000000001' })))
-    expect(noteOf(desk.remember(say('Port 81'))).noteId).toBe(first.noteId)
-    const second = noteOf(desk.remember(say('Port 82', { replaces: first.noteId })))
-    const recalled = desk.recall({ limit: 10 })
+    const { memory, events } = await open([kept(1, 'Port 80')])
+    const first = noteOf(memory.remember(say('Port 81', { replaces: 'mem-000000000001' })))
+    expect(noteOf(memory.remember(say('Port 81'))).noteId).toBe(first.noteId)
+    const second = noteOf(memory.remember(say('Port 82', { replaces: first.noteId })))
+    const recalled = memory.recall({ limit: 10 })
     expect(recalled.ok && recalled.value.notes).toEqual([second])
     expect(events).toHaveLength(2)
-    expect(desk.remember(say('Port 83', { replaces: 'mem-ffffffffffff' }))).toMatchObject({
+    expect(memory.remember(say('Port 83', { replaces: 'mem-ffffffffffff' }))).toMatchObject({
       error: { code: 'not_found' },
     })
   })
 
   it('refuses what looks like a secret, and journals none that is known [S0.13]', async () => {
-    const { desk, events } = await open()
+    const { memory, events } = await open()
     for (const text of [
       'the key is nvapi-abcdefghijklmnop0123456789',
       'password: hunter2hunter2',
@@ -110,25 +110,25 @@ describe('the memory of a run', () => {
       '-----BEGIN OPENSSH PRIVATE KEY-----',
       `token ghp_${'a1'.repeat(18)}`,
     ])
-      expect(desk.remember(say(text)), text).toMatchObject({ error: { code: 'secret_refused' } })
+      expect(memory.remember(say(text)), text).toMatchObject({ error: { code: 'secret_refused' } })
     for (const text of ['The token is in .env', 'password: ask Ann', 'See https://docs.test/a:b@c'])
-      expect(desk.remember(say(text)).ok, text).toBe(true)
-    expect(noteOf(desk.remember(say('it says s3cr3t'))).text).toBe('it says s3cr3t')
+      expect(memory.remember(say(text)).ok, text).toBe(true)
+    expect(noteOf(memory.remember(say('it says s3cr3t'))).text).toBe('it says s3cr3t')
     expect(JSON.stringify(events)).toContain('it says [redacted]')
     expect(JSON.stringify(events)).not.toContain('s3cr3t')
   })
 
   it('bounds what a run proposes, of both kinds together [S0.13]', async () => {
-    const { desk, events } = await open()
+    const { memory, events } = await open()
     const half = proposalsMaxCount / 2
-    for (let number = 0; number < half; number++) noteOf(desk.remember(say(`n${number}`)))
+    for (let number = 0; number < half; number++) noteOf(memory.remember(say(`n${number}`)))
     for (let number = 0; number < half; number++)
-      expect(desk.addNote({ proposalId: 'PROP-1', text: `n${number}`, agentPath: 'root' }).ok).toBe(true)
-    expect(desk.remember(say('one more'))).toMatchObject({ error: { code: 'limit_notes', status: 403 } })
-    expect(desk.remember(say('x'.repeat(noteMaxChars + 1)))).toMatchObject({
+      expect(memory.addNote({ proposalId: 'PROP-1', text: `n${number}`, agentPath: 'root' }).ok).toBe(true)
+    expect(memory.remember(say('one more'))).toMatchObject({ error: { code: 'limit_notes', status: 403 } })
+    expect(memory.remember(say('x'.repeat(noteMaxChars + 1)))).toMatchObject({
       error: { code: 'request_too_large' },
     })
-    expect(desk.remember(say(' \n '))).toMatchObject({ error: { code: 'invalid_request' } })
+    expect(memory.remember(say(' \n '))).toMatchObject({ error: { code: 'invalid_request' } })
     expect(events).toHaveLength(proposalsMaxCount)
   })
 
@@ -157,29 +157,29 @@ describe('the memory of a run', () => {
       author: 'person',
       at: 1,
     } as const
-    const { desk, events } = await open([{ ...person, proposalId: 'PROP-7' }])
-    expect(desk.addNote({ proposalId: 'PROP-7', text: 'Costs less', agentPath: 'root/a' }).ok).toBe(true)
-    expect(desk.addNote({ proposalId: 'PROP-7', text: 'Costs less', agentPath: 'root' }).ok).toBe(true)
-    const listed = desk.listNotes({ proposalId: 'PROP-7' })
+    const { memory, events } = await open([{ ...person, proposalId: 'PROP-7' }])
+    expect(memory.addNote({ proposalId: 'PROP-7', text: 'Costs less', agentPath: 'root/a' }).ok).toBe(true)
+    expect(memory.addNote({ proposalId: 'PROP-7', text: 'Costs less', agentPath: 'root' }).ok).toBe(true)
+    const listed = memory.listNotes({ proposalId: 'PROP-7' })
     expect(listed.ok && listed.value.notes.map(({ text, author, state }) => [text, author, state])).toEqual([
       ['Ann agrees', 'person', 'kept'],
       ['Costs less', runId, 'proposed'],
     ])
-    expect(desk.listNotes({ proposalId: 'PROP-8' })).toEqual({ ok: true, value: { notes: [] } })
+    expect(memory.listNotes({ proposalId: 'PROP-8' })).toEqual({ ok: true, value: { notes: [] } })
     expect(events).toHaveLength(1)
   })
 })
 
 describe('the paths of memory', () => {
   it('take requests of their form alone, and so many at once [S0.13]', async () => {
-    const { desk, events } = await open()
+    const { memory, events } = await open()
     const gateway = createGateway({
       provider: offlineProvider(false),
       runId,
       limits: { maxTokens: 1_000 },
       services: {
-        paths: serveMemory(desk, async (agentPath) => agentPath !== 'root/gone'),
-        outward: async (stream) => void stream.destroy(),
+        paths: serveMemory(memory, async (agentPath) => agentPath !== 'root/gone'),
+        egress: async (stream) => void stream.destroy(),
       },
       onExchange: () => undefined,
       onDenied: () => undefined,

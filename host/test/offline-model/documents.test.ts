@@ -1,4 +1,5 @@
-// What README.md, docs/ and specs/gateway.md say that the offline model understands: their own examples, carried out by the agent's
+// What README.md, docs/ and specs/gateway.md say that the offline model understands: their own examples,
+// carried out by the agent's
 // planner, executor and tools in a folder of the test's own.
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'

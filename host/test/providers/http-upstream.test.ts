@@ -14,7 +14,7 @@ const hello = reply({ text: 'hello', usage: { prompt_tokens: 10, completion_toke
 const tools = [{ type: 'function', function: { name: 'read_file', parameters: {} } }]
 
 describe('a server that has had enough', () => {
-  it('is asked again after the pause it wished for, and the guest is none the wiser [G.05]', async () => {
+  it('is asked again after the pause it asked for, without the guest noticing [G.05]', async () => {
     await using server = await startModelServer([
       failure(429, 'slow down', 'openai', { 'retry-after': '0.2' }),
       hello,
@@ -301,21 +301,21 @@ describe('the way to the model server', () => {
 
   it('is not asked of the egress policy: the configured server is reached although nothing else is [G.02]', async () => {
     await using server = await startModelServer([hello])
-    const outward: string[] = []
+    const contacted: string[] = []
     await using test = await startGateway(customProvider(server.baseUrl), {
       services: {
         paths: {},
-        outward: async (stream, headers) => {
-          outward.push(String(headers[':authority']))
+        egress: async (stream, headers) => {
+          contacted.push(String(headers[':authority']))
           stream.respond({ ':status': 403 }, { endStream: true })
         },
       },
     })
     expect(await test.request()).toMatchObject({ status: 200 })
-    expect(outward).toEqual([])
+    expect(contacted).toEqual([])
     const { host } = new URL(server.baseUrl)
     expect(await test.request({ authority: host })).toMatchObject({ status: 403 })
-    expect(outward).toEqual([host])
+    expect(contacted).toEqual([host])
     expect(server.asked).toHaveLength(1)
   })
 })

@@ -88,7 +88,7 @@ describe('the queue of a key', () => {
     expect(got.map(({ runId }) => runId).slice(0, 4)).toEqual(['greedy', 'greedy', 'modest', 'late'])
   })
 
-  it('holds everybody back for as long as the server wished [G.05]', async () => {
+  it('holds everybody back for as long as the server asked [G.05]', async () => {
     const { got, ask, turnOf, wait } = startQueue()
     ask('a')
     await wait(0)
@@ -120,7 +120,7 @@ describe('the queue of a key', () => {
     expect(turnOf(8).refused(null)).toBe(2_000)
   })
 
-  it('pauses longer than a wish that proved too small, so that nobody asks without end [G.05]', async () => {
+  it('pauses longer than a request that proved too short, so that nobody asks without end [G.05]', async () => {
     const { ask, turnOf, wait } = startQueue()
     const pauses: number[] = []
     for (let index = 0; index < 3; index += 1) {

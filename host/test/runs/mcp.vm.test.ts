@@ -1,4 +1,5 @@
-// MCP servers in a real VM: programs of the sandbox, over the workspace and over a sub-agent's view; what is asked, and what ends.
+// MCP servers in a real VM: programs of the sandbox, over the workspace and over a sub-agent's view; what
+// is asked, and what ends.
 import { describe, expect, it } from 'vitest'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import { reply } from '#specs/testing/model-replies.ts'
@@ -120,7 +121,8 @@ describe('MCP servers in a VM', () => {
     expect(pinned.map(({ server }) => server).sort()).toEqual(['files', 'stubborn'])
     await (await bench.host.changes(run.id)).apply('all')
     expect((await readFiles(bench.workspace))['from-child.txt']).toBe('of the child\n')
-    // The root agent's own process beats on; that of the sub-agent, and that of the server which was denied, ended however they resisted.
+    // The root agent's own process beats on; that of the sub-agent, and that of the server which was
+    // denied, ended however they resisted.
     const beats = said.split('\n').filter((line) => line === 'silent' || line === 'beating')
     expect([...new Set(beats)].sort()).toEqual(['beating', 'silent'])
     const silent = beats.filter((line) => line === 'silent').length

@@ -1,4 +1,4 @@
-// A whole run against a server with wishes of its own: what it does not take, when it wants a pause, and what it costs.
+// A whole run against a server with requirements of its own: what it does not take, when it wants a pause, and what it costs.
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -12,7 +12,7 @@ const plan = {
   steps: [{ id: 'read', title: 'Read it', instructions: 'Read note.txt', needs: [], writes: [] }],
 }
 
-describe('a run by a server with wishes of its own', () => {
+describe('a run by a server with requirements of its own', () => {
   it('goes on behind pauses and refused fields, and ends when its money is spent [G.05]', async () => {
     const usage = { prompt_tokens: 10_000, completion_tokens: 100 }
     let answered = 0

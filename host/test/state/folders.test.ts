@@ -50,7 +50,7 @@ describe('state folders', () => {
     await expect(checkFolder(folders.home)).rejects.toThrow(/is reached through .*shared/)
   })
 
-  it('are not read either where others could have laid VMs and runs: nobody else gets keys or gives changes [V.08]', async () => {
+  it('are not read either where others could have placed VMs and runs: nobody else gets keys or gives changes [V.08]', async () => {
     const base = await temporaryFolder('folders')
     const home = path.join(base, 'state')
     const host = new Host({ env: { CAISSON_HOME: home, CAISSON_CACHE: `${base}/cache` } })

@@ -31,8 +31,8 @@ describe('resolveSize', () => {
     [{ cpus: 0 }, '1 to 64 CPUs'],
     [{ cpus: 1.5 }, '1 to 64 CPUs'],
     [{ diskBytes: MIB }, 'disk of 64 to'],
-  ])('refuses %o and says what would do [V.06]', (wish, expected) => {
-    const error = failureOf(() => resolveSize(wish))
+  ])('refuses %o and says what would do [V.06]', (requested, expected) => {
+    const error = failureOf(() => resolveSize(requested))
     expect(error).toMatchObject({ kind: 'bad_option', phase: 'prepare' })
     expect(error.message).toContain(expected)
   })

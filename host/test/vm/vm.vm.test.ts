@@ -56,8 +56,8 @@ describe('startVm', () => {
   it('tells a guest that ended itself from a QEMU that died', async () => {
     using home = makeTestFolders()
     // An init that does not exist: the guest's first line shall count as ready, and then it gives up by itself.
-    const wish = { ...home, guestOptions: { init: '/does/not/exist' }, readyMarker: '' }
-    await using vm = await startTestVm(wish)
+    const request = { ...home, guestOptions: { init: '/does/not/exist' }, readyMarker: '' }
+    await using vm = await startTestVm(request)
     expect(await vm.exited).toMatchObject({
       reason: 'guest-ended',
       detail: 'guest-reset',

@@ -81,7 +81,7 @@ async function runHeld(command: Command): Promise<{ code: number | null; stderr:
   }
 }
 
-export interface LauncherWish {
+export interface LauncherRequest {
   readonly mode: ConfineMode
   readonly seccomp: boolean
   /** Host files that QEMU opens by path. */
@@ -94,13 +94,14 @@ export interface LauncherWish {
  * The best launcher that lets QEMU open the given files; one that changes the user uses a new user for each VM.
  * @throws VmError `confinement_unavailable` in mode `require` without bubblewrap
  */
-export async function chooseLauncher(facts: ConfinementFacts, wish: LauncherWish): Promise<Launcher> {
+export async function chooseLauncher(facts: ConfinementFacts, requested: LauncherRequest): Promise<Launcher> {
   const allowed =
-    wish.mode === 'off' ? facts.launchers.filter(({ kind }) => kind !== 'bubblewrap') : facts.launchers
+    requested.mode === 'off' ? facts.launchers.filter(({ kind }) => kind !== 'bubblewrap') : facts.launchers
   for (const launcher of allowed) {
-    const usable = await fitLauncher(launcher, wish)
+    const usable = await fitLauncher(launcher, requested)
     if (!usable) continue
-    if (wish.mode === 'require' && confinementOf(usable, wish.seccomp) !== 'bubblewrap+seccomp') break
+    if (requested.mode === 'require' && confinementOf(usable, requested.seccomp) !== 'bubblewrap+seccomp')
+      break
     return usable
   }
   throw new VmError({
@@ -113,18 +114,18 @@ export async function chooseLauncher(facts: ConfinementFacts, wish: LauncherWish
 }
 
 /** A launcher that changes the user is suitable only if that user can open the files and devices. */
-async function fitLauncher(launcher: Launcher, wish: LauncherWish): Promise<Launcher | undefined> {
+async function fitLauncher(launcher: Launcher, requested: LauncherRequest): Promise<Launcher | undefined> {
   if (launcher.kind === 'setpriv' && process.geteuid?.() === 0) {
     const user = await drawVmUser()
     const dropped: Launcher = { ...launcher, drop: { uid: user, gid: user } }
-    const readable = await Promise.all([...wish.files, ...wish.devices].map(isOpenToAll))
+    const readable = await Promise.all([...requested.files, ...requested.devices].map(isOpenToAll))
     return readable.every(Boolean) ? dropped : launcher
   }
   if (launcher.kind !== 'bubblewrap' || launcher.drop === undefined) return launcher
   // Bubblewrap binds the files as root, so only the files' own modes matter, not those of their parent folders.
-  const modes = await Promise.all(wish.files.map(async (path) => (await stat(path)).mode))
+  const modes = await Promise.all(requested.files.map(async (path) => (await stat(path)).mode))
   if (!modes.every((mode) => (mode & 0o004) !== 0)) return undefined
-  const groups = await Promise.all(wish.devices.map(deviceGroup))
+  const groups = await Promise.all(requested.devices.map(deviceGroup))
   if (groups.includes(undefined)) return undefined
   const uid = await drawVmUser()
   const gid = groups.find((group) => typeof group === 'number') ?? uid

@@ -20,7 +20,10 @@ const folders = [
 ]
 const sourceFile = /\.(ts|js|mjs|py|md|json|sh|html|toml)$/
 
-/** Lines of TypeScript, Python, shell, Markdown and JSON of this project and its dependencies, with quotes or comments in them. */
+/**
+ * Lines of TypeScript, Python, shell, Markdown and JSON of this project and its dependencies, with quotes or
+ * comments in them.
+ */
 const lines = folders.flatMap((folder) =>
   readdirSync(join(root, folder), { withFileTypes: true })
     .filter((entry) => entry.isFile() && sourceFile.test(entry.name))

@@ -37,13 +37,13 @@ describe('createModel', () => {
     expect(pauses).toEqual([3, 6, 8, 8])
   })
 
-  it('waits as long as the server wishes, within reason [G.05]', async () => {
-    const wish = (seconds: string): ServerReply => ({
+  it('waits as long as the server asks, within reason [G.05]', async () => {
+    const reject = (seconds: string): ServerReply => ({
       status: 429,
       body: '',
       headers: { 'retry-after': seconds },
     })
-    const { pauses } = await ask([wish('0.018'), wish('9999'), reply({ text: 'ok' })])
+    const { pauses } = await ask([reject('0.018'), reject('9999'), reply({ text: 'ok' })])
     expect(pauses).toEqual([18, 20])
   })
 

@@ -1,4 +1,5 @@
-// MCP's own conformance suite against our client. What it does not do fails by name, with the reason; what is new in a later suite is looked at.
+// MCP's own conformance suite against our client. What it does not do fails by name, with the reason; what
+// is new in a later suite is looked at.
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -4,7 +4,7 @@
  */
 
 /** Cuts before words about sub-agents that stand behind an order: behind a comma, a quote or the name of a file. */
-export const wishBoundary =
+export const subAgentBoundary =
   '(?:\\s*,\\s*(?:and\\s+)?|\\s+and\\s+)(?=(?:a|another|one)\\s+sub-?agent\\s+(?:to|for)\\b)|' +
   '(?:\\s*,\\s*|(?<=\\uE001|\\w\\.\\w{1,8})\\s+)(?=(?:use|using|with|by|each|in\\s+parallel)\\b[^.;,\\n\\uE000]{0,40}\\bsub-?agents?\\b)'
 
@@ -35,7 +35,7 @@ const before = new RegExp(
 const clauseMaxChars = 600
 
 /** Null where the clause does not speak of sub-agents so. */
-export function readAgentWish(clause: string): SubAgentRequest | null {
+export function readSubAgentRequest(clause: string): SubAgentRequest | null {
   if (clause.length > clauseMaxChars) return null
   if (alone.test(clause)) return { isForRest: true, order: '' }
   const { more, order } = before.exec(clause)?.groups ?? {}

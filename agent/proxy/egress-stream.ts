@@ -24,7 +24,7 @@ const refusalMaxBytes = 16 * 1024
  * @param send writes the request's body, for streams that have one
  * @param signal aborted when the program has gone
  */
-export async function openOutward(
+export async function openEgressStream(
   { http, gate }: { http: StreamOpener; gate: Gate },
   headers: OutgoingHttpHeaders,
   { signal, send }: { signal: AbortSignal; send?: (stream: ClientHttp2Stream) => void },

@@ -5,8 +5,8 @@
 import type { ClientHttp2Stream } from 'node:http2'
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { connectionFields } from '#specs/protocol/proxy.ts'
+import { type AnswerHeaders, openEgressStream, type StreamOpener } from '../proxy/egress-stream.ts'
 import { Gate } from '../proxy/gate.ts'
-import { type AnswerHeaders, openOutward, type StreamOpener } from '../proxy/outward.ts'
 
 /** Maximum number of requests of all servers of a run; programs have their own limit. */
 const gateOptions = { maxOpen: 16, waitMs: 10_000, resetBurst: 64, resetsPerSecond: 4 }
@@ -14,7 +14,7 @@ const bodyMaxBytes = 16 * 1024 * 1024
 const withoutBody = new Set([101, 204, 205, 304])
 
 /** @param http the path to the host */
-export function createOutwardFetch(http: StreamOpener): FetchLike {
+export function createEgressFetch(http: StreamOpener): FetchLike {
   const gate = new Gate(gateOptions)
   return async (address, init = {}) => {
     const url = new URL(address)
@@ -30,7 +30,7 @@ export function createOutwardFetch(http: StreamOpener): FetchLike {
       ':authority': url.host,
       ':path': `${url.pathname}${url.search}`,
     }
-    const opened = await openOutward({ http, gate }, headers, {
+    const opened = await openEgressStream({ http, gate }, headers, {
       signal: signal ?? new AbortController().signal,
       ...(body === null ? {} : { send: (stream: ClientHttp2Stream) => void stream.end(body) }),
     })
