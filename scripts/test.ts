@@ -130,11 +130,13 @@ if (tier === 'all')
     '-x',
     'scripts/run',
     'scripts/test',
+    'scripts/docs',
     'scripts/fresh-machine',
     '.ci/run',
     'vm-image/build.sh',
     'vm-image/disk.sh',
   ])
+if (tier === 'all') check('documentation site', 'scripts/docs', ['build'])
 test('fast')
 test('vm', tier === 'all' ? [] : firstVmTests)
 if (tier === 'all') {

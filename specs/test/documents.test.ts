@@ -28,6 +28,7 @@ import { proposalsMaxCount } from '../../host/memory/memory-service.ts'
 import { noteMaxChars } from '../../host/memory/note-store.ts'
 import * as kept from '../../host/runs/storage-bounds.ts'
 import * as vm from '../../host/vm/vm-options.ts'
+import { githubAnchor } from '../../scripts/site/pages.ts'
 import { isReservedToolName } from '../protocol/tool-names.ts'
 
 const root = path.join(import.meta.dirname, '../..')
@@ -76,11 +77,7 @@ function anchorsOf(file: string): Set<string> {
   const headings = [...proseOf(file).matchAll(/^#{1,6} +(.*)$/gm)]
   return new Set(
     headings.map(([, heading = '']) => {
-      const words = heading.replace(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase()
-      const anchor = words
-        .replace(/[^\p{L}\p{N}\p{M}_ -]/gu, '')
-        .trim()
-        .replaceAll(' ', '-')
+      const anchor = githubAnchor(heading)
       const count = seen.get(anchor) ?? 0
       seen.set(anchor, count + 1)
       return count === 0 ? anchor : `${anchor}-${count}`
