@@ -20,7 +20,7 @@ import type { UserSkills } from '../skills/user-skills.ts'
 import type { Folders } from '../state/folders.ts'
 import type { PreparedTool } from '../tools/host-tools.ts'
 import type { Accelerator } from '../vm/qemu/qemu-args.ts'
-import type { VmDiskImage } from '../vm/vm.ts'
+import type { StartVmOptions, VmDiskImage } from '../vm/vm.ts'
 import type { VmSize } from '../vm/vm-options.ts'
 import type { VmPool } from '../vm/vm-pool.ts'
 import type { ContinuedRun } from './continued-run.ts'
@@ -96,4 +96,12 @@ export interface ResolvedRun {
     readonly rules: readonly ApprovalRule[]
     readonly interactive: boolean
   }
+}
+
+/** Start options of the VM for a run. */
+export function vmOptions(
+  { folders, vm: { start: _, hibernateAfterMs: __, disk, ...options }, image }: ResolvedRun,
+  start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
+): StartVmOptions {
+  return { ...options, image: disk ?? image, folders, stopsWhenDiskFull: true, ...start }
 }

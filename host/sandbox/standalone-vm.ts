@@ -20,7 +20,7 @@ import { requireValue } from '../runs/prepare.ts'
 import type { ResolvedRun } from '../runs/resolved-run.ts'
 import { type Folders, prepareFolders } from '../state/folders.ts'
 import { pauseVm, unpauseVm } from '../vm/hibernation/pause.ts'
-import { GuestUnresponsiveError, restoreFromTemplate } from '../vm/template/warm-start.ts'
+import { GuestUnresponsiveError, openVm } from '../vm/open-vm.ts'
 import type { Vm } from '../vm/vm.ts'
 import { createVmFolder } from '../vm/vm-folder.ts'
 import { buildDisk, checkDirectory, scanWorkspace } from '../workspace/index.ts'
@@ -81,7 +81,8 @@ export class StandaloneVm implements AsyncDisposable {
     const workspace = directory === undefined ? {} : await makeDisk(given, directory, disks)
     const stopper = signal === undefined ? {} : { signal }
     const options = { ...size, ...workspace, ...stopper, image: disk ?? image, folders }
-    const bench = await restoreFromTemplate(options, { start, warmUp }, async ({ vm, cloned }) => {
+    const bench = await openVm(options, { start, warmUp }, async ({ vm, origin }) => {
+      const cloned = origin.from === 'template'
       const logFile = path.join(folders.vms, vm.id, standaloneVmLogName)
       const log = await BoundedLog.open(logFile, limits.runMaxLogBytes)
       const opened = new StandaloneVm(vm, log, cloned, given.network)

@@ -6,13 +6,9 @@ import { link } from 'node:fs/promises'
 import { totalmem } from 'node:os'
 import { ownWorkspace } from './drives.ts'
 import { pauseCpus, resumeCpus } from './hibernation/saved-state.ts'
+import { openVm, type StartedVm } from './open-vm.ts'
 import { Pool, type PoolCounts, type PoolMember } from './pool.ts'
-import {
-  GuestUnresponsiveError,
-  restoreFromTemplate,
-  type WarmStartDeps,
-  type WarmVm,
-} from './template/warm-start.ts'
+import type { TemplateDeps } from './template/template-store.ts'
 import type { StartVmOptions } from './vm-command.ts'
 import { noteWaiting } from './vm-folder.ts'
 import { resolveSize } from './vm-options.ts'
@@ -33,7 +29,7 @@ export interface VmPoolOptions {
 }
 
 /** A VM of a pool, which the caller must stop. */
-export interface PooledVm extends WarmVm, PoolMember {}
+export interface PooledVm extends StartedVm, PoolMember {}
 
 export interface TakeOptions {
   /**
@@ -55,7 +51,7 @@ export class VmPool implements AsyncDisposable {
    * @throws TypeError for a size outside the limits
    * @throws VmError `bad_option`
    */
-  constructor(start: StartVmOptions, deps: WarmStartDeps, options: VmPoolOptions) {
+  constructor(start: StartVmOptions, deps: TemplateDeps, options: VmPoolOptions) {
     const { size, maxVms = Number.POSITIVE_INFINITY, maxMemoryBytes = totalmem(), waitMs } = options
     const { memoryBytes } = resolveSize(start)
     this.#start = start
@@ -63,7 +59,7 @@ export class VmPool implements AsyncDisposable {
       size,
       maxMembers: Math.min(maxVms, Math.floor(maxMemoryBytes / memoryBytes)),
       waitMs: waitMs ?? DEFAULT_WAIT_MS,
-      start: (signal) => restoreFromTemplate({ ...start, hasOwnWorkspace: true, signal }, deps, rest),
+      start: (signal) => openVm({ ...start, hasOwnWorkspace: true, signal }, deps, rest),
       prepare: wake,
     })
   }
@@ -115,33 +111,13 @@ export class VmPool implements AsyncDisposable {
   }
 }
 
-/**
- * Passes a VM of a pool to `open`, like {@link restoreFromTemplate}. Without a pool, or when the guest does not
- * respond, starts a new VM. @throws like {@link restoreFromTemplate}
- */
-export async function acquireWarmVm<T>(
-  pooled: PooledVm | undefined,
-  options: StartVmOptions,
-  deps: WarmStartDeps,
-  open: (warm: WarmVm) => Promise<T>,
-): Promise<T> {
-  if (pooled === undefined) return await restoreFromTemplate(options, deps, open)
-  try {
-    return await open(pooled)
-  } catch (error) {
-    await pooled.stop()
-    if (!(error instanceof GuestUnresponsiveError)) throw error
-    return await restoreFromTemplate(options, deps, open)
-  }
-}
-
 /** Pauses the VM: an idle guest still uses CPU time and more and more memory. */
-async function rest(warm: WarmVm): Promise<PooledVm> {
-  const { vm } = warm
+async function rest(started: StartedVm): Promise<PooledVm> {
+  const { vm } = started
   await vm.fresh
   await pauseCpus(vm.qmp)
   await noteWaiting(vm.plan.folder, true)
-  return { ...warm, exited: vm.exited, stop: () => vm.stop() }
+  return { ...started, exited: vm.exited, stop: () => vm.stop() }
 }
 
 /** Resumes it with the current time. Its random bytes from the restore are still unique to it. */

@@ -3,7 +3,9 @@
  * process. Knows nothing of its agent; reports an unexpected exit once.
  */
 import { rm } from 'node:fs/promises'
+import type { HostEvent } from '#specs/protocol/event.ts'
 import { hibernateVm, isMemoryMapped, type SavedVm, wakeVm } from '../../vm/hibernation/hibernate.ts'
+import type { StartedVm } from '../../vm/open-vm.ts'
 import type { StartVmOptions, Vm, VmExit } from '../../vm/vm.ts'
 
 /** The two ways in which a VM stops by itself. */
@@ -127,5 +129,25 @@ export class GuestVm {
       if (name === 'BLOCK_IO_ERROR' && data.action === 'stop' && this.#current === vm)
         this.#stops.onDiskFull()
     })
+  }
+}
+
+/**
+ * Journal event about how the VM started, sent when its agent answers.
+ * @param agentMs time until the agent answered
+ */
+export function describeReady({ vm, origin }: StartedVm, agentMs: number): HostEvent {
+  const { totalMs: _, guestUptimeMs: __, ...timed } = vm.timings
+  const phases = { ...timed, agentMs }
+  const { from, coldReason } = origin
+  return {
+    type: 'vm-ready',
+    start: from,
+    ...(coldReason === undefined ? {} : { coldReason: coldReason.slice(0, 2_000) }),
+    accelerator: vm.accelerator,
+    confinement: vm.confinement,
+    phasesMs: Object.fromEntries(
+      Object.entries(phases).map(([name, ms]) => [name.slice(0, -2), Math.round(ms)]),
+    ),
   }
 }

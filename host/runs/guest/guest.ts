@@ -33,14 +33,13 @@ import { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
 import type { Recorder } from '../../recording/recorder.ts'
 import { pauseVm, unpauseVm } from '../../vm/hibernation/pause.ts'
-import { GuestUnresponsiveError } from '../../vm/template/warm-start.ts'
+import { GuestUnresponsiveError, openVm, type StartedVm } from '../../vm/open-vm.ts'
 import type { VmExit } from '../../vm/vm.ts'
 import type { ChangeSet } from '../../workspace/change-set.ts'
 import type { WorkspaceResult } from '../../workspace/index.ts'
 import type { DiskSpaceWait } from '../disk-space-wait.ts'
 import { type PreparedWorkspace, requireValue } from '../prepare.ts'
-import type { ResolvedRun } from '../resolved-run.ts'
-import { acquireVm, describeReady, type Origin, vmOptions } from './acquire-vm.ts'
+import { type ResolvedRun, vmOptions } from '../resolved-run.ts'
 import type { ControlledAgent } from './agent-control.ts'
 import type { AgentEventValidator } from './agent-event-validator.ts'
 import { agentHandlers } from './agent-handlers.ts'
@@ -48,9 +47,10 @@ import { ChangeStream } from './change-stream.ts'
 import { collectFrom } from './collect-changes.ts'
 import { DiskGuard } from './disk-guard.ts'
 import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds } from './guest-end.ts'
-import { GuestVm } from './guest-vm.ts'
+import { describeReady, GuestVm } from './guest-vm.ts'
 import { isAtWork } from './idle-hibernation.ts'
 import { openRunGateway, type RunGateway } from './run-gateway.ts'
+import { warmUp } from './warm-up.ts'
 
 /** Time for the agent to answer in its first session, after init is ready. */
 const sessionTimeoutMs = 60_000
@@ -96,7 +96,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   private constructor(
     plan: ResolvedRun,
     { record, approvals, claims, hooks, diskSpace }: GuestParts,
-    { vm, cloned }: Origin,
+    { vm, origin }: StartedVm,
     log: BoundedLog,
     recorder: Recorder,
   ) {
@@ -121,7 +121,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
       link: () => this.#link,
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
     })
-    this.#link = this.#openLink(cloned, claims)
+    this.#link = this.#openLink(origin.from === 'template', claims)
     void this.#link.closed.then((end) => this.#onLinkEnd(end))
   }
 
@@ -141,17 +141,26 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     const log = undo.use(await BoundedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
     const recorder = await record.openRecorder(plan.provider)
     const options = vmOptions(plan, { workspaceDisk: workspace.disk, signal })
-    const open = async (warm: Origin): Promise<Guest> => {
-      const opened = new Guest(plan, parts, warm, log, recorder)
+    const {
+      continues,
+      vm: { start = 'auto' },
+    } = plan
+    const sources = {
+      warmUp,
+      start,
+      ...(continues === undefined ? {} : { saved: { runId: continues.runId, directory: continues.kept } }),
+      ...(workspace.vm === undefined ? {} : { pooled: workspace.vm }),
+    }
+    const guest = await openVm(options, sources, async (started) => {
+      const opened = new Guest(plan, parts, started, log, recorder)
       try {
-        await opened.#greet(warm, signal)
+        await opened.#greet(started, signal)
         return opened
       } catch (error) {
         await opened.#leave()
         throw error
       }
-    }
-    const guest = await acquireVm(plan, workspace.vm, options, open)
+    })
     undo.move()
     try {
       guest.#requests = requests
@@ -325,8 +334,9 @@ export class Guest implements AsyncDisposable, ControlledAgent {
    * Opens the first session while the guest gets its random bytes and the time.
    * @throws GuestUnresponsiveError for a clone that does not answer
    */
-  async #greet(origin: Origin, signal: AbortSignal): Promise<void> {
-    const { vm, cloned } = origin
+  async #greet(started: StartedVm, signal: AbortSignal): Promise<void> {
+    const { vm, origin } = started
+    const cloned = origin.from === 'template'
     const startedAt = performance.now()
     const timeoutMs = cloned ? cloneSessionTimeoutMs : sessionTimeoutMs
     const ready = await this.#ends.orLost(this.#link.ready({ signal, timeoutMs }))
@@ -334,7 +344,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     if (!ready.ok) throw this.#failureOf('waiting for the agent', ready.error)
     await vm.fresh
     this.#session = ready.value
-    await this.#record.host(describeReady(origin, performance.now() - startedAt))
+    await this.#record.host(describeReady(started, performance.now() - startedAt))
   }
 
   async #ask<M extends RequestMethod>(

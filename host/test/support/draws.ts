@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
 import type { Drawn, Facts } from '../../../agent/test/support/fresh-probe.ts'
 import { hibernateVm, wakeVm } from '../../vm/hibernation/hibernate.ts'
-import { restoreFromTemplate } from '../../vm/template/warm-start.ts'
+import { openVm } from '../../vm/open-vm.ts'
 import type { Vm } from '../../vm/vm.ts'
 import { askOverLines } from './lines.ts'
 import { imageWithAgent } from './own-agent.ts'
@@ -50,7 +50,8 @@ export async function drawFromClones({
   }
   const bootIds = new Set<string>()
   for (let index = 0; index < clones; index += 1) {
-    await restoreFromTemplate(options, deps, async ({ vm, cloned }) => {
+    await openVm(options, deps, async ({ vm, origin }) => {
+      const cloned = origin.from === 'template'
       expect(cloned).toBe(true)
       const ask = askOverLines(vm)
       await vm.fresh

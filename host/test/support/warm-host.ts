@@ -4,7 +4,7 @@
 import { statfsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { resolveFolders } from '../../state/folders.ts'
-import { restoreFromTemplate } from '../../vm/template/warm-start.ts'
+import { openVm } from '../../vm/open-vm.ts'
 import type { Vm, VmImage } from '../../vm/vm.ts'
 import { awaitHello } from './templates.ts'
 
@@ -46,10 +46,11 @@ function fill(): void {
 
 const options = { image: order.image, folders, memoryBytes: 512 * MIB }
 for (let index = 0; index < order.vms; index += 1) {
-  await restoreFromTemplate(
+  await openVm(
     options,
     { warmUp, onProgress: (progress) => say({ progress }) },
-    async ({ vm, cloned, coldReason = null }) => {
+    async ({ vm, origin: { from, coldReason = null } }) => {
+      const cloned = from === 'template'
       await vm.fresh
       say({ started: { pid: vm.pid, cloned, coldReason } })
     },

@@ -6,7 +6,7 @@ import { Shell } from '../../control/shell.ts'
 import { type AgentLink, openAgentLink } from '../../guest/agent-link.ts'
 import { warmUp } from '../../runs/guest/warm-up.ts'
 import type { Folders } from '../../state/folders.ts'
-import { restoreFromTemplate } from '../../vm/template/warm-start.ts'
+import { openVm } from '../../vm/open-vm.ts'
 import type { StartVmOptions, Vm } from '../../vm/vm.ts'
 import { getTestImage } from './vm.ts'
 
@@ -47,7 +47,8 @@ export function openTestLink(vm: Vm, cloned: boolean): GuestLink {
 export async function startWarmTestVm(
   options: StartVmOptions,
 ): Promise<GuestLink & { readonly vm: Vm; readonly cloned: boolean }> {
-  return await restoreFromTemplate(options, { warmUp }, async ({ vm, cloned }) => {
+  return await openVm(options, { warmUp }, async ({ vm, origin }) => {
+    const cloned = origin.from === 'template'
     const guest = openTestLink(vm, cloned)
     const ready = await guest.link.ready({ timeoutMs: 30_000 })
     if (!ready.ok) throw new Error(ready.error.message)

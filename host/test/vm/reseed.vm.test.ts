@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { DrawCounts } from '../../../agent/test/support/count-draws.ts'
 import { warmUp } from '../../runs/guest/warm-up.ts'
-import { restoreFromTemplate } from '../../vm/template/warm-start.ts'
+import { openVm } from '../../vm/open-vm.ts'
 import type { Vm } from '../../vm/vm.ts'
 import { drawFromClones } from '../support/draws.ts'
 import { imageWithAgent } from '../support/own-agent.ts'
@@ -52,10 +52,11 @@ describe('copies of one template', () => {
 
 /** What the agent of a copy says of itself in its first session, and in one after it is fresh. */
 async function meetClone(
-  options: Parameters<typeof restoreFromTemplate>[0],
-  deps: Parameters<typeof restoreFromTemplate>[1],
+  options: Parameters<typeof openVm>[0],
+  deps: Parameters<typeof openVm>[1],
 ): Promise<Record<'early' | 'late', Awaited<ReturnType<typeof meetAgent>>>> {
-  return await restoreFromTemplate(options, deps, async ({ vm, cloned }) => {
+  return await openVm(options, deps, async ({ vm, origin }) => {
+    const cloned = origin.from === 'template'
     expect(cloned).toBe(true)
     const early = await meetAgent(vm, true)
     await vm.fresh

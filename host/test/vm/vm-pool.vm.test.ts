@@ -11,7 +11,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
 import { findProcessesByArgument } from '../../processes/process-identity.ts'
 import { warmUp } from '../../runs/guest/warm-up.ts'
-import { prepareTemplate } from '../../vm/template/warm-start.ts'
+import { prepareTemplate } from '../../vm/open-vm.ts'
 import { processName } from '../../vm/vm-folder.ts'
 import { VmPool } from '../../vm/vm-pool.ts'
 import { finish, writeFiles } from '../support/runs.ts'
@@ -157,8 +157,8 @@ describe('a pool of VMs', () => {
       .toSatisfy(({ times, ms }) => times < 20 && ms < 5)
     const drawn: string[] = []
     for (const name of ['a', 'b']) {
-      const { vm: taken, cloned } = await pool.take({ workspaceDisk: path.join(home.folders.home, name) })
-      const guest = openTestLink(taken, cloned)
+      const { vm: taken, origin } = await pool.take({ workspaceDisk: path.join(home.folders.home, name) })
+      const guest = openTestLink(taken, origin.from === 'template')
       await using _link = guest.link
       expect(await guest.link.ready({ timeoutMs: 30_000 })).toMatchObject({ ok: true })
       expect(await guest.link.request(workspaceOpen, {}, { timeoutMs: 30_000 })).toMatchObject({ ok: true })

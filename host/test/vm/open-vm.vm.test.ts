@@ -2,16 +2,16 @@ import { readdir, readFile, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { findProcessesByArgument } from '../../../processes/process-identity.ts'
-import { sealTemplate } from '../../../vm/template/template.ts'
-import { TemplateFailures } from '../../../vm/template/template-failures.ts'
-import { type TemplateInfo, TemplateStore } from '../../../vm/template/template-store.ts'
-import { GuestUnresponsiveError, restoreFromTemplate, type WarmVm } from '../../../vm/template/warm-start.ts'
-import type { StartVmOptions, Vm } from '../../../vm/vm.ts'
-import { processName } from '../../../vm/vm-folder.ts'
-import { awaitHello, makeOwnFolders, writeTemplate } from '../../support/templates.ts'
-import { isRunning, waitUntilGone } from '../../support/vm.ts'
-import { openTestLink, testVmOptions } from '../../support/warm-vm.ts'
+import { findProcessesByArgument } from '../../processes/process-identity.ts'
+import { GuestUnresponsiveError, openVm, type StartedVm } from '../../vm/open-vm.ts'
+import { sealTemplate } from '../../vm/template/template.ts'
+import { TemplateFailures } from '../../vm/template/template-failures.ts'
+import { type TemplateInfo, TemplateStore } from '../../vm/template/template-store.ts'
+import type { StartVmOptions, Vm } from '../../vm/vm.ts'
+import { processName } from '../../vm/vm-folder.ts'
+import { awaitHello, makeOwnFolders, writeTemplate } from '../support/templates.ts'
+import { isRunning, waitUntilGone } from '../support/vm.ts'
+import { openTestLink, testVmOptions } from '../support/warm-vm.ts'
 
 let own: Awaited<ReturnType<typeof makeOwnFolders>>
 let options: StartVmOptions
@@ -27,7 +27,9 @@ afterAll(() => own[Symbol.dispose]())
 async function start(during: (vm: Vm) => unknown = () => undefined) {
   const told: string[] = []
   const deps = { warmUp: awaitHello, onProgress: (text: string) => void told.push(text) }
-  const begun = await restoreFromTemplate(options, deps, async ({ vm, cloned, coldReason }: WarmVm) => {
+  const begun = await openVm(options, deps, async ({ vm, origin }: StartedVm) => {
+    const { from, coldReason } = origin
+    const cloned = from === 'template'
     await during(vm)
     const { link } = openTestLink(vm, cloned)
     const ready = await Promise.race([link.ready({ timeoutMs: 60_000 }), vm.fresh.then(() => undefined)])
