@@ -42,13 +42,6 @@ export interface ApprovalQueueOptions {
   readonly onPlanAllowed?: (plan: Plan) => void
 }
 
-/** A question that was asked; the journal has its subject. */
-interface Asked {
-  readonly digest: string
-  readonly decision: Promise<ApprovalDecision>
-  isSettled: boolean
-}
-
 /** A question that waits for a person. */
 interface Waiting {
   readonly request: ApprovalRequest
@@ -57,9 +50,6 @@ interface Waiting {
   readonly isUnseen: boolean
   readonly answered: PromiseWithResolvers<DecisionRecord>
 }
-
-/** Number of answers kept for repeated questions. */
-const keptAnswers = 1_024
 
 /** Fields of every answer, also checked for untyped callers. Plan and answer are validated by question type. */
 const AnswerForm = z.looseObject({
@@ -72,7 +62,6 @@ const AnswerForm = z.looseObject({
 export class ApprovalQueue {
   readonly #options: ApprovalQueueOptions
   /** By approval id, oldest first. */
-  readonly #asked = new Map<string, Asked>()
   readonly #waiting = new Map<string, Waiting>()
   /** Answers of scope `run`, by tool. */
   readonly #runAnswers = new Map<string, DecisionRecord>()
@@ -97,8 +86,8 @@ export class ApprovalQueue {
   }
 
   /**
-   * Answers a request. A repeated id (after a lost session) is the same question; with other content it is denied.
-   * Answers are kept for as long as a guest can repeat its question.
+   * Answers a request. The link to the guest asks once, however often the guest repeats its question. A request under
+   * the id of a pending question is denied.
    * @param signal withdraws the question; a string as its reason says why
    * @param enforced for the host's own question about network access
    * @param asking overrides for a question about a call
@@ -109,24 +98,35 @@ export class ApprovalQueue {
     enforced?: HostQuestion,
     asking: AskOptions = {},
   ): Promise<ApprovalDecision> {
-    const digest = digestOf(request)
-    const known = this.#asked.get(request.approvalId)
-    if (known !== undefined && known.digest !== digest) {
-      return { decision: 'deny', hint: 'this approval id was used before for another call' }
+    if (this.#waiting.has(request.approvalId))
+      return { decision: 'deny', hint: 'another approval waits under this id' }
+    const { approvalId, runId: _, ...asked } = request
+    const { record } = this.#options
+    const ruled = this.#rule(request, enforced, asking)
+    // Starts waiting before the question is shown, so that a viewer can answer it.
+    const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced, asking) : undefined
+    await record({
+      type: 'approval-request',
+      kind: enforced === undefined && asking.words === undefined ? 'cooperative' : 'enforced',
+      request: { approvalId, ...asked },
+      digest: digestOf(request),
+      ...(enforced === undefined ? {} : { access: enforced.access }),
+    })
+    const ruling = ruled ?? (await answered) ?? unattended
+    await record({ type: 'approval-decision', approvalId, ...ruling })
+    asking.onDecision?.(ruling)
+    if (enforced !== undefined) return await this.#apply(enforced, ruling)
+    const { decision, hint, plan, answer } = ruling
+    const allowed = decision === 'allow' ? (plan ?? planOf(request)) : undefined
+    if (allowed !== undefined) this.#options.onPlanAllowed?.(allowed)
+    // A hint with a denied plan requests another plan, which needs an interactive person.
+    const isWord = hint !== undefined && !(ruling.by === 'mode' && request.tool === planTool)
+    return {
+      decision,
+      ...(isWord ? { hint } : {}),
+      ...(plan === undefined ? {} : { plan }),
+      ...(answer === undefined ? {} : { answer }),
     }
-    if (known !== undefined) return known.decision
-    this.#forgetOldest()
-    const asked: Asked = {
-      digest,
-      decision: this.#settle(request, digest, signal, enforced, asking),
-      isSettled: false,
-    }
-    this.#asked.set(request.approvalId, asked)
-    const settle = () => {
-      asked.isSettled = true
-    }
-    asked.decision.then(settle, settle)
-    return asked.decision
   }
 
   /** Records a person's answer. False if the question is unknown, already answered, or does not accept this answer. */
@@ -171,42 +171,6 @@ export class ApprovalQueue {
     for (const id of this.pending) this.#resolve(id, this.#closed)
   }
 
-  async #settle(
-    request: ApprovalRequest,
-    digest: string,
-    signal: AbortSignal | undefined,
-    enforced: HostQuestion | undefined,
-    asking: AskOptions,
-  ): Promise<ApprovalDecision> {
-    const { approvalId, runId: _, ...asked } = request
-    const { record } = this.#options
-    const ruled = this.#rule(request, enforced, asking)
-    // Starts waiting before the question is shown, so that a viewer can answer it.
-    const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced, asking) : undefined
-    await record({
-      type: 'approval-request',
-      kind: enforced === undefined && asking.words === undefined ? 'cooperative' : 'enforced',
-      request: { approvalId, ...asked },
-      digest,
-      ...(enforced === undefined ? {} : { access: enforced.access }),
-    })
-    const ruling = ruled ?? (await answered) ?? unattended
-    await record({ type: 'approval-decision', approvalId, ...ruling })
-    asking.onDecision?.(ruling)
-    if (enforced !== undefined) return await this.#apply(enforced, ruling)
-    const { decision, hint, plan, answer } = ruling
-    const allowed = decision === 'allow' ? (plan ?? planOf(request)) : undefined
-    if (allowed !== undefined) this.#options.onPlanAllowed?.(allowed)
-    // A hint with a denied plan requests another plan, which needs an interactive person.
-    const isWord = hint !== undefined && !(ruling.by === 'mode' && request.tool === planTool)
-    return {
-      decision,
-      ...(isWord ? { hint } : {}),
-      ...(plan === undefined ? {} : { plan }),
-      ...(answer === undefined ? {} : { answer }),
-    }
-  }
-
   async #apply(enforced: HostQuestion, ruling: DecisionRecord): Promise<ApprovalDecision> {
     const decision = await enforced.apply(ruling)
     // The answer may apply to other questions too.
@@ -215,13 +179,6 @@ export class ApprovalQueue {
       if (known !== undefined) this.#resolve(id, known)
     }
     return decision
-  }
-
-  #forgetOldest(): void {
-    for (const [id, { isSettled }] of this.#asked) {
-      if (this.#asked.size < keptAnswers) return
-      if (isSettled) this.#asked.delete(id)
-    }
   }
 
   /** The decision without a person; undefined if one must be asked. */

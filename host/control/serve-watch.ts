@@ -6,11 +6,16 @@ import type { RunService } from './services.ts'
 
 export async function serveWatch(run: RunService, client: FramedStream): Promise<ControlFailure | null> {
   const items = run.watch()
+  let hasLeft = false
   void takeInput(run, client)
     .catch(() => client.destroy('it does not speak this protocol'))
-    .finally(() => items.return?.())
+    .finally(() => {
+      hasLeft = true
+      return items.return?.()
+    })
   for await (const item of items) await client.sendJson(outputOf(run, item))
-  if (!client.isOpen) return null
+  // A socket that its client has closed stays writable until the next write.
+  if (hasLeft || !client.isOpen) return null
   const { end } = await run.ended
   await client.sendJson({ type: 'end', end, journalHead: run.journalHead } satisfies WatchOutput)
   return null
@@ -26,7 +31,7 @@ function outputOf(run: RunService, item: FeedItem): WatchOutput {
   return { type: 'event', event: item, waits }
 }
 
-/** Until the client has no more input. */
+/** Until the client has left. */
 async function takeInput(run: RunService, client: FramedStream): Promise<void> {
   for (let frame = await client.next(); frame !== null; frame = await client.next()) {
     const input = WatchInput.parse(client.parseJson(frame))

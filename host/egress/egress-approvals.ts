@@ -52,8 +52,7 @@ export class EgressApprovals implements Access {
   /** Refused places with the message, since programs retry by themselves. */
   readonly #refused = new Map<string, string>()
   #asked = 0
-  /** Ids of the agent's own questions. */
-  readonly #askedByAgent = new Set<string>()
+  #askedByAgent = 0
 
   constructor(options: EgressApprovalsOptions) {
     this.#options = options
@@ -80,12 +79,9 @@ export class EgressApprovals implements Access {
     if (!target.ok) return { decision: 'deny', hint: target.error }
     const problem = this.#grants.refresh()
     if (problem !== null) return { decision: 'deny', hint: problem }
-    // A repetition after a lost session is the same question.
-    this.#askedByAgent.add(request.approvalId)
-    if (this.#askedByAgent.size > runMaxQuestions) {
-      this.#askedByAgent.delete(request.approvalId)
+    if (this.#askedByAgent >= runMaxQuestions)
       return { decision: 'deny', hint: `this run asked ${runMaxQuestions} questions like this already` }
-    }
+    this.#askedByAgent += 1
     const enforced = this.#enforced('agent', target.value, () => this.#knownForAgent(target.value))
     return await this.#options.approvals.ask(request, signal, enforced)
   }

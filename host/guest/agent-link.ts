@@ -24,9 +24,8 @@ import type {
 } from '#specs/protocol/peer.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import { createEventIntake, type EventIntake, type EventSink, type NumberedEvent } from './event-intake.ts'
-import { createHostRequests, type HostRequests, type RequestHandlers, unknownRun } from './host-requests.ts'
+import { GuestRequests, type RepeatableRequests, type RequestHandlers } from './guest-requests.ts'
 import type { StreamHandler } from './http-server.ts'
-import type { IdempotentRequests } from './idempotent-requests.ts'
 import { type LinkEnd, type LinkTimings, type LiveSession, type SessionInfo, Sessions } from './sessions.ts'
 
 export type { LinkEnd, LinkTimings, SessionInfo } from './sessions.ts'
@@ -72,6 +71,12 @@ const ofTheRun = new Set(['task/submit', 'task/cancel', 'task/steer', 'task/paus
 /** Idempotent requests, which are repeated in the next session. */
 const resent = new Set([...ofTheRun, 'workspace/open', 'workspace/collect'])
 
+/** The answer to a request for an inactive run. */
+const unknownRun = {
+  ok: false,
+  error: { code: 'notFound', message: 'no such run is under way' },
+} as const satisfies { ok: false; error: HandlerFailure }
+
 interface Run {
   intake: EventIntake
   /** The agent process that has the task; null before. */
@@ -85,7 +90,7 @@ interface Run {
 export class AgentLink implements AsyncDisposable {
   readonly #options: AgentLinkOptions
   readonly #sessions: Sessions
-  readonly #hostRequests: HostRequests
+  readonly #requests: GuestRequests
   readonly #waiting = new Set<() => void>()
   #run: Run | null = null
   #ackTimer: NodeJS.Timeout | null = null
@@ -100,7 +105,7 @@ export class AgentLink implements AsyncDisposable {
     this.closed = new Promise((resolve) => {
       this.#settleClosed = resolve
     })
-    this.#hostRequests = createHostRequests(options.handlers)
+    this.#requests = new GuestRequests(options.handlers)
     this.#sessions = new Sessions({
       rpc: options.rpc,
       http: options.http,
@@ -177,7 +182,7 @@ export class AgentLink implements AsyncDisposable {
   /** Ignores the rest of the run; later messages about it are only acknowledged. */
   forgetRun(): void {
     if (this.#run !== null) finish(this.#run)
-    this.#hostRequests.clear()
+    this.#requests.clear()
   }
 
   /** While the VM is paused or saved, silence does not count. After a restore, call {@link restartSession}. */
@@ -231,10 +236,9 @@ export class AgentLink implements AsyncDisposable {
       'delta/emit': (deltas) => {
         if (this.#runOf(deltas.runId)?.over === false) handlers.onDelta(deltas)
       },
-      'approval/request': (request, { signal }) =>
-        this.#answer(this.#hostRequests.approvals, request, signal),
-      'hook/run': (request, { signal }) => this.#answer(this.#hostRequests.hooks, request, signal),
-      'tool/call': (call, { signal }) => this.#answer(this.#hostRequests.calls, call, signal),
+      'approval/request': (request, { signal }) => this.#answer(this.#requests.approvals, request, signal),
+      'hook/run': (request, { signal }) => this.#answer(this.#requests.hooks, request, signal),
+      'tool/call': (call, { signal }) => this.#answer(this.#requests.calls, call, signal),
       'task/complete': async (completion) => {
         const run = this.#runOf(completion.runId)
         if (run === null) return unknownRun
@@ -246,7 +250,7 @@ export class AgentLink implements AsyncDisposable {
   }
 
   async #answer<Q extends { runId: string }, A>(
-    requests: IdempotentRequests<Q, A>,
+    requests: RepeatableRequests<Q, A>,
     request: Q,
     signal: AbortSignal,
   ): Promise<Result<A, HandlerFailure>> {
@@ -290,7 +294,7 @@ export class AgentLink implements AsyncDisposable {
   // ---- sessions -------------------------------------------------------------------------------------------
 
   #newRun(runId: string): Run {
-    this.#hostRequests.clear()
+    this.#requests.clear()
     const onFailure = (cause: unknown): void => {
       this.#options.onBug?.('event/emit', cause)
       const message = 'an event of the agent could not be recorded on the host; see its log'
@@ -344,7 +348,7 @@ export class AgentLink implements AsyncDisposable {
     this.#end = end
     this.#live = null
     if (this.#ackTimer !== null) clearTimeout(this.#ackTimer)
-    this.#hostRequests.clear()
+    this.#requests.clear()
     for (const wake of [...this.#waiting]) wake()
     this.#settleClosed(end)
   }

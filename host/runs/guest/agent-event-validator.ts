@@ -4,6 +4,7 @@
  * an event: an invalid one ends the run.
  */
 import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import type { AgentHook, HookRequest } from '#specs/protocol/hook.ts'
@@ -12,6 +13,9 @@ import type { Plan, StepState } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import { HookEventValidator } from './hook-claims.ts'
+
+/** A request can arrive before the event that starts its agent. */
+const beginningMs = 1_000
 
 /** Settings of the run that events are validated against. */
 export interface ClaimBounds {
@@ -95,6 +99,12 @@ export class AgentEventValidator {
   /** Whether this agent has started and not ended. */
   isAtWork(agentPath: string): boolean {
     return agentPath === 'root' || this.#agents.get(agentPath) === true
+  }
+
+  /** Whether this agent is at work, or starts within a moment: an inactive one asks nothing and stores nothing. */
+  async waitUntilAtWork(agentPath: string): Promise<boolean> {
+    if (!this.isAtWork(agentPath)) await sleep(beginningMs)
+    return this.isAtWork(agentPath)
   }
 
   #beginAgent(agentPath: string): string | null {

@@ -42,7 +42,6 @@ import { type PreparedWorkspace, requireValue } from '../prepare.ts'
 import { type ResolvedRun, vmOptions } from '../resolved-run.ts'
 import type { ControlledAgent } from './agent-control.ts'
 import type { AgentEventValidator } from './agent-event-validator.ts'
-import { agentHandlers } from './agent-handlers.ts'
 import { ChangeStream } from './change-stream.ts'
 import { collectFrom } from './collect-changes.ts'
 import { DiskGuard } from './disk-guard.ts'
@@ -50,6 +49,7 @@ import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds
 import { describeReady, GuestVm } from './guest-vm.ts'
 import { isAtWork } from './idle-hibernation.ts'
 import { openRunGateway, type RunGateway } from './run-gateway.ts'
+import { agentHandlers } from './run-requests.ts'
 import { warmUp } from './warm-up.ts'
 
 /** Time for the agent to answer in its first session, after init is ready. */

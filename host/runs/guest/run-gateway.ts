@@ -34,7 +34,6 @@ import { createWeb } from '../../web/create-web.ts'
 import { recordWeb, replayWeb } from '../../web/recorded-web.ts'
 import type { Web } from '../../web/web.ts'
 import type { ResolvedRun } from '../resolved-run.ts'
-import { waitForActiveAgent } from './active-agent.ts'
 import type { AgentEventValidator } from './agent-event-validator.ts'
 import { RunRequests } from './run-requests.ts'
 
@@ -52,7 +51,7 @@ export interface RunParts {
   readonly log: BoundedLog
   readonly recorder: Recorder
   readonly approvals: ApprovalQueue
-  readonly claims: Pick<AgentEventValidator, 'isAtWork'>
+  readonly claims: Pick<AgentEventValidator, 'waitUntilAtWork'>
   /** Writes an event to the journal. */
   readonly note: (event: HostEvent) => void
   readonly record: RunRecord
@@ -77,7 +76,7 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
   plan.secrets.onUnreadable(warn)
   const web = webOf(plan, egress, warn)
   const embeddings = embeddingsOf(plan, recorder, write('info'))
-  const isAtWork = (agentPath: string) => waitForActiveAgent(claims, agentPath)
+  const isAtWork = (agentPath: string) => claims.waitUntilAtWork(agentPath)
   const gateway = createGateway({
     provider,
     runId,

@@ -1,18 +1,22 @@
 /**
- * Answers the agent's requests besides approvals: hooks and calls of host tools. A call that hooks look at runs only
- * with the arguments they allowed.
+ * Handles the agent's messages: its events, approvals, hooks, calls of host tools and completion. A call that hooks look
+ * at runs only with the arguments they allowed.
  */
 import { hash } from 'node:crypto'
-import type { ApprovalRequest } from '#specs/protocol/approval.ts'
+import { type CaissonError, hasCode } from '#specs/errors.ts'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { type HostToolCall, type HostToolResult, mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import { askTool } from '#specs/protocol/question.ts'
+import type { Completion } from '#specs/protocol/task.ts'
 import { planTool } from '../../approvals/plan-question.ts'
 import type { ApprovalQueue } from '../../approvals/queue.ts'
 import { toolsNamedByRules } from '../../approvals/rules.ts'
 import { accessTool } from '../../egress/egress-approvals.ts'
+import type { LinkHandlers } from '../../guest/agent-link.ts'
 import type { HookedCall } from '../../hooks/hook.ts'
 import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
 import type { BoundedLog } from '../../journal/bounded-log.ts'
@@ -21,8 +25,9 @@ import { readArguments } from '../../tools/arguments.ts'
 import { HostCalls } from '../../tools/calls.ts'
 import { hostToolFailure } from '../../tools/outcome.ts'
 import type { ResolvedRun } from '../resolved-run.ts'
+import type { AgentEventValidator } from './agent-event-validator.ts'
 
-export interface RunRequestsParts {
+interface RunRequestsParts {
   readonly hooks: RunHooks
   readonly approvals: ApprovalQueue
   readonly record: RunRecord
@@ -124,6 +129,83 @@ export class RunRequests {
     const digest = digestOf({ ...call, arguments: toCanonicalJson(changed) })
     if (this.#calls.has(call.tool)) this.#allowed.add(digest)
     if (byPerson === true) this.#allowedByPerson.add(digest)
+  }
+}
+
+const askedByHost: ApprovalDecision = {
+  decision: 'deny',
+  hint: 'the host asks about this tool itself, when it is called',
+}
+
+interface AgentHandlerParts {
+  readonly record: RunRecord
+  readonly log: BoundedLog
+  readonly claims: AgentEventValidator
+  readonly outside: {
+    readonly approve: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
+    readonly requests: RunRequests
+  }
+  readonly onCompletion: (completion: Completion) => void
+  /** Called when the journal's limit for guest events is reached. */
+  readonly onJournalFull: (error: CaissonError) => void
+}
+
+/**
+ * Handlers of the agent's messages: journal and show its events, answer its requests, take its completion. The link
+ * calls a handler once for each request.
+ */
+export function agentHandlers({
+  record,
+  log,
+  claims,
+  outside: { approve, requests },
+  onCompletion,
+  onJournalFull,
+}: AgentHandlerParts): LinkHandlers {
+  /** Refuses a request from an inactive agent; null for an active one. */
+  const refuseFor = async (agentPath: string): Promise<{ ok: false; error: HandlerFailure } | null> => {
+    if (await claims.waitUntilAtWork(agentPath)) return null
+    const message = `no agent ${agentPath} is at work, so nobody is asked for it`
+    return { ok: false, error: { code: 'invalidParams', message } }
+  }
+  return {
+    checkEvent: ({ agentPath, event }) => claims.check(agentPath, event),
+    onEvent: async (_, { n, agentPath, event }) => {
+      try {
+        await record.agent(agentPath, n, event)
+      } catch (error) {
+        // The link stays open, so that the changes can still be collected.
+        if (!hasCode(error, 'limit_reached')) throw error
+        onJournalFull(error)
+      }
+    },
+    onDelta: ({ agentPath, deltas }) => {
+      if (!claims.isAtWork(agentPath)) return
+      for (const delta of deltas) record.delta(agentPath, delta)
+    },
+    requestApproval: async (request, { signal }) => {
+      const refusal = await refuseFor(request.agentPath)
+      if (refusal !== null) return refusal
+      if (requests.isAllowed(request)) return { ok: true, value: { decision: 'allow' } }
+      // The agent's wording must not describe an action of the host.
+      if (requests.asksItself(request.tool)) return { ok: true, value: askedByHost }
+      return { ok: true, value: await approve(request, signal) }
+    },
+    runHook: async (request, { signal }) => {
+      const refusal = await refuseFor(request.agentPath)
+      if (refusal !== null) return refusal
+      claims.noteHook(request)
+      const value = await requests.runHook(request, signal)
+      if (value.decision === 'deny') claims.noteRefusal(request)
+      return { ok: true, value }
+    },
+    callTool: async (call, { signal }) =>
+      (await refuseFor(call.agentPath)) ?? { ok: true, value: await requests.callTool(call, signal) },
+    completeTask: async (completion) => {
+      onCompletion(completion)
+      return { ok: true, value: {} }
+    },
+    onLog: (entry) => log.write({ at: Date.now(), from: 'agent', ...entry }),
   }
 }
 

@@ -204,16 +204,6 @@ describe('a hostile agent', () => {
     expect(asking.answer('q3', yes)).toBe(true)
   })
 
-  it('gets no answer to another question under the id of one that was answered [S2.16]', async () => {
-    const { queue, decision, answer } = await asked({ question: 'May I?', kind: 'confirm' })
-    answer({ ...yes, answer: true })
-    expect(await decision).toMatchObject({ answer: true })
-    const other = ask({ question: 'May I drop all?', kind: 'confirm' }, { arguments: '{}' })
-    const same = { ...other, arguments: ask({ question: 'May I?', kind: 'confirm' }).arguments }
-    expect(await queue.ask(other)).toMatchObject({ decision: 'deny' })
-    expect(await queue.ask(same)).toMatchObject({ decision: 'deny' })
-  })
-
   it('asks a person no more than so often in a run, whoever of its agents asks [S2.16]', async () => {
     const { queue } = open()
     for (let at = 0; at < limits.runMaxQuestions; at++) {

@@ -260,6 +260,17 @@ describe('an attached run', () => {
     expect(await typesOf(next)).toEqual(['egress-denied', 'run-end'])
   })
 
+  it('is not served any more once its watcher has left, so that the end of the server need not wait [V.08]', async () => {
+    const run = await scriptedRun()
+    await run.emit({ type: 'egress-denied', target: 't', reason: 'r' })
+    const client = await RunClient.connect(runId, run.socket)
+    await client.watch().next()
+    await client.detach()
+    const startedAt = performance.now()
+    await run.server[Symbol.asyncDispose]()
+    expect(performance.now() - startedAt).toBeLessThan(2_000)
+  })
+
   it('is told as lost when its process goes without an end [V.08]', async () => {
     const run = await scriptedRun()
     const client = await RunClient.connect(runId, run.socket)

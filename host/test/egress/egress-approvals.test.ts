@@ -104,7 +104,7 @@ describe('request_access', () => {
     expect(await connect(tunnel('api.example.com:443'))).toBe(true)
   })
 
-  it('refuses what is no address, and a second question under the id of the first', async () => {
+  it('refuses what is no address, and another question under the id of a pending one', async () => {
     const { answers, request, approvals, waiting } = await open()
     for (const address of [
       'file:///etc/passwd',
@@ -115,12 +115,11 @@ describe('request_access', () => {
       expect(await answers.decide(request(address))).toMatchObject({ decision: 'deny' })
     const first = request(url)
     const answer = answers.decide(first)
-    const again = answers.decide(first)
     const [id = ''] = await waiting()
     const lie = { ...first, arguments: JSON.stringify({ reason: 'x', url: 'https://evil.example.net/' }) }
     expect(await answers.decide(lie)).toMatchObject({ decision: 'deny' })
     approvals.answer(id, { decision: 'allow', scope: 'once' })
-    expect(await answer).toEqual(await again)
+    expect(await answer).toMatchObject({ decision: 'allow' })
   })
 
   it('is denied where nobody is there, with what would allow it; --approve all is no yes to this [S1.11]', async () => {
@@ -256,15 +255,13 @@ describe('a connection that a rule asks about', () => {
     expect(approvals.pending).toEqual([])
   })
 
-  it('of the agent itself is refused once it has asked too often, and never when asked again [G.03]', async () => {
+  it('of the agent itself is refused once it has asked too often [G.03]', async () => {
     const { answers, request } = await open({ interactive: false })
-    const first = request(url)
-    for (let at = 0; at < 256; at++) await answers.decide(at === 0 ? first : request(url))
+    for (let at = 0; at < 256; at++) await answers.decide(request(url))
     expect(await answers.decide(request(url))).toMatchObject({
       decision: 'deny',
       hint: expect.stringContaining('this run asked 256'),
     })
-    expect((await answers.decide(first)).hint ?? '').not.toContain('this run asked')
   })
 
   it('is refused without a question once too many wait, or were asked in the run', async () => {
