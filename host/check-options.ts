@@ -11,11 +11,17 @@ import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
 import { checkArguments, type Names, OptionsError, problemsOf } from './files/check-arguments.ts'
-import type { HostOptions } from './host-options.ts'
-import type { RunOptions } from './run-options.ts'
-import type { SandboxOptions } from './sandbox-options.ts'
+import type { HostOptions, SandboxOptions } from './host-options.ts'
+import type {
+  ApprovalOptions,
+  EgressOptions,
+  FileSelection,
+  PlanOptions,
+  RunExtensions,
+  RunOptions,
+} from './run-options.ts'
 import { VmError } from './vm/vm-error.ts'
-import { resolveSize, type VmSize } from './vm/vm-options.ts'
+import { type RunVmOptions, resolveSize, type VmOptions, type VmSize } from './vm/vm-options.ts'
 
 export { OptionsError } from './files/check-arguments.ts'
 
@@ -27,16 +33,20 @@ const size = (name: keyof VmSize) =>
     if (problem !== undefined) context.addIssue({ code: 'custom', message: problem })
   })
 
-const VmChoice = z.strictObject({
+const VmSchema = z.strictObject({
   memoryBytes: size('memoryBytes').optional(),
   cpus: size('cpus').optional(),
   diskBytes: size('diskBytes').optional(),
-  /** An image of the application's own, read when the VM starts. */
+  /** Read when the VM starts. */
   disk: z.custom((value) => typeof value === 'object' && value !== null, 'expected a disk image').optional(),
   accelerator: z.enum(['auto', 'kvm', 'hvf', 'tcg']).optional(),
   confine: z.enum(['auto', 'require']).optional(),
   start: z.enum(['auto', 'cold']).optional(),
+})
+const PoolVmSchema = VmSchema.omit({ start: true })
+const RunVmSchema = VmSchema.extend({
   hibernateAfterMs: z.int().min(0).optional(),
+  keep: z.boolean().optional(),
 })
 
 /** Functions are the application's own, so only what is read of a hook or a tool here is checked. */
@@ -56,112 +66,141 @@ const Tool = z.looseObject({
 
 const toolChoice = 'expected true, false, a list of names, or a map from names to true or false'
 
-/** All that may be passed for a run: the names of {@link RunOptions} and no other. */
-const Options = z.strictObject({
-  prompt: Document,
-  mode: z.enum(['work', 'plan']).optional(),
-  approvePlan: z.boolean().optional(),
-  /** Read with the plan schema, which says what is wrong with it. */
-  plan: z.unknown().optional(),
-  planFrom: text.optional(),
-  context: Task.shape.context,
-  workspace: z.string().min(1).optional(),
+const FilesSchema = z.strictObject({
   include: z.array(z.string()).optional(),
+  acceptIgnoreRules: z.boolean().optional(),
+})
+const PlanSchema = z.strictObject({
+  only: z.boolean().optional(),
+  /** A plan is read with a schema of its own, which says what is wrong with it. */
+  from: z
+    .union([text, z.record(z.string(), z.unknown())], { error: 'expected a plan, a run or a file' })
+    .optional(),
+  approve: z.boolean().optional(),
+})
+const ApprovalsSchema = z.strictObject({
+  mode: z.enum(['ask', 'all', 'none']).optional(),
+  rules: z.array(ApprovalRule).max(1_000).optional(),
+  interactive: z.boolean().optional(),
+})
+const EgressSchema = z.strictObject({ rules: z.array(EgressRule).optional() })
+const ExtensionsSchema = z.strictObject({
+  hostTools: z.record(z.string(), Tool).optional(),
+  mcpServers: z.record(z.string(), z.unknown()).optional(),
+  hooks: z.array(Hook).optional(),
+})
+
+/** The names of {@link RunOptions} and no other. */
+const RunSchema = z.strictObject({
+  prompt: Document,
+  workspace: z.string().min(1).optional(),
   model: text.optional(),
   tools: z
     .union([z.boolean(), z.array(z.string()), z.record(z.string(), z.boolean())], { error: toolChoice })
     .optional(),
-  acceptIgnoreRules: z.boolean().optional(),
-  hostTools: z.record(z.string(), Tool).optional(),
-  mcpServers: z.record(z.string(), z.unknown()).optional(),
-  hooks: z.array(Hook).optional(),
-  limits: RunLimits.partial().optional(),
-  vm: VmChoice.optional(),
-  approve: z.enum(['ask', 'all', 'none']).optional(),
-  approvalRules: z.array(ApprovalRule).max(1_000).optional(),
-  interactive: z.boolean().optional(),
-  egress: z.strictObject({ rules: z.array(EgressRule).optional() }).optional(),
-  continue: text.optional(),
-  keepVm: z.boolean().optional(),
   onApproval: givenFunction.optional(),
+  signal: z.custom((value) => value instanceof AbortSignal, 'expected an AbortSignal').optional(),
   onProgress: givenFunction.optional(),
   onNotes: givenFunction.optional(),
+  context: Task.shape.context,
+  continue: text.optional(),
   replay: text.optional(),
-  signal: z.custom((value) => value instanceof AbortSignal, 'expected an AbortSignal').optional(),
+  files: FilesSchema.optional(),
+  plan: PlanSchema.optional(),
+  approvals: ApprovalsSchema.optional(),
+  egress: EgressSchema.optional(),
+  limits: RunLimits.partial().optional(),
+  vm: RunVmSchema.optional(),
+  extensions: ExtensionsSchema.optional(),
 })
-type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : never) : never
-/** Does not compile where the schema and the type have different fields. */
-const hasSameFields: Same<keyof RunOptions, keyof z.infer<typeof Options>> = true
-void hasSameFields
 
-/** All that may be passed for a sandbox. */
-const SandboxVm = VmChoice.omit({ hibernateAfterMs: true })
-const ForSandbox = Options.pick({
+const SandboxSchema = RunSchema.pick({
   workspace: true,
   egress: true,
   onProgress: true,
   signal: true,
-}).extend({ vm: SandboxVm.optional() })
-const hasSameSandboxFields: Same<keyof SandboxOptions, keyof z.infer<typeof ForSandbox>> = true
-void hasSameSandboxFields
+}).extend({ vm: VmSchema.optional() })
 
-/** All that may be passed for a host. The configuration has a schema of its own, which reads it when it is used. */
-const Choices = z.strictObject({
+/** The configuration has a schema of its own, which reads it when it is used. */
+const HostSchema = z.strictObject({
   pool: z
     .strictObject({
       size: z.int().min(0),
       maxVms: z.int().min(1).optional(),
       maxMemoryBytes: z.number().positive().optional(),
       waitMs: z.number().min(0).optional(),
-      vm: VmChoice.optional(),
+      vm: PoolVmSchema.optional(),
     })
     .optional(),
   config: z.unknown().optional(),
-  /** Not a record, for `process.env` is no plain object. */
+  /** Not a record, since `process.env` is not a plain object. */
   env: z
     .custom((value) => typeof value === 'object' && value !== null, 'expected a map of variables')
     .optional(),
 })
-const hasSameChoices: Same<keyof HostOptions, keyof z.infer<typeof Choices>> = true
-void hasSameChoices
 
-const namesOfHost: Names = {
-  '': Object.keys(Choices.shape),
-  pool: Object.keys(Choices.shape.pool.unwrap().shape),
-  'pool.vm': Object.keys(VmChoice.shape),
-}
+type SameKeys<Declared, Schema extends z.ZodType> = [keyof Declared] extends [keyof z.infer<Schema>]
+  ? [keyof z.infer<Schema>] extends [keyof Declared]
+    ? true
+    : never
+  : never
+/** Does not compile where a schema and the declared type of the options have different fields. */
+const haveSameFields: [
+  SameKeys<RunOptions, typeof RunSchema>,
+  SameKeys<FileSelection, typeof FilesSchema>,
+  SameKeys<PlanOptions, typeof PlanSchema>,
+  SameKeys<ApprovalOptions, typeof ApprovalsSchema>,
+  SameKeys<EgressOptions, typeof EgressSchema>,
+  SameKeys<RunExtensions, typeof ExtensionsSchema>,
+  SameKeys<RunVmOptions, typeof RunVmSchema>,
+  SameKeys<VmOptions, typeof VmSchema>,
+  SameKeys<SandboxOptions, typeof SandboxSchema>,
+  SameKeys<HostOptions, typeof HostSchema>,
+] = [true, true, true, true, true, true, true, true, true, true]
+void haveSameFields
 
-const namesOfRun: Names = {
-  '': Object.keys(Options.shape),
+/** The names that an error lists, by the place of the object. */
+export const runNames = {
+  '': Object.keys(RunSchema.shape),
+  files: Object.keys(FilesSchema.shape),
+  plan: Object.keys(PlanSchema.shape),
+  approvals: Object.keys(ApprovalsSchema.shape),
+  'approvals.rules': Object.keys(ApprovalRule.shape),
+  egress: Object.keys(EgressSchema.shape),
+  'egress.rules': Object.keys(EgressRule.shape),
   limits: Object.keys(RunLimits.shape),
-  vm: Object.keys(VmChoice.shape),
-  egress: ['rules'],
-  approvalRules: Object.keys(ApprovalRule.shape),
-  'egress.rules': Object.keys(EgressRule.shape),
+  vm: Object.keys(RunVmSchema.shape),
+  extensions: Object.keys(ExtensionsSchema.shape),
+} satisfies Names
+
+const hostNames: Names = {
+  '': Object.keys(HostSchema.shape),
+  pool: Object.keys(HostSchema.shape.pool.unwrap().shape),
+  'pool.vm': Object.keys(PoolVmSchema.shape),
 }
 
-const namesOfSandbox: Names = {
-  '': Object.keys(ForSandbox.shape),
-  vm: Object.keys(SandboxVm.shape),
-  egress: ['rules'],
-  'egress.rules': Object.keys(EgressRule.shape),
+const sandboxNames: Names = {
+  '': Object.keys(SandboxSchema.shape),
+  vm: Object.keys(VmSchema.shape),
+  egress: runNames.egress,
+  'egress.rules': runNames['egress.rules'],
 }
 
 /** @throws {OptionsError} naming every field that is wrong, and what it may be */
 export function checkRunOptions(options: RunOptions): void {
-  const parsed = Options.safeParse(options, plainMessages)
-  const problems = parsed.success ? [] : problemsOf(parsed.error, namesOfRun)
+  const parsed = RunSchema.safeParse(options, plainMessages)
+  const problems = parsed.success ? [] : problemsOf(parsed.error, runNames)
   if (parsed.success && isBlank(options))
     problems.push({
       field: 'prompt',
-      message: 'expected what the agent should do; it may be empty only with plan or planFrom',
+      message: 'expected what the agent should do; it may be empty only with plan.from',
     })
   if (problems.length > 0) throw new OptionsError('the options of the run cannot be used', problems)
 }
 
 /** What every call may be given. */
-const CallOptions = Options.pick({ onProgress: true, signal: true })
-const ModelOptions = Options.pick({ model: true, replay: true })
+const CallOptions = RunSchema.pick({ onProgress: true, signal: true })
+const ModelOptions = RunSchema.pick({ model: true, replay: true })
 
 /** @throws {OptionsError} naming every field that is wrong */
 export function checkCallOptions(options: unknown): void {
@@ -175,12 +214,12 @@ export function checkModelOptions(options: unknown): void {
 
 /** @throws {OptionsError} naming every field that is wrong, and what it may be */
 export function checkHostOptions(options: HostOptions): void {
-  checkArguments('the options of the host cannot be used', Choices, options, namesOfHost)
+  checkArguments('the options of the host cannot be used', HostSchema, options, hostNames)
 }
 
 /** @throws {OptionsError} naming every field that is wrong, and what it may be */
 export function checkSandboxOptions(options: SandboxOptions): void {
-  checkArguments('the options of the sandbox cannot be used', ForSandbox, options, namesOfSandbox)
+  checkArguments('the options of the sandbox cannot be used', SandboxSchema, options, sandboxNames)
 }
 
 /** @throws {OptionsError} naming the rule and the field */
@@ -189,11 +228,11 @@ export function checkEgressRules(rules: readonly EgressRule[]): EgressRule[] {
     .strictObject({ egress: z.strictObject({ rules: z.array(EgressRule) }) })
     .safeParse({ egress: { rules } }, plainMessages)
   if (parsed.success) return parsed.data.egress.rules
-  throw new OptionsError('the egress rules cannot be used', problemsOf(parsed.error, namesOfRun))
+  throw new OptionsError('the egress rules cannot be used', problemsOf(parsed.error, runNames))
 }
 
-function isBlank({ prompt, plan, planFrom }: RunOptions): boolean {
-  return prompt.trim() === '' && plan === undefined && planFrom === undefined
+function isBlank({ prompt, plan }: RunOptions): boolean {
+  return prompt.trim() === '' && plan?.from === undefined
 }
 
 function findSizeProblem(requested: Partial<VmSize>): string | undefined {

@@ -45,6 +45,13 @@ export { RunStore, type RunSummary } from './journal/run-store.ts'
 export { LockHeldError } from './locks/file-lock.ts'
 export type { DamagedLine, NoteStore, StoredNote } from './memory/note-store.ts'
 export type {
+  ApprovalOptions,
+  EgressOptions,
+  FileSelection,
+  PlanOptions,
+  RunExtensions,
+} from './run-options.ts'
+export type {
   ApprovalReply,
   OnApproval,
   PendingApproval,
@@ -65,4 +72,5 @@ export {
 } from './tools/host-tools.ts'
 export type { ToolChoice } from './tools/tool-list.ts'
 export { VmError, type VmErrorKind } from './vm/vm-error.ts'
+export type { RunVmOptions, VmOptions } from './vm/vm-options.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'

@@ -1,4 +1,7 @@
-/** What a program may say of a run; what becomes of it is in host.ts. */
+/**
+ * The options of a run: what an application types first, then groups by topic. `check-options.ts` refuses all
+ * else.
+ */
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { PlanInput } from '#specs/protocol/plan.ts'
@@ -8,94 +11,139 @@ import type { CodeHook } from './hooks/code-hook.ts'
 import type { OnApproval } from './runs/approval-handler.ts'
 import type { HostTools } from './tools/host-tools.ts'
 import type { ToolChoice } from './tools/tool-list.ts'
-import type { Accelerator } from './vm/qemu/qemu-args.ts'
-import type { VmDiskImage } from './vm/vm.ts'
-import type { VmSize } from './vm/vm-options.ts'
+import {
+  DEFAULT_DISK_BYTES,
+  DEFAULT_HIBERNATE_AFTER_MS,
+  DEFAULT_MEMORY_BYTES,
+  type RunVmOptions,
+} from './vm/vm-options.ts'
 
-/**
- * What a run may be told; everything but `prompt` has a default. {@link checkRunOptions} checks all of it
- * before anything starts.
- */
+/** Defaults that do not depend on the machine, the configuration or another option. */
+export const runDefaults = {
+  context: {},
+  files: { include: [], acceptIgnoreRules: false },
+  plan: { only: false, approve: false },
+  approvals: { mode: 'ask', rules: [] },
+  egress: { rules: [] },
+  vm: {
+    memoryBytes: DEFAULT_MEMORY_BYTES,
+    diskBytes: DEFAULT_DISK_BYTES,
+    accelerator: 'auto',
+    confine: 'auto',
+    start: 'auto',
+    hibernateAfterMs: DEFAULT_HIBERNATE_AFTER_MS,
+  },
+  extensions: { hostTools: {}, mcpServers: {}, hooks: [] },
+} as const satisfies Omit<RunOptions, 'prompt'>
+
+/** Options of {@link Host.run}. Only `prompt` is required. All are checked before anything starts. */
 export interface RunOptions {
-  /** What the agent is to do; with a plan it may be empty, and is then what the plan was made for. */
+  /**
+   * The task for the agent. With `plan.from` it may be empty; the run then has the prompt that the plan was
+   * made for.
+   */
   readonly prompt: string
-  /**
-   * `plan`: the agent looks around in a workspace that nothing in the VM can change, and the run ends with its plan; what
-   * programs send has no way out. Default `work`.
-   */
-  readonly mode?: 'work' | 'plan'
-  /**
-   * Whether the plan, and each revision of it, waits for an answer before it is carried out; as for other
-   * questions, `approve` and `rules` may give it. Default false.
-   */
-  readonly approvePlan?: boolean
-  /** The plan to carry out, in the place of one that the model makes. */
-  readonly plan?: PlanInput
-  /** The same, of an earlier run (its id, a beginning of it, `last`) or from a file with a plan as JSON. */
-  readonly planFrom?: string
-  /** Further facts for the model, by name. */
-  readonly context?: Readonly<Record<string, string>>
-  /** The directory to work on; absent: the current one. */
+  /** The directory to work on. Default: the current directory. */
   readonly workspace?: string
-  /** Patterns of ignored or secret paths that go in all the same. */
-  readonly include?: readonly string[]
-  /** Accepts the ignore rules as earlier runs left them; else what such a run let in stays out. Default false. */
-  readonly acceptIgnoreRules?: boolean
-  /** Model id; absent: `CAISSON_MODEL` or the provider's default. */
+  /** Model id. Default: `CAISSON_MODEL`, or the provider's default model. */
   readonly model?: string
-  /** Tools that the run may use; absent: all. */
+  /** The tools that the run may use: a list of names, or a map from names to true or false. Default: all. */
   readonly tools?: ToolChoice
-  /** Tools of the application's own, by name, which run on the host, not in the VM. */
-  readonly hostTools?: HostTools
   /**
-   * MCP servers for this run beside those of the configuration, in the usual form; see `specs/mcp.md`. One of
-   * the same name goes before it.
+   * Answers the approvals of the run. Without it and without `approvals`, approvals are denied with a warning.
    */
-  readonly mcpServers?: Readonly<Record<string, unknown>>
-  /** Functions that are asked at points of the run, after the commands of the configuration. */
-  readonly hooks?: readonly CodeHook[]
-  readonly limits?: Partial<RunLimits>
-  readonly vm?: Partial<VmSize> & {
-    /** A bootable disk in the place of the image's kernel and root, such as `npm run image:disk` makes. */
-    readonly disk?: VmDiskImage
-    readonly accelerator?: Accelerator | 'auto'
-    readonly confine?: 'auto' | 'require'
-    /** `cold` boots the VM; `auto` (the default) copies a template, and boots where that cannot be. */
-    readonly start?: 'auto' | 'cold'
-    /** How long a person is waited for before the VM is saved to disk until the answer; default 5 min, 0 for never. */
-    readonly hibernateAfterMs?: number
-  }
-  /**
-   * What answers approvals that no rule does: `ask` waits for {@link Run.answer} where `interactive`, else
-   * denies. Default `ask`.
-   */
-  readonly approve?: ApprovalMode
-  readonly approvalRules?: readonly ApprovalRule[]
-  /** Answers the approvals of the run. Absent, with `interactive` absent: approvals are denied, with a warning. */
   readonly onApproval?: OnApproval
-  /** Whether the application answers approvals with {@link Run.answer}. Default: whether `onApproval` is given. */
-  readonly interactive?: boolean
-  /** What may leave the VM beside the model, in this run alone; what the configuration denies or asks stays so. */
-  readonly egress?: { readonly rules?: readonly EgressRule[] }
-  /**
-   * The run to continue: its id, a beginning of it, or `last` for the last one on this directory. The agent is told what
-   * was done, and works on in its VM if that was kept, with the directory as it is now.
-   */
-  readonly continue?: string
-  /** Whether the VM is saved at the end for a run that continues this one; default: whether this one continues another. */
-  readonly keepVm?: boolean
-  /** Told what goes on before the run has a journal, such as the building of the image. */
+  /** Cancels the start. After the start use {@link Run.cancel}. */
+  readonly signal?: AbortSignal
+  /** Receives progress before the run has a journal, such as the build of the image. */
   readonly onProgress?: (text: string) => void
   /**
-   * Told once the options are checked what a person should know of the model that is asked, such as that none is
-   * configured. Absent: a Node warning, unless `onProgress` is given.
+   * Receives notes about the model, such as that none is configured. Default: a Node warning, unless
+   * `onProgress` is given.
    */
   readonly onNotes?: (notes: readonly string[]) => void
+  /** Further facts for the model, by name. */
+  readonly context?: Readonly<Record<string, string>>
   /**
-   * Repeats a run without its model, the web or any network: a run by name, or the directory of one. What the recording
-   * has no answer for fails.
+   * The run to continue: its id, a prefix of it, or `last` for the last run on this directory. The agent learns what that
+   * run did. It works in that run's VM if the VM was kept, on the directory as it is now.
+   */
+  readonly continue?: string
+  /**
+   * The run to repeat without its model, the web or any network: its id, a prefix of it, `last`, or a directory with a
+   * recording. A request that the recording does not answer fails.
    */
   readonly replay?: string
-  /** Gives up before the run has started; afterwards use {@link Run.cancel}. */
-  readonly signal?: AbortSignal
+  /** Which files of the workspace the VM gets. */
+  readonly files?: FileSelection
+  /** Whether the run makes, executes or waits for a plan. */
+  readonly plan?: PlanOptions
+  /** What answers approvals. */
+  readonly approvals?: ApprovalOptions
+  /** What may leave the VM besides requests to the model. */
+  readonly egress?: EgressOptions
+  /** Limits of the run. Default: those of the configuration. */
+  readonly limits?: Partial<RunLimits>
+  /** Size, machine and life of the VM. */
+  readonly vm?: RunVmOptions
+  /** Tools, servers and hooks that the application adds. */
+  readonly extensions?: RunExtensions
+}
+
+export interface FileSelection {
+  /** Patterns of ignored or secret paths to copy anyway. Default: none. */
+  readonly include?: readonly string[]
+  /**
+   * Whether to accept the ignore rules as earlier runs left them. Otherwise what such a run let in stays out.
+   * Default: false.
+   */
+  readonly acceptIgnoreRules?: boolean
+}
+
+export interface PlanOptions {
+  /**
+   * Whether the run ends with its plan. The workspace is then read-only, and programs have no network access.
+   * Default: false.
+   */
+  readonly only?: boolean
+  /**
+   * The plan to execute instead of a plan by the model: a value, an earlier run (id, prefix or `last`), or a
+   * JSON file. Default: the model makes it.
+   */
+  readonly from?: PlanInput | string
+  /** Whether the plan and each revision need approval before they run. Default: false. */
+  readonly approve?: boolean
+}
+
+export interface ApprovalOptions {
+  /**
+   * Answers approvals that no rule answers: `ask` waits for `onApproval` or {@link Run.answer}, and denies
+   * where `interactive` is false. Default: `ask`.
+   */
+  readonly mode?: ApprovalMode
+  /** Rules that answer approvals first. At most 1,000. Default: none. */
+  readonly rules?: readonly ApprovalRule[]
+  /**
+   * Whether the application answers approvals with {@link Run.answer}. Default: whether `onApproval` is given.
+   */
+  readonly interactive?: boolean
+}
+
+export interface EgressOptions {
+  /** Rules for this run. They cannot allow what the configuration denies or asks about. Default: none. */
+  readonly rules?: readonly EgressRule[]
+}
+
+export interface RunExtensions {
+  /** Tools of the application, by name. They run on the host, not in the VM. Default: none. */
+  readonly hostTools?: HostTools
+  /**
+   * MCP servers, as in `mcp.json`. They replace servers of the configuration with the same name. Default:
+   * none.
+   */
+  readonly mcpServers?: Readonly<Record<string, unknown>>
+  /**
+   * Functions that are called at points of the run, after the commands of the configuration. Default: none.
+   */
+  readonly hooks?: readonly CodeHook[]
 }

@@ -10,7 +10,7 @@ export const unattended: DecisionRecord = {
   decision: 'deny',
   scope: 'once',
   by: 'mode',
-  rule: "no interactive user answers approvals of this run; to allow it, pass --approve all or a rule file (in the library: approve: 'all', rules, or interactive: true with run.answer)",
+  rule: "no interactive user answers approvals of this run; to allow it, pass --approve all or a rule file (in the library: onApproval, or approvals with mode: 'all', rules, or interactive: true and run.answer)",
   hint: 'no user is available to approve this; continue without it and say so in your answer',
 }
 

@@ -3,7 +3,7 @@
  * value is a usage error that names the option.
  */
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { ResolvedRun } from '../runs/resolved-run.ts'
+import type { VmOptions } from '../vm/vm-options.ts'
 
 /** Makes a command's action from a function that takes the streams, then the arguments and options, and returns the exit code. */
 export type RunAction = (
@@ -75,7 +75,7 @@ export interface VmFlags {
 }
 
 /** The same as options of the library. */
-export function vmOptionsOf({ ram, cpus, disk, accel, qemuSandbox }: VmFlags): ResolvedRun['vm'] {
+export function vmOptionsOf({ ram, cpus, disk, accel, qemuSandbox }: VmFlags): VmOptions {
   return {
     accelerator: accel,
     confine: qemuSandbox,

@@ -74,8 +74,8 @@ export async function warnOfUnanswered(run: AnsweredRun, warn: (text: string) =>
     if (item.source !== 'host' || item.event.type !== 'approval-decision') continue
     if (item.event.by !== 'mode' || item.event.decision !== 'deny') continue
     warn(
-      "An approval was denied because nothing answers approvals; pass onApproval, approve: 'all' or approvalRules. " +
-        'To deny without this warning, pass interactive: false.',
+      "An approval was denied because nothing answers approvals; pass onApproval, approvals: { mode: 'all' } or approvals: { rules }. " +
+        'To deny without this warning, pass approvals: { interactive: false }.',
     )
     return
   }

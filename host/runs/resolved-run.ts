@@ -19,9 +19,8 @@ import type { Secrets } from '../secrets/secrets.ts'
 import type { UserSkills } from '../skills/user-skills.ts'
 import type { Folders } from '../state/folders.ts'
 import type { PreparedTool } from '../tools/host-tools.ts'
-import type { Accelerator } from '../vm/qemu/qemu-args.ts'
-import type { StartVmOptions, VmDiskImage } from '../vm/vm.ts'
-import type { VmSize } from '../vm/vm-options.ts'
+import type { StartVmOptions } from '../vm/vm.ts'
+import type { RunVmOptions } from '../vm/vm-options.ts'
 import type { VmPool } from '../vm/vm-pool.ts'
 import type { ContinuedRun } from './continued-run.ts'
 import type { GivenPlan } from './given-plan.ts'
@@ -79,16 +78,7 @@ export interface ResolvedRun {
   /** Hooks in the order of their calls. Absent: none. */
   readonly hooks?: readonly Hook[]
   readonly limits: RunLimits
-  readonly vm: Partial<VmSize> & {
-    /** A bootable disk instead of kernel, initramfs and root, such as Packer produces. */
-    readonly disk?: VmDiskImage
-    readonly accelerator?: Accelerator | 'auto'
-    readonly confine?: 'auto' | 'require'
-    /** `cold` boots the VM; `auto` (default) copies a template and falls back to a boot. */
-    readonly start?: 'auto' | 'cold'
-    /** How long to wait for a person before the VM is saved to disk; default 5 min, 0 for never. */
-    readonly hibernateAfterMs?: number
-  }
+  readonly vm: Omit<RunVmOptions, 'keep'>
   /** VMs that were started in advance. Absent: the run starts one. */
   readonly pool?: VmPool
   readonly approvals: {

@@ -19,6 +19,7 @@ import { RunHooks } from '../hooks/run-hooks.ts'
 import type { FeedItem } from '../journal/run-feed.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import { findSavedVm } from '../vm/hibernation/hibernate.ts'
+import { DEFAULT_HIBERNATE_AFTER_MS } from '../vm/vm-options.ts'
 import { flaggedPaths } from '../workspace/index.ts'
 import { Deadline } from './deadline.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
@@ -36,8 +37,6 @@ import { taskOf } from './task.ts'
 const cancelGraceMs = 10_000
 /** Time for an untrusted agent to acknowledge a cancellation. */
 const disbeliefGraceMs = 2_000
-/** After this time without an answer the VM is saved, so that its memory is free until the answer arrives. */
-const defaultHibernateAfterMs = 5 * 60_000
 /** Grace period after the run's wall time before the host ends the run; the agent should enforce the limit itself. */
 const wallGraceMs = 15_000
 
@@ -325,7 +324,7 @@ export class Run implements RunHandle {
   }
 
   #startHibernation(guest: Guest): IdleHibernation | undefined {
-    const { hibernateAfterMs = defaultHibernateAfterMs } = this.#plan.vm
+    const { hibernateAfterMs = DEFAULT_HIBERNATE_AFTER_MS } = this.#plan.vm
     if (hibernateAfterMs > 0)
       this.#hibernation = new IdleHibernation(guest, hibernateAfterMs, (cause) => guest.lose(cause))
     return this.#hibernation

@@ -17,12 +17,12 @@ import { BoundedLog } from '../journal/bounded-log.ts'
 import { warmUp } from '../runs/guest/warm-up.ts'
 import { KeptRules } from '../runs/ignore-rule-changes.ts'
 import { requireValue } from '../runs/prepare.ts'
-import type { ResolvedRun } from '../runs/resolved-run.ts'
 import { type Folders, prepareFolders } from '../state/folders.ts'
 import { pauseVm, unpauseVm } from '../vm/hibernation/pause.ts'
 import { GuestUnresponsiveError, openVm } from '../vm/open-vm.ts'
 import type { Vm } from '../vm/vm.ts'
 import { createVmFolder } from '../vm/vm-folder.ts'
+import type { VmOptions } from '../vm/vm-options.ts'
 import { buildDisk, checkDirectory, scanWorkspace } from '../workspace/index.ts'
 import type { SandboxNetwork } from './sandbox-network.ts'
 
@@ -31,7 +31,7 @@ const requestTimeoutMs = 60_000
 export interface StandaloneVmOptions {
   readonly image: Image
   readonly folders: Folders
-  readonly vm?: ResolvedRun['vm']
+  readonly vm?: VmOptions
   /** Its content goes in as the workspace; absent: an empty one. */
   readonly directory?: string
   /** What programs reach outside; absent: nothing. Closed with the VM. */
@@ -75,7 +75,7 @@ export class StandaloneVm implements AsyncDisposable {
    */
   static async open(given: StandaloneVmOptions): Promise<StandaloneVm> {
     const { image, folders, directory, signal, vm = {} } = given
-    const { disk, start = 'auto', hibernateAfterMs: _, ...size } = vm
+    const { disk, start = 'auto', ...size } = vm
     await prepareFolders(folders)
     await using disks = new AsyncDisposableStack()
     const workspace = directory === undefined ? {} : await makeDisk(given, directory, disks)

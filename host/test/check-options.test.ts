@@ -8,13 +8,13 @@ import { checkRunOptions, OptionsError } from '../check-options.ts'
 import { Host, type HostOptions, type RunOptions } from '../host.ts'
 
 const wrong: [string, object, string[], RegExp][] = [
-  ['an empty prompt', { prompt: '' }, ['prompt'], /may be empty only with plan or planFrom/],
+  ['an empty prompt', { prompt: '' }, ['prompt'], /may be empty only with plan\.from/],
   ['a blank prompt', { prompt: ' \n' }, ['prompt'], /expected what the agent should do/],
   ['no prompt', { prompt: undefined }, ['prompt'], /prompt: is missing; must be text/],
   [
     'an unknown way of approval',
-    { approve: 'nonsense' },
-    ['approve'],
+    { approvals: { mode: 'nonsense' } },
+    ['approvals.mode'],
     /must be one of "ask", "all", "none", got "nonsense"/,
   ],
   [
@@ -31,16 +31,29 @@ const wrong: [string, object, string[], RegExp][] = [
   ],
   [
     'an unknown field of a rule',
-    { approvalRules: [{ nope: 1 }] },
-    ['approvalRules.0.effect', 'approvalRules.0.tool', 'approvalRules.0.nope'],
+    { approvals: { rules: [{ nope: 1 }] } },
+    ['approvals.rules.0.effect', 'approvals.rules.0.tool', 'approvals.rules.0.nope'],
     /the names are effect, tool/,
   ],
   [
     'an unknown option',
     { aprove: 'all' },
     ['aprove'],
-    /no option has this name; the names are prompt, mode,.* approve,/,
+    /no option has this name; the names are prompt, workspace,.* approvals,/,
   ],
+  [
+    'an unknown option of a group',
+    { approvals: { approve: 'all' } },
+    ['approvals.approve'],
+    /no option has this name; the names are mode, rules, interactive/,
+  ],
+  [
+    'an option outside its group',
+    { vm: { keepVm: true }, plan: { mode: 'plan' } },
+    ['plan.mode', 'vm.keepVm'],
+    /the names are only, from, approve/,
+  ],
+  ['a number for a plan', { plan: { from: 7 } }, ['plan.from'], /expected a plan, a run or a file/],
   [
     'too little memory',
     { vm: { memoryBytes: 1 } },
@@ -52,20 +65,20 @@ const wrong: [string, object, string[], RegExp][] = [
   ['a list of tools that is none', { tools: ['a', 1] }, ['tools'], /a map from names to true or false/],
   [
     'a hook without a function',
-    { hooks: [{ point: 'before-tool' }] },
-    ['hooks.0.run'],
+    { extensions: { hooks: [{ point: 'before-tool' }] } },
+    ['extensions.hooks.0.run'],
     /expected a function/,
   ],
   [
     'an unknown point of a hook',
-    { hooks: [{ point: 'then', run: () => undefined }] },
-    ['hooks.0.point'],
+    { extensions: { hooks: [{ point: 'then', run: () => undefined }] } },
+    ['extensions.hooks.0.point'],
     /before-tool/,
   ],
   [
     'a tool without a function',
-    { hostTools: { t: { description: 'd', inputSchema: {} } } },
-    ['hostTools.t.execute'],
+    { extensions: { hostTools: { t: { description: 'd', inputSchema: {} } } } },
+    ['extensions.hostTools.t.execute'],
     /function/,
   ],
   [
@@ -74,7 +87,12 @@ const wrong: [string, object, string[], RegExp][] = [
     ['egress.rules.0.host'],
     /must be text/,
   ],
-  ['a word for yes or no', { interactive: 'yes' }, ['interactive'], /must be true or false, got "yes"/],
+  [
+    'a word for yes or no',
+    { approvals: { interactive: 'yes' } },
+    ['approvals.interactive'],
+    /must be true or false, got "yes"/,
+  ],
   ['a signal that is none', { signal: {} }, ['signal'], /AbortSignal/],
   ['a number for a path', { workspace: 7 }, ['workspace'], /must be text, got 7/],
 ]
@@ -99,19 +117,17 @@ describe('the options of a run', () => {
   it('are taken where they are right, each of them [H.01]', () => {
     const all: Required<RunOptions> = {
       prompt: 'x',
-      mode: 'work',
-      approvePlan: true,
-      plan: { goal: 'g', steps: [] },
-      planFrom: 'last',
       context: { branch: 'main' },
-      acceptIgnoreRules: true,
       workspace: '.',
-      include: ['*.env'],
+      files: { include: ['*.env'], acceptIgnoreRules: true },
+      plan: { only: false, from: { goal: 'g', steps: [] }, approve: true },
       model: 'm',
       tools: { run_bash: false },
-      hostTools: { t: { description: 'd', inputSchema: {}, execute: () => 1 } },
-      mcpServers: { clock: { command: 'clock' } },
-      hooks: [{ point: 'before-tool', run: () => undefined }],
+      extensions: {
+        hostTools: { t: { description: 'd', inputSchema: {}, execute: () => 1 } },
+        mcpServers: { clock: { command: 'clock' } },
+        hooks: [{ point: 'before-tool', run: () => undefined }],
+      },
       limits: { maxTokens: 1 },
       vm: {
         memoryBytes: 512 * 1024 ** 2,
@@ -120,13 +136,11 @@ describe('the options of a run', () => {
         start: 'cold',
         confine: 'auto',
         hibernateAfterMs: 0,
+        keep: true,
       },
-      approve: 'none',
-      approvalRules: [{ effect: 'allow', tool: '*' }],
-      interactive: true,
+      approvals: { mode: 'none', rules: [{ effect: 'allow', tool: '*' }], interactive: true },
       egress: { rules: [{ effect: 'allow', host: 'pypi.org' }] },
       continue: 'last',
-      keepVm: true,
       onApproval: () => 'deny',
       onProgress: () => undefined,
       onNotes: () => undefined,
@@ -134,7 +148,7 @@ describe('the options of a run', () => {
       signal: new AbortController().signal,
     }
     expect(() => checkRunOptions(all)).not.toThrow()
-    expect(() => checkRunOptions({ prompt: '', planFrom: 'last' })).not.toThrow()
+    expect(() => checkRunOptions({ prompt: '', plan: { from: 'last' } })).not.toThrow()
   })
 
   it('of egress are checked wherever they are given [G.02]', async () => {
@@ -206,7 +220,14 @@ it('a call that nobody answers is denied, with what to pass to allow it [S1.11 H
   }
   const ruling = ruleCall(request, { mode: 'ask', rules: [], interactive: false }, undefined)
   expect(ruling).toMatchObject({ decision: 'deny', by: 'mode' })
-  for (const way of ['--approve all', 'rule file', "approve: 'all'", 'interactive: true', 'run.answer'])
+  for (const way of [
+    '--approve all',
+    'rule file',
+    "mode: 'all'",
+    'onApproval',
+    'interactive: true',
+    'run.answer',
+  ])
     expect(ruling?.rule).toContain(way)
 })
 

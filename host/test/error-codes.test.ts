@@ -16,7 +16,9 @@ async function makeHost(): Promise<Host> {
 
 it('a plan, a directory and a VM that cannot be have codes of their own [E.01 H.01]', async () => {
   const host = await makeHost()
-  await expect(host.run({ prompt: 'x', plan: {} as never })).rejects.toMatchObject({ code: 'invalid_plan' })
+  await expect(host.run({ prompt: 'x', plan: { from: {} as never } })).rejects.toMatchObject({
+    code: 'invalid_plan',
+  })
   await expect(host.run({ prompt: 'x', workspace: '/' })).rejects.toMatchObject({
     code: 'workspace_refused',
   })

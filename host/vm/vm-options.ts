@@ -2,6 +2,8 @@
 
 import { statfs } from 'node:fs/promises'
 import { availableParallelism, totalmem } from 'node:os'
+import type { VmDiskImage } from './drives.ts'
+import type { Accelerator } from './qemu/qemu-args.ts'
 import { VmError } from './vm-error.ts'
 
 const MIB = 1024 * 1024
@@ -30,6 +32,47 @@ export interface VmSize {
   readonly cpus: number
   readonly diskBytes: number
 }
+
+/** Size and machine of a VM. */
+export interface VmOptions {
+  /** Memory of the guest in bytes, whole MiB, at least 256 MiB. Default: 1 GiB. */
+  readonly memoryBytes?: number
+  /** Virtual CPUs, 1 to 64. Default: 2, or 1 on a machine with one. */
+  readonly cpus?: number
+  /**
+   * Size of the guest's disk in bytes, whole MiB, at least 64 MiB. Sparse: only what the guest writes takes
+   * space. Default: 8 GiB.
+   */
+  readonly diskBytes?: number
+  /**
+   * A bootable disk instead of the image's kernel and root, such as `npm run image:disk` makes. Default: the
+   * image.
+   */
+  readonly disk?: VmDiskImage
+  /** How QEMU executes the guest's code; `auto` tests the machine. Default: `auto`. */
+  readonly accelerator?: Accelerator | 'auto'
+  /** Confinement of QEMU: `require` refuses to start without it, `auto` warns. Default: `auto`. */
+  readonly confine?: 'auto' | 'require'
+  /** `cold` boots the VM; `auto` copies a template, and boots where that is not possible. Default: `auto`. */
+  readonly start?: 'auto' | 'cold'
+}
+
+/** Size, machine and life of the VM of a run. */
+export interface RunVmOptions extends VmOptions {
+  /**
+   * Time to wait for a person in milliseconds before the VM is saved to disk until the answer; 0 for never.
+   * Default: 300,000 (5 min).
+   */
+  readonly hibernateAfterMs?: number
+  /**
+   * Whether to save the VM at the end for a run that continues this one. Default: whether this run continues
+   * another.
+   */
+  readonly keep?: boolean
+}
+
+/** After this time without an answer the VM is saved, so that its memory is free until the answer arrives. */
+export const DEFAULT_HIBERNATE_AFTER_MS = 5 * 60_000
 
 /** Fills in defaults. @throws VmError `bad_option` */
 export function resolveSize(requested: Partial<VmSize>): VmSize {

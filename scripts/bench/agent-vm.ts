@@ -60,7 +60,12 @@ export async function measureSubAgents(): Promise<Figures> {
 
 async function timeAgents(host: Host, workspace: string): Promise<number> {
   const limits = { maxParallelAgents: AGENTS, maxAgents: AGENTS }
-  const run = await host.run({ prompt: 'Write the files', workspace, interactive: false, limits })
+  const run = await host.run({
+    prompt: 'Write the files',
+    workspace,
+    approvals: { interactive: false },
+    limits,
+  })
   let beganAt = Number.NaN
   let endedAt = Number.NaN
   let merged = 0

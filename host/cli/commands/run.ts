@@ -156,17 +156,25 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
   const given = <T>(name: string, value: T | undefined) => (value === undefined ? {} : { [name]: value })
   return {
     prompt,
-    ...given('include', flags.include),
-    ...given('acceptIgnoreRules', flags.acceptIgnoreRules),
     ...given('model', flags.model),
-    ...given('replay', flags.replay),
     ...given('tools', flags.tool),
-    ...given('mcpServers', flags.mcp === undefined ? undefined : await loadMcpFile(flags.mcp)),
     ...given('continue', flags.continue === true ? 'last' : flags.continue),
-    ...given('keepVm', flags.keepVm),
-    ...given('mode', flags.planOnly === true ? 'plan' : undefined),
-    ...given('approvePlan', flags.approvePlan),
-    ...given('planFrom', flags.planFrom),
+    ...given('replay', flags.replay),
+    files: {
+      ...given('include', flags.include),
+      ...given('acceptIgnoreRules', flags.acceptIgnoreRules),
+    },
+    plan: {
+      ...given('only', flags.planOnly),
+      ...given('from', flags.planFrom),
+      ...given('approve', flags.approvePlan),
+    },
+    approvals: {
+      mode: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
+      rules,
+      interactive: flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true),
+    },
+    egress: { rules: await rulesOfFlags(flags) },
     limits: {
       ...given('maxWallMs', flags.maxTime),
       ...given('maxTokens', flags.maxTokens),
@@ -174,34 +182,37 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
       ...given('maxCostUsd', flags.maxCost),
       ...given('maxAgents', flags.maxAgents),
     },
-    vm: { ...vmOptionsOf(flags), start: flags.template === false ? 'cold' : 'auto' },
-    approve: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
-    approvalRules: rules,
-    egress: { rules: await rulesOfFlags(flags) },
-    interactive: flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true),
+    vm: {
+      ...vmOptionsOf(flags),
+      start: flags.template === false ? 'cold' : 'auto',
+      ...given('keep', flags.keepVm),
+    },
+    extensions: given('mcpServers', flags.mcp === undefined ? undefined : await loadMcpFile(flags.mcp)),
   }
 }
 
 /** For people: progress on stdout, questions where a terminal is. */
 async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
-  const isAsked = given.interactive === true && given.acceptIgnoreRules !== true
+  const isInteractive = given.approvals?.interactive === true
+  const isAsked = isInteractive && given.files?.acceptIgnoreRules !== true
   const options =
-    isAsked && (await askRules(io, host, given.workspace)) ? { ...given, acceptIgnoreRules: true } : given
+    isAsked && (await askRules(io, host, given.workspace))
+      ? { ...given, files: { ...given.files, acceptIgnoreRules: true } }
+      : given
   using view = new ProgressView(io.stdout)
   const run = await startShown(io, host, options, view)
   {
     const onFirst = () => view.lines(['Cancelling; press Ctrl-C again to stop immediately.'])
     using interrupts = new Interrupts(run, io.stdout, onFirst)
-    const isInteractive = options.interactive === true
     await follow(io, view, run, interrupts, { isInteractive, folder: host.runs.paths(run.id).directory })
   }
   const state = await run.ended
   view.end(state)
   io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
-  if (options.mode === 'plan' && state.end?.outcome === 'completed')
+  if (options.plan?.only === true && state.end?.outcome === 'completed')
     io.stdout.write(`Run the plan: ${howToCarryOut(run.id, options.workspace)}\n`)
-  const asked = options.interactive === true && state.end?.outcome !== 'cancelled'
+  const asked = isInteractive && state.end?.outcome !== 'cancelled'
   const review = () =>
     reviewNotes(io, host, run.id, { choice: noteChoice(flags.acceptMemory, asked, state), state })
   if (state.changes === null) {
@@ -219,7 +230,7 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
  * then they are for who follows it.
  */
 async function startShown(io: Io, host: Host, options: RunOptions, view: ProgressView): Promise<Run> {
-  using keys = options.interactive === true ? captureInput(io.stdin, () => undefined) : undefined
+  using keys = options.approvals?.interactive === true ? captureInput(io.stdin, () => undefined) : undefined
   const run = await host.run({
     ...options,
     onProgress: (text) => view.hint(text),

@@ -210,7 +210,7 @@ describe('rules that a program gives', () => {
     const start = host.run({
       prompt: 'p',
       workspace,
-      approvalRules: [{ effect: 'deny', tool: 'shell_cmd' }],
+      approvals: { rules: [{ effect: 'deny', tool: 'shell_cmd' }] },
     })
     await expect(start).rejects.toMatchObject({ code: 'invalid_rules' })
     await expect(start).rejects.toThrow('the approval rules: the tool shell_cmd is called run_bash')

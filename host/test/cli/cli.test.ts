@@ -95,7 +95,7 @@ describe('the command line', () => {
     })
     expect(await cli(['run', 'x', '--plan-only', '--plan-from', './plan.json'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('makes a plan alone or carries out one that is there'),
+      stderr: expect.stringContaining('leave out plan.only (--plan-only)'),
     })
     for (const what of ['steer nothing hello', 'pause nothing', 'resume nothing', 'cancel nothing']) {
       expect(await cli(['runs', ...what.split(' ')])).toMatchObject({

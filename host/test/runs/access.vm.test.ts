@@ -59,7 +59,7 @@ describe('a way out of the VM', () => {
       schemes: ['http' as const],
       ports: [port],
     }))
-    const run = await bench.start('get the rates', { interactive: true, egress: { rules } })
+    const run = await bench.start('get the rates', { approvals: { interactive: true }, egress: { rules } })
     const answers: ApprovalAnswer[] = [
       { decision: 'allow', scope: 'run' },
       { decision: 'allow', scope: 'once' },
@@ -106,7 +106,7 @@ describe('a way out of the VM', () => {
     const bench = await testBench({ 'a.txt': 'a\n' }, env)
     const rules = [{ effect: 'ask' as const, host: '127.0.0.1', schemes: ['http' as const], ports: [port] }]
     const run = await bench.start('get the rates', {
-      interactive: true,
+      approvals: { interactive: true },
       egress: { rules },
       vm: { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 300 },
     })

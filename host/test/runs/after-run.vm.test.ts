@@ -62,17 +62,19 @@ describe('a hook after a run that applies or removes the run', () => {
         (error: unknown) => refused.push(error),
       )
     const run = await bench.start('Run the command `echo b > a.txt; echo c > c.txt`', {
-      hooks: [
-        {
-          point: 'after-run',
-          name: 'apply',
-          run: async ({ runId }) => {
-            await attempt(bench.host.changes(runId).then((changes) => changes.apply('all')))
-            await attempt(bench.host.undo(runId))
-            await attempt(bench.host.runs.remove(runId))
+      extensions: {
+        hooks: [
+          {
+            point: 'after-run',
+            name: 'apply',
+            run: async ({ runId }) => {
+              await attempt(bench.host.changes(runId).then((changes) => changes.apply('all')))
+              await attempt(bench.host.undo(runId))
+              await attempt(bench.host.runs.remove(runId))
+            },
           },
-        },
-      ],
+        ],
+      },
     })
     const { state } = await finish(run)
     const inUse = `${run.id} is in use by process ${process.pid}; wait until it ends or cancel it, then try again`

@@ -80,7 +80,7 @@ describe('a run that only plans', () => {
     })
     const bench = await openBench(model)
     const run = await bench.start('Say hello', {
-      mode: 'plan',
+      plan: { only: true },
       egress: { rules: [{ effect: 'allow', host: 'example.com' }] },
     })
     const finished = finish(run)
@@ -119,7 +119,7 @@ describe('a plan that is handed over', () => {
       done === 0 ? call('write_file', { path: 'hello.txt', content: 'hello' }) : { text: 'done' },
     )
     const bench = await openBench(model)
-    const { run, events, state } = await bench.run('', { plan })
+    const { run, events, state } = await bench.run('', { plan: { from: plan } })
     expect(state.end).toMatchObject({ outcome: 'completed' })
     expect(state.plan).toEqual(plan)
     expect(events[0]).toMatchObject({ type: 'run-start', planFrom: 'the application', prompt: 'Say hello' })
@@ -142,7 +142,10 @@ describe('a plan that is asked about', () => {
       steps: [{ id: 'mine', title: 'Write mine.txt', instructions: 'Write mine to mine.txt.' }],
     })
     const answered = async (answer: Parameters<Run['answer']>[1]) => {
-      const run = await bench.start('Say hello', { approvePlan: true, interactive: true })
+      const run = await bench.start('Say hello', {
+        plan: { approve: true },
+        approvals: { interactive: true },
+      })
       const finished = finish(run)
       for await (const item of run.watch()) {
         if (item.source !== 'host' || item.event.type !== 'approval-request') continue

@@ -77,6 +77,8 @@ describe('an application that answers nothing', () => {
     for (const approvalId of ['a1', 'a2'])
       expect(await queue.ask({ ...call, approvalId })).toMatchObject({ decision: 'deny' })
     await watching
-    expect(warnings).toEqual([expect.stringMatching(/onApproval, approve: 'all' or approvalRules/)])
+    expect(warnings).toEqual([
+      expect.stringMatching(/onApproval, approvals: \{ mode: 'all' \} or approvals: \{ rules \}/),
+    ])
   })
 })

@@ -9,8 +9,7 @@ describe('a run that continues another', () => {
   it('works on in its VM, with the directory as it is now, and is told what was done [V.04]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const first = await bench.run('Run the command `echo here >~/note; echo made >new.txt`', {
-      keepVm: true,
-      vm,
+      vm: { ...vm, keep: true },
     })
     expect(first.state.end?.outcome).toBe('completed')
     expect(first.events).toContainEqual({ type: 'vm-kept' })
@@ -34,7 +33,9 @@ describe('a run that continues another', () => {
     const refused = await bench.run('List the files', {
       continue: 'last',
       vm,
-      hooks: [{ point: 'before-run', run: async () => ({ decision: 'deny', reason: 'not now' }) }],
+      extensions: {
+        hooks: [{ point: 'before-run', run: async () => ({ decision: 'deny', reason: 'not now' }) }],
+      },
     })
     expect(refused.state.end?.message).toMatch(/a hook refused the run: not now\nThe VM of run-\w+ is kept\./)
     expect(refused.state.end?.message).toContain(`caisson runs rm ${second.run.id}`)
@@ -52,7 +53,7 @@ describe('a run that continues another', () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     await expect(bench.start('List the files', { continue: 'last' })).rejects.toThrow('no run has worked on')
     const first = await bench.run('List the files')
-    const second = await bench.run('List the files', { continue: first.run.id, keepVm: false })
+    const second = await bench.run('List the files', { continue: first.run.id, vm: { keep: false } })
     expect(second.state.end?.outcome).toBe('completed')
     const ready = second.events.find(({ type }) => type === 'vm-ready')
     expect(ready).toMatchObject({ coldReason: expect.stringContaining('kept no VM') })

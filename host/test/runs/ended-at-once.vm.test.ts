@@ -9,7 +9,7 @@ it('ends at once while its VM sleeps, and nothing of it is left to end the host 
   onTestFinished(() => void process.off('unhandledRejection', note))
   const bench = await testBench({ 'a.txt': 'a\n', 'b.txt': 'b\n' })
   const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 200 }
-  const run = await bench.start('Delete b.txt', { interactive: true, vm })
+  const run = await bench.start('Delete b.txt', { approvals: { interactive: true }, vm })
   const finished = finish(run)
   for await (const item of run.watch()) {
     if (item.source === 'host' && item.event.type === 'vm-sleep') void run.cancel({ now: true })

@@ -74,29 +74,31 @@ describe('hooks and host tools in a VM', () => {
     )
     const looked: unknown[] = []
     const run = await bench.start('Ship it', {
-      hooks: [
-        {
-          point: 'before-tool',
-          name: 'marker',
-          tools: ['run_bash'],
-          run: ({ arguments: given }) => ({
-            arguments: { ...given, command: `${String(given.command)}; echo hooked >> marks.txt` },
-          }),
-        },
-        {
-          point: 'after-run',
-          name: 'gate',
-          run: () => ({ decision: 'deny', reason: 'reviewed on Mondays' }),
-        },
-      ],
-      hostTools: {
-        look_up: {
-          description: 'Looks an order up.',
-          inputSchema: z.strictObject({ id: z.string() }),
-          readOnly: true,
-          execute: ({ id }: { id: string }, { agentPath }) => {
-            looked.push([id, agentPath])
-            return { order: id, price: 12 }
+      extensions: {
+        hooks: [
+          {
+            point: 'before-tool',
+            name: 'marker',
+            tools: ['run_bash'],
+            run: ({ arguments: given }) => ({
+              arguments: { ...given, command: `${String(given.command)}; echo hooked >> marks.txt` },
+            }),
+          },
+          {
+            point: 'after-run',
+            name: 'gate',
+            run: () => ({ decision: 'deny', reason: 'reviewed on Mondays' }),
+          },
+        ],
+        hostTools: {
+          look_up: {
+            description: 'Looks an order up.',
+            inputSchema: z.strictObject({ id: z.string() }),
+            readOnly: true,
+            execute: ({ id }: { id: string }, { agentPath }) => {
+              looked.push([id, agentPath])
+              return { order: id, price: 12 }
+            },
           },
         },
       },

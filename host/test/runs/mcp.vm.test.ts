@@ -82,13 +82,15 @@ describe('MCP servers in a VM', () => {
       connectTimeoutMs,
     })
     const { run, state, events } = await bench.run('Use the servers', {
-      mcpServers: {
-        files: node('filesystem', '/mnt/workspace'),
-        stubborn: node('stubborn'),
-        far: { url: 'https://mcp.example.com/mcp', connectTimeoutMs },
+      extensions: {
+        mcpServers: {
+          files: node('filesystem', '/mnt/workspace'),
+          stubborn: node('stubborn'),
+          far: { url: 'https://mcp.example.com/mcp', connectTimeoutMs },
+        },
       },
       vm: { memoryBytes: 1024 * 1024 ** 2 },
-      approvalRules: [{ effect: 'allow', tool: mcpOfferTool, pattern: 'memory' }],
+      approvals: { rules: [{ effect: 'allow', tool: mcpOfferTool, pattern: 'memory' }] },
     })
     expect(state.end).toMatchObject({ outcome: 'completed' })
     const said = told.join('\n')

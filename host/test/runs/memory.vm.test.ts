@@ -25,7 +25,7 @@ describe('the memory of a guest', () => {
       { 'note.txt': `${KNOWN}\n` },
       { CAISSON_LLM_URL: server.baseUrl, CAISSON_LLM_KEY: KEY, CAISSON_MODEL: 'scripted' },
     )
-    const { run, state } = await bench.run('Read the note', { keepVm: true })
+    const { run, state } = await bench.run('Read the note', { vm: { keep: true } })
     expect(state.end).toMatchObject({ outcome: 'completed', summary: expect.stringContaining('[redacted]') })
     expect(server.asked.map(({ headers }) => headers.authorization)).toEqual(
       server.asked.map(() => `Bearer ${KEY}`),

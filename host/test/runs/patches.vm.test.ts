@@ -77,8 +77,7 @@ it('applies a patch whole or not at all, asks for what deletes, and overwrites n
   const run = await host.run({
     prompt: 'Change it',
     workspace: bench.workspace,
-    interactive: false,
-    approvalRules: rules,
+    approvals: { interactive: false, rules },
   })
   const { end } = await run.ended
   expect(end).toMatchObject({ outcome: 'completed' })

@@ -124,7 +124,7 @@ describe('a run in a real VM', () => {
   it('saves its VM while a person thinks, and goes on in a new session with the answer [V.04 S1.11]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n', 'b.txt': 'b\n' })
     const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 200 }
-    const run = await bench.start('Delete b.txt', { interactive: true, vm })
+    const run = await bench.start('Delete b.txt', { approvals: { interactive: true }, vm })
     const finished = finish(run)
     let asked = ''
     for await (const item of run.watch()) {
@@ -150,7 +150,7 @@ describe('a run in a real VM', () => {
   it('is cancelled while its VM sleeps: it wakes, and what was done comes home [V.04 S1.03]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n', 'b.txt': 'b\n' })
     const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 200 }
-    const run = await bench.start('Delete b.txt', { interactive: true, vm })
+    const run = await bench.start('Delete b.txt', { approvals: { interactive: true }, vm })
     const finished = finish(run)
     for await (const item of run.watch()) {
       if (item.source !== 'host' || item.event.type !== 'vm-sleep') continue
@@ -204,7 +204,7 @@ async function decide(
   prompt: string,
   decision: 'allow' | 'deny',
 ) {
-  const run = await bench.start(prompt, { interactive: true })
+  const run = await bench.start(prompt, { approvals: { interactive: true } })
   const finished = finish(run)
   let asked: object | undefined
   for await (const item of run.watch()) {

@@ -32,7 +32,7 @@ it('carries a task out in the VM by a script, as the documents show [T.01] [S0.0
     context: { owner: 'Ada' },
     tools: ['write_file'],
     workspace: bench.workspace,
-    interactive: false,
+    approvals: { interactive: false },
   })
   const { end } = await run.ended
   expect(end).toMatchObject({ outcome: 'completed', summary: 'The note is written.' })

@@ -58,13 +58,15 @@ describe('skills', () => {
     })
     const { state, events } = await bench.run('greet', {
       plan: {
-        goal: 'Greet',
-        steps: [
-          step('own', 'Load the skill "greet".'),
-          step('run', 'Run the command "$HOME/.skills/greet/scripts/hello.sh; id -un".', ['own']),
-          step('theirs', 'Load the skill "lint".'),
-          step('none', 'Load the skill "fly".', ['run', 'theirs']),
-        ].map((each) => ({ ...each, onFailure: 'continue' as const })),
+        from: {
+          goal: 'Greet',
+          steps: [
+            step('own', 'Load the skill "greet".'),
+            step('run', 'Run the command "$HOME/.skills/greet/scripts/hello.sh; id -un".', ['own']),
+            step('theirs', 'Load the skill "lint".'),
+            step('none', 'Load the skill "fly".', ['run', 'theirs']),
+          ].map((each) => ({ ...each, onFailure: 'continue' as const })),
+        },
       },
     })
     expect(state.steps.own).toMatchObject({

@@ -78,7 +78,7 @@ describe('the web from inside a VM', () => {
     })
     const env = { CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'test/model' }
     const { bench, sent, port } = await openBench({ env })
-    const { run, events, state } = await bench.run('Read the tides', { keepVm: true })
+    const { run, events, state } = await bench.run('Read the tides', { vm: { keep: true } })
     expect(state.end).toMatchObject({ outcome: 'completed' })
     expect(sent).toEqual([`Bearer ${SECRET}`, `Bearer ${SECRET}`])
     expect(JSON.stringify(model.asked[0]?.body)).toContain('{{TOKEN}}: for 127.0.0.1')

@@ -42,7 +42,13 @@ export async function testBench(
   } = process.env
   const host = new Host({ env: { ...rest, CAISSON_HOME: home, ...env } })
   const start = (prompt: string, options: Partial<RunOptions> = {}) =>
-    host.run({ prompt, workspace, interactive: false, vm: { memoryBytes: 512 * 1024 ** 2 }, ...options })
+    host.run({
+      prompt,
+      workspace,
+      ...options,
+      approvals: { interactive: false, ...options.approvals },
+      vm: { memoryBytes: 512 * 1024 ** 2, ...options.vm },
+    })
   return {
     host,
     home,

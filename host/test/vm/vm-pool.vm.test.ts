@@ -37,7 +37,7 @@ async function runOn(host: Host, files: Readonly<Record<string, string>>, comman
   const workspace = await temporaryFolder('workspace')
   await writeFiles(workspace, files)
   const prompt = `Run the command \`${command}\``
-  const finished = await finish(await host.run({ prompt, workspace, interactive: false, vm }))
+  const finished = await finish(await host.run({ prompt, workspace, approvals: { interactive: false }, vm }))
   expect(finished.state.end, JSON.stringify(finished.state.end)).toMatchObject({ outcome: 'completed' })
   await (await host.changes(finished.run.id)).apply('all')
   const ready = finished.events.find(({ type }) => type === 'vm-ready')
@@ -105,7 +105,12 @@ describe('a host with a pool', () => {
     const workspace = await temporaryFolder('workspace')
     const other = { ...vm, start: 'cold' } as const
     const finished = await finish(
-      await host.run({ prompt: 'Run the command `true`', workspace, interactive: false, vm: other }),
+      await host.run({
+        prompt: 'Run the command `true`',
+        workspace,
+        approvals: { interactive: false },
+        vm: other,
+      }),
     )
     expect(finished.state.end).toMatchObject({ outcome: 'completed' })
     const ready = finished.events.find(({ type }) => type === 'vm-ready')
@@ -125,7 +130,7 @@ describe('a host with a pool', () => {
     const run = await host.run({
       prompt: 'Delete old.txt',
       workspace,
-      interactive: true,
+      approvals: { interactive: true },
       vm: { ...vm, hibernateAfterMs: 100 },
     })
     const types: string[] = []

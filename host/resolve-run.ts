@@ -1,0 +1,200 @@
+/**
+ * Decides all settings of a run from its options and the configuration. Refuses what cannot work before a run
+ * exists.
+ */
+import { CaissonError } from '#specs/errors.ts'
+import { ApprovalRules } from '#specs/protocol/approval.ts'
+import type { EgressRule } from '#specs/protocol/egress.ts'
+import { RunLimits } from '#specs/protocol/task.ts'
+import { refuseOtherNames } from './approvals/rules.ts'
+import { checkEgressRules } from './check-options.ts'
+import type { Config } from './config/schema.ts'
+import { makePolicy, type Policy } from './egress/policy.ts'
+import { describeMissingPrice, priceOf } from './gateway/budget.ts'
+import { codeHook } from './hooks/code-hook.ts'
+import { ensureImage, type Image } from './image/image.ts'
+import { newRunId, type RunStore } from './journal/run-store.ts'
+import { mcpServersOf } from './mcp/config.ts'
+import type { McpPins } from './mcp/pins.ts'
+import type { NoteStore } from './memory/note-store.ts'
+import { contextTokensOf } from './providers/model-choice.ts'
+import type { ProviderChoice } from './providers/providers.ts'
+import { openRecording, recordedProvider } from './recording/open.ts'
+import type { Recording } from './recording/replay.ts'
+import { type PlanOptions, type RunOptions, runDefaults } from './run-options.ts'
+import { findContinued } from './runs/continued-run.ts'
+import { findGivenPlan, type GivenPlan, givenPlanOf, requireAgents } from './runs/given-plan.ts'
+import type { ResolvedRun } from './runs/resolved-run.ts'
+import { readTaskContext } from './runs/task-context.ts'
+import { type SecretChanges, Secrets } from './secrets/secrets.ts'
+import type { Settings } from './settings.ts'
+import { skillRoots, UserSkills } from './skills/user-skills.ts'
+import { type Folders, prepareFolders } from './state/folders.ts'
+import { prepareHostTools } from './tools/host-tools.ts'
+import { requirePossible, toolListOf } from './tools/tool-list.ts'
+import { checkDirectory } from './workspace/index.ts'
+
+/** What a host lends to its runs. */
+export interface HostState {
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly folders: Folders
+  readonly settings: Settings
+  readonly runs: RunStore
+  readonly secrets: SecretChanges
+  readonly notes: NoteStore
+  readonly mcpPins: McpPins
+}
+
+/**
+ * All settings of the run, without a pool. Builds the image if it is missing, and fetches the keys.
+ * @param warn receives notes about the model where the options have no callback
+ * @throws {CaissonError} naming the option or the setting that cannot be used
+ */
+export async function resolveRun(
+  options: RunOptions,
+  host: HostState,
+  warn: (notes: readonly string[]) => void,
+): Promise<ResolvedRun> {
+  const { approvals = {}, context, extensions = {}, files = {}, onProgress, plan = {}, vm = {} } = options
+  const { folders, settings } = host
+  const hostTools = prepareHostTools(extensions.hostTools ?? runDefaults.extensions.hostTools)
+  const tools = toolListOf(options.tools)
+  const given = await readGivenPlan(plan, host.runs)
+  const prompt = options.prompt.trim() === '' && given !== undefined ? promptOf(given) : options.prompt
+  const config = await settings.config()
+  const network = settings.network(config)
+  const { choice, recording } = await chooseProvider(options, config, host)
+  const limits = RunLimits.parse({ ...config.limits, ...options.limits })
+  if (given !== undefined) requireAgents(given, limits.maxAgents)
+  const vectors = await settings.chooseEmbeddings(config, limits.maxCostUsd)
+  const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
+  if (unpriced !== null) throw new CaissonError('invalid_config', unpriced)
+  const directory = requireDirectory(options.workspace ?? process.cwd(), folders)
+  const { rules } = ApprovalRules.parse({ rules: approvals.rules ?? runDefaults.approvals.rules })
+  refuseOtherNames(rules, 'the approval rules')
+  const continues =
+    options.continue === undefined ? undefined : await findContinued(host.runs, options.continue, directory)
+  // After the directory: from then on no program, such as one that prints a key, comes from it.
+  const provider = await settings.fetchKey(choice)
+  // A recording needs no server, and so no key.
+  const embeddings =
+    vectors && (await settings.fetchKey(recording === undefined ? vectors : { ...vectors, keySource: null }))
+  const mcpServers = mcpServersOf(config.mcpServers, extensions.mcpServers)
+  if (!mcpServers.ok) throw new CaissonError('invalid_config', mcpServers.error)
+  requirePossible(tools ?? [], {
+    hostTools: hostTools.keys(),
+    mcpServers: Object.keys(mcpServers.value),
+    directory,
+  })
+  const contextTokens = contextTokensOf(config, provider.model)
+  const egress = resolveEgress(config, options.egress?.rules)
+  const hooks = [
+    ...(await settings.hooks(config)),
+    ...(extensions.hooks ?? runDefaults.extensions.hooks).map(codeHook),
+  ]
+  if (options.onNotes !== undefined) options.onNotes(choice.notes)
+  else if (onProgress === undefined) warn(choice.notes)
+  const { keep = continues !== undefined, ...machine } = vm
+  return {
+    mode: (plan.only ?? runDefaults.plan.only) ? 'plan' : 'work',
+    approvePlan: plan.approve ?? runDefaults.plan.approve,
+    ...(given === undefined ? {} : { given }),
+    ...(contextTokens === undefined ? {} : { contextTokens }),
+    ...(continues === undefined ? {} : { continues }),
+    keep,
+    runId: newRunId(),
+    folders,
+    image: await prepareImage(options, folders),
+    config,
+    network,
+    egress,
+    secrets: new Secrets(config.secrets, settings.resolveKey, host.secrets),
+    resolveKey: settings.resolveKey,
+    ...(recording === undefined ? {} : { recording }),
+    provider,
+    ...(embeddings === undefined ? {} : { embeddings }),
+    prompt,
+    ...(await readTaskContext(config, await readSkills(config, host), host.notes, directory, onProgress)),
+    directory,
+    include: files.include ?? runDefaults.files.include,
+    acceptIgnoreRules: files.acceptIgnoreRules ?? runDefaults.files.acceptIgnoreRules,
+    limits,
+    vm: machine,
+    approvals: {
+      mode: approvals.mode ?? runDefaults.approvals.mode,
+      rules,
+      interactive: approvals.interactive ?? options.onApproval !== undefined,
+    },
+    ...(context === undefined ? {} : { context }),
+    ...(tools === undefined ? {} : { tools }),
+    hostTools,
+    mcp: { servers: mcpServers.value, pins: host.mcpPins },
+    hooks,
+  }
+}
+
+/** The provider of the run, or its recording. No key is fetched. */
+export async function chooseProvider(
+  { model, replay }: Pick<RunOptions, 'model' | 'replay'>,
+  config: Config,
+  { settings, runs }: HostState,
+): Promise<{ readonly choice: ProviderChoice; readonly recording?: Recording }> {
+  if (replay === undefined) return { choice: await settings.chooseProvider(config, model) }
+  const recording = await openRecording(replay, (name) => runs.find(name))
+  return { choice: recordedProvider(recording), recording }
+}
+
+/**
+ * @throws {CaissonError} `invalid_rules` naming the rule of the configuration or of the run that cannot be
+ * used
+ */
+export function resolveEgress({ egress }: Config, rules: readonly EgressRule[] = []): Policy {
+  const own = checkEgressRules(rules)
+  const policy = makePolicy({ configuration: egress.rules, run: own, otherwise: egress.default })
+  if (policy.ok) return policy.value
+  throw new CaissonError('invalid_rules', policy.error)
+}
+
+/** Refuses the directory before an image or a run exists. @throws {CaissonError} `workspace_refused` */
+export function requireDirectory(workspace: string, { home, cache, config }: Folders): string {
+  const checked = checkDirectory(workspace, { ownFolders: [home, cache, config] })
+  if (checked.ok) return checked.value
+  throw new CaissonError('workspace_refused', checked.error.message)
+}
+
+/** Builds the image if it is missing. */
+export async function prepareImage(
+  { onProgress = () => undefined, signal }: Pick<RunOptions, 'onProgress' | 'signal'>,
+  folders: Folders,
+): Promise<Image> {
+  await prepareFolders(folders)
+  return await ensureImage({
+    cacheDir: folders.cache,
+    onProgress,
+    ...(signal === undefined ? {} : { signal }),
+  })
+}
+
+/** The skills of the user and of the configuration. */
+export async function readSkills(
+  config: Config,
+  { folders, env }: Pick<HostState, 'folders' | 'env'>,
+): Promise<UserSkills> {
+  return await UserSkills.read(skillRoots(config, folders, env))
+}
+
+/** @throws {CaissonError} `invalid_plan` @throws {CaissonError} `state_unavailable` */
+async function readGivenPlan({ only, from }: PlanOptions, runs: RunStore): Promise<GivenPlan | undefined> {
+  if (from === undefined) return undefined
+  if (only === true)
+    throw new CaissonError(
+      'invalid_plan',
+      'a run either makes a plan or executes one that exists: leave out plan.only (--plan-only) or plan.from (--plan-from)',
+    )
+  return typeof from === 'string' ? await findGivenPlan(runs, from) : givenPlanOf(from)
+}
+
+/** The task that a plan without one stands for. */
+function promptOf({ plan, prompt }: GivenPlan): string {
+  return prompt ?? plan.goal
+}
