@@ -155,7 +155,8 @@ export class Host implements AsyncDisposable {
    * Starts a run and returns when its journal is open; {@link Run.watch} shows its progress, {@link Run.result} its end.
    * Call it from the main thread: a VM ends with the thread that started it.
    * Without `onApproval` and without `approvals`, approvals are denied, and a warning says what to pass.
-   * @throws {OptionsError} for an option that cannot be used. @throws when folders, provider or image cannot be; then there is no run
+   * @throws {OptionsError} for an option that cannot be used
+   * @throws {CaissonError} when folders, provider or image cannot be used; then there is no run
    */
   async run(options: RunOptions): Promise<Run> {
     return await withCode(async () => {
