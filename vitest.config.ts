@@ -10,8 +10,10 @@ const VMS_AT_ONCE = 2
 const FILES_AT_ONCE = 2
 
 /** Fast files that do more in the slow tier. */
-const perTierFiles = globSync('{specs,runtime,agent,host}/**/*.test.ts', { cwd: import.meta.dirname }).filter(
-  (file) => readFileSync(`${import.meta.dirname}/${file}`, 'utf8').includes("'#specs/testing/tier.ts'"),
+const perTierFiles = globSync('{specs,runtime,agent,host,test}/**/*.test.ts', {
+  cwd: import.meta.dirname,
+}).filter((file) =>
+  readFileSync(`${import.meta.dirname}/${file}`, 'utf8').includes("'#specs/testing/tier.ts'"),
 )
 
 export default defineConfig({
@@ -27,7 +29,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'fast',
-          include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.test.ts'],
+          include: ['{specs,runtime,agent,host,vm-image,scripts,test}/**/*.test.ts'],
           exclude: ['**/*.vm.test.ts', '**/*.slow.test.ts', '**/node_modules/**'],
           testTimeout: 60_000,
           // One would leave the second processor to nobody: many tests wait more than they work.
@@ -39,7 +41,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'vm',
-          include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.vm.test.ts'],
+          include: ['{specs,runtime,agent,host,vm-image,scripts,test}/**/*.vm.test.ts'],
           testTimeout: 240_000,
           hookTimeout: 300_000,
           maxWorkers: VMS_AT_ONCE,
@@ -51,7 +53,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'slow',
-          include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.slow.test.ts', ...perTierFiles],
+          include: ['{specs,runtime,agent,host,vm-image,scripts,test}/**/*.slow.test.ts', ...perTierFiles],
           env: { CAISSON_TEST_TIER: 'slow' },
           testTimeout: 600_000,
           hookTimeout: 600_000,

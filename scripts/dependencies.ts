@@ -1,4 +1,5 @@
 // Import directions: host -> specs, agent -> runtime -> specs, never between host and agent, no cycles.
+// A package's tests import what the package may import; tests that join packages are in test/.
 // A pattern that names several places is a list: the check fails for each entry that matches no file.
 
 /** The package's own files outside of its folders. */
@@ -47,6 +48,12 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['structured', 'turn-loop'],
     [root],
   ],
+  test: [
+    ['support'],
+    ['link'],
+    ['control', 'egress'],
+    ['daemon', 'offline-model', 'repository', 'sandbox', 'vm'],
+  ],
 }
 
 const folderPattern = (part: string, folder: string): string =>
@@ -75,38 +82,59 @@ function layerRules() {
   )
 }
 
+/** Tests, and the support that only tests import. */
+const testing = ['^[a-z-]+/test/', '^test/', '^specs/testing/', '^runtime/testing/']
+
 export default {
   forbidden: [
     { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true } },
     {
-      name: 'host-never-imports-agent',
+      name: 'host-imports-specs-alone',
       severity: 'error',
-      from: { path: '^host/(?!test/)' },
-      to: { path: '^agent/' },
+      from: { path: '^host/' },
+      to: { path: ['^agent/', '^runtime/', '^scripts/', '^vm-image/', '^specs/test/'] },
     },
     {
-      name: 'agent-never-imports-host',
+      name: 'agent-imports-runtime-and-specs',
       severity: 'error',
       from: { path: '^agent/' },
-      to: { path: '^host/' },
+      to: { path: ['^host/', '^scripts/', '^vm-image/', '^runtime/test/', '^specs/test/'] },
     },
     {
       name: 'runtime-imports-specs-alone',
       severity: 'error',
-      from: { path: '^runtime/(?!test/)' },
-      to: { path: ['^host/', '^agent/', '^scripts/'] },
-    },
-    {
-      name: 'host-never-imports-runtime',
-      severity: 'error',
-      from: { path: '^host/(?!test/)' },
-      to: { path: '^runtime/' },
+      from: { path: '^runtime/' },
+      to: { path: ['^host/', '^agent/', '^scripts/', '^vm-image/', '^specs/test/'] },
     },
     {
       name: 'specs-imports-nobody',
       severity: 'error',
-      from: { path: '^specs/(?!test/)' },
-      to: { path: ['^host/', '^agent/', '^runtime/', '^scripts/'] },
+      from: { path: '^specs/' },
+      to: { path: ['^host/', '^agent/', '^runtime/', '^scripts/', '^vm-image/'] },
+    },
+    {
+      name: 'image-imports-nobody',
+      severity: 'error',
+      from: { path: '^vm-image/' },
+      to: { path: ['^host/', '^agent/', '^runtime/', '^scripts/', '^specs/'] },
+    },
+    {
+      name: 'shared-test-support-imports-specs-alone',
+      severity: 'error',
+      from: { path: '^test/support/' },
+      to: { path: ['^host/', '^agent/', '^runtime/', '^scripts/', '^vm-image/', '^specs/test/'] },
+    },
+    {
+      name: 'packages-import-shared-test-support-alone',
+      severity: 'error',
+      from: { path: ['^host/test/', '^agent/test/', '^runtime/test/', '^specs/test/', '^vm-image/test/'] },
+      to: { path: '^test/', pathNot: '^test/support/' },
+    },
+    {
+      name: 'product-imports-no-tests',
+      severity: 'error',
+      from: { path: ['^host/', '^agent/', '^runtime/', '^specs/'], pathNot: testing },
+      to: { path: testing },
     },
     {
       name: 'contract-has-no-node',

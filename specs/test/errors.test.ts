@@ -26,7 +26,7 @@ const unseen: Partial<Record<ErrorCode, string>> = {
 describe('each code', () => {
   it('is expected of what is thrown by some test, or listed with the reason why not [E.01]', () => {
     const root = path.join(import.meta.dirname, '../..')
-    const tests = ['specs', 'runtime', 'host'].flatMap((folder) =>
+    const tests = ['specs', 'runtime', 'host', 'test'].flatMap((folder) =>
       readdirSync(path.join(root, folder), { recursive: true, encoding: 'utf8' })
         .filter((file) => file.endsWith('.test.ts'))
         .map((file) => readFileSync(path.join(root, folder, file), 'utf8')),

@@ -18,7 +18,7 @@ import type { AskUser, Tool } from '../../tool-calls/tool.ts'
 import { TestPrograms } from '../support/programs.ts'
 import { makeTask, silentLogger } from '../support/run.ts'
 
-const script = path.join(import.meta.dirname, '../../../runtime/test/mcp/support/server.ts')
+const script = path.join(import.meta.dirname, '../../../test/support/mcp-server.ts')
 
 /** The small server of the runtime's tests, wrong in these ways. */
 export function small(...ways: string[]) {

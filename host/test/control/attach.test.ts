@@ -13,7 +13,7 @@ import { RunClient } from '../../control/run-client.ts'
 import { ControlServer } from '../../control/server.ts'
 import type { RunService } from '../../control/services.ts'
 import { Feed } from '../../journal/run-feed.ts'
-import { runId, until } from '../guest/support.ts'
+import { runId, until } from '../support/run-values.ts'
 
 const hash = 'a'.repeat(64)
 const question = {

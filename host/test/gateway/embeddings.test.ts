@@ -5,6 +5,7 @@ import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { type EmbeddingsAnswer, embeddingLimits } from '#specs/protocol/embeddings.ts'
 import { noUsage } from '#specs/protocol/task.ts'
+import { llamaKey, useLlamaServer } from '../../../test/support/llama-server.ts'
 import type { EmbeddingModel } from '../../gateway/embeddings-route.ts'
 import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
@@ -13,7 +14,6 @@ import { recordEmbedder, replayEmbedder } from '../../recording/recorded-embedde
 import { Recorder } from '../../recording/recorder.ts'
 import { Recording } from '../../recording/replay.ts'
 import { customProvider, startGateway, startUpstream, type TestGateway, testKey } from '../support/gateway.ts'
-import { llamaKey, useLlamaServer } from '../support/llama-server.ts'
 
 const timeouts = { firstByteTimeoutMs: 2_000, idleTimeoutMs: 1_000, queueTimeoutMs: 5_000 }
 

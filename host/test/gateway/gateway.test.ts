@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { requestMaxBytes } from '../../providers/chat-request.ts'
 import { offlineProvider } from '../../providers/providers.ts'
-import { until } from '../guest/support.ts'
 import {
   chatBody,
   customProvider,
@@ -12,6 +11,7 @@ import {
   testKey,
   textChunk,
 } from '../support/gateway.ts'
+import { until } from '../support/run-values.ts'
 
 const usageChunk = (prompt: number, completion: number): string =>
   sse({ choices: [], usage: { prompt_tokens: prompt, completion_tokens: completion } })

@@ -1,10 +1,10 @@
 import { once } from 'node:events'
 import { createParser } from 'eventsource-parser'
 import { expect, it } from 'vitest'
+import { type LlamaServer, llamaKey, llamaModel, useLlamaServer } from '../../../test/support/llama-server.ts'
 import { Secret } from '../../keys/secret.ts'
 import type { Provider } from '../../providers/providers.ts'
 import { type RequestOptions, startGateway } from '../support/gateway.ts'
-import { type LlamaServer, llamaKey, llamaModel, useLlamaServer } from '../support/llama-server.ts'
 
 const start = useLlamaServer()
 

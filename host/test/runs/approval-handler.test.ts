@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest'
 import { RunClient } from '../../control/run-client.ts'
 import { answerApprovals, type OnApproval, warnOfUnanswered } from '../../runs/approval-handler.ts'
-import { runId } from '../guest/support.ts'
 import { runAtWork, someCall } from '../support/run-at-work.ts'
+import { runId } from '../support/run-values.ts'
 
 async function open(onApproval: OnApproval) {
   const { queue, record, end, ...rest } = await runAtWork()

@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { llamaKey, llamaModel, useLlamaServer } from '../support/llama-server.ts'
+import { llamaKey, llamaModel, useLlamaServer } from '../../../test/support/llama-server.ts'
 import { findVms, testBench } from '../support/runs.ts'
 
 const startServer = useLlamaServer()

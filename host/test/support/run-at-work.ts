@@ -14,7 +14,7 @@ import { ControlServer } from '../../control/server.ts'
 import { Host } from '../../host.ts'
 import { RunRecord } from '../../journal/run-record.ts'
 import { prepareFolders } from '../../state/folders.ts'
-import { runId } from '../guest/support.ts'
+import { runId } from './run-values.ts'
 
 /** What every approval of the run has. */
 export const someCall = { runId, agentPath: 'root', stepId: 's', callId: 'c', preview: '' }

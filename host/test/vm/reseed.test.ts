@@ -2,7 +2,7 @@ import { type Duplex, duplexPair } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { FreshError, PrivilegedPort } from '../../vm/reseed.ts'
-import { until } from '../guest/support.ts'
+import { until } from '../support/run-values.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 

@@ -20,7 +20,7 @@ import {
 import { isAlive } from '../support/processes.ts'
 
 const messages = [{ role: 'user', content: 'hello' }] as const
-const mcpServer = path.join(import.meta.dirname, '../mcp/support/server.ts')
+const mcpServer = path.join(import.meta.dirname, '../../../test/support/mcp-server.ts')
 const mcpConfig = { servers: { small: { command: process.execPath, args: [mcpServer] } } }
 const call = { id: 'c', type: 'function', function: { name: 'small_pid', arguments: '{}' } } as const
 

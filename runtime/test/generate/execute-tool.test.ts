@@ -236,7 +236,7 @@ describe('executeTool', () => {
 
 describe('tools of several sources', () => {
   it("never stand in one another's place: a server's tool gets another name [S2.11] [S2.12]", async () => {
-    const server = path.join(import.meta.dirname, '../mcp/support/server.ts')
+    const server = path.join(import.meta.dirname, '../../../test/support/mcp-server.ts')
     const small = { command: process.execPath, args: [server] }
     await using mcpRegistry = new McpRegistry({ servers: { app: small } })
     const both = createLLMEnvironment({ mcpRegistry, skillRoots: [folder] })

@@ -9,7 +9,7 @@ import { McpConnection, type McpConnectionOptions } from '../../mcp/connection.t
 import { McpRegistry } from '../../mcp/registry.ts'
 
 const root = path.join(import.meta.dirname, '../../..')
-const script = path.join(import.meta.dirname, 'support/server.ts')
+const script = path.join(import.meta.dirname, '../../../test/support/mcp-server.ts')
 const everything = path.join(root, 'node_modules/@modelcontextprotocol/server-everything/dist/index.js')
 const soon = () => AbortSignal.timeout(15_000)
 

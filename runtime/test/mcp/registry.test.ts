@@ -11,7 +11,7 @@ import { executeTool } from '../../generate/execute-tool.ts'
 import { McpRegistry } from '../../mcp/registry.ts'
 import { isAlive } from '../support/processes.ts'
 
-const script = path.join(import.meta.dirname, 'support/server.ts')
+const script = path.join(import.meta.dirname, '../../../test/support/mcp-server.ts')
 const everything = path.join(
   import.meta.dirname,
   '../../../node_modules/@modelcontextprotocol/server-everything/dist/index.js',

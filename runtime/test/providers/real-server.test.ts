@@ -1,11 +1,6 @@
 // Providers against a real model server, without a gateway; it speaks chat completions and Anthropic's protocol.
 import { describe, expect, it } from 'vitest'
-import {
-  type LlamaServer,
-  llamaKey,
-  llamaModel,
-  useLlamaServer,
-} from '../../../host/test/support/llama-server.ts'
+import { type LlamaServer, llamaKey, llamaModel, useLlamaServer } from '../../../test/support/llama-server.ts'
 import type { LLMChatMessage, ProviderRequest } from '../../contract/contract.ts'
 import { createLLMEnvironment } from '../../environment/environment.ts'
 import { generate, type LLMRequest, stream } from '../../generate/generate.ts'

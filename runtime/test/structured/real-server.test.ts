@@ -1,6 +1,6 @@
 // An answer of a given form out of a real model server: its grammar keeps a call that must be made to the schema.
 import { expect, it } from 'vitest'
-import { llamaKey, llamaModel, useLlamaServer } from '../../../host/test/support/llama-server.ts'
+import { llamaKey, llamaModel, useLlamaServer } from '../../../test/support/llama-server.ts'
 import { openSchema } from '../../arguments/json-schema.ts'
 import { createLLMEnvironment } from '../../environment/environment.ts'
 import { generate } from '../../generate/generate.ts'

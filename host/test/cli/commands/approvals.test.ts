@@ -1,8 +1,8 @@
 // `caisson approvals` against a run with a real journal, queue and control socket; only its work is scripted.
 import { describe, expect, it } from 'vitest'
 import type { UserQuestion } from '#specs/protocol/question.ts'
-import { runId } from '../../guest/support.ts'
 import { runAtWork, someCall } from '../../support/run-at-work.ts'
+import { runId } from '../../support/run-values.ts'
 
 const choice: UserQuestion = {
   question: 'Which format?',

@@ -2,9 +2,9 @@
 import { describe, expect, it } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { noUsage } from '#specs/protocol/task.ts'
-import { runId } from '../../guest/support.ts'
 import { proposed } from '../../support/proposals.ts'
 import { runAtWork } from '../../support/run-at-work.ts'
+import { runId } from '../../support/run-values.ts'
 
 const runEnd: HostEvent = {
   type: 'run-end',

@@ -1,0 +1,143 @@
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { RunLimits } from '#specs/protocol/task.ts'
+import { Config } from '../../host/config/schema.ts'
+import { ensureImage } from '../../host/image/image.ts'
+import { readJournal } from '../../host/journal/journal.ts'
+import { RunRecord } from '../../host/journal/run-record.ts'
+import { newRunId } from '../../host/journal/run-store.ts'
+import { directNetwork } from '../../host/net/network.ts'
+import { offlineProvider } from '../../host/providers/providers.ts'
+import type { ResolvedRun } from '../../host/runs/resolved-run.ts'
+import { Run } from '../../host/runs/run.ts'
+import { Secrets } from '../../host/secrets/secrets.ts'
+import { prepareFolders } from '../../host/state/folders.ts'
+import { findVms, finish, type TestBench, testBench } from '../../host/test/support/runs.ts'
+import { findQemu } from '../../host/test/support/vm-processes.ts'
+
+async function untilToolRuns(run: Run): Promise<void> {
+  for await (const item of run.watch()) {
+    if (item.source === 'agent' && item.event.type === 'tool-start') return
+  }
+  throw new Error('the run ended before a tool began')
+}
+
+const noKey = () => Promise.resolve({ ok: false as const, error: 'there are no keys here' })
+
+describe('a fault in the middle of a run', () => {
+  it('of the link is survived: a VM that stood still for longer than the heartbeat goes on, nothing lost or doubled [R.02]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    const run = await bench.start(
+      'Run the command `for i in $(seq 1 12); do echo line-$i; sleep 1; done; echo finished > done.txt`',
+    )
+    const finished = finish(run)
+    await untilToolRuns(run)
+    const qemu = await findQemu(bench.home)
+    process.kill(qemu, 'SIGSTOP')
+    await sleep(25_000)
+    process.kill(qemu, 'SIGCONT')
+    const { events, state } = await finished
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    expect(events.filter(({ type }) => type === 'session-end').length).toBeGreaterThanOrEqual(1)
+    expect(events.filter(({ type }) => type === 'session-start').length).toBeGreaterThanOrEqual(2)
+    const counts = (await readJournal(bench.host.runs.paths(run.id).journal, run.id)).flatMap((event) =>
+      event.source === 'agent' ? [event.n] : [],
+    )
+    expect(counts).toEqual(counts.map((_, index) => index + 1))
+    const output = events.flatMap((event) => (event.type === 'tool-end' ? [event.output] : [])).join('')
+    for (let line = 1; line <= 12; line += 1) expect(output.split(`line-${line}\n`).length).toBe(2)
+    expect(state.changes?.entries).toBe(1)
+  })
+
+  it('of QEMU ends the run with what is known of it, and leaves nothing [V.01 V.06]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    // Booted: a copy of a template has nothing to say on its console.
+    const vm = { memoryBytes: 512 * 1024 ** 2, start: 'cold' } as const
+    const run = await bench.start('Run the command `sleep 300`', { vm })
+    const finished = finish(run)
+    await untilToolRuns(run)
+    process.kill(await findQemu(bench.home), 'SIGKILL')
+    const { events, state } = await finished
+    expect(state.end).toMatchObject({
+      outcome: 'failed',
+      reason: 'vm_lost',
+      message: expect.stringContaining('SIGKILL'),
+    })
+    expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
+    expect(await findVms(bench.home)).toEqual([])
+    expect(await readFile(bench.host.runs.paths(run.id).console, 'utf8')).toContain('caisson: init ready')
+  })
+
+  it('of the agent ends the run, names how it ended, and brings home what was written before [S1.03 W.01]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    const prompt = 'Run the command `echo kept > kept.txt; touch crash-now; sleep 60`'
+    const run = await startWithAgent(bench, 'crashing-main.ts', { prompt })
+    const { state, events } = await finish(run)
+    expect(state.end).toMatchObject({
+      outcome: 'failed',
+      reason: 'agent_lost',
+      message: expect.stringMatching(/SIGABRT|134/),
+    })
+    expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
+    const paths = (await (await bench.host.changes(run.id)).review()).map((item) => item.path)
+    expect(paths).toEqual(['crash-now', 'kept.txt'])
+  })
+
+  it('of an agent that carries a plan out which nobody allowed ends its session and the run, with its work to review [S0.07 S1.11 A.11]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    const prompt = 'Run the command `echo early > early.txt; sleep 60`'
+    const run = await startWithAgent(bench, 'lying-main.ts', { prompt, approvePlan: true })
+    const { state, events } = await finish(run)
+    expect(state.end).toMatchObject({
+      outcome: 'failed',
+      reason: 'protocol_violation',
+      message: expect.stringMatching(/the guest sent the start of step ".*" of a plan that nobody allowed/),
+    })
+    const types = events.map(({ type }) => type)
+    expect(types).toContain('plan-update')
+    expect(types).not.toContain('step-start')
+    expect(types).not.toContain('tool-start')
+    expect(events).toContainEqual(expect.objectContaining({ type: 'session-end', reason: 'violation' }))
+    expect(types.filter((type) => type === 'run-end')).toHaveLength(1)
+    expect(types).toContain('changes-ready')
+    expect(await findVms(bench.home)).toEqual([])
+  })
+})
+
+/** Starts a run whose agent is another program, a file of `test/vm/agents`; nobody answers. */
+async function startWithAgent(bench: TestBench, entry: string, told: Partial<ResolvedRun>): Promise<Run> {
+  const { folders } = bench.host
+  await prepareFolders(folders)
+  const top = path.join(import.meta.dirname, '../..')
+  const watched = ['agent', 'runtime', 'specs'].map((room) => path.join(top, room))
+  const agent = { entry: path.join(top, 'test/vm/agents', entry), watched }
+  const image = await ensureImage({
+    cacheDir: folders.cache,
+    sources: { recipe: path.join(top, 'vm-image'), agent },
+  })
+  const runId = newRunId()
+  const plan: ResolvedRun = {
+    runId,
+    folders,
+    image,
+    config: Config.parse({}),
+    network: directNetwork,
+    egress: { rules: [], otherwise: 'deny' },
+    secrets: new Secrets({}, noKey),
+    resolveKey: noKey,
+    provider: offlineProvider(false),
+    prompt: '',
+    mode: 'work',
+    approvePlan: false,
+    directory: bench.workspace,
+    include: [],
+    limits: RunLimits.parse({}),
+    vm: {},
+    keep: false,
+    approvals: { mode: 'none', rules: [], interactive: false },
+    ...told,
+  }
+  return new Run(plan, await RunRecord.open(await bench.host.runs.create(runId)))
+}

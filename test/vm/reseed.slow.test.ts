@@ -1,0 +1,15 @@
+import { describe, it } from 'vitest'
+import { drawFromClones } from './draws.ts'
+
+/** Programs start anew in each copy, which emulation makes slow. */
+const TIMEOUT_MS = 1_200_000
+
+describe('twenty copies of one template', () => {
+  it(
+    'draw a thousand values each in every way that a guest has, and again when saved and woken, none of them twice [V.03 V.04]',
+    async () => {
+      await drawFromClones({ clones: 20, values: 1_000, valuesElsewhere: 1_000, hibernate: true })
+    },
+    TIMEOUT_MS,
+  )
+})
