@@ -11,7 +11,7 @@ import { matchRules } from './rules.ts'
 import { settleQuestion } from './user-question.ts'
 
 /** Everything that can answer instead of a person. */
-export interface Scene {
+interface Scene {
   readonly mode: ApprovalMode
   readonly rules: readonly ApprovalRule[]
   readonly interactive: boolean

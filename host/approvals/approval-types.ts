@@ -40,7 +40,7 @@ export interface HostQuestion {
 /** Overrides for an approval request. Absent: the agent's wording is shown and the call blocks until answered. */
 export interface AskOptions {
   /** `host`: the host executes the effect itself and has worded the question. */
-  readonly words?: 'host'
+  readonly askedBy?: 'host'
   /** Whether the question ignores any yes by a rule, mode or earlier answer. */
   readonly mustAsk?: boolean
   /** Whether the question is hidden from the agent. */

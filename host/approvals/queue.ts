@@ -22,7 +22,7 @@ import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
 
-export type { ApprovalAnswer, ApprovalMode, AskOptions, HostQuestion } from './approval-types.ts'
+export type { ApprovalAnswer, ApprovalMode, HostQuestion } from './approval-types.ts'
 
 export interface ApprovalQueueOptions {
   readonly mode: ApprovalMode
@@ -107,7 +107,7 @@ export class ApprovalQueue {
     const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced, asking) : undefined
     await record({
       type: 'approval-request',
-      kind: enforced === undefined && asking.words === undefined ? 'cooperative' : 'enforced',
+      kind: enforced === undefined && asking.askedBy === undefined ? 'cooperative' : 'enforced',
       request: { approvalId, ...asked },
       digest: digestOf(request),
       ...(enforced === undefined ? {} : { access: enforced.access }),

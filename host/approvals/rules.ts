@@ -1,7 +1,6 @@
 /**
  * Approval rules that answer without a person: reads them from a file and matches requests. Only the read has effects.
  */
-
 import { readFile } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
@@ -11,7 +10,6 @@ import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
-import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders } from './call-paths.ts'
 import { patchPaths } from './patch-paths.ts'
 import { planTool } from './plan-question.ts'
 
@@ -159,4 +157,52 @@ export function toolsNamedByRules(rules: readonly ApprovalRule[], allTools: read
   const strict = rules.filter(({ effect, tool }) => effect !== 'allow' && isCall(tool))
   if (strict.some((rule) => rule.tool === '*')) return allTools.filter(isCall)
   return [...new Set(strict.map((rule) => rule.tool))]
+}
+
+/** Mount point of the workspace in the guest; tools take paths below it, or relative to it. */
+const guestWorkspace = ['mnt', 'workspace']
+
+/** Arguments that every tool uses only for workspace paths. */
+const pathArguments: ReadonlySet<string> = new Set(['path', 'from', 'to'])
+
+/** Tools that act on a folder and all its contents. */
+const wholeFolderTools: ReadonlySet<string> = new Set(['delete_file', 'move_file'])
+
+/** Whether the argument `name` of a call is a path. */
+function isPathArgument(name: string): boolean {
+  return pathArguments.has(name)
+}
+
+/** Whether the tool, given a folder, acts on all its contents. */
+function takesWholeFolders(tool: string): boolean {
+  return wholeFolderTools.has(tool)
+}
+
+/**
+ * The path relative to the workspace, without `.`, doubled or trailing slashes; `.` for the workspace itself. Null if
+ * it is outside the workspace or contains `..`.
+ */
+function plainPath(path: string): string | null {
+  const names = path.split('/').filter((name) => name !== '' && name !== '.')
+  if (names.includes('..') || path.includes('\0')) return null
+  if (path.startsWith('/') && !guestWorkspace.every((name) => names.shift() === name)) return null
+  return names.length === 0 ? '.' : names.join('/')
+}
+
+/**
+ * A pattern for normalized paths. A trailing slash stays, so that a preceding `*` matches no more; no normalized path
+ * has one.
+ */
+function plainPattern(pattern: string): string {
+  const plain = plainPath(pattern)
+  if (plain === null) return pattern
+  return pattern.endsWith('/') && plain !== '.' ? `${plain}/` : plain
+}
+
+/** All spellings of a normalized path that a pattern may use. */
+function spellings(plain: string): string[] {
+  const absolute = `/${guestWorkspace.join('/')}`
+  return plain === '.'
+    ? ['.', './', absolute, `${absolute}/`]
+    : [plain, `./${plain}`, `${absolute}/${plain}`].flatMap((path) => [path, `${path}/`])
 }

@@ -16,7 +16,7 @@ export function isUserQuestion({ tool, question }: Pick<ApprovalRequest, 'tool' 
   return tool === askTool || question !== undefined
 }
 
-export interface QuestionScene {
+interface QuestionScene {
   readonly mode: ApprovalMode
   readonly rules: readonly ApprovalRule[]
   readonly interactive: boolean
@@ -72,13 +72,13 @@ export function settleQuestion(
   { decision, scope, reach, hint, plan, answer }: ApprovalAnswer,
 ): DecisionRecord | undefined {
   if (reach !== undefined || plan !== undefined || scope === 'always') return undefined
-  const said = { by: 'person', ...(hint === undefined ? {} : { hint }) } as const
-  if (decision === 'deny') return answer === undefined ? { decision, scope, ...said } : undefined
+  const byPerson = { by: 'person', ...(hint === undefined ? {} : { hint }) } as const
+  if (decision === 'deny') return answer === undefined ? { decision, scope, ...byPerson } : undefined
   // An answer applies to this question only.
   const read = UserAnswer.safeParse(answer)
   if (scope !== 'once' || !read.success || !isAnswerTo(question, read.data)) return undefined
   if (findSecretFor(question, read.data) !== undefined) return undefined
-  return { decision, scope, ...said, answer: read.data }
+  return { decision, scope, ...byPerson, answer: read.data }
 }
 
 /** The kind of secret in an answer that no MCP server may get, such as `an API key`; undefined if there is none. */

@@ -27,7 +27,7 @@ const streamTimeoutMs = 10_000
 export type Access = Omit<Extract<HostEvent, { type: 'vm-access' }>, 'type'>
 export type AccessResult<T> = Result<T, ControlFailure>
 
-export interface GuestAccessOptions {
+interface GuestAccessOptions {
   /** The link to the agent; read on each request. */
   readonly link: () => Pick<AgentLink, 'request'>
   /** Called before each access. */
@@ -133,7 +133,7 @@ export class GuestAccess {
     const stream = await Promise.race([arrived, timeout.promise])
     clearTimeout(timer)
     if (stream !== null) return { ok: true, value: stream }
-    const message = 'the agent said that it opened the stream, and none came'
+    const message = 'the agent confirmed the stream, but did not open it'
     return { ok: false, error: { code: 'unavailable', message } }
   }
 }

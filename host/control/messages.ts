@@ -58,7 +58,7 @@ export const VmInfo = z.strictObject({
 })
 export type VmInfo = z.infer<typeof VmInfo>
 
-export const controlErrorCodes = [
+const controlErrorCodes = [
   /** Not a valid request, or of another version. */
   'bad_request',
   /** This socket does not serve that request. */

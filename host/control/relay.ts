@@ -1,8 +1,8 @@
 /** Relays a control connection to a shell's frames or a server's bytes. Limited by backpressure only. */
 import type { Duplex } from 'node:stream'
+import { waitForDrain } from '#specs/node/drain.ts'
 import { type FramedStream, FramedStreamError } from '#specs/node/framed-stream.ts'
 import { type FrameKind, frameKinds } from '#specs/node/typed-frames.ts'
-import { waitForRoom } from '#specs/node/writable-room.ts'
 import { type ControlFailure, type Reply, ShellReply } from './messages.ts'
 
 const toShell: ReadonlySet<FrameKind> = new Set([frameKinds.stdin, frameKinds.windowSize])
@@ -16,7 +16,7 @@ export async function relayFrames(client: FramedStream, shell: FramedStream): Pr
       if (frame.kind === frameKinds.json) {
         const reply = ShellReply.safeParse(shell.parseJson(frame))
         shell.end()
-        if (!reply.success) return brokenOff('the guest told the end of the shell in another form')
+        if (!reply.success) return brokenOff('the guest reported the end of the shell in an unknown form')
         await client.sendJson(reply.data)
         return null
       }
@@ -24,7 +24,7 @@ export async function relayFrames(client: FramedStream, shell: FramedStream): Pr
       await client.send(frame.kind, frame.payload)
     }
     shell.end()
-    return brokenOff('the shell ended without a word: the agent or its VM has gone')
+    return brokenOff('the shell ended without a result: the agent or its VM is gone')
   } catch (error) {
     shell.destroy()
     return brokenOff(error instanceof FramedStreamError ? error.message : String(error))
@@ -52,7 +52,7 @@ export async function relayBytes(client: FramedStream, inside: Duplex): Promise<
     await client.sendJson({ ok: true } satisfies Reply)
     return null
   } catch {
-    return brokenOff('the connection in the guest broke off')
+    return brokenOff('the connection in the guest was lost')
   }
 }
 
@@ -61,7 +61,7 @@ async function receive(client: FramedStream, inside: Duplex): Promise<void> {
     if (frame.kind !== frameKinds.stdin)
       throw new FramedStreamError('the client sent something else than bytes')
     if (frame.payload.length === 0) inside.end()
-    else if (inside.writable && !inside.write(frame.payload)) await waitForRoom(inside)
+    else if (inside.writable && !inside.write(frame.payload)) await waitForDrain(inside)
   }
   // The end of its data is a frame, so a closing client is gone. No effect after the end of both.
   throw new FramedStreamError('the client is gone')

@@ -5,7 +5,7 @@ import type { VmInfo } from './messages.ts'
 import { ControlServer, controlSocketName } from './server.ts'
 import type { VmService } from './services.ts'
 
-export interface ServeVmOptions {
+interface ServeVmOptions {
   readonly vm: Vm
   /** The folder of all VMs: `Folders.vms`. */
   readonly vms: string

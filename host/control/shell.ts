@@ -67,13 +67,13 @@ export class Shell {
       else if (frame.kind === frameKinds.stderr) await (this.stderr as Outlet).put(frame.payload)
       else return endOf(this.#frames.parseJson(frame))
     }
-    return { kind: 'lost', message: 'the connection ended: the VM or its host process has gone' }
+    return { kind: 'lost', message: 'the connection ended: the VM or its host process is gone' }
   }
 }
 
 function endOf(message: unknown): ShellEnd {
   const reply = ShellReply.safeParse(message)
-  if (!reply.success) return { kind: 'lost', message: 'its end was told in an unknown form' }
+  if (!reply.success) return { kind: 'lost', message: 'its end was reported in an unknown form' }
   if (!reply.data.ok) {
     const { code, message } = reply.data.error
     return { kind: 'lost', message, code }

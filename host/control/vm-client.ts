@@ -2,8 +2,8 @@
 
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
+import { waitForDrain } from '#specs/node/drain.ts'
 import { frameKinds } from '#specs/node/typed-frames.ts'
-import { waitForRoom } from '#specs/node/writable-room.ts'
 import type { ShellOptions } from '#specs/protocol/methods.ts'
 import { askControl, nextFrame, parseMessage, requireOk } from './client.ts'
 import { InfoReply, Reply, type VmInfo } from './messages.ts'
@@ -107,7 +107,7 @@ export class VmClient {
     if (first === 'late')
       throw new CaissonError(
         'not_possible_now',
-        `${this.info.id} was told to end and still runs after ${timeoutMs / 1_000} s`,
+        `${this.info.id} was asked to stop, but still runs after ${timeoutMs / 1_000} s`,
       )
   }
 
@@ -178,7 +178,7 @@ export class VmClient {
         if (frame.payload.length === 0) {
           hasAll = true
           socket.end()
-        } else if (!socket.destroyed && !socket.write(frame.payload)) await waitForRoom(socket)
+        } else if (!socket.destroyed && !socket.write(frame.payload)) await waitForDrain(socket)
       }
     } finally {
       stream.end()

@@ -58,7 +58,7 @@ export class VmDirectory {
     const clients = await this.#clients()
     if (name === 'last') return newest(clients)
     const found = clients.filter(({ info }) => isCalled(info, name))
-    return one(found, `"${name}" fits ${found.length} VMs`, name)
+    return one(found, `"${name}" matches ${found.length} VMs`, name)
   }
 
   async #clients(): Promise<VmClient[]> {
@@ -92,7 +92,7 @@ export class VmDirectory {
 function one(found: readonly VmClient[], several: string, name = ''): VmClient {
   const [first, ...more] = found
   if (first === undefined)
-    throw new CaissonError('vm_not_found', `no running VM is called "${name}", and no run of one`, {
+    throw new CaissonError('vm_not_found', `no running VM has the name or run "${name}"`, {
       remedy: 'list the VMs: caisson vm list, host.vms.list()',
     })
   if (more.length === 0) return first

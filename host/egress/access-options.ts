@@ -7,7 +7,7 @@ import { decide, type Policy } from './policy.ts'
 import { readRule } from './rules.ts'
 import { isClearPath, plainPath } from './url-path.ts'
 
-export type Offer = AccessQuestion['offers'][number]
+type Offer = AccessQuestion['offers'][number]
 
 /** Maximum length of a path in an answer, in characters. */
 const pathMaxChars = 200

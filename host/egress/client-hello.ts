@@ -3,7 +3,7 @@
  * and stateless; accepts only TLS.
  */
 
-export type HelloReading =
+type HelloReading =
   /** A complete ClientHello. `serverName` is in lower case without a trailing dot; null if absent. */
   | { readonly kind: 'hello'; readonly serverName: string | null }
   | { readonly kind: 'more' }

@@ -26,7 +26,7 @@ export type Connect = (
   signal: AbortSignal,
 ) => Promise<Result<Socket, ConnectFailure>>
 
-export interface ConnectorOptions {
+interface ConnectorOptions {
   readonly network: Network
   /** Absent: the system's resolver. */
   readonly resolve?: Resolve

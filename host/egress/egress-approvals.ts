@@ -22,7 +22,7 @@ import type { Access } from './run-egress.ts'
 /** Name of the tool, and of all access questions in approval rules. */
 export const accessTool = 'request_access'
 
-export interface EgressApprovalsOptions {
+interface EgressApprovalsOptions {
   readonly runId: string
   readonly policy: Policy
   readonly approvals: Pick<ApprovalQueue, 'ask'>
@@ -224,7 +224,7 @@ export class EgressApprovals implements Access {
   #judge(target: Target): Decision {
     const decision = decide(this.#options.policy, target, this.#grants.reusable())
     const no = decision.effect !== 'allow' && decision.canAsk ? this.#grants.refusing(target) : undefined
-    return no === undefined ? decision : { effect: 'deny', rule: no.words, by: no, canAsk: false }
+    return no === undefined ? decision : { effect: 'deny', rule: no.text, by: no, canAsk: false }
   }
 }
 

@@ -104,5 +104,5 @@ export function toAnswerRule(rule: EgressRule, origin: RuleOrigin): Result<Polic
   const read = readRule(rule, origin)
   if (!read.ok || rule.effect !== 'deny') return read
   const when = origin === 'grant-always' ? 'permanently' : 'for this run'
-  return { ok: true, value: { ...read.value, words: `the user denied ${rule.host} ${when}` } }
+  return { ok: true, value: { ...read.value, text: `the user denied ${rule.host} ${when}` } }
 }

@@ -4,7 +4,7 @@
  */
 import type { Duplex, Writable } from 'node:stream'
 import { finished } from 'node:stream/promises'
-import { waitForRoom } from '#specs/node/writable-room.ts'
+import { waitForDrain } from '#specs/node/drain.ts'
 
 /** Limits of one connection. */
 export interface ConnectionLimits {
@@ -82,7 +82,7 @@ function seconds(ms: number): string {
 }
 
 /** The guest's stream, and the bytes already read from it. */
-export interface GuestSide {
+interface GuestSide {
   readonly stream: Duplex & { readonly rstCode?: number | undefined }
   readonly source: AsyncIterable<Buffer>
 }
@@ -127,6 +127,6 @@ export async function pump(
   for await (const chunk of from) {
     if (!watch.count(direction, chunk.length)) throw new Error('stopped')
     if (!to.writable) throw new Error('the other side has closed')
-    if (!to.write(chunk)) await waitForRoom(to)
+    if (!to.write(chunk)) await waitForDrain(to)
   }
 }

@@ -22,7 +22,7 @@ import { type ConnectionLimits, pump, readAll, type Stop, Watch } from './pipe.t
 import { refuse } from './refusal.ts'
 import { putSecrets, redactBody, redactHeaders, type Upgrade, upgradeHeader } from './upgrade.ts'
 
-export type HeadersOfGuest = Readonly<Record<string, string | string[] | undefined>>
+type HeadersOfGuest = Readonly<Record<string, string | string[] | undefined>>
 
 /** Headers of one connection, or set by the host. */
 const notPassedOn = new Set([...connectionFields, 'content-length', upgradeHeader])
@@ -96,7 +96,7 @@ export function onlyTexts(guest: HeadersOfGuest): Record<string, string> {
   return Object.fromEntries(texts)
 }
 
-export interface PlainParts {
+interface PlainParts {
   readonly egress: Egress
   readonly limits: ConnectionLimits
   readonly signal: AbortSignal

@@ -11,7 +11,7 @@ import { type Decision, decide, judgeResolved, type Policy } from './policy.ts'
 import type { Resolve } from './resolve.ts'
 
 /** An address of the host, and the reason against it; null for none. */
-export interface ResolvedAddress {
+interface ResolvedAddress {
   readonly address: string
   readonly problem: string | null
 }
@@ -24,7 +24,7 @@ export interface PolicyPreview {
   readonly lookupProblem?: string
 }
 
-export interface PreviewParts {
+interface PreviewParts {
   readonly policy: Policy
   /** Already refreshed. */
   readonly grants: Pick<RunGrants, 'reusable' | 'refusing'>
@@ -40,7 +40,7 @@ export async function previewAccess(
   const decision = decide(policy, target, grants.reusable())
   const no = decision.effect === 'ask' ? grants.refusing(target) : undefined
   if (no !== undefined)
-    return { decision: { effect: 'deny', rule: no.words, by: no, canAsk: false }, addresses: [] }
+    return { decision: { effect: 'deny', rule: no.text, by: no, canAsk: false }, addresses: [] }
   if (decision.effect === 'deny') return { decision, addresses: [] }
   const found = isAddress(target.host)
     ? { ok: true as const, value: [target.host] }

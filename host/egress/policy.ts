@@ -31,7 +31,7 @@ export interface Decision {
   readonly canAsk: boolean
 }
 
-export interface PolicyInput {
+interface PolicyInput {
   readonly configuration: readonly EgressRule[]
   /** Rules of this run only. */
   readonly run?: readonly EgressRule[]
@@ -87,7 +87,7 @@ export function judgeResolved(
   const isName = target.host !== address
   const sentence = isName ? `${target.host} is ${address}` : address
   if (rule !== undefined && rule.rule.effect !== 'allow' && isName)
-    return `${sentence}, for which there is the rule “${rule.words}”`
+    return `${sentence}, for which there is the rule “${rule.text}”`
   if (inside === null || rule !== undefined) return null
   return `${sentence}${isName ? ',' : ' is'} an address of ${inside}; only a rule that allows this very address lets a connection go there`
 }
@@ -97,7 +97,7 @@ export function explainRefusal(policy: Policy, target: Target, decision: Decisio
   const what = `refused: ${shorten(describeTarget(target))}`
   const hidden = policy.rules.find((rule) => rule.rule.effect === 'allow' && isHiddenByTunnel(rule, target))
   if (decision.by === null && hidden !== undefined) {
-    return `${what}: the rule “${hidden.words}” looks at method or path, which a tunnel hides. Use the tool web_fetch, or plain http:// with the proxy where the rule allows http.`
+    return `${what}: the rule “${hidden.text}” looks at method or path, which a tunnel hides. Use the tool web_fetch, or plain http:// with the proxy where the rule allows http.`
   }
   if (decision.by === null && !decision.canAsk) return `${what}: ${decision.rule}. Do without it.`
   if (!decision.canAsk)
@@ -111,5 +111,5 @@ function shorten(text: string): string {
 }
 
 function by(rule: PolicyRule, canAsk: boolean): Decision {
-  return { effect: rule.rule.effect, rule: rule.words, by: rule, canAsk }
+  return { effect: rule.rule.effect, rule: rule.text, by: rule, canAsk }
 }

@@ -17,7 +17,7 @@ export interface ResolveFailure {
   readonly message: string
 }
 
-export interface ResolverOptions {
+interface ResolverOptions {
   /** Absent: the system's resolver. */
   readonly lookup?: (name: string) => Promise<readonly { readonly address: string }[]>
   /** Absent: 10 s. */

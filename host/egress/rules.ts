@@ -21,15 +21,15 @@ export interface PolicyRule {
   /** In the form of {@link plainPath}; null for any path. */
   readonly path: string | null
   /** For the person and the agent: the rule as written, and its source. */
-  readonly words: string
+  readonly text: string
 }
 
-export type HostPattern =
+type HostPattern =
   | { readonly kind: 'address' | 'name' | 'below'; readonly value: string }
   | { readonly kind: 'any'; readonly value: '*' }
 
 /** Ensures that a rule with its source fits in a journal line. */
-const wordsMaxChars = 400
+const textMaxChars = 400
 
 const originWords: Readonly<Record<RuleOrigin, string>> = {
   configuration: 'the configuration',
@@ -50,7 +50,7 @@ export function readRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRul
   const path = rule.path === undefined ? null : plainPath(rule.path)
   return {
     ok: true,
-    value: { rule, origin, host: host.value, path, words: `${wordsOf(rule)} (${originWords[origin]})` },
+    value: { rule, origin, host: host.value, path, text: `${describeRule(rule)} (${originWords[origin]})` },
   }
 }
 
@@ -101,7 +101,7 @@ export function orderRules(rules: readonly PolicyRule[]): PolicyRule[] {
       effects.indexOf(a.rule.effect) - effects.indexOf(b.rule.effect) ||
       kinds.indexOf(a.host.kind) - kinds.indexOf(b.host.kind) ||
       b.host.value.length - a.host.value.length ||
-      (a.words < b.words ? -1 : 1),
+      (a.text < b.text ? -1 : 1),
   )
 }
 
@@ -175,13 +175,13 @@ function pathProblem(path: string): string | null {
 }
 
 /** `allow http and https to *.example.com port 8080, GET /v1/*: because` */
-function wordsOf({ effect, host, schemes, ports, methods, path, reason }: EgressRule): string {
+function describeRule({ effect, host, schemes, ports, methods, path, reason }: EgressRule): string {
   const parts = [
     `${effect}${schemes === undefined ? '' : ` ${[...new Set(schemes)].join(' and ')} to`} ${host}`,
     ...(ports === undefined ? [] : [`port ${ports.join(', ')}`]),
   ]
   const request = [methods?.join(' '), path].filter((part) => part !== undefined).join(' ')
   const whole = parts.join(' ') + (request === '' ? '' : `, ${request}`)
-  const words = reason === undefined ? whole : `${whole}: ${reason}`
-  return words.length <= wordsMaxChars ? words : `${words.slice(0, wordsMaxChars)}…`
+  const text = reason === undefined ? whole : `${whole}: ${reason}`
+  return text.length <= textMaxChars ? text : `${text.slice(0, textMaxChars)}…`
 }

@@ -31,7 +31,7 @@ export interface Access {
   decide(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision>
 }
 
-export interface RunEgressOptions {
+interface RunEgressOptions {
   readonly policy: Policy
   readonly access: Access
   readonly connect: Connect

@@ -18,7 +18,7 @@ export class OptionsError extends CaissonError {
   }
 }
 
-export interface Problem {
+interface Problem {
   readonly field: string
   readonly message: string
 }

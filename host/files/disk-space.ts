@@ -15,7 +15,7 @@ export interface DiskSpaceNeed {
 export type WaitForDiskSpace = (need: DiskSpaceNeed) => Promise<void>
 
 /** Whether the disk, or the user's share of it, is full. */
-export function isDiskFull(error: unknown): boolean {
+function isDiskFull(error: unknown): boolean {
   return error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT')
 }
 

@@ -21,7 +21,7 @@ export interface EmbeddingModel {
   readonly price: PriceConfig | null
 }
 
-export interface EmbeddingsRouteOptions {
+interface EmbeddingsRouteOptions {
   /** Absent: none is configured. */
   readonly embeddings?: EmbeddingModel
   readonly budget: Budget

@@ -30,7 +30,7 @@ export interface DeniedRequest {
   readonly reason: string
 }
 
-export interface GatewayLogger {
+interface GatewayLogger {
   info(fields: object, text: string): void
   warn(fields: object, text: string): void
 }

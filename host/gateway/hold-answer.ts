@@ -13,14 +13,14 @@ import { type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 const heldMaxBytes = 16 * 1024 * 1024
 
 /** A model's answer, streamed or not. */
-export interface SaidByModel {
+export interface ModelReply {
   readonly text: string
   readonly reasoning: string
   readonly calls: readonly { readonly name: string; readonly arguments: string }[]
 }
 
-export interface HeldAnswer {
-  readonly said: SaidByModel
+interface HeldAnswer {
+  readonly reply: ModelReply
   /** The answer with the same bytes, ready to send. */
   readonly answer: UpstreamAnswer
   readonly bytes: Buffer
@@ -51,12 +51,12 @@ export async function holdAnswer(
   }
   const bytes = Buffer.concat(parts)
   if (error !== null) return { ok: false, error: { error, bytes } }
-  const said = answer.streamed ? readStream(bytes) : readWhole(bytes)
-  if (said === null) {
+  const reply = answer.streamed ? readStream(bytes) : readWhole(bytes)
+  if (reply === null) {
     const text = 'The model’s answer could not be read, and a hook has to look at it.'
     return { ok: false, error: { error: gatewayError('upstream_broken', text), bytes } }
   }
-  return { ok: true, value: { said, answer: { ...answer, body: again(bytes) }, bytes } }
+  return { ok: true, value: { reply, answer: { ...answer, body: again(bytes) }, bytes } }
 }
 
 async function* again(bytes: Buffer): AsyncGenerator<Uint8Array> {
@@ -85,7 +85,7 @@ interface Gathered {
 }
 
 /** Null if any event has an unknown form, since hooks could not check it. */
-function readStream(bytes: Buffer): SaidByModel | null {
+function readStream(bytes: Buffer): ModelReply | null {
   const gathered: Gathered = { text: '', reasoning: '', calls: [] }
   let isReadable = true
   const parser = createParser({
@@ -100,7 +100,7 @@ function readStream(bytes: Buffer): SaidByModel | null {
   return isReadable ? gathered : null
 }
 
-function readWhole(bytes: Buffer): SaidByModel | null {
+function readWhole(bytes: Buffer): ModelReply | null {
   const gathered: Gathered = { text: '', reasoning: '', calls: [] }
   return add(parseJson(bytes.toString('utf8')), gathered) ? gathered : null
 }

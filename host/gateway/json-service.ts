@@ -94,8 +94,8 @@ async function readBody<T>(
   if (!parsed.ok) return failure('invalid_request', `Not a request for this path: ${parsed.message}.`)
   const value = schema.safeParse(parsed.value, plainMessages)
   if (value.success) return { ok: true, value: value.data }
-  const told = describeIssues(value.error, { root: 'the body', max: 1 })
-  return failure('invalid_request', `Not a request for this path: ${told}.`)
+  const issues = describeIssues(value.error, { root: 'the body', max: 1 })
+  return failure('invalid_request', `Not a request for this path: ${issues}.`)
 }
 
 function failure(

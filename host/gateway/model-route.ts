@@ -18,7 +18,7 @@ import type { Provider } from '../providers/providers.ts'
 import type { Upstream, UpstreamAnswer } from '../providers/upstream.ts'
 import { readUsage } from '../providers/usage-tap.ts'
 import { Budget, type BudgetLimits, priceOf } from './budget.ts'
-import { holdAnswer, type SaidByModel } from './hold-answer.ts'
+import { holdAnswer, type ModelReply } from './hold-answer.ts'
 import { guestGone, relayAnswer, sendError } from './relay.ts'
 
 /** One model request, for the journal's `model-end`. */
@@ -45,10 +45,10 @@ export interface ModelHooks {
   /** Called before sending with the guest's own request; excludes model, key and address. */
   before?(request: ChatRequest | EmbeddingsRequest, signal: AbortSignal): Promise<string | null>
   /** For chat only, since vectors contain no text. Absent: answers are relayed unchecked. */
-  after?(request: ChatRequest, said: SaidByModel, signal: AbortSignal): Promise<string | null>
+  after?(request: ChatRequest, reply: ModelReply, signal: AbortSignal): Promise<string | null>
 }
 
-export interface ModelRouteOptions {
+interface ModelRouteOptions {
   readonly provider: Provider
   readonly upstream: Upstream
   readonly limits: BudgetLimits
@@ -61,7 +61,7 @@ export interface ModelRouteOptions {
   readonly now: () => number
 }
 
-export interface ModelRoute {
+interface ModelRoute {
   /** Serves one chat request and ends its stream. A rejection is an internal error. */
   serve(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void>
   /** Sum over completed exchanges. */
@@ -179,7 +179,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
       error: { error, ...readUsage(body, answer) },
     })
     if (!held.ok) return fail(held.error.error, held.error.bytes)
-    const objection = await after(request, held.value.said, signal)
+    const objection = await after(request, held.value.reply, signal)
     if (objection !== null) return fail(deniedBy('answer', objection), held.value.bytes)
     return { ok: true, value: held.value.answer }
   }

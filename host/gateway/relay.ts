@@ -10,14 +10,14 @@ import { createStreamTap, readWholeAnswer } from '../providers/usage-tap.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
 
 /** Maximum bytes of one answer. */
-export const responseMaxBytes = 64 * 1024 * 1024
+const responseMaxBytes = 64 * 1024 * 1024
 /** Maximum bytes of an answer that is not streamed; it is read completely. */
 const wholeAnswerMaxBytes = 8 * 1024 * 1024
 
 /** Why an exchange has no complete answer although the provider is fine. */
 export const guestGone = 'the guest ended the request, or the run is over'
 
-export interface RelayResult {
+interface RelayResult {
   readonly status: number
   readonly usage: Usage
   /** Whether the usage is the gateway's estimate, because the provider reported none. */
@@ -26,7 +26,7 @@ export interface RelayResult {
   readonly error?: string
 }
 
-export interface RelayOptions {
+interface RelayOptions {
   /** Removed from the guest's answer. */
   readonly key: string | null
   /** Stops the relay; so does the guest when it disconnects. */

@@ -28,7 +28,7 @@ import { GuestRequests, type RepeatableRequests, type RequestHandlers } from './
 import type { StreamHandler } from './http-server.ts'
 import { type LinkEnd, type LinkTimings, type LiveSession, type SessionInfo, Sessions } from './sessions.ts'
 
-export type { LinkEnd, LinkTimings, SessionInfo } from './sessions.ts'
+export type { LinkEnd, SessionInfo } from './sessions.ts'
 
 /** The host's handlers for the agent's messages. No handler may wait for the guest. */
 export interface LinkHandlers extends RequestHandlers {
@@ -74,7 +74,7 @@ const resent = new Set([...ofTheRun, 'workspace/open', 'workspace/collect'])
 /** The answer to a request for an inactive run. */
 const unknownRun = {
   ok: false,
-  error: { code: 'notFound', message: 'no such run is under way' },
+  error: { code: 'notFound', message: 'this run is not active' },
 } as const satisfies { ok: false; error: HandlerFailure }
 
 interface Run {
@@ -169,7 +169,7 @@ export class AgentLink implements AsyncDisposable {
     options: RequestOptions = {},
   ): Promise<Result<Record<string, never>, RpcFailure>> {
     if (this.#run !== null && !this.#run.over && this.#run.intake.runId !== task.runId) {
-      throw new Error(`run ${this.#run.intake.runId} is under way on this link`)
+      throw new Error(`run ${this.#run.intake.runId} is active on this link`)
     }
     if (this.#run?.intake.runId !== task.runId) this.#run = this.#newRun(task.runId)
     const run = this.#run
@@ -371,13 +371,16 @@ export class AgentLink implements AsyncDisposable {
         if (this.#end !== null) {
           settle({ ok: false, error: { code: 'closed', message: this.#end.message } })
         } else if (signal?.aborted) {
-          settle({ ok: false, error: { code: 'cancelled', message: 'cancelled while no session was up' } })
+          settle({
+            ok: false,
+            error: { code: 'cancelled', message: 'cancelled while waiting for a session' },
+          })
         } else if (this.#live !== null && this.#live !== last) settle({ ok: true, value: this.#live })
       }
       this.#waiting.add(look)
       signal?.addEventListener('abort', look, { once: true })
       if (deadline !== null) {
-        const message = 'no session with the agent came up in time'
+        const message = 'no session with the agent started in time'
         timer = setTimeout(
           () => settle({ ok: false, error: { code: 'timed_out', message } }),
           Math.max(0, deadline - performance.now()),

@@ -26,7 +26,7 @@ export interface EventIntake {
   close(): void
 }
 
-export interface EventIntakeOptions {
+interface EventIntakeOptions {
   /** Checks each event in order before it is accepted; returns the problem, or null. */
   readonly check?: (event: NumberedEvent) => string | null
   readonly maxEvents?: number
@@ -68,7 +68,7 @@ export function createEventIntake(
       for (const event of events) {
         if (event.n <= received) continue
         if (event.n !== received + 1) {
-          return { fault: 'gap', message: `event ${event.n} came where ${received + 1} was due` }
+          return { fault: 'gap', message: `event ${event.n} arrived, but event ${received + 1} was expected` }
         }
         if (event.n > maxEvents) {
           return { fault: 'too_many', message: `the run has more than the ${maxEvents} events allowed` }

@@ -67,7 +67,7 @@ export const defaultTimings: LinkTimings = {
   flapWindowMs: 60_000,
 }
 
-export interface SessionsOptions {
+interface SessionsOptions {
   rpc: Duplex
   http: Duplex
   handlers: Handlers<'host'>

@@ -66,10 +66,10 @@ export function codeHook(hook: CodeHook): Hook {
           input: HookInput,
           context: { signal: AbortSignal },
         ) => ReturnType<CodeHook['run']>
-        const said = (async (): Promise<HookAnswer> =>
+        const answer = (async (): Promise<HookAnswer> =>
           readVerdict((await run.call(hook, input, { signal: ends })) ?? {}, point))()
-        said.catch(() => undefined)
-        return await Promise.race([said, over.promise])
+        answer.catch(() => undefined)
+        return await Promise.race([answer, over.promise])
       } catch (error) {
         return {
           ok: false,

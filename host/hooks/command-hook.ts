@@ -47,12 +47,12 @@ function read(
   { code, stdout, stderr }: { code: number | null; stdout: string; stderr: string },
   { point }: HookInput,
 ): HookAnswer {
-  const said = stderr.trim().slice(-reasonMaxChars)
+  const complaint = stderr.trim().slice(-reasonMaxChars)
   if (code === denyCode)
-    return { ok: true, value: { decision: 'deny', ...(said === '' ? {} : { reason: said }) } }
+    return { ok: true, value: { decision: 'deny', ...(complaint === '' ? {} : { reason: complaint }) } }
   if (code !== 0) {
     const how = code === null ? 'was ended by a signal' : `ended with exit code ${code}`
-    return { ok: false, error: said === '' ? how : `${how}; it said: ${said}` }
+    return { ok: false, error: complaint === '' ? how : `${how}; it said: ${complaint}` }
   }
   if (stdout.trim() === '') return { ok: true, value: { decision: 'allow' } }
   const value = parseJson(stdout)

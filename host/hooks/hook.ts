@@ -12,7 +12,7 @@ import type { RunOutcome } from '#specs/protocol/task.ts'
 export const hookVersion = 1
 
 /** A step of the plan, or the whole work of a sub-agent; all of it is the agent's claim. */
-export interface HookedStep {
+interface HookedStep {
   readonly agentPath: string
   readonly stepId: string
   readonly title: string
@@ -74,7 +74,7 @@ export interface HookSubjects {
   }
 }
 
-export interface HookHead<P extends HookPoint = HookPoint> {
+interface HookHead<P extends HookPoint = HookPoint> {
   readonly version: typeof hookVersion
   readonly point: P
   readonly runId: string
@@ -116,8 +116,8 @@ export interface Hook {
 export function readVerdict(value: unknown, point: HookPoint): HookAnswer {
   const parsed = HookVerdict.safeParse(value, plainMessages)
   if (!parsed.success) {
-    const told = describeIssues(parsed.error, { root: 'the decision', max: 1 })
-    return { ok: false, error: `gave no decision that can be read: ${told}` }
+    const issues = describeIssues(parsed.error, { root: 'the decision', max: 1 })
+    return { ok: false, error: `gave no decision that can be read: ${issues}` }
   }
   const { decision, arguments: changed, note } = parsed.data
   const misplaced =

@@ -21,14 +21,14 @@ const markVariable = 'CAISSON_HOOK_CALL'
 /** What a command is given of the user's environment. */
 const passedVariables = ['LANG', 'LC_ALL', 'LC_CTYPE', 'LOGNAME', 'TMPDIR', 'TZ', 'USER']
 
-export interface CommandEnd {
+interface CommandEnd {
   /** Null when a signal ended it. */
   readonly code: number | null
   readonly stdout: string
   readonly stderr: string
 }
 
-export interface CommandOptions {
+interface CommandOptions {
   readonly input: string
   /** Further variables. */
   readonly variables: Readonly<Record<string, string>>

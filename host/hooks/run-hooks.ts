@@ -19,7 +19,7 @@ import {
   hookVersion,
 } from './hook.ts'
 
-export interface RunHooksOptions {
+interface RunHooksOptions {
   readonly runId: string
   readonly hooks: readonly Hook[]
   /** Journals an event; resolves when it is kept. */

@@ -34,7 +34,7 @@ export const agentCacheName = `main-${process.version}-${process.arch}.cache`
 
 /**
  * The code of `bundle`, the text of a function as `agent/start.ts` calls it; the same bytes for the same bundle.
- * @throws Error with what Node said, when the bundle cannot be evaluated
+ * @throws Error with the output of Node, when the bundle cannot be evaluated
  */
 export function compileAgent(bundle: Uint8Array): Uint8Array {
   const { error, status, stderr, output } = spawnSync(process.execPath, [...FLAGS, '-e', PROGRAM], {
@@ -48,6 +48,6 @@ export function compileAgent(bundle: Uint8Array): Uint8Array {
   })
   const code = output?.[3]
   if (error === undefined && status === 0 && Buffer.isBuffer(code) && code.length > 0) return code
-  const said = error?.message ?? String(stderr).trim()
-  throw new Error(`it could not be compiled ahead (status ${status}): ${said}`)
+  const cause = error?.message ?? String(stderr).trim()
+  throw new Error(`it could not be compiled ahead (status ${status}): ${cause}`)
 }

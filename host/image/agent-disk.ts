@@ -32,7 +32,7 @@ export interface AgentDisk {
   readonly manifest: AgentManifest
 }
 
-export interface AgentDiskOptions {
+interface AgentDiskOptions {
   readonly cacheDir: string
   readonly agent: ImageSources['agent']
   readonly onProgress?: (text: string) => void

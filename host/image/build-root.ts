@@ -13,7 +13,7 @@ const STDERR_TAIL_CHARS = 4000
 /** Of the build after SIGTERM; it removes its work folder in this time. */
 const KILL_AFTER_MS = 5000
 
-export interface BuildRootOptions {
+interface BuildRootOptions {
   /** The folder of build.sh. */
   readonly recipe: string
   readonly arch: Architecture

@@ -22,7 +22,7 @@ const PACKER_DEADLINE_MS = 400_000
 /** What the guest's init says on the console when it passed the build's boot. */
 const PASSED = 'caisson: OK'
 
-export interface DiskImageOptions {
+interface DiskImageOptions {
   readonly image: Pick<Image, 'directory' | 'agentDisk'>
   /** The qcow2 to make; its folder exists. */
   readonly out: string
@@ -51,9 +51,9 @@ export async function writeDiskImage(options: DiskImageOptions): Promise<void> {
     await writeRawDisk({ ...options, out: disk })
     const variables = { disk, disk_sha256: await hashFile(disk), output, console }
     const failure = await runPacker(packer, work, variables)
-    const said = await readFile(console, 'utf8').catch(() => '')
-    if (failure !== undefined || !said.includes(PASSED)) {
-      const tail = said.trim().split('\n').slice(-5).join(' / ') || 'nothing'
+    const printed = await readFile(console, 'utf8').catch(() => '')
+    if (failure !== undefined || !printed.includes(PASSED)) {
+      const tail = printed.trim().split('\n').slice(-5).join(' / ') || 'nothing'
       const seen = `the disk failed its test boot: ${failure ?? `no "${PASSED}"`}; console: ${tail}`
       throw new ImageError('build_failed', seen, 'run: caisson image verify, then start again')
     }

@@ -11,8 +11,7 @@ import { ensureRootImage, findRootImage, type RootImage } from './root-image.ts'
 import { findSources, type ImageSources } from './sources.ts'
 import { verifyFiles } from './verify.ts'
 
-export { ImageError, type ImageErrorKind } from './image-error.ts'
-export type { ImageManifest } from './manifest.ts'
+export { ImageError } from './image-error.ts'
 
 /** Paths are absolute; the files never change once the image exists. */
 export interface Image {

@@ -22,7 +22,7 @@ const rootTools = {
 const agentTools = { 'mkfs.erofs': 'erofs-utils' } as const
 
 /** Program to its absolute path. */
-export type ToolPaths<T extends string> = Readonly<Record<T, string>>
+type ToolPaths<T extends string> = Readonly<Record<T, string>>
 
 /** @throws {ImageError} `platform_unsupported` or `tools_missing`, naming all that is missing */
 export async function requireRootTools(): Promise<ToolPaths<keyof typeof rootTools>> {

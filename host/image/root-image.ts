@@ -22,7 +22,7 @@ export interface RootImage {
   readonly manifest: ImageManifest
 }
 
-export interface RootImageOptions {
+interface RootImageOptions {
   readonly cacheDir: string
   readonly recipe: string
   readonly arch: Architecture

@@ -12,7 +12,7 @@ import { damaged, type FileEntry, isMissing } from './manifest.ts'
 const Stamps = z.record(z.string(), z.string())
 const STAMP_FILE = 'stamp.json'
 
-export type FileTable = Readonly<Record<string, FileEntry>>
+type FileTable = Readonly<Record<string, FileEntry>>
 
 /** sha256 in hex of a file's bytes. */
 export async function hashFile(file: string): Promise<string> {

@@ -18,7 +18,7 @@ export interface JournalPoint {
   readonly hash: string
 }
 
-export const journalStart: JournalPoint = { seq: 0, bytes: 0, hash: '0'.repeat(64) }
+const journalStart: JournalPoint = { seq: 0, bytes: 0, hash: '0'.repeat(64) }
 
 export interface JournalScan {
   /** Position after the last whole line. */

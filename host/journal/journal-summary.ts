@@ -25,7 +25,7 @@ const JournalSummary = z.strictObject({
   closed: z.boolean(),
   outline: RunOutline,
 })
-export type JournalSummary = z.infer<typeof JournalSummary>
+type JournalSummary = z.infer<typeof JournalSummary>
 
 export function summaryFile(journal: string): string {
   return path.join(path.dirname(journal), 'summary.json')

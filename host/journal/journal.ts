@@ -59,7 +59,7 @@ const alwaysFit: ReadonlySet<string> = new Set([
 /** Bytes after which the summary is rewritten without a barrier; the most a list reads of any journal. */
 const checkpointBytes = 4 * 1024 * 1024
 
-export interface JournalOptions {
+interface JournalOptions {
   readonly runId: string
   readonly path: string
   /** Folder of locks: the run's is held while the journal is open. */
@@ -70,7 +70,7 @@ export interface JournalOptions {
   readonly bounds?: JournalBounds
 }
 
-export interface JournalBounds {
+interface JournalBounds {
   readonly maxEvents: number
   readonly maxBytes: number
   /** The part that a guest cannot use up. */
@@ -93,7 +93,7 @@ export class Journal {
   readonly #fold: RunFold
   #end: JournalPoint
   /** Position in the last summary. */
-  #told: JournalPoint
+  #summarized: JournalPoint
   /** A line may be partially written. */
   #isTorn = false
   #tail: Promise<unknown> = Promise.resolve()
@@ -112,7 +112,7 @@ export class Journal {
     this.#file = file
     this.#fold = fold
     this.#end = end
-    this.#told = end
+    this.#summarized = end
   }
 
   /**
@@ -173,7 +173,7 @@ export class Journal {
     const event: JournalEvent = { ...body, hash }
     this.#fold.next(event)
     if (isBarrier) await this.#tell()
-    else if (this.#end.bytes - this.#told.bytes >= checkpointBytes) {
+    else if (this.#end.bytes - this.#summarized.bytes >= checkpointBytes) {
       await this.#file.datasync()
       await this.#tell()
     }
@@ -207,7 +207,7 @@ export class Journal {
     const summary = { ...this.#end, closed: false, outline: this.#fold.outline }
     await writeSummary(this.#options.path, summary, false).then(
       () => {
-        this.#told = this.#end
+        this.#summarized = this.#end
       },
       () => undefined,
     )

@@ -74,8 +74,8 @@ export class RunRecord {
     await this.host(event).catch((error: unknown) => {
       const why = errorMessage(error)
       const message = `${event.message}\nthis end is not in the run's journal: ${why}`.trimStart()
-      const told = { ...event, message: message.slice(0, limits.textMaxChars) }
-      this.#unrecorded = reduceRun(this.#journal.state, { event: told })
+      const bounded = { ...event, message: message.slice(0, limits.textMaxChars) }
+      this.#unrecorded = reduceRun(this.#journal.state, { event: bounded })
     })
   }
 

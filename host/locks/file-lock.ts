@@ -29,7 +29,7 @@ export const stateFileWaitMs = 30_000
 /** What a lock file says of its holder, for messages; nothing is decided by it. */
 const Holder = z.looseObject({ pid: z.int().min(1) })
 
-export interface LockOptions {
+interface LockOptions {
   /** How long to wait for another holder; default: just long enough to be sure that there is one. */
   readonly waitMs?: number
   readonly signal?: AbortSignal
@@ -63,7 +63,7 @@ export async function takeLock(file: string, options: LockOptions = {}): Promise
   const { waitMs = GLANCE_MS, signal, onWait } = options
   const startedAt = performance.now()
   const waited = () => performance.now() - startedAt
-  for (let askMs: number = ASK_MS.first, told = false; ; askMs = Math.min(2 * askMs, ASK_MS.most)) {
+  for (let askMs: number = ASK_MS.first, hasReported = false; ; askMs = Math.min(2 * askMs, ASK_MS.most)) {
     signal?.throwIfAborted()
     const handle = await openLocked(file, O_RDWR | O_CREAT | O_NOFOLLOW, 'exclusive')
     if (handle !== undefined) {
@@ -73,9 +73,9 @@ export async function takeLock(file: string, options: LockOptions = {}): Promise
     }
     const left = waitMs - waited()
     if (left <= 0) throw new LockHeldError(file, await nameHolder(file), waited())
-    if (!told && waited() > Math.min(waitMs, GLANCE_MS) / 2) {
+    if (!hasReported && waited() > Math.min(waitMs, GLANCE_MS) / 2) {
       onWait?.(await nameHolder(file))
-      told = true
+      hasReported = true
     }
     await waitForChange(file, Math.min(askMs, left), signal)
   }

@@ -5,7 +5,7 @@ import type { McpPin } from './pins.ts'
 
 type OfferedTool = McpOffer['tools'][number]
 
-export interface OfferChanges {
+interface OfferChanges {
   readonly added: readonly OfferedTool[]
   readonly changed: readonly { readonly now: OfferedTool; readonly before: string }[]
   readonly gone: readonly string[]
@@ -43,8 +43,8 @@ export function namesOfChanges({ added, changed, gone, ranBefore }: OfferChanges
     added: added.map(({ name }) => name),
     gone,
   }
-  const told = Object.entries(lists).filter(([, names]) => names.length > 0)
-  return { ...Object.fromEntries(told), ...(ranBefore === undefined ? {} : { ranBefore }) }
+  const nonEmpty = Object.entries(lists).filter(([, names]) => names.length > 0)
+  return { ...Object.fromEntries(nonEmpty), ...(ranBefore === undefined ? {} : { ranBefore }) }
 }
 
 /** The question: the host's wording around the server's texts. */

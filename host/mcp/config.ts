@@ -11,7 +11,7 @@ import { listMcpServers, McpServerForm, readMcpServer } from '#specs/protocol/mc
 import { parseJson } from '../files/json.ts'
 import { findPlaceholders } from '../secrets/placeholders.ts'
 
-export const mcpServersMaxCount = 32
+const mcpServersMaxCount = 32
 
 const token = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$/
 const fieldValue = /^[\t\x20-\x7e\x80-\xff]*$/
@@ -26,7 +26,7 @@ const secretHeaders: ReadonlySet<string> = new Set([
 const mountPoint = '/mnt/workspace'
 
 /** One server, as the configuration has it; a setting that there is not is refused. */
-export const McpServerConfig = z.strictObject(McpServerForm.shape).superRefine((form, context) => {
+const McpServerConfig = z.strictObject(McpServerForm.shape).superRefine((form, context) => {
   const read = toMcpServer(form)
   if (!read.ok) context.addIssue({ code: 'custom', message: read.error })
 })

@@ -13,7 +13,7 @@ import { parseJson } from '../files/json.ts'
 import { compareOffer, describeOffer, isAsPinned, namesOfChanges } from './changes.ts'
 import type { McpPin, McpPins, PinKey } from './pins.ts'
 
-export interface McpTrustOptions {
+interface McpTrustOptions {
   readonly runId: string
   /** Real path of the workspace. */
   readonly directory: string
@@ -57,11 +57,11 @@ export class McpTrust {
         await this.#keep(key, offer)
         return { decision: 'allow' }
       }
-      const told = {
+      const shown = {
         preview: describeOffer(offer, pin, changes),
         changes: pin === undefined ? {} : namesOfChanges(changes),
       }
-      return await this.#ask(request, key, offer, told, signal)
+      return await this.#ask(request, key, offer, shown, signal)
     } catch (cause) {
       const why = errorMessage(cause)
       return { decision: 'deny', hint: `what was allowed before is not known: ${why}`.slice(0, 1_000) }

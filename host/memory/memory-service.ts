@@ -32,7 +32,7 @@ export const proposalsMaxCount = 64
 const toldMaxCount = 32
 const toldMaxChars = 12_000
 
-export interface MemoryServiceOptions {
+interface MemoryServiceOptions {
   readonly store: NoteStore
   readonly runId: string
   /** Its real path. */
@@ -175,14 +175,14 @@ function keptNotes(store: NoteStore, workspace: string): MemoryNote[] {
 
 /** The newest kept notes, as many as a task is sent with. @throws {CaissonError} `state_unavailable` */
 export function notesForTask(store: NoteStore, workspace: string): MemoryNote[] {
-  const told: MemoryNote[] = []
+  const chosen: MemoryNote[] = []
   let chars = 0
   for (const note of keptNotes(store, workspace).slice(0, toldMaxCount)) {
     chars += note.text.length + note.tags.join('').length
     if (chars > toldMaxChars) break
-    told.push(note)
+    chosen.push(note)
   }
-  return told
+  return chosen
 }
 
 /** Same id for the same text, so that a repeated note is the same note. */

@@ -1,7 +1,7 @@
 /** Ranks notes by the words they share with a query; rarer words count more. Deterministic. */
 
 /** The searched fields of a note. */
-export interface Rankable {
+interface Rankable {
   readonly noteId: string
   readonly text: string
   readonly tags: readonly string[]
@@ -55,9 +55,9 @@ function readNote(note: Rankable): Words {
   const text = wordsOf(note.text)
   const tags = wordsOf(note.tags.join(' '))
   const beginnings = new Set([...text, ...tags].map((word) => word.slice(0, beginningChars)))
-  const words = { text, tags, beginnings }
-  known.set(note, words)
-  return words
+  const found = { text, tags, beginnings }
+  known.set(note, found)
+  return found
 }
 
 function wordsOf(text: string): Set<string> {

@@ -32,10 +32,10 @@ export interface Network {
 }
 
 /** Options of undici's agent except how it connects. */
-export type DispatcherOptions = Omit<Agent.Options, 'connect' | 'factory' | 'allowH2'>
+type DispatcherOptions = Omit<Agent.Options, 'connect' | 'factory' | 'allowH2'>
 
 /** The section `network` of the user's configuration. */
-export interface NetworkSettings {
+interface NetworkSettings {
   /** Absent: the environment's. */
   readonly proxy?: string | undefined
   /** A PEM file of further certificate authorities. */

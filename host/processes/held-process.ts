@@ -33,7 +33,7 @@ export interface Command {
 export type StdioEntry = 'ignore' | 'pipe' | number
 
 /** What a command gets beside its descriptors; absent: an empty environment, `/`, no standard input and no standard output. */
-export interface HeldOptions {
+interface HeldOptions {
   readonly env?: Readonly<Record<string, string>>
   readonly cwd?: string
   /** Standard input and output are pipes. */

@@ -11,13 +11,13 @@ const SYSTEM_FOLDERS = ['/usr/bin', '/usr/sbin', '/usr/local/bin', '/bin', '/sbi
 const PACKAGE_PROGRAMS = /(^|\/)node_modules\/\.bin(\/|$)/
 
 /** A program that PATH names and that is not run. */
-export interface LeftOutProgram {
+interface LeftOutProgram {
   /** As PATH has it. */
   readonly place: string
   readonly why: string
 }
 
-export interface FoundProgram {
+interface FoundProgram {
   /** Absolute, links resolved; absent when there is none that may be run. */
   readonly path?: string
   /** What PATH has before it, or instead of it. */

@@ -10,7 +10,7 @@ import type { Result } from '#specs/protocol/error.ts'
 /** A program that left a process behind with its output open is not waited for beyond this. */
 const DRAIN_MS = 500
 
-export interface ProgramOptions {
+interface ProgramOptions {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
   /** Given on standard input, which is empty otherwise. */

@@ -22,7 +22,7 @@ const defaultMaxBytes = 256 * 1024 * 1024
 /** Earlier exchanges that are looked at for shared messages: parallel steps take turns. */
 const parentsMax = 64
 
-export interface RecorderOptions {
+interface RecorderOptions {
   readonly maxBytes?: number
   /** Asked where the disk is full. Absent: the recording ends there. */
   readonly waitForDiskSpace?: () => Promise<void>

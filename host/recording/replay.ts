@@ -3,7 +3,8 @@
  * request gets its answers in the order in which they came, and the last of them again and again.
  */
 
-import { createReadStream } from 'node:fs'
+import { createReadStream, statSync } from 'node:fs'
+import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -11,6 +12,7 @@ import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { parseJson } from '../files/json.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { ChatRequest } from '../providers/chat-request.ts'
+import type { ProviderChoice } from '../providers/providers.ts'
 import { type Upstream, UpstreamBreak } from '../providers/upstream.ts'
 import { digestChat, digestWeb, Exchange, type ModelAnswer, RecordingHeader, type WebKind } from './format.ts'
 import { countShared } from './recorder.ts'
@@ -57,15 +59,18 @@ export class Recording {
         if (recording === undefined) {
           const header = RecordingHeader.safeParse(parseJson(line), plainMessages)
           if (!header.success) {
-            const told = describeIssues(header.error, { root: 'its first line', max: 1 })
-            throw new CaissonError('invalid_recording', `${file} is not a recording of this version: ${told}`)
+            const issues = describeIssues(header.error, { root: 'its first line', max: 1 })
+            throw new CaissonError(
+              'invalid_recording',
+              `${file} is not a recording of this version: ${issues}`,
+            )
           }
           recording = new Recording(header.data)
         } else {
           const exchange = Exchange.safeParse(parseJson(line), plainMessages)
           if (!exchange.success) {
-            const told = describeIssues(exchange.error, { root: 'the line', max: 1 })
-            throw new CaissonError('invalid_recording', `${file}, line ${number}: not an exchange: ${told}`)
+            const issues = describeIssues(exchange.error, { root: 'the line', max: 1 })
+            throw new CaissonError('invalid_recording', `${file}, line ${number}: not an exchange: ${issues}`)
           }
           recording.#add(exchange.data, requests)
         }
@@ -124,8 +129,8 @@ export class Recording {
     const shared = Math.max(0, ...this.#conversations.map((known) => countShared(known, digests)))
     const next = messages[shared]
     if (next === undefined) return 'the conversation is known, but its tools or settings are others'
-    const told = (next.content ?? JSON.stringify(next)).slice(0, 200)
-    return `the conversation left it at message ${shared + 1} of ${messages.length}, ${next.role}: ${told}`
+    const issues = (next.content ?? JSON.stringify(next)).slice(0, 200)
+    return `the conversation left it at message ${shared + 1} of ${messages.length}, ${next.role}: ${issues}`
   }
 
   #unknown(where: string): { readonly ok: false; readonly error: WireError } {
@@ -138,4 +143,24 @@ export class Recording {
 async function* play(body: string, broken: WireError | undefined): AsyncGenerator<Uint8Array> {
   yield Buffer.from(body)
   if (broken !== undefined) throw new UpstreamBreak(broken)
+}
+
+const FILE = 'exchanges.jsonl'
+
+/**
+ * @param name a run, as `findRun` knows it, or a directory, which has a `/` or is there
+ * @throws {CaissonError} `invalid_recording` and what `findRun` throws
+ */
+export async function openRecording(
+  name: string,
+  findRun: (name: string) => Promise<{ readonly exchanges: string }>,
+): Promise<Recording> {
+  const isFolder = name.includes('/') || statSync(name, { throwIfNoEntry: false })?.isDirectory() === true
+  return await Recording.read(isFolder ? path.join(name, FILE) : (await findRun(name)).exchanges)
+}
+
+/** What a run asks that repeats a recording. */
+export function recordedProvider({ header: { model, runId } }: Recording): ProviderChoice {
+  const note = `Replaying the recording of ${runId}; nothing is sent to the network.`
+  return { name: 'recording', model, baseUrl: null, keySource: null, notes: [note] }
 }

@@ -22,7 +22,7 @@ export type OnApproval = (
 ) => ApprovalReply | Promise<ApprovalReply>
 
 /** A run of this process or of another. */
-export interface AnsweredRun extends Pick<RunHandle, 'id' | 'watch' | 'answer'> {
+interface AnsweredRun extends Pick<RunHandle, 'id' | 'watch' | 'answer'> {
   hasPendingApproval(approvalId: string): boolean
   /** Resolves when the approval no longer waits. */
   whenResolved(approvalId: string): Promise<void>

@@ -2,17 +2,18 @@
  * Waits for disk space on the host: reports how many bytes are missing and continues when they are free. The wait ends
  * at the run's time limit or when the run is cancelled.
  */
-
 import { statfs } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import type { HostDelta, HostEvent } from '#specs/protocol/event.ts'
 import type { DiskSpaceNeed } from '../files/disk-space.ts'
+import { unpauseVm } from '../vm/hibernation/pause.ts'
+import type { Vm } from '../vm/vm.ts'
 
 const pollMs = 1_000
 /** Repeats the notice for watchers that connect later. */
 const repeatNoticeMs = 15_000
 
-export interface DiskSpaceWaitOptions {
+interface DiskSpaceWaitOptions {
   /** Shown immediately; the journal cannot be written while the disk is full. */
   readonly onNotice: (notice: HostDelta) => void
   /** Receives the journal event after a wait. */
@@ -107,4 +108,56 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted) done()
     else signal.addEventListener('abort', done)
   })
+}
+
+/** Bytes that must be free on the host's disk before the VM resumes. */
+const minFreeBytes = 64 * 1024 * 1024
+
+interface DiskGuardOptions {
+  readonly diskSpace: Pick<DiskSpaceWait, 'wait'>
+  /** Whether a person has paused the VM as well. */
+  readonly isPaused: () => boolean
+  /** Called with true while the VM is paused: heartbeats are not expected. */
+  readonly onFrozen: (frozen: boolean) => void
+  /** Called when the VM cannot resume. */
+  readonly onLost: (cause: unknown) => void
+}
+
+export class DiskGuard {
+  readonly #options: DiskGuardOptions
+  readonly #over = new AbortController()
+  #isWaiting = false
+
+  constructor(options: DiskGuardOptions) {
+    this.#options = options
+  }
+
+  /** Whether the VM waits for disk space. */
+  get isWaiting(): boolean {
+    return this.#isWaiting
+  }
+
+  /** Called when QEMU paused this VM at a write. */
+  async onFull(vm: Vm): Promise<void> {
+    if (this.#isWaiting || this.#over.signal.aborted) return
+    const { diskSpace, isPaused, onFrozen, onLost } = this.#options
+    this.#isWaiting = true
+    onFrozen(true)
+    try {
+      const need = { what: "the VM's disk", directory: vm.plan.folder.path, neededBytes: minFreeBytes }
+      await diskSpace.wait({ ...need, signal: this.#over.signal })
+      this.#isWaiting = false
+      if (isPaused()) return
+      // If space runs out again, QEMU pauses the VM at the next write, and its clock is set after that wait.
+      await unpauseVm(vm).catch((cause: unknown) => this.#isWaiting || onLost(cause))
+      if (!this.#isWaiting) onFrozen(false)
+    } catch (cause) {
+      onLost(cause)
+    }
+  }
+
+  /** Cancels the wait, before the VM ends. */
+  end(): void {
+    this.#over.abort('the run is over')
+  }
 }

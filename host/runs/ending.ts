@@ -1,8 +1,8 @@
 /** Maps an error to the outcome and reason of a run. */
-import { CaissonError, errorCodes, errorMessage } from '#specs/errors.ts'
+import { CaissonError, errorCodes, errorMessage, hasCode } from '#specs/errors.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { RunOutcome } from '#specs/protocol/task.ts'
+import type { Completion, RunOutcome } from '#specs/protocol/task.ts'
 import { VmError } from '../vm/vm-error.ts'
 
 export interface Ending {
@@ -39,4 +39,23 @@ export function wordsOf(error: unknown): string {
 function tailOf(title: string, text: string): string[] {
   const lines = text.trimEnd().split(/\r?\n/)
   return text.trim() === '' ? [] : [title, ...lines.slice(-tailMaxLines)]
+}
+
+/** A lost or invalid agent ends the run, but its VM may still return the changes. */
+export function endingWithoutAgent(error: unknown): Ending {
+  if (hasCode(error, 'agent_lost', 'protocol_violation')) return endingOf(error)
+  throw error
+}
+
+export function endingOfCompletion({ outcome, reason, message, summary }: Completion): Ending {
+  // The agent's own end is untrusted: an outcome that contradicts its reason counts as a failure of the agent.
+  if ((outcome === 'completed') !== (reason === 'completed')) {
+    return {
+      outcome: 'failed',
+      reason: 'protocol_violation',
+      message: `the agent reported ${outcome} because of ${reason}`,
+      summary,
+    }
+  }
+  return { outcome, reason, message, summary }
 }

@@ -1,4 +1,4 @@
-import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
@@ -23,11 +23,10 @@ import { DEFAULT_HIBERNATE_AFTER_MS } from '../vm/vm-options.ts'
 import { flaggedPaths } from '../workspace/index.ts'
 import { Deadline } from './deadline.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
-import { type Ending, endingOf } from './ending.ts'
-import { AgentControl } from './guest/agent-control.ts'
+import { type Ending, endingOf, endingOfCompletion, endingWithoutAgent } from './ending.ts'
+import { AgentControl, HiddenApprovals } from './guest/agent-control.ts'
 import { AgentEventValidator } from './guest/agent-event-validator.ts'
 import { Guest } from './guest/guest.ts'
-import { HiddenApprovals } from './guest/hidden-approvals.ts'
 import { IdleHibernation } from './guest/idle-hibernation.ts'
 import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
 import type { ResolvedRun } from './resolved-run.ts'
@@ -405,23 +404,4 @@ export class Run implements RunHandle {
   #note(event: HostEvent): Promise<void> {
     return this.#record.host(event)
   }
-}
-
-/** A lost or invalid agent ends the run, but its VM may still return the changes. */
-function endingWithoutAgent(error: unknown): Ending {
-  if (hasCode(error, 'agent_lost', 'protocol_violation')) return endingOf(error)
-  throw error
-}
-
-function endingOfCompletion({ outcome, reason, message, summary }: Completion): Ending {
-  // The agent's own end is untrusted: an outcome that contradicts its reason counts as a failure of the agent.
-  if ((outcome === 'completed') !== (reason === 'completed')) {
-    return {
-      outcome: 'failed',
-      reason: 'protocol_violation',
-      message: `the agent reported ${outcome} because of ${reason}`,
-      summary,
-    }
-  }
-  return { outcome, reason, message, summary }
 }

@@ -124,12 +124,12 @@ export async function execute(
 }
 
 /** A signal to a program of the command is an exit code already; one to all of it is told by name. */
-export function exitCodeOf(end: Exclude<ShellEnd, { kind: 'lost' }>): number {
+function exitCodeOf(end: Exclude<ShellEnd, { kind: 'lost' }>): number {
   if (end.kind === 'exited') return end.exitCode
   return 128 + ((constants.signals as Readonly<Record<string, number>>)[end.signal] ?? 0)
 }
 
-export interface GuestRun {
+interface GuestRun {
   readonly input?: string | Uint8Array | undefined
   readonly signal?: AbortSignal | undefined
   readonly timeoutMs?: number | undefined
@@ -137,7 +137,7 @@ export interface GuestRun {
   readonly onStderr: (bytes: Buffer) => void | Promise<void>
 }
 
-export interface GuestRunEnd {
+interface GuestRunEnd {
   /** Null where the time limit ended it. */
   readonly end: Exclude<ShellEnd, { kind: 'lost' }> | null
   readonly timedOut: boolean

@@ -28,7 +28,7 @@ const nobodyIsAsked: Access = {
   decide: async () => ({ decision: 'deny', hint: nobodyAnswers }),
 }
 
-export interface SandboxNetworkOptions {
+interface SandboxNetworkOptions {
   readonly policy: Policy
   readonly network: Network
   /** Takes each refusal, and each connection that ended. */

@@ -32,7 +32,7 @@ export interface ForwardedPort extends AsyncDisposable {
 }
 
 /** The VM that a sandbox owns. */
-export interface SandboxOwner extends AsyncDisposable {
+interface SandboxOwner extends AsyncDisposable {
   /** Resolves when another process asks that the VM ends. */
   readonly stopped: Promise<void>
   /** Resolves when the VM has ended, with the reason. */

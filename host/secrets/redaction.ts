@@ -9,7 +9,7 @@ export const redactedMark = '[redacted]'
 const encodedMinChars = 8
 
 /** A filter for one stream; bytes that could be the beginning of a secret are held until the next chunk. */
-export interface StreamRedactor {
+interface StreamRedactor {
   push(chunk: Uint8Array): Buffer
   /** What was held at the end. */
   end(): Buffer

@@ -16,7 +16,7 @@ import { createRedaction, noRedaction, type Redaction } from './redaction.ts'
 import { readSecretHost } from './secret-host.ts'
 
 /** What the guest may know of a secret. */
-export interface SecretBinding {
+interface SecretBinding {
   /** `A-Z 0-9 _`; the guest writes `{{NAME}}`. */
   readonly name: string
   /** Names, or `*.example.com` for all names below. */
@@ -36,7 +36,7 @@ const SecretSettings = z.union([
 ])
 
 /** Headers with their secrets in them. */
-export interface FilledHeaders {
+interface FilledHeaders {
   readonly headers: Readonly<Record<string, string>>
   /** Names of the secrets that were put in, sorted; empty when the headers are as they were. */
   readonly names: readonly string[]

@@ -44,8 +44,8 @@ export class JsonFile<T> {
     }
     const parsed = this.#schema.safeParse(parseJson(text), plainMessagesWithoutValues)
     if (parsed.success) return parsed.data
-    const told = describeIssues(parsed.error, { root: 'its content', max: 1 })
-    throw new CaissonError('state_corrupted', `${this.file} cannot be read: ${told}`, {
+    const issues = describeIssues(parsed.error, { root: 'its content', max: 1 })
+    throw new CaissonError('state_corrupted', `${this.file} cannot be read: ${issues}`, {
       remedy: 'correct the file or remove it',
       cause: parsed.error,
     })

@@ -2,7 +2,7 @@
 
 import { VmError } from './vm-error.ts'
 
-export interface WaitOptions {
+interface WaitOptions {
   /** On the clock of performance.now(). */
   readonly deadline: number
   /** Describes the error at the deadline: what was expected and why it did not arrive. */

@@ -43,7 +43,7 @@ export type ScratchStart =
       readonly base?: string
     }
 
-export interface OpenDrives {
+interface OpenDrives {
   readonly drives: readonly DrivePlan[]
   readonly scratch: ScratchFile
 }
@@ -105,7 +105,7 @@ async function makeOwnWorkspace(folder: VmFolder): Promise<string> {
 }
 
 /** Extends the file to the size of every workspace drive; the extension takes no disk space. */
-export async function extendWorkspace(file: string): Promise<void> {
+async function extendWorkspace(file: string): Promise<void> {
   const handle = await open(file, 'r+')
   try {
     if ((await handle.stat()).size < WORKSPACE_DRIVE_BYTES) await handle.truncate(WORKSPACE_DRIVE_BYTES)

@@ -19,7 +19,7 @@ import { prepareMachine, type StartVmOptions } from './vm-command.ts'
 import { VmError } from './vm-error.ts'
 import { checkResources } from './vm-options.ts'
 
-export interface VmSources extends TemplateDeps {
+interface VmSources extends TemplateDeps {
   /** `cold` boots; `auto` (the default) copies a template. */
   readonly start?: 'auto' | 'cold'
   /** VM that an earlier run saved in `directory`; removed once it is open, or cannot be used. */
@@ -33,7 +33,7 @@ export interface StartedVm {
   readonly origin: VmOrigin
 }
 
-export interface VmOrigin {
+interface VmOrigin {
   /** `template`: other VMs start from the same state, so the agent needs a new identity. */
   readonly from: 'saved' | 'template' | 'boot'
   /** Why a faster way that was requested did not work. */

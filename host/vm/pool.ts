@@ -30,7 +30,7 @@ export interface PoolOptions<M extends PoolMember> {
 }
 
 /** Slows down background starts after failures. */
-export interface BackOff {
+interface BackOff {
   /** Delay after the first failure; doubles with each further one. */
   readonly firstMs: number
   readonly mostMs: number

@@ -24,11 +24,11 @@ const NEAR_MS = 40
 const NEAR_TRIES = 6
 
 /** The guest did not answer in time, or in an unknown form. */
-export class FreshError extends Error {
-  override readonly name = 'FreshError'
+export class ReseedError extends Error {
+  override readonly name = 'ReseedError'
 }
 
-export interface FreshOptions {
+interface ReseedOptions {
   /** Milliseconds since 1970; absent: now. */
   readonly epochMs?: number
   /** Whether to send random bytes too; otherwise only the time. Default true. */
@@ -55,9 +55,9 @@ export class PrivilegedPort {
 
   /**
    * Sets entropy and clock. Resolves once the guest has done both, with the guest's clock minus the host's in
-   * milliseconds (includes the transfer time, so never more than the real difference). @throws {FreshError}
+   * milliseconds (includes the transfer time, so never more than the real difference). @throws {ReseedError}
    */
-  refresh(options: FreshOptions): Promise<number> {
+  refresh(options: ReseedOptions): Promise<number> {
     const turn = this.#last.then(() => this.#ask(options))
     this.#last = turn.catch(() => {})
     return turn
@@ -66,9 +66,9 @@ export class PrivilegedPort {
   /**
    * For a resumed guest: like {@link refresh}, and repeats the clock while it is far off, six times at most. The first
    * measurement includes the time that an emulator needs to translate the guest's code. The clock is then {@link
-   * settle}d while the guest does other work. @throws {FreshError}
+   * settle}d while the guest does other work. @throws {ReseedError}
    */
-  async reseed(options: FreshOptions): Promise<void> {
+  async reseed(options: ReseedOptions): Promise<void> {
     let offMs = await this.refresh(options)
     for (let tries = 1; tries < NEAR_TRIES && Math.abs(offMs) > NEAR_MS; tries += 1)
       offMs = await this.refresh({ entropy: false, deadlineMs: options.deadlineMs })
@@ -76,7 +76,7 @@ export class PrivilegedPort {
   }
 
   /**
-   * Sets only the clock, and repeats this while the guest reports an error; three times at most. @throws {FreshError}
+   * Sets only the clock, and repeats this while the guest reports an error; three times at most. @throws {ReseedError}
    */
   async settle(deadlineMs: number): Promise<void> {
     for (let tries = 0; tries < SETTLE_TRIES; tries += 1) {
@@ -84,7 +84,7 @@ export class PrivilegedPort {
     }
   }
 
-  async #ask({ epochMs, entropy = true, deadlineMs }: FreshOptions): Promise<number> {
+  async #ask({ epochMs, entropy = true, deadlineMs }: ReseedOptions): Promise<number> {
     this.#unread = Buffer.alloc(0)
     const message = Buffer.alloc(MESSAGE_BYTES)
     message.set(MAGIC)
@@ -106,13 +106,13 @@ export class PrivilegedPort {
         const answer = this.#unread.subarray(0, ANSWER_BYTES)
         this.#unread = this.#unread.subarray(ANSWER_BYTES)
         if (!answer.subarray(0, MAGIC.length).equals(MAGIC))
-          throw new FreshError('the guest answered in another form')
+          throw new ReseedError('the guest answered in another form')
         const time = answer.readBigUInt64BE(MAGIC.length)
         if (time >= sent) return time
       }
       const left = deadline - performance.now()
-      if (this.#port.destroyed) throw new FreshError('the port closed')
-      if (left <= 0) throw new FreshError('the guest took neither random bytes nor the time')
+      if (this.#port.destroyed) throw new ReseedError('the port closed')
+      if (left <= 0) throw new ReseedError('the guest took neither random bytes nor the time')
       await this.#change(left)
     }
   }

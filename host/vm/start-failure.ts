@@ -6,7 +6,7 @@ import type { BootOutcome, BootWatch } from './boot-watch.ts'
 import { SavedStateError } from './hibernation/saved-state.ts'
 import type { QemuExit, QemuProcess } from './qemu/qemu-process.ts'
 import { QmpError } from './qemu/qmp.ts'
-import { FreshError } from './reseed.ts'
+import { ReseedError } from './reseed.ts'
 import { VmError, type VmErrorDetails, type VmPhase } from './vm-error.ts'
 
 const DEADLINE = Symbol('deadline')
@@ -82,7 +82,7 @@ export function describeOutcome(
   return new VmError({ ...outcomeDetails(outcome, phase), ...tails(qemu) })
 }
 
-export interface StartFailure {
+interface StartFailure {
   readonly phase: VmPhase
   readonly watch: BootWatch
   readonly qemu: QemuProcess
@@ -108,7 +108,7 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
       ...context,
     })
   }
-  if (error instanceof FreshError && failure.exit.code === null) {
+  if (error instanceof ReseedError && failure.exit.code === null) {
     return new VmError({
       kind: 'guest_failed',
       phase,

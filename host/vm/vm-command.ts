@@ -1,7 +1,6 @@
 // Prepares a start: checks options, image and machine, opens the drives, and creates the VM's folder. Detects every
 // error that needs no running QEMU.
-
-import { access, constants, open } from 'node:fs/promises'
+import { access, constants, open, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { hasCode } from '#specs/errors.ts'
 import { describeLeftOut, searchProgram } from '../processes/programs.ts'
@@ -10,7 +9,6 @@ import { READY_MARKER } from './boot-watch.ts'
 import { type DriveOptions, openDrives, type ScratchFile, type ScratchStart } from './drives.ts'
 import { findCandidates, type Machine, probeMachine } from './qemu/accelerator.ts'
 import { type ConfineMode, chooseLauncher } from './qemu/confinement.ts'
-import { writeKernelHead } from './qemu/kernel-head.ts'
 import { type Confinement, confinementOf, type Launcher } from './qemu/launcher.ts'
 import type { Accelerator, BootSpec } from './qemu/qemu-args.ts'
 import type { MemoryFile, QemuPlan } from './qemu/qemu-process.ts'
@@ -22,8 +20,8 @@ import { createVmFolder, processName, sweepDeadVms, type VmFolder } from './vm-f
 import { checkMemory, checkResources, resolveSize, type VmSize } from './vm-options.ts'
 
 /** Two of the three ports of every VM; the third is {@link ROOT_PORT}. */
-export const RPC_PORT = 'caisson.rpc'
-export const HTTP_PORT = 'caisson.http'
+const RPC_PORT = 'caisson.rpc'
+const HTTP_PORT = 'caisson.http'
 
 export interface StartVmOptions extends Partial<VmSize>, DriveOptions {
   /** State and cache folders; created if missing. */
@@ -193,7 +191,7 @@ async function chooseAccelerator(requested: Accelerator | 'auto', machine: Machi
 
 function bootSpec(options: StartVmOptions): BootSpec {
   if ('disk' in options.image) return { kind: 'disk' }
-  const words = Object.entries(options.guestOptions ?? {}).map(([name, value]) => {
+  const extra = Object.entries(options.guestOptions ?? {}).map(([name, value]) => {
     // A space or quote would split one option into two.
     if (!/^[a-z][a-z0-9_-]*$/.test(name) || !/^[\w./:,=+@-]*$/.test(value)) {
       throw new TypeError(`bad guest option ${name}`)
@@ -201,7 +199,7 @@ function bootSpec(options: StartVmOptions): BootSpec {
     return `caisson.${name}=${value}`
   })
   // no_timer_check: on a busy machine an emulated timer is late, and the kernel would panic.
-  const cmdline = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', 'no_timer_check', ...words].join(' ')
+  const cmdline = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', 'no_timer_check', ...extra].join(' ')
   return { kind: 'kernel', kernel: options.image.kernel, initramfs: options.image.initramfs, cmdline }
 }
 
@@ -228,5 +226,34 @@ async function checkFiles({ image, workspaceDisk }: StartVmOptions): Promise<voi
         cause,
       })
     }
+  }
+}
+
+const SECTOR_BYTES = 512
+/** Length of the real-mode part after the first sector, in sectors; 0 means 4. */
+const SETUP_SECTORS_OFFSET = 0x1f1
+const MAGIC_OFFSET = 0x202
+const MAGIC = 'HdrS'
+/** Bytes after that part, which QEMU expects. */
+const REST_BYTES = 4096
+
+/**
+ * Writes the head to `file`, which must not exist; world-readable, since QEMU may run as another user. False if the
+ * kernel has another format.
+ */
+export async function writeKernelHead(kernel: string, file: string): Promise<boolean> {
+  const handle = await open(kernel)
+  try {
+    const header = Buffer.alloc(2 * SECTOR_BYTES)
+    await handle.read(header, 0, header.length, 0)
+    if (header.toString('latin1', MAGIC_OFFSET, MAGIC_OFFSET + MAGIC.length) !== MAGIC) return false
+    const sectors = header.readUInt8(SETUP_SECTORS_OFFSET) || 4
+    const head = Buffer.alloc((sectors + 1) * SECTOR_BYTES + REST_BYTES)
+    const { bytesRead } = await handle.read(head, 0, head.length, 0)
+    if (bytesRead < head.length) return false
+    await writeFile(file, head, { flag: 'wx', mode: 0o644 })
+    return true
+  } finally {
+    await handle.close()
   }
 }

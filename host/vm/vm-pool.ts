@@ -31,7 +31,7 @@ export interface VmPoolOptions {
 /** A VM of a pool, which the caller must stop. */
 export interface PooledVm extends StartedVm, PoolMember {}
 
-export interface TakeOptions {
+interface TakeOptions {
   /**
    * Path of a new file on the file system of the VMs' folders. It becomes the drive `workspace`: all zeros and larger
    * than any workspace. The guest has not read it yet.

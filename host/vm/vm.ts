@@ -19,12 +19,12 @@ import type { VmPhase } from './vm-error.ts'
 import { LAST_WORDS_MS, type Vm, VmLife, type VmTimings } from './vm-lifecycle.ts'
 
 export type { VmDiskImage, VmImage } from './drives.ts'
-export type { StartState, StartVmOptions } from './vm-command.ts'
-export type { Vm, VmExit, VmTimings } from './vm-lifecycle.ts'
+export type { StartVmOptions } from './vm-command.ts'
+export type { Vm, VmExit } from './vm-lifecycle.ts'
 
 const DEFAULT_DEADLINE_MS = 90_000
 /** For a running guest: a thread of its init answers. */
-const FRESH_DEADLINE_MS = 20_000
+const RESEED_DEADLINE_MS = 20_000
 
 /**
  * Boots a VM and returns when its init is ready; the agent may still be starting. Call it from the main thread: on
@@ -144,7 +144,7 @@ const boot: Way = async (start) => {
   if (outcome.kind !== 'ready') throw describeOutcome(outcome, watch.phase(), qemu)
   const readyAt = performance.now()
   enter('fresh')
-  if (plan.refreshes) await limits.race(life.root.refresh({ deadlineMs: FRESH_DEADLINE_MS }))
+  if (plan.refreshes) await limits.race(life.root.refresh({ deadlineMs: RESEED_DEADLINE_MS }))
   const doneAt = performance.now()
   const firstOutputAt = Math.max(qmpAt, watch.firstOutputAt() ?? readyAt)
   const timings = {
@@ -164,7 +164,7 @@ async function resume(start: Start, { withoutMemory, beforeRun }: SavedMachine):
   await limits.race(loadState(life.qmp, { uri: qemu.stateUri ?? '', withoutMemory, deadlineMs }))
   if (beforeRun !== undefined) await limits.race(beforeRun())
   // The guest finds the message when it starts to run; it sends nothing before that.
-  const fresh = life.root.reseed({ deadlineMs: FRESH_DEADLINE_MS })
+  const fresh = life.root.reseed({ deadlineMs: RESEED_DEADLINE_MS })
   fresh.catch(() => undefined)
   // From here on, the guest may have run even after a failure.
   enter('fresh')

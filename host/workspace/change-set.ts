@@ -38,9 +38,9 @@ export const StoredChange = z.discriminatedUnion('kind', [
 ])
 export type StoredChange = z.infer<typeof StoredChange>
 export type StoredFile = Extract<StoredChange, { kind: 'file' }>
-export const StoredEnd = z.strictObject({ end: z.literal(true), entries: Count, contentBytes: Count })
+const StoredEnd = z.strictObject({ end: z.literal(true), entries: Count, contentBytes: Count })
 
-export interface ChangeSetPaths {
+interface ChangeSetPaths {
   readonly entries: string
   readonly contents: string
 }

@@ -18,21 +18,20 @@ const Digits = z.string().regex(/^-?[0-9]{1,20}$/, 'expected a decimal number')
 const FullMode = z.int().min(0).max(0o7777)
 
 const common = { path: WorkspacePath, mode: FullMode, mtimeNs: Digits, ctimeNs: Digits, inode: Digits }
-export const ManifestFile = z.strictObject({
+const ManifestFile = z.strictObject({
   kind: z.literal('file'),
   ...common,
   size: Count,
   sha256: Sha256,
 })
-export const ManifestDirectory = z.strictObject({ kind: z.literal('directory'), ...common })
-export const ManifestLink = z.strictObject({
+const ManifestDirectory = z.strictObject({ kind: z.literal('directory'), ...common })
+const ManifestLink = z.strictObject({
   kind: z.literal('link'),
   ...common,
   target: z.string().max(limits.pathMaxBytes),
 })
 export const ManifestEntry = z.discriminatedUnion('kind', [ManifestFile, ManifestDirectory, ManifestLink])
 export type ManifestEntry = z.infer<typeof ManifestEntry>
-export type ManifestFile = z.infer<typeof ManifestFile>
 
 const Header = z.strictObject({
   format: z.literal('caisson-manifest-1'),

@@ -136,12 +136,12 @@ export function manifestState(entry: ManifestEntry | undefined): PathState {
 
 /** Describes the state for messages. */
 export function describeState(state: PathState): string {
-  const words = {
+  const names = {
     absent: 'nothing',
     file: 'a file',
     link: 'a symbolic link',
     directory: 'a directory',
     other: 'a device, FIFO or socket',
   }
-  return words[state.kind]
+  return names[state.kind]
 }

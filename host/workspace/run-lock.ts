@@ -22,7 +22,7 @@ import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } f
 const SUFFIX = '.lock'
 
 /** A run whose process was killed while it held a directory. */
-export interface KilledRun {
+interface KilledRun {
   readonly runId: string
   readonly directory: string
 }

@@ -2,7 +2,7 @@
 import { errorMessage } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 
-export const workspaceErrorCodes = [
+const workspaceErrorCodes = [
   /** The directory cannot be a workspace. */
   'refused_directory',
   /** More bytes or entries than may be copied in or received back. */

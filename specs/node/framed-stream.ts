@@ -3,6 +3,7 @@
  * buffer space. Owns the stream; a protocol violation by the other side ends it and is thrown once.
  */
 import type { Duplex } from 'node:stream'
+import { waitForDrain } from './drain.ts'
 import { parsePayload } from './frames.ts'
 import {
   encodeTypedFrame,
@@ -12,7 +13,6 @@ import {
   type TypedFrame,
   TypedFrameReader,
 } from './typed-frames.ts'
-import { waitForRoom } from './writable-room.ts'
 
 /** Maximum nesting in a JSON frame. */
 const jsonMaxDepth = 32
@@ -91,7 +91,7 @@ export class FramedStream {
   async send(kind: FrameKind, payload: Uint8Array): Promise<void> {
     const stream = this.#stream
     if (this.isOpen && !stream.write(encodeTypedFrame(kind, payload, this.#maxBytes)))
-      await waitForRoom(stream)
+      await waitForDrain(stream)
   }
 
   /** Sends bytes in frames of a moderate size. */

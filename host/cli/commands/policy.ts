@@ -100,13 +100,13 @@ export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCod
     policy.rules.length === 0
       ? 'There are no rules.'
       : 'Highest precedence first: deny overrides ask, ask overrides allow; the order in the file does not matter.',
-    ...policy.rules.map(({ words }) => `  ${sanitizeLine(words)}`),
+    ...policy.rules.map(({ text }) => `  ${sanitizeLine(text)}`),
     ...(answers.length === 0
       ? []
       : [
           'Permanent grants and denials; they apply where the rules ask or do not allow (to revoke: caisson policy revoke):',
         ]),
-    ...answers.map(({ words }) => `  ${sanitizeLine(words)}`),
+    ...answers.map(({ text }) => `  ${sanitizeLine(text)}`),
     policy.otherwise === 'ask'
       ? 'Everything else requires approval; addresses in your network require a rule that names them.'
       : 'Everything else is denied; the agent can ask for access with request_access.',
@@ -193,5 +193,5 @@ export async function policyRevoke(io: Io, numbers: readonly string[]): Promise<
 
 function lineOf({ id, rule, runId, at }: PersistentGrant): string {
   const read = toAnswerRule(rule, 'grant-always')
-  return `${id}  ${formatTime(at)}  ${sanitizeLine(read.ok ? read.value.words : read.error)} · asked in ${runId}`
+  return `${id}  ${formatTime(at)}  ${sanitizeLine(read.ok ? read.value.text : read.error)} · asked in ${runId}`
 }

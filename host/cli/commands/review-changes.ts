@@ -170,7 +170,7 @@ async function ask(
   ])
   if (choice === null || choice === 'none') return null
   if (choice === 'all') return 'all'
-  const offered = items.filter((item) => item.change !== 'unsupported' && item.standing.kind !== 'conflict')
+  const offered = items.filter((item) => item.change !== 'unsupported' && item.state.kind !== 'conflict')
   const chosen = await chooseSeveral(
     prompt,
     'Apply which?',

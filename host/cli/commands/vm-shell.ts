@@ -8,7 +8,7 @@ import type { Writable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
-import { waitForRoom } from '#specs/node/writable-room.ts'
+import { waitForDrain } from '#specs/node/drain.ts'
 import type { Shell, ShellEnd } from '../../control/shell.ts'
 import { VmClient } from '../../control/vm-client.ts'
 import type { Host } from '../../host.ts'
@@ -166,7 +166,7 @@ async function copy(from: AsyncIterable<Buffer>, to: Writable, plain: boolean, s
       shell.kill()
       return
     }
-    if (!to.write(filter === null ? piece : filter.feed(piece))) await waitForRoom(to)
+    if (!to.write(filter === null ? piece : filter.feed(piece))) await waitForDrain(to)
   }
   const rest = filter?.end() ?? ''
   if (rest !== '') to.write(rest)

@@ -29,8 +29,8 @@ export function changeLine(
   const why = isTold ? seeHistory : sanitizeLine(item.flagged ?? '')
   const warnings = [
     item.flagged === undefined ? '' : colours.yellow(`flagged: ${why}`),
-    item.standing.kind === 'conflict' ? colours.red(`conflict: ${sanitizeLine(item.standing.reason)}`) : '',
-    item.standing.kind === 'applied' ? colours.dim('already in place') : '',
+    item.state.kind === 'conflict' ? colours.red(`conflict: ${sanitizeLine(item.state.reason)}`) : '',
+    item.state.kind === 'applied' ? colours.dim('already in place') : '',
     item.reason === undefined ? '' : colours.red(sanitizeLine(item.reason)),
   ].filter((part) => part !== '')
   return `  ${mark} ${sanitizeLine(item.path)}${detailOf(item)}${warnings.length === 0 ? '' : `  ${warnings.join(' · ')}`}`
@@ -100,11 +100,11 @@ export function foldObjects(
 }
 
 function isPlainObject(item: ReviewItem, { directory, reason }: HistoryReport): boolean {
-  const { change, before, after, flagged, standing } = item
+  const { change, before, after, flagged, state } = item
   const side = change === 'added' ? after : change === 'deleted' ? before : undefined
   return (
     (side?.kind === 'directory' || (side?.kind === 'file' && ((side.mode ?? 0) & 0o111) === 0)) &&
-    standing.kind !== 'conflict' &&
+    state.kind !== 'conflict' &&
     item.path.startsWith(`${directory}/`) &&
     (flagged === undefined || flagged === reason) &&
     objectPath.test(item.path.slice(directory.length + 1))
@@ -130,7 +130,7 @@ export function objectsLine(objects: FoldedObjects, colours: Colours): string {
   const bytes = items.reduce((sum, { before, after }) => sum + ((after ?? before)?.size ?? 0), 0)
   const warnings = [
     items.some(({ flagged }) => flagged !== undefined) ? colours.yellow(`flagged: ${seeHistory}`) : '',
-    items.every(({ standing }) => standing.kind === 'applied') ? colours.dim('already in place') : '',
+    items.every(({ state }) => state.kind === 'applied') ? colours.dim('already in place') : '',
   ].filter((part) => part !== '')
   return `  ${mark} ${nameObjects(objects)} (${formatBytes(bytes)})${warnings.length === 0 ? '' : `  ${warnings.join(' · ')}`}`
 }

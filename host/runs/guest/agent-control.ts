@@ -2,7 +2,6 @@
  * Steers and pauses the agent of a running run. Each command is journaled first and sent in order. Commands that cannot
  * reach the agent now are queued.
  */
-
 import { randomBytes } from 'node:crypto'
 import { errorMessage } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -18,7 +17,7 @@ export interface ControlledAgent {
   setTaskPaused(paused: boolean): Promise<Result<unknown, RpcFailure>>
 }
 
-export interface AgentControlOptions {
+interface AgentControlOptions {
   /** Writes an event to the journal. */
   readonly note: (event: HostEvent) => Promise<void>
   /** Called when the agent is paused (+1) and when it resumes (-1). The run's deadline pauses meanwhile. */
@@ -138,4 +137,24 @@ async function wordsOf(sent: Promise<Result<unknown, RpcFailure>>): Promise<stri
 
 function lineOf(text: string): string {
   return text.toWellFormed().slice(0, limits.lineMaxChars)
+}
+
+export class HiddenApprovals {
+  readonly #notify: (waiting: boolean) => Promise<void> | undefined
+  #count = 0
+  #last: Promise<void> = Promise.resolve()
+
+  /** @param notify must not reject */
+  constructor(notify: (waiting: boolean) => Promise<void> | undefined) {
+    this.#notify = notify
+  }
+
+  /** One question more (+1) or fewer (-1). */
+  hold(change: number): void {
+    const was = this.#count > 0
+    this.#count += change
+    const waiting = this.#count > 0
+    // One at a time, so that the agent receives the last state last.
+    if (waiting !== was) this.#last = this.#last.then(() => this.#notify(waiting))
+  }
 }

@@ -9,7 +9,7 @@ import type { StartedVm } from '../../vm/open-vm.ts'
 import type { StartVmOptions, Vm, VmExit } from '../../vm/vm.ts'
 
 /** The two ways in which a VM stops by itself. */
-export interface VmStops {
+interface VmStops {
   readonly onExit: (exit: VmExit) => void
   /** The host's disk is full: QEMU paused the VM at a write, until it is resumed. */
   readonly onDiskFull: () => void

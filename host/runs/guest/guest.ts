@@ -37,14 +37,12 @@ import { GuestUnresponsiveError, openVm, type StartedVm } from '../../vm/open-vm
 import type { VmExit } from '../../vm/vm.ts'
 import type { ChangeSet } from '../../workspace/change-set.ts'
 import type { WorkspaceResult } from '../../workspace/index.ts'
-import type { DiskSpaceWait } from '../disk-space-wait.ts'
+import { DiskGuard, type DiskSpaceWait } from '../disk-space-wait.ts'
 import { type PreparedWorkspace, requireValue } from '../prepare.ts'
 import { type ResolvedRun, vmOptions } from '../resolved-run.ts'
 import type { ControlledAgent } from './agent-control.ts'
 import type { AgentEventValidator } from './agent-event-validator.ts'
-import { ChangeStream } from './change-stream.ts'
-import { collectFrom } from './collect-changes.ts'
-import { DiskGuard } from './disk-guard.ts'
+import { ChangeStream, collectFrom } from './change-stream.ts'
 import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds } from './guest-end.ts'
 import { describeReady, GuestVm } from './guest-vm.ts'
 import { isAtWork } from './idle-hibernation.ts'
@@ -62,10 +60,10 @@ const requestTimeoutMs = 60_000
 const lastWordMs = 2_000
 
 /** Requests of the user's other processes over the control socket. */
-export type VmRequests = Pick<VmService, 'stop' | 'setPaused'>
+type VmRequests = Pick<VmService, 'stop' | 'setPaused'>
 
 /** Parts of the run that serve and limit its guest. */
-export interface GuestParts {
+interface GuestParts {
   readonly record: RunRecord
   readonly approvals: ApprovalQueue
   readonly claims: AgentEventValidator

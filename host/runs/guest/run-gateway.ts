@@ -16,9 +16,7 @@ import type { EmbeddingModel } from '../../gateway/embeddings-route.ts'
 import { createGateway, defaultTimeouts, type Gateway } from '../../gateway/gateway.ts'
 import type { ModelHooks } from '../../gateway/model-route.ts'
 import { createEgressServer } from '../../gateway/serve-egress.ts'
-import { serveMemory } from '../../gateway/serve-memory.ts'
-import { serveSkills } from '../../gateway/serve-skills.ts'
-import { serveWeb } from '../../gateway/serve-web.ts'
+import { serveMemory, serveSkills, serveWeb } from '../../gateway/serve-tools.ts'
 import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
 import type { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
@@ -47,7 +45,7 @@ export interface RunGateway {
 }
 
 /** Parts of the run that its gateway writes to or asks. */
-export interface RunParts {
+interface RunParts {
   readonly log: BoundedLog
   readonly recorder: Recorder
   readonly approvals: ApprovalQueue

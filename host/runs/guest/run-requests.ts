@@ -61,7 +61,7 @@ export class RunRequests {
       ask: async (request, signal) =>
         this.isAllowed(request)
           ? { decision: 'allow' }
-          : await approvals.ask(request, signal, undefined, { words: 'host', isUnseen: true }),
+          : await approvals.ask(request, signal, undefined, { askedBy: 'host', isUnseen: true }),
       log: (fields, message) =>
         log.write({ at: Date.now(), from: 'host', level: 'error', message, ...fields }),
     })

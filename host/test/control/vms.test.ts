@@ -36,6 +36,6 @@ describe('a VM', () => {
     ]
     for (const name of ['last', second, second.slice(0, 14), runId, 'run-ffff', 'ffff00'])
       expect((await directory.find(name)).info.id).toBe(second)
-    await expect(directory.find('vm-')).rejects.toThrow('fits 3 VMs')
+    await expect(directory.find('vm-')).rejects.toThrow('matches 3 VMs')
   })
 })

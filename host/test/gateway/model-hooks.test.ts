@@ -1,6 +1,6 @@
 // Hooks at the model's route: a no before means that nothing is sent, one after that nothing of the answer reaches the guest.
 import { describe, expect, it } from 'vitest'
-import type { SaidByModel } from '../../gateway/hold-answer.ts'
+import type { ModelReply } from '../../gateway/hold-answer.ts'
 import type { ModelHooks } from '../../gateway/model-route.ts'
 import {
   chatBody,
@@ -71,7 +71,7 @@ describe('a hook after the model', () => {
   ]
 
   it('has all of the answer put together, and the guest gets the same bytes behind it [A.10]', async () => {
-    const seen: SaidByModel[] = []
+    const seen: ModelReply[] = []
     const { answer } = await ask(
       {
         after: async (_request, said) => {

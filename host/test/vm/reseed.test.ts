@@ -1,7 +1,7 @@
 import { type Duplex, duplexPair } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { FreshError, PrivilegedPort } from '../../vm/reseed.ts'
+import { PrivilegedPort, ReseedError } from '../../vm/reseed.ts'
 import { until } from '../support/run-values.ts'
 
 const HOUR_MS = 60 * 60 * 1000
@@ -106,7 +106,7 @@ describe('the port of the guest’s root side', () => {
       for (const piece of sent) guest.write(piece)
       await asked.then(
         (offset) => expect(Number.isFinite(offset)).toBe(true),
-        (error: unknown) => expect(error).toBeInstanceOf(FreshError),
+        (error: unknown) => expect(error).toBeInstanceOf(ReseedError),
       )
     })
     await fc.assert(property, { numRuns: 60, seed: 20_261_121 })

@@ -47,7 +47,7 @@ const recordSchema = z.strictObject({
   /** Samples of files that are too long to hash on each restore; see `sampleFile`. */
   samples: z.strictObject({ scratch: Sample, memory: Sample.optional() }),
 })
-export type SavedVmRecord = z.infer<typeof recordSchema>
+type SavedVmRecord = z.infer<typeof recordSchema>
 
 /** A saved VM on disk. */
 export interface SavedVm {

@@ -38,7 +38,7 @@ export class MachineStreamError extends Error {
 }
 
 /** A contiguous range of memory. */
-export interface MemoryRun {
+interface MemoryRun {
   /** Offset in the memory, in bytes. */
   readonly at: number
   readonly bytes: Buffer[]
@@ -47,7 +47,7 @@ export interface MemoryRun {
 }
 
 /** Content of a chunk. The buffers are views of the chunk. */
-export interface Taken {
+interface Taken {
   /** In order of arrival; a later write to the same place wins. Excludes zero pages. */
   readonly memory: readonly MemoryRun[]
   /** The stream without the memory. */

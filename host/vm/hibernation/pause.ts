@@ -4,7 +4,7 @@
 import type { Vm } from '../vm.ts'
 import { pauseCpus, resumeCpus } from './saved-state.ts'
 
-const REFRESH_DEADLINE_MS = 20_000
+const RESEED_DEADLINE_MS = 20_000
 
 /** Resolves when the guest's processors are paused. Idempotent. */
 export async function pauseVm(vm: Vm): Promise<void> {
@@ -12,11 +12,11 @@ export async function pauseVm(vm: Vm): Promise<void> {
 }
 
 /**
- * Resolves when the guest runs and its clock is set. Harmless for a running VM. @throws {FreshError} when the guest
+ * Resolves when the guest runs and its clock is set. Harmless for a running VM. @throws {ReseedError} when the guest
  * does not accept the time
  */
 export async function unpauseVm(vm: Vm): Promise<void> {
-  const timed = vm.root.reseed({ entropy: false, deadlineMs: REFRESH_DEADLINE_MS })
+  const timed = vm.root.reseed({ entropy: false, deadlineMs: RESEED_DEADLINE_MS })
   timed.catch(() => undefined)
   await resumeCpus(vm.qmp)
   await timed

@@ -34,7 +34,7 @@ export class SavedStateError extends Error {
 /** Receives a state; resolves once everything is written and synced to disk. */
 export type StateReceiver = (source: Readable) => Promise<void>
 
-export interface SaveOptions {
+interface SaveOptions {
   /** The VM's socket folder, as this process and as QEMU sees it. */
   readonly socketFolder: string
   readonly insidePath: (name: string) => string

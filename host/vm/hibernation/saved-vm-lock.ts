@@ -18,7 +18,7 @@ const RAN = 'ran.json'
 const LOCK = 'wake.lock'
 
 /** The right to restore a saved VM. Only the first call of a method has an effect. */
-export interface SavedClaim {
+interface SavedClaim {
   /** The guest has not run: makes the VM available again. */
   giveBack(): Promise<void>
   /** The guest is about to run: the VM cannot be restored again, even if this process dies. */

@@ -19,7 +19,7 @@ const TRIAL_MEMORY_BYTES = 256 * 1024 * 1024
 /** Printed by the kernel after its own startup when it finds no root, as expected here. */
 const TRIAL_SUCCESS = 'VFS: Unable to mount root fs'
 
-export interface Trial {
+interface Trial {
   readonly accelerator: Accelerator
   readonly works: boolean
   /** Reason for the failure, in the host's words; never guest text. */
@@ -60,7 +60,7 @@ const machineSchema = z.strictObject({
   }),
 })
 
-export interface ProbeOptions {
+interface ProbeOptions {
   readonly qemu: string
   /** Linux kernel for the trial: the image's. Absent: no trial, so the result is tcg. */
   readonly kernel?: string

@@ -81,7 +81,7 @@ async function runHeld(command: Command): Promise<{ code: number | null; stderr:
   }
 }
 
-export interface LauncherRequest {
+interface LauncherRequest {
   readonly mode: ConfineMode
   readonly seccomp: boolean
   /** Host files that QEMU opens by path. */

@@ -7,9 +7,9 @@ import type { Command } from '../../processes/held-process.ts'
 import { TEMPLATE_GROUP } from './vm-user.ts'
 
 /** QEMU's user inside its own user namespace. */
-export const NOBODY = 65_534
+const NOBODY = 65_534
 
-export interface Identity {
+interface Identity {
   readonly uid: number
   readonly gid: number
 }
@@ -43,7 +43,7 @@ export interface HostFile {
   readonly writable?: boolean
 }
 
-export interface LaunchRequest {
+interface LaunchRequest {
   /** Absolute path of QEMU without symbolic links, and its arguments. */
   readonly qemu: string
   readonly args: readonly string[]

@@ -5,7 +5,7 @@
 /** Executes the guest's instructions. QEMU's own policy treats only kvm and hvf as security boundaries. */
 export type Accelerator = 'kvm' | 'hvf' | 'tcg'
 
-export type DriveSource =
+type DriveSource =
   /** Number of an open descriptor that QEMU inherits. */
   | { readonly fd: number }
   /** A path as QEMU sees it. */
@@ -23,7 +23,7 @@ export interface DriveSpec {
   readonly backing?: DriveSource
 }
 
-export type MemorySpec =
+type MemorySpec =
   | { readonly kind: 'anonymous' }
   | {
       readonly kind: 'file'
@@ -47,7 +47,7 @@ export type BootSpec =
   /** The firmware boots from the drive marked bootable. */
   | { readonly kind: 'disk' }
 
-export interface PortSpec {
+interface PortSpec {
   /** Name in the guest, such as `caisson.rpc`. */
   readonly name: string
   /** Descriptor of the host's stream socket. */

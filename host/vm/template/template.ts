@@ -20,7 +20,7 @@ import type { StartVmOptions } from '../vm-command.ts'
 import { resolveSize } from '../vm-options.ts'
 
 const SAVE_DEADLINE_MS = 60_000
-const REFRESH_DEADLINE_MS = 20_000
+const RESEED_DEADLINE_MS = 20_000
 const JOB_DEADLINE_MS = 20_000
 const RECORD = 'template.json'
 /** Its modification time is the template's last use. */
@@ -53,7 +53,7 @@ export class TemplateError extends Error {
   override readonly name = 'TemplateError'
 }
 
-export interface TakeOptions {
+interface TakeOptions {
   readonly start: StartVmOptions
   readonly kind: TemplateKind
   /** An empty folder on the file system of the VMs' folders. */
@@ -106,8 +106,7 @@ export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptio
 async function prepare(vm: Vm, diskBytes: number, warmUp: TakeOptions['warmUp']): Promise<void> {
   await makeOverlay(vm.qmp, diskBytes)
   // A benchmark's guest has no service on that port.
-  if (vm.plan.refreshes)
-    await vm.root.refresh({ epochMs: TEMPLATE_EPOCH_MS, deadlineMs: REFRESH_DEADLINE_MS })
+  if (vm.plan.refreshes) await vm.root.refresh({ epochMs: TEMPLATE_EPOCH_MS, deadlineMs: RESEED_DEADLINE_MS })
   await warmUp(vm)
 }
 

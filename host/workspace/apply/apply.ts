@@ -8,22 +8,14 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Root } from '#specs/node/descriptor-walk.ts'
 import type { Owner } from '#specs/node/directory.ts'
 import { openContents, readSlices, type StoredChange } from '../change-set.ts'
-import { ancestorsOf, stateAfter } from '../conflicts.ts'
+import { ancestorsOf } from '../conflicts.ts'
 import { INDEX_MAX_BYTES, isIndexPath, meaningOfIndex } from '../git-history/index-file.ts'
-import {
-  absent,
-  type CapturedState,
-  captureState,
-  describeState,
-  isSameState,
-  manifestState,
-  markOf,
-  type PathState,
-} from '../path-state.ts'
+import { type CapturedState, captureState, describeState, isSameState, markOf } from '../path-state.ts'
 import type { Review, ReviewItem } from '../review/review.ts'
 import { type HeldBack, type Selection, selectChanges } from '../review/selection.ts'
 import { failureOf, type WorkspaceError, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
 import { type Intent, isOwnState, type LoggedOperation, type Outcome, WriteAheadLog } from '../write-ahead.ts'
+import { Ahead, isExpected, keepSpecialBits, type Operation, operationsOf, withMode } from './operations.ts'
 import { removeStaged, stagedName } from './staged-files.ts'
 import { type Transition, TransitionQueue } from './transition.ts'
 
@@ -93,15 +85,6 @@ export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResu
   }
 }
 
-/** One operation of a change, not yet compared with the host. */
-interface Operation {
-  readonly item: ReviewItem
-  readonly path: string
-  /** State recorded in the manifest. */
-  readonly expected: PathState
-  readonly after: PathState
-}
-
 interface Prepared {
   readonly operation: Operation
   readonly intent: Intent
@@ -144,7 +127,7 @@ class Applier {
 
   /** @returns why it stopped before it processed all changes */
   async run(items: readonly ReviewItem[]): Promise<WorkspaceError | undefined> {
-    const operations = items.flatMap((item) => this.#operationsOf(item))
+    const operations = items.flatMap((item) => operationsOf(item, this.#options.review))
     for (const { item } of operations) this.#open.set(item, (this.#open.get(item) ?? 0) + 1)
     let stopped: WorkspaceError | undefined
     try {
@@ -215,29 +198,6 @@ class Applier {
   /** The operation needs no further work: it was executed, or is unnecessary. */
   #close({ item }: Operation): void {
     this.#open.set(item, (this.#open.get(item) ?? 0) - 1)
-  }
-
-  #operationsOf(item: ReviewItem): Operation[] {
-    const { index, changes } = this.#options.review
-    const change = changes.entries.get(item.path)
-    if (change === undefined) return []
-    const entry = index.get(item.path)
-    const expected = manifestState(entry)
-    const after = change.kind === 'mode' ? withMode(expected, change.mode) : stateAfter(change)
-    if (after === undefined) return []
-    const operations: Operation[] = []
-    if (expected.kind === 'directory' && after.kind !== 'directory') {
-      for (const path of index.below(item.path).reverse()) {
-        operations.push({ item, path, expected: manifestState(index.get(path)), after: absent })
-      }
-    }
-    const isSwap =
-      expected.kind !== 'absent' && (expected.kind === 'directory') !== (after.kind === 'directory')
-    if (isSwap && after.kind !== 'absent') {
-      operations.push({ item, path: item.path, expected, after: absent })
-      operations.push({ item, path: item.path, expected: absent, after })
-    } else operations.push({ item, path: item.path, expected, after })
-    return operations
   }
 
   /** Checks the path again and stores the undo data. */
@@ -370,41 +330,6 @@ function judgeUnknown(chain: readonly LoggedOperation[], root: Root): Outcome[] 
     else break
   }
   return outcomes
-}
-
-/** The expected states of paths after the pending operations of a batch. */
-class Ahead {
-  readonly #states = new Map<string, PathState>()
-  readonly #made = new Set<string>()
-
-  add(path: string, from: PathState, to: PathState): void {
-    this.#states.set(path, to)
-    if (to.kind === 'directory' && from.kind !== 'directory') this.#made.add(path)
-  }
-
-  get(path: string): PathState | undefined {
-    // A directory that does not exist yet is empty.
-    return (
-      this.#states.get(path) ??
-      (ancestorsOf(path).some((above) => this.#made.has(above)) ? absent : undefined)
-    )
-  }
-}
-
-function isExpected(state: PathState, { expected }: Operation, isModeOnly: boolean): boolean {
-  if (!isModeOnly) return isSameState(state, expected)
-  // A new mode applies to any current content.
-  return state.kind === expected.kind && 'mode' in state && 'mode' in expected && state.mode === expected.mode
-}
-
-/** New permission bits; a directory keeps set-gid and sticky, which affect its files. */
-function withMode(state: PathState, mode: number): PathState {
-  if (state.kind === 'directory') return { ...state, mode: (state.mode & 0o7000) | mode }
-  return state.kind === 'file' ? { ...state, mode } : state
-}
-
-function keepSpecialBits(state: PathState, after: PathState): PathState {
-  return state.kind === 'directory' && after.kind === 'directory' ? withMode(state, after.mode) : after
 }
 
 /** Root creates files in another user's directory for that user. */

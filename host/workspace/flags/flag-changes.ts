@@ -18,7 +18,7 @@ import { Repositories } from './repositories.ts'
 const CONTENT_MAX_BYTES = 16 * 1024 * 1024
 
 /** A file or link in its new state, from a change or from git's history. */
-export interface FlagSubject {
+interface FlagSubject {
   readonly path: string
   readonly kind: 'file' | 'link'
   /** A link's target. */

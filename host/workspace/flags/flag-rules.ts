@@ -2,8 +2,27 @@
  * Matches paths with the flag table, name by name: a directory's position in the table determines everything below it.
  * So each directory is judged once, and a link's target can take over the link's position.
  */
-import { flagTable } from './flag-table.ts'
+
+import { agents } from './flag-table/agents.ts'
+import { editors } from './flag-table/editors.ts'
+import { languageServers } from './flag-table/language-servers.ts'
+import { linters } from './flag-table/linters.ts'
+import { packages } from './flag-table/packages.ts'
+import type { FlagGroup } from './flag-table/row.ts'
+import { shells } from './flag-table/shells.ts'
+import { versionControl } from './flag-table/version-control.ts'
 import { foldName } from './folded-path.ts'
+
+/** The first group with a matching pattern gives the reason. */
+export const flagTable: readonly FlagGroup[] = [
+  ...versionControl,
+  ...packages,
+  ...editors,
+  ...linters,
+  ...languageServers,
+  ...shells,
+  ...agents,
+]
 
 /** One position of a place in the table. A place has several if it is reachable by several names. */
 export type Track = (

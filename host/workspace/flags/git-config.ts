@@ -3,7 +3,7 @@
  * of its line, where git would refuse the file. Runs nothing, opens nothing.
  */
 
-export interface GitSetting {
+interface GitSetting {
   /** Section, subsection as written, and name, such as `filter.LFS.clean`; section and name in lower case. */
   readonly key: string
   /** `true` for a name without a value. */

@@ -16,7 +16,7 @@ export interface HistoryBounds {
   readonly maxPaths: number
 }
 
-export const historyBounds: HistoryBounds = {
+const historyBounds: HistoryBounds = {
   maxObjects: 200_000,
   maxBytes: 512 * 1024 * 1024,
   maxCommits: 20_000,

@@ -8,7 +8,7 @@ const MAX_DEPTH = 256
 /** New commits walked before the host's own are read. */
 const NEAR_COMMITS = 1_000
 
-export interface NewHistory {
+interface NewHistory {
   readonly commits: readonly { readonly id: string; readonly commit: Commit }[]
   /** Trees named without a commit, by a tag or a pseudo-reference. */
   readonly trees: readonly string[]

@@ -32,7 +32,7 @@ export interface HistorySurroundings {
   readonly contents: number
 }
 
-export interface StoreOptions {
+interface StoreOptions {
   /** The repository's directory below the workspace, such as `.git`. */
   readonly directory: string
   /** Length of an object name in bytes: 20 (SHA-1) or 32 (SHA-256). */
@@ -309,13 +309,13 @@ function sizeOfLoose(compressed: Buffer): { type: ObjectType; size: number; head
   // A thousand bytes expand to a million at most.
   const start = inflateStart(compressed.subarray(0, 1_024))
   const end = start.indexOf(0)
-  const said = /^(commit|tree|blob|tag) (0|[1-9][0-9]{0,11})$/.exec(
+  const header = /^(commit|tree|blob|tag) (0|[1-9][0-9]{0,11})$/.exec(
     start.toString('latin1', 0, Math.max(0, end)),
   )
-  if (said === null) throw new NotExaminable('an object is of an unknown type')
-  const size = Number(said[2])
+  if (header === null) throw new NotExaminable('an object is of an unknown type')
+  const size = Number(header[2])
   if (size > OBJECT_MAX_BYTES) throw new NotExaminable('an object is too large')
-  return { type: said[1] as ObjectType, size, head: end + 1 }
+  return { type: header[1] as ObjectType, size, head: end + 1 }
 }
 
 export interface Commit {

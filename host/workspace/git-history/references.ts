@@ -21,7 +21,7 @@ export function isIndex(below: string): boolean {
   return /^(worktrees\/[^/]+\/)?index$/i.test(below)
 }
 
-export interface Reference {
+interface Reference {
   readonly id: string
   /** Offset of the object's name in the change set's contents; only for references from the change set. */
   readonly offset?: number

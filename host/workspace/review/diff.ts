@@ -58,7 +58,7 @@ function compare(path: string, before: string, after: string, bounds: DiffBounds
 }
 
 function oldText(review: Review, item: ReviewItem, maxBytes: number): string | Diff {
-  if (item.before === undefined && item.standing.kind !== 'conflict') return ''
+  if (item.before === undefined && item.state.kind !== 'conflict') return ''
   const located = review.root.locate(item.path, { links: 'refuse' })
   if (!located.ok) return ''
   using place = located.value

@@ -46,7 +46,7 @@ export interface ReviewItem {
   readonly renamedTo?: string
   /** Why it must be named to be applied. */
   readonly flagged?: string
-  readonly standing: ConflictState
+  readonly state: ConflictState
   /** Why it cannot be transferred; only for `unsupported`. Untrusted guest text. */
   readonly reason?: string
 }
@@ -111,7 +111,7 @@ export async function reviewChanges(
 /** Why "apply all" skips an item; undefined if it does not. */
 export function holdBack(item: ReviewItem): string | undefined {
   if (item.change === 'unsupported') return `it cannot be transferred: ${item.reason ?? ''}`
-  if (item.standing.kind === 'conflict') return item.standing.reason
+  if (item.state.kind === 'conflict') return item.state.reason
   return item.flagged
 }
 
@@ -140,7 +140,7 @@ async function makeItem(around: Surroundings, change: StoredChange): Promise<Rev
   const { index, renames } = around
   const entry = index.get(change.path)
   if (change.kind === 'unsupported') {
-    return { path: change.path, change: 'unsupported', standing: { kind: 'clear' }, reason: change.reason }
+    return { path: change.path, change: 'unsupported', state: { kind: 'clear' }, reason: change.reason }
   }
   const flagged = (await around.flags.reasonFor(change)) ?? around.history.get(change.path)
   const after = sideAfter(change, entry)
@@ -166,7 +166,7 @@ async function makeItem(around: Surroundings, change: StoredChange): Promise<Rev
     ...(renamedFrom === undefined ? {} : { renamedFrom }),
     ...(renamedTo === undefined ? {} : { renamedTo }),
     ...(flagged === undefined ? {} : { flagged }),
-    standing: await around.finder.find(change),
+    state: await around.finder.find(change),
   }
 }
 

@@ -47,15 +47,14 @@ export function selectChanges(review: Review, selection: Selection): Choice {
     const above = blocked.above(item.path)
     if (!isWanted) leftOut.push({ path: item.path, reason: notChosen })
     else if (item.change === 'unsupported') leftOut.push({ path: item.path, reason: holdBack(item) ?? '' })
-    else if (item.standing.kind === 'applied') already.push(item.path)
-    else if (item.standing.kind === 'conflict')
-      conflicts.push({ path: item.path, reason: item.standing.reason })
+    else if (item.state.kind === 'applied') already.push(item.path)
+    else if (item.state.kind === 'conflict') conflicts.push({ path: item.path, reason: item.state.reason })
     else if (above !== undefined) leftOut.push({ path: item.path, reason: above })
     else if (item.flagged !== undefined && !isNamed)
       leftOut.push({ path: item.path, reason: `flagged: ${item.flagged}` })
     else chosen.set(item.path, item)
     const isThere =
-      chosen.has(item.path) || item.standing.kind === 'applied' || item.before?.kind === 'directory'
+      chosen.has(item.path) || item.state.kind === 'applied' || item.before?.kind === 'directory'
     if (item.after?.kind === 'directory' && !isThere)
       missing.set(item.path, `"${item.path}" above it is not applied`)
   }

@@ -20,13 +20,13 @@ const TAIL_MAX = erofsBlockBytes - INODE_BYTES
 const typeBits = { file: 0o100000, directory: 0o040000, link: 0o120000 } as const
 const directoryTypes = { file: 1, directory: 2, link: 7 } as const
 
-export interface Attributes {
+interface Attributes {
   /** Permission bits only. */
   readonly mode: number
   readonly mtimeNs: bigint
 }
 
-export interface Owner {
+interface Owner {
   readonly uid: number
   readonly gid: number
 }
@@ -196,7 +196,7 @@ export class ErofsWriter {
   }
 }
 
-export interface ErofsFile {
+interface ErofsFile {
   /** The next piece of content; all but the last are whole blocks. */
   write(chunk: Buffer): void
   /** Ends the file and returns its inode number. */

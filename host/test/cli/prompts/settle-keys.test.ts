@@ -109,7 +109,7 @@ describe('text that is typed while a question appears', () => {
       fc.asyncProperty(sentences, async (keys) => {
         const person = sitDownTyping(keys)
         const applied: unknown[] = []
-        const items = [{ path: 'a.txt', change: 'deleted', standing: { kind: 'clean' } }]
+        const items = [{ path: 'a.txt', change: 'deleted', state: { kind: 'clean' } }]
         const changes = {
           directory: '/w',
           runId: 'run-1',

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { HiddenApprovals } from '../../../runs/guest/hidden-approvals.ts'
+import { HiddenApprovals } from '../../../runs/guest/agent-control.ts'
 
 describe('questions that the agent does not know of', () => {
   it('are told when the first begins and when the last ends, one after the other however slow the telling is [S1.11]', async () => {

@@ -2,7 +2,7 @@ import { readFile, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { writeKernelHead } from '../../../vm/qemu/kernel-head.ts'
+import { writeKernelHead } from '../../../vm/vm-command.ts'
 
 async function headOf(kernel: Buffer) {
   const folder = await temporaryFolder('kernel')

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { workspaceSkillFolders } from '#specs/node/skills/workspace-folders.ts'
-import { flagTable } from '../../../workspace/flags/flag-table.ts'
+import { flagTable } from '../../../workspace/flags/flag-rules.ts'
 import { flaggedPaths, harmlessPaths } from '../flag-corpus.ts'
 import { itemsOf } from '../support.ts'
 

@@ -13,7 +13,7 @@ import type { ReviewItem } from '../../../workspace/review/review.ts'
 import { Bench, itemsOf, treeOf } from '../support.ts'
 
 const standingOf = (items: Map<string, ReviewItem>, path: string) => {
-  const standing = items.get(path)?.standing
+  const standing = items.get(path)?.state
   return standing?.kind === 'conflict' ? standing.reason : standing?.kind
 }
 

@@ -2,7 +2,7 @@
  * What one tool does without a deliberate act of the user, and where it reads it. The comment `unverified` above a row
  * means that no documentation page confirms it: the places stay flagged, and the source is from memory.
  */
-export interface FlagRow {
+interface FlagRow {
   readonly tool: string
   /** Documentation page; for a row with several tools, that of the first. */
   readonly source: string

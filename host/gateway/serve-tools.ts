@@ -1,5 +1,6 @@
-/** Gateway paths of memory and notes. */
+/** Gateway paths of the web tools, the user's skills, memory and notes: JSON by a strict schema in and out. */
 
+import { WebFetchAnswer, WebFetchRequest, WebSearchAnswer, WebSearchRequest } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import {
   NoteAddAnswer,
@@ -10,14 +11,18 @@ import {
   RecallRequest,
   RememberAnswer,
   RememberRequest,
+  SkillLoadAnswer,
+  SkillLoadRequest,
 } from '#specs/protocol/extension.ts'
 import type { MemoryService } from '../memory/memory-service.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import type { UserSkills } from '../skills/user-skills.ts'
+import type { Web } from '../web/web.ts'
 import type { GatewayServices } from './gateway.ts'
 import { answerWith, limitOpen } from './json-service.ts'
 
-/** Matches an agent's parallel calls in one turn. */
-const openMaxRequests = 8
+/** Maximum open requests of one service; matches an agent's parallel calls in one turn. */
+const parallelMaxRequests = 8
 
 /**
  * `/memory/remember`, `/memory/recall`, `/notes/add` and `/notes/list`, by exact path.
@@ -57,5 +62,33 @@ export function serveMemory(
       serve: answerWith(NoteListRequest, NoteListAnswer, async (request) => memory.listNotes(request)),
     },
   }
-  return limitOpen(paths, openMaxRequests, 'memory')
+  return limitOpen(paths, parallelMaxRequests, 'memory')
+}
+
+/** `/web/fetch` and `/web/search`, by exact path. */
+export function serveWeb(web: Web): GatewayServices['paths'] {
+  const paths: GatewayServices['paths'] = {
+    '/web/fetch': {
+      method: 'POST',
+      serve: answerWith(WebFetchRequest, WebFetchAnswer, (request, signal) => web.fetch(request, signal)),
+    },
+    '/web/search': {
+      method: 'POST',
+      serve: answerWith(WebSearchRequest, WebSearchAnswer, (request, signal) => web.search(request, signal)),
+    },
+  }
+  return limitOpen(paths, parallelMaxRequests, 'the web')
+}
+
+/** A skill with all its files has several megabytes. */
+const skillsMaxRequests = 2
+
+/** `/skills/load`, by exact path. */
+export function serveSkills(skills: UserSkills): GatewayServices['paths'] {
+  const load = answerWith(SkillLoadRequest, SkillLoadAnswer, async ({ skillId }) => {
+    const skill = await skills.load(skillId)
+    if (skill !== null) return { ok: true, value: skill }
+    return { ok: false, error: gatewayError('not_found', 'The user has no skill of this id.') }
+  })
+  return limitOpen({ '/skills/load': { method: 'POST', serve: load } }, skillsMaxRequests, 'skills')
 }

@@ -4,7 +4,7 @@ import type { Writable } from 'node:stream'
 const events = ['drain', 'close', 'error'] as const
 
 /** Resolves when `stream` accepts more, or never will: the caller must check which. */
-export async function waitForRoom(stream: Writable): Promise<void> {
+export async function waitForDrain(stream: Writable): Promise<void> {
   if (stream.destroyed || !stream.writableNeedDrain) return
   await new Promise<void>((resolve) => {
     const go = (): void => {

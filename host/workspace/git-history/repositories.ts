@@ -1,0 +1,103 @@
+/**
+ * Finds the repositories that a change set touches, whatever their directories are called. Reads configuration on the
+ * host only for the working tree and the length of object names.
+ */
+import { posix } from 'node:path'
+import { foldName, foldPath } from '../flags/folded-path.ts'
+import type { HistorySurroundings } from './objects.ts'
+import { isReference, readChangedBytes, readHostBytes } from './references.ts'
+
+export interface RepositoryOptions extends HistorySurroundings {
+  /** Whether git on the host treats a directory as a repository, or as the `.git` of a working tree. */
+  isRepository(directory: string): boolean
+}
+
+/** The changes of each repository that affect where its history ends. */
+export function membersByRepository({
+  changes,
+  index,
+  isRepository,
+}: RepositoryOptions): Map<string, string[]> {
+  const repositories = new Map<string, string[]>()
+  const repositoriesAbove = findRepositoriesAbove(isRepository)
+  for (const change of changes.values()) {
+    if (change.kind === 'mode' || change.kind === 'unsupported') continue
+    const found = repositoryOf(change.path, repositoriesAbove)
+    // A directory alone means nothing; its contents are examined separately.
+    if (found === undefined || (change.kind === 'directory' && index.get(change.path)?.kind !== 'file'))
+      continue
+    const [directory, below] = found
+    const members = repositories.get(directory) ?? []
+    if (isReference(below)) members.push(change.path)
+    repositories.set(directory, members)
+  }
+  return repositories
+}
+
+/**
+ * The repository of a path, whatever its directory's name. A submodule's name may contain slashes, so the repository
+ * below `modules` ends where the rest looks like git's. If that is too early, its objects are missing and it is
+ * flagged.
+ */
+function repositoryOf(
+  path: string,
+  repositoriesAbove: RepositoriesAbove,
+): [directory: string, below: string] | undefined {
+  const depths = repositoriesAbove(path)
+  if (depths.length === 0) return
+  const names = path.split('/')
+  for (const git of depths) {
+    const isModule = foldName(names[git] ?? '') === 'modules'
+    for (let at = isModule ? git + 2 : git; at < names.length; at++) {
+      const below = names.slice(at).join('/')
+      if (isReference(below) || isObject(below)) return [names.slice(0, at).join('/'), below]
+      if (!isModule) break
+    }
+  }
+  return
+}
+
+/** Number of names in each parent directory that is a repository, shortest first. */
+type RepositoriesAbove = (path: string) => readonly number[]
+
+/** Judges each directory once, however many changes are below it. */
+function findRepositoriesAbove(isRepository: RepositoryOptions['isRepository']): RepositoriesAbove {
+  const known = new Map<string, readonly number[]>()
+  const above: RepositoriesAbove = (path) => {
+    const end = path.lastIndexOf('/')
+    if (end < 0) return []
+    const directory = path.slice(0, end)
+    const found = known.get(directory)
+    if (found !== undefined) return found
+    const own = isRepository(directory) ? [directory.split('/').length] : []
+    const all = [...above(directory), ...own]
+    known.set(directory, all)
+    return all
+  }
+  return above
+}
+
+/** Whether a path below a repository is one of its objects. */
+export function isObject(below: string): boolean {
+  return /^objects(\/|$)/.test(foldPath(below))
+}
+
+/** The working tree of a repository below the workspace, according to the host; empty if it is the workspace. */
+export function workingTreeOf({ root }: RepositoryOptions, directory: string): string {
+  const text = readHostBytes(root, `${directory}/config`, 1024 * 1024)?.toString('latin1') ?? ''
+  const set = /^\s*worktree\s*=\s*"?([^"\r\n]+)"?\s*$/im.exec(text)?.[1]
+  // The working tree of a repository named `.git` is its parent directory.
+  const named = set ?? (/(^|\/)\.git$/i.test(directory) ? '..' : undefined)
+  if (named === undefined || named.startsWith('/')) return ''
+  const tree = posix.join(directory, named)
+  return tree === '.' || tree === '..' || tree.startsWith('../') ? '' : tree.replace(/\/$/, '')
+}
+
+/** Length of an object name in bytes, from the repository's configuration on the host or in the changes. */
+export function idBytesOf(options: RepositoryOptions, directory: string): number {
+  const path = `${directory}/config`
+  const own = readHostBytes(options.root, path, 1024 * 1024)
+  const change = options.changes.get(path)
+  const text = own ?? (change?.kind === 'file' ? readChangedBytes(options, change, 1024 * 1024) : undefined)
+  return /^\s*objectformat\s*=\s*"?sha256/im.test(text?.toString('latin1') ?? '') ? 32 : 20
+}
