@@ -6,11 +6,10 @@ import type { ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
-import type { Readable } from 'node:stream'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Result } from '#specs/protocol/error.ts'
 import { spawnHeld } from '../processes/held-process.ts'
 import { trustedSearchPath } from '../processes/programs.ts'
+import { collectOutput, type ProgramEnd } from '../processes/run-program.ts'
 
 /** A command that left a process behind with its output open is not waited for beyond this. */
 const drainMs = 200
@@ -20,13 +19,6 @@ const outputMaxBytes = 256 * 1024
 const markVariable = 'CAISSON_HOOK_CALL'
 /** What a command is given of the user's environment. */
 const passedVariables = ['LANG', 'LC_ALL', 'LC_CTYPE', 'LOGNAME', 'TMPDIR', 'TZ', 'USER']
-
-interface CommandEnd {
-  /** Null when a signal ended it. */
-  readonly code: number | null
-  readonly stdout: string
-  readonly stderr: string
-}
 
 interface CommandOptions {
   readonly input: string
@@ -43,46 +35,20 @@ export async function runCommand(
   file: string,
   argv: readonly string[],
   { input, variables, timeoutMs, signal, env }: CommandOptions,
-): Promise<Result<CommandEnd, string>> {
+): Promise<Result<ProgramEnd, string>> {
   const home = env.HOME || homedir()
   const PATH = await trustedSearchPath(env.PATH)
   if (signal.aborted) return { ok: false, error: 'was not waited for' }
   const mark = randomBytes(16).toString('hex')
   const own = { ...pick(env), HOME: home, PATH, ...variables, [markVariable]: mark }
   const child = spawnHeld({ file, args: argv }, [], { env: own, cwd: home, talks: true })
-  if (child.stdin === null || child.stdout === null || child.stderr === null)
-    return { ok: false, error: 'cannot be run: it has no standard streams' }
-  const failed = Promise.withResolvers<Result<CommandEnd, string>>()
-  const fail = (error: string): void => failed.resolve({ ok: false, error })
-  const timer = setTimeout(() => fail(`did not end within ${timeoutMs / 1000} s`), timeoutMs)
-  const onAbort = (): void => fail('was not waited for')
-  signal.addEventListener('abort', onAbort, { once: true })
-  child.on('error', (error) => fail(`cannot be run: ${error.message}`))
-  // It may end without reading.
-  child.stdin.on('error', () => undefined)
-  child.stdin.end(input)
-  const tooLong = (): void => fail(`printed more than ${outputMaxBytes} bytes`)
-  const [stdout, stderr] = [collect(child.stdout, tooLong), collect(child.stderr, tooLong)]
-  const closed = new Promise<void>((resolve) => child.once('close', () => resolve()))
-  const ended = new Promise<Result<CommandEnd, string>>((resolve) =>
-    child.once('exit', async (code) => {
-      killGroup(child)
-      await Promise.race([closed, sleep(drainMs)])
-      resolve({ ok: true, value: { code, stdout: stdout(), stderr: stderr() } })
-    }),
-  )
-  try {
-    const end = await Promise.race([ended, failed.promise])
-    // One that ended by itself may leave on purpose what it put into another group.
-    if (!end.ok) await killMarked(mark)
-    return end
-  } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', onAbort)
-    if (child.exitCode === null && child.signalCode === null) killGroup(child)
-    child.stdout.destroy()
-    child.stderr.destroy()
-  }
+  // Also what the command started and left behind.
+  child.once('exit', () => killGroup(child))
+  const kill = (): void => killGroup(child)
+  const ran = await collectOutput(child, { input, timeoutMs, signal, maxBytes: outputMaxBytes, drainMs, kill })
+  // One that ended by itself may leave on purpose what it put into another group.
+  if (!ran.ok) await killMarked(mark)
+  return ran
 }
 
 /** Ends what a command that was given up started, also in other groups and sessions. Linux alone tells which that is. */
@@ -111,7 +77,6 @@ async function killMarked(mark: string): Promise<void> {
   }
 }
 
-/** Also what the command started and left behind. */
 function killGroup({ pid }: ChildProcess): void {
   if (pid === undefined) return
   try {
@@ -127,16 +92,4 @@ function pick(env: CommandOptions['env']): Record<string, string> {
     return value === undefined ? [] : [[name, value] as const]
   })
   return Object.fromEntries(entries)
-}
-
-function collect(stream: Readable, onMore: () => void): () => string {
-  const parts: Buffer[] = []
-  let length = 0
-  stream.on('error', () => undefined)
-  stream.on('data', (part: Buffer) => {
-    length += part.length
-    if (length > outputMaxBytes) onMore()
-    else parts.push(part)
-  })
-  return () => Buffer.concat(parts).toString('utf8')
 }

@@ -4,6 +4,7 @@
  * not tracked.
  */
 import { spawn } from 'node:child_process'
+import { awaitProgram, type ProgramExit } from '#specs/node/program.ts'
 import { endWithUs, harmlessVariables, hasGroups, signalGroup } from '../processes/child-group.ts'
 import { OutputKeeper } from './output.ts'
 
@@ -15,12 +16,9 @@ export interface ProgramRequest {
   readonly timeoutMs: number
 }
 
-export interface ProgramEnd {
+export interface ProgramEnd extends Pick<ProgramExit, 'signal' | 'ended'> {
   /** Exit code; null when it was ended from outside. */
   readonly exitCode: number | null
-  readonly signal: string | null
-  /** Why it was ended by us; null: it was not. */
-  readonly ended: 'timeout' | 'output' | 'cancelled' | null
   readonly stdout: string
   readonly stderr: string
   readonly durationMs: number
@@ -44,40 +42,21 @@ export async function runProgram(request: ProgramRequest, signal: AbortSignal): 
   })
   const stdout = new OutputKeeper(stdoutBounds)
   const stderr = new OutputKeeper(stderrBounds)
-  let ended: ProgramEnd['ended'] = null
-  const end = (why: Exclude<ProgramEnd['ended'], null>): void => {
-    ended ??= why
-    signalGroup(child, 'SIGKILL')
-  }
-  const take = (keeper: OutputKeeper) => (bytes: Uint8Array) => {
-    keeper.take(bytes)
-    if (stdout.totalBytes + stderr.totalBytes > outputMaxBytes) end('output')
-  }
-  child.stdout.on('data', take(stdout))
-  child.stderr.on('data', take(stderr))
-  const exited = Promise.withResolvers<{ exitCode: number | null; signal: string | null }>()
-  const closed = Promise.withResolvers<void>()
-  child.once('error', exited.reject)
-  child.once('exit', (exitCode, by) => exited.resolve({ exitCode, signal: by }))
-  child.once('close', () => closed.resolve())
+  // Its descendants end with it.
+  const kill = (): void => signalGroup(child, 'SIGKILL')
+  child.once('exit', kill)
   endWithUs(child)
-  const timer = setTimeout(() => end('timeout'), request.timeoutMs)
-  const onAbort = (): void => end('cancelled')
-  signal.addEventListener('abort', onAbort, { once: true })
-  if (signal.aborted) onAbort()
-  try {
-    const how = await exited.promise
-    // Its descendants end with it.
-    signalGroup(child, 'SIGKILL')
-    const late = setTimeout(() => closed.resolve(), lastOutputMs)
-    await closed.promise
-    clearTimeout(late)
-    const durationMs = Math.round(performance.now() - startedAt)
-    return { ...how, ended, stdout: stdout.text(), stderr: stderr.text(), durationMs }
-  } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', onAbort)
-    child.stdout.destroy()
-    child.stderr.destroy()
-  }
+  const { code, ...exit } = await awaitProgram(child, {
+    timeoutMs: request.timeoutMs,
+    signal,
+    drainMs: lastOutputMs,
+    kill,
+    take: (stream, bytes) => {
+      const keeper = stream === 'stdout' ? stdout : stderr
+      keeper.take(bytes)
+      return stdout.totalBytes + stderr.totalBytes <= outputMaxBytes
+    },
+  })
+  const durationMs = Math.round(performance.now() - startedAt)
+  return { ...exit, exitCode: code, stdout: stdout.text(), stderr: stderr.text(), durationMs }
 }
