@@ -45,7 +45,14 @@ export async function runCommand(
   // Also what the command started and left behind.
   child.once('exit', () => killGroup(child))
   const kill = (): void => killGroup(child)
-  const ran = await collectOutput(child, { input, timeoutMs, signal, maxBytes: outputMaxBytes, drainMs, kill })
+  const ran = await collectOutput(child, {
+    input,
+    timeoutMs,
+    signal,
+    maxBytes: outputMaxBytes,
+    drainMs,
+    kill,
+  })
   // One that ended by itself may leave on purpose what it put into another group.
   if (!ran.ok) await killMarked(mark)
   return ran

@@ -1,4 +1,4 @@
-/** What the web tools ask of the host: one page, or a search. Served to the guest by gateway/serve-tools.ts, and recorded there. */
+/** What the web tools ask of the host: one page, or a search. gateway/serve-tools.ts serves it to the guest. */
 import type {
   WebFetchAnswer,
   WebFetchRequest,

@@ -44,7 +44,9 @@ export async function awaitProgram(
   child.once('exit', (code, by) => exited.resolve({ code, signal: by }))
   const closed = new Promise((resolve) => child.once('close', resolve))
   for (const name of ['stdout', 'stderr'] as const)
-    child[name]?.on('error', () => undefined).on('data', (bytes: Buffer) => take(name, bytes) || end('output'))
+    child[name]
+      ?.on('error', () => undefined)
+      .on('data', (bytes: Buffer) => take(name, bytes) || end('output'))
   // It may end without reading.
   child.stdin?.on('error', () => undefined).end(input ?? '')
   const timer = setTimeout(() => end('timeout'), timeoutMs)

@@ -29,7 +29,7 @@ export type ApplyStep =
   | { readonly kind: 'prepared' | 'intended' | 'done'; readonly path: string }
   | { readonly kind: 'failed'; readonly path: string; readonly reason: string }
 
-export interface ApplyOptions {
+interface ApplyOptions {
   readonly review: Review
   readonly selection: Selection
   /** Folder of the log and the undo data (mode 0600). */

@@ -21,7 +21,7 @@ import { type LoggedOperation, type Outcome, readApplyLog, WriteAheadLog } from 
 import { removeStaged } from './staged-files.ts'
 import { TransitionQueue } from './transition.ts'
 
-export interface UndoOptions {
+interface UndoOptions {
   readonly runDirectory: string
   readonly signal?: AbortSignal
   /** Called after each restored path; if it throws, the undo stops there and can be repeated. */

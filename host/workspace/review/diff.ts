@@ -10,7 +10,7 @@ import { openContents, readSlices } from '../change-set.ts'
 import { WorkspaceFailure } from '../workspace-error.ts'
 import { isBinary, type Review, type ReviewItem } from './review.ts'
 
-export interface DiffBounds {
+interface DiffBounds {
   /** Maximum bytes of the larger side. Absent: 512 KiB. */
   readonly maxBytes?: number
   /** Maximum differing lines. Absent: 5,000. */
@@ -19,7 +19,7 @@ export interface DiffBounds {
   readonly context?: number
 }
 
-export type Diff =
+type Diff =
   /** A unified diff; empty if only the mode differs. */
   | { readonly kind: 'text'; readonly text: string; readonly added: number; readonly removed: number }
   /** Why there is no diff. */

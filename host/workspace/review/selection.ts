@@ -14,7 +14,7 @@ export interface HeldBack {
   readonly reason: string
 }
 
-export interface Choice {
+interface Choice {
   /** Changes to apply, in order. */
   readonly chosen: readonly ReviewItem[]
   /** Selected, but already in the target state. */

@@ -29,7 +29,7 @@ import type { Scan, ScannedEntry } from './scan.ts'
  * Fixed size of every workspace disk in bytes, so that a VM restored from a template finds the expected disk. The file
  * is sparse.
  */
-export const workspaceDiskBytes = 16 * 1024 ** 3
+const workspaceDiskBytes = 16 * 1024 ** 3
 
 /** Owner of all files in the VM: the user `work`. */
 const GUEST_OWNER = { uid: 1000, gid: 1000 }
@@ -41,7 +41,7 @@ const TURN_MS = 20
 /** Maximum reads of a file that changes meanwhile; then the last content is used. */
 const READS = 3
 
-export interface DiskOptions {
+interface DiskOptions {
   readonly scan: Scan
   /** Path of the disk; must not exist, is removed on failure. Mode 0600. */
   readonly file: string
@@ -52,7 +52,7 @@ export interface DiskOptions {
   readonly signal?: AbortSignal
 }
 
-export interface Disk {
+interface Disk {
   readonly manifest: Manifest
   /** Bytes used by the image. */
   readonly usedBytes: number
@@ -75,7 +75,7 @@ export async function buildDisk(options: DiskOptions): Promise<WorkspaceResult<D
 }
 
 /** Maximum disk size of a scan, in bytes. */
-export function estimateDiskBytes(scan: Scan): number {
+function estimateDiskBytes(scan: Scan): number {
   const blocks = (bytes: number) => Math.ceil(bytes / erofsBlockBytes) * erofsBlockBytes
   let total = 4 * erofsBlockBytes
   for (const entry of scan.entries) {

@@ -36,7 +36,7 @@ export interface ScanOptions extends OwnPlaces {
 }
 
 /** Half of the workspace disk's fixed size; the other half covers rounding to blocks. */
-export const defaultMaxBytes = 8 * 1024 ** 3
+const defaultMaxBytes = 8 * 1024 ** 3
 
 export interface ScannedEntry {
   /** Path text below the workspace (PEP 383). */
