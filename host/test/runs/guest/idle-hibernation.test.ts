@@ -113,8 +113,7 @@ describe('a run that waits for a person', () => {
     const world = new World()
     world.refuses = true
     world.hibernation.hold(1)
-    await sleep(LATER_MS)
-    expect(world.log.length).toBeGreaterThan(1)
+    await expect.poll(() => world.log.length).toBeGreaterThan(1)
     world.hibernation.hold(-1)
     await world.hibernation.end()
     expect(world.log).not.toContain('wake')
