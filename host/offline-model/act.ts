@@ -1,12 +1,12 @@
 /**
- * The offline step agent: for one intent and the calls made so far, the next turn. A failed call is looked into once,
- * by listing the place, and then reported; no call is ever repeated.
+ * The offline step agent: from one intent and the calls so far, the next turn. After a failed call it lists the workspace
+ * once and reports the failure; it never repeats a call.
  */
 
 import { actOnCsv } from './act-csv.ts'
-import { actOnPage } from './act-page.ts'
 import type { Conversation, PastCall } from './conversation.ts'
 import type { Intent } from './intents.ts'
+import { actOnPage } from './page.ts'
 import {
   answersIn,
   call,
@@ -40,7 +40,7 @@ export function act(intent: Intent, conversation: Conversation): Reply {
   return conclude(turns.answer(conversation.calls), reasoning)
 }
 
-/** The next turn of a step that holds several orders: each is carried out when the one before it is done. */
+/** The next turn of a step with several orders, which run one after another. */
 export function actInTurn(intents: readonly Intent[], conversation: Conversation): Reply {
   const answers: string[] = []
   let left = conversation.calls
@@ -48,7 +48,7 @@ export function actInTurn(intents: readonly Intent[], conversation: Conversation
   for (const intent of intents) {
     let used = 0
     reply = act(intent, { ...conversation, calls: [] })
-    // The calls that were made are those that its rule makes, in that order.
+    // The calls so far are those of its rule, in order.
     while (reply.calls.length > 0 && used + reply.calls.length <= left.length) {
       used += reply.calls.length
       reply = act(intent, { ...conversation, calls: left.slice(0, used) })
@@ -70,95 +70,68 @@ type PlainIntent = Exclude<
   { kind: 'inspect-csv' | 'analyse-csv' | 'fetch-page' | 'summarise-page' | 'save-page' | 'look' }
 >
 
-/** The calls of an intent in order, and what is said when all went well. */
+/** The calls of an intent in order, and the answer when all of them succeeded. */
 function turnsFor(intent: PlainIntent): Turns {
   const q = JSON.stringify
-  const one = (
-    name: string,
-    args: Record<string, unknown>,
-    answer: (past: PastCall | undefined) => string,
-  ): Turns => ({
-    calls: [{ name, arguments: args }],
-    answer: ([past]) => ({ done: true, text: answer(past) }),
-  })
   switch (intent.kind) {
-    case 'create':
-      return one(
-        'write_file',
-        { path: intent.path, content: intent.content },
-        (written) =>
-          `Wrote ${q(intent.path)} (${Buffer.byteLength(intent.content)} bytes). ${quoteOutput(written?.output ?? '', 300)}`,
-      )
+    case 'create': {
+      const { path, content } = intent
+      const wrote = `Wrote ${q(path)} (${Buffer.byteLength(content)} bytes).`
+      return one('write_file', { path, content }, (output) => `${wrote} ${output}`, 300)
+    }
     case 'make-folder':
       return shell(`mkdir -p -- ${quoteWord(intent.path)}`, `Made the folder ${q(intent.path)}.`)
-    case 'replace':
+    case 'replace': {
+      const { path, from, to } = intent
+      const edit = one(
+        'edit_file',
+        { path, oldText: from, newText: to, replaceAll: true },
+        (output) => `Replaced ${q(from)} with ${q(to)} in ${q(path)}.\n${output}`,
+        600,
+      )
       return {
-        calls: [
-          { name: 'read_file', arguments: { path: intent.path } },
-          {
-            name: 'edit_file',
-            arguments: { path: intent.path, oldText: intent.from, newText: intent.to, replaceAll: true },
-          },
-        ],
-        answer: ([, edit]) => ({
-          done: true,
-          text: `Replaced ${q(intent.from)} with ${q(intent.to)} in ${q(intent.path)}.\n${quoteOutput(edit?.output ?? '', 600)}`,
-        }),
+        calls: [{ name: 'read_file', arguments: { path } }, ...edit.calls],
+        answer: (calls) => edit.answer(calls.slice(1)),
       }
+    }
     case 'append':
       return shell(appendCommand(intent.path, intent.text), `Added a line to the end of ${q(intent.path)}.`)
-    case 'move':
-      return one(
-        'move_file',
-        { from: intent.path, to: intent.to },
-        () => `Moved ${q(intent.path)} to ${q(intent.to)}.`,
-      )
-    case 'copy':
-      return shell(
-        `cp -a -- ${quoteWord(intent.path)} ${quoteWord(intent.to)}`,
-        `Copied ${q(intent.path)} to ${q(intent.to)}.`,
-      )
+    case 'move': {
+      const { path: from, to } = intent
+      return one('move_file', { from, to }, () => `Moved ${q(from)} to ${q(to)}.`)
+    }
+    case 'copy': {
+      const { path, to } = intent
+      return shell(`cp -a -- ${quoteWord(path)} ${quoteWord(to)}`, `Copied ${q(path)} to ${q(to)}.`)
+    }
     case 'delete':
       return one('delete_file', { path: intent.path, recursive: true }, () => `Deleted ${q(intent.path)}.`)
-    case 'search':
-      return one(
-        'search_files',
-        { pattern: intent.text, path: intent.path },
-        (found) =>
-          `Searched for ${q(intent.text)} in ${nameFolder(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
-      )
+    case 'search': {
+      const { text: pattern, path } = intent
+      const searched = `Searched for ${q(pattern)} in ${nameFolder(path)}`
+      return one('search_files', { pattern, path }, (output) => `${searched}:\n${output}`)
+    }
     case 'count':
     case 'count-each':
     case 'occurrences':
     case 'count-files':
       return script({ code: writeCountScript(intent) })
-    case 'list':
-      if (intent.pattern !== '*') {
-        const command = `find ${quoteWord(startPath(intent.path))} -name ${quoteWord(intent.pattern)} -not -path '*/.git/*' | sort | head -n 500`
-        return one(
-          'run_bash',
-          { command },
-          (found) =>
-            `Files named ${q(intent.pattern)} in ${nameFolder(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
-        )
-      }
-      return one(
-        'list_files',
-        { path: intent.path },
-        (listed) => `In ${nameFolder(intent.path)}:\n${quoteOutput(listed?.output ?? '')}`,
-      )
+    case 'list': {
+      const { path, pattern } = intent
+      if (pattern === '*')
+        return one('list_files', { path }, (output) => `In ${nameFolder(path)}:\n${output}`)
+      const command = `find ${quoteWord(path)} -name ${quoteWord(pattern)} -not -path '*/.git/*' | sort | head -n 500`
+      const listed = `Files named ${q(pattern)} in ${nameFolder(path)}`
+      return one('run_bash', { command }, (output) => `${listed}:\n${output}`)
+    }
     case 'read':
-      return one(
-        'read_file',
-        { path: intent.path },
-        (read) => `${q(intent.path)} says:\n${quoteOutput(read?.output ?? '')}`,
-      )
+      return one('read_file', { path: intent.path }, (output) => `${q(intent.path)} says:\n${output}`)
     case 'run':
       return {
         calls: [{ name: 'run_bash', arguments: { command: intent.command } }],
         answer: ([ran]) => {
           const done = endedWell(ran) !== false
-          const what = done ? 'Ran' : 'This command did not end well:'
+          const what = done ? 'Ran' : 'This command failed:'
           return { done, text: `${what} ${q(intent.command)}:\n${quoteOutput(ran?.output ?? '')}` }
         },
       }
@@ -166,54 +139,58 @@ function turnsFor(intent: PlainIntent): Turns {
       const { question, options, confirm } = intent
       const kind = confirm ? 'confirm' : options.length === 0 ? 'text' : 'choice'
       const args = { question, kind, ...(options.length === 0 ? {} : { options }) }
-      return one('ask_user', args, (asked) => {
-        const answer = /<answer>\n([\s\S]*)\n<\/answer>/.exec(asked?.output ?? '')?.[1]
-        return `Asked ${q(question)}. The answer: ${quoteOutput(answer ?? asked?.output ?? '')}`
+      return one('ask_user', args, (output) => {
+        const answer = /<answer>\n([\s\S]*)\n<\/answer>/.exec(output)?.[1]
+        return `Asked ${q(question)}. The answer: ${answer ?? output}`
       })
     }
-    case 'remember':
-      return one(
-        'remember',
-        { text: intent.note },
-        (proposed) => `Proposed to remember ${q(intent.note)}. ${quoteOutput(proposed?.output ?? '', 300)}`,
-      )
-    case 'recall':
-      return one(
-        'recall',
-        intent.query === '' ? {} : { query: intent.query },
-        (found) => `What is remembered:\n${quoteOutput(found?.output ?? '')}`,
-      )
-    case 'use-skill':
-      return one(
-        'load_skill',
-        { skillId: intent.skill },
-        (loaded) => `The skill ${q(intent.skill)} says:\n${quoteOutput(loaded?.output ?? '')}`,
-      )
+    case 'remember': {
+      const proposed = `Proposed to remember ${q(intent.note)}.`
+      return one('remember', { text: intent.note }, (output) => `${proposed} ${output}`, 300)
+    }
+    case 'recall': {
+      const args = intent.query === '' ? {} : { query: intent.query }
+      return one('recall', args, (output) => `What is remembered:\n${output}`)
+    }
+    case 'use-skill': {
+      const { skill: skillId } = intent
+      return one('load_skill', { skillId }, (output) => `The skill ${q(skillId)} says:\n${output}`)
+    }
     case 'calculate':
       return script({ code: writeSumScript(intent.expression), timeoutMs: 20_000 })
   }
 }
 
-/** A Python script of ours, which prints its answer. */
+/** One call; its answer is made from its output, truncated to `maxChars`. */
+function one(
+  name: string,
+  args: Readonly<Record<string, unknown>>,
+  answer: (output: string) => string,
+  maxChars?: number,
+): Turns {
+  return {
+    calls: [{ name, arguments: args }],
+    answer: ([past]) => ({ done: true, text: answer(quoteOutput(past?.output ?? '', maxChars)) }),
+  }
+}
+
+/** One of our Python scripts, which prints its answer. */
 function script(args: Readonly<Record<string, unknown>>): Turns {
   return { calls: [{ name: 'run_python', arguments: args }], answer: ([ran]) => answersIn(ran) }
 }
 
-/** A command of ours that must end with 0. */
+/** One of our commands, which must exit with 0. */
 function shell(command: string, done: string): Turns {
   return {
     calls: [{ name: 'run_bash', arguments: { command } }],
-    answer: ([ran]) =>
-      endedWell(ran) === true
-        ? { done: true, text: done }
-        : {
-            done: false,
-            text: `the command did not succeed: ${command}\n${quoteOutput(ran?.output ?? '')}`,
-          },
+    answer: ([ran]) => {
+      if (endedWell(ran) === true) return { done: true, text: done }
+      return { done: false, text: `this command failed: ${command}\n${quoteOutput(ran?.output ?? '')}` }
+    },
   }
 }
 
-/** What the model says about a task it has no rule for, from what it sees in the workspace. */
+/** Answers a task that no rule covers with a listing of the workspace. */
 function look(reason: string, conversation: Conversation, reasoning: string): Reply {
   const [listed] = conversation.calls
   if (listed === undefined) return call(conversation, 'list_files', { path: '.' }, reasoning)
@@ -229,7 +206,7 @@ function look(reason: string, conversation: Conversation, reasoning: string): Re
   )
 }
 
-/** After a failure: one look at the place where that can help, then the answer. */
+/** After a failure: lists the workspace where that can help, then answers. */
 function explainFailure(conversation: Conversation, failed: number, reasoning: string): Reply {
   const past = conversation.calls[failed]
   if (past?.errorCode === 'denied') return sayNotDone(describeDenial(past), reasoning)
@@ -253,7 +230,7 @@ function explainFailure(conversation: Conversation, failed: number, reasoning: s
 
 function appendCommand(path: string, text: string): string {
   const file = quoteWord(path)
-  // A last line without an end gets one first; a file that does not exist is not made by adding to it.
+  // Ends the last line first if it has no line feed. Appending does not create a file.
   return `test -f ${file} && { test -z "$(tail -c 1 -- ${file})" || echo >> ${file}; } && printf '%s\\n' ${quoteWord(text)} >> ${file}`
 }
 
@@ -261,12 +238,8 @@ function nameFolder(path: string): string {
   return path === '.' ? 'the workspace' : JSON.stringify(path)
 }
 
-/** A word that no shell takes apart, and that no program takes for an option. */
+/** Quotes a word so that no shell splits it and no program reads it as an option. */
 function quoteWord(text: string): string {
   const safe = text.startsWith('-') ? `./${text}` : text
   return `'${safe.replaceAll("'", String.raw`'\''`)}'`
-}
-
-function startPath(path: string): string {
-  return path.startsWith('-') ? `./${path}` : path
 }

@@ -1,6 +1,6 @@
 /**
- * What the offline model reads of a request: which stage it is, the task, the step, the tools offered and what they
- * answered. The format is that of the agent's prompts (their first lines, headings and blocks).
+ * Parses a request: the stage, the task, the step, the offered tools and their results. The format is that of the agent's
+ * prompts (their first lines, headings and blocks).
  */
 import type { ChatRequest } from '../providers/chat-request.ts'
 
@@ -10,11 +10,11 @@ export interface OfferedTool {
   readonly parameters: readonly string[]
 }
 
-/** One call that was made in this step, with what it gave. */
+/** A call of this step with its result. */
 export interface PastCall {
   readonly name: string
   readonly output: string
-  /** The stable code of a failure; null when the call went well. */
+  /** The stable code of a failure; null when the call succeeded. */
   readonly errorCode: string | null
 }
 
@@ -92,7 +92,7 @@ function readCalls(messages: ChatRequest['messages']): PastCall[] {
   return calls
 }
 
-/** The registry words a failure `Error (CODE): …`; arguments that do not fit get a JSON artifact. */
+/** The registry reports a failure as `Error (CODE): …`, and invalid arguments as a JSON artifact. */
 function readErrorCode(output: string): string | null {
   const code = /^Error \(([a-z_]{1,40})\):/.exec(output)?.[1]
   if (code !== undefined) return code

@@ -1,4 +1,4 @@
-/** What the offline model can be asked for: one closed list, and each entry's words in instructions and titles. */
+/** The closed list of requests that the offline model covers, with their wording in instructions and titles. */
 
 export type Intent =
   | { kind: 'inspect-csv'; path: string }
@@ -12,7 +12,7 @@ export type Intent =
   | { kind: 'delete'; path: string }
   | { kind: 'search'; text: string; path: string }
   | { kind: 'count'; unit: CountUnit; path: string }
-  /** Of each file below the path whose name fits. */
+  /** Counts in each file below the path whose name matches. */
   | { kind: 'count-each'; unit: CountUnit; pattern: string; path: string }
   | { kind: 'occurrences'; text: string; path: string }
   | { kind: 'count-files'; pattern: string; path: string }
@@ -22,12 +22,12 @@ export type Intent =
   | { kind: 'calculate'; expression: string }
   | { kind: 'fetch-page'; url: string }
   | { kind: 'summarise-page'; url: string }
-  /** The page, or no more than its first lines. */
+  /** Saves the page, or only its first lines. */
   | { kind: 'save-page'; url: string; path: string; what: 'page' | 'summary' }
-  /** A question to the person; options none: any text, or yes or no. */
+  /** A question to the user; without options it takes any text, or yes or no. */
   | { kind: 'ask'; question: string; options: readonly string[]; confirm: boolean }
   | { kind: 'remember'; note: string }
-  /** Words to look for; empty for all. */
+  /** Words to search for; empty for all. */
   | { kind: 'recall'; query: string }
   | { kind: 'use-skill'; skill: string }
   | { kind: 'look'; reason: string }
@@ -35,69 +35,81 @@ export type Intent =
 export const countUnits = ['lines', 'words', 'characters', 'bytes', 'rows'] as const
 export type CountUnit = (typeof countUnits)[number]
 
-/** The step's instructions: plain English whose quoted parts are JSON strings, so that they are read back exactly. */
+/**
+ * For each intent: its constant fields, and a sentence with the other fields in braces. In the instructions of a step each
+ * of these is a JSON string, so that it is parsed back exactly.
+ */
+const sentences: readonly (readonly [Partial<Intent>, string])[] = [
+  [{ kind: 'inspect-csv' }, 'Inspect the data file {path}.'],
+  [{ kind: 'analyse-csv' }, 'Analyse the data file {path}, report to {report}, chart to {chart}.'],
+  [{ kind: 'create' }, 'Create the file {path} with the content {content}.'],
+  [{ kind: 'make-folder' }, 'Make the folder {path}.'],
+  [{ kind: 'replace' }, 'Replace {from} with {to} in {path}.'],
+  [{ kind: 'append' }, 'Append the line {text} to {path}.'],
+  [{ kind: 'move' }, 'Move {path} to {to}.'],
+  [{ kind: 'copy' }, 'Copy {path} to {to}.'],
+  [{ kind: 'delete' }, 'Delete {path}.'],
+  [{ kind: 'search' }, 'Search for {text} in {path}.'],
+  ...countUnits.flatMap(
+    (unit) =>
+      [
+        [{ kind: 'count', unit }, `Count the ${unit} of {path}.`],
+        [{ kind: 'count-each', unit }, `Count the ${unit} of every file named {pattern} in {path}.`],
+      ] as const,
+  ),
+  [{ kind: 'occurrences' }, 'Count the occurrences of {text} in {path}.'],
+  [{ kind: 'count-files' }, 'Count the files named {pattern} in {path}.'],
+  [{ kind: 'list' }, 'List the files named {pattern} in {path}.'],
+  [{ kind: 'read' }, 'Read {path}.'],
+  [{ kind: 'run' }, 'Run the command {command}.'],
+  [{ kind: 'calculate' }, 'Calculate {expression}.'],
+  [{ kind: 'fetch-page' }, 'Fetch the page {url}.'],
+  [{ kind: 'summarise-page' }, 'Summarise the page {url}.'],
+  [{ kind: 'save-page', what: 'page' }, 'Save the page {url} to {path}.'],
+  [{ kind: 'save-page', what: 'summary' }, 'Save the summary of {url} to {path}.'],
+  [{ kind: 'ask', options: [], confirm: true }, 'Ask the user {question}, yes or no.'],
+  [{ kind: 'ask', options: [], confirm: false }, 'Ask the user {question}.'],
+  [{ kind: 'ask', confirm: false }, 'Ask the user {question}, one of {options}.'],
+  [{ kind: 'remember' }, 'Remember {note}.'],
+  [{ kind: 'recall' }, 'Recall what is known of {query}.'],
+  [{ kind: 'use-skill' }, 'Load the skill {skill}.'],
+  [{ kind: 'look' }, 'Look at the workspace and say what is there. Why: {reason}.'],
+]
+const field = /\{(\w+)\}/g
+const jsonString = /"(?:[^"\\]|\\.)*"/g
+
+/** The instructions of a step for the intent. */
 export function wordIntent(intent: Intent): string {
-  const q = JSON.stringify
-  switch (intent.kind) {
-    case 'inspect-csv':
-      return `Inspect the data file ${q(intent.path)}.`
-    case 'analyse-csv':
-      return `Analyse the data file ${q(intent.path)}, report to ${q(intent.report)}, chart to ${q(intent.chart)}.`
-    case 'create':
-      return `Create the file ${q(intent.path)} with the content ${q(intent.content)}.`
-    case 'make-folder':
-      return `Make the folder ${q(intent.path)}.`
-    case 'replace':
-      return `Replace ${q(intent.from)} with ${q(intent.to)} in ${q(intent.path)}.`
-    case 'append':
-      return `Append the line ${q(intent.text)} to ${q(intent.path)}.`
-    case 'move':
-      return `Move ${q(intent.path)} to ${q(intent.to)}.`
-    case 'copy':
-      return `Copy ${q(intent.path)} to ${q(intent.to)}.`
-    case 'delete':
-      return `Delete ${q(intent.path)}.`
-    case 'search':
-      return `Search for ${q(intent.text)} in ${q(intent.path)}.`
-    case 'count':
-      return `Count the ${intent.unit} of ${q(intent.path)}.`
-    case 'count-each':
-      return `Count the ${intent.unit} of every file named ${q(intent.pattern)} in ${q(intent.path)}.`
-    case 'occurrences':
-      return `Count the occurrences of ${q(intent.text)} in ${q(intent.path)}.`
-    case 'count-files':
-      return `Count the files named ${q(intent.pattern)} in ${q(intent.path)}.`
-    case 'list':
-      return `List the files named ${q(intent.pattern)} in ${q(intent.path)}.`
-    case 'read':
-      return `Read ${q(intent.path)}.`
-    case 'run':
-      return `Run the command ${q(intent.command)}.`
-    case 'calculate':
-      return `Calculate ${q(intent.expression)}.`
-    case 'fetch-page':
-      return `Fetch the page ${q(intent.url)}.`
-    case 'summarise-page':
-      return `Summarise the page ${q(intent.url)}.`
-    case 'save-page':
-      return `Save the ${intent.what === 'page' ? 'page' : 'summary of'} ${q(intent.url)} to ${q(intent.path)}.`
-    case 'ask':
-      if (intent.confirm) return `Ask the user ${q(intent.question)}, yes or no.`
-      return intent.options.length === 0
-        ? `Ask the user ${q(intent.question)}.`
-        : `Ask the user ${q(intent.question)}, one of ${q(JSON.stringify(intent.options))}.`
-    case 'remember':
-      return `Remember ${q(intent.note)}.`
-    case 'recall':
-      return `Recall what is known of ${q(intent.query)}.`
-    case 'use-skill':
-      return `Load the skill ${q(intent.skill)}.`
-    case 'look':
-      return `Look at the workspace and say what is there. Why: ${q(intent.reason)}.`
-  }
+  const values = Object.entries(intent)
+  const sentence = sentences.find(([fixed]) =>
+    Object.entries(fixed).every(([name, value]) =>
+      values.some(([given, of]) => given === name && String(of) === String(value)),
+    ),
+  )
+  const text = new Map(
+    values.map(([name, value]) => [name, Array.isArray(value) ? JSON.stringify(value) : value]),
+  )
+  return (sentence?.[1] ?? '').replaceAll(field, (_, name: string) => JSON.stringify(text.get(name)))
 }
 
-/** The intent in a few words for people; nothing reads them back. */
+/** Parses the output of {@link wordIntent}; null for any other text. */
+export function readIntent(instructions: string): Intent | null {
+  const strings: string[] = []
+  const shape = instructions.trim().replaceAll(jsonString, (text) => {
+    strings.push(String(parseJson(text) ?? ''))
+    return '{}'
+  })
+  const [fixed, sentence] = sentences.find(([, text]) => text.replaceAll(field, '{}') === shape) ?? []
+  if (fixed === undefined || sentence === undefined) return null
+  const names = [...sentence.matchAll(field)].map(([, name = '']) => name)
+  const read = names.map((name, at) => {
+    const text = strings[at] ?? ''
+    return [name, name === 'options' ? (parseJson(text) ?? []) : text] as const
+  })
+  return { ...fixed, ...Object.fromEntries(read) } as Intent
+}
+
+/** The intent in a few words for people; nothing parses it. */
 export function describeIntent(intent: Intent): string {
   const q = quoteForPeople
   switch (intent.kind) {
@@ -131,11 +143,11 @@ export function describeIntent(intent: Intent): string {
     default:
       return wordIntent(intent)
         .replace(/\.$/, '')
-        .replaceAll(/"(?:[^"\\]|\\.)*"/g, (text) => quoteForPeople(parseString(text)))
+        .replaceAll(jsonString, (text) => quoteForPeople(String(parseJson(text) ?? '')))
   }
 }
 
-/** `other` as seen beside `path`. */
+/** `other` relative to the directory of `path`. */
 function from(path: string, other: string): string {
   const folder = path.slice(0, path.lastIndexOf('/') + 1)
   return other.startsWith(folder) ? other.slice(folder.length) : other
@@ -145,82 +157,9 @@ function place(path: string): string {
   return path === '.' ? 'the workspace' : quoteForPeople(path)
 }
 
-/** Quotes only where it would not be clear where the text ends. */
+/** Quotes only text that could be misread. */
 function quoteForPeople(text: string): string {
   return /^[\p{L}\p{N}_./*+-]+$/u.test(text) ? text : JSON.stringify(text)
-}
-
-/** Reads what {@link wordIntent} wrote; null for any other text. */
-export function readIntent(instructions: string): Intent | null {
-  const strings: string[] = []
-  const shape = instructions.trim().replaceAll(/"(?:[^"\\]|\\.)*"/g, (text) => {
-    strings.push(parseString(text))
-    return '$'
-  })
-  const [a = '', b = '', c = ''] = strings
-  const [, count, each] = /^Count the (\w+) of (every file named \$ in )?\$\.$/.exec(shape) ?? []
-  const unit = countUnits.find((name) => name === count)
-  if (unit !== undefined)
-    return each === undefined
-      ? { kind: 'count', unit, path: a }
-      : { kind: 'count-each', unit, pattern: a, path: b }
-  switch (shape) {
-    case 'Inspect the data file $.':
-      return { kind: 'inspect-csv', path: a }
-    case 'Analyse the data file $, report to $, chart to $.':
-      return { kind: 'analyse-csv', path: a, report: b, chart: c }
-    case 'Create the file $ with the content $.':
-      return { kind: 'create', path: a, content: b }
-    case 'Make the folder $.':
-      return { kind: 'make-folder', path: a }
-    case 'Replace $ with $ in $.':
-      return { kind: 'replace', from: a, to: b, path: c }
-    case 'Append the line $ to $.':
-      return { kind: 'append', text: a, path: b }
-    case 'Move $ to $.':
-      return { kind: 'move', path: a, to: b }
-    case 'Copy $ to $.':
-      return { kind: 'copy', path: a, to: b }
-    case 'Delete $.':
-      return { kind: 'delete', path: a }
-    case 'Search for $ in $.':
-      return { kind: 'search', text: a, path: b }
-    case 'Count the occurrences of $ in $.':
-      return { kind: 'occurrences', text: a, path: b }
-    case 'Count the files named $ in $.':
-      return { kind: 'count-files', pattern: a, path: b }
-    case 'List the files named $ in $.':
-      return { kind: 'list', pattern: a, path: b }
-    case 'Read $.':
-      return { kind: 'read', path: a }
-    case 'Run the command $.':
-      return { kind: 'run', command: a }
-    case 'Calculate $.':
-      return { kind: 'calculate', expression: a }
-    case 'Fetch the page $.':
-      return { kind: 'fetch-page', url: a }
-    case 'Summarise the page $.':
-      return { kind: 'summarise-page', url: a }
-    case 'Save the page $ to $.':
-      return { kind: 'save-page', url: a, path: b, what: 'page' }
-    case 'Save the summary of $ to $.':
-      return { kind: 'save-page', url: a, path: b, what: 'summary' }
-    case 'Ask the user $.':
-    case 'Ask the user $, one of $.':
-      return { kind: 'ask', question: a, options: parseStrings(b), confirm: false }
-    case 'Ask the user $, yes or no.':
-      return { kind: 'ask', question: a, options: [], confirm: true }
-    case 'Remember $.':
-      return { kind: 'remember', note: a }
-    case 'Recall what is known of $.':
-      return { kind: 'recall', query: a }
-    case 'Load the skill $.':
-      return { kind: 'use-skill', skill: a }
-    case 'Look at the workspace and say what is there. Why: $.':
-      return { kind: 'look', reason: a }
-    default:
-      return null
-  }
 }
 
 /** Paths that the intent writes; `*` for any. */
@@ -266,19 +205,10 @@ export function pathsRead(intent: Intent): readonly string[] {
   }
 }
 
-function parseString(text: string): string {
+function parseJson(text: string): unknown {
   try {
-    return String(JSON.parse(text))
+    return JSON.parse(text)
   } catch {
-    return ''
-  }
-}
-
-function parseStrings(text: string): string[] {
-  try {
-    const list: unknown = JSON.parse(text)
-    return Array.isArray(list) ? list.map(String) : []
-  } catch {
-    return []
+    return undefined
   }
 }

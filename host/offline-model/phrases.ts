@@ -1,18 +1,16 @@
 /**
- * Takes a person's English apart into clauses: quoted text, backticks and code fences are set aside first, so that what
- * stands in them is never read as an order; then politeness goes, and the rest is cut where one order ends.
+ * Splits a task in English into clauses. Quoted text, backticks and code fences are set aside first, so that their content is
+ * never read as an order; then courtesies are removed, and the rest is split where an order ends.
  */
 
-import { subAgentBoundary } from './sub-agent-request.ts'
-
-/** Marks from Unicode's private use area stand for text that was set aside; they cannot be typed into a task. */
+/** Marks from Unicode's private use area replace text that was set aside; they are removed from the task first. */
 const open = '\uE000'
 const close = '\uE001'
 
 /** A clause and the texts that were set aside in it. */
 export interface Clause {
   readonly text: string
-  /** The text as the person wrote it, for quoting back. */
+  /** The text as the user wrote it, for messages. */
   readonly original: string
   readonly quoted: readonly string[]
   /** The same with the quotes around them. */
@@ -79,13 +77,13 @@ function setAside(text: string, keep: (value: string, original: string) => strin
   return flat
 }
 
-/** `Run the command: …`; a list of its own words about the end of a quoted command is what the colon is for otherwise. */
+/** `Run the command: …`. */
 const commandLine =
   /\b((?:run|execute)(?:\s+(?:the\s+|this\s+)?(?:(?:shell|bash)\s+)?(?:command|cmd))?\s*:[ \t]*\n?[ \t]*)([^\n]+)/gi
-/** A quoted command, behind which other orders may follow. */
+/** A quoted command; other orders may follow it. */
 const quotedCommand = new RegExp(`^${quotedPattern}\\s*(?:$|[.,;!?]|(?:and|then)\\b)`, 'i')
 
-/** Behind the colon of `run the command:` the rest of the line is the command, whatever a shell's signs mean in English. */
+/** After the colon of `run the command:` the rest of the line is the command, punctuation included. */
 function setCommandsAside(flat: string, keep: (value: string, original: string) => string): string {
   return flat.replaceAll(commandLine, (all, lead: string, rest: string) => {
     if (quotedCommand.test(rest)) return all
@@ -98,9 +96,14 @@ const verbs =
   'add|analy[sz]e|append|ask|calculate|change|compute|copy|count|create|delete|display|draw|erase|evaluate|execute|explain|explore|' +
   'download|fetch|find|generate|give|grep|insert|list|look|make|move|open|plot|print|put|read|remove|rename|replace|report|run|save|search|' +
   'show|store|substitute|sum|summari[sz]e|tell|write|describe|visuali[sz]e|profile|produce|include'
+/** Splits before words about sub-agents that follow an order: after a comma, a quote or the name of a file. */
+const subAgentBoundary =
+  '(?:\\s*,\\s*(?:and\\s+)?|\\s+and\\s+)(?=(?:a|another|one)\\s+sub-?agent\\s+(?:to|for)\\b)|' +
+  '(?:\\s*,\\s*|(?<=\\uE001|\\w\\.\\w{1,8})\\s+)(?=(?:use|using|with|by|each|in\\s+parallel)\\b[^.;,\\n\\uE000]{0,40}\\bsub-?agents?\\b)'
+
 const boundary = new RegExp(
   [
-    // A colon at the end of a line announces what the next one holds.
+    // After a colon at the end of a line the next line belongs to it.
     '(?<!:[ \\t]*)\\n+(?:\\s*(?:[-*]|\\d+[.)])\\s+)?',
     '(?<!(?:^|\\n)\\s*\\d{1,2})[.!?]+(?=\\s|$)\\s*',
     ';\\s*',
@@ -115,7 +118,7 @@ const boundary = new RegExp(
 function cutAtEnds(text: string): string[] {
   const parts: string[] = []
   for (const part of text.split(boundary)) {
-    // "In a.txt, replace …" is one order, though a comma and a verb part it.
+    // "In a.txt, replace …" is one order despite the comma before a verb.
     const before = parts.at(-1)
     if (before !== undefined && /^\s*(?:in|inside)\s+\S+(?:\s+\S+)?\s*$/i.test(before))
       parts[parts.length - 1] = `${before}, ${part}`

@@ -1,4 +1,4 @@
-/** The offline planner: intents to a plan, whose instructions the offline step agent reads back word for word. */
+/** The offline planner: turns intents into a plan, whose instructions the offline step agent parses back exactly. */
 import type { Plan } from '#specs/protocol/plan.ts'
 import { describeIntent, type Intent, pathsRead, pathsWritten, readIntent, wordIntent } from './intents.ts'
 import { understandTask } from './understand.ts'
@@ -39,14 +39,14 @@ export function planTask(
   return { goal: oneLine(task, goalMaxChars), steps: toSteps(intents, byAgents) }
 }
 
-/** What a sub-agent is to do for the step that one of these plans has for the brief; null for any other brief. */
+/** The intent of a sub-agent's brief that such a plan made; null for any other brief. */
 export function readBrief(brief: string): Intent | null {
   const [said, instructions = ''] = brief.split('\n\n')
   const intent = readIntent(instructions)
   return intent !== null && titleOf(intent) === said ? intent : null
 }
 
-/** An analysis is two steps, so that what was found can be seen before the report is written. */
+/** An analysis is two steps, so that the profile is visible before the report is written. */
 function expand(intent: Intent): Intent[] {
   return intent.kind === 'analyse-csv' ? [{ kind: 'inspect-csv', path: intent.path }, intent] : [intent]
 }
@@ -67,11 +67,11 @@ function toSteps(intents: readonly Intent[], byAgents: readonly boolean[]): Plan
   }))
 }
 
-/** Orders that touch a path in common, and those behind a question, keep their order; others may run at the same time. */
+/** Orders that share a path, and those after a question, run in sequence; others may run in parallel. */
 function mustFollow(earlier: Intent, later: Intent): boolean {
   const inspected =
     earlier.kind === 'inspect-csv' && later.kind === 'analyse-csv' && earlier.path === later.path
-  // What the person says may bear on all that comes.
+  // The answer may matter to every later order.
   if (earlier.kind === 'ask') return true
   const [wroteBefore, readBefore] = [pathsWritten(earlier), pathsRead(earlier)]
   const [writes, reads] = [pathsWritten(later), pathsRead(later)]

@@ -1,23 +1,27 @@
-/** What the offline model can say in one turn, and how its calls are fitted to the tools that the request offers. */
+/** Replies of one turn, and calls that match the tools of the request. */
 import type { Conversation, OfferedTool, PastCall } from './conversation.ts'
-import { answerMark, failureMark } from './csv-report-script.ts'
 
-export interface WantedCall {
+/** Prefix of the output lines that belong in the answer. */
+export const answerMark = 'ANSWER: '
+/** Prefix of the output line that says why a script failed. */
+export const failureMark = 'FAILED: '
+
+interface ToolCall {
   readonly name: string
   readonly arguments: Readonly<Record<string, unknown>>
 }
 
 export interface Reply {
-  /** One sentence on the rule that was followed. */
+  /** One sentence on the rule that matched. */
   readonly reasoning: string
   /** Empty beside calls. */
   readonly text: string
-  readonly calls: readonly WantedCall[]
+  readonly calls: readonly ToolCall[]
 }
 
-/** Every text answer begins so, after the mark of a failure. */
-export const offlineLabel = '[offline model]'
-/** The agent ends a step as failed whose answer begins so; the same words stand in its prompt. */
+/** Prefix of every text answer, after the mark of a failure. */
+const offlineLabel = '[offline model]'
+/** The agent fails a step whose answer starts with this; its prompt says so. */
 const stepFailedMark = 'STEP FAILED:'
 
 /** How a step ended, in words. */
@@ -40,7 +44,7 @@ export function isNotDone({ text }: Reply): boolean {
   return text.startsWith(stepFailedMark)
 }
 
-/** The answer that an outcome is. */
+/** An outcome as an answer. */
 export function conclude({ done, text }: Outcome, reasoning: string): Reply {
   return done ? say(text, reasoning) : sayNotDone(text, reasoning)
 }
@@ -60,30 +64,30 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
   code: ['script', 'source'],
 }
 
-/** A call of `name`, or the reply that it is missing. Values that its schema does not know are left out. */
+/** A call of `name`, or the reply that the tool is missing. Arguments that its schema does not have are dropped. */
 export function call(
   conversation: Conversation,
   name: string,
-  values: Readonly<Record<string, unknown>>,
+  args: Readonly<Record<string, unknown>>,
   reasoning: string,
 ): Reply {
   const tool = conversation.tools.get(name)
   if (tool === undefined) {
     return sayNotDone(`this needs the tool ${name}, which this run does not offer.`, reasoning)
   }
-  const entries = Object.entries(values).flatMap(([name, value]) => {
-    const parameter = findParameter(tool, name)
+  const entries = Object.entries(args).flatMap(([argument, value]) => {
+    const parameter = findParameter(tool, argument)
     return parameter === null ? [] : [[parameter, value] as const]
   })
   return { reasoning, text: '', calls: [{ name, arguments: Object.fromEntries(entries) }] }
 }
 
-function findParameter(tool: OfferedTool, name: string): string | null {
-  if (tool.parameters.length === 0 || tool.parameters.includes(name)) return name
-  return otherNames[name]?.find((other) => tool.parameters.includes(other)) ?? null
+function findParameter(tool: OfferedTool, argument: string): string | null {
+  if (tool.parameters.length === 0 || tool.parameters.includes(argument)) return argument
+  return otherNames[argument]?.find((name) => tool.parameters.includes(name)) ?? null
 }
 
-/** Foreign text for an answer, cut at a bound. */
+/** Output of a tool for an answer, truncated. */
 export function quoteOutput(output: string, maxChars = 4_000): string {
   const text = output.trim()
   return text.length <= maxChars
@@ -91,7 +95,7 @@ export function quoteOutput(output: string, maxChars = 4_000): string {
     : `${text.slice(0, maxChars).toWellFormed()}\n[… ${text.length - maxChars} characters more …]`
 }
 
-/** The denial in words for people, with the hint that came with it; what the tool says is meant for a model. */
+/** A denial for people, with its hint; the tool's own wording addresses a model. */
 export function describeDenial({ name, output }: PastCall): string {
   const hint =
     /\bwas (?:denied|not answered)[^.]*\.\s*([\s\S]*)$/.exec(output)?.[1] ??
@@ -99,7 +103,7 @@ export function describeDenial({ name, output }: PastCall): string {
   return `${name} was denied. ${quoteOutput(hint, 1_500)}`.trimEnd()
 }
 
-/** The lines of a script's output that are meant for the answer; a script without one did not come to its end. */
+/** The answer lines of a script's output; a script without any did not finish. */
 export function answersIn(past: PastCall | undefined): Outcome {
   const lines = (past?.output ?? '').split('\n')
   const failure = lines.find((line) => line.startsWith(failureMark))
@@ -110,7 +114,7 @@ export function answersIn(past: PastCall | undefined): Outcome {
   return { done: false, text: `the script did not give a result:\n${quoteOutput(past?.output ?? '')}` }
 }
 
-/** Whether a program ended with 0: the tools that run code say it in their last line; null when it does not. */
+/** Whether a program exited with 0, by the last line of the tools that run code; null when it is missing. */
 export function endedWell(past: PastCall | undefined): boolean | null {
   const last = past?.output.trimEnd().split('\n').at(-1) ?? ''
   if (last.startsWith('[exit code 0,')) return true

@@ -1,17 +1,44 @@
-/** What a rule's match says: paths, texts, folders, with quotes resolved and `it` replaced. */
+/**
+ * Parts of rules, as sources of regular expressions, and the values of a match: paths, texts and folders, with quotes resolved
+ * and `it` replaced. Words of a clause are one blank apart; only named groups are read.
+ */
 import { type Clause, isQuoted, quotedPattern, readToken } from './phrases.ts'
 import type { Scene } from './understand-csv.ts'
 
-/** A clause's match, read in the light of what was set aside and of the scene. */
+/** Words for several files; not names unless quoted. */
+const quantifier = '(all|any|both|each|every|everything|anything|some|several|most|no)(?=[\\s,;:]|$)'
+export const name = `(${quotedPattern}|(?!${quantifier})[^\\s,;:"'\uE000\uE001]+)`
+export const quoted = `(${quotedPattern})`
+export const the = '((the|a|an|my|this|that|our|its) )?'
+const adjectives =
+  '((new|empty|small|short|simple|text|plain|python|shell|bash|markdown|existing|whole|entire) )*'
+const fileWord = '((file|document|note|script|folder|directory) )?'
+export const called = '((called|named|at|with the name) )?'
+const textWord =
+  '((following )?(text|line|lines|word|words|content|contents|string|sentence|phrase|value|pattern|number|message|code)( of)? ?:? ?)'
+/** Text to write or find: quoted, or plain after a word such as `text`. */
+export const value = (group: string): string =>
+  `(${textWord}?(?<${group}>${quoted})|${textWord}(?<${group}Plain>.+?)|(?<${group}Word>[^\\s,;:"'\uE000\uE001]+))`
+/** As {@link value}, but after an article a word such as `text` is required: `a poem` is not text to write. */
+export const text = (group: string): string =>
+  `(${the}(new )?${textWord}?(?<${group}>${quoted})|${the}(new )?${textWord}(?<${group}Plain>.+?)|(?!(the|a|an|my|this|that)\\s)(?<${group}Word>[^\\s,;:"'\uE000\uE001]+))`
+export const target = (group: string): string =>
+  `${the}${adjectives}${fileWord}${called}(?<${group}>${name})( (file|folder|directory))?`
+export const inFolder = `( (in|inside|under|from|within|of|across|through) (${the}(folder|directory|file) (?<folder1>${name})|${the}(?<folder2>${name})( (folder|directory|file))?|(?<anywhere>(all|every|any)( of)?( (the|my|these))? \\w+)))?`
+/** Several files, such as `every .md file` or `the files`. */
+export const everyFile =
+  '((each|every|any) (of the )?((?<type>[\\w.*+-]+) )?files?|((all|the|these|my|of) )+((?<types>[\\w.*+-]+) )?files)'
+
+/** Reads the match of a clause. */
 export interface Groups {
-  /** A path; `it` is the one named last. */
+  /** A path; `it` is the last path of the order before. */
   path(group: string): string
   /** Text to write or find; null when absent. */
   text(group: string): string | null
   /** The folder that was named; `.` for the workspace. */
   folder(): string
   raw(group: string): string | undefined
-  /** The group as the person wrote it, quotes and all. */
+  /** The group as the user wrote it, with quotes. */
   written(group: string): string
 }
 
@@ -34,19 +61,17 @@ export function groupsOf(match: RegExpExecArray, clause: Clause, scene: Scene): 
     const token = raw(group)
     if (
       token === undefined ||
-      /^(here|workspace|project|folder|directory|current|files|code|everything|it|total|all|there)$/i.test(
-        token,
-      )
+      /^(here|workspace|project|folder|directory|current|files|code|everything|total|all|there)$/i.test(token)
     )
       return '.'
-    return path(group)
+    return path(group) || '.'
   }
   const written = (group: string): string =>
     (raw(group) ?? '').replaceAll(new RegExp(quotedPattern, 'g'), (mark) => readToken(mark, clause.written))
   return { raw, path, text, folder, written }
 }
 
-/** `.py`, `py` and `python` all mean `*.py`; nothing means every file. */
+/** `.py`, `py` and `python` mean `*.py`; undefined means every file. */
 export function patternOf(type: string | undefined): string {
   if (type === undefined || /^(all|the|any|every|of|regular)$/i.test(type)) return '*'
   const words: Record<string, string> = {
@@ -61,7 +86,7 @@ export function patternOf(type: string | undefined): string {
   return type.includes('*') || plain.includes('.') ? type : `*.${plain}`
 }
 
-/** Quoted, or with an ending or a slash: what a person would call a file by. */
+/** Whether it is quoted or has an extension or a slash, as names of files do. */
 export function looksLikeFile(path: string, token: string | undefined): boolean {
   return (
     path !== '' &&

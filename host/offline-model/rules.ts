@@ -1,229 +1,270 @@
 /**
- * The rules of the offline model: one pattern per order, over a whole clause. The first that fits and makes an intent wins,
- * so a rule stands before those that would also take its words.
+ * The rules of the offline model: patterns over a whole clause. The first that matches and makes an intent wins, so a rule
+ * precedes those that would also match its words.
  */
-import { readArithmetic } from './arithmetic.ts'
+
 import { type CountUnit, countUnits, type Intent } from './intents.ts'
-import { type Groups, looksLikeFile, patternOf } from './rule-groups.ts'
+import { isQuoted, quotedPattern } from './phrases.ts'
 import {
-  makeAsk,
-  makeDeletes,
-  makeList,
-  makeMove,
-  makeOccurrences,
-  makeRead,
-  makeRecall,
-  makeRemember,
-  makeReplace,
-  makeRun,
-  makeScript,
-  makeSearch,
-} from './rule-makers.ts'
-import { called, everyFile, inFolder, name, quoted, target, text, the, value } from './rule-pieces.ts'
+  called,
+  everyFile,
+  type Groups,
+  inFolder,
+  looksLikeFile,
+  name,
+  patternOf,
+  quoted,
+  target,
+  text,
+  the,
+  value,
+} from './rule-groups.ts'
+import { readArithmetic } from './small-scripts.ts'
 import type { Scene } from './understand-csv.ts'
 
-export interface Rule {
-  readonly pattern: RegExp
-  /** Null when the match turns out not to be this order. */
-  make(groups: Groups, scene: Scene): Intent | Intent[] | null
-}
+/** Null when the match is another order after all. */
+type Maker = (groups: Groups, scene: Scene) => Intent | Intent[] | null
 
-function rule(pattern: string, make: Rule['make']): Rule {
-  return { pattern: new RegExp(`^${pattern}$`, 'is'), make }
-}
+const rule = (make: Maker, ...patterns: string[]): readonly { pattern: RegExp; make: Maker }[] =>
+  patterns.map((pattern) => ({ pattern: new RegExp(`^${pattern}$`, 'is'), make }))
 
-/** The beginning of an order to count what a file holds. */
+/** The start of an order to count what a file holds. */
 const countOf =
-  '(?:count|how many|what is the number of|tell me (?:the number of|how many))\\s+(?:the\\s+)?(?:number\\s+of\\s+)?(?<unit>lines|words|characters|chars|letters|bytes|rows|records)\\s+(?:(?:are|is|does|do|has|have|there|of|in)\\s+)*'
+  '(count|how many|what is the number of|tell me (the number of|how many)) (the )?(number of )?(?<unit>lines|words|characters|chars|letters|bytes|rows|records) ((are|is|does|do|has|have|there|of|in) )*'
+const everyOccurrence = '((all|every|each|the|any) )*((occurrences?|instances?) of )?'
+const fileType = '((?<type>[\\w.*+-]+) )?'
+const runs = '(run|execute|start|launch) '
 
-function unitOf(g: Groups): CountUnit | undefined {
-  const given = g.raw('unit')?.toLowerCase() ?? ''
-  const wanted = { chars: 'characters', letters: 'characters', records: 'rows' }[given] ?? given
-  return countUnits.find((known) => known === wanted)
-}
-
-export const rules: readonly Rule[] = [
-  rule(
-    `(?:remember|keep in mind|memori[sz]e)\\s*(?:(?:that|this|for (?:later|next time))\\s*)*[:,]?\\s+(?<note>.+)`,
-    (g) => makeRemember(g),
+export const rules = [
+  ...rule(
+    makeRemember,
+    '(remember|keep in mind|memori[sz]e) ?((that|this|for (later|next time)) ?)*[:,]? (?<note>.+)',
   ),
-  rule(
-    `(?:what (?:do you|can you)|(?:tell|show) me what you|list what you)\\s+(?:remember|recall)(?:\\s+(?:about|of)\\s+(?:the\\s+|this\\s+)?(?<query>.+))?`,
-    (g) => makeRecall(g),
+  ...rule(
+    makeRecall,
+    '(what (do you|can you)|(tell|show) me what you|list what you) (remember|recall)( (about|of) (the |this )?(?<query>.+))?',
+    'recall( (everything|all|(the )?notes)| (what (you know|is known) )?(about |of )?(the |this )?(?<query>.+))?',
   ),
-  rule(
-    `recall(?:\\s+(?:everything|all|(?:the\\s+)?notes)|\\s+(?:what\\s+(?:you\\s+know|is\\s+known)\\s+)?(?:about\\s+|of\\s+)?(?:the\\s+|this\\s+)?(?<query>.+))?`,
-    (g) => makeRecall(g),
+  ...rule(
+    (g) => ({ kind: 'use-skill', skill: g.text('skill') ?? '' }),
+    `(load|use|open|show) (me )?${the}skill ${called}(?<skill>${name})`,
   ),
-  rule(`(?:load|use|open|show)\\s+(?:me\\s+)?${the}skill\\s+${called}(?<skill>${name})`, (g) => ({
-    kind: 'use-skill',
-    skill: g.text('skill') ?? '',
-  })),
-  rule(
-    `ask\\s+(?:me|the\\s+user)\\s*:?\\s*(?<question>${quoted})(?:\\s*,?\\s*(?:(?<confirm>yes\\s+or\\s+no)|(?:(?:with|from|out of)\\s+)?${the}(?:options?|choices|answers|one of)\\s*:?\\s*(?<options>${quoted}(?:\\s*(?:,|or|and|, or|, and)\\s*${quoted})+)))?`,
-    (g) => makeAsk(g),
+  ...rule(
+    makeAsk,
+    `ask (me|the user) ?:? ?(?<question>${quoted})( ?,? ?((?<confirm>yes or no)|((with|from|out of) )?${the}(options?|choices|answers|one of) ?:? ?(?<options>${quoted}( ?(,|or|and|, or|, and) ?${quoted})+)))?`,
   ),
-  rule(
-    `(?:create|make|add|generate)\\s+${the}(?:new\\s+)?(?:folder|directory)\\s+${called}(?<path>${name})`,
-    (g) => ({
-      kind: 'make-folder',
-      path: g.path('path'),
-    }),
+  ...rule(
+    (g) => ({ kind: 'make-folder', path: g.path('path') }),
+    `(create|make|add|generate) ${the}(new )?(folder|directory) ${called}(?<path>${name})`,
   ),
-  rule(
-    `(?:create|make|write|add|generate|save|start|touch)\\s+(?:me\\s+)?${target('path')}(?:\\s*,?\\s*(?:and\\s+)?(?:(?:with|containing|that contains|which contains|holding|put|write)\\s+(?:in it\\s+)?(?:the\\s+|this\\s+|these\\s+|just\\s+|only\\s+)?${value('content')}(?:\\s+(?:in|into)\\s+it)?|(?:that says|which says|saying|that reads|which reads|reading)\\s*:?\\s*(?<said>.+))|\\s*:?\\s*(?<fence>${quoted}))?`,
+  ...rule(
     (g) => {
       const path = g.path('path')
-      if (!looksLikeFile(path, g.raw('path'))) return null
-      return { kind: 'create', path, content: g.text('content') ?? g.text('said') ?? g.text('fence') ?? '' }
+      const content = g.text('content') ?? g.text('said') ?? g.text('fence') ?? ''
+      return looksLikeFile(path, g.raw('path')) ? { kind: 'create', path, content } : null
     },
+    `(create|make|write|add|generate|save|start|touch) (me )?${target('path')}( ?,? ?(and )?((with|containing|that contains|which contains|holding|put|write) (in it )?(the |this |these |just |only )?${value('content')}( (in|into) it)?|(that says|which says|saying|that reads|which reads|reading) ?:? ?(?<said>.+))| ?:? ?(?<fence>${quoted}))?`,
   ),
-  rule(
-    `(?:write|put|save|store|insert)\\s+${text('content')}\\s+(?:to|into|in|inside)\\s+${target('path')}`,
-    (g) => {
-      const content = g.text('content')
-      return content === null ? null : { kind: 'create', path: g.path('path'), content }
-    },
+  ...rule(
+    withText('content', (content, g) => ({ kind: 'create', path: g.path('path'), content }), true),
+    `(write|put|save|store|insert) ${text('content')} (to|into|in|inside) ${target('path')}`,
   ),
-  rule(
-    `(?:replace|change)\\s+(?:(?:all|every|each|the|any)\\s+)*(?:(?:occurrences?|instances?)\\s+of\\s+)?(?:the\\s+)?${value('from')}\\s+(?:with|by|to|into)\\s+(?:the\\s+)?${value('to')}\\s+(?:everywhere\\s+)?(?:in|inside|within|of)\\s+${target('path')}`,
-    (g) => makeReplace(g),
+  ...rule(
+    withText('from', (from, g) => ({ kind: 'replace', path: g.path('path'), from, to: g.text('to') ?? '' })),
+    `(replace|change) ${everyOccurrence}(the )?${value('from')} (with|by|to|into) (the )?${value('to')} (everywhere )?(in|inside|within|of) ${target('path')}`,
+    `(in|inside) ${target('path')} ?,? ?(replace|change) ${everyOccurrence}${value('from')} (with|by|to|into) (the )?${value('to')}`,
+    `(remove|delete) ${everyOccurrence}((text|word|string|phrase) )?(?<from>${quoted}) (from|in) ${target('path')}`,
   ),
-  rule(
-    `(?:in|inside)\\s+${target('path')}\\s*,?\\s*(?:replace|change)\\s+(?:(?:all|every|each|the|any)\\s+)*(?:(?:occurrences?|instances?)\\s+of\\s+)?${value('from')}\\s+(?:with|by|to|into)\\s+(?:the\\s+)?${value('to')}`,
-    (g) => makeReplace(g),
+  ...rule(
+    withText('content', (text, g) => ({ kind: 'append', path: g.path('path'), text }), true),
+    `(append|add) ${text('content')} (to|at) (the (end|bottom) of )?${target('path')}`,
   ),
-  rule(
-    `(?:remove|delete)\\s+(?:(?:all|every|each|the)\\s+)*(?:(?:occurrences?|instances?)\\s+of\\s+)?(?:(?:text|word|string|phrase)\\s+)?(?<from>${quoted})\\s+(?:from|in)\\s+${target('path')}`,
-    (g) => ({
-      kind: 'replace',
-      path: g.path('path'),
-      from: g.text('from') ?? '',
-      to: '',
-    }),
+  ...rule(
+    makeMove,
+    `(?<verb>rename|move|mv|copy|duplicate|cp) ${target('path')} (to|as|into|in) ${the}(?<into>(folder|directory) )?${called}(?<to>${name})(?<into2> (folder|directory))?`,
   ),
-  rule(
-    `(?:append|add)\\s+${text('content')}\\s+(?:to|at)\\s+(?:the\\s+(?:end|bottom)\\s+of\\s+)?${target('path')}`,
-    (g) => {
-      const text = g.text('content')
-      return text === null ? null : { kind: 'append', path: g.path('path'), text }
-    },
+  ...rule(makeDeletes, '(delete|remove|erase|rm) (?<names>.+)'),
+  ...rule(
+    withText('text', (text, g) => ({ kind: 'search', text, path: g.folder() })),
+    `(search|look|grep|scan) ?((in|through|across)? ?${the}(all )?(files|workspace|code|project|everything|here)?) ?for (the )?${value('text')}${inFolder}`,
+    `(search|grep|scan) (?!for\\b)${target('folder1')} for (the )?${value('text')}`,
+    `find (me )?(all |every )?${the}((occurrences?|mentions?|uses?|instances?) of|lines? (with|containing)|where) ${value('text')}${inFolder}`,
+    `(find|which|what|list|show me) (all )?(the )?files? (that |which )?(contain|contains|mention|mentions|containing|mentioning|have|use) (the )?${value('text')}${inFolder}`,
+    `where (is|are|does) (the )?${value('text')} (used|mentioned|defined|appear|occur|found)${inFolder}`,
   ),
-  rule(
-    `(?<verb>rename|move|mv|copy|duplicate|cp)\\s+${target('path')}\\s+(?:to|as|into|in)\\s+${the}(?<into>(?:folder|directory)\\s+)?${called}(?<to>${name})(?<into2>\\s+(?:folder|directory))?`,
-    (g, scene) => makeMove(g, scene),
+  ...rule(
+    withText('text', (text, g) => ({ kind: 'occurrences', text, path: g.folder() })),
+    `(count )?how (many times|often) ((does|do|is) )?(the )?${value('text')} (occurs?|appears?|used|mentioned|found)${inFolder}`,
+    `count (the )?(number of )?(occurrences?|appearances|mentions) of (the )?${value('text')}${inFolder}`,
   ),
-  rule(`(?:delete|remove|erase|rm)\\s+(?<names>.+)`, (g) => makeDeletes(g)),
-  rule(
-    `(?:search|look|grep|scan)\\s*(?:(?:in|through|across)?\\s*${the}(?:all\\s+)?(?:files|workspace|code|project|everything|here)?)\\s*for\\s+(?:the\\s+)?${value('text')}${inFolder}`,
-    (g) => makeSearch(g),
+  ...rule(
+    (g) => ({ kind: 'count-files', pattern: patternOf(g.raw('type')), path: g.folder() }),
+    `(count|how many|what is the number of|tell me the number of) (of )?(the )?(number of )?(all )?(the )?${fileType}files?( (are|exist|do|does|there|we|i|have|is))*( here)?${inFolder}`,
   ),
-  rule(
-    `(?:search|grep|scan)\\s+(?!for\\b)${target('place')}\\s+for\\s+(?:the\\s+)?${value('text')}`,
-    (g) => ({
-      kind: 'search',
-      text: g.text('text') ?? '',
-      path: g.path('place'),
-    }),
-  ),
-  rule(
-    `find\\s+(?:me\\s+)?(?:all\\s+|every\\s+)?${the}(?:(?:occurrences?|mentions?|uses?|instances?)\\s+of|lines?\\s+(?:with|containing)|where)\\s+${value('text')}${inFolder}`,
-    (g) => makeSearch(g),
-  ),
-  rule(
-    `(?:find|which|what|list|show me)\\s+(?:all\\s+)?(?:the\\s+)?files?\\s+(?:that\\s+|which\\s+)?(?:contain|contains|mention|mentions|containing|mentioning|have|use)\\s+(?:the\\s+)?${value('text')}${inFolder}`,
-    (g) => makeSearch(g),
-  ),
-  rule(
-    `where\\s+(?:is|are|does)\\s+(?:the\\s+)?${value('text')}\\s+(?:used|mentioned|defined|appear|occur|found)${inFolder}`,
-    (g) => makeSearch(g),
-  ),
-  rule(
-    `(?:count\\s+how\\s+(?:many\\s+times|often)|how\\s+(?:many\\s+times|often)\\s+(?:does|do|is))\\s+(?:the\\s+)?${value('text')}\\s+(?:occurs?|appears?|used|mentioned|found)${inFolder}`,
-    (g) => makeOccurrences(g),
-  ),
-  rule(
-    `count\\s+(?:the\\s+)?(?:number\\s+of\\s+)?(?:occurrences?|appearances|mentions)\\s+of\\s+(?:the\\s+)?${value('text')}${inFolder}`,
-    (g) => makeOccurrences(g),
-  ),
-  rule(
-    `(?:count|how many|what is the number of|tell me the number of)\\s+(?:of\\s+)?(?:the\\s+)?(?:number\\s+of\\s+)?(?:all\\s+)?(?:the\\s+)?(?:(?<type>[\\w.*+-]+)\\s+)?files?(?:\\s+(?:are|exist|do|does|there|we|i|have|is))*(?:\\s+here)?${inFolder}`,
-    (g) => ({
-      kind: 'count-files',
-      pattern: patternOf(g.raw('type')),
-      path: g.folder(),
-    }),
-  ),
-  rule(`${countOf}${everyFile}(?:\\s+(?:have|has|contain|contains))?${inFolder}`, (g) => {
-    const unit = unitOf(g)
+  ...rule((g) => {
     const pattern = patternOf(g.raw('type') ?? g.raw('types'))
-    return unit === undefined ? null : { kind: 'count-each', unit, pattern, path: g.folder() }
-  }),
-  rule(`${countOf}${target('path')}(?:\\s+(?:have|has|contain|contains))?`, (g) => {
-    const unit = unitOf(g)
-    return unit === undefined ? null : { kind: 'count', unit, path: g.path('path') }
-  }),
-  rule(
-    `(?:read|show|print|display|cat|open|view)\\s+(?:me\\s+)?(?:the\\s+)?(?:contents?\\s+of\\s+)?${target('path')}`,
-    (g) => makeRead(g),
+    return { kind: 'count-each', unit: unitOf(g), pattern, path: g.folder() }
+  }, `${countOf}${everyFile}( (have|has|contain|contains))?${inFolder}`),
+  ...rule(
+    (g) => ({ kind: 'count', unit: unitOf(g), path: g.path('path') }),
+    `${countOf}${target('path')}( (have|has|contain|contains))?`,
   ),
-  rule(
-    `(?:list|show|display|print|ls|dir|enumerate)(?:\\s+me)?\\s*(?:all\\s+)?${the}(?:all\\s+)?(?:(?<type>[\\w.*+-]+)\\s+)?(?:files|contents|entries|everything)(?:\\s+and\\s+(?:folders|directories))?(?:\\s+(?:here|there))?${inFolder}`,
-    (g) => makeList(g),
-  ),
-  rule(
-    `(?:what|which)\\s+(?:(?<type>[\\w.*+-]+)\\s+)?files\\s+(?:are|exist|do you see|do i have)(?:\\s+(?:there|here|present))?${inFolder}`,
-    (g) => makeList(g),
-  ),
-  rule(`(?:ls|dir|list)(?:\\s+${target('path')})?`, (g) => ({
-    kind: 'list',
-    pattern: '*',
-    path: g.raw('path') === undefined ? '.' : g.path('path'),
-  })),
-  rule(
-    `find\\s+${the}(?:all\\s+)?(?:the\\s+)?(?:files?\\s+)?(?:named|called|matching|ending (?:in|with))\\s+(?<pattern>${name})${inFolder}`,
-    (g) => ({
-      kind: 'list',
-      pattern: patternOf(g.path('pattern')),
-      path: g.folder(),
-    }),
-  ),
-  rule(`find\\s+(?:all\\s+)?(?:the\\s+)?(?<type>[\\w.*+-]+)\\s+files${inFolder}`, (g) => makeList(g)),
-  rule(
-    `find\\s+(?:the\\s+)?(?:(?:word|text|string|phrase)\\s+(?<text>${name})|(?<text2>${quoted}))${inFolder}`,
-    (g) => ({
-      kind: 'search',
-      text: g.text('text') ?? g.text('text2') ?? '',
-      path: g.folder(),
-    }),
-  ),
-  rule(`what(?:'s|\\s+is|\\s+does)\\s+(?:in\\s+|inside\\s+)?${target('path')}(?:\\s+(?:contain|say))?`, (g) =>
-    makeRead(g),
-  ),
-  rule(`find\\s+(?:the\\s+)?(?<found>[^\\s,;:]+)\\s+in\\s+${target('place')}`, (g) => ({
-    kind: 'search',
-    text: g.text('found') ?? '',
-    path: g.path('place'),
-  })),
-  rule(
-    `(?:run|execute|start|launch)\\s+(?:the\\s+)?(?:(?:shell|bash)\\s+)?(?:command|cmd)\\s*:?\\s*(?<command>.+)`,
-    (g) => makeRun(g, 'command'),
-  ),
-  rule(
-    `(?:run|execute|start|launch)\\s+(?:the\\s+)?(?<runner>python3?|bash|shell|sh|node)?\\s*(?:script|program|file)\\s+(?:called\\s+|named\\s+)?(?<script>${name})`,
-    (g) => makeScript(g.path('script'), g.raw('runner')),
-  ),
-  rule(`(?:run|execute|start|launch)\\s+(?<command>.+)`, (g) => makeRun(g, 'any')),
-  rule(
-    `(?:calculate|compute|evaluate|work out|what is|what's|how much is|solve)\\s+(?:the\\s+)?(?:(?:value|result)\\s+of\\s+)?(?<sum>.+)`,
+  ...rule(makeRead, `(read|show|print|display|cat|open|view) (me )?(the )?(contents? of )?${target('path')}`),
+  ...rule(
     (g) => {
-      const expression = readArithmetic(g.text('sum') ?? '')
-      return expression === null ? null : { kind: 'calculate', expression }
+      const pattern = patternOf(g.raw('pattern') === undefined ? g.raw('type') : g.path('pattern'))
+      return { kind: 'list', pattern, path: g.folder() }
     },
+    `(list|show|display|print|ls|dir|enumerate)( me)? ?(all )?${the}(all )?${fileType}(files|contents|entries|everything)( and (folders|directories))?( (here|there))?${inFolder}`,
+    `(what|which) ${fileType}files (are|exist|do you see|do i have)( (there|here|present))?${inFolder}`,
+    `(ls|dir|list)( ${target('folder1')})?`,
+    `find ${the}(all )?(the )?(files? )?(named|called|matching|ending (in|with)) (?<pattern>${name})${inFolder}`,
+    `find (all )?(the )?(?<type>[\\w.*+-]+) files${inFolder}`,
   ),
-  // A bare sum; a number alone asks for nothing.
-  rule(`(?<sum>.+)`, (g) => {
-    const expression = readArithmetic(g.text('sum') ?? '')
-    return expression === null || !/[-+*/%(]/.test(expression) ? null : { kind: 'calculate', expression }
-  }),
+  ...rule(
+    withText('text', (text, g) => ({ kind: 'search', text, path: g.folder() })),
+    `find (the )?((word|text|string|phrase) (?<textWord>${name})|(?<text>${quoted}))${inFolder}`,
+  ),
+  ...rule(makeRead, `what('s| is| does) (in |inside )?${target('path')}( (contain|say))?`),
+  ...rule(
+    withText('text', (text, g) => ({ kind: 'search', text, path: g.folder() })),
+    `find (the )?(?<text>[^\\s,;:]+) in ${target('folder1')}`,
+  ),
+  ...rule((g) => makeRun(g, 'command'), `${runs}(the )?((shell|bash) )?(command|cmd) ?:? ?(?<command>.+)`),
+  ...rule(
+    (g) => makeScript(g.path('script'), g.raw('runner')),
+    `${runs}(the )?(?<runner>python3?|bash|shell|sh|node)? ?(script|program|file) (called |named )?(?<script>${name})`,
+  ),
+  ...rule((g) => makeRun(g, 'any'), `${runs}(?<command>.+)`),
+  ...rule(
+    (g) => makeSum(g, false),
+    "(calculate|compute|evaluate|work out|what is|what's|how much is|solve) (the )?((value|result) of )?(?<sum>.+)",
+  ),
+  ...rule((g) => makeSum(g, true), '(?<sum>.+)'),
 ]
+
+function withText(
+  group: string,
+  make: (text: string, groups: Groups) => Intent,
+  isEmptyAllowed = false,
+): Maker {
+  return (g) => {
+    const found = g.text(group)
+    return found === null || (found === '' && !isEmptyAllowed) ? null : make(found, g)
+  }
+}
+
+function unitOf(g: Groups): CountUnit {
+  const given = g.raw('unit')?.toLowerCase() ?? ''
+  const wanted = { chars: 'characters', letters: 'characters', records: 'rows' }[given] ?? given
+  return countUnits.find((known) => known === wanted) ?? 'lines'
+}
+
+function makeSum(g: Groups, isBare: boolean): Intent | null {
+  const expression = readArithmetic(g.text('sum') ?? '')
+  // A number alone asks for nothing.
+  return expression === null || (isBare && !/[-+*/%(]/.test(expression))
+    ? null
+    : { kind: 'calculate', expression }
+}
+
+/** Requires at least two different options, if any. */
+function makeAsk(g: Groups): Intent | null {
+  const question = g.text('question')?.trim() ?? ''
+  const marks = (g.raw('options') ?? '').match(new RegExp(quotedPattern, 'g')) ?? []
+  const options = marks.map((mark) => g.text(`=${mark}`) ?? '')
+  if (question === '' || options.includes('') || new Set(options).size < options.length) return null
+  return { kind: 'ask', question, options, confirm: g.raw('confirm') !== undefined }
+}
+
+function makeMove(g: Groups, scene: Scene): Intent {
+  const path = g.path('path')
+  const to = g.path('to')
+  const base = path.slice(path.lastIndexOf('/') + 1)
+  const isFolder =
+    g.raw('into') !== undefined ||
+    g.raw('into2') !== undefined ||
+    to.endsWith('/') ||
+    scene.paths.includes(`${to}/`)
+  const renamed = g.raw('verb')?.toLowerCase() === 'rename' && !to.includes('/') && path.includes('/')
+  const place = isFolder
+    ? `${to.replace(/\/+$/, '')}/${base}`
+    : renamed
+      ? `${path.slice(0, path.length - base.length)}${to}`
+      : to
+  return /^(copy|duplicate|cp)$/i.test(g.raw('verb') ?? '')
+    ? { kind: 'copy', path, to: place }
+    : { kind: 'move', path, to: place }
+}
+
+function makeDeletes(g: Groups): Intent[] | null {
+  const parts = (g.raw('names') ?? '').split(/\s*(?:,\s*and\s+|,|\s+and\s+)\s*/)
+  const one = new RegExp(`^${target('path')}$`, 'i')
+  const names = parts.map((part) => one.exec(part)?.groups?.path)
+  if (names.some((found) => found === undefined)) return null
+  const paths = names.map((found) => g.path(`=${found}`))
+  // A bare word such as "everything" is not a name to delete.
+  const clear = paths.every(
+    (path, index) =>
+      looksLikeFile(path, names[index]) ||
+      /\b(file|folder|directory)\b/i.test(parts[index] ?? '') ||
+      /^(it|that)$/i.test(names[index] ?? ''),
+  )
+  return clear && paths.every((path) => path !== '') ? paths.map((path) => ({ kind: 'delete', path })) : null
+}
+
+function makeRead(g: Groups): Intent | null {
+  const path = g.path('path')
+  return looksLikeFile(path, g.raw('path')) ? { kind: 'read', path } : null
+}
+
+const programs =
+  /^(awk|bash|cat|cp|curl|cut|date|df|diff|du|echo|env|file|find|git|grep|head|id|ls|make|md5sum|mkdir|mv|node|npm|npx|printf|pwd|python3?|rg|rm|sed|seq|sh|sha256sum|sort|tail|tar|tee|touch|tr|true|uname|uniq|wc|which|whoami|xargs)$/
+
+function makeRun(g: Groups, how: 'command' | 'any'): Intent | null {
+  const raw = g.raw('command') ?? ''
+  const command = isQuoted(raw) ? (g.text('command') ?? '') : g.written('command')
+  if (/^\S+\.(py|sh|js|mjs|cjs|ts)$/.test(command)) return makeScript(command, undefined)
+  if (isQuoted(raw) || how === 'command') return { kind: 'run', command }
+  const program = command.split(' ', 1)[0] ?? ''
+  return programs.test(program) || program.startsWith('./') ? { kind: 'run', command } : null
+}
+
+/** By word of an order and by extension. */
+const interpreters: Readonly<Record<string, string>> = {
+  python: 'python3',
+  python3: 'python3',
+  py: 'python3',
+  bash: 'bash',
+  shell: 'bash',
+  sh: 'bash',
+  node: 'node',
+  js: 'node',
+  mjs: 'node',
+  cjs: 'node',
+  ts: 'node',
+}
+
+function makeScript(path: string, runner: string | undefined): Intent {
+  const program = interpreters[runner?.toLowerCase() ?? /\.(\w+)$/.exec(path)?.[1] ?? '']
+  const word = /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", String.raw`'\''`)}'`
+  return {
+    kind: 'run',
+    command: program === undefined ? `./${word.replace(/^\.\//, '')}` : `${program} ${word}`,
+  }
+}
+
+/** The words as the user wrote them, without quotes around all of them. */
+function makeRemember(g: Groups): Intent | null {
+  const note = isQuoted(g.raw('note') ?? '') ? (g.text('note') ?? '') : g.written('note')
+  return note.trim() === '' ? null : { kind: 'remember', note: note.trim() }
+}
+
+function makeRecall(g: Groups): Intent {
+  const query = g.raw('query') ?? ''
+  const isAll = query === '' || /^(?:workspace|project|folder|directory|everything|here|it)$/i.test(query)
+  return {
+    kind: 'recall',
+    query: isAll ? '' : isQuoted(query) ? (g.text('query') ?? '') : g.written('query'),
+  }
+}

@@ -1,6 +1,6 @@
-/** Short Python scripts for counting and for sums; each prints its result on a line that begins `ANSWER: `. */
-import { answerMark, failureMark } from './csv-report-script.ts'
+/** Parses sums, and writes the short Python scripts that count and calculate; each prints its result after `ANSWER: `. */
 import type { Intent } from './intents.ts'
+import { answerMark, failureMark } from './reply.ts'
 
 type CountIntent = Extract<Intent, { kind: 'count' | 'count-each' | 'occurrences' | 'count-files' }>
 
@@ -94,6 +94,61 @@ export function writeCountScript(intent: CountIntent): string {
   return `${constants.join('\n')}\n${walk.trim()}\n${bodies[intent.kind].trim()}\n`
 }
 
+const number = String.raw`\d+(?:,\d{3})*(?:\.\d+)?|\.\d+`
+
+/**
+ * The expression in Python's notation, or null when the text is not plain arithmetic.
+ * Allowed in the result: numbers, + - * / % ** ( ) , and the functions sqrt, mean, total, product.
+ */
+export function readArithmetic(text: string): string | null {
+  let rest = text
+    .toLowerCase()
+    .trim()
+    .replace(/[=?\s]+$/, '')
+  const list = /^(?:the )?(sum|total|average|mean|product) of (.+)$/.exec(rest)
+  if (list !== null) {
+    const items = (list[2] ?? '')
+      .split(/\s*(?:,\s+and\s+|,\s*and\s+|\s+and\s+|,\s+|\s+)\s*/)
+      .filter((item) => item !== '')
+    const name = { sum: 'total', total: 'total', average: 'mean', mean: 'mean', product: 'product' }[
+      list[1] ?? ''
+    ]
+    const plain = items.map((item) => readArithmetic(item))
+    return items.length > 1 && plain.every((item) => item !== null) ? `${name}(${plain.join(', ')})` : null
+  }
+  rest = rest
+    .replaceAll(new RegExp(`(${number})\\s*(?:%|percent)\\s+of\\s+`, 'g'), '($1 / 100) * ')
+    .replaceAll(/(?:the )?square root of\s+(\d+(?:\.\d+)?|\([^()]*\))/g, 'sqrt($1)')
+    .replaceAll(/\b(?:divided by|over)\b|÷|:/g, '/')
+    .replaceAll(/\b(?:multiplied by|times)\b|[×·]/g, '*')
+    .replaceAll(/(?<=[\d)\s])x(?=[\s\d(])/g, '*')
+    .replaceAll(/\bplus\b/g, '+')
+    .replaceAll(/\b(?:minus|less)\b|−/g, '-')
+    .replaceAll(/\b(?:to the power of|raised to)\b|\^/g, '**')
+    .replaceAll(/\bsquared\b/g, '** 2')
+    .replaceAll(/\bcubed\b/g, '** 3')
+    .replaceAll(/\bmod(?:ulo)?\b/g, '%')
+    .replaceAll(/(?<=\d),(?=\d{3}(?!\d))/g, '')
+    .replaceAll(/\s+/g, ' ')
+  const tokens = rest.match(/\d+(?:\.\d+)?|\.\d+|sqrt|\*\*|[-+*/%()]|\S/g) ?? []
+  const known = tokens.every((token) => /^(?:\d+(?:\.\d+)?|\.\d+|sqrt|\*\*|[-+*/%()])$/.test(token))
+  if (!known || tokens.length > 200 || !isWellFormed(tokens)) return null
+  return tokens.join(' ').replaceAll('sqrt (', 'sqrt(')
+}
+
+/** Whether the tokens are a Python expression: brackets are reduced to numbers, from the inside out. */
+function isWellFormed(tokens: readonly string[]): boolean {
+  let shape = tokens
+    .map((token) => (/\d/.test(token) ? 'n' : token === 'sqrt' ? 'f' : /^[-+]$/.test(token) ? 's' : token))
+    .map((token) => (/^[*/%]/.test(token) ? 'o' : token))
+    .join('')
+  for (let last = ''; last !== shape; ) {
+    last = shape
+    shape = shape.replaceAll(/f?\(s*n(?:[os]s*n)*\)/g, 'n')
+  }
+  return /^s*n(?:[os]s*n)*$/.test(shape)
+}
+
 const sum = `
 import math
 from fractions import Fraction
@@ -135,7 +190,7 @@ except (OverflowError, ValueError) as error:
     print(MARK + SHOWN + ' has no result: ' + str(error) + '.')
 `
 
-/** @param expression of numbers, operators, sqrt, total, mean and product alone, as `readArithmetic` gives it */
+/** @param expression a result of `readArithmetic` */
 export function writeSumScript(expression: string): string {
   const exact = expression.replaceAll(/\d+(?:\.\d+)?|\.\d+/g, (number) => `Fraction('${number}')`)
   const constants = [

@@ -1,8 +1,8 @@
-/** The one request that the offline model takes loosely: a look at a data file. Any wording gives the same general report. */
+/** The analysis of a data file, the only request in free wording: any wording gives the same general report. */
 import type { Intent } from './intents.ts'
 import { type Clause, quotedPattern, readToken } from './phrases.ts'
 
-/** What a rule may look at beside its clause. */
+/** What a rule can use besides its clause. */
 export interface Scene {
   /** Paths in the workspace as listed; folders end with `/`. */
   readonly paths: readonly string[]
@@ -37,7 +37,7 @@ export function readAnalysis(clause: Clause, scene: Scene): readonly Intent[] | 
   return [completeAnalysis(start, clause)]
 }
 
-/** Whether a clause after an analysis only says more about it. */
+/** Whether a clause after an analysis only adds details to it. */
 export function isAnalysisDetail(clause: Clause): boolean {
   if (changes.test(clause.text) || namesIn(clause).some((name) => dataEnding.test(name))) return false
   return /\b(report|chart|plot|graph|svg|summary|findings|results?|tell|explain|include|show|draw|highlight|beside|next to|trends?|averages?|insights?|numbers?|statistics|python)\b/i.test(
@@ -57,13 +57,13 @@ export function completeAnalysis(analysis: Analysis, clause: Clause): Analysis {
   }
 }
 
-/** A bare name goes beside the data; one with a folder is taken as it is. */
+/** A bare name goes beside the data; a path stays as it is. */
 function beside(path: string, name: string): string {
   if (name.includes('/')) return name.replace(/^(\.\/)+/, '')
   return path.includes('/') ? `${path.slice(0, path.lastIndexOf('/'))}/${name}` : name
 }
 
-/** The listed path that the name means; the name itself when nothing fits, so that looking for it says so. */
+/** The listed path that the name means; the name itself when none matches, so that the step reports it. */
 function resolveName(name: string, known: readonly string[]): string | undefined {
   const plain = name.replace(/^(\.\/)+/, '')
   if (known.includes(plain)) return plain

@@ -1,27 +1,25 @@
 /**
- * From a task in English to intents, by rules over whole clauses. A clause that no rule covers from its first word to
- * its last is not understood, and then nothing at all is done: half of an order can be worse than none.
+ * Parses a task in English into intents, by rules over whole clauses. If no rule covers a clause from its first word to its
+ * last, nothing at all is done: half of an order can be worse than none.
  */
-
 import type { Intent } from './intents.ts'
+import { completePage, readPageOrder } from './page.ts'
 import { type Clause, splitClauses } from './phrases.ts'
 import { groupsOf } from './rule-groups.ts'
 import { rules } from './rules.ts'
-import { readSubAgentRequest } from './sub-agent-request.ts'
 import { completeAnalysis, isAnalysisDetail, readAnalysis, type Scene } from './understand-csv.ts'
-import { completePage, readPageOrder } from './understand-page.ts'
 
-export type Understanding =
+type Understanding =
   | {
       ok: true
       intents: readonly Intent[]
-      /** Places of the intents that sub-agents are wanted for; absent: none. */
+      /** Indexes of the intents for sub-agents; absent: none. */
       byAgents?: ReadonlySet<number>
     }
   /** The clauses, as written, that no rule covers, or a question back. */
   | { ok: false; reason: string }
 
-/** Longest clause that the rules are tried on, texts in quotes not counted: orders are short, and patterns take time. */
+/** Longest clause that rules are tried on, without quoted text: orders are short, and patterns take time. */
 const clauseMaxChars = 600
 
 type Read = readonly Intent[] | { question: string } | null
@@ -50,7 +48,7 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
     if (read !== null && 'question' in read) return { ok: false, reason: read.question }
     if (read !== null) {
       for (const intent of read) intents.push(intent)
-      // A folder that an earlier order makes is there for the later ones.
+      // Later orders can use a folder that an earlier one creates.
       for (const intent of read) if (intent.kind === 'make-folder') paths.push(`${intent.path}/`)
     }
     if (read === null && !(previous !== undefined && isCourtesy(clause.text))) unclear.push(clause.original)
@@ -61,14 +59,14 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
   return { ok: true, intents, ...(byAgents.size === 0 ? {} : { byAgents }) }
 }
 
-/** Which orders sub-agents are wanted for, gathered clause by clause. */
+/** Collects, clause by clause, which orders are for sub-agents. */
 class SubAgentRequests {
-  /** Each holds from its place on until the next. */
+  /** Each entry applies from its index until the next. */
   readonly #from = new Map<number, boolean>([[0, false]])
   #isForRest = false
   #isForAll = false
 
-  /** The clause without its words about sub-agents; null when there are no others. */
+  /** The clause without its words about sub-agents; null when nothing else is left. */
   take(clause: Clause, place: number): Clause | null {
     const request = readSubAgentRequest(clause.text)
     if (request === null) {
@@ -81,7 +79,7 @@ class SubAgentRequests {
     return request.order === '' ? null : { ...clause, text: request.order }
   }
 
-  /** Places of `count` orders. */
+  /** Indexes among `count` orders. */
   among(count: number): Set<number> {
     const places = new Set<number>()
     let isWanted = false
@@ -118,4 +116,36 @@ function lastPath(intent: Intent | undefined): string | null {
   if (intent === undefined) return null
   if (intent.kind === 'move' || intent.kind === 'copy') return intent.to
   return 'path' in intent ? intent.path : null
+}
+
+interface SubAgentRequest {
+  /** Whether it applies to later orders too. */
+  readonly isForRest: boolean
+  /** The order; empty: all orders of the task. */
+  readonly order: string
+}
+
+const agents =
+  '(((the|some|several|many|parallel|separate|own|its|a|an|another|one|two|three|four|five|six|seven|eight|\\d{1,2}) )*' +
+  '(?<one>sub-?agent)(?<more>s?))'
+const manner = '(in parallel|at once|at the same time|each|one each|of (its|their) own)'
+const what = '(this|that|it|them|these|each|all|everything|every|orders?|files?|parts?|ones?|steps?|of)( |$)'
+const alone = new RegExp(
+  `^((do|run|carry out) (${what})+)?(${manner} ?,? ?)*((use|using|with|by|in) )?${agents}( ?,? ?(${manner}|for (${what})+))*$`,
+  'i',
+)
+const before = new RegExp(
+  `^((do|run|carry out) (${what})+)?((use|using|with|have|let|ask) |in parallel ?,? (with|using) )?${agents}( ${manner})*( ?[:,] ?| (to|for) ?:? | )([-*] |\\d+[.)] )?(?<order>\\S.*)$`,
+  'is',
+)
+
+/**
+ * Parses words about sub-agents. A clause of only these applies to all orders of the task. Before an order, one sub-agent is
+ * for that order; several are for it and all that follow. Null for any other clause.
+ */
+function readSubAgentRequest(clause: string): SubAgentRequest | null {
+  if (clause.length > clauseMaxChars) return null
+  if (alone.test(clause)) return { isForRest: true, order: '' }
+  const { more, order } = before.exec(clause)?.groups ?? {}
+  return order === undefined ? null : { isForRest: more !== '', order }
 }

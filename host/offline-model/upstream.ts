@@ -1,9 +1,17 @@
-/** Serves the offline model in the protocol of a model server: server-sent events with reasoning, text, calls and usage. */
+/**
+ * The offline model: a deterministic function from a chat request to a reply, served in the protocol of a model server. It
+ * sees only the conversation and is not a language model; every answer says so.
+ */
 import { createHash } from 'node:crypto'
+import type { ChatRequest } from '../providers/chat-request.ts'
 import { offlineModel } from '../providers/providers.ts'
 import type { Upstream } from '../providers/upstream.ts'
-import { answerOffline } from './model.ts'
-import type { Reply } from './reply.ts'
+import { act, actInTurn } from './act.ts'
+import { type Conversation, readConversation } from './conversation.ts'
+import { readIntent } from './intents.ts'
+import { planTask, readBrief } from './plan.ts'
+import { type Reply, say } from './reply.ts'
+import { understandTask } from './understand.ts'
 
 /** Characters of one delta. */
 const deltaMaxChars = 64
@@ -47,7 +55,7 @@ interface WireMessage {
   }[]
 }
 
-/** Call ids come from the conversation, so that the same request gets the same bytes and no id comes twice in one. */
+/** Call ids derive from the conversation: the same request gets the same bytes, and ids are unique in a conversation. */
 function toMessage(reply: Reply, digest: string): WireMessage {
   const calls = reply.calls.map((call, index) => ({
     id: `c${digest.slice(0, 6)}${String(index).padStart(2, '0')}`,
@@ -80,7 +88,7 @@ function* streamParts(frame: object, message: WireMessage, finish: string, usage
   yield 'data: [DONE]\n\n'
 }
 
-/** `text` in pieces that never part a surrogate pair. */
+/** Splits `text` without splitting a surrogate pair. */
 function* pieces(text: string, maxChars = deltaMaxChars): Generator<string> {
   for (let at = 0; at < text.length; ) {
     const last = text.charCodeAt(at + maxChars - 1)
@@ -98,4 +106,39 @@ function countTokens(request: string, answer: string): object {
 
 async function* toBytes(parts: Iterable<string>): AsyncGenerator<Uint8Array> {
   for (const part of parts) yield Buffer.from(part)
+}
+
+export function answerOffline(request: ChatRequest): Reply {
+  const conversation = readConversation(request)
+  if (conversation.stage === 'plan') {
+    const agentsMax = agentsLeft(conversation)
+    const plan = planTask(conversation.task, conversation.workspace, agentsMax)
+    const fewer = agentsMax === undefined ? '' : ` No more than ${agentsMax} sub-agents can begin.`
+    const reasoning = `I match the task against a fixed set of rules.${fewer}`
+    // Without the tool the plan is sent as text, which the agent accepts too.
+    if (!conversation.tools.has('submit_plan')) return { reasoning, text: JSON.stringify(plan), calls: [] }
+    return { reasoning, text: '', calls: [{ name: 'submit_plan', arguments: { ...plan } }] }
+  }
+  if (conversation.stage === 'step') {
+    const intent = readIntent(conversation.instructions) ?? readBrief(conversation.instructions)
+    if (intent !== null) return act(intent, conversation)
+    // A step of another plan is parsed like a task.
+    const read = understandTask(conversation.instructions, conversation.workspace)
+    return read.ok
+      ? actInTurn(read.intents, conversation)
+      : act({ kind: 'look', reason: read.reason }, conversation)
+  }
+  return say(
+    'I answer only inside a Caisson run, in the form of its planner and steps. Set a model key for free conversation.',
+    'The request has neither the planner’s nor the agent’s first line.',
+  )
+}
+
+/** Sub-agents that a plan may need, after a plan was rejected for too many; else undefined. */
+function agentsLeft({ calls }: Conversation): number | undefined {
+  const words = calls.map(
+    ({ output }) => /\bneed \d+ sub-agents\b.* where (\d+) can begin/s.exec(output)?.[1],
+  )
+  const last = words.findLast((found) => found !== undefined)
+  return last === undefined ? undefined : Number(last)
 }

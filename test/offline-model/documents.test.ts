@@ -12,8 +12,8 @@ import { createCodeTools } from '../../agent/tools/code/code.ts'
 import { act } from '../../host/offline-model/act.ts'
 import type { Conversation } from '../../host/offline-model/conversation.ts'
 import type { Intent } from '../../host/offline-model/intents.ts'
-import { answerOffline } from '../../host/offline-model/model.ts'
 import { understandTask } from '../../host/offline-model/understand.ts'
+import { answerOffline } from '../../host/offline-model/upstream.ts'
 import type { ChatRequest } from '../../host/providers/chat-request.ts'
 
 const root = path.join(import.meta.dirname, '../..')

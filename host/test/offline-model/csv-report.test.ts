@@ -3,7 +3,7 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from '
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
-import { chooseReport, findProfile } from '../../offline-model/csv-choice.ts'
+import { chooseReport, findProfile } from '../../offline-model/act-csv.ts'
 import { writeProfileScript } from '../../offline-model/csv-profile-script.ts'
 import { writeReportScript } from '../../offline-model/csv-report-script.ts'
 

@@ -1,21 +1,90 @@
 /**
- * The offline step agent for web pages. A page that the egress policy refuses is asked for once; a long one is read on to
- * its end. What it says of a page are the page's own first lines: it cannot summarise, and says so.
+ * Orders about web pages: how a task words them, and the turns of a step. When the egress policy denies a page, access is
+ * requested once. A long page is fetched to its end. A summary is the first lines of the page, and the answer says so.
  */
 import type { Conversation, PastCall } from './conversation.ts'
 import type { Intent } from './intents.ts'
+import { type Clause, isQuoted, quotedPattern, readToken } from './phrases.ts'
 import { call, describeDenial, quoteOutput, type Reply, say, sayNotDone } from './reply.ts'
+import { groupsOf, looksLikeFile, target } from './rule-groups.ts'
+import type { Scene } from './understand-csv.ts'
 
 type PageIntent = Extract<Intent, { kind: 'fetch-page' | 'summarise-page' | 'save-page' }>
 
-/** One part of a page as `web_fetch` words it. */
+const plain = '(?<url>https?://[^\\s"\'<>\uE000\uE001]+)'
+const address = `(?<url>https?://[^\\s"'<>\uE000\uE001]+|${quotedPattern})`
+const noun = '(web ?)?(page|site|website|address|url|link|article|document|file)'
+const thing = `((the|this) )?((contents?|text|source) (of|at|from|on) )?((the|this) )?(${noun} )?((at|on|from|of) )?`
+const into = ` (to|into|as|in|under) ${target('path')}`
+const whole = (pattern: string): RegExp => new RegExp(`^(${pattern})$`, 'is')
+
+const saves = whole(`(fetch|get|download|save|store|retrieve|write|put) ${thing}${plain}${into}`)
+const summaries = whole(
+  `((summari[sz]e|sum up|describe) ${thing}|write (a )?summary of ${thing})${address}(${into})?`,
+)
+const about = whole(`what('s| is) ${thing}${address} about`)
+const fetches = whole(
+  `((fetch|get|download|load|open|read|show|visit|retrieve|print|display|browse( to)?|look at|go to) (me )?${thing}${address}|what('s| is) (on|at|in) ${thing}${address}|what does ${thing}${address} say)`,
+)
+
+/** Null for an order about anything but pages. */
+export function readPageOrder(clause: Clause, scene: Scene): PageIntent | null {
+  const { text } = clause
+  const saved = saves.exec(text)
+  if (saved !== null) return toSave(saved, 'page', clause, scene)
+  const summary = summaries.exec(text)
+  if (summary?.groups?.path !== undefined) return toSave(summary, 'summary', clause, scene)
+  const summarised = readAddress(summary?.groups?.url ?? about.exec(text)?.groups?.url, clause)
+  if (summarised !== null) return { kind: 'summarise-page', url: summarised }
+  const fetched = readAddress(fetches.exec(text)?.groups?.url, clause)
+  return fetched === null ? null : { kind: 'fetch-page', url: fetched }
+}
+
+const itSaved = whole(
+  `(save|store|write|put) (it|that|this|the (page|text|contents?|results?|summary))${into}`,
+)
+const itSummarised = whole('(summari[sz]e|sum up|describe) (it|that|this|the (page|text|contents?))')
+
+/** An order about the page of the previous order, such as `and save it to page.md`; else null. */
+export function completePage(previous: Intent | undefined, clause: Clause, scene: Scene): PageIntent | null {
+  if (previous?.kind !== 'fetch-page' && previous?.kind !== 'summarise-page') return null
+  const { url } = previous
+  if (itSummarised.test(clause.text)) return { kind: 'summarise-page', url }
+  const match = itSaved.exec(clause.text)
+  if (match === null) return null
+  const path = groupsOf(match, clause, scene).path('path')
+  const what = previous.kind === 'summarise-page' ? 'summary' : 'page'
+  return looksLikeFile(path, match.groups?.path) ? { kind: 'save-page', url, path, what } : null
+}
+
+function toSave(
+  match: RegExpExecArray,
+  what: 'page' | 'summary',
+  clause: Clause,
+  scene: Scene,
+): PageIntent | null {
+  const url = readAddress(match.groups?.url, clause)
+  const path = groupsOf(match, clause, scene).path('path')
+  return url !== null && looksLikeFile(path, match.groups?.path)
+    ? { kind: 'save-page', url, path, what }
+    : null
+}
+
+function readAddress(token: string | undefined, clause: Clause): string | null {
+  if (token === undefined) return null
+  const text = readToken(token, clause.quoted)
+  if (isQuoted(token) && /\s/.test(text)) return null
+  return /^https?:\/\/./i.test(text) && URL.canParse(text) ? text : null
+}
+
+/** One part of a page in the format of `web_fetch`. */
 interface Part {
   readonly url: string
   readonly status: number
   readonly title: string
   readonly text: string
   readonly totalChars: number
-  /** Where to read on; null at the end. */
+  /** Offset of the next part; null at the end. */
   readonly next: number | null
   /** Whether the page is longer than can be fetched. */
   readonly cut: boolean
@@ -52,14 +121,14 @@ export function actOnPage(intent: PageIntent, conversation: Conversation, reason
 }
 
 function fetchFrom(intent: PageIntent, offset: number, conversation: Conversation, reasoning: string): Reply {
-  // What is saved as Markdown is to be read; anything else is wanted as it is.
+  // Markdown and text are converted; any other file gets the original bytes.
   const isRaw =
     intent.kind === 'save-page' && intent.what === 'page' && !/\.(?:md|markdown|txt)$/i.test(intent.path)
-  const values = { url: intent.url, ...(offset > 0 ? { offset } : {}), ...(isRaw ? { form: 'raw' } : {}) }
-  return call(conversation, 'web_fetch', values, reasoning)
+  const args = { url: intent.url, ...(offset > 0 ? { offset } : {}), ...(isRaw ? { form: 'raw' } : {}) }
+  return call(conversation, 'web_fetch', args, reasoning)
 }
 
-/** Asks for the address once, where a person may allow it; otherwise says what was said. */
+/** Requests access to the address once, where the user can allow it; else reports the denial. */
 function afterRefusal(
   intent: PageIntent,
   past: PastCall,
@@ -125,7 +194,7 @@ function quoteLine(line: string): string {
 const answer =
   /^\[(\S+) · status (\d{3}) · (\S+|no type) · characters \d+ to \d+ of (\d+)([^\n]*)\]\n<web-content>\n([\s\S]*)\n<\/web-content>\s*$/
 
-/** Null for an answer that is not worded so. */
+/** Null for output in another format. */
 function readPart({ output }: PastCall): Part | null {
   const [, url, status, type, total, rest = '', framed] = answer.exec(output) ?? []
   if (url === undefined || framed === undefined) return null
