@@ -37,7 +37,7 @@ export function ruleCall(
   if (runAnswer !== undefined && (!isAsked || isNo)) return runAnswer
   if (mode === 'none') return modeNone
   if (mode === 'all' && !isAsked)
-    return { decision: 'allow', scope: 'run', by: 'mode', rule: '--approve all' }
+    return { decision: 'allow', scope: 'run', by: 'mode', rule: 'option approvals.mode: all' }
   return interactive ? undefined : unattended
 }
 

@@ -5,17 +5,22 @@ import { limits } from '#specs/protocol/limits.ts'
 /** A decision and its source. */
 export type DecisionRecord = Omit<ApprovalRecord, 'approvalId'>
 
-/** No person can answer. The text is for the user who started the run, on the command line or in an application. */
+/** No person can answer. The text is for the user who started the run; the command line shows its own options in it. */
 export const unattended: DecisionRecord = {
   decision: 'deny',
   scope: 'once',
   by: 'mode',
-  rule: "no interactive user answers approvals of this run; to allow it, pass --approve all or a rule file (in the library: onApproval, or approvals with mode: 'all', rules, or interactive: true and run.answer)",
+  rule: 'no interactive user answers approvals of this run; to allow it, use option approvals.mode: all or option approvals.rules (an application can also answer, with onApproval or run.answer)',
   hint: 'no user is available to approve this; continue without it and say so in your answer',
 }
 
 /** The user's mode denies everything. */
-export const modeNone: DecisionRecord = { decision: 'deny', scope: 'run', by: 'mode', rule: '--approve none' }
+export const modeNone: DecisionRecord = {
+  decision: 'deny',
+  scope: 'run',
+  by: 'mode',
+  rule: 'option approvals.mode: none',
+}
 
 /** For a plan question without a valid plan of the run. */
 export const noPlan: DecisionRecord = {

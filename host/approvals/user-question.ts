@@ -40,7 +40,7 @@ export function ruleQuestion(
   if (rule?.effect === 'deny') return decisionByRule(rule, 'deny')
   if (runAnswer !== undefined && rule === undefined) return runAnswer
   if (asked >= limits.runMaxQuestions) return tooMany
-  if (mode === 'none') return unanswered(question, '--approve none')
+  if (mode === 'none') return unanswered(question, 'option approvals.mode: none')
   return interactive ? undefined : unanswered(question, 'no user is available to answer')
 }
 

@@ -2,6 +2,7 @@
 import type { Readable, Writable } from 'node:stream'
 import { Host } from '../host.ts'
 import { wordsOf } from '../runs/ending.ts'
+import { withFlags } from './options.ts'
 import { sanitizeBlock } from './render/sanitize.ts'
 
 export interface Io {
@@ -19,7 +20,7 @@ export function hostOf(io: Io): Host {
 
 /** Prints a failure: our words, with whatever is foreign in them made harmless. */
 export function printError(io: Io, error: unknown): void {
-  const [first = '', ...rest] = wordsOf(error).split('\n')
+  const [first = '', ...rest] = withFlags(wordsOf(error)).split('\n')
   io.stderr.write(`caisson: ${sanitizeBlock(first, '')}\n`)
   if (rest.length > 0) io.stderr.write(`${sanitizeBlock(rest.join('\n'))}\n`)
 }

@@ -60,6 +60,24 @@ export function parseDollars(text: string): number {
   return dollars
 }
 
+/** The flags of options that messages of the library name. */
+const flags: Readonly<Record<string, string>> = {
+  'approvals.mode': '--approve',
+  'approvals.rules': '--approve FILE',
+  'egress.rules': '--allow-host',
+  'limits.maxAgents': '--max-agents',
+  model: '--model',
+  replay: '--replay',
+  'vm.accelerator': '--accel',
+}
+
+/** A message of the library with flags in the place of its options: `option approvals.mode: all` becomes `--approve all`. */
+export function withFlags(text: string): string {
+  return text.replaceAll(/\boption ([a-zA-Z.]*[a-zA-Z])(?::(?= \S))?/g, (whole, name: string) =>
+    Object.hasOwn(flags, name) ? (flags[name] ?? whole) : whole,
+  )
+}
+
 /** Collects an option that may be given several times. */
 export function collect(value: string, previous: string[] = []): string[] {
   return [...previous, value]

@@ -246,7 +246,7 @@ function refusalWords({ by, rule = '' }: DecisionRecord): string {
 function unattendedFor({ scheme, host, port }: Target): DecisionRecord {
   const isPlain = scheme === 'https' && port === 443
   const rest = isPlain ? '' : `, schemes = ["${scheme}"], ports = [${port}]`
-  const flag = isPlain ? `--allow-host ${host}, or ` : ''
+  const flag = isPlain ? `a rule for ${host} (option egress.rules), or ` : ''
   return {
     decision: 'deny',
     scope: 'once',

@@ -92,11 +92,11 @@ export class McpTrust {
       ruling = given
     }
     const decision = await this.#options.approvals.ask(question, signal, undefined, { onDecision })
-    // Rules and --approve all apply only to their own run.
+    // Rules and the mode apply only to their own run.
     if (decision.decision === 'allow' && ruling?.by === 'person') await this.#keep(key, offer)
     if (decision.decision === 'allow' || ruling?.by !== 'mode') return decision
     const rule = JSON.stringify({ effect: 'allow', tool: mcpOfferTool, pattern: server })
-    const hint = `${ruling.rule ?? 'it was denied'}; the rule ${rule} among those of --approve FILE allows this server`
+    const hint = `${ruling.rule ?? 'it was denied'}; the rule ${rule} in option approvals.rules allows this server`
     return { decision: 'deny', hint }
   }
 

@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import type { Conversation } from './conversation.ts'
 import { profileMark, writeProfileScript } from './csv-profile-script.ts'
-import { writeReportScript } from './csv-report-script.ts'
+import { type ReportChoice, writeReportScript } from './csv-report-script.ts'
 import type { Intent } from './intents.ts'
 import { answersIn, call, conclude, quoteOutput, type Reply, say, sayNotDone } from './reply.ts'
 
@@ -123,27 +123,6 @@ const CsvProfile = z.union([
 ])
 type CsvProfile = z.infer<typeof CsvProfile>
 type CsvTable = Extract<CsvProfile, { rows: number }>
-
-/** What the report's script is written for; column numbers count from 0. */
-export interface ReportChoice {
-  readonly separator: string
-  readonly columns: readonly { readonly type: string; readonly style: string }[]
-  /** Columns to average; the chart shows the first. */
-  readonly metrics: readonly number[]
-  /** The column to group by. */
-  readonly category: number | null
-  readonly date: number | null
-  /** Characters of an ISO date that name a period: 4 year, 7 month, 10 day. */
-  readonly period: 4 | 7 | 10
-  /** The column whose ten highest values are listed. */
-  readonly top: number | null
-  /** Columns that identify the row of a high value. */
-  readonly labels: readonly number[]
-  /** Most groups in a table. */
-  readonly groups: number
-  readonly report: string
-  readonly chart: string
-}
 
 /** The profile in a script's output; null when there is none. */
 export function findProfile(output: string): CsvProfile | null {

@@ -2,7 +2,6 @@
  * The offline model's report on a CSV: a Python script written for the columns that the profile found. It reads all
  * rows, writes a Markdown report and an SVG chart, and prints its findings, each on a line that starts with `ANSWER: `.
  */
-import type { ReportChoice } from './act-csv.ts'
 import { csvReaderScript } from './csv-profile-script.ts'
 import { answerMark } from './reply.ts'
 
@@ -224,6 +223,27 @@ for finding in findings:
     print(MARK + ''.join(char if char.isprintable() else ' ' for char in finding))
 print(MARK + 'Wrote %s and %s.' % (C['report'], C['chart']))
 `
+
+/** What the report's script is written for; column numbers count from 0. */
+export interface ReportChoice {
+  readonly separator: string
+  readonly columns: readonly { readonly type: string; readonly style: string }[]
+  /** Columns to average; the chart shows the first. */
+  readonly metrics: readonly number[]
+  /** The column to group by. */
+  readonly category: number | null
+  readonly date: number | null
+  /** Characters of an ISO date that name a period: 4 year, 7 month, 10 day. */
+  readonly period: 4 | 7 | 10
+  /** The column whose ten highest values are listed. */
+  readonly top: number | null
+  /** Columns that identify the row of a high value. */
+  readonly labels: readonly number[]
+  /** Most groups in a table. */
+  readonly groups: number
+  readonly report: string
+  readonly chart: string
+}
 
 /** The script for one file and the choice made for its columns. @param path relative to the workspace */
 export function writeReportScript(path: string, choice: ReportChoice): string {

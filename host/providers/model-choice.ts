@@ -111,7 +111,7 @@ export const withoutEmbeddings = 'remove [embeddings], and search_code uses word
 
 /** How a person names a model. */
 function named(model: string, purpose: ModelPurpose): string {
-  return purpose === 'chat' ? `--model ${model}` : `model = "${model}" below [embeddings]`
+  return purpose === 'chat' ? `option model: ${model}` : `model = "${model}" below [embeddings]`
 }
 
 /** The longest pattern that matches the id: the id itself, or a prefix followed by `*`. */

@@ -81,7 +81,7 @@ export function chooseProvider(question: ProviderQuestion): Result<ProviderChoic
   const { env, config = Config.parse({}), storedKeys = [], purpose = 'chat' } = question
   const model = nonEmpty(question.model) ?? nonEmpty(env.CAISSON_MODEL) ?? config.model
   if (model !== undefined && !/^[\x21-\x7e]{1,200}$/.test(model)) {
-    const setting = 'of the option model (--model), CAISSON_MODEL or the configuration'
+    const setting = 'of option model, CAISSON_MODEL or the configuration'
     return failure('invalid_model', `The model id (${setting}) is not 1 to 200 visible characters.`)
   }
   if (model === offlineModel) return { ok: true, value: offlineChoice(false) }
@@ -128,7 +128,7 @@ function offlineChoice(noted: boolean, others: readonly string[] = []): Provider
     others.length === 0
       ? offlineNote
       : `No model and no default provider is set, so the offline model answers. To use ${others.join(' or ')}, ` +
-        'name a model (option model, --model), or set model or provider in the configuration file.'
+        'name a model (option model), or set model or provider in the configuration file.'
   const notes = noted ? [note] : []
   return { name: 'offline', model: offlineModel, baseUrl: null, keySource: null, notes }
 }
@@ -161,7 +161,7 @@ function chooseCustom(
   if (!address.ok) return address
   if (model === undefined) {
     const text =
-      'CAISSON_LLM_URL is set but no model is named. Set CAISSON_MODEL, or name one (option model, --model).'
+      'CAISSON_LLM_URL is set but no model is named. Set CAISSON_MODEL, or name one (option model).'
     return failure('missing_model', text)
   }
   const hasKey = nonEmpty(env.CAISSON_LLM_KEY) !== undefined
@@ -193,7 +193,7 @@ function chooseConfigured(
     given?.models?.find((id) => !id.includes('*')) ??
     (name === 'nvidia' ? nvidiaDefaultModel : undefined)
   if (wanted === undefined) {
-    const text = `The provider ${name} is chosen but no model is named. Set model in the configuration or CAISSON_MODEL, or name one (option model, --model).`
+    const text = `The provider ${name} is chosen but no model is named. Set model in the configuration or CAISSON_MODEL, or name one (option model).`
     return failure('missing_model', text)
   }
   const variable =

@@ -43,7 +43,7 @@ export function readUpstreamError(
 
 /** What to do about a model that its server does not have. @param gone ids also known to be gone */
 export function modelRemedy({ model, baseUrl }: Provider, gone: readonly string[]): string {
-  const choose = `${model} is not available there; choose another (option model, --model, CAISSON_MODEL)`
+  const choose = `${model} is not available there; choose another (option model, CAISSON_MODEL)`
   if (baseUrl === null || !isNvidiaAddress(baseUrl)) return choose
   const others = suggestedModels.filter((id) => id !== model && !gone.includes(id)).slice(0, 3)
   return others.length === 0 ? choose : `${choose}, such as ${others.join(', ')}`
@@ -51,7 +51,7 @@ export function modelRemedy({ model, baseUrl }: Provider, gone: readonly string[
 
 /** What to do about a model that does not accept tools. */
 export function toolsRemedy(model: string): string {
-  return `${model} takes no tools, and the agent works by tools; choose another model (option model, --model, CAISSON_MODEL), or switch tools on at its server`
+  return `${model} takes no tools, and the agent works by tools; choose another model (option model, CAISSON_MODEL), or switch tools on at its server`
 }
 
 /** The title or text of an HTML page; other text unchanged. For people only, so tags are removed roughly. */

@@ -29,7 +29,7 @@ export function replayEmbedder(recording: Pick<Recording, 'web'>): Embedder {
       if (!answer.ok) return answer
       const value = Embedded.safeParse(answer.value)
       if (value.success) return { ok: true, value: value.data }
-      const text = 'The recording holds vectors that are not of their form; run without --replay.'
+      const text = 'The recording holds vectors that are not of their form; run without option replay.'
       return { ok: false, error: gatewayError('not_recorded', text) }
     },
     close: () => Promise.resolve(),

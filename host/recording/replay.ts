@@ -135,7 +135,7 @@ export class Recording {
 
   #unknown(where: string): { readonly ok: false; readonly error: WireError } {
     const full = this.#isFull ? ' The recording ended early: it was full.' : ''
-    const text = `Not in the recording of ${this.header.runId}: ${where}.${full} Nothing was sent; run without --replay.`
+    const text = `Not in the recording of ${this.header.runId}: ${where}.${full} Nothing was sent; run without option replay.`
     return { ok: false, error: gatewayError('not_recorded', text) }
   }
 }

@@ -25,7 +25,7 @@ export function requireAgents({ plan, from }: GivenPlan, maxAgents: number): voi
   if (problem !== undefined)
     throw new CaissonError(
       'invalid_plan',
-      `the plan of ${from} cannot be carried out: ${problem}, or allow more (limits.maxAgents, --max-agents)`,
+      `the plan of ${from} cannot be carried out: ${problem}, or allow more (option limits.maxAgents)`,
     )
 }
 

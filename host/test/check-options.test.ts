@@ -220,14 +220,7 @@ it('a call that nobody answers is denied, with what to pass to allow it [S1.11 H
   }
   const ruling = ruleCall(request, { mode: 'ask', rules: [], interactive: false }, undefined)
   expect(ruling).toMatchObject({ decision: 'deny', by: 'mode' })
-  for (const way of [
-    '--approve all',
-    'rule file',
-    "mode: 'all'",
-    'onApproval',
-    'interactive: true',
-    'run.answer',
-  ])
+  for (const way of ['option approvals.mode: all', 'option approvals.rules', 'onApproval', 'run.answer'])
     expect(ruling?.rule).toContain(way)
 })
 

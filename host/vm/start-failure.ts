@@ -104,7 +104,7 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
       seen:
         failure.qemu.console.totalBytes === 0 ? 'no output from the guest' : 'output, but no ready message',
       remedy:
-        'Read the console to see how far the guest booted; if another accelerator is in use, try --accel tcg.',
+        'Read the console to see how far the guest booted; if another accelerator is in use, try tcg (option vm.accelerator).',
       ...context,
     })
   }
@@ -169,6 +169,6 @@ function outcomeDetails(outcome: Exclude<BootOutcome, { kind: 'ready' }>, phase:
     ...(exit.signal === null ? {} : { signal: exit.signal }),
     remedy: byGuest
       ? 'Read the console; to check the image, run caisson image verify.'
-      : 'Read its stderr and run caisson doctor; if the accelerator is broken, use --accel tcg.',
+      : 'Read its stderr and run caisson doctor; if the accelerator is broken, use tcg (option vm.accelerator).',
   }
 }

@@ -185,7 +185,7 @@ async function chooseAccelerator(requested: Accelerator | 'auto', machine: Machi
     phase: 'prepare',
     expected: `the requested accelerator ${requested}`,
     seen: requested === 'kvm' ? 'cannot open /dev/kvm' : 'not available on this machine',
-    remedy: 'Use --accel tcg, or run caisson doctor to see what is available.',
+    remedy: 'Use tcg (option vm.accelerator), or run caisson doctor to see what is available.',
   })
 }
 

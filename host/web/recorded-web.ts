@@ -35,6 +35,6 @@ function read<T>(schema: z.ZodType<T>, answer: Result<unknown, WireError>): Resu
   if (!answer.ok) return answer
   const value = schema.safeParse(answer.value)
   if (value.success) return { ok: true, value: value.data }
-  const text = 'The recording holds an answer of the web that is not of its form; run without --replay.'
+  const text = 'The recording holds an answer of the web that is not of its form; run without option replay.'
   return { ok: false, error: gatewayError('not_recorded', text) }
 }

@@ -5,7 +5,7 @@ import { configFile } from '../../config/load.ts'
 import { inspectModel, inspectSections } from '../../doctor/inspect-config.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import type { RunAction } from '../options.ts'
+import { type RunAction, withFlags } from '../options.ts'
 import { coloursFor } from '../render/colours.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
@@ -49,7 +49,7 @@ export async function configCheck(io: Io, flags: { json?: boolean }): Promise<Ex
       const mark = problem === undefined ? colours.green('ok  ') : wrong
       io.stdout.write(`${mark} ${sanitizeLine(what).padEnd(20)} ${sanitizeLine(seen)}\n`)
       if (note !== undefined) io.stdout.write(`       ${sanitizeLine(note)}\n`)
-      if (problem !== undefined) io.stdout.write(`       → ${sanitizeLine(problem)}\n`)
+      if (problem !== undefined) io.stdout.write(`       → ${sanitizeLine(withFlags(problem))}\n`)
     }
   }
   return isWhole ? exitCodes.completed : exitCodes.environment

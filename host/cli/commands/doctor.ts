@@ -5,7 +5,7 @@ import { checkImage } from '../../doctor/check-image.ts'
 import { type Finding, runDoctor } from '../../doctor/doctor.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import type { RunAction } from '../options.ts'
+import { type RunAction, withFlags } from '../options.ts'
 import { type Colours, coloursFor } from '../render/colours.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
@@ -45,5 +45,7 @@ function linesOf({ title, status, seen, remedy }: Finding, colours: Colours): st
   const [first = '', ...rest] = seen.split('\n')
   const head = `${mark} ${title.padEnd(26)} ${sanitizeLine(first)}`
   const more = rest.length === 0 ? [] : [sanitizeBlock(rest.join('\n'), '       │ ', 20)]
-  return remedy === undefined ? [head, ...more] : [head, ...more, `       → ${sanitizeLine(remedy)}`]
+  return remedy === undefined
+    ? [head, ...more]
+    : [head, ...more, `       → ${sanitizeLine(withFlags(remedy))}`]
 }

@@ -5,7 +5,6 @@ import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalMode } from '../../approvals/queue.ts'
 import { readRules } from '../../approvals/rules.ts'
-import { rulesOfFlags } from '../../egress/rule-file.ts'
 import type { Host, RunOptions } from '../../host.ts'
 import type { Run } from '../../runs/run.ts'
 import { type ExitCode, exitCodeOfEnd } from '../exit-codes.ts'
@@ -22,6 +21,7 @@ import {
   type RunAction,
   type VmFlags,
   vmOptionsOf,
+  withFlags,
 } from '../options.ts'
 import { askRules } from '../prompts/ignore-rules-prompt.ts'
 import { captureInput } from '../prompts/terminal-input.ts'
@@ -30,6 +30,7 @@ import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { follow, followAsJson } from './follow.ts'
 import { loadMcpFile } from './mcp.ts'
+import { rulesOfFlags } from './policy.ts'
 import { bringHome } from './review-changes.ts'
 import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
 
@@ -234,7 +235,7 @@ async function startShown(io: Io, host: Host, options: RunOptions, view: Progres
   const run = await host.run({
     ...options,
     onProgress: (text) => view.hint(text),
-    onNotes: (notes) => view.lines(notes),
+    onNotes: (notes) => view.lines(notes.map(withFlags)),
   })
   keys?.handOver()
   return run
@@ -246,7 +247,7 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
   const run = await host.run({
     ...options,
     onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`),
-    onNotes: (notes) => io.stderr.write(notes.map((note) => `${note}\n`).join('')),
+    onNotes: (notes) => io.stderr.write(notes.map((note) => `${withFlags(note)}\n`).join('')),
   })
   {
     using _ = new Interrupts(run, io.stdout, () =>

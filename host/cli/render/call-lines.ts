@@ -1,4 +1,5 @@
 /** A call, a question and a decision on one line each, for the log of a run. Pure; all foreign text goes through foreign.ts. */
+
 import type { ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
@@ -6,6 +7,7 @@ import type { UserQuestion } from '#specs/protocol/question.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { planOf } from '../../approvals/plan-question.ts'
 import { formatCount } from '../../files/format.ts'
+import { withFlags } from '../options.ts'
 import { nameOf } from './agent-lines.ts'
 import type { Colours } from './colours.ts'
 import { parseObject } from './plain-json.ts'
@@ -79,7 +81,7 @@ export function decisionLine(event: Of<'approval-decision'>, colours: Colours, b
   ]
   const isTold = event.by === 'person' || event.reach !== undefined
   const scope = isTold ? { once: '', run: ' for this run', always: ' permanently' }[event.scope] : ''
-  const rule = event.rule === undefined ? '' : `: ${sanitizeLine(event.rule)}`
+  const rule = event.rule === undefined ? '' : `: ${sanitizeLine(withFlags(event.rule))}`
   // A mode's hint is for the agent and says the same as its rule.
   const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${sanitizeLine(event.hint)}`
   if (event.answer !== undefined)

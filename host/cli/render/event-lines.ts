@@ -1,9 +1,11 @@
 /** The lines that one event of a run becomes, in a terminal as in a log. Pure; all foreign text goes through foreign.ts. */
+
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import type { RunLine, RunState } from '#specs/protocol/run-state.ts'
 import { planTool } from '../../approvals/plan-question.ts'
 import { formatBytes, formatCount, formatDuration } from '../../files/format.ts'
+import { withFlags } from '../options.ts'
 import { agentEndLines, agentStartLines, compactLine, steeringLines, underPath } from './agent-lines.ts'
 import { decisionLine, describeArguments, describeQuestion, offerLines } from './call-lines.ts'
 import type { Colours } from './colours.ts'
@@ -105,7 +107,9 @@ function linesOfEvent(
     case 'approval-decision':
       return [decisionLine(event, colours, before)]
     case 'egress-denied':
-      return [colours.yellow(`Refused: ${sanitizeLine(event.target)}: ${sanitizeLine(event.reason)}`)]
+      return [
+        colours.yellow(`Refused: ${sanitizeLine(event.target)}: ${sanitizeLine(withFlags(event.reason))}`),
+      ]
     case 'note':
       return [
         colours[event.level === 'warn' ? 'yellow' : 'dim'](`    the agent says: ${sanitizeLine(event.text)}`),
@@ -180,10 +184,10 @@ function keptLine(runId = 'RUN', colours: Colours): string {
 function coldLines({ start, coldReason }: Of<'vm-ready'>, colours: Colours): string[] {
   if (coldReason === undefined) return []
   // A copy of a template all the same: only the VM that the run before kept could not be had.
-  if (start === 'template') return [colours.yellow(`  a new VM: ${sanitizeLine(coldReason, 500)}`)]
+  if (start === 'template') return [colours.yellow(`  a new VM: ${sanitizeLine(withFlags(coldReason), 500)}`)]
   return [
     colours.yellow(
-      `  booted from scratch (slower), because no template could be used: ${sanitizeLine(coldReason, 500)}`,
+      `  booted from scratch (slower), because no template could be used: ${sanitizeLine(withFlags(coldReason), 500)}`,
     ),
     colours.dim('  to fix it, run: caisson doctor'),
   ]
@@ -263,7 +267,7 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
   const lines = isShown ? [] : ['', sanitizeBlock(event.summary), '']
   lines.push(`${colour(`Run ${event.outcome}`)} · ${facts.join(' · ')}`)
   if (event.outcome !== 'completed')
-    lines.push(sanitizeBlock(describeEnd(event.reason, newsOf(event.message, state))))
+    lines.push(sanitizeBlock(withFlags(describeEnd(event.reason, newsOf(event.message, state)))))
   return lines
 }
 

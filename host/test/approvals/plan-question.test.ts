@@ -116,7 +116,7 @@ describe('a question about a plan', () => {
     expect((await alone.queue.ask(question())).decision).toBe('deny')
     expect(alone.events[1]).toMatchObject({
       by: 'mode',
-      rule: expect.stringContaining('--approve all') as string,
+      rule: expect.stringContaining('option approvals.mode: all') as string,
     })
     expect(alone.allowed).toEqual([])
     const all = open({ interactive: false, mode: 'all' })

@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { settleContinue } from '../../cli/commands/run.ts'
 import { runCli } from '../../cli/main.ts'
+import { withFlags } from '../../cli/options.ts'
 
 async function cli(argv: string[], env: Record<string, string> = {}) {
   const home = await temporaryFolder('cli')
@@ -126,6 +127,15 @@ describe('the command line', () => {
     for (const run of ['last', 'run-2d6cd77c', 'a88487f8'])
       expect(settled('--continue', run, 'x')).toEqual(['--continue', run, 'x'])
     expect(settled('--', '--continue', 'x')).toEqual(['--', '--continue', 'x'])
+  })
+
+  it('shows its own options where a message of the library names one of the library [H.01]', () => {
+    expect(withFlags('to allow it, use option approvals.mode: all or option approvals.rules')).toBe(
+      'to allow it, use --approve all or --approve FILE',
+    )
+    expect(withFlags('name a model (option model): see the option list')).toBe(
+      'name a model (--model): see the option list',
+    )
   })
 
   it('lists no runs where there are none', async () => {

@@ -65,7 +65,7 @@ describe('caisson run --json', () => {
     await sleep(100)
     cli.child.stdin?.end()
     const { code, stdout } = await cli.ended
-    expect(stdout).toContain('--approve all')
+    expect(stdout).toContain('option approvals.mode: all')
     expect(code).toBe(3)
     expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
   })

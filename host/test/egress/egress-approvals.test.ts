@@ -122,11 +122,11 @@ describe('request_access', () => {
     expect(await answer).toMatchObject({ decision: 'allow' })
   })
 
-  it('is denied where nobody is there, with what would allow it; --approve all is no yes to this [S1.11]', async () => {
+  it('is denied where nobody is there, with what would allow it; the mode all is no yes to this [S1.11]', async () => {
     const { answers, request, decisions } = await open({ interactive: false, mode: 'all' })
     expect((await answers.decide(request(url))).decision).toBe('deny')
     expect((await answers.decide(request('http://api.example.com:8080/'))).decision).toBe('deny')
-    expect(decisions()[0]?.rule).toContain('--allow-host api.example.com')
+    expect(decisions()[0]?.rule).toContain('a rule for api.example.com (option egress.rules)')
     expect(decisions()[1]?.rule).toContain(
       '{ effect = "allow", host = "api.example.com", schemes = ["http"], ports = [8080] }',
     )

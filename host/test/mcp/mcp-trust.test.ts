@@ -158,7 +158,7 @@ describe("a workspace's server", () => {
     const { decide } = open({ interactive: false })
     const { decision, hint } = await decide(offer())
     expect(decision).toBe('deny')
-    expect(hint).toContain('--approve all')
+    expect(hint).toContain('option approvals.mode: all')
     const rule = JSON.parse(/\{.*\}/.exec(hint ?? '')?.[0] ?? '')
     const allowed = open({ interactive: false, rules: [rule] })
     expect(await allowed.decide(offer())).toEqual({ decision: 'allow' })

@@ -223,7 +223,7 @@ describe('a server that does not take a request as it is', () => {
     [
       'a model that is gone',
       failure(410, 'reached its end of life', 'problem'),
-      'choose another (option model, --model',
+      'choose another (option model, CAISSON',
     ],
     [
       'a model of another account',

@@ -70,7 +70,7 @@ describe('the provider', () => {
     const chosen = chooseProvider({ env: {}, config: Config.parse({ providers }) })
     expect(chosen).toMatchObject({ value: { name: 'offline' } })
     const note = chosen.ok ? chosen.value.notes.join() : ''
-    expect(note).toMatch(/To use local, name a model .option model, --model/)
+    expect(note).toMatch(/To use local, name a model .option model\)/)
     expect(note).not.toContain('No model key')
   })
 
