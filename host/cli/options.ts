@@ -71,7 +71,7 @@ const flags: Readonly<Record<string, string>> = {
   'vm.accelerator': '--accel',
 }
 
-/** A message of the library with flags in the place of its options: `option approvals.mode: all` becomes `--approve all`. */
+/** A message of the library with flags for its options: `option approvals.mode: all` becomes `--approve all`. */
 export function withFlags(text: string): string {
   return text.replaceAll(/\boption ([a-zA-Z.]*[a-zA-Z])(?::(?= \S))?/g, (whole, name: string) =>
     Object.hasOwn(flags, name) ? (flags[name] ?? whole) : whole,

@@ -65,7 +65,7 @@ describe('a question about a plan', () => {
     expect(events[1]).toMatchObject({
       decision: 'deny',
       by: 'mode',
-      rule: expect.stringContaining('option approve'),
+      rule: expect.stringContaining('option approvals'),
     })
   })
 

@@ -146,7 +146,10 @@ describe('the approval queue', () => {
   it('denies what asks when nobody is there, and names what would allow it', async () => {
     const { queue, events } = open({ interactive: false })
     expect((await queue.ask(request())).decision).toBe('deny')
-    expect(events[1]).toMatchObject({ by: 'mode', rule: expect.stringContaining('option approvals.mode: all') })
+    expect(events[1]).toMatchObject({
+      by: 'mode',
+      rule: expect.stringContaining('option approvals.mode: all'),
+    })
   })
 
   it('lets deny win over ask, ask over allow, and rules over modes and standing answers', async () => {
