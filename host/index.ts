@@ -1,5 +1,6 @@
 /** The library: start runs, watch them, answer their approvals, bring their changes home. */
 export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } from '#specs/errors.ts'
+export type { SkillFinding } from '#specs/node/skills/registry.ts'
 export type {
   AccessQuestion,
   ApprovalRequest,
@@ -7,12 +8,21 @@ export type {
   ApprovalScope,
 } from '#specs/protocol/approval.ts'
 export type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
+export type { RunReason, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 export type { AgentEvent, Delta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
+export type {
+  GovernanceNote,
+  MemoryNote,
+  SkillHead,
+  SkillLoadAnswer,
+} from '#specs/protocol/extension.ts'
+export type { HookPoint } from '#specs/protocol/hook.ts'
+export type { HostDelta } from '#specs/protocol/host-event.ts'
 export type { ShellOptions } from '#specs/protocol/methods.ts'
-export type { Plan, PlanInput, Step } from '#specs/protocol/plan.ts'
+export type { Plan, PlanInput, Step, StepState } from '#specs/protocol/plan.ts'
 export { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
-export { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
-export { RunLimits, type Usage } from '#specs/protocol/task.ts'
+export { initialRunState, type RunLine, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+export { RunLimits, type RunOutcome, type Usage } from '#specs/protocol/task.ts'
 export {
   parseToolValidationFailureArtifact,
   type ToolValidationFailure,
@@ -29,8 +39,16 @@ export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.t
 export type { VmDirectory, VmEntry } from './control/vms.ts'
 export type { PersistentGrant, PersistentGrants } from './egress/persistent-grants.ts'
 export type { Policy } from './egress/policy.ts'
+export type { PolicyRule } from './egress/rules.ts'
 export type { CodeHook, CodeHookAt, CodeVerdict } from './hooks/code-hook.ts'
-export type { HookInput, HookSubjects, HookVerdict } from './hooks/hook.ts'
+export type {
+  HookedCall,
+  HookedStep,
+  HookHead,
+  HookInput,
+  HookSubjects,
+  HookVerdict,
+} from './hooks/hook.ts'
 export {
   Host,
   type HostOptions,
@@ -38,12 +56,24 @@ export {
   type RunOptions,
   type SandboxOptions,
 } from './host.ts'
+export type { Image } from './image/image.ts'
 export { ImageError, type ImageErrorKind } from './image/image-error.ts'
 export { readJournal } from './journal/journal.ts'
+export type { JournalReading } from './journal/journal-summary.ts'
 export type { FeedItem } from './journal/run-feed.ts'
-export { RunStore, type RunSummary } from './journal/run-store.ts'
+export type { RunOutline } from './journal/run-outline.ts'
+export { type RunPaths, RunStore, type RunSummary } from './journal/run-store.ts'
+export type { KeySource } from './keys/key-source.ts'
 export { LockHeldError } from './locks/file-lock.ts'
-export type { DamagedLine, NoteStore, StoredNote } from './memory/note-store.ts'
+export type { McpPin, McpPins } from './mcp/pins.ts'
+export type {
+  DamagedLine,
+  NoteStore,
+  ProposalNote,
+  StoredNote,
+  WorkspaceNote,
+} from './memory/note-store.ts'
+export type { ProviderChoice } from './providers/providers.ts'
 export type {
   ApprovalOptions,
   EgressOptions,
@@ -56,21 +86,31 @@ export type {
   OnApproval,
   PendingApproval,
 } from './runs/approval-handler.ts'
+export type { Inspected, ReviewedChange, RunChanges } from './runs/changes.ts'
+export type { HeldPaths } from './runs/prepare.ts'
 export type { Run } from './runs/run.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './runs/run-notes.ts'
+export type { RunUndo } from './runs/undo-run.ts'
 export type { ExecOptions, ExecResult } from './sandbox/guest-command.ts'
 export type { FileOptions, ReadFileOptions, SandboxFile } from './sandbox/guest-files.ts'
 export type { ForwardedPort, PortOptions, Sandbox, SandboxVm } from './sandbox/sandbox.ts'
 export type { SecretChanges, SecretSetting } from './secrets/secrets.ts'
 export type { UserSkills } from './skills/user-skills.ts'
+export type { Folders } from './state/folders.ts'
 export {
   defineHostTool,
   type HostToolContext,
   type HostToolDefinition,
   HostToolError,
+  type HostToolErrorOptions,
+  type HostToolInput,
+  type HostToolSchema,
   type HostTools,
 } from './tools/host-tools.ts'
 export type { ToolChoice } from './tools/tool-list.ts'
-export { VmError, type VmErrorKind } from './vm/vm-error.ts'
+export type { VmDiskImage } from './vm/drives.ts'
+export type { Accelerator } from './vm/qemu/qemu-args.ts'
+export { VmError, type VmErrorDetails, type VmErrorKind, type VmPhase } from './vm/vm-error.ts'
 export type { RunVmOptions, VmOptions } from './vm/vm-options.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'
+export type { ApplySummary, ReviewItem, Selection, UndoSummary } from './workspace/index.ts'

@@ -9,9 +9,14 @@ export {
   SkillRegistry,
   type SkillRegistryOptions,
 } from '#specs/node/skills/registry.ts'
-export { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
+export {
+  parseToolValidationFailureArtifact,
+  type ToolValidationFailure,
+} from '#specs/protocol/validation-failure.ts'
+export type { JsonSchema } from './arguments/json-schema.ts'
 export type * from './contract/contract.ts'
 export {
+  type ConvenienceOptions,
   createLLMEnvironment,
   disposeLLMEnvironment,
   disposeLLMRuntimeCaches,
@@ -23,10 +28,21 @@ export {
   type LLMProviderStore,
   type LLMSkillRegistry,
 } from './environment/environment.ts'
-export type { ApplicationTools } from './environment/tool-set.ts'
+export {
+  type ApplicationTools,
+  defineTool,
+  type ToolInput,
+  type ToolSelection,
+  type TypedTool,
+} from './environment/tool-set.ts'
 export { type ExecuteToolOptions, executeTool, type LLMToolResult } from './generate/execute-tool.ts'
 export { generate, type LLMRequest, stream } from './generate/generate.ts'
+export type { TokenCount } from './llm/chunk.ts'
+export type { ModelError, ModelErrorCode } from './llm/errors.ts'
+export type { ToolCallFragment } from './llm/tool-calls.ts'
 export { type McpConfig, type McpServerConfig, type McpTransport, parseMcpConfig } from './mcp/config.ts'
+export type { McpState } from './mcp/connection.ts'
+export type { McpToolInfo } from './mcp/lists.ts'
 export { McpRegistry, type McpServerInfo, type McpTool } from './mcp/registry.ts'
 export type { McpResult } from './mcp/result.ts'
 export {
@@ -36,7 +52,7 @@ export {
   providerKinds,
 } from './providers/config.ts'
 export { LLMConfigurationError, LLMError } from './providers/errors.ts'
-export { type ProviderStatus, ProviderStore } from './providers/store.ts'
+export { type OpenProvider, type ProviderStatus, ProviderStore } from './providers/store.ts'
 export {
   generateStructured,
   LLMStructuredError,
@@ -44,6 +60,6 @@ export {
   type StructuredResult,
 } from './structured/generate.ts'
 export { type PendingHumanRequest, parsePendingHumanRequest } from './tools/pending.ts'
-export { type BuiltInSelection, reservedToolNames } from './tools/selection.ts'
+export { type BuiltInName, type BuiltInSelection, reservedToolNames } from './tools/selection.ts'
 export type { WebFetchOptions } from './tools/web-fetch.ts'
 export * from './turn-loop/index.ts'

@@ -123,6 +123,7 @@ function printHeaviest({ testResults = [] }: Report): void {
 
 check('types', 'node_modules/.bin/tsc', ['--noEmit'])
 check('style', 'node_modules/.bin/biome', ['check', '--error-on-warnings', '.'])
+check('public types', process.execPath, [...node, 'scripts/api-report.ts', '--check'])
 check('words', process.execPath, [...node, 'scripts/check-words.ts'])
 check('dependencies', process.execPath, [...node, 'scripts/check-dependencies.ts'])
 if (tier === 'all')

@@ -37,6 +37,20 @@ export interface ResolvedTool {
 
 export type ApplicationTools = Readonly<Record<string, LLMTool>>
 
+/** What a schema accepts, after its defaults and transformations. A JSON schema gives `unknown`. */
+export type ToolInput<S extends LLMTool['parameters']> = S extends z.ZodType ? z.output<S> : unknown
+
+/** An {@link LLMTool} whose functions have the type of its parameters. */
+export interface TypedTool<S extends LLMTool['parameters']> extends Omit<LLMTool, 'parameters' | 'execute'> {
+  readonly parameters: S
+  execute?(input: ToolInput<S>, context: LLMToolContext): unknown
+}
+
+/** Types the input of `execute` from the schema in `parameters`. Returns the value unchanged. */
+export function defineTool<const S extends LLMTool['parameters']>(tool: TypedTool<S>): TypedTool<S> {
+  return tool
+}
+
 export interface ToolSelection {
   readonly tools?: ApplicationTools
   /** Deprecated name of the same option; do not set both. */

@@ -1,0 +1,145 @@
+/**
+ * Writes the public types of each entry point to `specs/api/`, so that a change of them shows in review.
+ * usage: api-report.ts [--check] — `--check` writes nothing, and fails when a report is out of date or when a type can
+ * be reached that is neither exported nor listed in `hidden`.
+ */
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { Extractor, ExtractorConfig, type IConfigFile } from '@microsoft/api-extractor'
+
+const root = path.join(import.meta.dirname, '..')
+const folder = path.join(root, 'specs/api')
+const entries = { caisson: 'host', 'caisson-runtime': 'runtime', 'caisson-testing': 'runtime/testing' }
+/** Parameters of constructors that only the library calls, and schemas and helpers behind an exported type. */
+const hidden = new Set([
+  'Asked',
+  'Awaitable',
+  'ConflictState',
+  'FramedStream',
+  'HeldBack',
+  'HostPattern',
+  'ImageManifest',
+  'JournalScan',
+  'McpPin',
+  'PersistentGrant',
+  'PinKey',
+  'Problem',
+  'ProposalNote',
+  'Provider',
+  'PublicOf',
+  'ResolvedRun',
+  'Review',
+  'ReviewSide',
+  'RuleOrigin',
+  'RunFold',
+  'RunRecord',
+  'SandboxOwner',
+  'Setting',
+  'Skill',
+  'WorkspaceError',
+  'WorkspaceNote',
+  'hookVersion',
+  'modelFailures',
+])
+
+const isCheck = process.argv.includes('--check')
+const scratch = mkdtempSync(path.join(tmpdir(), 'caisson-api-'))
+try {
+  process.exitCode = report(scratch)
+} finally {
+  rmSync(scratch, { recursive: true, force: true })
+}
+
+function report(scratch: string): number {
+  writeDeclarations(scratch)
+  const problems: string[] = []
+  for (const [name, entry] of Object.entries(entries)) {
+    const file = path.join(folder, `${name}.api.md`)
+    const { text, forgotten } = extract(scratch, name, entry)
+    problems.push(...forgotten.map((type) => `${name}: ${type} can be reached but is not exported`))
+    if (!isCheck) writeFileSync(file, text)
+    else if (readFileSync(file, 'utf8') !== text)
+      problems.push(`specs/api/${name}.api.md is out of date: run npm run api, and review the difference`)
+    console.log(`${name}: ${countSymbols(text)} symbols`)
+  }
+  for (const problem of problems) console.error(problem)
+  return problems.length === 0 ? 0 : 1
+}
+
+/** Outside of the checkout, with a manifest that resolves `#specs/…` to declarations. */
+function writeDeclarations(scratch: string): void {
+  const compiler = path.join(root, 'node_modules/typescript/bin/tsc')
+  const project = path.join(root, 'tsconfig.build.json')
+  const output = ['--emitDeclarationOnly', '--outDir', scratch]
+  execFileSync(process.execPath, [compiler, '-p', project, ...output], { cwd: root, stdio: 'inherit' })
+  symlinkSync(path.join(root, 'node_modules'), path.join(scratch, 'node_modules'))
+  const imports = { '#specs/*.ts': './specs/*.d.ts', '#runtime/*.ts': './runtime/*.d.ts' }
+  writeFileSync(
+    path.join(scratch, 'package.json'),
+    JSON.stringify({ name: 'caisson', type: 'module', imports }),
+  )
+}
+
+function extract(scratch: string, name: string, entry: string): { text: string; forgotten: string[] } {
+  const output = path.join(scratch, 'report')
+  mkdirSync(output, { recursive: true })
+  const compilerOptions = {
+    target: 'ES2024',
+    lib: ['ES2024', 'ESNext.Disposable', 'ESNext.Collection'],
+    module: 'NodeNext',
+    moduleResolution: 'NodeNext',
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    skipLibCheck: true,
+    types: ['node'],
+  }
+  const main = path.join(scratch, entry, 'index.d.ts')
+  const configObject: IConfigFile = {
+    projectFolder: scratch,
+    mainEntryPointFilePath: main,
+    compiler: { overrideTsconfig: { compilerOptions, include: [main] } },
+    apiReport: {
+      enabled: true,
+      reportFileName: `${name}.api.md`,
+      reportFolder: output,
+      reportTempFolder: output,
+    },
+    docModel: { enabled: false },
+    dtsRollup: { enabled: false },
+    tsdocMetadata: { enabled: false },
+    newlineKind: 'lf',
+    messages: {
+      compilerMessageReporting: { default: { logLevel: 'error' as never } },
+      extractorMessageReporting: {
+        default: { logLevel: 'none' as never },
+        'ae-forgotten-export': { logLevel: 'warning' as never },
+      },
+      tsdocMessageReporting: { default: { logLevel: 'none' as never } },
+    },
+  }
+  const config = ExtractorConfig.prepare({
+    configObject,
+    configObjectFullPath: undefined,
+    packageJsonFullPath: path.join(scratch, 'package.json'),
+    packageJson: { name: 'caisson', version: '0.0.0' },
+  })
+  const forgotten = new Set<string>()
+  const { errorCount } = Extractor.invoke(config, {
+    localBuild: true,
+    messageCallback: (message) => {
+      message.handled = true
+      const type = /The symbol "(\w+?)(?:_\d+)?" needs/.exec(message.text)?.[1]
+      if (message.messageId === 'ae-forgotten-export' && type !== undefined) forgotten.add(type)
+      else if (message.category === 'Compiler') console.error(message.text)
+    },
+  })
+  if (errorCount > 0) throw new Error(`the types of ${entry} have ${errorCount} errors`)
+  const text = readFileSync(path.join(output, `${name}.api.md`), 'utf8')
+  return { text, forgotten: [...forgotten].filter((type) => !hidden.has(type)).toSorted() }
+}
+
+function countSymbols(text: string): number {
+  return [...text.matchAll(/^(?:export |export \{ \w+ \})/gm)].length
+}
