@@ -10,7 +10,7 @@ export type ImageErrorKind =
   | 'lock_unsatisfied'
   /** packages.lock.json cannot be read or has nothing for the architecture. */
   | 'lock_unreadable'
-  /** A download failed: network, mirror or registry. */
+  /** A download failed: the network or a mirror. */
   | 'download_failed'
   /** A downloaded file is not the locked one. */
   | 'digest_mismatch'

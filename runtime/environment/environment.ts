@@ -194,7 +194,7 @@ function saysWhere({ apiKey, baseUrl, resourceName }: ProviderConfig): boolean {
 
 /** Status of an environment's providers, or of what environment variables configure. Shows no key. */
 export function getProviderStatus(environment?: LLMEnvironment): ProviderStatus[] {
-  if (environment !== undefined) return environment.providerStore.list()
+  if (environment !== undefined) return checkEnvironment(environment).providerStore.list()
   const configs = providerKinds.map((kind) => [kind, configFromVariables(kind, process.env)] as const)
   return new ProviderStore(Object.fromEntries(configs)).list()
 }

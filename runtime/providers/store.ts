@@ -2,7 +2,7 @@
  * The providers of one environment, by name. Stores share nothing. A configuration is validated when added; missing
  * settings are reported on use and in the status, which shows no key.
  */
-import { errorMessage } from '#specs/errors.ts'
+import { errorMessage, requireObject, requireText } from '#specs/errors.ts'
 import type { Provider } from '../contract/contract.ts'
 import {
   checkConfig,
@@ -42,11 +42,14 @@ export class ProviderStore {
 
   /** @throws {LLMConfigurationError} for an invalid configuration */
   constructor(configs: ProviderConfigs = {}) {
+    requireObject('the providers', configs)
     for (const [name, config] of Object.entries(configs)) this.configure(name, config)
   }
 
   /** Adds or replaces a provider. @throws {LLMConfigurationError} */
   configure(name: string, config: ProviderConfig | Provider): void {
+    requireText('the name of the provider', name)
+    requireObject('the configuration of the provider', config)
     this.#entries.set(name, isProvider(config) ? customEntry(name, config) : makeEntry(name, config))
   }
 
@@ -75,6 +78,7 @@ export class ProviderStore {
   }
 
   #entry(name: string): Entry {
+    requireText('the name of the provider', name)
     const known = this.#entries.get(name)
     if (known !== undefined) return known
     if (providerKinds.some((kind) => kind === name)) return emptyEntry(name)

@@ -4,6 +4,7 @@
  * folder once.
  */
 import path from 'node:path'
+import { CaissonError, requireText } from '../../errors.ts'
 import { isWithin, nodeFiles, type SkillFiles } from './files.ts'
 
 export interface Skill {
@@ -69,6 +70,8 @@ export class SkillRegistry {
 
   /** Replaces the roots; their skills are read on next use. */
   setRoots(roots: readonly string[]): void {
+    if (!Array.isArray(roots) || !roots.every((root) => typeof root === 'string'))
+      throw new CaissonError('invalid_options', 'the roots of the skills: must be a list of paths')
     this.#roots = roots.map((root) => path.resolve(root))
     this.#scan = null
   }
@@ -86,6 +89,7 @@ export class SkillRegistry {
 
   /** Null for an unknown id. */
   async getSkill(skillId: string): Promise<Skill | null> {
+    requireText('the id of the skill', skillId)
     const found = (await this.#scanned()).byKey.get(keyOf(skillId))
     return found?.skillId === skillId ? found : null
   }
