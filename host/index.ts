@@ -43,8 +43,6 @@ export type { PolicyRule } from './egress/rules.ts'
 export type { CodeHook, CodeHookAt, CodeVerdict } from './hooks/code-hook.ts'
 export type {
   HookedCall,
-  HookedStep,
-  HookHead,
   HookInput,
   HookSubjects,
   HookVerdict,

@@ -19,6 +19,8 @@ const hidden = new Set([
   'ConflictState',
   'FramedStream',
   'HeldBack',
+  'HookHead',
+  'HookedStep',
   'HostPattern',
   'ImageManifest',
   'JournalScan',
