@@ -48,10 +48,15 @@ npm_install() {
   local lock stamp=$1/node_modules/.caisson-lock
   lock=$(sha256sum "$1/package-lock.json" | cut -d' ' -f1)
   [ "$(cat "$stamp" 2>/dev/null)" = "$lock" ] && return
+  # Two installs at once would remove each other's files; the second one finds the work done.
+  exec 8<"$1/package-lock.json"
+  if command -v flock >/dev/null 2>&1; then flock 8; fi
+  [ "$(cat "$stamp" 2>/dev/null)" = "$lock" ] && { exec 8<&-; return; }
   say "npm packages in ${1#"$root"/}"
   # The certificates that this machine trusts, a company's own among them, as the system's Node would use.
   (cd "$1" && NODE_USE_SYSTEM_CA=1 npm ci --no-audit --no-fund --no-update-notifier --loglevel=error >&2) || give_up "npm ci failed in $1"
   echo "$lock" >"$stamp"
+  exec 8<&-
 }
 
 ensure_node() {
