@@ -294,6 +294,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'T.02': now(
     'Whatever a model says, a tool gives or a workspace holds is data that ends no block of the prompt and no line of a result; a run goes on or ends with a reason, in bounded time and memory',
   ),
+  'T.03': now(
+    'Tests notice small changes of the modules that decide, in a seeded sample of bounded time; a survivor is shown with its line, the change and the ids that its tests cite',
+  ),
 
   // Channels
   'C.01': now('Control messages are bounded frames, and any framing error ends the session with its reason'),

@@ -1,0 +1,31 @@
+import { describe, expect, it } from 'vitest'
+import { applyMutant, findMutants } from './mutants.ts'
+
+const mutated = (text: string): string[] => findMutants(text).map((mutant) => applyMutant(text, mutant))
+
+describe('mutants of a module', () => {
+  it('negate conditions, swap operators, drop statements and change constants [T.03]', () => {
+    expect(mutated('if (a && b) throw new Error()')).toEqual([
+      'if (!(a && b)) throw new Error()',
+      'if (a || b) throw new Error()',
+      'if (a && b) ;',
+    ])
+    expect(mutated('stop()')).toEqual([';'])
+    expect(mutated("const a = 1 < 2 ? true : 'deny'")).toEqual([
+      "const a = !(1 < 2) ? true : 'deny'",
+      "const a = 1 <= 2 ? true : 'deny'",
+      "const a = 2 < 2 ? true : 'deny'",
+      "const a = 1 < 3 ? true : 'deny'",
+      "const a = 1 < 2 ? false : 'deny'",
+      "const a = 1 < 2 ? true : 'allow'",
+    ])
+  })
+
+  it('leave types and imports as they are, and keep characters of two units in place [T.03]', () => {
+    expect(mutated("import a from 'deny'\ntype B = 'allow' | 1\nlet c: 2 = (3 as 4)")).toEqual([
+      "import a from 'deny'\ntype B = 'allow' | 1\nlet c: 2 = (4 as 4)",
+    ])
+    expect(mutated('// 😀 “”\nlet a = true')).toEqual(['// 😀 “”\nlet a = false'])
+    expect(findMutants('\n\nlet a = true')).toMatchObject([{ line: 3, change: 'true -> false' }])
+  })
+})
