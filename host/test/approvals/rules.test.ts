@@ -36,6 +36,25 @@ describe('patterns', () => {
 describe('rules', () => {
   const call = { tool: 'run_bash', arguments: '{"command":"git status","timeoutMs":5}' }
 
+  it('decide by deny before ask before allow, whatever their order; among equals the first [S1.11]', () => {
+    const [allow, ask, deny] = (['allow', 'ask', 'deny'] as const).map(
+      (effect): ApprovalRule => ({ effect, tool: 'run_bash' }),
+    ) as [ApprovalRule, ApprovalRule, ApprovalRule]
+    for (const rules of [
+      [allow, ask, deny],
+      [deny, ask, allow],
+      [ask, deny, allow],
+    ])
+      expect(matchRules(rules, call)).toBe(deny)
+    for (const rules of [
+      [allow, ask],
+      [ask, allow],
+    ])
+      expect(matchRules(rules, call)).toBe(ask)
+    const other: ApprovalRule = { effect: 'deny', tool: '*' }
+    expect(matchRules([other, deny], call)).toBe(other)
+  })
+
   it('match the main argument, or the one they name [S1.11]', () => {
     expect(matchRules([{ effect: 'allow', tool: 'run_bash', pattern: 'git *' }], call)?.effect).toBe('allow')
     expect(matchRules([{ effect: 'allow', tool: 'run_bash', pattern: 'git' }], call)).toBeUndefined()
