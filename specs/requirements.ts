@@ -30,7 +30,10 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S0.06': now('The model is behind one interface that speaks the OpenAI-compatible protocol'),
   'S0.07': now('Limits and gates are kept below the model'),
-  'S0.08': later('HTTP API: POST /run', 'the HTTP service comes later'),
+  'S0.08': later(
+    'HTTP API: POST /run on the loopback address, with a message and a context; a refusal names the invalid field',
+    'the HTTP service comes later',
+  ),
   'S0.09': now(
     'The provider is configured by environment variables or the user’s file: a server address, a model and a proxy; its key comes from a variable, a private file, a command or the keyring, and is never shown',
     'a port: there is no HTTP service yet',
@@ -70,7 +73,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'approval of what a program deletes inside the VM, which the review of the changes shows',
   ),
   'S1.12': now('Every tool call is logged in structured form, and the log reaches the host'),
-  'S1.13': now('Sub-agents in parallel'),
+  'S1.13': now('Sub-agents are started, coordinated and run in parallel'),
   'S1.14': now(
     'The VM has Node, Python and POSIX tools, and no way out but the gateway, which programs find as a proxy',
   ),
@@ -154,13 +157,16 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S4.07': now('The trace is complete, a failing tool does not end the agent, and steps are limited'),
 
   'S4.01': now('A run with a goal, a context and chosen tools is started from a program, without HTTP'),
-  'S4.02': later('HTTP API: POST /api/v1/run-task with a trace', 'the service is not built yet'),
+  'S4.02': later(
+    'HTTP API: POST /api/v1/run-task with a goal, a context and a filter of tools; the answer has status, output and trace',
+    'the service is not built yet',
+  ),
   'S4.03': later(
     'HTTP API: governance notes, health and generated documents',
     'the service is not built yet',
   ),
   'S4.08': later(
-    'A service configured by environment, with a container image',
+    'A service configured by environment, CORS origins and port included, with a container image, locked builds, and examples that are integration tests',
     'the service is not built yet',
   ),
   'S4.09': later(
@@ -168,11 +174,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'runs are files on one machine until the fleet (H.04)',
   ),
   'S4.10': later(
-    'A database, authentication, rate limits and metrics of a service',
+    'A database, tools on a chain, streams of events, authentication by key or token, rate limits and metrics of a service',
     'the service is not built yet',
   ),
   'S4.11': later(
-    'Authorization, alerts, several instances and process managers',
+    'Authorization, error logs, monitoring with alerts, several instances, process managers, pooled connections and caches',
     'the service is not built yet',
   ),
 
@@ -194,7 +200,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'workflow files are not built yet',
   ),
   'S3.05': later(
-    'A function that fails ends its workflow with a typed reason',
+    'A function that fails ends its step and its workflow with a typed reason; the result is sent at every end',
     'workflow files are not built yet',
   ),
   'S3.06': now('Any configured model of any provider is used by its id'),
@@ -209,7 +215,10 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Steps are made while a workflow runs',
     'workflow files are not built yet; plans are revised (A.01)',
   ),
-  'S3.12': later('A sample workflow with diagrams', 'workflow files are not built yet'),
+  'S3.12': later(
+    'A sample workflow with diagrams of its flow and its classes, and logs to debug it',
+    'workflow files are not built yet',
+  ),
 
   // The VM
   'V.01': now(
@@ -347,7 +356,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'a bound for the time that thousands of files take, which is only measured',
   ),
   'W.03': now('Paths that execute on the host are flagged and left out unless named'),
-  'W.04': later('Checkpoints and rewind', 'come later'),
+  'W.04': later('A checkpoint at each step, and a rewind to one of them', 'come later'),
   'W.05': now(
     'A full disk of the host loses no finished work: what cannot be written waits for room, the run says how much it needs, and a person can cancel the wait',
   ),
@@ -382,9 +391,18 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'H.05': now(
     'A run of this process and one of another have one interface, asynchronous and with coded errors; its result holds outcome, summary, changes, usage and cost, and a call whose approvals nothing answers is denied with a warning instead of waiting',
   ),
-  'H.02': later('HTTP API and web page', 'the service is not built yet'),
-  'H.03': later('ACP, MCP server, VS Code', 'come later'),
-  'H.04': later('Fleet', 'comes later'),
+  'H.02': later(
+    'HTTP API with OpenAPI, events, authentication, rate limits and metrics, and a web page with plan, trace, diff and approvals',
+    'the service is not built yet',
+  ),
+  'H.03': later(
+    'An ACP agent for editors, an MCP server for other agents, and a VS Code extension',
+    'come later',
+  ),
+  'H.04': later(
+    'A fleet on a queue: many machines, retries, priorities, and recovery of stalled jobs',
+    'comes later',
+  ),
   // Errors
   'E.01': now(
     'Whatever the library throws is a CaissonError with a code of a closed list that specs/errors.md explains, also for arguments of a wrong type; only the runtime throws the reason of the caller’s own signal',
