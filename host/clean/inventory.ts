@@ -24,7 +24,7 @@ const ABANDONED_MS = 60 * 60 * 1000
 /** A folder of a VM without a record is being made, or was left by a killed process: after this it is the latter. */
 const VM_DRAFT_MS = 60 * 1000
 
-export interface InventoryOptions {
+interface InventoryOptions {
   readonly folders: Folders
   /** Recipe and agent that tell what is current; default: this checkout's or package's. */
   readonly sources?: Pick<ImageSources, 'recipe' | 'agent'>

@@ -36,13 +36,13 @@ export const PriceConfig = z.strictObject({ input: z.number().min(0), output: z.
 export type PriceConfig = z.infer<typeof PriceConfig>
 
 /** What the user knows of a model. */
-export const ModelConfig = z.strictObject({
+const ModelConfig = z.strictObject({
   /** What it takes in and gives out in one request, in tokens. */
   contextTokens: z.int().min(1_024).max(100_000_000).optional(),
 })
-export type ModelConfig = z.infer<typeof ModelConfig>
+type ModelConfig = z.infer<typeof ModelConfig>
 
-export const SecretConfig = z.strictObject({
+const SecretConfig = z.strictObject({
   from: KeySource,
   /** Hosts whose requests may carry it: names, or `*.example.com` for all below. */
   hosts: z
@@ -50,7 +50,7 @@ export const SecretConfig = z.strictObject({
     .min(1)
     .max(64),
 })
-export type SecretConfig = z.infer<typeof SecretConfig>
+type SecretConfig = z.infer<typeof SecretConfig>
 
 export const SearchConfig = z.discriminatedUnion('provider', [
   /** A SearXNG server with its JSON form switched on. */
@@ -61,10 +61,10 @@ export const SearchConfig = z.discriminatedUnion('provider', [
 export type SearchConfig = z.infer<typeof SearchConfig>
 
 /** Its provider is found by the model's id, as for chat. */
-export const EmbeddingsConfig = z.strictObject({
+const EmbeddingsConfig = z.strictObject({
   model: z.string().regex(/^[\x21-\x7e]{1,200}$/, 'expected a model id'),
 })
-export type EmbeddingsConfig = z.infer<typeof EmbeddingsConfig>
+type EmbeddingsConfig = z.infer<typeof EmbeddingsConfig>
 
 /** One that no call ever bears would leave open what it is to guard. */
 const HookedTools = z

@@ -1,20 +1,23 @@
 // What of this machine Caisson needs, what was found, and what to do about the rest: data for the CLI to show.
 // It changes nothing but what every start makes anyway (folders, remembered trials), and never reads a key's value
 // further than to see that there is one.
-
 import { totalmem } from 'node:os'
+import path from 'node:path'
 import { errorMessage, hasCode } from '#specs/errors.ts'
+import { formatBytes, formatCount } from '../files/format.ts'
+import { findImage, findRoot, type ImageOptions } from '../image/image.ts'
+import { ImageError } from '../image/image-error.ts'
 import { describeLeftOut, searchProgram } from '../processes/programs.ts'
 import { checkFolder, type Folders, prepareFolders } from '../state/folders.ts'
 import { type Machine, probeMachine } from '../vm/qemu/accelerator.ts'
 import { QEMU } from '../vm/qemu/qemu-programs.ts'
+import { describeReasons, type TemplateFailure } from '../vm/template/template-failures.ts'
+import { TEMPLATE_DISK_BYTES, type TemplateInfo, TemplateStore } from '../vm/template/template-store.ts'
 import { VmError } from '../vm/vm-error.ts'
 import { DEFAULT_DISK_BYTES, DEFAULT_MEMORY_BYTES, readFreeBytes } from '../vm/vm-options.ts'
-import { checkConfig } from './config-finding.ts'
-import type { Finding } from './finding.ts'
-import { checkTemplates } from './template-finding.ts'
+import { checkConfig, type Finding } from './inspect-config.ts'
 
-export type { Finding } from './finding.ts'
+export type { Finding } from './inspect-config.ts'
 
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
@@ -38,7 +41,7 @@ export interface ImageCheck extends Omit<Finding, 'id' | 'title'> {
   readonly kernel?: string
 }
 
-export interface DoctorOptions {
+interface DoctorOptions {
   readonly folders: Folders
   readonly checkImage: () => Promise<ImageCheck>
   readonly env?: Readonly<Record<string, string | undefined>>
@@ -221,4 +224,71 @@ async function checkFolders(folders: Folders): Promise<Finding> {
 
 function gibibytes(bytes: number): string {
   return (bytes / GIB).toFixed(1)
+}
+
+const heading = { id: 'template', title: 'Start of VMs' }
+const AGAIN = 'To retry, run caisson vm templates --prune --all; the next run creates a template.'
+
+/** @param cache the cache folder; it need not exist */
+async function checkTemplates(cache: string): Promise<Finding> {
+  const store = new TemplateStore(cache)
+  const [templates, [failure]] = [await store.list(), await store.failures()]
+  const intact = templates.filter(({ record }) => record !== undefined)
+  // What failed before a VM last began from a template was of another kind or of an earlier image.
+  const lastUse = Math.max(0, ...intact.map(({ usedAtMs }) => usedAtMs))
+  if (failure !== undefined && failure.atMs >= lastUse) return describeFailure(failure)
+  if (intact.length > 0) return describeTemplates(intact, templates.length - intact.length)
+  const free = await readFreeBytes(cache).catch(() => 0)
+  if (free >= TEMPLATE_DISK_BYTES)
+    return { ...heading, status: 'ok', seen: 'no template yet; the next run creates it' }
+  return {
+    ...heading,
+    status: 'warn',
+    seen: `booted: a template needs ${formatBytes(TEMPLATE_DISK_BYTES)}, and there are ${formatBytes(free)} at ${cache}`,
+    remedy: 'Free disk space (caisson clean), or set CAISSON_CACHE to a larger disk.',
+  }
+}
+
+function describeFailure({ name, reasons }: TemplateFailure): Finding {
+  const which = `VMs of the kind ${name.slice(0, 12)}`
+  const seen =
+    reasons.plain === undefined
+      ? `${which} load the full memory of a template, because it cannot be mapped: ${reasons.mapped}`
+      : `${which} are booted: ${describeReasons(reasons)}`
+  return { ...heading, status: 'warn', seen, remedy: `Fix the reported problem. ${AGAIN}` }
+}
+
+function describeTemplates(intact: readonly TemplateInfo[], damaged: number): Finding {
+  const bytes = intact.reduce((sum, info) => sum + info.bytes, 0)
+  const how = intact[0]?.record?.kind === 'mapped' ? 'its memory mapped' : 'its memory loaded whole'
+  const more = damaged === 0 ? '' : `; ${damaged} damaged, rebuilt at next use`
+  const seen = `as copies of a template, ${how} (${formatCount(intact.length, 'template')}, ${formatBytes(bytes)}${more})`
+  return { ...heading, status: 'ok', seen }
+}
+
+const MB = 1_000_000
+
+/** @param options with `Folders.cache` */
+export async function checkImage(options: Pick<ImageOptions, 'cacheDir' | 'sources'>): Promise<ImageCheck> {
+  try {
+    const root = await findRoot(options)
+    if (root === undefined) {
+      return {
+        status: 'warn',
+        seen: 'not built yet',
+        remedy:
+          'Run caisson image build, or start a run, which builds it too (about a minute, 60 MB download).',
+      }
+    }
+    const { files, versions } = root.manifest
+    const bytes = Object.values(files).reduce((sum, file) => sum + file.bytes, 0)
+    // Another version of Caisson has an agent of its own, on the same root.
+    const isWhole = (await findImage(options)) !== undefined
+    const rest = isWhole ? '' : '; the next run adds the agent of this version, which takes seconds'
+    const seen = `${root.key.slice(0, 12)}: ${(bytes / MB).toFixed(0)} MB, Debian ${versions.debian}, Node ${versions.node}${rest}`
+    return { status: 'ok', seen, kernel: path.join(root.directory, 'vmlinuz') }
+  } catch (error) {
+    if (error instanceof ImageError) return { status: 'fail', seen: error.message, remedy: error.remedy }
+    throw error
+  }
 }

@@ -1,21 +1,53 @@
 /**
- * What a configuration comes to on this machine: the server of each model, whether keys are where it says, whether
- * rules and proxies can be used. Fetches no key, runs nothing and asks no server.
+ * Checks a configuration on this machine, for `caisson config check` and `caisson doctor`: the server of each model, sources of
+ * keys, rules, proxies, MCP servers. Fetches no key, runs nothing and asks no server.
  */
 
+import { existsSync } from 'node:fs'
+import type { McpServer } from '#specs/protocol/extension.ts'
+import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
+import { configFile, loadConfig } from '../config/load.ts'
 import type { Config } from '../config/schema.ts'
-import { makePolicy } from '../egress/policy.ts'
+import { decide, makePolicy } from '../egress/policy.ts'
 import { nameOfHook } from '../hooks/command-hook.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import { storedKeys } from '../keys/keyring.ts'
 import { describeSource, inspectKey, type KeyPlace } from '../keys/keys.ts'
+import { mcpServersOf } from '../mcp/config.ts'
 import { openNetwork } from '../net/network.ts'
-import { findCommand } from '../processes/find-command.ts'
+import { parseTarget } from '../net/target.ts'
+import { findCommand } from '../processes/programs.ts'
 import { chooseEmbeddings } from '../providers/embeddings-choice.ts'
 import { chooseProvider, type ProviderChoice } from '../providers/providers.ts'
+import { findPlaceholders } from '../secrets/placeholders.ts'
 import { skillRoots, UserSkills } from '../skills/user-skills.ts'
-import type { ConfigFact } from './config-fact.ts'
-import { inspectMcpServers } from './inspect-mcp.ts'
+import type { Folders } from '../state/folders.ts'
+
+/** What the doctor says of one thing that it checked. */
+export interface Finding {
+  /** Stable name, such as `accelerator`. */
+  readonly id: string
+  readonly title: string
+  /** `warn`: works with a restriction; `fail`: no VM can start. */
+  readonly status: 'ok' | 'warn' | 'fail'
+  /** What was found. */
+  readonly seen: string
+  /** What to do; absent when nothing need be done. */
+  readonly remedy?: string
+}
+
+/** What is known of one section of a configuration. */
+interface ConfigFact {
+  /** The section, such as `providers.local`. */
+  readonly what: string
+  readonly seen: string
+  /** What a person should know, though nothing is wrong. */
+  readonly note?: string
+  /** What is wrong and what to do; absent: nothing. */
+  readonly problem?: string
+  /** Whether every run fails because of it. */
+  readonly stopsRuns?: true
+}
 
 /** One fact for each section that says something; of the model see {@link inspectModel}. */
 export async function inspectSections(
@@ -153,4 +185,79 @@ function inspectEgress({ egress }: Config): ConfigFact {
     what: 'egress',
     seen: `${egress.rules.length} rules; an access that no rule matches is ${otherwise}`,
   }
+}
+
+export function inspectMcpServers(config: Config): ConfigFact[] {
+  return Object.entries(config.mcpServers).map(([name, form]) => {
+    const what = `mcpServers.${name}`
+    const read = mcpServersOf({ [name]: form })
+    if (!read.ok) return { what, seen: 'cannot be used', problem: read.error }
+    const server = read.value[name]
+    return server === undefined ? { what, seen: 'switched off' } : inspectServer(what, server, config)
+  })
+}
+
+function inspectServer(what: string, server: McpServer, config: Config): ConfigFact {
+  const { url, headers = {}, transport } = server
+  const seen = `${describeMcpServer(server)}, ${url === undefined ? 'in the VM' : `by ${transport}`}`
+  const missing = Object.values(headers)
+    .flatMap(findPlaceholders)
+    .find((name) => !Object.hasOwn(config.secrets, name))
+  if (missing !== undefined)
+    return {
+      what,
+      seen,
+      problem: `there is no secret ${missing}; add [secrets.${missing}] with its source and hosts`,
+    }
+  const denied = url === undefined ? null : findDenial(url, config)
+  return denied === null ? { what, seen } : { what, seen, note: denied }
+}
+
+/** A run may have rules of its own, so that this is no fault yet. */
+function findDenial(url: string, { egress }: Config): string | null {
+  const made = makePolicy({ configuration: egress.rules, otherwise: egress.default })
+  const target = parseTarget(url, 'POST')
+  if (!made.ok || !target.ok) return target.ok ? null : target.error
+  const { effect, rule } = decide(made.value, target.value)
+  if (effect === 'allow') return null
+  const { host } = target.value
+  return `its address ${effect === 'ask' ? 'requires approval' : 'is denied'} (${rule}); to allow it, add { effect = "allow", host = "${host}" } to egress.rules`
+}
+
+const configuration = { id: 'configuration', title: 'Configuration' }
+const key = { id: 'key', title: 'Model' }
+const mend = 'Fix the reported problem, then run caisson config check again.'
+
+/** The findings `configuration` and `key`. */
+export async function checkConfig(place: KeyPlace & { readonly folders: Folders }): Promise<Finding[]> {
+  const file = configFile(place.folders)
+  const loaded = await loadConfig(place.folders)
+  if (!loaded.ok) {
+    const remedy = 'Correct the file, then run caisson config check again.'
+    return [
+      { ...configuration, status: 'fail', seen: loaded.error, remedy },
+      { ...key, status: 'warn', seen: 'unknown until the configuration can be read', remedy },
+    ]
+  }
+  const facts = await inspectSections(loaded.value, place)
+  const seen = existsSync(file) ? file : `${file} does not exist; the defaults apply`
+  return [describeSections(seen, facts), describeModel(await inspectModel(loaded.value, place))]
+}
+
+/** @param where the file, and whether it exists */
+function describeSections(where: string, facts: readonly ConfigFact[]): Finding {
+  const wrong = facts.filter(({ problem }) => problem !== undefined)
+  if (wrong.length === 0) return { ...configuration, status: 'ok', seen: where }
+  const seen = [where, ...wrong.map(({ what, problem }) => `${what}: ${problem}`)].join('\n')
+  return {
+    ...configuration,
+    status: wrong.some(({ stopsRuns }) => stopsRuns) ? 'fail' : 'warn',
+    seen,
+    remedy: mend,
+  }
+}
+
+function describeModel({ seen, note, problem }: ConfigFact): Finding {
+  if (problem !== undefined) return { ...key, status: 'warn', seen: `${seen}: ${problem}`, remedy: mend }
+  return note === undefined ? { ...key, status: 'ok', seen } : { ...key, status: 'warn', seen, remedy: note }
 }

@@ -1,5 +1,10 @@
-/** Makes changes of directories survive a power failure: a rename or a new file is durable only once its directory is synced. */
-import { open, rename } from 'node:fs/promises'
+/**
+ * Makes changes of files survive a crash or power failure. A rename or a new file is durable only once its directory is
+ * synced; a state file is replaced atomically.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { open, readdir, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 
 /** What file systems answer that have no sync for directories. */
@@ -17,4 +22,30 @@ export async function syncDirectory(directory: string): Promise<void> {
 export async function renameDurably(from: string, to: string): Promise<void> {
   await rename(from, to)
   await syncDirectory(path.dirname(to))
+}
+
+/**
+ * Replaces a state file, readable for this user alone. The caller holds the file's lock, so that drafts of others are of killed processes.
+ * @throws what the file system does
+ */
+export async function replaceFile(file: string, content: string | Uint8Array): Promise<void> {
+  const [folder, name] = [path.dirname(file), path.basename(file)]
+  await removeDrafts(folder, name)
+  const draft = path.join(folder, `${name}.${randomBytes(6).toString('hex')}.new`)
+  try {
+    await using handle = await open(draft, 'wx', 0o600)
+    await handle.writeFile(content)
+    await handle.sync()
+  } catch (error) {
+    await rm(draft, { force: true })
+    throw error
+  }
+  await renameDurably(draft, file)
+}
+
+async function removeDrafts(folder: string, name: string): Promise<void> {
+  const isDraft = (other: string) =>
+    other.startsWith(name) && /^\.(?:[0-9a-f]{12}\.)?new$/.test(other.slice(name.length))
+  for (const draft of (await readdir(folder)).filter(isDraft))
+    await rm(path.join(folder, draft), { force: true })
 }

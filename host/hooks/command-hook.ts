@@ -5,7 +5,7 @@
 import path from 'node:path'
 import type { HookConfig } from '../config/schema.ts'
 import { parseJson } from '../files/json.ts'
-import { findCommand } from '../processes/find-command.ts'
+import { findCommand } from '../processes/programs.ts'
 import { defaultTimeoutMs } from './code-hook.ts'
 import { defaultOnFailure, type Hook, type HookAnswer, type HookInput, readVerdict } from './hook.ts'
 import { runCommand } from './run-command.ts'

@@ -3,7 +3,9 @@
  * obeyed blindly: what a project, a workspace or another user could have put there is never run. Runs nothing.
  */
 import { access, constants, realpath, stat } from 'node:fs/promises'
+import { homedir } from 'node:os'
 import path from 'node:path'
+import type { Result } from '#specs/protocol/error.ts'
 import { type Distrust, findDistrust } from '../files/path-trust.ts'
 
 /** Where administrators' programs are and a plain user's PATH may not be. */
@@ -116,4 +118,25 @@ async function isExecutable(file: string): Promise<boolean> {
 
 function isWithin(outer: string, inner: string): boolean {
   return inner === outer || inner.startsWith(`${outer}${path.sep}`)
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** The absolute path; the error, to be read behind the name, says why it is not run. What others can exchange is not run. */
+export async function findCommand(name: string, env: Environment): Promise<Result<string, string>> {
+  const place = expandHome(name, env)
+  if (!path.isAbsolute(place) && place.includes(path.sep))
+    return { ok: false, error: 'is a relative path; use an absolute path, one from ~/, or only a name' }
+  const isWhole = path.isAbsolute(place)
+  const found = await searchProgram(path.basename(place), isWhole ? path.dirname(place) : env.PATH)
+  // The search goes on where the system has its programs; a whole path means that one file.
+  const isIt = !isWhole || found.path === (await realpath(place).catch(() => undefined))
+  if (found.path !== undefined && isIt) return { ok: true, value: found.path }
+  const why = `does not exist or is not executable${describeLeftOut(found)}; correct it in the configuration file`
+  return { ok: false, error: why }
+}
+
+/** `~/` means the home folder. */
+export function expandHome(file: string, env: Environment): string {
+  return file.startsWith('~/') ? path.join(env.HOME || homedir(), file.slice(2)) : file
 }

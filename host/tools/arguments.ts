@@ -7,7 +7,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { parseJson } from '../files/json.ts'
 
-export interface CallArguments {
+interface CallArguments {
   /** Canonical JSON, at most as long as the journal takes: short numbers can be long there. */
   readonly text: string
   /** What the text says. */

@@ -37,7 +37,7 @@ function isList(choice: ToolChoice): choice is readonly string[] {
 }
 
 /** What a run may have beside the agent's own tools. */
-export interface FurtherTools {
+interface FurtherTools {
   /** Names of the application's. */
   readonly hostTools: Iterable<string>
   /** Names of the user's MCP servers. */

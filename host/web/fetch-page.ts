@@ -20,7 +20,7 @@ import { type Redaction, redactedMark } from '../secrets/redaction.ts'
 import type { Secrets } from '../secrets/secrets.ts'
 import { checkHeaders, completeHeaders } from './request-headers.ts'
 
-export interface FetchOptions {
+interface FetchOptions {
   readonly egress: Egress
   readonly secrets: Secrets
   /** Whom TLS trusts; made at the first use. */

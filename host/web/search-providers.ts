@@ -9,7 +9,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { SearchConfig } from '../config/schema.ts'
 import type { KeySource } from '../keys/key-source.ts'
 
-export interface SearchRequest {
+interface SearchRequest {
   readonly method: 'GET' | 'POST'
   readonly url: string
   readonly headers: Readonly<Record<string, string>>

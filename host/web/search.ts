@@ -16,7 +16,7 @@ import { type GatewayErrorCode, gatewayError, type WireError } from '../net/gate
 import { createRedaction } from '../secrets/redaction.ts'
 import { readProvider, type SearchProvider } from './search-providers.ts'
 
-export interface SearchOptions {
+interface SearchOptions {
   readonly config: SearchConfig | undefined
   readonly egress: Pick<Egress, 'record'>
   /** Reads the provider's key, with each search. */

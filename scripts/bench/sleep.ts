@@ -12,7 +12,7 @@ import { hibernateVm, wakeVm } from '../../host/vm/hibernation/hibernate.ts'
 import { AGENT_DEADLINE_MS, type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
 import { figureOf, repeats, reportProgress } from './figures.ts'
 import { readCpuMs } from './processes.ts'
-import { obtainTemplate, resumeFrom } from './warm.ts'
+import { obtainTemplate, resumeFrom } from './starts.ts'
 
 const ROUNDS = repeats(5)
 const TOUCH = 'import os\nassert len(os.urandom(100_000_000)) == 100_000_000'

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type { ApplicationTools } from '../../runtime/index.ts'
 
-export interface Notebook {
+interface Notebook {
   readonly notes: Map<string, string>
   readonly tools: ApplicationTools
 }

@@ -64,11 +64,7 @@ export function addApprovalCommands(program: Command, run: RunAction): void {
 
 type Pending = Omit<ApprovalRequest, 'runId'>
 
-export async function approvalsList(
-  io: Io,
-  name: string | undefined,
-  flags: { json?: boolean },
-): Promise<ExitCode> {
+async function approvalsList(io: Io, name: string | undefined, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
   const runIds = name === undefined ? await atWork(host) : [(await host.runs.find(name)).runId]
   let count = 0
@@ -87,7 +83,7 @@ export async function approvalsList(
 }
 
 /** @param values one, of `choices` any number */
-export async function approvalsAnswer(
+async function approvalsAnswer(
   io: Io,
   name: string,
   approval: string,
@@ -109,7 +105,7 @@ export async function approvalsAnswer(
   })
 }
 
-export async function approvalsAllow(
+async function approvalsAllow(
   io: Io,
   name: string,
   approval: string,
@@ -126,7 +122,7 @@ export async function approvalsAllow(
   })
 }
 
-export async function approvalsDeny(
+async function approvalsDeny(
   io: Io,
   name: string,
   approval: string,

@@ -23,13 +23,13 @@ export function addConfigCommands(program: Command, run: RunAction): void {
     .action(run(configCheck))
 }
 
-export async function configPath(io: Io): Promise<ExitCode> {
+async function configPath(io: Io): Promise<ExitCode> {
   io.stdout.write(`${sanitizeLine(configFile(hostOf(io).folders))}\n`)
   return exitCodes.completed
 }
 
 /** A file that does not fit is an error like in every command; what fits but cannot be used ends with 4. */
-export async function configCheck(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+async function configCheck(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
   const file = configFile(host.folders)
   const config = await host.config()

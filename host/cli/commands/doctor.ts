@@ -1,8 +1,7 @@
 /** `caisson doctor`: what was found on this machine, each with ok or the remedy. */
 
 import type { Command } from 'commander'
-import { checkImage } from '../../doctor/check-image.ts'
-import { type Finding, runDoctor } from '../../doctor/doctor.ts'
+import { checkImage, type Finding, runDoctor } from '../../doctor/doctor.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { type RunAction, withFlags } from '../options.ts'

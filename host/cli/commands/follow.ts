@@ -16,7 +16,7 @@ import type { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
 /** A run as it is followed. */
-export interface FollowedRun extends RunHandle {
+interface FollowedRun extends RunHandle {
   /** Whether an approval waits for an answer. */
   hasPendingApproval(approvalId: string): boolean
   /** Resolves when it does not any more, whoever answered. */
@@ -31,7 +31,7 @@ export interface Interruption {
   interrupt(by: string): void
 }
 
-export interface FollowOptions {
+interface FollowOptions {
   /** Whether somebody is at the terminal, to be asked and to say something. */
   readonly isInteractive: boolean
   /** The run's own folder, for what is edited. */

@@ -38,7 +38,7 @@ interface ImageFlags {
   readonly arch: Architecture
 }
 
-export async function imageBuild(io: Io, flags: ImageFlags & { updateLock?: boolean }): Promise<ExitCode> {
+async function imageBuild(io: Io, flags: ImageFlags & { updateLock?: boolean }): Promise<ExitCode> {
   const { folders } = hostOf(io)
   const onProgress = (text: string) => io.stderr.write(`${sanitizeLine(text)}\n`)
   await prepareFolders(folders)
@@ -51,7 +51,7 @@ export async function imageBuild(io: Io, flags: ImageFlags & { updateLock?: bool
   return exitCodes.completed
 }
 
-export async function imageInfo(io: Io, flags: ImageFlags & { json?: boolean }): Promise<ExitCode> {
+async function imageInfo(io: Io, flags: ImageFlags & { json?: boolean }): Promise<ExitCode> {
   const image = await findImage(placeOf(io, flags))
   if (image === undefined) return missing(io, flags)
   if (flags.json === true) await writeJsonLine(io.stdout, image)
@@ -59,7 +59,7 @@ export async function imageInfo(io: Io, flags: ImageFlags & { json?: boolean }):
   return exitCodes.completed
 }
 
-export async function imageVerify(io: Io, flags: ImageFlags): Promise<ExitCode> {
+async function imageVerify(io: Io, flags: ImageFlags): Promise<ExitCode> {
   const image = await verifyImage(placeOf(io, flags))
   if (image === undefined) return missing(io, flags)
   io.stdout.write(`verified: ${image.directory} matches its manifest\n`)
@@ -67,7 +67,7 @@ export async function imageVerify(io: Io, flags: ImageFlags): Promise<ExitCode> 
 }
 
 /** CycloneDX JSON on standard output and nothing else there. */
-export async function imageSbom(io: Io, flags: ImageFlags): Promise<ExitCode> {
+async function imageSbom(io: Io, flags: ImageFlags): Promise<ExitCode> {
   const image = await findImage(placeOf(io, flags))
   if (image === undefined) return missing(io, flags)
   const bom = await readBom(image.directory, path.dirname(image.agentDisk))

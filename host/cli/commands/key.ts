@@ -30,7 +30,7 @@ export function addKeyCommands(program: Command, run: RunAction): void {
 
 const KEY_MAX_BYTES = 64 * 1024
 
-export async function keySet(io: Io, name: string): Promise<ExitCode> {
+async function keySet(io: Io, name: string): Promise<ExitCode> {
   const place = await openPlace(io, name)
   const key =
     io.stdin.isTTY === true ? await askHidden(io, `Key "${name}" (not shown): `) : await readPiped(io)
@@ -49,7 +49,7 @@ export async function keySet(io: Io, name: string): Promise<ExitCode> {
   return exitCodes.completed
 }
 
-export async function keyList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+async function keyList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const names = await storedKeys(hostOf(io))
   for (const name of names) {
     if (flags.json === true) await writeJsonLine(io.stdout, { name })
@@ -60,7 +60,7 @@ export async function keyList(io: Io, flags: { json?: boolean }): Promise<ExitCo
   return exitCodes.completed
 }
 
-export async function keyRemove(io: Io, name: string): Promise<ExitCode> {
+async function keyRemove(io: Io, name: string): Promise<ExitCode> {
   const place = await openPlace(io, name)
   if (!(await storedKeys(place)).includes(name))
     throw new CaissonError('invalid_options', `no key has the name "${name}"; list them: caisson key list`)

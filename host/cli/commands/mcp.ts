@@ -43,7 +43,7 @@ export async function loadMcpFile(file: string): Promise<Readonly<Record<string,
   return read.value
 }
 
-export async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const pins = await hostOf(io).mcpPins.list()
   for (const pin of pins) {
     if (flags.json === true) await writeJsonLine(io.stdout, pin)
@@ -58,11 +58,7 @@ export async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCo
   return exitCodes.completed
 }
 
-export async function mcpForget(
-  io: Io,
-  names: readonly string[],
-  flags: { workspace?: string },
-): Promise<ExitCode> {
+async function mcpForget(io: Io, names: readonly string[], flags: { workspace?: string }): Promise<ExitCode> {
   const { folders, mcpPins } = hostOf(io)
   await prepareFolders(folders)
   const directory = flags.workspace === undefined ? undefined : await directoryOf(flags.workspace)

@@ -70,10 +70,7 @@ interface Place {
   readonly workspace?: string
 }
 
-export async function memoryList(
-  io: Io,
-  flags: Place & { all?: boolean; json?: boolean },
-): Promise<ExitCode> {
+async function memoryList(io: Io, flags: Place & { all?: boolean; json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
   const directory = await directoryOf(flags.workspace)
   const kept = (
@@ -125,13 +122,13 @@ function linesByWorkspace(
   ])
 }
 
-export async function memoryShow(io: Io, name: string, flags: Place): Promise<ExitCode> {
+async function memoryShow(io: Io, name: string, flags: Place): Promise<ExitCode> {
   const note = findNote(hostOf(io).notes.ofWorkspace(await directoryOf(flags.workspace)), name)
   writeLines(io.stdout, wholeNoteLines(note, coloursFor(io.stdout)))
   return exitCodes.completed
 }
 
-export async function memoryAdd(io: Io, text: string, flags: Place & { tag?: string[] }): Promise<ExitCode> {
+async function memoryAdd(io: Io, text: string, flags: Place & { tag?: string[] }): Promise<ExitCode> {
   const { folders, notes } = hostOf(io)
   const trimmed = noteText(text)
   const tags = flags.tag ?? []
@@ -153,7 +150,7 @@ export async function memoryAdd(io: Io, text: string, flags: Place & { tag?: str
   return exitCodes.completed
 }
 
-export async function memoryEdit(io: Io, name: string, flags: Place): Promise<ExitCode> {
+async function memoryEdit(io: Io, name: string, flags: Place): Promise<ExitCode> {
   const { folders, notes } = hostOf(io)
   const note = findNote(notes.ofWorkspace(await directoryOf(flags.workspace)), name)
   const edit = await findEditor(io, path.dirname(notes.file))
@@ -179,14 +176,14 @@ function warnOfSecret(io: Io, text: string, noteId: string): void {
     )
 }
 
-export async function memoryRemove(io: Io, names: string[], flags: Place): Promise<ExitCode> {
+async function memoryRemove(io: Io, names: string[], flags: Place): Promise<ExitCode> {
   const { notes } = hostOf(io)
   const directory = await directoryOf(flags.workspace)
   await removeNotes(io, notes, notes.ofWorkspace(directory), names)
   return exitCodes.completed
 }
 
-export async function memoryMove(io: Io, old: string, flags: Place): Promise<ExitCode> {
+async function memoryMove(io: Io, old: string, flags: Place): Promise<ExitCode> {
   const { notes } = hostOf(io)
   const from = await directoryOf(old)
   const to = await directoryOf(flags.workspace)

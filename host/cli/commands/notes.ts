@@ -37,11 +37,7 @@ export function addNoteCommands(program: Command, run: RunAction): void {
     .action(run(notesRemove))
 }
 
-export async function notesList(
-  io: Io,
-  proposal: string | undefined,
-  flags: { json?: boolean },
-): Promise<ExitCode> {
+async function notesList(io: Io, proposal: string | undefined, flags: { json?: boolean }): Promise<ExitCode> {
   const { notes } = hostOf(io)
   const found =
     proposal === undefined
@@ -55,7 +51,7 @@ export async function notesList(
   return exitCodes.completed
 }
 
-export async function notesAdd(io: Io, proposal: string, text: string): Promise<ExitCode> {
+async function notesAdd(io: Io, proposal: string, text: string): Promise<ExitCode> {
   const { folders, notes } = hostOf(io)
   const proposalId = proposalOf(proposal)
   const trimmed = noteText(text)
@@ -73,7 +69,7 @@ export async function notesAdd(io: Io, proposal: string, text: string): Promise<
   return exitCodes.completed
 }
 
-export async function notesRemove(io: Io, proposal: string, names: string[]): Promise<ExitCode> {
+async function notesRemove(io: Io, proposal: string, names: string[]): Promise<ExitCode> {
   const { notes } = hostOf(io)
   await removeNotes(io, notes, notes.ofProposal(proposalOf(proposal)), names)
   return exitCodes.completed

@@ -63,11 +63,7 @@ interface Seen {
 }
 
 /** A request, and for https the tunnel that programs make: 0 when the request would go out unasked, 3 otherwise. */
-export async function policyCheck(
-  io: Io,
-  url: string,
-  flags: PolicyFlags & { method: string },
-): Promise<ExitCode> {
+async function policyCheck(io: Io, url: string, flags: PolicyFlags & { method: string }): Promise<ExitCode> {
   const target = parseTarget(url, flags.method)
   if (!target.ok) throw new CaissonError('invalid_options', target.error)
   const { policy, grants, network } = await inForce(io, flags)
@@ -88,7 +84,7 @@ export async function policyCheck(
 }
 
 /** The rules, the strongest first. */
-export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCode> {
+async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCode> {
   const { policy, grants } = await inForce(io, flags)
   const answers = orderRules([...grants.reusable(), ...grants.refusals()])
   if (flags.json === true) {
@@ -170,7 +166,7 @@ function asJson({ target, preview, proxy }: Seen): object {
 }
 
 /** @param numbers as listed; none: lists them */
-export async function policyRevoke(io: Io, numbers: readonly string[]): Promise<ExitCode> {
+async function policyRevoke(io: Io, numbers: readonly string[]): Promise<ExitCode> {
   const { folders } = hostOf(io)
   await prepareFolders(folders)
   const lasting = new PersistentGrants(folders)

@@ -18,12 +18,12 @@ import { choose, chooseSeveral } from '../prompts/ask.ts'
 import { settleKeys } from '../prompts/terminal-input.ts'
 import { type Colours, coloursFor } from '../render/colours.ts'
 import { writeLines } from '../render/fit.ts'
-import { historyLines } from '../render/history-lines.ts'
 import {
   changeLine,
   diffLines,
   type FoldedObjects,
   foldObjects,
+  historyLines,
   nameObjects,
   objectsLine,
 } from '../render/review-lines.ts'
@@ -36,7 +36,7 @@ import { sanitizeLine } from '../render/sanitize.ts'
 export type ApplyChoice = 'ask' | 'nobody' | boolean
 
 /** How much of the changes is shown. */
-export interface ShownBounds {
+interface ShownBounds {
   /** More changes than this are listed without their diffs. */
   readonly maxDiffs: number
   /** Lines of each diff. */
@@ -49,7 +49,7 @@ export interface ShownBounds {
 const afterRun: ShownBounds = { maxDiffs: 30, maxLines: 40, maxChars: 160 }
 const listedMax = 200
 
-export interface HomeOptions {
+interface HomeOptions {
   readonly choice: ApplyChoice
   /** How the run ended: what did not complete is applied only by a person who saw it. */
   readonly state: Pick<RunState, 'end' | 'heldBack'>

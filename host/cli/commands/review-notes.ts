@@ -14,7 +14,7 @@ import { writeLines } from '../render/fit.ts'
 import { proposedNoteLines } from '../render/note-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export interface NoteReview {
+interface NoteReview {
   /** `ask` puts them before the person; `keep` keeps all; `wait` decides nothing. */
   readonly choice: 'ask' | 'keep' | 'wait'
   readonly state: Pick<RunState, 'end' | 'proposedNotes'>

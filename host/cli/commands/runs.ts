@@ -49,7 +49,7 @@ export function addRunsCommands(program: Command, run: RunAction): void {
     .action(run(runsRemove))
 }
 
-export async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const runs = await hostOf(io).runs.list()
   for (const run of runs) {
     if (flags.json === true) await writeJsonLine(io.stdout, run)
@@ -144,7 +144,7 @@ function headLines(
     : [now, `  ${at + 1} events at the end of the run, head ${end.hash}`]
 }
 
-export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
+async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
   const { runs } = hostOf(io)
   // A name that is no run's stops the command before anything is removed.
   const runIds = new Set<string>()
@@ -156,7 +156,7 @@ export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
   return exitCodes.completed
 }
 
-export async function runsSteer(io: Io, name: string, text: string): Promise<ExitCode> {
+async function runsSteer(io: Io, name: string, text: string): Promise<ExitCode> {
   return await say(
     io,
     name,
@@ -165,7 +165,7 @@ export async function runsSteer(io: Io, name: string, text: string): Promise<Exi
   )
 }
 
-export async function runsPause(io: Io, name: string): Promise<ExitCode> {
+async function runsPause(io: Io, name: string): Promise<ExitCode> {
   return await say(
     io,
     name,
@@ -174,7 +174,7 @@ export async function runsPause(io: Io, name: string): Promise<ExitCode> {
   )
 }
 
-export async function runsResume(io: Io, name: string): Promise<ExitCode> {
+async function runsResume(io: Io, name: string): Promise<ExitCode> {
   return await say(
     io,
     name,
@@ -184,7 +184,7 @@ export async function runsResume(io: Io, name: string): Promise<ExitCode> {
 }
 
 /** Waits for the end: what the run did comes home first, unless it is ended at once. */
-export async function runsCancel(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
+async function runsCancel(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
   const run = await findLive(io, name)
   await run.cancel({ by: 'caisson runs cancel', now: flags.now === true })
   const end = await run.ended

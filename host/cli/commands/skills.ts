@@ -19,7 +19,7 @@ export function addSkillCommands(program: Command, run: RunAction): void {
     .action(run(skillsList))
 }
 
-export async function skillsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+async function skillsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const skills = await hostOf(io).skills()
   const { roots, problems, missing } = skills
   if (flags.json === true) {

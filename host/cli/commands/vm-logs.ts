@@ -24,11 +24,7 @@ export function addVmLogs(vm: Command, run: RunAction): void {
     .action(run(vmLogs))
 }
 
-export async function vmLogs(
-  io: Io,
-  name: string,
-  flags: { follow?: boolean; agent?: boolean },
-): Promise<ExitCode> {
+async function vmLogs(io: Io, name: string, flags: { follow?: boolean; agent?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
   using stop = new StopOnSignal('ends the process')
   const follow = flags.follow === true

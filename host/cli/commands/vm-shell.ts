@@ -30,13 +30,13 @@ export function addVmShell(vm: Command, run: RunAction, command: readonly string
     .action(run((io: Io, name: string | undefined, flags: ShellFlags) => vmShell(io, command, name, flags)))
 }
 
-export interface ShellFlags extends VmFlags {
+interface ShellFlags extends VmFlags {
   readonly workspace?: string
   readonly plain?: boolean
 }
 
 /** @returns the program's own exit code; 128 and the signal's number where one ended it, 1 where nobody can say */
-export async function vmShell(
+async function vmShell(
   io: Io,
   command: readonly string[],
   name: string | undefined,

@@ -26,7 +26,7 @@ interface TemplateFlags {
   readonly json?: boolean
 }
 
-export async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCode> {
+async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCode> {
   if (flags.all === true && flags.prune !== true)
     throw new CaissonError('invalid_options', '--all requires --prune')
   const store = new TemplateStore(hostOf(io).folders.cache)

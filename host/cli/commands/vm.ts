@@ -51,10 +51,7 @@ export function addVmCommands(program: Command, run: RunAction, guestCommand: re
   addVmTemplates(vm, run)
 }
 
-export async function vmBoot(
-  io: Io,
-  flags: VmFlags & { workspace?: string; once?: boolean },
-): Promise<ExitCode> {
+async function vmBoot(io: Io, flags: VmFlags & { workspace?: string; once?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
   const image = await host.image({ onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`) })
   const directory = flags.workspace === undefined ? {} : { directory: flags.workspace }
@@ -100,7 +97,7 @@ function reportEnd(io: Io, end: 'interrupted' | 'stopped' | VmExit): ExitCode {
   return exitCodes.failed
 }
 
-export async function vmForward(io: Io, name: string, ports: string): Promise<ExitCode> {
+async function vmForward(io: Io, name: string, ports: string): Promise<ExitCode> {
   const { hostPort, guestPort } = parsePorts(ports)
   const vm = await hostOf(io).vms.find(name)
   using stop = new StopOnSignal('ends the process')
@@ -132,7 +129,7 @@ function parsePorts(text: string): { hostPort: number; guestPort: number } {
   return { hostPort, guestPort }
 }
 
-export async function vmList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+async function vmList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const vms = await hostOf(io).vms.list()
   if (flags.json === true) for (const vm of vms) await writeJsonLine(io.stdout, vm)
   else if (vms.length === 0) io.stdout.write('no VM is running\n')
@@ -153,7 +150,7 @@ function tableOf(vms: readonly VmEntry[]): string {
   return formatTable(['VM', 'STATE', 'AGE', 'MEMORY', 'PID', 'RUN', 'DIRECTORY'], rows)
 }
 
-export async function vmStop(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
+async function vmStop(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
   const vm = await hostOf(io).vms.find(name)
   const { id, runId } = vm.info
   if (runId !== null && flags.now !== true)
@@ -164,7 +161,7 @@ export async function vmStop(io: Io, name: string, flags: { now?: boolean }): Pr
 }
 
 /** @param paused whether it is to stand still */
-export async function vmPause(io: Io, name: string, paused: boolean): Promise<ExitCode> {
+async function vmPause(io: Io, name: string, paused: boolean): Promise<ExitCode> {
   const vm = await hostOf(io).vms.find(name)
   await vm.setPaused(paused)
   io.stdout.write(`${paused ? 'paused' : 'running'} ${vm.info.id}\n`)

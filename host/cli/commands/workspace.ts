@@ -41,7 +41,7 @@ async function open(io: Io, name: string) {
   return await host.changes(runId)
 }
 
-export async function workspaceDiff(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+async function workspaceDiff(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
   const changes = await open(io, name)
   if (flags.json === true) {
     for await (const item of changes.reviewWithDiffs()) await writeJsonLine(io.stdout, item)
@@ -55,7 +55,7 @@ export async function workspaceDiff(io: Io, name: string, flags: { json?: boolea
   return exitCodes.completed
 }
 
-export async function workspaceApply(
+async function workspaceApply(
   io: Io,
   name: string,
   paths: string[],
@@ -78,7 +78,7 @@ export async function workspaceApply(
   return isComplete(summary) ? exitCodes.completed : exitCodes.notAllApplied
 }
 
-export async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
   const { runId } = await host.runs.find(name)
   using stop = new StopOnSignal('is ignored')

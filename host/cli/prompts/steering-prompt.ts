@@ -12,7 +12,7 @@ import { choose, write } from './ask.ts'
 import { captureInput, collectKeys, plainText, type TakenKeys } from './terminal-input.ts'
 
 /** What the person can do to the run. */
-export type SteeredRun = Pick<RunHandle, 'steer' | 'pause' | 'resume'>
+type SteeredRun = Pick<RunHandle, 'steer' | 'pause' | 'resume'>
 
 /** How long the terminal may take to hand over what was typed behind an Enter. */
 const settleMs = 40

@@ -8,7 +8,7 @@ import { StringDecoder } from 'node:string_decoder'
 import { stripVTControlCharacters } from 'node:util'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export type TerminalInput = Readable & { isTTY?: boolean; setRawMode?: (isRaw: boolean) => unknown }
+type TerminalInput = Readable & { isTTY?: boolean; setRawMode?: (isRaw: boolean) => unknown }
 type TerminalOutput = Writable & { isTTY?: boolean; columns?: number; rows?: number }
 
 /** Control characters that a terminal makes signals of, where it does not hand over each key. */
@@ -143,7 +143,7 @@ export async function collectKeys(
   return collected
 }
 
-export interface LineIo {
+interface LineIo {
   readonly input: TerminalInput
   readonly output: TerminalOutput
   /** Withdraws the question. */

@@ -5,7 +5,7 @@
 import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Colours } from './colours.ts'
-import { parseObject } from './plain-json.ts'
+import { parseObject } from './json-lines.ts'
 import { sanitizeLine, sanitizeRows } from './sanitize.ts'
 
 export type Question = Omit<ApprovalRequest, 'runId'> & {

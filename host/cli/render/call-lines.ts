@@ -10,7 +10,7 @@ import { formatCount } from '../../files/format.ts'
 import { withFlags } from '../options.ts'
 import { nameOf } from './agent-lines.ts'
 import type { Colours } from './colours.ts'
-import { parseObject } from './plain-json.ts'
+import { parseObject } from './json-lines.ts'
 import { showAnswer } from './question-lines.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
 

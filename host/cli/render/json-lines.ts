@@ -1,5 +1,7 @@
-/** `--json`: one JSON object a line on stdout and nothing else there; answers, messages and requests as JSON lines on stdin. */
-
+/**
+ * `--json`: one JSON object a line on stdout; answers, messages and requests as JSON lines on stdin. JSON shown to a person holds
+ * nothing that a terminal or an editor interprets.
+ */
 import { createInterface } from 'node:readline'
 import type { Readable, Writable } from 'node:stream'
 import { z } from 'zod'
@@ -11,7 +13,6 @@ import { Plan } from '#specs/protocol/plan.ts'
 import { UserAnswer } from '#specs/protocol/question.ts'
 import { Id, Text } from '#specs/protocol/text.ts'
 import { parseJson } from '../../files/json.ts'
-import { escapeUnsafe } from './plain-json.ts'
 
 /** One line on stdin. */
 export const JsonInput = z.union([
@@ -89,4 +90,34 @@ export function readJsonLines(
     lines.off('close', handlers.onEnd)
     lines.close()
   }
+}
+
+/** What a terminal may obey or hide (C1 controls, bidi, zero-width): JSON leaves it as it is. */
+const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu
+/** What editors take for settings of theirs, also in the middle of a file's first and last lines. */
+const editorSettings = /(\b(?:vim?|Vim|ex)[<=>]?\d*|Local Variables|-\*)(:|-)/g
+
+/** @param json without line breaks between its tokens */
+function escapeUnsafe(json: string): string {
+  return json.replace(unsafe, (found) => found.split('').map(toEscape).join(''))
+}
+
+/** Indented, for a person to change in an editor. */
+export function toPlainJson(value: unknown): string {
+  const lines = JSON.stringify(value, null, 2).split('\n').map(escapeUnsafe)
+  return `${lines.map((line) => line.replace(editorSettings, breakSetting)).join('\n')}\n`
+}
+
+function breakSetting(_: string, word: string, sign: string): string {
+  return `${word}${toEscape(sign)}`
+}
+
+function toEscape(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
+}
+
+/** The object that `json` holds; null for anything else. */
+export function parseObject(json: string): object | null {
+  const value = parseJson(json)
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : null
 }

@@ -1,8 +1,7 @@
 /** A review as lines: one per change, then diffs behind a margin. All paths and contents are foreign. */
-
 import { formatBytes, formatCount } from '../../files/format.ts'
 import type { ReviewedChange } from '../../runs/changes.ts'
-import type { HistoryReport, ReviewItem, ReviewSide } from '../../workspace/index.ts'
+import type { HistoryReport, ReviewItem, ReviewSide, SetAside } from '../../workspace/index.ts'
 import type { Colours } from './colours.ts'
 import { sanitizeLine } from './sanitize.ts'
 
@@ -166,4 +165,50 @@ export function diffLines(
   const rest = lines.length - shown.length
   if (rest > 0) shown.push(`    │ … (${formatCount(rest, 'more line')})`)
   return { lines: [head, ...shown], rest }
+}
+
+/** References and flagged paths that are listed for a repository. */
+const LISTED = 10
+
+/** Nothing where no branch moves and nothing must be named. */
+export function historyLines(
+  reports: readonly HistoryReport[],
+  aside: readonly SetAside[],
+  colours: Colours,
+): string[] {
+  return reports.flatMap((report) => {
+    const { directory, moved, flagged, flaggedCount, reason } = report
+    if (moved.length === 0 && reason === undefined) return []
+    const kept = aside.filter(({ path }) => path.startsWith(`${directory}/`))
+    return [
+      `git history in ${sanitizeLine(directory)}: ${formatCount(report.commits, 'new commit')}`,
+      ...listed(
+        moved.map(({ name, from, to }) => `  ${sanitizeLine(name)}: ${shortId(from)} → ${shortId(to)}`),
+      ),
+      ...(reason === undefined ? [] : [colours.yellow(`  flagged: ${sanitizeLine(reason)}`)]),
+      ...listed(
+        flagged.map(({ path, reason: why }) =>
+          colours.yellow(`  in commits or the index: ${sanitizeLine(path)}: ${sanitizeLine(why)}`),
+        ),
+        flaggedCount,
+      ),
+      ...listed(
+        kept.map(({ name, aside: under }) => `  ${sanitizeLine(name)} is kept as ${sanitizeLine(under)}`),
+      ),
+      ...(kept.length === 0
+        ? []
+        : [
+            '  git does not check out or push this reference. To see its commits: git log REFERENCE; to merge them: git merge REFERENCE',
+          ]),
+    ]
+  })
+}
+
+function shortId(id: string | undefined): string {
+  return id === undefined ? 'none' : id.slice(0, 10)
+}
+
+function listed(lines: readonly string[], count = lines.length): string[] {
+  const shown = lines.slice(0, LISTED)
+  return count > shown.length ? [...shown, `  … ${count - shown.length} more`] : shown
 }

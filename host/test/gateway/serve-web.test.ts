@@ -8,8 +8,8 @@ import { createGateway } from '../../gateway/gateway.ts'
 import { serveWeb } from '../../gateway/serve-tools.ts'
 import { gatewayError } from '../../net/gateway-error.ts'
 import { offlineProvider } from '../../providers/providers.ts'
-import { recordWeb, replayWeb } from '../../web/recorded-web.ts'
 import type { Web } from '../../web/web.ts'
+import { recordWeb, replayWeb } from '../../web/web.ts'
 import { readAnswer } from '../support/gateway.ts'
 
 const page: WebFetchAnswer = {

@@ -1,7 +1,7 @@
 import { appendFile, mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { checkImage } from '../../doctor/check-image.ts'
+import { checkImage } from '../../doctor/doctor.ts'
 import { errorFrom } from '../../image/build-root.ts'
 import { ensureImage, findImage, type ImageOptions, verifyImage } from '../../image/image.ts'
 import { requireTools } from '../../image/platform.ts'

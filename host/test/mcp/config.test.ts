@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../config/load.ts'
-import { inspectMcpServers } from '../../doctor/inspect-mcp.ts'
+import { inspectMcpServers } from '../../doctor/inspect-config.ts'
 import { mcpServersOf, readMcpFile } from '../../mcp/config.ts'
 
 const read = (toml: string) => readConfig(toml, 'config.toml')

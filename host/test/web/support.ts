@@ -13,8 +13,8 @@ import { type Access, RunEgress } from '../../egress/run-egress.ts'
 import { Secret } from '../../keys/secret.ts'
 import { openNetwork } from '../../net/network.ts'
 import { Secrets } from '../../secrets/secrets.ts'
-import { createWeb } from '../../web/create-web.ts'
 import type { Web } from '../../web/web.ts'
+import { createWeb } from '../../web/web.ts'
 import { makeAuthority } from '../support/authority.ts'
 
 export interface TestWeb {

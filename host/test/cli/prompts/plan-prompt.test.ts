@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
 import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
 import type { PlanPromptIo } from '../../../cli/prompts/plan-prompt.ts'
-import { toPlainJson } from '../../../cli/render/plain-json.ts'
+import { toPlainJson } from '../../../cli/render/json-lines.ts'
 import { Person } from '../support/person.ts'
 
 const step = (id: string, more: object = {}) => ({ id, title: `Do ${id}`, instructions: 'do it', ...more })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { coloursFor } from '../../../cli/render/colours.ts'
-import { historyLines } from '../../../cli/render/history-lines.ts'
+import { historyLines } from '../../../cli/render/review-lines.ts'
 import { commit, GitBench, git, repository } from '../../workspace/git-history/git-bench.ts'
 
 const colours = coloursFor({ isTTY: false }, {})

@@ -1,19 +1,19 @@
 /**
- * Warm starts: copies of the run template, compared with copies of a saved echo guest. A start lasts from the spawn
- * until the agent has answered and the guest is reseeded, whichever is later; an echo guest is not reseeded.
+ * Starts of VMs: cold, warm, and many warm ones at once. Warm starts are copies of the run template, compared with copies of a
+ * saved echo guest. A start lasts from the spawn until the agent has answered and the guest is reseeded, whichever is later; an
+ * echo guest is not reseeded.
  */
-
 import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { warmUp } from '../../host/runs/guest/warm-up.ts'
 import { blankWorkspace, startFrom, type Template, takeTemplate } from '../../host/vm/template/template.ts'
 import { TemplateStore } from '../../host/vm/template/template-store.ts'
-import { resumeVm, type Vm } from '../../host/vm/vm.ts'
+import { resumeVm, startVm, type Vm } from '../../host/vm/vm.ts'
 import { prepareMachine } from '../../host/vm/vm-command.ts'
 import { type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
 import { figureOf, repeats, reportProgress, round } from './figures.ts'
-import { readCpuMs } from './processes.ts'
+import { readCpuMs, readPss } from './processes.ts'
 import { echoGuest, echoOnce } from './round-trips.ts'
 
 const LEAST_STARTS = repeats(20)
@@ -141,4 +141,72 @@ async function readBlocks({ qmp, accelerator }: Vm): Promise<number> {
   if (accelerator !== 'tcg') return Number.NaN
   const text = await qmp.execute('human-monitor-command', { 'command-line': 'info jit' })
   return Number(/TB count\s+(\d+)/.exec(String(text))?.[1] ?? Number.NaN)
+}
+
+/** Cold starts, alternating with a bare Node in the same kernel and root. */
+export async function measureCold(bench: Bench): Promise<Figures> {
+  const cold: number[] = []
+  const floor: number[] = []
+  const pss: number[] = []
+  for (let index = 0; index < bench.starts; index += 1) {
+    reportProgress(`cold start ${index + 1} of ${bench.starts}`)
+    floor.push(await timeColdFloor(bench))
+    const startedAt = performance.now()
+    await using vm = await startVm(vmOptions(bench))
+    await using link = openLink(vm)
+    await waitForAgent(link)
+    cold.push(performance.now() - startedAt - vm.timings.prepareMs)
+    pss.push((await readPss(vm.pid)).pssMiB)
+  }
+  const [coldStartMs, floorMs] = [figureOf(cold), figureOf(floor)]
+  return {
+    coldStartMs,
+    floorMs,
+    coldToFloor: round(coldStartMs.p50 / floorMs.p50),
+    pssMiB: figureOf(pss),
+  }
+}
+
+async function timeColdFloor(bench: Bench): Promise<number> {
+  await using vm = await startVm({
+    ...vmOptions(bench),
+    guestOptions: { init: '/usr/lib/caisson/floor' },
+    readyMarker: 'caisson: floor',
+  })
+  return vm.timings.totalMs - vm.timings.prepareMs
+}
+
+const VMS = repeats(16)
+const ROUNDS = repeats(5)
+
+/** Sixteen warm VMs in parallel: time until all have answered, and memory of each. */
+export async function measureMany(bench: Bench): Promise<Figures> {
+  const template = await obtainTemplate(bench)
+  const times: number[] = []
+  const pss: number[] = []
+  const privates: number[] = []
+  for (let round = 0; round < ROUNDS; round += 1) {
+    reportProgress(`${VMS} warm VMs at once, ${round + 1} of ${ROUNDS}`)
+    await using running = new AsyncDisposableStack()
+    const startedAt = performance.now()
+    const pids = await Promise.all(
+      Array.from({ length: VMS }, async () => {
+        const vm = running.use(await resumeFrom(bench, template))
+        const link = running.use(openLink(vm, { cloned: true }))
+        await Promise.all([waitForAgent(link), vm.fresh])
+        return vm.pid
+      }),
+    )
+    times.push(performance.now() - startedAt)
+    for (const pid of pids) {
+      const memory = await readPss(pid)
+      pss.push(memory.pssMiB)
+      privates.push(memory.privateMiB)
+    }
+  }
+  return {
+    parallel16Ms: figureOf(times),
+    pssPerWarmVmMiB: figureOf(pss),
+    privatePerWarmVmMiB: figureOf(privates),
+  }
 }
