@@ -40,7 +40,6 @@ const ModelConfig = z.strictObject({
   /** What it takes in and gives out in one request, in tokens. */
   contextTokens: z.int().min(1_024).max(100_000_000).optional(),
 })
-type ModelConfig = z.infer<typeof ModelConfig>
 
 const SecretConfig = z.strictObject({
   from: KeySource,
@@ -50,7 +49,6 @@ const SecretConfig = z.strictObject({
     .min(1)
     .max(64),
 })
-type SecretConfig = z.infer<typeof SecretConfig>
 
 export const SearchConfig = z.discriminatedUnion('provider', [
   /** A SearXNG server with its JSON form switched on. */
@@ -64,7 +62,6 @@ export type SearchConfig = z.infer<typeof SearchConfig>
 const EmbeddingsConfig = z.strictObject({
   model: z.string().regex(/^[\x21-\x7e]{1,200}$/, 'expected a model id'),
 })
-type EmbeddingsConfig = z.infer<typeof EmbeddingsConfig>
 
 /** One that no call ever bears would leave open what it is to guard. */
 const HookedTools = z
