@@ -25,7 +25,8 @@ export async function renameDurably(from: string, to: string): Promise<void> {
 }
 
 /**
- * Replaces a state file, readable for this user alone. The caller holds the file's lock, so that drafts of others are of killed processes.
+ * Replaces a state file, readable for this user alone. The caller holds the file's lock, so other drafts are of killed
+ * processes.
  * @throws what the file system does
  */
 export async function replaceFile(file: string, content: string | Uint8Array): Promise<void> {
