@@ -27,7 +27,7 @@ import type { CollectOptions } from './workspace/collect.ts'
 import { sendChanges } from './workspace/send-changes.ts'
 
 /** Operations that need root in the guest. */
-export interface RootSide {
+interface RootSide {
   mountWorkspace(readOnly: boolean): Promise<Result<unknown, RootFailure>>
   resetWorkspace(keepHome: boolean): Promise<Result<unknown, RootFailure>>
   /** Opens a connection to a person's shell; rejects when it cannot start. */
@@ -35,11 +35,11 @@ export interface RootSide {
 }
 
 /** A failure with the root helper's own code. */
-export interface RootFailure {
+interface RootFailure {
   readonly message: string
 }
 
-export interface DaemonOptions {
+interface DaemonOptions {
   readonly openRpc: OpenPort
   readonly openHttp: OpenPort
   readonly root: RootSide

@@ -59,7 +59,7 @@ export {
   type StructuredOptions,
   type StructuredResult,
 } from './structured/generate.ts'
-export { type PendingHumanRequest, parsePendingHumanRequest } from './tools/pending.ts'
+export { type PendingHumanRequest, parsePendingHumanRequest } from './tools/human-request.ts'
 export { type BuiltInName, type BuiltInSelection, reservedToolNames } from './tools/selection.ts'
 export type { WebFetchOptions } from './tools/web-fetch.ts'
 export * from './turn-loop/index.ts'

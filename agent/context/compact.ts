@@ -10,7 +10,7 @@ import { truncateMiddle } from '../text/truncate.ts'
 import { describeMessages } from './sections.ts'
 import type { TokenMeter } from './tokens.ts'
 
-export interface CompactionParts {
+interface CompactionParts {
   /** A valid conversation without open calls. */
   readonly messages: readonly ChatMessage[]
   /** The system and user messages in their current form. */
@@ -34,7 +34,7 @@ export interface CompactionParts {
   readonly recordMaxChars: number
 }
 
-export interface Compacted {
+interface Compacted {
   readonly messages: readonly ChatMessage[]
   /** Summary of the removed part; empty when only outputs were cut. */
   readonly summary: string

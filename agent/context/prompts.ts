@@ -121,7 +121,7 @@ export function summariserSystemPrompt(): string {
 }
 
 /** A stable order, independent of registration. */
-export function sortTools<T extends { readonly name: string }>(tools: readonly T[]): T[] {
+function sortTools<T extends { readonly name: string }>(tools: readonly T[]): T[] {
   return tools.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
 }
 

@@ -15,7 +15,7 @@ import type { AgentWorkspace, Extension, ExtensionHost, OpenExtension } from './
 /** How long extensions may take to close. */
 const closeGraceMs = 3_000
 
-export interface OpenParts {
+interface OpenParts {
   readonly task: Task
   readonly host: ExtensionHost
   /** Names of the agent's own tools and other reserved names. */

@@ -148,7 +148,7 @@ function jsonBytes(value: unknown): number {
 }
 
 /** The event, or a copy whose longest texts are cut with a note until its JSON has at most `maxBytes`. */
-export function fitEvent(event: AgentEvent, maxBytes: number): AgentEvent {
+function fitEvent(event: AgentEvent, maxBytes: number): AgentEvent {
   let fitting = event
   let maxChars: number = limits.documentMaxChars
   // Ids are shorter than the smallest bound, so they stay whole.

@@ -32,7 +32,7 @@ export type AgentHandlers = Omit<Handlers<'guest'>, 'session/start' | 'agent/pin
 /** The agent's description, sent at the start of each session. */
 export type AgentDescription = Pick<ResultOf<typeof sessionStart>, 'tools' | 'restarts' | 'lastExit'>
 
-export interface ServeHostOptions {
+interface ServeHostOptions {
   openRpc: OpenPort
   openHttp: OpenPort
   handlers: AgentHandlers

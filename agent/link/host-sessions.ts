@@ -21,7 +21,7 @@ export interface GuestTimings {
   silenceTimeoutMs: number
 }
 
-export const defaultGuestTimings: GuestTimings = {
+const defaultGuestTimings: GuestTimings = {
   requestIntervalMs: 1_000,
   answerDelayMs: 50,
   reopenMinMs: 50,
@@ -29,7 +29,7 @@ export const defaultGuestTimings: GuestTimings = {
   silenceTimeoutMs: 60_000,
 }
 
-export interface HostSessionsOptions {
+interface HostSessionsOptions {
   openRpc: OpenPort
   openHttp: OpenPort
   /** Creates the handlers of one session when it begins. */

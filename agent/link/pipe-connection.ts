@@ -45,7 +45,7 @@ export async function connectToPort(port: number): Promise<Duplex> {
 }
 
 /** Propagates each side's end, and each failure before the end, to the other side. */
-export function join(a: Duplex, b: Duplex): void {
+function join(a: Duplex, b: Duplex): void {
   direct(a, b)
   direct(b, a)
 }

@@ -47,7 +47,7 @@ export function openDevice(path: string): Duplex {
 }
 
 /** Wraps an open descriptor in a Duplex, which then owns it. */
-export function adoptDescriptor(fd: number): Duplex {
+function adoptDescriptor(fd: number): Duplex {
   const { Pipe, constants: pipeConstants } = pipeWrap()
   const handle = new Pipe(pipeConstants.SOCKET)
   const failed = handle.open(fd)

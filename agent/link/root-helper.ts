@@ -25,7 +25,7 @@ export type HelperResult<T> =
   | { readonly ok: false; readonly error: HelperError }
 
 /** Limits of one program; the helper rejects invalid values. */
-export interface ExecLimits {
+interface ExecLimits {
   /** Wall time, after which the program is killed with all its descendants. */
   readonly wallMs: number
   readonly memoryBytes: number
@@ -49,7 +49,7 @@ export interface ExecRequest {
   readonly limits: ExecLimits
 }
 
-export interface ExecOptions {
+interface ExecOptions {
   /** Ends the program and all its descendants. */
   readonly signal?: AbortSignal
   /** Receives output, valid until it returns. While a returned promise is pending, no more output is read. */
@@ -91,7 +91,7 @@ const Status = z.strictObject({
 })
 
 export type ExecResult = Omit<z.infer<typeof Execution>, 'ok'>
-export type HelperStatus = Omit<z.infer<typeof Status>, 'ok'>
+type HelperStatus = Omit<z.infer<typeof Status>, 'ok'>
 /**
  * Location of a view: `path` is its tree, `start` a read-only copy from when the view was opened, `upper` the writes,
  * as a hint where to look.

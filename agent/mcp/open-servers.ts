@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto'
 import { dropUndefined } from '#runtime/mcp/config.ts'
 import { McpConnection } from '#runtime/mcp/connection.ts'
 import { openHttpTransport } from '#runtime/mcp/http.ts'
+import { withDigest } from '#runtime/providers/names.ts'
 import { errorMessage } from '#specs/errors.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { type McpServer, mcpOfferTool } from '#specs/protocol/extension.ts'
@@ -16,7 +17,6 @@ import { defaultProgramLimits, programEnvironment } from '../tools/code/code.ts'
 import { defaultRoot } from '../workspace/file-access.ts'
 import { createEgressFetch } from './egress-fetch.ts'
 import type { ChosenServer, McpEnvironment } from './environment.ts'
-import { ServerToolNames } from './names.ts'
 import { type Connected, createResourceTools, resourceToolNames } from './resource-tools.ts'
 import { RunServer } from './run-server.ts'
 import { createServerTool } from './server-tools.ts'
@@ -194,4 +194,27 @@ function keyOf(server: RunServer, tool: string): string {
 function relativeTo(root: string, folder: string): string {
   if (folder === root) return ''
   return folder.startsWith(`${root}/`) ? folder.slice(root.length + 1) : folder
+}
+
+const toolNameMaxChars = 64
+
+export class ServerToolNames {
+  readonly #taken: Set<string>
+
+  /** @param taken names of other tools; compared without case and with `-` equal to `_`, since models confuse them */
+  constructor(taken: Iterable<string>) {
+    this.#taken = new Set([...taken].map(fold))
+  }
+
+  claim(server: string, tool: string): string {
+    const plain = `${server}_${tool}`.replaceAll(/[^A-Za-z0-9_]/g, '_').replace(/^(?=\d)/, '_')
+    const fits = plain.length <= maxChars && !this.#taken.has(fold(plain))
+    const name = fits ? plain : withDigest(plain, `${server}\n${tool}`)
+    this.#taken.add(fold(name))
+    return name
+  }
+}
+
+function fold(name: string): string {
+  return name.replaceAll('-', '_').toLowerCase()
 }

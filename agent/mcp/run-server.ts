@@ -16,7 +16,7 @@ import { truncateMiddle } from '../text/truncate.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { boundTools, digestTool, makeOffer, type OfferSource } from './offer.ts'
 
-export interface ServerParts {
+interface ServerParts {
   readonly name: string
   readonly source: OfferSource
   readonly config: McpServer
@@ -24,7 +24,7 @@ export interface ServerParts {
   ask(offer: McpOffer, agentPath: string, signal: AbortSignal): Promise<ApprovalDecision>
 }
 
-export interface Caller {
+interface Caller {
   readonly connection: McpConnection
   readonly agentPath: string
   readonly signal: AbortSignal

@@ -5,7 +5,7 @@ import { type Definition, quoteServer, type RunServer } from './run-server.ts'
 
 export const ServerText = z.strictObject({ text: z.string() })
 
-export interface ServerToolParts {
+interface ServerToolParts {
   readonly server: RunServer
   /** Name for the model. */
   readonly name: string

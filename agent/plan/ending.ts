@@ -7,7 +7,7 @@ import { truncate } from '../text/truncate.ts'
 import type { PlanFailure } from './planner.ts'
 import type { Schedule } from './schedule.ts'
 
-export interface ExecutedPlan {
+interface ExecutedPlan {
   readonly plan: Plan
   readonly schedule: Schedule
   readonly results: ReadonlyMap<string, StepResult>

@@ -7,8 +7,8 @@ import { limits } from '#specs/protocol/limits.ts'
 import { type Step, waitsOf } from '#specs/protocol/plan.ts'
 import { type Opening, stepOpening } from '../context/opening.ts'
 import type { AgentRun, RunEnding } from '../run/run.ts'
+import { aroundStep } from '../step/hooks.ts'
 import { runStep, type StepResult } from '../step/step.ts'
-import { aroundStep } from '../step/step-hooks.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
 import { block } from '../text/prompt-block.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
@@ -29,7 +29,7 @@ export type StepRunner = (
   signal: AbortSignal,
 ) => Promise<StepResult>
 
-export interface ExecutorParts {
+interface ExecutorParts {
   readonly performStep: StepRunner
   /** Makes a new plan when a step with `replan` fails. */
   readonly planner: Planner

@@ -15,7 +15,7 @@ export interface StepOutcome {
   readonly value?: unknown
 }
 
-export type Outcomes = ReadonlyMap<string, StepOutcome>
+type Outcomes = ReadonlyMap<string, StepOutcome>
 
 /** Whether the condition holds for how its step ended. */
 export function holds(condition: Condition, outcome: StepOutcome): boolean {
@@ -37,7 +37,7 @@ function isIn(part: string, value: unknown): boolean {
 }
 
 /** The value at `path`; the error names the first missing part. */
-export function valueAt(value: unknown, path: readonly string[]): Result<unknown, string> {
+function valueAt(value: unknown, path: readonly string[]): Result<unknown, string> {
   let at = value
   for (const name of path) {
     if (typeof at !== 'object' || at === null || !Object.hasOwn(at, name)) return { ok: false, error: name }

@@ -14,7 +14,7 @@ import { PlanState } from './plan-state.ts'
 import type { PlanFailure, Planner } from './planner.ts'
 import { describePlan } from './render.ts'
 
-export interface PlanAndExecuteParts {
+interface PlanAndExecuteParts {
   readonly planner: Planner
   /** Planner for runs that only plan. */
   readonly explorer: Planner

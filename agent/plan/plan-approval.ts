@@ -12,7 +12,7 @@ import type { PlanState } from './plan-state.ts'
 import { planningStepId, submitPlanName } from './planner.ts'
 import { describePlan } from './render.ts'
 
-export type Consent =
+type Consent =
   | { readonly allowed: true; readonly plan: Plan; readonly isEdited: boolean }
   /** `hint`: what the person wants instead; absent when they gave none. */
   | { readonly allowed: false; readonly hint?: string }

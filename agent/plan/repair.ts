@@ -7,7 +7,7 @@ import { isRecord } from '#runtime/llm/json-schema.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { findReferences } from '#specs/protocol/plan-references.ts'
 
-export interface RepairedPlan {
+interface RepairedPlan {
   readonly value: unknown
   readonly corrections: readonly string[]
 }

@@ -14,7 +14,7 @@ import { adoptAllowed, askConsent } from './plan-approval.ts'
 import { isSamePlan, type PlanState } from './plan-state.ts'
 import type { PlanFailure, Planner } from './planner.ts'
 
-export interface RevisionParts {
+interface RevisionParts {
   readonly book: PlanState
   readonly run: AgentRun
   readonly planner: Planner

@@ -8,7 +8,7 @@ import { type Plan, type Step, type StepState, waitsOf } from '#specs/protocol/p
 export type HoldsCondition = (step: Step) => boolean
 
 /** A skipped step and the reason: a dependency did not complete, or its condition does not hold. */
-export interface SkippedStep {
+interface SkippedStep {
   readonly step: Step
   readonly because: 'need' | 'condition'
 }

@@ -13,7 +13,7 @@ export interface StreamOpener {
 }
 
 /** `refused`: by the host or locally, with status and message; otherwise the host's answer has begun. */
-export type Opened =
+type Opened =
   | { readonly kind: 'open'; readonly stream: ClientHttp2Stream; readonly headers: AnswerHeaders }
   | { readonly kind: 'refused'; readonly status: number; readonly reason: string }
 export type AnswerHeaders = IncomingHttpHeaders & { readonly ':status'?: number }

@@ -4,7 +4,6 @@
  */
 import { once } from 'node:events'
 import type { StreamOpener } from './egress-stream.ts'
-import { proxyEnvironment, proxyHost, proxyPort } from './environment.ts'
 import { Refusals, type RefusalWatch } from './refusals.ts'
 
 /** The part that tools which run programs need. */
@@ -45,4 +44,31 @@ export function createProgramNetwork(http: StreamOpener, port = proxyPort): Prog
     },
     watch: () => refusals.watch(),
   }
+}
+
+const proxyHost = '127.0.0.1'
+/** Fixed, so that configuration files can contain it; a usual proxy port that development servers do not use. */
+const proxyPort = 3128
+
+const proxyUrl = `http://${proxyHost}:${proxyPort}`
+/** Addresses inside the VM are reached directly. */
+const inside = 'localhost,127.0.0.1,::1,0.0.0.0,caisson'
+
+/**
+ * curl reads only lower-case `http_proxy`, others the upper case. No ALL_PROXY: other protocols cannot pass, and
+ * without a proxy they fail at once with a clear error.
+ */
+export const proxyEnvironment: Readonly<Record<string, string>> = {
+  HTTP_PROXY: proxyUrl,
+  HTTPS_PROXY: proxyUrl,
+  NO_PROXY: inside,
+  http_proxy: proxyUrl,
+  https_proxy: proxyUrl,
+  no_proxy: inside,
+  // Node reads the other variables only when this is set.
+  NODE_USE_ENV_PROXY: '1',
+  // Disables update checks, each of which would be a refused connection.
+  PIP_DISABLE_PIP_VERSION_CHECK: '1',
+  NPM_CONFIG_UPDATE_NOTIFIER: 'false',
+  NPM_CONFIG_FUND: 'false',
 }

@@ -9,7 +9,7 @@ import type { RunReason } from '#specs/protocol/error.ts'
 import type { AgentLimits } from '#specs/protocol/plan.ts'
 import { addUsage, noUsage, type RunLimits, type Usage } from '#specs/protocol/task.ts'
 
-export type LimitReason = Extract<RunReason, 'limit_calls' | 'limit_time' | 'limit_tokens'>
+type LimitReason = Extract<RunReason, 'limit_calls' | 'limit_time' | 'limit_tokens'>
 
 /** The limits of a run that a budget counts. */
 export type BudgetLimits = Pick<RunLimits, 'maxToolCalls' | 'maxTokens' | 'maxWallMs'>

@@ -12,7 +12,7 @@ import {
 } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 
-export type AskHooks = (request: Omit<HookRequest, 'runId'>, signal: AbortSignal) => Promise<HookDecision>
+type AskHooks = (request: Omit<HookRequest, 'runId'>, signal: AbortSignal) => Promise<HookDecision>
 
 export interface AgentHooks {
   readonly hooks: readonly AgentHook[]

@@ -6,7 +6,7 @@ import { Buffer } from 'node:buffer'
 import type { Result } from '#specs/protocol/error.ts'
 import { type OutputPage, type OutputReader, toolFailure } from '../tool-calls/tool.ts'
 
-export interface OutputBounds {
+interface OutputBounds {
   /** Maximum bytes of all outputs. Default 16 MiB. */
   readonly maxBytes?: number
   /** Maximum bytes of one output, cut in its middle. Default 4 MiB. */

@@ -25,7 +25,7 @@ const meantMaxPassages = 256
 const noModel =
   'No embedding model is configured, so there is no search by meaning: search by words. The user can set one: model, under [embeddings] of the configuration.'
 
-export interface CodeSearch {
+interface CodeSearch {
   /** `search_code` over one tree. */
   toolOver(files: FileToolsOptions): Tool
   /** Provides no tools; releases indexes together with their workspaces. */

@@ -18,12 +18,12 @@ export interface IndexedFile {
   seenIn: number
 }
 
-export interface Hit {
+interface Hit {
   readonly file: IndexedFile
   readonly passage: Passage
 }
 
-export interface HitBounds {
+interface HitBounds {
   /** A file or folder below the root; empty: all. */
   readonly path: string
   readonly limit: number

@@ -9,7 +9,7 @@ export interface Passage {
   readonly lastLine: number
 }
 
-export interface CutPassage extends Passage {
+interface CutPassage extends Passage {
   readonly text: string
 }
 

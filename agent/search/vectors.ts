@@ -13,7 +13,7 @@ const textMaxChars = Math.min(1_500, embeddingLimits.textMaxChars)
 /** Maximum cached numbers, four bytes each; the oldest texts are evicted first. */
 const keptMaxNumbers = 4 * 1024 * 1024
 
-export type Vector = Float32Array
+type Vector = Float32Array
 
 export class Vectors {
   readonly #gateway: Pick<GatewayClient, 'post'>

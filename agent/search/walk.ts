@@ -23,7 +23,7 @@ export const leftOutReasons = {
 export type LeftOut = keyof typeof leftOutReasons
 
 /** Never entered: large, and rarely relevant. */
-export const closedFolders: ReadonlySet<string> = new Set([
+const closedFolders: ReadonlySet<string> = new Set([
   '.git',
   '.hg',
   '.svn',
@@ -66,7 +66,7 @@ export interface FoundFile {
   readonly stat: Stats
 }
 
-export interface Walk {
+interface Walk {
   readonly slices: Slices
   /** Maximum file size in bytes; larger files are left out. */
   readonly fileMaxBytes: number

@@ -25,14 +25,14 @@ export interface IndexBounds {
   readonly updateMaxMs?: number
 }
 
-export interface IndexOptions {
+interface IndexOptions {
   /** The workspace's tree, trusted itself. */
   readonly root: string
   readonly room: IndexMemoryBudget
   readonly bounds?: IndexBounds
 }
 
-export interface FindRequest {
+interface FindRequest {
   /** Expression from `matchOf`; null: every passage, in file order. */
   readonly match: string | null
   /** A file or folder below the root; empty: all. */
@@ -47,7 +47,7 @@ export interface FoundPassage extends Passage {
   readonly text: string
 }
 
-export interface Found {
+interface Found {
   /** Best first. */
   readonly passages: readonly FoundPassage[]
   /** Number of files searched. */

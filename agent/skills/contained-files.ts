@@ -13,7 +13,7 @@ import { defaultRoot, type FileToolsOptions, readBounded, withPlace } from '../w
 /** Maximum number of names in one scan, over all folders. */
 const namesMaxCount = 1_000
 
-export interface ContainedFiles extends SkillFiles {
+interface ContainedFiles extends SkillFiles {
   /** Whether there were more names than the limit. */
   readonly isCut: boolean
 }

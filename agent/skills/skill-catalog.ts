@@ -6,7 +6,7 @@ import { workspaceSkillFolders } from '#specs/node/skills/workspace-folders.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { SkillHead } from '#specs/protocol/extension.ts'
 import { oneLine } from '../text/prompt-block.ts'
-import type { KnownSkill, SkillCatalog } from '../tool-calls/skill-types.ts'
+import type { KnownSkill, SkillCatalog } from '../tool-calls/tool.ts'
 import { defaultRoot, type FileToolsOptions, withPlace } from '../workspace/file-access.ts'
 import { containedFiles } from './contained-files.ts'
 

@@ -10,7 +10,7 @@ export const interruptedOutput =
   'Error (cancelled): interrupted: this call has no result; its effect is unknown'
 
 /** The model's output in one turn. */
-export interface AssistantTurn {
+interface AssistantTurn {
   readonly text: string
   readonly reasoning: string
   readonly toolCalls: readonly ToolCallRequest[]

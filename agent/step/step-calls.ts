@@ -15,7 +15,7 @@ import { type AgentRun, sliceText } from '../run/run.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import type { ApprovalQuestion, Invocation, InvokeContext } from '../tool-calls/call.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
-import { callHooks } from './call-hooks.ts'
+import { callHooks } from './hooks.ts'
 
 /** Maximum calls in one reply; the rest are answered with an error. */
 const callsPerTurnMax = 64
@@ -26,7 +26,7 @@ const parallelMax = 8
 type HostQuestion = ApprovalQuestion & Partial<Pick<ApprovalRequest, 'approvalId' | 'question'>>
 
 /** Cuts a call's output to the length that the conversation allows. */
-export type CutOutput = (callId: string, tool: string, output: string) => string
+type CutOutput = (callId: string, tool: string, output: string) => string
 
 /** Runs the turn's calls and returns one invocation per call, in order. */
 export async function runCalls(

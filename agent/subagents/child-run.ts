@@ -11,15 +11,15 @@ import type { RunBudget } from '../run/budget.ts'
 import type { AgentRun, Report } from '../run/run.ts'
 import { Steering } from '../run/steering.ts'
 import { OutputStore } from '../run/tool-outputs.ts'
+import { aroundStep } from '../step/hooks.ts'
 import { runStep, type StepResult } from '../step/step.ts'
-import { aroundStep } from '../step/step-hooks.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
 import { truncate } from '../text/truncate.ts'
 import type { Registry } from '../tool-calls/registry.ts'
 import type { AgentRequest } from '../tool-calls/sub-agent-types.ts'
 
 /** Step id in a sub-agent's events. */
-export const agentStepId = 'agent'
+const agentStepId = 'agent'
 
 /** Text after the rules of every agent. */
 const rules = `
@@ -27,7 +27,7 @@ You are a sub-agent: another agent has given you a part of its work, and this st
 
 const task = 'Carry out the one step below, for the agent that asked. The rest of the work is with others.'
 
-export interface ChildParts {
+interface ChildParts {
   readonly agentPath: string
   readonly registry: Registry
   readonly budget: RunBudget

@@ -6,6 +6,7 @@ import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import type { ToolSpec } from '#runtime/llm/messages.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { ToolName } from '#specs/protocol/extension.ts'
+import { matchesPattern } from '#specs/protocol/pattern.ts'
 import {
   findTool,
   type Invocation,
@@ -16,7 +17,6 @@ import {
 } from './call.ts'
 import { unknownText } from './call-texts.ts'
 import { type Tool, toolFailure } from './tool.ts'
-import { chooseNames } from './tool-names.ts'
 
 export interface Registry {
   /** Sorted. */
@@ -117,4 +117,27 @@ function selectForPlanning(
 
 function isOwn({ runs = 'agent' }: Tool): boolean {
   return runs === 'agent'
+}
+
+/** The matching names in the order of `all`; the error holds the entries that match nothing. */
+export function chooseNames(
+  all: readonly string[],
+  wanted: readonly string[],
+): Result<readonly string[], readonly string[]> {
+  const isNegative = (entry: string | undefined): boolean => entry?.startsWith('!') ?? false
+  const chosen = new Set<string>(isNegative(wanted[0]) ? all : [])
+  const unknown: string[] = []
+  for (const entry of wanted) {
+    const pattern = isNegative(entry) ? entry.slice(1) : entry
+    const matching = all.filter((name) => matchesPattern(pattern, name))
+    // An exclusion pattern may match nothing; an unknown name is an error.
+    if (matching.length === 0 && !(isNegative(entry) && pattern.includes('*'))) unknown.push(entry)
+    for (const name of matching) {
+      if (isNegative(entry)) chosen.delete(name)
+      else chosen.add(name)
+    }
+  }
+  return unknown.length > 0
+    ? { ok: false, error: unknown }
+    : { ok: true, value: all.filter((name) => chosen.has(name)) }
 }

@@ -3,7 +3,6 @@
 import type { z } from 'zod'
 import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 import type { UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
-import type { SkillCatalog } from './skill-types.ts'
 import type { Agents } from './sub-agent-types.ts'
 
 /** A page of an earlier call's output. */
@@ -30,7 +29,7 @@ export interface OutputReader {
 export type RevisePlan = (plan: unknown, reason: string, signal: AbortSignal) => Promise<Result<string>>
 
 /** The answer to a question. */
-export interface UserReply {
+interface UserReply {
   readonly answer: UserAnswer
   /** Further information, such as that the default was taken because nobody was there. */
   readonly note?: string
@@ -125,4 +124,22 @@ export function toolFailure(
 /** A successful result. */
 export function toolSuccess<T>(value: T): { ok: true; value: T } {
   return { ok: true, value }
+}
+
+export interface KnownSkill {
+  readonly skillId: string
+  /** One line; may be empty. */
+  readonly description: string
+  readonly source: 'user' | 'workspace'
+  /** Folder of a workspace skill, relative to the workspace, with links resolved. */
+  readonly folder?: string
+}
+
+export interface SkillCatalog {
+  /** The user's first, each part sorted by id; constant for the run. */
+  readonly list: readonly KnownSkill[]
+  /** Problems of workspace skills, in text, up to a limit. */
+  readonly problems: readonly string[]
+  /** Installs the files of a user's skill once per run, however many agents load it; retries after a failure. */
+  installOnce(skillId: string, install: () => Promise<Result<void>>): Promise<Result<void>>
 }

@@ -2,17 +2,23 @@
  * The tool `load_skill`: returns a skill's instructions in a block that they cannot leave, and the files beside them.
  * The user's skills come from the host; those of the workspace are read there and marked as such.
  */
+
 import { Buffer } from 'node:buffer'
 import * as z from 'zod'
 import { loadSkillContext, loadSkillName } from '#runtime/skills/load-skill.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { SkillLoadAnswer } from '#specs/protocol/extension.ts'
 import type { Helper } from '../link/root-helper.ts'
-import { installSkill, skillRootOf } from '../skills/install-skill.ts'
 import { block, oneLine } from '../text/prompt-block.ts'
 import type { GatewayClient } from '../tool-calls/gateway-client.ts'
-import type { KnownSkill } from '../tool-calls/skill-types.ts'
-import { defineTool, type Tool, type ToolContext, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
+import {
+  defineTool,
+  type KnownSkill,
+  type Tool,
+  type ToolContext,
+  toolFailure,
+  toolSuccess,
+} from '../tool-calls/tool.ts'
 import { defaultRoot, type FileToolsOptions, readBounded } from '../workspace/file-access.ts'
 import { nameInLine } from '../workspace/listing.ts'
 
@@ -33,7 +39,7 @@ const inputSchema = z.strictObject({
 })
 const outputSchema = z.strictObject({ content: z.string() })
 
-export interface LoadSkillParts {
+interface LoadSkillParts {
   readonly gateway: GatewayClient
   readonly helper: Pick<Helper, 'execInSandbox'>
   readonly files: FileToolsOptions
@@ -156,4 +162,65 @@ function listNames(names: readonly string[]): string {
   const shown = names.slice(0, listedMaxCount).map(nameInLine)
   if (names.length > shown.length) shown.push(`(${names.length - shown.length} more)`)
   return shown.join('\n')
+}
+
+const home = '/home/work/.skills'
+const installLimits = { wallMs: 60_000, memoryBytes: 256 * 1024 * 1024, pids: 16, cpuPercent: 100 } as const
+
+/** Written beside its place and renamed, so that no program sees a partial skill. */
+const installProgram = `
+import base64, json, os, shutil, sys, tempfile
+skill = json.load(sys.stdin)
+os.makedirs(${JSON.stringify(home)}, exist_ok=True)
+fresh = tempfile.mkdtemp(dir=${JSON.stringify(home)})
+try:
+    for file in skill['files']:
+        place = os.path.join(fresh, file['path'])
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, 'xb') as out:
+            out.write(base64.b64decode(file['base64']))
+        os.chmod(place, int(file['mode'], 8))
+    os.chmod(fresh, 0o755)
+    target = os.path.join(${JSON.stringify(home)}, skill['id'])
+    shutil.rmtree(target, ignore_errors=True)
+    os.rename(fresh, target)
+except BaseException as error:
+    shutil.rmtree(fresh, ignore_errors=True)
+    sys.exit(str(error))
+`
+
+/** Path of an installed skill of the user. */
+function skillRootOf(skillId: string): string {
+  return `${home}/${skillId}`
+}
+
+/** @param view the view for programs; absent: the workspace itself */
+async function installSkill(
+  helper: Pick<Helper, 'execInSandbox'>,
+  { skillId, instructions, files }: SkillLoadAnswer,
+  signal: AbortSignal,
+  view?: string,
+): Promise<Result<void>> {
+  const own = { path: 'SKILL.md', mode: '0644', base64: Buffer.from(instructions).toString('base64') }
+  let said = ''
+  const ended = await helper.execInSandbox(
+    {
+      argv: ['/usr/bin/python3', '-I', '-c', installProgram],
+      ...(view === undefined ? {} : { view }),
+      stdin: JSON.stringify({ id: skillId, files: [own, ...files] }),
+      limits: installLimits,
+    },
+    {
+      signal,
+      onOutput: (_, bytes) => {
+        said = (said + bytes.toString('utf8')).slice(0, 300)
+      },
+    },
+  )
+  if (ended.ok && ended.value.exitCode === 0) return { ok: true, value: undefined }
+  return toolFailure(
+    'unavailable',
+    ended.ok ? said.trim() || 'the program failed' : ended.error.message,
+    true,
+  )
 }

@@ -50,10 +50,7 @@ export interface CodeSearchRequest {
 }
 
 /** Searches one workspace. */
-export type SearchWorkspace = (
-  request: CodeSearchRequest,
-  signal: AbortSignal,
-) => Promise<Result<CodeSearchResult>>
+type SearchWorkspace = (request: CodeSearchRequest, signal: AbortSignal) => Promise<Result<CodeSearchResult>>
 
 export const searchCodeName = 'search_code'
 

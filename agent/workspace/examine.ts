@@ -223,7 +223,7 @@ function examineDirectory(
 }
 
 /** The directories of a pair; whoever takes the pair closes them. */
-export type Directories = Pick<DirectoryPair, 'merged' | 'base' | 'upper'>
+type Directories = Pick<DirectoryPair, 'merged' | 'base' | 'upper'>
 
 /** Lists everything now, so that an unreadable directory is known before it is announced. */
 export function openPair(directories: Directories, path: string, depth: number): DirectoryPair {

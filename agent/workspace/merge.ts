@@ -15,7 +15,7 @@ const MAX_DEPTH = 256
 /** How long the walk runs before yielding, in milliseconds. */
 const TURN_MS = 8
 
-export interface MergeTrees {
+interface MergeTrees {
   /** The view now. */
   readonly child: string
   /** The view at its start. */
@@ -26,7 +26,7 @@ export interface MergeTrees {
   readonly upper?: string
 }
 
-export interface MergeOptions {
+interface MergeOptions {
   /** Owner of created entries, if this process may set it. */
   readonly owner: Owner
   /** Stops the merge between two paths, or two chunks of a file. */

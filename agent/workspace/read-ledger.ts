@@ -11,7 +11,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { type ToolContext, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
 /** Fingerprint of a file's content; `absent` when there is none. */
-export type Fingerprint = `sha256:${string}` | `stat:${string}` | 'absent'
+type Fingerprint = `sha256:${string}` | `stat:${string}` | 'absent'
 
 /** Larger files are identified by size, time and inode alone. */
 const hashMaxBytes = 8 * 1024 * 1024
@@ -23,7 +23,7 @@ const maxFiles = 10_000
 export type Reader = Pick<ToolContext, 'runId' | 'agentPath' | 'stepId'>
 
 /** Fingerprint of content in memory. */
-export function fingerprintBytes(bytes: Uint8Array): Fingerprint {
+function fingerprintBytes(bytes: Uint8Array): Fingerprint {
   return `sha256:${hash('sha256', bytes)}`
 }
 

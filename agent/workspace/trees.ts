@@ -109,7 +109,7 @@ function readTarget({ directory, name }: Spot): Buffer {
 }
 
 /** A new entry beside its place, ready to be moved there; disposing it removes it. */
-export interface Staged extends Disposable {
+interface Staged extends Disposable {
   /** Atomically replaces the file or link at its place. */
   place(): void
 }

@@ -3,10 +3,9 @@
  * value for a list, null for an optional value. Each is corrected only when it has one meaning, and recorded. Never
  * used for tools that may destroy something.
  */
-import { isRecord } from '../llm/json-schema.ts'
+import { definitionOf, isRecord } from '../llm/json-schema.ts'
 import { parseModelJson } from '../llm/repair.ts'
 import { correctionsMaxCount, typeName } from './failure.ts'
-import { allowsNull, schemaFor } from './schema-node.ts'
 
 /** Aliases that models use, per parameter; compared without case, `_` and `-`. */
 const aliases: Readonly<Record<string, readonly string[]>> = {
@@ -227,4 +226,66 @@ function fromText(text: string, type: unknown): unknown {
 function jsonIn(text: string): unknown {
   const parsed = parseModelJson(text, { lossless: true })
   return parsed.ok ? parsed.value.value : undefined
+}
+
+type Schema = Readonly<Record<string, unknown>>
+
+/** Maximum references and options followed for one value. */
+const stepsMaxCount = 16
+
+/** The schema that applies to `value`; null when it is ambiguous. `root` holds the definitions. */
+function schemaFor(node: unknown, value: unknown, root: Schema): Schema | null {
+  let at: unknown = node
+  for (let step = 0; step < stepsMaxCount; step++) {
+    if (!isRecord(at)) return null
+    const options = at.anyOf ?? at.oneOf
+    if (typeof at.$ref === 'string') at = definitionOf(at.$ref, root)
+    else if (Array.isArray(options)) at = onlyOption(options, value, root)
+    else return withOneType(at)
+  }
+  return null
+}
+
+/** Whether the schema accepts null. A schema without a type accepts any value. */
+function allowsNull(node: unknown, root: Schema, depth = 0): boolean {
+  if (!isRecord(node) || depth > stepsMaxCount) return true
+  if (typeof node.$ref === 'string') return allowsNull(definitionOf(node.$ref, root), root, depth + 1)
+  const options = node.anyOf ?? node.oneOf
+  if (Array.isArray(options)) return options.some((option) => allowsNull(option, root, depth + 1))
+  if (node.const !== undefined) return node.const === null
+  if (Array.isArray(node.enum)) return node.enum.includes(null)
+  return node.type === undefined || [node.type].flat().includes('null')
+}
+
+/** The only option besides null, or the only one whose constants match `value`. */
+function onlyOption(options: readonly unknown[], value: unknown, root: Schema): unknown {
+  const some = options.filter((option) => !isRecord(option) || option.type !== 'null')
+  if (some.length === 1) return some[0]
+  const fitting = some.filter((option) => {
+    const schema =
+      isRecord(option) && typeof option.$ref === 'string' ? definitionOf(option.$ref, root) : option
+    return hasConstantsOf(schema, value)
+  })
+  return fitting.length === 1 ? fitting[0] : undefined
+}
+
+function hasConstantsOf(schema: unknown, value: unknown): boolean {
+  if (!isRecord(schema) || !isRecord(schema.properties) || !isRecord(value)) return false
+  const constants = Object.entries(schema.properties).filter(
+    ([, property]) => isRecord(property) && property.const !== undefined,
+  )
+  return (
+    constants.length > 0 &&
+    constants.every(
+      ([name, property]) =>
+        Object.hasOwn(value, name) && isRecord(property) && value[name] === property.const,
+    )
+  )
+}
+
+/** `type: ["string", "null"]` is a nullable string. */
+function withOneType(schema: Schema): Schema {
+  if (!Array.isArray(schema.type)) return schema
+  const types = schema.type.filter((type) => type !== 'null')
+  return { ...schema, type: types.length === 1 ? types[0] : undefined }
 }

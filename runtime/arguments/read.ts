@@ -12,7 +12,7 @@ import { describeFaults, describeIssues, validationFailure } from './failure.ts'
 import { type OpenedSchema, openSchema } from './json-schema.ts'
 import { readArgumentsJson } from './read-json.ts'
 
-export interface ToolArguments extends ToolEffect {
+interface ToolArguments extends ToolEffect {
   readonly name: string
   /** Null: not checked here, because its server does. */
   readonly parameters: LLMTool['parameters'] | null
@@ -20,7 +20,7 @@ export interface ToolArguments extends ToolEffect {
   readonly schema: Readonly<Record<string, unknown>>
 }
 
-export interface CheckedArguments {
+interface CheckedArguments {
   /** The model's JSON after coercion, before the schema transforms it. */
   readonly given: unknown
   /** The value after the schema's transformations. */

@@ -3,6 +3,7 @@
  * what it was given. Calls without one share cached registries, keyed by the digest of their configuration.
  */
 
+import { createHash } from 'node:crypto'
 import { CaissonError, requireObject } from '#specs/errors.ts'
 import { SkillRegistry } from '#specs/node/skills/registry.ts'
 import type { ProviderRequest, ReasoningEffort, ToolPermission } from '../contract/contract.ts'
@@ -13,7 +14,6 @@ import { configFromVariables } from '../providers/kinds.ts'
 import { type ProviderStatus, ProviderStore } from '../providers/store.ts'
 import type { BuiltInSelection } from '../tools/selection.ts'
 import type { WebFetchOptions } from '../tools/web-fetch.ts'
-import { hashConfig } from './config-hash.ts'
 
 /** The public interface of a class, so that an application can supply its own object. */
 type PublicOf<T> = { readonly [K in keyof T]: T[K] }
@@ -219,4 +219,37 @@ function oneOf<T extends string>(field: string, value: T, words: readonly T[]): 
 function refuseBoth(one: string, first: unknown, other: string, second: unknown): void {
   if (first !== undefined && second !== undefined)
     throw new CaissonError('invalid_options', `an environment takes ${one} or ${other}, not both`)
+}
+
+/** Objects other than plain data (clients, dispatchers, adapters) equal only themselves. */
+const identities = new WeakMap<object, number>()
+let identityCount = 0
+
+/** sha256 of the value with sorted keys; undefined counts as absent. */
+function hashConfig(value: unknown): string {
+  return createHash('sha256').update(toCanonical(value)).digest('hex')
+}
+
+function toCanonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(toCanonical).join(',')}]`
+  if (typeof value === 'function' || (typeof value === 'object' && value !== null && !isPlain(value)))
+    return `#${identityOf(value)}`
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
+  const entries = Object.entries(value).filter(([, child]) => child !== undefined)
+  const sorted = entries.toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return `{${sorted.map(([key, child]) => `${JSON.stringify(key)}:${toCanonical(child)}`).join(',')}}`
+}
+
+/** Whether the value is plain data without methods. */
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value)
+  if (prototype !== Object.prototype && prototype !== null) return false
+  return Object.values(value).every((child) => typeof child !== 'function')
+}
+
+function identityOf(value: object): number {
+  const known = identities.get(value)
+  if (known !== undefined) return known
+  identities.set(value, ++identityCount)
+  return identityCount
 }

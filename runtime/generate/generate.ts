@@ -24,7 +24,6 @@ import { ProviderQuirks } from '../llm/habits.ts'
 import { type RepeatHooks, requestWithRetry } from '../llm/repeats.ts'
 import { untilAborted } from '../processes/until-aborted.ts'
 import { LLMError } from '../providers/errors.ts'
-import { withNamedCalls } from './named-calls.ts'
 import { toResponse } from './response.ts'
 
 export interface LLMRequest extends Omit<ToolSelection, 'toolPermission'>, ConvenienceOptions {
@@ -216,4 +215,36 @@ function habitsOf(provider: object, model: string): ProviderQuirks {
   if (models.size >= modelsMaxCount) models.clear()
   models.set(model, habits)
   return habits
+}
+
+/** Returns the same messages when every call has a name. */
+function withNamedCalls(messages: readonly LLMChatMessage[]): readonly LLMChatMessage[] {
+  if (messages.every(({ tool_calls: calls = [] }) => calls.every(hasName))) return messages
+  const kept: LLMChatMessage[] = []
+  let dropped: ReadonlySet<string> = new Set()
+  for (const message of messages) {
+    const { role, tool_calls: calls = [], tool_call_id: id = '' } = message
+    if (role === 'tool' && dropped.has(id)) continue
+    if (role !== 'assistant') {
+      kept.push(message)
+      continue
+    }
+    const named = calls.filter(hasName)
+    const namedIds = new Set(named.map((call) => call.id))
+    dropped = new Set(calls.map((call) => call.id).filter((one) => !namedIds.has(one)))
+    kept.push(named.length === calls.length ? message : withCalls(message, named))
+  }
+  return kept
+}
+
+function withCalls(
+  message: LLMChatMessage,
+  calls: NonNullable<LLMChatMessage['tool_calls']>,
+): LLMChatMessage {
+  const { tool_calls: _calls, ...rest } = message
+  return calls.length === 0 ? rest : { ...rest, tool_calls: calls }
+}
+
+function hasName({ function: { name } }: NonNullable<LLMChatMessage['tool_calls']>[number]): boolean {
+  return typeof name === 'string' && name.trim() !== ''
 }

@@ -3,7 +3,7 @@
  * asked on the server's behalf. Knows nothing of the request.
  */
 
-export interface CallClockOptions {
+interface CallClockOptions {
   /** Milliseconds without progress from the server. */
   readonly silentMs: number
   /** Milliseconds in total. */

@@ -13,7 +13,7 @@ export interface McpRoot {
   readonly name: string
 }
 
-export interface ClientParts {
+interface ClientParts {
   readonly transport: Transport
   readonly roots: readonly McpRoot[]
   readonly timeoutMs: number

@@ -4,13 +4,13 @@
  */
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
 
-export const lineMaxChars = 16 * 1024 * 1024
+const lineMaxChars = 16 * 1024 * 1024
 /** Maximum bytes queued for a server that does not read. */
 export const unreadMaxBytes = 16 * 1024 * 1024
 /** Maximum bytes kept of a server's log. */
 export const stderrMaxChars = 2_000
 
-export interface LineListener {
+interface LineListener {
   onMessage(message: JSONRPCMessage): void
   onError(error: Error): void
   /** A line exceeded the limit; no further message is read. */

@@ -14,12 +14,12 @@ import type { Model, TurnHooks, TurnRequest } from '../llm/model.ts'
 import { parseModelJson } from '../llm/repair.ts'
 
 /** Ways to request a form, strictest first. */
-export type AnswerForm = 'response_format' | 'tool' | 'prompt'
+type AnswerForm = 'response_format' | 'tool' | 'prompt'
 
 const allForms: readonly AnswerForm[] = ['response_format', 'tool', 'prompt']
-export const structuredMaxRequests = 3
+const structuredMaxRequests = 3
 
-export interface StructuredRequest<T> {
+interface StructuredRequest<T> {
   readonly model: Model
   /** Key of what is remembered of the model's server; default the model itself. */
   readonly server?: object
@@ -42,13 +42,13 @@ export interface StructuredRequest<T> {
   onTurn?(turn: Turn, request: number): Promise<Turn>
 }
 
-export interface ReadAnswer<T> {
+interface ReadAnswer<T> {
   readonly value: T
   /** Descriptions of the repairs. */
   readonly corrections: readonly string[]
 }
 
-export interface StructuredAnswer<T> extends ReadAnswer<T> {
+interface StructuredAnswer<T> extends ReadAnswer<T> {
   /** Sum over all requests. */
   readonly usage: Usage
   readonly requests: number

@@ -4,7 +4,6 @@
  */
 import * as z from 'zod'
 import { type BuiltIn, defineBuiltIn } from './built-in.ts'
-import type { PendingHumanRequest } from './pending.ts'
 
 const Option = z.string().min(1).max(500)
 
@@ -42,3 +41,33 @@ export const humanRequestTool: BuiltIn = defineBuiltIn({
     return { ok: false, content }
   },
 })
+
+/** Result of executeTool for the call, as JSON: a question without an answer yet. */
+export const PendingHumanRequest = z.object({
+  ok: z.literal(false),
+  pending: z.literal(true),
+  status: z.literal('pending'),
+  /** The tool call's id. */
+  requestId: z.string(),
+  question: z.string(),
+  options: z.array(z.string()),
+  /** Options to choose from; absent: none. */
+  defaultOption: z.string().optional(),
+  /** How long the model would wait; absent: indefinitely. */
+  timeoutMs: z.number().optional(),
+})
+export type PendingHumanRequest = z.infer<typeof PendingHumanRequest>
+
+/** Parses a pending question from `value`, an object or its JSON; null for everything else. Never throws. */
+export function parsePendingHumanRequest(value: unknown): PendingHumanRequest | null {
+  const parsed = PendingHumanRequest.safeParse(typeof value === 'string' ? parseJson(value) : value)
+  return parsed.success ? parsed.data : null
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}

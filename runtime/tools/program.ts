@@ -8,7 +8,7 @@ import { awaitProgram, type ProgramExit } from '#specs/node/program.ts'
 import { endWithUs, harmlessVariables, hasGroups, signalGroup } from '../processes/child-group.ts'
 import { OutputKeeper } from './output.ts'
 
-export interface ProgramRequest {
+interface ProgramRequest {
   /** Looked up in PATH unless it contains `/`. */
   readonly command: string
   readonly args: readonly string[]

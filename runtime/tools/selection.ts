@@ -18,7 +18,7 @@ export function isReserved(name: string): boolean {
   return reserved.has(name)
 }
 
-export type BuiltInName = (typeof reservedToolNames)[number]
+type BuiltInName = (typeof reservedToolNames)[number]
 
 /**
  * Built-in tools to offer: all, none, or a map. If a map sets any name to `true`, only those; else all except those
@@ -44,7 +44,7 @@ export function directoryOf({ builtIns, workingDirectory }: ToolsOfCall): string
     : undefined
 }
 
-export interface ToolsOfCall {
+interface ToolsOfCall {
   readonly builtIns?: BuiltInSelection
   readonly workingDirectory?: string
 }

@@ -12,7 +12,7 @@ const BINARY_PROBE_BYTES = 8192
 const SCAN_MAX_BYTES = 512 * 1024 * 1024
 const NEWLINE = 0x0a
 
-export interface PageRequest {
+interface PageRequest {
   /** First line, from 1. */
   readonly offset: number
   readonly maxLines: number
@@ -22,7 +22,7 @@ export interface PageRequest {
   readonly maxLineChars: number
 }
 
-export interface Page {
+interface Page {
   /** Without line ends. */
   readonly lines: readonly string[]
   /** Number of lines in the file; absent when it is too large to count. */

@@ -21,7 +21,7 @@ const closedMaxCount = 10
 const defaultNamesMaxCount = 20_000
 const defaultEntriesMaxCount = 200_000
 
-export interface WalkOptions {
+interface WalkOptions {
   /** 1 is the directory alone. */
   readonly maxDepth: number
   /** Whether names that begin with a dot are included. */
@@ -33,7 +33,7 @@ export interface WalkOptions {
   readonly entriesMaxCount?: number
 }
 
-export interface WalkedEntry extends DirectoryEntry {
+interface WalkedEntry extends DirectoryEntry {
   /** Its directory; open until the next entry is requested. */
   readonly directory: Directory
   /** Path below the root. */

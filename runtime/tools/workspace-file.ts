@@ -11,7 +11,7 @@ import { attempt, failure } from '#specs/node/file-error.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 
-export interface RootPlace {
+interface RootPlace {
   /** The root directory; trusted. */
   readonly path: string
   /** Path by which calls and links name the root, when it differs from the opened one. */

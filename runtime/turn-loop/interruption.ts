@@ -2,7 +2,7 @@
  * The loop's time limit and the application's signal as one interruption of any wait. Waits for one thing at a time,
  * so that a long loop adds no listeners to its signal.
  */
-export type Interruption = 'timeout' | 'aborted'
+type Interruption = 'timeout' | 'aborted'
 
 /** Result of an interrupted wait. */
 export const interrupted: unique symbol = Symbol('interrupted')

@@ -1,12 +1,13 @@
 /** The rounds of tool calls of one loop: trace summaries, and the cycle guard before and after each round. */
+
+import { hash } from 'node:crypto'
 import type { LLMToolCall } from '../contract/contract.ts'
 import { type GuardedCall, LoopGuard } from './loop-guard.ts'
-import { normalizeArguments, shorten } from './signature.ts'
 import type { TurnLoopRepeatedToolCallStopDetail, TurnLoopToolCallSummary } from './trace.ts'
 import type { TurnLoopToolResult } from './types.ts'
 
 /** A batch of calls that has not run yet. */
-export interface ToolRound {
+interface ToolRound {
   readonly summaries: readonly TurnLoopToolCallSummary[]
   /** Why it must not run. */
   readonly repeated: TurnLoopRepeatedToolCallStopDetail | null
@@ -103,4 +104,29 @@ export class ToolRounds {
 
 function guarded(call: LLMToolCall, normalized = ''): GuardedCall {
   return { tool: call.function.name, arguments: normalized }
+}
+
+/** Normalised JSON arguments: sorted keys, no blanks. Invalid or too deeply nested ones are unchanged. */
+export function normalizeArguments(text = ''): string {
+  const trimmed = text.trim()
+  if (trimmed === '') return '{}'
+  try {
+    const sorted = stringifySorted(JSON.parse(trimmed))
+    // Share one string when both are equal.
+    return sorted === text ? text : sorted
+  } catch {
+    return trimmed
+  }
+}
+
+/** `text`, or a digest of a long one. */
+function shorten(text: string): string {
+  return text.length <= 200 ? text : `sha256-${hash('sha256', text, 'base64url')}`
+}
+
+function stringifySorted(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(stringifySorted).join(',')}]`
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
+  return `{${entries.map(([key, entry]) => `${JSON.stringify(key)}:${stringifySorted(entry)}`).join(',')}}`
 }

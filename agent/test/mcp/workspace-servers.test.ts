@@ -1,4 +1,5 @@
 // What a workspace says of MCP servers in its .mcp.json, whatever that is; and the names of their tools.
+
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -6,7 +7,7 @@ import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { McpServer, ToolName } from '#specs/protocol/extension.ts'
 import { chooseServers } from '../../mcp/extension.ts'
-import { ServerToolNames } from '../../mcp/names.ts'
+import { ServerToolNames } from '../../mcp/open-servers.ts'
 import { parseWorkspaceServers, readWorkspaceServers } from '../../mcp/workspace-servers.ts'
 
 let root = ''

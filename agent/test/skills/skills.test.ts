@@ -1,4 +1,5 @@
 // Skills of the user and of the workspace: what an agent is told of them, gets of them, and what none of them can do.
+
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import fc from 'fast-check'
@@ -10,8 +11,7 @@ import type { ExecRequest } from '../../link/root-helper.ts'
 import { openSkills } from '../../skills/skill-catalog.ts'
 import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
-import type { SkillCatalog } from '../../tool-calls/skill-types.ts'
-import { toolFailure } from '../../tool-calls/tool.ts'
+import { type SkillCatalog, toolFailure } from '../../tool-calls/tool.ts'
 import { createLoadSkillTool } from '../../tools/load-skill.ts'
 import { makeTask, silentLogger } from '../support/run.ts'
 

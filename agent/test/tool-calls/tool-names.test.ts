@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { chooseNames } from '../../tool-calls/tool-names.ts'
+import { chooseNames } from '../../tool-calls/registry.ts'
 
 const all = ['edit_file', 'read_file', 'read_output', 'run_bash']
 

@@ -4,7 +4,7 @@
  */
 
 /** Name of the code in tracebacks. */
-export const PYTHON_CODE_NAME = '<code>'
+const PYTHON_CODE_NAME = '<code>'
 
 /** Runs in `__main__`, so that pickle and multiprocessing find the code's definitions; adds no other name. */
 const RUNNER = `

@@ -4,12 +4,12 @@
  */
 
 /** The white space before a line's text. */
-export function indentOf(line: string): string {
+function indentOf(line: string): string {
   return /^[ \t]*/.exec(line)?.[0] ?? ''
 }
 
 /** Applies the file's indentation to a new line; null when it is ambiguous. */
-export type Reindent = (line: string) => string | null
+type Reindent = (line: string) => string | null
 
 const units = ['\t', '  ', '   ', '    ', '        ']
 

@@ -5,7 +5,7 @@
 
 import { truncateMiddle } from '../../text/truncate.ts'
 
-export interface Region {
+interface Region {
   /** From 1, both included. */
   readonly startLine: number
   readonly endLine: number

@@ -5,7 +5,7 @@
 import { findReindent } from './indentation.ts'
 import { joinLines, type LineEnd, LineIndex, splitLines, squeezeLine, usualEnd } from './text-lines.ts'
 
-export type TolerantEdit =
+type TolerantEdit =
   | { readonly found: 'none' }
   /** Line numbers of possible places, from 1; the first few. */
   | { readonly found: 'several'; readonly lines: readonly number[] }

@@ -31,7 +31,7 @@ export interface StagedFile {
 }
 
 /** A free path, or the file to replace. */
-export interface Target {
+interface Target {
   /** Resolved, below the root. */
   readonly path: string
   /** Absent when parent directories are missing. */

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { DEFAULT_REPEATED_TOOL_CALL_RECOVERY_INSTRUCTION, LoopGuard, runTurnLoop } from '../../index.ts'
-import { normalizeArguments } from '../../turn-loop/signature.ts'
+import { normalizeArguments } from '../../turn-loop/tool-rounds.ts'
 import { call, calls, chat, text, times } from './chat.ts'
 
 const cycle = (period: number) => Array.from({ length: period }, (_, at) => call('look', { at }))
