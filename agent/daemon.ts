@@ -7,7 +7,7 @@ import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
 import type { Model } from '#runtime/llm/model.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { HandlerFailure, RpcFailure } from '#specs/protocol/peer.ts'
+import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { OpenExtension } from './extensions/extension.ts'
 import { type AgentDescription, type AgentHandlers, type HostLink, serveHost } from './link/host-link.ts'
@@ -15,7 +15,7 @@ import { createLogger } from './link/logger.ts'
 import { carry, connectToPort } from './link/pipe-connection.ts'
 import type { OpenPort } from './link/port.ts'
 import type { ShellRequest } from './link/root-helper.ts'
-import { type LoopHost, type LoopParts, runAgentLoop } from './loop.ts'
+import { type LoopParts, runAgentLoop } from './loop.ts'
 import { executePlan } from './plan/executor.ts'
 import { makePlan } from './plan/planner.ts'
 import type { SteerMessage } from './run/steering.ts'
@@ -86,7 +86,7 @@ export function startDaemon(options: DaemonOptions): Daemon {
   const loop = runAgentLoop(
     {
       inbox,
-      host: toLoopHost(link, logger),
+      host: link,
       planner: makePlan,
       executor: executePlan,
       registry,
@@ -194,28 +194,6 @@ function submit(
     ok: false,
     error: { code: 'busy', message: `the agent is busy with ${inbox.currentRunId ?? 'another run'}` },
   }
-}
-
-/** Adapts the link for the loop: logs undelivered messages; a question without an answer rejects. */
-function toLoopHost(link: HostLink, logger: Logger): LoopHost {
-  return {
-    emitEvent: (runId, agentPath, event) => link.emitEvent(runId, agentPath, event),
-    emitDelta: (runId, agentPath, delta) => link.emitDelta(runId, agentPath, delta),
-    requestApproval: async (request, signal) =>
-      answerOf('approval', await link.requestApproval(request, signal)),
-    runHook: async (request, signal) => answerOf('hook', await link.runHook(request, signal)),
-    callTool: async (call, signal) => answerOf('call', await link.callTool(call, signal)),
-    complete: async (completion) => {
-      const answer = await link.complete(completion)
-      if (!answer.ok)
-        logger.error({ code: answer.error.code }, `completion not taken: ${answer.error.message}`)
-    },
-  }
-}
-
-function answerOf<T>(what: string, answer: Result<T, RpcFailure>): T {
-  if (answer.ok) return answer.value
-  throw new Error(`the ${what} has no answer: ${answer.error.message} (${answer.error.code})`)
 }
 
 function toAnswer(result: Result<unknown, RootFailure>): Result<Record<string, never>, HandlerFailure> {

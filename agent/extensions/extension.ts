@@ -4,10 +4,8 @@
  * view.
  */
 import type { Logger } from 'pino'
-import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
-import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
-import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import type { Task } from '#specs/protocol/task.ts'
+import type { HostRequests } from '../link/host-link.ts'
 import type { Tool } from '../tool-calls/tool.ts'
 
 /** The workspace of one agent, for programs and for file access. */
@@ -20,11 +18,8 @@ export interface AgentWorkspace {
   readonly view?: string
 }
 
-/** Requests to the host that an extension may make; each waits for its answer across sessions. */
-export interface ExtensionHost {
-  requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
-  runHook(request: Omit<HookRequest, 'runId'>, signal: AbortSignal): Promise<HookDecision>
-  callTool(call: Omit<HostToolCall, 'runId'>, signal: AbortSignal): Promise<HostToolResult>
+/** Requests to the host that an extension may make. */
+export interface ExtensionHost extends HostRequests {
   /** Reports a line to the person, such as a server that did not start. */
   note(level: 'info' | 'warn', text: string): Promise<void>
 }

@@ -42,6 +42,16 @@ interface ServeHostOptions {
   timings?: Partial<GuestTimings>
 }
 
+/** One run's requests to the host. Each is repeated in each session until it is answered. */
+export interface HostRequests {
+  /** Waits until a person decides. */
+  requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
+  /** Asks the host's hooks. */
+  runHook(request: Omit<HookRequest, 'runId'>, signal: AbortSignal): Promise<HookDecision>
+  /** Calls a tool of the host application. */
+  callTool(call: Omit<HostToolCall, 'runId'>, signal: AbortSignal): Promise<HostToolResult>
+}
+
 export interface HostLink {
   /** HTTP/2 streams to the host. */
   readonly http: GuestHttp

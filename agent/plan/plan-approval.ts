@@ -4,7 +4,7 @@ import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import type { AgentRun } from '../run/run.ts'
-import { askHost } from '../step/step-calls.ts'
+import { askPerson } from '../step/step-calls.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import type { ApprovalQuestion } from '../tool-calls/call.ts'
 import { findPlanProblems, type PlanBounds } from './parse-plan.ts'
@@ -55,7 +55,7 @@ async function ask(
   signal: AbortSignal,
 ): Promise<ApprovalDecision | null> {
   try {
-    return await run.budget.whileWaiting(askHost(planningStepId, question, run, signal))
+    return await askPerson(planningStepId, question, run, signal)
   } catch (error) {
     if (signal.aborted) return null
     throw error

@@ -4,11 +4,13 @@ import { randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
 import type { ModelError } from '#runtime/llm/errors.ts'
 import type { Model, TurnHooks } from '#runtime/llm/model.ts'
-import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
-import type { RunReason } from '#specs/protocol/error.ts'
+import { untilAborted } from '#runtime/processes/until-aborted.ts'
+import type { Result, RunReason } from '#specs/protocol/error.ts'
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import type { RpcFailure } from '#specs/protocol/peer.ts'
 import type { RunOutcome, Task } from '#specs/protocol/task.ts'
+import type { HostLink, HostRequests } from '../link/host-link.ts'
 import { truncate } from '../text/truncate.ts'
 import type { Registry } from '../tool-calls/registry.ts'
 import type { Agents } from '../tool-calls/sub-agent-types.ts'
@@ -26,6 +28,66 @@ export interface Report {
   delta(delta: Delta): void
 }
 
+/** The link to the host as a run uses it. */
+export type RunLink = Pick<
+  HostLink,
+  'emitEvent' | 'emitDelta' | 'requestApproval' | 'runHook' | 'callTool' | 'complete'
+>
+
+/** One run's access to its host. */
+export class RunHost implements HostRequests {
+  readonly #runId: string
+  readonly #link: RunLink
+  readonly #budget: RunBudget
+  #open = true
+
+  /** @param budget its clock stops while a person is asked */
+  constructor(runId: string, link: RunLink, budget: RunBudget) {
+    this.#runId = runId
+    this.#link = link
+    this.#budget = budget
+  }
+
+  readonly requestApproval: HostRequests['requestApproval'] = (request, signal) => {
+    const answer = this.#link.requestApproval({ runId: this.#runId, ...request }, signal)
+    return this.#budget.whileWaiting(answerOf('approval', answer, signal))
+  }
+
+  readonly runHook: HostRequests['runHook'] = (request, signal) =>
+    answerOf('hook', this.#link.runHook({ runId: this.#runId, ...request }, signal), signal)
+
+  readonly callTool: HostRequests['callTool'] = (call, signal) =>
+    answerOf('call', this.#link.callTool({ runId: this.#runId, ...call }, signal), signal)
+
+  /** The report of the agent at that path. */
+  readonly reportOf = (agentPath: string): Report => ({
+    event: (event) => (this.#open ? this.#link.emitEvent(this.#runId, agentPath, event) : Promise.resolve()),
+    delta: (delta) => {
+      if (this.#open) this.#link.emitDelta(this.#runId, agentPath, delta)
+    },
+  })
+
+  /** Reports a line to the person. */
+  readonly note = (level: 'info' | 'warn', text: string): Promise<void> =>
+    this.reportOf('root').event({ type: 'note', level, text: truncate(text, limits.textMaxChars) })
+
+  /** Silences all reports: work that was abandoned reports nothing after the run's completion. */
+  close(): void {
+    this.#open = false
+  }
+}
+
+/** Rejects once the signal is aborted, even if the host does not react, and when there will be no answer. */
+async function answerOf<T>(
+  what: string,
+  asked: Promise<Result<T, RpcFailure>>,
+  signal: AbortSignal,
+): Promise<T> {
+  const answer = await untilAborted(asked, signal)
+  if (answer.ok) return answer.value
+  throw new Error(`the ${what} has no answer: ${answer.error.message} (${answer.error.code})`)
+}
+
 export interface AgentRun {
   readonly task: Task
   /** Path of the agent: `root`, or `root/NAME` of a sub-agent. */
@@ -40,7 +102,7 @@ export interface AgentRun {
   readonly skills?: SkillCatalog
   readonly report: Report
   /** Waits until a person decides. */
-  requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
+  readonly requestApproval: HostRequests['requestApproval']
   /** The host's hooks, for the run and its sub-agents; absent: none. */
   readonly hooks?: AgentHooks
   readonly budget: RunBudget

@@ -95,7 +95,7 @@ async function runCall(
     agentPath: run.agentPath,
     callId,
     cutOutput: (tool, output) => cutOutput(callId, tool, output),
-    requestApproval: (question) => waitForHost(stepId, question, run, signal),
+    requestApproval: (question) => askPerson(stepId, question, run, signal),
     askUser: createAskUser(stepId, callId, run, signal),
   }
   const invocation = await run.registry.invoke(
@@ -109,14 +109,17 @@ async function runCall(
   return invocation
 }
 
-/** The host's answer; the run's clock is stopped meanwhile. */
-async function waitForHost(
+/** The person's decision. */
+export async function askPerson(
   stepId: string,
   question: HostQuestion,
   run: AgentRun,
   signal: AbortSignal,
 ): Promise<ApprovalDecision> {
-  const decision = await run.budget.whileWaiting(askHost(stepId, question, run, signal))
+  const decision = await run.requestApproval(
+    { approvalId: `ap-${question.callId}`, agentPath: run.agentPath, stepId, ...question },
+    signal,
+  )
   // Approval during a pause does not end the pause.
   await run.steering.ready(signal)
   return decision
@@ -127,7 +130,7 @@ function createAskUser(stepId: string, callId: string, run: AgentRun, signal: Ab
   let asked = 0
   return async (question, withdrawn) => {
     asked += 1
-    const decision = await waitForHost(
+    const decision = await askPerson(
       stepId,
       {
         // Differs from the id of the call's approval.
@@ -151,24 +154,6 @@ function createAskUser(stepId: string, callId: string, run: AgentRun, signal: Ab
     if (answer === undefined || !isAnswerTo(question, answer))
       return toolFailure('internal', 'the host gave no answer to this question: decide yourself')
     return toolSuccess({ answer, ...(words === '' ? {} : { note: words }) })
-  }
-}
-
-/** The host's answer; rejects once the signal is aborted, even if the host does not react. */
-export async function askHost(
-  stepId: string,
-  question: HostQuestion,
-  run: AgentRun,
-  signal: AbortSignal,
-): Promise<ApprovalDecision> {
-  const request = { approvalId: `ap-${question.callId}`, agentPath: run.agentPath, stepId, ...question }
-  const stopped = Promise.withResolvers<never>()
-  const onAbort = (): void => stopped.reject(new Error('the call ended while a question of it was open'))
-  signal.addEventListener('abort', onAbort, { once: true })
-  try {
-    return await Promise.race([run.requestApproval(request, signal), stopped.promise])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
   }
 }
 

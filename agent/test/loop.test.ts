@@ -68,13 +68,13 @@ async function live(
           return Promise.resolve()
         },
         emitDelta: () => undefined,
-        requestApproval: () => Promise.resolve(decision),
+        requestApproval: () => Promise.resolve({ ok: true, value: decision }),
         ...plainHost,
         complete: (completion) => {
           heard.log.push('complete')
           heard.completions.push(Completion.parse(completion))
           onCompletion()
-          return Promise.resolve()
+          return Promise.resolve({ ok: true, value: undefined })
         },
       },
       planner: makePlan,

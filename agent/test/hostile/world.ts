@@ -16,10 +16,11 @@ import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { readGuidance } from '../../context/guidance.ts'
 import type { OpenExtension } from '../../extensions/extension.ts'
-import { type LoopHost, type LoopParts, runAgentLoop } from '../../loop.ts'
+import { type LoopParts, runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { createExplorer } from '../../plan/plan-only.ts'
 import { makePlan } from '../../plan/planner.ts'
+import type { RunLink } from '../../run/run.ts'
 import { TaskInbox } from '../../run/task-inbox.ts'
 import { createAgents } from '../../subagents/create-agents.ts'
 import type { AgentView } from '../../subagents/views.ts'
@@ -46,7 +47,7 @@ export interface WorldOptions {
   /** Skills by the loop's own way; absent: there are none. */
   readonly openSkills?: LoopParts['openSkills']
   /** What of the host is not as usual: it allows everything, and has neither hooks nor tools. */
-  readonly host?: Partial<LoopHost>
+  readonly host?: Partial<RunLink>
   readonly model?: Partial<ModelOptions>
   /** Whether the run may start sub-agents; their views are copies of the folder. */
   readonly agents?: boolean
@@ -178,7 +179,7 @@ function openModel(baseUrl: string, options: Partial<ModelOptions> = {}): Return
 class Ears {
   readonly events: AgentEvent[] = []
   readonly agentPaths: string[] = []
-  readonly host: LoopHost
+  readonly host: RunLink
   readonly #completed = Promise.withResolvers<Completion>()
   #completions = 0
 
@@ -194,7 +195,7 @@ class Ears {
         onEvent?.(event, inbox, agentPath)
       },
       emitDelta: (_runId, _agentPath, delta) => this.#checked(() => void Delta.parse(delta)),
-      requestApproval: () => Promise.resolve({ decision: 'allow' }),
+      requestApproval: () => Promise.resolve({ ok: true, value: { decision: 'allow' } }),
       ...plainHost,
       ...host,
       complete: async (completion) => {
@@ -203,6 +204,7 @@ class Ears {
           if (++this.#completions > 1) throw new Error('the run was completed twice')
           this.#completed.resolve(Completion.parse(completion))
         })
+        return { ok: true, value: undefined }
       },
     }
   }

@@ -29,10 +29,13 @@ it('a question about a server stops the clock of the run until it is answered [A
         emitDelta: () => undefined,
         requestApproval: async () => {
           await sleep(6_500)
-          return { decision: 'deny' }
+          return { ok: true, value: { decision: 'deny' } }
         },
         ...plainHost,
-        complete: async (completion) => completed.resolve(Completion.parse(completion)),
+        complete: async (completion) => ({
+          ok: true,
+          value: completed.resolve(Completion.parse(completion)),
+        }),
       },
       planner: makePlan,
       executor: executePlan,

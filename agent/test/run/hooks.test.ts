@@ -37,7 +37,7 @@ async function withHooks(
     host: {
       runHook: async (request) => {
         questions.push(HookRequest.parse(request))
-        return await decide(request.subject, request)
+        return { ok: true, value: await decide(request.subject, request) }
       },
     },
   })

@@ -8,7 +8,7 @@ import { fuseRankings, nearness, Vectors } from '../../search/vectors.ts'
 import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
 import { toolFailure } from '../../tool-calls/tool.ts'
 import type { CodeSearchResult } from '../../tools/search-code.ts'
-import { makeTask, plainHost, silentLogger } from '../support/run.ts'
+import { makeTask, silentLogger } from '../support/run.ts'
 import { call } from '../support/tools.ts'
 import { temporaryFolder } from '../support/trees.ts'
 
@@ -51,7 +51,8 @@ async function prepare(
   const opened = await search.extension({
     task: makeTask(model === '' ? {} : { embeddingModel: model }),
     host: {
-      ...plainHost,
+      runHook: () => Promise.reject(new Error('nobody is asked')),
+      callTool: () => Promise.reject(new Error('nobody is asked')),
       requestApproval: () => Promise.reject(new Error('nobody is asked')),
       note: () => Promise.resolve(),
     },

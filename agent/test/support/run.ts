@@ -5,9 +5,8 @@ import { createModel, type Model } from '#runtime/llm/model.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { Task } from '#specs/protocol/task.ts'
-import type { LoopHost } from '../../loop.ts'
 import { RunBudget } from '../../run/budget.ts'
-import { type AgentRun, CallIds } from '../../run/run.ts'
+import { type AgentRun, CallIds, RunHost, type RunLink } from '../../run/run.ts'
 import { Steering } from '../../run/steering.ts'
 import { OutputStore } from '../../run/tool-outputs.ts'
 import { createRegistry, type Registry } from '../../tool-calls/registry.ts'
@@ -17,10 +16,13 @@ export const silentLogger = pino({ level: 'silent' })
 export const someRunId = 'run-00000000000000000001'
 
 /** A host without hooks and tools of its own. */
-export const plainHost: Pick<LoopHost, 'runHook' | 'callTool'> = {
-  runHook: () => Promise.resolve({ decision: 'allow' }),
+export const plainHost: Pick<RunLink, 'runHook' | 'callTool'> = {
+  runHook: () => Promise.resolve({ ok: true, value: { decision: 'allow' } }),
   callTool: () =>
-    Promise.resolve({ ok: false, error: { code: 'unknown_tool', message: 'none', retryable: false } }),
+    Promise.resolve({
+      ok: true,
+      value: { ok: false, error: { code: 'unknown_tool', message: 'none', retryable: false } },
+    }),
 }
 
 /** A task with defaults. */
@@ -143,6 +145,20 @@ export function makeRun(options: TestRunOptions): TestRun {
   const task = makeTask(options.task)
   const budget = new RunBudget(task.limits)
   const cancel = new AbortController()
+  const host = new RunHost(
+    task.runId,
+    {
+      ...plainHost,
+      emitEvent: async (_runId, _agentPath, event) => void events.push(AgentEvent.parse(event)),
+      emitDelta: (_runId, _agentPath, delta) => void deltas.push(Delta.parse(delta)),
+      requestApproval: async ({ runId: _runId, ...request }) => {
+        approvals.push(request)
+        return { ok: true, value: (await options.decide?.(request)) ?? { decision: 'allow' } }
+      },
+      complete: () => Promise.reject(new Error('a part of a run completes nothing')),
+    },
+    budget,
+  )
   const run: AgentRun = {
     task,
     agentPath: 'root',
@@ -150,17 +166,8 @@ export function makeRun(options: TestRunOptions): TestRun {
     registry:
       options.registry ?? createRegistry(noteTools(diary), { logger: silentLogger, cancelGraceMs: 50 }),
     workspaceListing: 'a.csv (12 bytes)',
-    report: {
-      event: (event) => {
-        events.push(AgentEvent.parse(event))
-        return Promise.resolve()
-      },
-      delta: (delta) => void deltas.push(Delta.parse(delta)),
-    },
-    requestApproval: (request) => {
-      approvals.push(request)
-      return options.decide?.(request) ?? Promise.resolve({ decision: 'allow' })
-    },
+    report: host.reportOf('root'),
+    requestApproval: host.requestApproval,
     budget,
     steering: new Steering(),
     signal: AbortSignal.any([cancel.signal, budget.signal]),

@@ -5,9 +5,10 @@
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { Completion } from '#specs/protocol/task.ts'
 import { type Asked, type Script, startModelServer } from '#specs/testing/model-server.ts'
-import { type LoopHost, type LoopParts, runAgentLoop } from '../../loop.ts'
+import { type LoopParts, runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { makePlan } from '../../plan/planner.ts'
+import type { RunLink } from '../../run/run.ts'
 import { TaskInbox } from '../../run/task-inbox.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
 import { makeTask, modelAt, noteTools, plainHost, silentLogger } from './run.ts'
@@ -21,7 +22,7 @@ export interface WholeRun {
 export interface WholeRunOptions {
   readonly task?: Parameters<typeof makeTask>[0]
   readonly parts?: Partial<LoopParts>
-  readonly host?: Partial<LoopHost>
+  readonly host?: Partial<RunLink>
   /** Called when the task has been submitted. */
   during?(inbox: TaskInbox, runId: string): void
 }
@@ -42,10 +43,13 @@ export async function runWhole(
       host: {
         emitEvent: (_runId, _path, event) => Promise.resolve(void events.push(event)),
         emitDelta: () => undefined,
-        requestApproval: () => Promise.resolve({ decision: 'allow' }),
+        requestApproval: () => Promise.resolve({ ok: true, value: { decision: 'allow' } }),
         ...plainHost,
         ...host,
-        complete: (completion) => Promise.resolve(completed.resolve(Completion.parse(completion))),
+        complete: async (completion) => ({
+          ok: true,
+          value: completed.resolve(Completion.parse(completion)),
+        }),
       },
       planner: makePlan,
       executor: executePlan,
