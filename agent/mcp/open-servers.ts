@@ -198,6 +198,10 @@ function relativeTo(root: string, folder: string): string {
 
 const toolNameMaxChars = 64
 
+/**
+ * Names server tools for the model: `server_tool`, in the alphabet that every provider accepts, never a taken name.
+ * Deterministic for the same set of other names.
+ */
 export class ServerToolNames {
   readonly #taken: Set<string>
 
@@ -208,7 +212,7 @@ export class ServerToolNames {
 
   claim(server: string, tool: string): string {
     const plain = `${server}_${tool}`.replaceAll(/[^A-Za-z0-9_]/g, '_').replace(/^(?=\d)/, '_')
-    const fits = plain.length <= maxChars && !this.#taken.has(fold(plain))
+    const fits = plain.length <= toolNameMaxChars && !this.#taken.has(fold(plain))
     const name = fits ? plain : withDigest(plain, `${server}\n${tool}`)
     this.#taken.add(fold(name))
     return name
