@@ -117,15 +117,12 @@ export function startDaemon(options: DaemonOptions): Daemon {
   }
 }
 
-/** Loads the client and undici with the first request: they are a third of the code loaded at start. */
+/** Loads the client with the first request: an idle agent does not need it. */
 function openModel(model: string, baseUrl: string, link: HostLink): Model {
   let loaded: Promise<Model> | undefined
   const load = async (): Promise<Model> => {
-    const [{ createModel }, { Http2Dispatcher }] = await Promise.all([
-      import('#runtime/llm/model.ts'),
-      import('./link/http2-dispatcher.ts'),
-    ])
-    return createModel({ model, baseUrl, dispatcher: new Http2Dispatcher(link.http) })
+    const { createModel } = await import('#runtime/llm/model.ts')
+    return createModel({ model, baseUrl, sendRequest: (url, options) => link.http.post(url, options) })
   }
   return async (request, hooks) => {
     loaded ??= load()

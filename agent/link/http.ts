@@ -1,10 +1,15 @@
 /**
- * HTTP from the guest: one HTTP/2 client session over `caisson.http` per host session, with undici's Dispatcher on
- * top. A request whose session ends fails at once with {@link HttpSessionLostError}; a new request waits for the next
- * session up to a deadline. The guest has no other network.
+ * HTTP from the guest: one HTTP/2 client session over `caisson.http` per host session. A request whose session ends
+ * fails at once with {@link HttpSessionLostError}; a new request waits for the next session up to a deadline. The
+ * guest has no other network.
  */
-import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2'
-import type { Duplex } from 'node:stream'
+import type {
+  ClientHttp2Session,
+  ClientHttp2Stream,
+  IncomingHttpHeaders,
+  OutgoingHttpHeaders,
+} from 'node:http2'
+import { type Duplex, Readable } from 'node:stream'
 
 const streamWindowBytes = 1024 * 1024
 const sessionWindowBytes = 4 * 1024 * 1024
@@ -17,12 +22,42 @@ export class HttpSessionLostError extends Error {
   readonly retryable = true
 }
 
+/** The host reset the stream before the answer was complete. A retry can succeed. */
+export class HttpStreamResetError extends Error {
+  override name = 'HttpStreamResetError'
+  readonly code = 'CAISSON_STREAM_RESET'
+  readonly retryable = true
+}
+
+/** The host sent no response headers in time. */
+class HeadersTimeoutError extends Error {
+  override name = 'HeadersTimeoutError'
+}
+
 export interface OpenStreamOptions {
   signal?: AbortSignal
   /** How long to wait for a session. Default 30 s. */
   sessionTimeoutMs?: number
   /** Whether the request has no body. Default false: the caller writes and ends the stream. */
   endStream?: boolean
+}
+
+export interface PostOptions {
+  readonly headers?: OutgoingHttpHeaders
+  readonly body: string | Uint8Array
+  readonly signal: AbortSignal
+  /** How long to wait for the response headers, in milliseconds; 0, the default: indefinitely. */
+  readonly headersTimeout?: number
+  /** How long to wait for a session. Default 30 s. */
+  readonly sessionTimeoutMs?: number
+}
+
+/** An answer of the host. */
+export interface HttpAnswer {
+  readonly statusCode: number
+  readonly headers: IncomingHttpHeaders
+  /** Fails when the answer ends before it is complete. */
+  readonly body: Readable
 }
 
 export class GuestHttp {
@@ -101,6 +136,48 @@ export class GuestHttp {
     return stream
   }
 
+  /** Sends a request; resolves with the head of its answer. Fails as `openStream` does, and when the host resets it. */
+  async post(
+    url: string,
+    { headers, body, signal, headersTimeout = 0, ...wait }: PostOptions,
+  ): Promise<HttpAnswer> {
+    const { host, pathname, search } = new URL(url)
+    const head = { ':method': 'POST', ':authority': host, ':path': `${pathname}${search}` }
+    const length = { 'content-length': Buffer.byteLength(body) }
+    const stream = await this.openStream({ ...head, ...length, ...headers }, { signal, ...wait })
+    // A destroyed stream no longer knows its session.
+    const { session } = stream
+    const failureOf = (error: unknown): unknown => {
+      if (signal.aborted) return signal.reason
+      if (error instanceof HttpSessionLostError || error instanceof HeadersTimeoutError) return error
+      if (session === undefined || session.destroyed || session.closed)
+        return new HttpSessionLostError('the session with the host ended before the answer was complete')
+      const why = error instanceof Error ? `: ${error.message}` : ''
+      const reset = `the host reset the stream (code ${stream.rstCode ?? 0}) before the answer was complete`
+      return new HttpStreamResetError(`${reset}${why}`)
+    }
+    stream.end(body)
+    const answer = Promise.withResolvers<IncomingHttpHeaders>()
+    stream.once('response', answer.resolve)
+    stream.once('error', answer.reject).once('close', answer.reject)
+    // It may have ended before anyone listened.
+    if (stream.destroyed) answer.reject(stream.errored)
+    const late = new HeadersTimeoutError(`no answer of the host for ${headersTimeout} ms`)
+    const timer = headersTimeout === 0 ? undefined : setTimeout(() => stream.destroy(late), headersTimeout)
+    try {
+      const { ':status': status, ...rest } = await answer.promise
+      return {
+        statusCode: Number(status),
+        headers: rest,
+        body: readWhole(stream, failureOf),
+      }
+    } catch (error) {
+      throw failureOf(error)
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
   async #waitForSession({
     signal,
     sessionTimeoutMs = waitForSessionMs,
@@ -134,4 +211,21 @@ export class GuestHttp {
   #wakeAll(): void {
     for (const done of [...this.#waiting]) done()
   }
+}
+
+/** The stream's data; fails when the stream ends before it is complete, which Node reports like a normal end. */
+function readWhole(stream: ClientHttp2Stream, failureOf: (error: unknown) => unknown): Readable {
+  let isWhole = false
+  stream.once('end', () => {
+    isWhole = !stream.aborted && (stream.rstCode ?? 0) === 0
+  })
+  const read = async function* (): AsyncGenerator<Buffer> {
+    try {
+      for await (const chunk of stream) yield chunk
+    } catch (error) {
+      if (!isWhole) throw failureOf(error)
+    }
+    if (!isWhole) throw failureOf(null)
+  }
+  return Readable.from(read(), { objectMode: false })
 }

@@ -33,40 +33,21 @@ const toolCodes: Readonly<Record<string, ToolErrorCode>> = {
 
 /** @param http called per request, so that a client can exist before the link */
 export function createGatewayClient(http: () => GuestHttp): GatewayClient {
-  // Loaded with the first request, like the model's client: an idle agent does not need it.
-  let loaded: Promise<Send> | undefined
-  const load = async (): Promise<Send> => {
-    const [{ request }, { Http2Dispatcher }] = await Promise.all([
-      import('undici'),
-      import('../link/http2-dispatcher.ts'),
-    ])
-    const dispatcher = new Http2Dispatcher(http())
-    return async (path, body, signal) => {
-      const response = await request(`http://gateway${path}`, {
-        dispatcher,
-        method: 'POST',
-        headers: { 'content-type': 'application/json', accept: 'application/json' },
-        body,
-        signal,
-        headersTimeout: 0,
-        bodyTimeout: 0,
-      })
-      // A failed response emits its error even when nobody reads it any more.
-      response.body.on('error', () => undefined)
-      return { status: response.statusCode, text: await readBounded(response.body) }
-    }
-  }
   return {
     async post(path, body, schema, signal) {
       try {
-        loaded ??= load()
-        const { status, text } = await (await loaded)(path, JSON.stringify(body), signal)
+        const answer = await http().post(`http://gateway${path}`, {
+          headers: { 'content-type': 'application/json', accept: 'application/json' },
+          body: JSON.stringify(body),
+          signal,
+        })
+        const text = await readBounded(answer.body)
         if (text === null) return toolFailure('too_large', `the gateway's answer to ${path} passes its bound`)
         const value = parseJson(text)
-        if (status !== 200) return { ok: false, error: errorOf(status, value) }
-        const answer = schema.safeParse(value)
-        if (answer.success) return { ok: true, value: answer.data }
-        const place = answer.error.issues[0]?.path.join('.') ?? ''
+        if (answer.statusCode !== 200) return { ok: false, error: errorOf(answer.statusCode, value) }
+        const parsed = schema.safeParse(value)
+        if (parsed.success) return { ok: true, value: parsed.data }
+        const place = parsed.error.issues[0]?.path.join('.') ?? ''
         return toolFailure('internal', `the gateway's answer to ${path} is not of its form (${place})`)
       } catch (error) {
         if (signal.aborted)
@@ -78,12 +59,6 @@ export function createGatewayClient(http: () => GuestHttp): GatewayClient {
     },
   }
 }
-
-type Send = (
-  path: string,
-  body: string,
-  signal: AbortSignal,
-) => Promise<{ status: number; text: string | null }>
 
 async function readBounded(body: AsyncIterable<Uint8Array>): Promise<string | null> {
   const parts: Uint8Array[] = []

@@ -10,7 +10,7 @@ import { describeNpmPackages } from './agent-packages.ts'
 import { ImageError } from './image-error.ts'
 
 interface Absent {
-  /** The package that imports them. */
+  /** Part of the path of the file that imports them. */
   readonly importer: string
   /** As it names them in its imports. */
   readonly modules: RegExp
@@ -20,20 +20,20 @@ interface Absent {
 
 const TABLE: readonly Absent[] = [
   {
-    importer: '@modelcontextprotocol/sdk',
+    importer: 'node_modules/@modelcontextprotocol/sdk/',
     modules: /^ajv(-formats)?$/,
     instead: 'clients of MCP servers are given their validator (runtime/mcp/client.ts)',
   },
   {
     // With them Node would load its `assert` and its `worker_threads`, a tenth of the whole start.
-    importer: 'pino',
+    importer: 'node_modules/pino/',
     modules: /^(sonic-boom|thread-stream|worker_threads)$/,
     instead: 'the log goes to a stream that pino is given (agent/link/logger.ts)',
   },
   {
-    importer: 'undici',
-    modules: /\/(llhttp|milo)\/[\w-]*(wasm|simd)\.js$/,
-    instead: 'requests go over the HTTP/2 session with the host (agent/link/http2-dispatcher.ts)',
+    importer: 'runtime/llm/exchange.ts',
+    modules: /^undici$/,
+    instead: 'requests go over the HTTP/2 session with the host (agent/link/http.ts)',
   },
 ]
 
@@ -43,8 +43,8 @@ const absentModules: Plugin = {
   setup({ onResolve, onLoad }) {
     for (const { importer, modules, instead } of TABLE) {
       onResolve({ filter: modules }, ({ path, importer: file }) =>
-        file.split('\\').join('/').includes(`/node_modules/${importer}/`)
-          ? { path: `${importer}/${path}`, namespace: 'absent', pluginData: instead }
+        file.split('\\').join('/').includes(`/${importer}`)
+          ? { path: `${importer}: ${path}`, namespace: 'absent', pluginData: instead }
           : undefined,
       )
     }

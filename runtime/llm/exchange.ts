@@ -2,12 +2,32 @@
  * One request to a model server and its answer in parts; a decoder implements the protocol. Follows no redirect.
  * Rejects answers over a size limit, timeouts, and streams without an end marker. Never throws for server errors.
  */
+import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { StreamPart } from './chunk.ts'
 import { describePage, errorFromResponse, errorFromStream, isHtml } from './dialects.ts'
 import { type ModelError, type ModelErrorCode, modelError } from './errors.ts'
 import { parseExactly } from './json-tokens.ts'
 import { type BodyLimits, readBody, readFailure, readHead, type SseEvent } from './sse.ts'
+
+/** Sends a POST request; resolves with the head of its answer. undici's `request` is one. */
+export type SendRequest = (
+  url: string,
+  options: {
+    readonly method: 'POST'
+    readonly headers: Record<string, string>
+    readonly body: string
+    readonly signal: AbortSignal
+    readonly dispatcher?: Dispatcher
+    /** Both in milliseconds; 0: none. */
+    readonly headersTimeout: number
+    readonly bodyTimeout: number
+  },
+) => Promise<{
+  readonly statusCode: number
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly body: Readable
+}>
 
 export interface ExchangeOptions {
   readonly signal: AbortSignal
@@ -17,6 +37,8 @@ export interface ExchangeOptions {
   readonly redact?: (text: string) => string
   /** An undici dispatcher; absent: the global one. */
   readonly dispatcher?: Dispatcher
+  /** Replaces undici's. */
+  readonly sendRequest?: SendRequest
   /** Default 10 minutes: more than the gateway's queue time plus its first-byte timeout. */
   readonly firstEventTimeoutMs?: number
   /** Default 180 s. */
@@ -61,7 +83,7 @@ export async function* exchange(
   const limits = limitsOf(options)
   try {
     // Half of the library's import cost, and not needed before the first request.
-    const { request: sendRequest } = await import('undici')
+    const sendRequest: SendRequest = options.sendRequest ?? (await import('undici')).request
     const response = await sendRequest(request.url, {
       ...(options.dispatcher === undefined ? {} : { dispatcher: options.dispatcher }),
       method: 'POST',
@@ -142,7 +164,7 @@ function readDocument(text: string, decoder: AnswerDecoder, parts: StreamPart[])
 }
 
 async function readRefusal(
-  response: Dispatcher.ResponseData,
+  response: Awaited<ReturnType<SendRequest>>,
   limits: BodyLimits,
   { redact = keep }: ExchangeOptions,
 ): Promise<ModelError> {

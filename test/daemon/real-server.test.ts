@@ -1,12 +1,12 @@
 // The agent's client, HTTP/2 over a port in memory, the gateway, and a real OpenAI-compatible server behind it.
 import { afterEach, describe, expect, it } from 'vitest'
 import { type ChatRequest, collectTurn, streamChat } from '#runtime/llm/client.ts'
+import type { SendRequest } from '#runtime/llm/exchange.ts'
 import type { ToolSpec } from '#runtime/llm/messages.ts'
 import { createModel } from '#runtime/llm/model.ts'
 import { isCutOff } from '#runtime/llm/tool-calls.ts'
 import { LinkedPort } from '#specs/testing/linked-port.ts'
 import { GuestHttp } from '../../agent/link/http.ts'
-import { Http2Dispatcher } from '../../agent/link/http2-dispatcher.ts'
 import { serveHttp2 } from '../../host/guest/http-server.ts'
 import { Secret } from '../../host/keys/secret.ts'
 import type { Provider } from '../../host/providers/providers.ts'
@@ -43,7 +43,8 @@ async function openRoute(server: LlamaServer, key = llamaKey) {
     session.destroy()
     await test[Symbol.asyncDispose]()
   })
-  return { ...test, route: { baseUrl: 'http://gateway/v1', dispatcher: new Http2Dispatcher(http) } }
+  const sendRequest: SendRequest = (url, options) => http.post(url, options)
+  return { ...test, route: { baseUrl: 'http://gateway/v1', sendRequest } }
 }
 
 type Route = Awaited<ReturnType<typeof openRoute>>['route']

@@ -1,14 +1,19 @@
-// HTTP/2 from the guest's dispatcher to the host's streams, over the port of the link.
+// HTTP/2 from the guest to the host's streams, over the port of the link.
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import type { ServerHttp2Stream } from 'node:http2'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { Readable } from 'node:stream'
-import { request } from 'undici'
+import { text } from 'node:stream/consumers'
+import { pipeline } from 'node:stream/promises'
 import { describe, expect, it } from 'vitest'
 import type { LinkedPort } from '#specs/testing/linked-port.ts'
-import { GuestHttp, HttpSessionLostError } from '../../agent/link/http.ts'
-import { Http2Dispatcher, HttpStreamResetError } from '../../agent/link/http2-dispatcher.ts'
+import {
+  GuestHttp,
+  HttpSessionLostError,
+  HttpStreamResetError,
+  type PostOptions,
+} from '../../agent/link/http.ts'
 import { http2Limits } from '../../host/guest/http-server.ts'
 import { until, wait } from '../../host/test/support/run-values.ts'
 import { createWorld } from './support.ts'
@@ -21,7 +26,12 @@ async function connected(onStream: OnStream) {
   const world = createWorld({ onStream: (stream, headers) => void onStream(stream, headers) })
   const guest = world.startGuest()
   await world.link.ready()
-  return { world, dispatcher: new Http2Dispatcher(guest.http) }
+  return { world, http: guest.http, post: poster(guest.http) }
+}
+
+function poster(http: GuestHttp) {
+  return (options: Partial<PostOptions> = {}) =>
+    http.post(url, { body: '', signal: new AbortController().signal, ...options })
 }
 
 /** The guest's side of a port behind a real socket: HTTP/2 drives its handle without our code, as it does a device's. */
@@ -47,40 +57,28 @@ const begun: OnStream = (stream) => {
 describe('a request of the guest', () => {
   it('reaches the host with method, path, headers and body, and brings its answer back [S1.07, C.04]', async () => {
     const seen: unknown[] = []
-    const { world, dispatcher } = await connected(async (stream, headers) => {
-      seen.push(
-        headers[':method'],
-        headers[':path'],
-        headers[':authority'],
-        headers['x-a'],
-        headers.connection,
-      )
+    const { world, post } = await connected(async (stream, headers) => {
+      seen.push(headers[':method'], headers[':path'], headers[':authority'], headers['x-a'])
       stream.respond({ ':status': 201, 'content-type': 'text/plain' })
       stream.end(`got ${(await stream.toArray()).join('')}`)
     })
     await using _world = world
-    const headers = { 'X-A': 'b', connection: 'close' }
-    const answer = await request(url, { method: 'POST', body: 'hello', headers, dispatcher })
+    const answer = await post({ body: 'hello', headers: { 'X-A': 'b' } })
     expect(answer.statusCode).toBe(201)
     expect(answer.headers['content-type']).toBe('text/plain')
-    expect(await answer.body.text()).toBe('got hello')
-    expect(seen).toEqual(['POST', '/v1/things?x=1', 'gateway', 'b', undefined])
+    expect(await text(answer.body)).toBe('got hello')
+    expect(seen).toEqual(['POST', '/v1/things?x=1', 'gateway', 'b'])
   })
 
   it('carries large bodies both ways unharmed, several at once [C.04]', async () => {
-    const { world, dispatcher } = await connected((stream) => {
+    const { world, post } = await connected((stream) => {
       stream.respond({ ':status': 200 })
       stream.pipe(stream)
     })
     await using _world = world
     const one = async (): Promise<void> => {
       const bytes = randomBytes(6 * MiB)
-      const body = Readable.from(
-        (function* () {
-          for (let at = 0; at < bytes.length; at += 50_000) yield bytes.subarray(at, at + 50_000)
-        })(),
-      )
-      const answer = await request(url, { method: 'POST', body, dispatcher })
+      const answer = await post({ body: bytes })
       const hash = createHash('sha256')
       for await (const chunk of answer.body) hash.update(chunk as Buffer)
       expect(hash.digest('hex')).toBe(createHash('sha256').update(bytes).digest('hex'))
@@ -100,13 +98,13 @@ describe('a request of the guest', () => {
       opened++
       return openBehindSocket(world.http)
     }
-    const dispatcher = new Http2Dispatcher(world.startGuest({ openHttp }).http)
+    const post = poster(world.startGuest({ openHttp }).http)
     const body = randomBytes(6 * MiB)
     for (let session = 1; session <= 3; session++) {
       await until(() => world.seen.sessions.length === session, 'the session')
-      const answers = [1, 2].map(() => request(url, { method: 'POST', body, dispatcher }))
+      const answers = [1, 2].map(() => post({ body }))
       for (const answer of await Promise.all(answers)) {
-        expect(body.equals(Buffer.from(await answer.body.arrayBuffer()))).toBe(true)
+        expect(body.equals(Buffer.concat(await answer.body.toArray()))).toBe(true)
       }
       expect(opened).toBe(session)
       world.link.restartSession('again')
@@ -118,7 +116,7 @@ describe('a request of the guest', () => {
     let sent = 0
     let received = 0
     const gate = Promise.withResolvers<void>()
-    const { world, dispatcher } = await connected(async (stream) => {
+    const { world, http } = await connected(async (stream) => {
       stream.respond({ ':status': 200 })
       stream.once('data', async (chunk: Buffer) => {
         received += chunk.length
@@ -142,84 +140,85 @@ describe('a request of the guest', () => {
         for (; given < 20 * MiB; given += 100_000) yield Buffer.alloc(100_000)
       })(),
     )
-    const answer = await request(url, { method: 'POST', body, dispatcher })
+    const answer = body.pipe(await http.openStream({ ':method': 'POST', ':path': '/' }))
     await wait(100)
     expect(given).toBeLessThan(4 * MiB)
     gate.resolve()
     await until(() => received >= 20 * MiB, 'the whole body')
     await wait(100)
     expect(sent).toBeLessThan(6 * MiB)
-    expect((await answer.body.arrayBuffer()).byteLength).toBe(20 * MiB)
+    expect(Buffer.concat(await answer.toArray()).byteLength).toBe(20 * MiB)
   })
 
   it('fails on both ends, fast and retryable, when its session is replaced in the middle [C.04]', async () => {
     let hostSide = 'open'
-    const { world, dispatcher } = await connected((stream) => {
+    const { world, post } = await connected((stream) => {
       void begun(stream, {})
       stream.on('close', () => {
         hostSide = 'closed'
       })
     })
     await using _world = world
-    const answer = await request(url, { dispatcher })
+    const answer = await post()
     world.link.restartSession('again')
-    const failure = await answer.body.text().catch((error: unknown) => error)
+    const failure = await text(answer.body).catch((error: unknown) => error)
     expect(failure).toBeInstanceOf(HttpSessionLostError)
     expect(failure).toMatchObject({ retryable: true })
     await until(() => hostSide === 'closed', 'the end on the host')
     await until(() => world.seen.sessions.length === 2, 'the next session')
-    const next = await request(url, { dispatcher })
+    const next = await post()
     expect(next.statusCode).toBe(200)
     next.body.on('error', () => {}).destroy()
   })
 
   it('fails when the host resets its stream, and does not take the part for the whole [C.04]', async () => {
-    const { world, dispatcher } = await connected((stream) => {
+    const { world, post } = await connected((stream) => {
       void begun(stream, {})
       setTimeout(() => stream.destroy(new Error('broken off')), 20)
     })
     await using _world = world
-    const answer = await request(url, { dispatcher })
-    await expect(answer.body.text()).rejects.toBeInstanceOf(HttpStreamResetError)
+    const answer = await post()
+    await expect(text(answer.body)).rejects.toBeInstanceOf(HttpStreamResetError)
   })
 
   it('resets its stream on the host when it is aborted [C.04]', async () => {
     const closed = Promise.withResolvers<void>()
-    const { world, dispatcher } = await connected((stream) => {
+    const { world, post } = await connected((stream) => {
       void begun(stream, {})
       stream.on('close', () => closed.resolve())
     })
     await using _world = world
     const controller = new AbortController()
-    const answer = await request(url, { dispatcher, signal: controller.signal })
+    const answer = await post({ signal: controller.signal })
     controller.abort(new Error('enough'))
-    await expect(answer.body.text()).rejects.toThrow('enough')
+    await expect(text(answer.body)).rejects.toThrow('enough')
     await closed.promise
   })
 
   it('waits for a session, but no longer than its deadline [C.04]', async () => {
-    const dispatcher = new Http2Dispatcher(new GuestHttp(), { sessionTimeoutMs: 50 })
-    await expect(request(url, { dispatcher })).rejects.toMatchObject({ code: 'CAISSON_SESSION_LOST' })
+    const post = poster(new GuestHttp())
+    await expect(post({ sessionTimeoutMs: 50 })).rejects.toMatchObject({ code: 'CAISSON_SESSION_LOST' })
   })
 
   it('reports a body that fails, and the host sees a reset instead of an end [C.04]', async () => {
     const host = Promise.withResolvers<string>()
     const body = new Readable({ read() {} })
-    const { world, dispatcher } = await connected((stream) => {
+    const { world, http } = await connected((stream) => {
       stream.on('aborted', () => host.resolve('aborted'))
       stream.on('end', () => setImmediate(() => host.resolve('ended')))
       stream.once('data', () => body.destroy(new Error('disk gone')))
     })
     await using _world = world
     body.push('part')
-    await expect(request(url, { method: 'POST', body, dispatcher })).rejects.toThrow('disk gone')
+    const stream = await http.openStream({ ':method': 'POST', ':path': '/' })
+    await expect(pipeline(body, stream)).rejects.toThrow('disk gone')
     expect(await host.promise).toBe('aborted')
   })
 
   it('is one of a bounded number: more than the limit wait or fail, and the host goes on [C.04]', async () => {
     let open = 0
     let most = 0
-    const { world, dispatcher } = await connected((stream) => {
+    const { world, post } = await connected((stream) => {
       most = Math.max(most, ++open)
       stream.on('close', () => open--)
       stream.respond({ ':status': 200 })
@@ -227,10 +226,10 @@ describe('a request of the guest', () => {
     })
     await using _world = world
     const answers = await Promise.allSettled(
-      Array.from({ length: 200 }, async () => (await request(url, { dispatcher })).body.text()),
+      Array.from({ length: 200 }, async () => text((await post()).body)),
     )
     expect(answers.filter((answer) => answer.status === 'fulfilled').length).toBeGreaterThan(60)
     expect(most).toBeLessThanOrEqual(http2Limits.maxConcurrentStreams)
-    expect(await (await request(url, { dispatcher })).body.text()).toBe('ok')
+    expect(await text((await post()).body)).toBe('ok')
   })
 })

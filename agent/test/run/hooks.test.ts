@@ -6,7 +6,7 @@ import { reply } from '#specs/testing/model-replies.ts'
 import type { Script } from '#specs/testing/model-server.ts'
 import { openHooks } from '../../run/hooks.ts'
 import type { TaskInbox } from '../../run/task-inbox.ts'
-import { aroundStep } from '../../step/hooks.ts'
+import { aroundStep } from '../../step/step-hooks.ts'
 import { defineTool, toolSuccess } from '../../tool-calls/tool.ts'
 import {
   answer,

@@ -3,10 +3,10 @@
  * port, one JSON value a line. Without sessions: the stream port is HTTP/2 from its first byte.
  */
 import { createInterface } from 'node:readline'
-import { type Dispatcher, request as sendRequest } from 'undici'
+import { request } from 'undici'
+import type { SendRequest } from '#runtime/llm/exchange.ts'
 import { createModel } from '#runtime/llm/model.ts'
 import { GuestHttp } from '../../../agent/link/http.ts'
-import { Http2Dispatcher } from '../../../agent/link/http2-dispatcher.ts'
 import { createPortOpener } from '../../../agent/link/port.ts'
 
 /** What is asked; the reply is `{ id, value }` with the milliseconds of each repetition. */
@@ -19,9 +19,8 @@ export interface ModelProbeRequest {
 /** Does what is asked, one after the other, and times each; also for the host's own side of a comparison. */
 export async function probeModel(
   { op, count }: ModelProbeRequest,
-  { baseUrl, dispatcher }: { baseUrl: string; dispatcher?: Dispatcher },
+  route: { baseUrl: string; sendRequest?: SendRequest },
 ): Promise<number[]> {
-  const route = { baseUrl, ...(dispatcher === undefined ? {} : { dispatcher }) }
   const model = createModel({ model: 'm', maxAttempts: 1, ...route })
   const signal = new AbortController().signal
   const times: number[] = []
@@ -36,12 +35,20 @@ export async function probeModel(
   return times
 }
 
-async function readBytes({ baseUrl, ...rest }: { baseUrl: string; dispatcher?: Dispatcher }): Promise<void> {
+async function readBytes({
+  baseUrl,
+  sendRequest = request,
+}: {
+  baseUrl: string
+  sendRequest?: SendRequest
+}): Promise<void> {
   const { statusCode, body } = await sendRequest(`${baseUrl}/chat/completions`, {
-    ...rest,
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ messages: [{ role: 'user', content: 'bytes' }], stream: true }),
+    signal: new AbortController().signal,
+    headersTimeout: 0,
+    bodyTimeout: 0,
   })
   for await (const _chunk of body);
   if (statusCode !== 200) throw new Error(`the gateway answered ${statusCode}`)
@@ -51,7 +58,8 @@ async function readBytes({ baseUrl, ...rest }: { baseUrl: string; dispatcher?: D
 export async function startAgent(): Promise<void> {
   const http = new GuestHttp()
   http.connect(await createPortOpener('caisson.http')())
-  const route = { baseUrl: 'http://gateway/v1', dispatcher: new Http2Dispatcher(http) }
+  const sendRequest: SendRequest = (url, options) => http.post(url, options)
+  const route = { baseUrl: 'http://gateway/v1', sendRequest }
   const port = await createPortOpener('caisson.rpc')()
   port.write(`${JSON.stringify({ id: 0, value: 'ready' })}\n`)
   for await (const line of createInterface({ input: port })) {

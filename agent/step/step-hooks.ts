@@ -1,14 +1,11 @@
-/** The host's hooks around a tool call, a plan step and a sub-agent's whole run. */
+/** The host's hooks around a plan step and around a sub-agent's whole run. */
 
-import type { ToolError } from '#specs/protocol/error.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import { askSafely, hookTextMaxBytes, isHooked } from '../run/hooks.ts'
 import type { AgentRun } from '../run/run.ts'
-import { truncate, truncateJson, truncateMiddle } from '../text/truncate.ts'
-import type { CallHooks } from '../tool-calls/around-call.ts'
-import { defaultsMaxCount } from '../tool-calls/call.ts'
+import { truncate, truncateJson } from '../text/truncate.ts'
 import type { StepResult } from './step.ts'
 
 /**
@@ -49,54 +46,4 @@ export async function aroundStep<R extends StepResult>(
 
 function denied(text: string, history: StepResult['history']): StepResult {
   return { state: 'failed', reason: 'denied', text: truncate(text, limits.documentMaxChars), history }
-}
-
-/** The hooks around one call; undefined when no hook concerns tools. */
-export function callHooks(
-  run: AgentRun,
-  {
-    stepId,
-    callId,
-    signal,
-  }: { readonly stepId: string; readonly callId: string; readonly signal: AbortSignal },
-): CallHooks | undefined {
-  const { hooks } = run
-  if (hooks === undefined || !hooks.hooks.some(({ point }) => point.endsWith('-tool'))) return undefined
-  const ask = async (subject: HookRequest['subject'], tool: string): Promise<HookDecision | undefined> => {
-    if (!isHooked(hooks.hooks, subject.point, tool)) return undefined
-    const decision = await askSafely(hooks, { agentPath: run.agentPath, stepId, subject }, signal, run.logger)
-    // Approval during a pause does not end the pause.
-    await run.steering.ready(signal)
-    return decision
-  }
-  return {
-    looksAfter: (tool) => isHooked(hooks.hooks, 'after-tool', tool),
-    before: (tool, given, defaults) =>
-      ask(
-        {
-          point: 'before-tool',
-          callId,
-          tool,
-          arguments: given,
-          ...(defaults.length === 0 ? {} : { defaults: defaults.slice(0, defaultsMaxCount) }),
-        },
-        tool,
-      ),
-    after: (tool, given, output, error?: ToolError) =>
-      ask(
-        {
-          point: 'after-tool',
-          callId,
-          tool,
-          arguments: given,
-          output: truncateJson(
-            truncateMiddle(output, limits.textMaxChars),
-            limits.textMaxChars,
-            hookTextMaxBytes,
-          ),
-          ...(error === undefined ? {} : { error }),
-        },
-        tool,
-      ),
-  }
 }
