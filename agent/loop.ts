@@ -215,15 +215,15 @@ async function settle(
   const onAbort = (): void => {
     timer = setTimeout(() => {
       logger.error('planner or executor did not end in time')
-      leftBehind.resolve({ ...interruption(run, 'work that did not stop was left behind'), summary: '' })
+      leftBehind.resolve({ ...interruption(run, 'work that did not stop was abandoned'), summary: '' })
     }, graceMs)
   }
   if (run.signal.aborted) onAbort()
   else run.signal.addEventListener('abort', onAbort, { once: true })
   const guarded = work.catch((error: unknown): RunEnding => {
     logger.error({ err: error }, 'planner or executor threw')
-    if (run.signal.aborted) return { ...interruption(run, 'the work broke off'), summary: '' }
-    const message = 'the agent failed inside; its log has the details'
+    if (run.signal.aborted) return { ...interruption(run, 'the work failed'), summary: '' }
+    const message = 'internal error of the agent; its log has the details'
     return { outcome: 'failed', reason: 'internal', message, summary: '' }
   })
   const ending = await Promise.race([guarded, leftBehind.promise])

@@ -127,5 +127,5 @@ async function closeAll(opened: readonly Opened[], logger: Logger): Promise<void
   })
   const end = await Promise.race([Promise.all(closing), late])
   clearTimeout(timer)
-  if (end === 'late') logger.error('extensions were left behind: they did not close in time')
+  if (end === 'late') logger.error('extensions were abandoned: they did not close in time')
 }

@@ -87,7 +87,7 @@ export async function runAgentStep(
 }
 
 function neverBegan(plain: StepResult, { code, message }: ToolError): AgentStepResult {
-  const text = `no sub-agent began on this step: ${message}`
+  const text = `no sub-agent started this step: ${message}`
   if (code !== 'limit_reached') return { ...plain, text }
   return { ...plain, text: `${text}. Plan what is left as steps without the kind "agent"`, isFinal: true }
 }
@@ -96,5 +96,5 @@ function describeConflicts({ agentPath, conflicts }: AgentResult): string {
   if (conflicts.length === 0) return ''
   const paths = conflicts.slice(0, conflictsMaxCount).map(({ path }) => nameInLine(path))
   const more = conflicts.length > paths.length ? `, and ${conflicts.length - paths.length} more` : ''
-  return `\n\n[Caisson] Not brought over from ${agentPath}, for they were changed here too: ${paths.join(', ')}${more}`
+  return `\n\n[Caisson] Not merged from ${agentPath}, because they were also changed here: ${paths.join(', ')}${more}`
 }

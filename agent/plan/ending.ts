@@ -21,7 +21,7 @@ export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, r
   const aside = plan.steps.filter(({ id }) => schedule.isSetAside(id))
   const summary = truncate(summarise(completed, results), limits.documentMaxChars)
   const total = plan.steps.length
-  const left = aside.length === 0 ? '' : `, ${aside.length} left aside by their conditions`
+  const left = aside.length === 0 ? '' : `, ${aside.length} skipped by their conditions`
   if (completed.length + aside.length === total) {
     const whole = total === 1 ? 'its one step completed' : `all ${total} steps completed`
     const message = aside.length === 0 ? whole : `${completed.length} of ${total} steps completed${left}`
@@ -38,7 +38,7 @@ export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, r
   const describe = ({ id }: Step): string => {
     const why = unplanned.get(id)
     const text = `step "${id}" failed: ${results.get(id)?.text ?? ''}`
-    return why === undefined ? text : `${text}; there is no other plan: ${why.message}`
+    return why === undefined ? text : `${text}; replanning failed: ${why.message}`
   }
   if (decisive === undefined) {
     const message = truncate(`${tally}; ${failed.map(describe).join('; ')}`, limits.textMaxChars)

@@ -148,8 +148,8 @@ class Execution {
     try {
       return await this.#revisions.replan(failedStep)
     } catch (error) {
-      this.#run.logger.error({ stepId: failedStep, err: error }, 'planning anew threw')
-      return { reason: 'internal', message: 'the agent failed inside; its log has the details' }
+      this.#run.logger.error({ stepId: failedStep, err: error }, 'replanning threw')
+      return { reason: 'internal', message: 'internal error of the agent; its log has the details' }
     }
   }
 
@@ -193,7 +193,7 @@ class Execution {
       return await settleOutput(result, step.output, step.id, run, this.#signal)
     } catch (error) {
       this.#run.logger.error({ stepId: step.id, err: error }, 'step threw')
-      const text = 'the agent failed inside; its log has the details'
+      const text = 'internal error of the agent; its log has the details'
       return { state: 'failed', reason: 'internal', text, history: [] }
     }
   }

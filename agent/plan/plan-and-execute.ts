@@ -27,7 +27,7 @@ const replansMax = 3
 export async function planAndExecute(run: AgentRun, parts: PlanAndExecuteParts): Promise<RunEnding> {
   const isOnlyPlanned = run.task.mode === 'plan'
   const planned = await planFirst(run, isOnlyPlanned ? parts.explorer : parts.planner)
-  if (run.signal.aborted) return { ...interruption(run, 'the plan was not carried out'), summary: '' }
+  if (run.signal.aborted) return { ...interruption(run, 'the plan was not executed'), summary: '' }
   if (!planned.ok) return failed(planned.error)
   const { plan, corrections } = planned.value
   await noteCorrections(corrections, run)
@@ -37,12 +37,12 @@ export async function planAndExecute(run: AgentRun, parts: PlanAndExecuteParts):
     return {
       outcome: 'completed',
       reason: 'completed',
-      message: `planned ${plan.steps.length} steps; nothing was carried out`,
+      message: `planned ${plan.steps.length} steps; nothing was executed`,
       summary,
     }
   }
   const refusal = await agree(book, run, parts.planner)
-  if (run.signal.aborted) return { ...interruption(run, 'the plan was not carried out'), summary: '' }
+  if (run.signal.aborted) return { ...interruption(run, 'the plan was not executed'), summary: '' }
   return refusal === null ? parts.executor(book, run) : failed(refusal)
 }
 
@@ -52,7 +52,7 @@ async function planFirst(run: AgentRun, planner: Planner): ReturnType<Planner> {
   if (plan === undefined) return planner(run, run.signal)
   const problems = await findPlanProblems(plan, boundsOf(run))
   if (problems.length === 0) return { ok: true, value: { plan, corrections: [] } }
-  const message = `the plan that the task brings cannot be carried out: ${problems.join('; ')}`
+  const message = `the plan of the task cannot be executed: ${problems.join('; ')}`
   return { ok: false, error: { reason: 'plan_invalid', message: truncate(message, limits.textMaxChars) } }
 }
 
@@ -73,13 +73,13 @@ async function agree(book: PlanState, run: AgentRun, planner: Planner): Promise<
     const planned = await planner(run, run.signal, { plan: book.plan, states: {}, why: { hint } })
     if (!planned.ok) return planned.error
     await noteCorrections(planned.value.corrections, run)
-    await book.adopt(planned.value.plan, `planned anew: ${hint}`, run)
+    await book.adopt(planned.value.plan, `replanned: ${hint}`, run)
   }
 }
 
 async function noteCorrections(corrections: readonly string[], run: AgentRun): Promise<void> {
   if (corrections.length === 0) return
-  const text = truncate(`the model's plan was put right: ${corrections.join('; ')}`, limits.textMaxChars)
+  const text = truncate(`the model's plan was corrected: ${corrections.join('; ')}`, limits.textMaxChars)
   await run.report.event({ type: 'note', level: 'info', text })
 }
 

@@ -42,7 +42,7 @@ export async function askConsent(
     if (answer.plan === undefined) return { allowed: true, plan, isEdited: false }
     const problems = await findPlanProblems(answer.plan, bounds())
     if (problems.length === 0) return { allowed: true, plan: answer.plan, isEdited: true }
-    const text = truncate(`the plan as it was changed cannot be carried out: ${problems.join('; ')}`, 4_000)
+    const text = truncate(`the changed plan cannot be executed: ${problems.join('; ')}`, 4_000)
     await run.report.event({ type: 'note', level: 'warn', text })
     if (edit >= editsMax) return { allowed: false }
   }

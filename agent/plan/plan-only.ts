@@ -15,7 +15,7 @@ import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/t
 import { boundsOf, type PlannedWork, readPlan } from './parse-plan.ts'
 import { type PlanFailure, type Planner, planningStepId, submitPlanName } from './planner.ts'
 
-const lookRules = `This time only the plan is wanted: nothing is carried out, and nothing can be changed. Before you hand it in you may look around with your tools, and ask the user with ask_user, if you have it, as far as the plan depends on what you find; then call ${submitPlanName} with the whole plan.`
+const lookRules = `Plan only: nothing is executed, and nothing can be changed. First explore with your tools as far as the plan depends on what you find, and ask the user with ask_user, if you have it. Then call ${submitPlanName} with the whole plan.`
 
 const planningStep: Step = {
   id: planningStepId,
@@ -62,14 +62,14 @@ async function readAnswer(result: StepResult, run: AgentRun): Promise<Result<Pla
   if (read.ok) return read
   return {
     ok: false,
-    error: { reason: 'plan_invalid', message: `the model handed in no plan: ${read.error}` },
+    error: { reason: 'plan_invalid', message: `the model submitted no plan: ${read.error}` },
   }
 }
 
 function createSubmitTool(submit: (value: unknown) => Promise<Result<PlannedWork, string>>): Tool {
   return defineTool({
     name: submitPlanName,
-    description: 'Hands in the plan. Call it once, with the whole plan.',
+    description: 'Submits the plan. Call it once, with the whole plan.',
     // Parsed where mistakes are repaired.
     inputSchema: z.unknown().meta(toModelSchema(Plan)),
     outputSchema: z.strictObject({ steps: z.int() }),
@@ -82,10 +82,10 @@ function createSubmitTool(submit: (value: unknown) => Promise<Result<PlannedWork
         ? toolSuccess({ steps: read.value.plan.steps.length })
         : toolFailure(
             'invalid_input',
-            `the plan is not valid: ${read.error}. Hand in the whole plan again, corrected.`,
+            `the plan is not valid: ${read.error}. Submit the whole plan again, corrected.`,
           )
     },
-    render: ({ steps }) => `the plan of ${steps} steps is taken`,
+    render: ({ steps }) => `the plan of ${steps} steps is accepted`,
   })
 }
 

@@ -38,7 +38,7 @@ export const makePlan: Planner = async (run, signal, former) => {
     model: run.model,
     messages: openingOf(run, former),
     name: submitPlanName,
-    description: 'Hands in the plan. Call it once, with the whole plan.',
+    description: 'Submits the plan. Call it once, with the whole plan.',
     schema: toModelSchema(Plan),
     // A plan is long, and models fill in a call's arguments better than they write JSON.
     forms: ['tool', 'prompt'],
@@ -76,7 +76,7 @@ function toFailure({ kind, message, error }: StructuredFailure): PlanFailure {
   if (kind === 'cancelled') return { reason: 'cancelled', message: 'interrupted while planning' }
   if (kind === 'refused') return { reason: 'model_refused', message: `no plan: ${message}` }
   if (kind === 'invalid')
-    return { reason: 'plan_invalid', message: `the model gave no valid plan: ${message}` }
+    return { reason: 'plan_invalid', message: `the model returned no valid plan: ${message}` }
   return {
     reason: error === undefined ? 'model_broken' : reasonOf(error),
     message: `the model failed while planning: ${message}`,
@@ -96,12 +96,12 @@ function describeFormer({ plan, states, why }: Replanning): string {
     .filter(({ id }) => states[id]?.state !== 'running' && states[id]?.text !== '')
     .map(({ id }) => block('result', truncateMiddle(states[id]?.text ?? '', resultMaxChars), ` step="${id}"`))
   return [
-    `# Plan in force\n${block('plan', JSON.stringify(plan))}`,
+    `# Current plan\n${block('plan', JSON.stringify(plan))}`,
     `# State of the plan\n${lines.join('\n')}`,
     ...(results.length > 0 ? [`# Results of its steps\n${results.join('\n')}`] : []),
     'hint' in why
-      ? `# What the user says of it\n${block('message', why.hint)}`
-      : `# Why it is planned anew\nStep "${why.failedStep}" failed; its result says why.`,
+      ? `# What the user says about it\n${block('message', why.hint)}`
+      : `# Why a new plan is needed\nStep "${why.failedStep}" failed; its result says why.`,
     `# What is asked\n${describeOrder(
       begun.map(({ id }) => id),
       why,
@@ -112,8 +112,8 @@ function describeFormer({ plan, states, why }: Replanning): string {
 function describeOrder(begun: readonly string[], why: Replanning['why']): string {
   const order =
     'hint' in why
-      ? 'The user did not allow this plan. Hand in a whole new one that does what they say.'
-      : 'Hand in the whole plan again, so that its goal is reached in another way. No step may need one that failed.'
+      ? 'The user did not allow this plan. Submit a whole new plan that does what they say.'
+      : 'Submit the whole plan again, so that its goal is reached in another way. No step may need one that failed.'
   if (begun.length === 0) return order
   return `${order} Steps that have begun (${begun.join(', ')}) stay exactly as they are; change, add and leave out others.`
 }

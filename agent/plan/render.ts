@@ -4,7 +4,7 @@ import type { Condition, Plan, Step } from '#specs/protocol/plan.ts'
 const failures = {
   abort: null,
   continue: 'a failure only leaves out what needs it',
-  replan: 'a failure has the rest planned anew',
+  replan: 'a failure replaces the rest with a new plan',
 } as const
 
 /** The plan in lines; each step with its conditions, dependencies and options. */

@@ -69,14 +69,14 @@ export class Revisions {
       if (!read.ok) return toolFailure('invalid_input', `the plan is not changed: ${read.error}`)
       const { plan, corrections } = read.value
       if (isSamePlan(plan, book.plan))
-        return toolFailure('invalid_input', 'the plan is not changed: this is the plan in force')
+        return toolFailure('invalid_input', 'the plan is not changed: this is the current plan')
       const adopted = await this.#adopt(plan, reason, signal)
       if (adopted !== null) {
         return toolFailure(adopted.reason === 'denied' ? 'denied' : 'invalid_input', adopted.message)
       }
       this.noteSeen(stepId)
-      const note = corrections.length === 0 ? '' : ` (put right: ${corrections.join('; ')})`
-      const text = `plan ${book.revision} is in force${note}; go on with this step`
+      const note = corrections.length === 0 ? '' : ` (corrected: ${corrections.join('; ')})`
+      const text = `plan ${book.revision} is now the current plan${note}; go on with this step`
       return { ok: true, value: truncate(text, 4_000) }
     })
   }

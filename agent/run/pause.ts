@@ -22,7 +22,7 @@ export function followPauses(
     const sent = report.event({ type })
     told = Promise.all([told, sent]).then(
       () => undefined,
-      (error: unknown) => logger.error({ err: error }, 'a pause was not told'),
+      (error: unknown) => logger.error({ err: error }, 'a pause was not reported'),
     )
   }
   const follow = (paused: boolean): void => {

@@ -141,7 +141,7 @@ function noteRetry(stepId: string, run: AgentRun, error: ModelError, delayMs: nu
   const text = `the model's server failed (${message}); asking again ${when}`
   run.report
     .event({ type: 'note', level: 'warn', text: truncate(text, limits.textMaxChars) })
-    .catch((cause: unknown) => run.logger.error({ err: cause }, 'a note was not taken'))
+    .catch((cause: unknown) => run.logger.error({ err: cause }, 'a note was not reported'))
 }
 
 /** How a run, or the execution of its plan, ended. */

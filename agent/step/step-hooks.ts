@@ -41,7 +41,7 @@ export async function aroundStep<R extends StepResult>(
   const text = truncateJson(result.text, limits.documentMaxChars, hookTextMaxBytes)
   const after = await ask({ point: 'after-step', ...about, state: result.state, text })
   if (signal.aborted || after?.decision !== 'deny') return result
-  return denied(`a hook refused what the step gave: ${after.reason ?? 'no reason given'}`, result.history)
+  return denied(`a hook refused the result of the step: ${after.reason ?? 'no reason given'}`, result.history)
 }
 
 function denied(text: string, history: StepResult['history']): StepResult {

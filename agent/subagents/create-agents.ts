@@ -149,7 +149,7 @@ class RootAgents implements RunAgents {
       return await this.#begin(agentPath, request, stepId, signal)
     } catch (error) {
       this.#parent.logger.error({ agentPath, err: error }, 'sub-agent threw')
-      const message = 'the sub-agent failed inside; the log has the details'
+      const message = 'internal error of the sub-agent; the log has the details'
       return refused(agentPath, toolFailure('internal', message).error)
     } finally {
       this.#places.giveBack()
@@ -212,7 +212,7 @@ class RootAgents implements RunAgents {
       this.#parent.logger.error({ agentPath, err: error }, 'sub-agent threw')
       result = {
         ...result,
-        text: 'the sub-agent failed inside; the log has the details',
+        text: 'internal error of the sub-agent; the log has the details',
         usage: budget.usage,
       }
     }

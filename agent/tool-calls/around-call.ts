@@ -57,7 +57,7 @@ export async function aroundCall(
   if (after?.decision !== 'deny') return result
   return toolFailure(
     'denied',
-    `the call of ${tool.name} was carried out, but a hook of the host withholds what it gave: ${after.reason ?? 'no reason given'}`,
+    `the call of ${tool.name} was executed, but a hook of the host withholds its result: ${after.reason ?? 'no reason given'}`,
   )
 }
 

@@ -19,7 +19,7 @@ export function unknownTool(
 }
 
 export function refusedTool(name: string): { ok: false; error: ValidationFailure } {
-  const text = `${name} is not for a run that only plans: nothing can be changed or run now. Put it into the plan instead`
+  const text = `${name} is not for a run that only plans: nothing can be changed or run now. Add it to the plan instead`
   const { error } = toolFailure('denied', text)
   return { ok: false, error: { error, output: describeError(error) } }
 }
@@ -35,7 +35,7 @@ export function describeResult(
   const told = [
     ...(corrections.length === 0
       ? []
-      : [`The call was put right (${truncateMiddle(corrections.join('; '), 1_000)}).`]),
+      : [`The call was corrected (${truncateMiddle(corrections.join('; '), 1_000)}).`]),
     ...notes.map((note) => truncateMiddle(note, 2_000)),
   ]
   return told.length === 0 ? output : `${output}\n\n${told.map((line) => `[Caisson] ${line}`).join('\n')}`

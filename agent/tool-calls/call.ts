@@ -176,7 +176,7 @@ async function guard(
   } catch (error) {
     if (context.signal.aborted) return interrupted()
     options.logger.error({ tool: tool.name, callId: call.callId, err: error }, 'tool threw')
-    return toolFailure('internal', `${tool.name} failed inside; this is a fault of the tool, try another way`)
+    return toolFailure('internal', `${tool.name} failed with an internal error of the tool; try another way`)
   }
 }
 

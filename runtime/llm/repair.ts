@@ -119,7 +119,7 @@ function repairSyntax(
       `not JSON (${syntaxProblem(text)}), and it is not certain what was meant; it may be cut off`,
     )
   }
-  return { ok: true, value: { value: repaired.value, corrections: [...corrections, 'JSON syntax mended'] } }
+  return { ok: true, value: { value: repaired.value, corrections: [...corrections, 'JSON syntax repaired'] } }
 }
 
 function isTooMuchWork(text: string): boolean {

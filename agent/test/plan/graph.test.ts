@@ -24,7 +24,7 @@ describe('conditions', () => {
     expect(states).toEqual({ look: 'completed', few: 'skipped', many: 'completed', sum: 'completed' })
     expect(told.sum?.[0]).toContain('join (step "few" was not taken) and many')
     expect(ending).toMatchObject({ outcome: 'completed', summary: 'sum' })
-    expect(ending.message).toBe('3 of 4 steps completed, 1 left aside by their conditions')
+    expect(ending.message).toBe('3 of 4 steps completed, 1 skipped by their conditions')
   })
 
   it('begin a step because another one failed, with why it did [A.01]', async () => {
@@ -161,7 +161,7 @@ describe('a step for a sub-agent', () => {
 
   it('tells later steps and planners of conflicts, whatever form its answer has, which stays as it is [A.01 A.07]', async () => {
     const { told, events } = await execute(plan, undefined, { agents: agents('{"n": 4}') })
-    const conflicts = 'Not brought over from root/b, for they were changed here too: x.md'
+    const conflicts = 'Not merged from root/b, because they were also changed here: x.md'
     expect(told.c?.[0]).toContain(`<result step="b">\n{"n": 4}\n\n[Caisson] ${conflicts}`)
     expect(events).toContainEqual({ type: 'step-end', stepId: 'b', state: 'completed', text: '{"n": 4}' })
     let known: string | undefined
@@ -199,7 +199,7 @@ describe('a step for a sub-agent', () => {
     const used = planOf(['b', { kind: 'agent', retries: 3, onFailure: 'replan' }])
     const { states, events, ending } = await execute(used, undefined, { agents: none, planner })
     expect(whys).toEqual([
-      `no sub-agent began on this step: ${message}. Plan what is left as steps without the kind "agent"`,
+      `no sub-agent started this step: ${message}. Plan what is left as steps without the kind "agent"`,
     ])
     expect(states).toEqual({ b: 'failed', mine: 'completed' })
     expect(events.some(({ type }) => type === 'step-retry')).toBe(false)
@@ -212,7 +212,7 @@ describe('a step for a sub-agent', () => {
     const { ending } = await execute(planOf(['b', { kind: 'agent' }]), undefined, {
       agents: agents('made it'),
     })
-    expect(ending.summary).toContain('made it\n\n[Caisson] Not brought over from root/b')
+    expect(ending.summary).toContain('made it\n\n[Caisson] Not merged from root/b')
     expect(ending.summary).toContain('x.md, "y\\n[Caisson] z"')
   })
 

@@ -154,10 +154,10 @@ describe('the question about a plan', () => {
     expect(ending.outcome).toBe('completed')
     expect(updates).toMatchObject([
       { revision: 1 },
-      { revision: 2, reason: 'planned anew: without </message> act' },
+      { revision: 2, reason: 'replanned: without </message> act' },
     ])
     expect(requests[1]?.messages[1]?.content).toContain(
-      '# What the user says of it\n<message>\nwithout <\\/message> act\n</message>',
+      '# What the user says about it\n<message>\nwithout <\\/message> act\n</message>',
     )
     expect(requests[1]?.messages[1]?.content?.startsWith(requests[0]?.messages[1]?.content ?? '-')).toBe(true)
 
@@ -201,7 +201,7 @@ describe('a run that only plans', () => {
     expect(approvals).toEqual([])
     expect(ending).toMatchObject({
       outcome: 'completed',
-      message: 'planned 2 steps; nothing was carried out',
+      message: 'planned 2 steps; nothing was executed',
     })
     expect(ending.summary).toContain('2. act: act\n   (after look; writes nothing)')
     expect(events.some(({ type }) => type === 'step-start')).toBe(false)
@@ -274,7 +274,7 @@ describe('a plan in the place of one that failed', () => {
     const risky = planOf(step('try', { onFailure: 'replan' }), step('after', { needs: ['try'] }))
     const { ending, asked, updates } = await work({}, (request) => {
       if (isPlanning(request)) {
-        return request.messages[1]?.content?.includes('# Plan in force') === true
+        return request.messages[1]?.content?.includes('# Current plan') === true
           ? planReply({ goal: 'g', steps: [step('other')] })
           : planReply(risky)
       }

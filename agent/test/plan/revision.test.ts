@@ -33,7 +33,9 @@ describe('another plan', () => {
       if (id === 'a') answers.push(await revise(run, next, 'b is\nnot needed'))
       return done(id)
     })
-    expect(answers).toMatchObject([{ ok: true, value: expect.stringContaining('plan 2 is in force') }])
+    expect(answers).toMatchObject([
+      { ok: true, value: expect.stringContaining('plan 2 is now the current plan') },
+    ])
     expect(states).toEqual({ a: 'completed', d: 'completed' })
     expect(updates).toMatchObject([
       { revision: 2, reason: 'b is not needed', plan: { steps: [{ id: 'a' }, { id: 'd' }] } },
@@ -59,7 +61,7 @@ describe('another plan', () => {
       { goal: 'g', steps: [{ ...plan.steps[0], title: 'other' }] },
       'cannot be changed',
     ],
-    ['is the plan in force', plan, 'this is the plan in force'],
+    ['is the current plan', plan, 'this is the current plan'],
     [
       'is none',
       { goal: 'g', steps: [{ id: 'x', needs: ['nobody'], instructions: 'x' }] },
@@ -170,7 +172,7 @@ describe('another plan', () => {
     const { states, ending } = await execute(risky, () => failed('no disk'), { planner })
     expect(states).toEqual({ a: 'failed', b: 'skipped' })
     expect(ending).toMatchObject({ outcome: 'failed', reason: 'step_failed' })
-    expect(ending.message).toContain('no disk; there is no other plan: no idea')
+    expect(ending.message).toContain('no disk; replanning failed: no idea')
   })
 
   it('whose planner has a fault, or whose question outlives the run, still ends every step [A.01]', async () => {

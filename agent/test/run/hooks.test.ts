@@ -113,7 +113,7 @@ describe('hooks around a call', () => {
     const ending = await withHooks(script, withheld, () => ({ decision: 'deny', reason: 'private' }), {
       files: long,
     })
-    expect(outputs(ending)[0]).toContain('withholds what it gave: private')
+    expect(outputs(ending)[0]).toContain('withholds its result: private')
     expect(ending.questions).toHaveLength(1)
     expect(outputs(ending).join('')).not.toContain('secret line')
     expect(eventsOf(ending, 'tool-end')[1]?.error?.code).toBe('not_found')

@@ -75,7 +75,7 @@ describe('calls that are not as they should be', () => {
     const corrections = ['file_path: taken as path', 'limit: string taken as number']
     expect(events).toContainEqual(expect.objectContaining({ type: 'tool-end', corrections }))
     expect(result.history[3]?.content).toBe(
-      `text of a\n\n[Caisson] The call was put right (${corrections.join('; ')}).`,
+      `text of a\n\n[Caisson] The call was corrected (${corrections.join('; ')}).`,
     )
   })
 })

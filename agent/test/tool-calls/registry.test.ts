@@ -134,7 +134,7 @@ describe('arguments', () => {
   ])('puts %j right and records it [S2.17]', async (args, input) => {
     const done = await invokeEcho(args)
     expect(done.error).toBeUndefined()
-    const [output, note] = done.output.split('\n\n[Caisson] The call was put right ')
+    const [output, note] = done.output.split('\n\n[Caisson] The call was corrected ')
     expect(JSON.parse(output ?? '')).toEqual(input)
     expect(done.corrections.length).toBeGreaterThan(0)
     expect(note).toBe(`(${done.corrections.join('; ')}).`)
