@@ -18,7 +18,7 @@ export function isReserved(name: string): boolean {
   return reserved.has(name)
 }
 
-type BuiltInName = (typeof reservedToolNames)[number]
+export type BuiltInName = (typeof reservedToolNames)[number]
 
 /**
  * Built-in tools to offer: all, none, or a map. If a map sets any name to `true`, only those; else all except those
