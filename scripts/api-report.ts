@@ -14,6 +14,7 @@ const folder = path.join(root, 'specs/api')
 const entries = { caisson: 'host', 'caisson-runtime': 'runtime', 'caisson-testing': 'runtime/testing' }
 /** Parameters of constructors that only the library calls, and schemas and helpers behind an exported type. */
 const hidden = new Set([
+  'Adaptation',
   'Asked',
   'Awaitable',
   'ConflictState',
@@ -31,6 +32,7 @@ const hidden = new Set([
   'ProposalNote',
   'Provider',
   'PublicOf',
+  'RequestRejection',
   'ResolvedRun',
   'Review',
   'ReviewSide',

@@ -43,7 +43,7 @@ export interface GatewayOptions {
   /** The host's connection to the model server. Absent: direct. */
   readonly network?: Network
   /** Known capabilities of models. Absent: learned again. */
-  readonly memory?: CapabilityCache
+  readonly capabilityCache?: CapabilityCache
   /** Check each request to the model and each answer. Absent: no checks. */
   readonly modelHooks?: ModelHooks
   /** The embedding model. Absent: none. */
@@ -93,7 +93,7 @@ export function createGateway(options: GatewayOptions): Gateway {
           runId: options.runId,
           log: (fields, text) => logger.info(fields, text),
           ...(options.network === undefined ? {} : { network: options.network }),
-          ...(options.memory === undefined ? {} : { memory: options.memory }),
+          ...(options.capabilityCache === undefined ? {} : { capabilityCache: options.capabilityCache }),
         })
   const key = provider.key?.reveal() ?? null
   const upstream = options.wrapUpstream?.(server, key) ?? server

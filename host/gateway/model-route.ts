@@ -3,17 +3,17 @@
  * Refuses invalid chat requests, and requests beyond the run's budget.
  */
 import type { ServerHttp2Stream } from 'node:http2'
+import {
+  type CompletionRequest,
+  outputDefaultTokens,
+  outputMaxTokens,
+  parseCompletionRequest,
+  requestMaxBytes,
+} from '#specs/protocol/completion-request.ts'
 import type { EmbeddingsRequest } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
-import {
-  type ChatRequest,
-  outputDefaultTokens,
-  outputMaxTokens,
-  parseChatRequest,
-  requestMaxBytes,
-} from '../providers/chat-request.ts'
 import type { Provider } from '../providers/providers.ts'
 import type { Upstream, UpstreamAnswer } from '../providers/upstream.ts'
 import { readUsage } from '../providers/usage-tap.ts'
@@ -43,9 +43,9 @@ export interface ModelExchange {
 /** Check requests to the model and its answers; each returns the reason of a denial, or null. */
 export interface ModelHooks {
   /** Called before sending with the guest's own request; excludes model, key and address. */
-  before?(request: ChatRequest | EmbeddingsRequest, signal: AbortSignal): Promise<string | null>
+  before?(request: CompletionRequest | EmbeddingsRequest, signal: AbortSignal): Promise<string | null>
   /** For chat only, since vectors contain no text. Absent: answers are relayed unchecked. */
-  after?(request: ChatRequest, reply: ModelReply, signal: AbortSignal): Promise<string | null>
+  after?(request: CompletionRequest, reply: ModelReply, signal: AbortSignal): Promise<string | null>
 }
 
 interface ModelRouteOptions {
@@ -167,7 +167,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
 
   /** Holds the answer back until its hook has checked all of it; its cost counts in any case. */
   async function checkAnswer(
-    request: ChatRequest,
+    request: CompletionRequest,
     answer: UpstreamAnswer,
     signal: AbortSignal,
   ): Promise<Result<UpstreamAnswer, SpentRefusal>> {
@@ -206,7 +206,7 @@ function mostUsage(inputTokens: number, outputTokens: number): Usage {
   return { ...noUsage, requests: 1, inputTokens, outputTokens }
 }
 
-type Read = { ok: true; request: ChatRequest; bytes: number } | { ok: false; error: WireError }
+type Read = { ok: true; request: CompletionRequest; bytes: number } | { ok: false; error: WireError }
 
 async function readRequest(stream: ServerHttp2Stream, timeoutMs: number): Promise<Read> {
   const parts: Buffer[] = []
@@ -227,7 +227,7 @@ async function readRequest(stream: ServerHttp2Stream, timeoutMs: number): Promis
   } finally {
     clearTimeout(timer)
   }
-  const parsed = parseChatRequest(Buffer.concat(parts))
+  const parsed = parseCompletionRequest(Buffer.concat(parts))
   if (parsed.ok) return { ok: true, request: parsed.value, bytes }
   return { ok: false, error: gatewayError('invalid_request', `Not a chat request: ${parsed.error}.`) }
 }

@@ -2,7 +2,7 @@
  * Parses a request: the stage, the task, the step, the offered tools and their results. The format is that of the agent's
  * prompts (their first lines, headings and blocks).
  */
-import type { ChatRequest } from '../providers/chat-request.ts'
+import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 
 export interface OfferedTool {
   readonly name: string
@@ -32,7 +32,7 @@ export interface Conversation {
 const plannerMark = "You are Caisson's planner."
 const agentMark = "You are Caisson's agent."
 
-export function readConversation(request: ChatRequest): Conversation {
+export function readConversation(request: CompletionRequest): Conversation {
   const { messages } = request
   const system = messages.find((message) => message.role === 'system')?.content ?? ''
   const lastStart = messages.findIndex((message) => message.role === 'user')
@@ -69,7 +69,7 @@ function readSections(text: string): Map<string, string[]> {
   return sections
 }
 
-function readTools(request: ChatRequest): Map<string, OfferedTool> {
+function readTools(request: CompletionRequest): Map<string, OfferedTool> {
   const tools = (request.tools ?? []).map(({ function: { name, parameters } }) => {
     const properties = parameters?.properties
     const names = typeof properties === 'object' && properties !== null ? Object.keys(properties) : []
@@ -78,7 +78,7 @@ function readTools(request: ChatRequest): Map<string, OfferedTool> {
   return new Map(tools)
 }
 
-function readCalls(messages: ChatRequest['messages']): PastCall[] {
+function readCalls(messages: CompletionRequest['messages']): PastCall[] {
   const names = new Map<string, string>()
   const calls: PastCall[] = []
   for (const message of messages) {

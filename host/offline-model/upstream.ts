@@ -3,7 +3,7 @@
  * sees only the conversation and is not a language model; every answer says so.
  */
 import { createHash } from 'node:crypto'
-import type { ChatRequest } from '../providers/chat-request.ts'
+import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import { offlineModel } from '../providers/providers.ts'
 import type { Upstream } from '../providers/upstream.ts'
 import { act, actInTurn } from './act.ts'
@@ -108,7 +108,7 @@ async function* toBytes(parts: Iterable<string>): AsyncGenerator<Uint8Array> {
   for (const part of parts) yield Buffer.from(part)
 }
 
-export function answerOffline(request: ChatRequest): Reply {
+export function answerOffline(request: CompletionRequest): Reply {
   const conversation = readConversation(request)
   if (conversation.stage === 'plan') {
     const agentsMax = agentsLeft(conversation)

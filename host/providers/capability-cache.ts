@@ -5,22 +5,19 @@
 import { randomUUID } from 'node:crypto'
 import { readFile, rename, rm, writeFile } from 'node:fs/promises'
 import * as z from 'zod'
+import { mergeReports, type ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
+import { optionalFields } from '#specs/node/provider-quirks/rejection.ts'
 import { parseJson } from '../files/json.ts'
-import { optionalFields } from './request-rejection.ts'
 
-/** One server's report about one model. Absent: none. */
-const Said = z.strictObject({
+const Report: z.ZodType<ServerReport> = z.strictObject({
   refusedFields: z.array(z.enum(optionalFields)).max(optionalFields.length).optional(),
   contextTokens: z.int().min(1).optional(),
   maxOutputTokens: z.int().min(1).optional(),
-  /** It accepts only one call per turn. */
   singleCalls: z.boolean().optional(),
-  /** It refused tools; a later answer overrides this. */
+  needsReasoning: z.boolean().optional(),
   refusedTools: z.boolean().optional(),
-  /** It reported that the model does not exist, for this key or at all. */
   isGone: z.boolean().optional(),
 })
-export type Said = Readonly<z.infer<typeof Said>>
 
 const Entry = z.strictObject({
   /** The server's base address. */
@@ -28,7 +25,7 @@ const Entry = z.strictObject({
   model: z.string().max(500),
   /** Time of the last report, ms since 1970. */
   at: z.int().min(0),
-  said: Said,
+  said: Report,
 })
 type Entry = z.infer<typeof Entry>
 const File = z.strictObject({ version: z.literal(1), models: z.array(Entry).max(10_000) })
@@ -54,7 +51,7 @@ export class CapabilityCache {
   }
 
   /** The server's reports about the model. */
-  async recall(server: string, model: string): Promise<Said> {
+  async recall(server: string, model: string): Promise<ServerReport> {
     this.#entries ??= await this.#read()
     return this.#find(this.#entries, server, model)?.said ?? {}
   }
@@ -67,25 +64,24 @@ export class CapabilityCache {
       .map(({ model }) => model)
   }
 
-  /** Merges a report; replaces only the fields in `said`. */
-  learn(server: string, model: string, said: Said): Promise<void> {
+  /** Merges a report; replaces only its fields. */
+  learn(server: string, model: string, said: ServerReport): Promise<void> {
     const work = this.#last.then(() => this.#learn(server, model, said))
     this.#last = work
     return work
   }
 
-  async #learn(server: string, model: string, said: Said): Promise<void> {
+  async #learn(server: string, model: string, said: ServerReport): Promise<void> {
     // Another process may have added reports.
     const stored = await this.#read()
     const own = (this.#entries ?? []).filter((known) => !this.#find(stored, known.server, known.model))
     const entries = [...stored, ...own]
-    const before = this.#find(entries, server, model)?.said ?? {}
-    const fields = [...new Set([...(before.refusedFields ?? []), ...(said.refusedFields ?? [])])]
+    const before = this.#find(entries, server, model)?.said
     const entry: Entry = {
       server,
       model,
       at: this.#now(),
-      said: { ...before, ...said, ...(fields.length === 0 ? {} : { refusedFields: fields }) },
+      said: mergeReports(before, said),
     }
     const others = entries.filter((other) => other.server !== server || other.model !== model)
     this.#entries = [entry, ...others].slice(0, maxEntries)

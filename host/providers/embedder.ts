@@ -3,6 +3,7 @@
  * and their type; reads only numbers from the answer.
  */
 import * as z from 'zod'
+import { type OptionalField, readRejection } from '#specs/node/provider-quirks/rejection.ts'
 import { type EmbeddingsAnswer, type EmbeddingsRequest, embeddingLimits } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { parseJson } from '../files/json.ts'
@@ -18,7 +19,6 @@ import {
   pauseAfter,
 } from './http-upstream.ts'
 import { sharedQueue } from './queue.ts'
-import { type OptionalField, readRefusal } from './request-rejection.ts'
 import { UpstreamBreak } from './upstream.ts'
 import { modelRemedy } from './upstream-error.ts'
 
@@ -43,7 +43,7 @@ const answerMaxBytes = 4 * 1024 * 1024
 const maxAdaptations = 3
 
 /** Fields that servers may refuse: OpenAI's do not know `input_type`, NVIDIA's require it. */
-const spare: ReadonlySet<OptionalField> = new Set(['input_type', 'truncate', 'encoding_format'])
+const optional: ReadonlySet<OptionalField> = new Set(['input_type', 'truncate', 'encoding_format'])
 
 export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
   const {
@@ -51,7 +51,7 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
     timeouts,
     runId,
     network = directNetwork,
-    memory = new CapabilityCache(null),
+    capabilityCache = new CapabilityCache(null),
     log,
   } = options
   const { baseUrl, model } = provider
@@ -71,9 +71,12 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
     { signal, onQueued }: EmbedOptions,
   ): Promise<Result<Embedded, WireError>> {
     const until = performance.now() + timeouts.queueTimeoutMs
-    const learnt = new Set<OptionalField>()
+    const learned = new Set<OptionalField>()
     for (let again = 0; ; again++) {
-      const refused = new Set([...((await memory.recall(baseUrl, model)).refusedFields ?? []), ...learnt])
+      const refused = new Set([
+        ...((await capabilityCache.recall(baseUrl, model)).refusedFields ?? []),
+        ...learned,
+      ])
       const fields = { input_type, truncate: 'END', encoding_format: 'float' }
       const kept = Object.entries(fields).filter(([name]) => !refused.has(name as OptionalField))
       const body = JSON.stringify({ model, input, ...Object.fromEntries(kept) })
@@ -92,7 +95,8 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
         if (got.ok) {
           turn.accepted()
           const read = await readVectors(watchBody(got.response, timeouts.idleTimeoutMs), input.length)
-          if (read.ok && learnt.size > 0) await memory.learn(baseUrl, model, { refusedFields: [...learnt] })
+          if (read.ok && learned.size > 0)
+            await capabilityCache.learn(baseUrl, model, { refusedFields: [...learned] })
           return read
         }
         const pauseMs = pauseAfter(got, turn)
@@ -100,10 +104,11 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
           if (isPassing(got) && performance.now() + pauseMs < until) continue
           return { ok: false, error: { ...got.error, retryAfterMs: Math.round(pauseMs) } }
         }
-        const refusal = got.status === null ? null : readRefusal(got.status, got.body, spare)
-        const fresh = refusal?.kind === 'fields' ? refusal.fields.filter((field) => !refused.has(field)) : []
+        const rejection = got.status === null ? null : readRejection(got.status, got.body, optional)
+        const fresh =
+          rejection?.kind === 'fields' ? rejection.fields.filter((field) => !refused.has(field)) : []
         if (fresh.length > 0 && again < maxAdaptations) {
-          for (const field of fresh) learnt.add(field)
+          for (const field of fresh) learned.add(field)
           log?.({ runId, model, fields: fresh }, 'the model server rejected a field of the request')
           continue
         }

@@ -4,13 +4,14 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dispatcher, request as send } from 'undici'
+import { parseRetryAfter, readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import { ProxyError } from '../net/user-proxy.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
 import type { Provider } from './providers.ts'
 import { isNvidiaAddress } from './server-address.ts'
 import { UpstreamBreak } from './upstream.ts'
-import { errorBodyMaxBytes, readSaid, readUpstreamError } from './upstream-error.ts'
+import { errorBodyMaxBytes, readUpstreamError } from './upstream-error.ts'
 
 export interface ExchangeTimeouts {
   /** From the request to the first byte. Long prompts take minutes on shared servers. */
@@ -132,7 +133,7 @@ async function readFailure(
   if (status >= 400 && status <= 599) {
     const body = await readBounded(response, timeouts.idleTimeoutMs)
     const error = readUpstreamError(status, body, provider)
-    return { ok: false, status, body, retryAfterMs: retryAfterMs ?? readSaid(body).retryAfterMs, error }
+    return { ok: false, status, body, retryAfterMs: retryAfterMs ?? readErrorBody(body).retryAfterMs, error }
   }
   discard(response)
   return { ok: false, status, body: '', retryAfterMs, error: describeStatus(response, provider) }
@@ -208,14 +209,6 @@ async function readBounded(response: Dispatcher.ResponseData, idleTimeoutMs: num
 function contentTypeOf(response: Dispatcher.ResponseData): AnswerType | null {
   const type = headerText(response.headers['content-type'])?.split(';')[0]?.trim().toLowerCase()
   return type === 'text/event-stream' || type === 'application/json' ? type : null
-}
-
-/** Converts seconds or a date (RFC 9110 10.2.3) to milliseconds from now. */
-function parseRetryAfter(text: string | undefined): number | null {
-  if (text === undefined || text.trim() === '') return null
-  const seconds = Number(text)
-  const waitMs = Number.isFinite(seconds) ? seconds * 1000 : Date.parse(text) - Date.now()
-  return Number.isFinite(waitMs) ? Math.max(0, waitMs) : null
 }
 
 function describeFailure(cause: unknown, baseUrl: string, timeouts: ExchangeTimeouts): WireError {

@@ -2,13 +2,16 @@
  * Sends chat requests to one model server: waits for a turn at the key, adapts the request to the server, and retries
  * only if the server certainly did nothing: too many requests, or an unsupported field.
  */
+import { Adaptation, type AdaptedRequest } from '#specs/node/provider-quirks/adaptation.ts'
+import type { ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
+import { classifyProviderError, readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
+import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
+import { outputMaxTokens } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { classifyProviderError } from '#specs/protocol/provider-failure.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import { directNetwork, type Network } from '../net/network.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
-import { abilitiesOf, type ModelCapabilities } from './capabilities.ts'
-import { CapabilityCache, type Said } from './capability-cache.ts'
+import { CapabilityCache } from './capability-cache.ts'
 import {
   type ExchangeFailure,
   type ExchangeTimeouts,
@@ -18,11 +21,9 @@ import {
 } from './http-exchange.ts'
 import type { Provider } from './providers.ts'
 import { type QueueTurn, sharedQueue } from './queue.ts'
-import { type Refusal, readRefusal } from './request-rejection.ts'
 import type { SendOptions, Upstream, UpstreamAnswer } from './upstream.ts'
-import { modelRemedy, readSaid, toolsRemedy } from './upstream-error.ts'
+import { modelRemedy, toolsRemedy } from './upstream-error.ts'
 import type { ReportedFailure } from './usage-tap.ts'
-import { buildWireRequest } from './wire-request.ts'
 
 export interface UpstreamTimeouts extends ExchangeTimeouts {
   /** For a turn at the key, including pauses that the server asked for. */
@@ -36,7 +37,7 @@ export interface HttpUpstreamOptions {
   readonly runId: string
   readonly network?: Network
   /** Absent: reports are remembered for this run only. */
-  readonly memory?: CapabilityCache
+  readonly capabilityCache?: CapabilityCache
   /** Called for pauses and unsupported fields, which a user may wonder about. */
   readonly log?: (fields: object, text: string) => void
 }
@@ -46,8 +47,6 @@ const responseHeaderMaxBytes = 32 * 1024
 const shownHeaders = ['retry-after', 'x-request-id', 'nvcf-reqid'] as const
 /** Maximum open requests per key, unless configured. */
 export const defaultMaxConcurrent = 4
-/** Maximum adapted retries of one request. */
-const maxAdaptations = 6
 
 export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
   const {
@@ -55,7 +54,7 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
     timeouts,
     runId,
     network = directNetwork,
-    memory = new CapabilityCache(null),
+    capabilityCache = new CapabilityCache(null),
     log,
   } = options
   const { baseUrl, model } = provider
@@ -76,11 +75,10 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
 
   /** With an answer, the turn ends with its body; with a failure, the caller ends it. */
   async function ask(
-    attempt: Attempt,
+    { body, streamed }: AdaptedRequest,
     turn: QueueTurn,
     signal: AbortSignal,
   ): Promise<{ ok: true; answer: UpstreamAnswer } | ExchangeFailure> {
-    const { body, streamed } = attempt
     const got = await exchange(body, streamed, signal, { provider, dispatcher, timeouts })
     if (!got.ok) return got
     turn.accepted()
@@ -113,23 +111,20 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
       { maxTokens, signal, onQueued }: SendOptions,
     ): Promise<Result<UpstreamAnswer, WireError>> {
       const until = performance.now() + timeouts.queueTimeoutMs
-      const state: Adaptation = { learnt: {}, promptTokens: null, count: 0 }
+      const adaptation = new Adaptation(model)
       for (let again = false; ; again = true) {
-        const said = { ...(await memory.recall(baseUrl, model)), ...state.learnt }
-        const abilities = abilitiesOf(model, abilitiesSaid(said))
-        if (request.tools !== undefined && !abilities.tools)
+        adaptation.known = await capabilityCache.recall(baseUrl, model)
+        const { report } = adaptation
+        if (request.tools !== undefined && !adaptation.capabilities.tools)
           return fail(gatewayError('invalid_request', toolsRemedy(model)))
-        const refused = new Set(said.refusedFields)
-        const { promptTokens } = state
-        const wire = buildWireRequest(request, { model, abilities, refused, maxTokens, promptTokens })
+        const adapted = adaptation.build(request, Math.min(maxTokens, outputMaxTokens))
         const maxWaitMs = Math.max(0, until - performance.now())
         const turn = await queue.take({ runId, model, signal, maxWaitMs, again })
         if (!turn.ok) return fail(noTurn(turn.error, timeouts.queueTimeoutMs, queue.heldMs))
         onQueued?.(turn.value.waitedMs)
-        const streamed = request.stream === true && !refused.has('stream')
-        const got = await ask({ body: wire.body, streamed }, turn.value, signal)
+        const got = await ask(adapted, turn.value, signal)
         if (got.ok) {
-          await remember(state.learnt, said)
+          await remember(adaptation.learned, report)
           return { ok: true, value: got.answer }
         }
         const pauseMs = pauseAfter(got, turn.value)
@@ -142,91 +137,38 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
           if (isPassing(got) && performance.now() + pauseMs < until) continue
           return fail({ ...got.error, retryAfterMs: Math.round(pauseMs) })
         }
-        const refusal = got.status === null ? null : readRefusal(got.status, got.body, wire.spare)
-        if (refusal !== null && adapt(state, refusal, said, abilities)) {
-          log?.({ runId, ...refusal }, 'the model server rejected a field of the request')
+        const rejection = got.status === null ? null : adaptation.readRejection(got.status, got.body)
+        if (rejection !== null && adaptation.adapt(rejection)) {
+          log?.({ runId, ...rejection }, 'the model server rejected a field of the request')
           continue
         }
-        return fail(await explain(got, refusal))
+        return fail(await explain(got, rejection))
       }
     },
     close: () => dispatcher.destroy(),
   }
 
   /** What one more request has proven; a model that answers is not gone. */
-  async function remember(learnt: Said, said: Said): Promise<void> {
-    const isBack = said.isGone === true || said.refusedTools === true
-    const news = isBack ? { ...learnt, isGone: false, refusedTools: false } : learnt
-    if (Object.keys(news).length > 0) await memory.learn(baseUrl, model, news)
+  async function remember(learned: ServerReport, report: ServerReport): Promise<void> {
+    const isBack = report.isGone === true || report.refusedTools === true
+    const news = isBack ? { ...learned, isGone: false, refusedTools: false } : learned
+    if (Object.keys(news).length > 0) await capabilityCache.learn(baseUrl, model, news)
   }
 
   /** Explains a failure that a person must fix; remembered, since it is a property of the model. */
-  async function explain(got: ExchangeFailure, refusal: Refusal | null): Promise<WireError> {
-    if (refusal?.kind === 'tools') {
-      await memory.learn(baseUrl, model, { refusedTools: true })
+  async function explain(got: ExchangeFailure, rejection: RequestRejection | null): Promise<WireError> {
+    if (rejection?.kind === 'tools') {
+      await capabilityCache.learn(baseUrl, model, { refusedTools: true })
       return { ...got.error, message: `${got.error.message} (${toolsRemedy(model)})` }
     }
     // Text instead of JSON means that the path does not exist: the address is wrong, not the model.
     const isModelGone = got.status === 410 || (got.status === 404 && got.body.trimStart().startsWith('{'))
     if (!isModelGone) return got.error
-    await memory.learn(baseUrl, model, { isGone: true })
+    await capabilityCache.learn(baseUrl, model, { isGone: true })
     return {
       ...got.error,
-      message: `${got.error.message} (${modelRemedy(provider, await memory.gone(baseUrl))})`,
+      message: `${got.error.message} (${modelRemedy(provider, await capabilityCache.gone(baseUrl))})`,
     }
-  }
-}
-
-interface Attempt {
-  readonly body: string
-  readonly streamed: boolean
-}
-
-/** Adaptations of a request compared with the known capabilities. */
-interface Adaptation {
-  learnt: Said
-  promptTokens: number | null
-  count: number
-}
-
-/** Adapts the request to the refusal; false if nothing would change. */
-function adapt(state: Adaptation, refusal: Refusal, said: Said, abilities: ModelCapabilities): boolean {
-  state.count += 1
-  if (state.count > maxAdaptations) return false
-  const { learnt } = state
-  switch (refusal.kind) {
-    case 'fields':
-      state.learnt = {
-        ...learnt,
-        refusedFields: [...new Set([...(said.refusedFields ?? []), ...refusal.fields])],
-      }
-      return true
-    case 'context': {
-      const { contextTokens, promptTokens } = refusal
-      const isTold = abilities.contextTokens === contextTokens && state.promptTokens === promptTokens
-      if (isTold || (promptTokens !== null && promptTokens >= contextTokens)) return false
-      state.learnt = { ...learnt, contextTokens }
-      state.promptTokens = promptTokens
-      return true
-    }
-    case 'output':
-      if (refusal.maxOutputTokens >= abilities.maxOutputTokens) return false
-      state.learnt = { ...learnt, maxOutputTokens: refusal.maxOutputTokens }
-      return true
-    case 'single_calls':
-      if (!abilities.parallelCalls) return false
-      state.learnt = { ...learnt, singleCalls: true }
-      return true
-    case 'tools':
-      return false
-  }
-}
-
-function abilitiesSaid({ contextTokens, maxOutputTokens, singleCalls }: Said): Partial<ModelCapabilities> {
-  return {
-    ...(contextTokens === undefined ? {} : { contextTokens }),
-    ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
-    ...(singleCalls === true ? { parallelCalls: false } : {}),
   }
 }
 
@@ -240,7 +182,7 @@ export function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: Queu
 
 /** Whether "too many" is temporary, and not about the account or this request's length. */
 export function isPassing({ status, body }: ExchangeFailure): boolean {
-  return status === 429 && classifyProviderError(readSaid(body), status) === 'rate_limited'
+  return status === 429 && classifyProviderError(readErrorBody(body), status) === 'rate_limited'
 }
 
 export function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: number): WireError {

@@ -1,24 +1,16 @@
 /**
- * Converts an upstream's error to the guest's form. `specs/protocol/provider-failure.ts` reads its dialects; this file
- * reads text and HTML of proxies. Keeps the words that carry the error's meaning.
+ * Converts an upstream's error, which `specs/node/provider-quirks/` reads, to the guest's form, without the key and with
+ * what the user can do.
  */
-
-import { type ProviderError, readProviderError } from '#specs/protocol/provider-failure.ts'
-import { parseJson } from '../files/json.ts'
+import { suggestedModels } from '#specs/node/provider-quirks/capabilities.ts'
+import { readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
 import { boundMessage, type WireError } from '../net/gateway-error.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
-import { suggestedModels } from './capabilities.ts'
 import type { Provider } from './providers.ts'
 import { isNvidiaAddress } from './server-address.ts'
 
 /** Maximum bytes read of an error body. */
 export const errorBodyMaxBytes = 64 * 1024
-
-/** The meaning of an upstream's failure, in any dialect. @param body its first bytes, as text */
-export function readSaid(body: string): ProviderError {
-  const said = readProviderError(parseJson(body) ?? htmlToText(body))
-  return said.message === '' ? { ...said, message: htmlToText(body) } : said
-}
 
 /**
  * @param status the upstream's, 400 to 599
@@ -31,7 +23,7 @@ export function readUpstreamError(
   provider: Pick<Provider, 'key' | 'keySetting' | 'name'>,
 ): WireError {
   const redaction = createKeyRedaction(provider.key?.reveal() ?? null)
-  const read = readSaid(body)
+  const read = readErrorBody(body)
   const message = read.message === '' ? 'the model server gave no reason' : read.message
   return {
     status,
@@ -52,16 +44,6 @@ export function modelRemedy({ model, baseUrl }: Provider, gone: readonly string[
 /** What to do about a model that does not accept tools. */
 export function toolsRemedy(model: string): string {
   return `${model} takes no tools, and the agent works by tools; choose another model (option model, CAISSON_MODEL), or switch tools on at its server`
-}
-
-/** The title or text of an HTML page; other text unchanged. For people only, so tags are removed roughly. */
-function htmlToText(body: string): string {
-  const page = body.slice(0, 8_192)
-  if (!/<\s*(!doctype|html|head|body|title)/i.test(page)) return page.trim().slice(0, 1_000)
-  const title = /<title[^>]*>([^<]*)/i.exec(page)?.[1]
-  const words = page.replaceAll(/<(script|style)[\s\S]*?(<\/\1>|$)/gi, ' ').replaceAll(/<[^>]*>?/g, ' ')
-  const text = (title !== undefined && title.trim() !== '' ? title : words).replaceAll(/\s+/g, ' ').trim()
-  return `a web page instead of an answer: ${text.slice(0, 300)}`
 }
 
 function typeOfStatus(status: number): string {

@@ -1,7 +1,8 @@
 /** Contract of what answers a chat request: a model server over HTTP, or the offline model. */
+
+import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { WireError } from '../net/gateway-error.ts'
-import type { ChatRequest } from './chat-request.ts'
 import type { ReportedFailure } from './usage-tap.ts'
 
 export interface UpstreamAnswer {
@@ -26,7 +27,7 @@ export interface SendOptions {
 }
 
 export interface Upstream {
-  send(request: ChatRequest, options: SendOptions): Promise<Result<UpstreamAnswer, WireError>>
+  send(request: CompletionRequest, options: SendOptions): Promise<Result<UpstreamAnswer, WireError>>
   close(): Promise<void>
 }
 

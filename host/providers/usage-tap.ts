@@ -5,12 +5,12 @@
 
 import { createParser } from 'eventsource-parser'
 import { z } from 'zod'
+import type { ProviderFailure } from '#specs/node/provider-quirks/error-words.ts'
 import {
   classifyProviderError,
   errorWithin,
-  type ProviderFailure,
   readProviderError,
-} from '#specs/protocol/provider-failure.ts'
+} from '#specs/node/provider-quirks/provider-error.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 import { parseJson } from '../files/json.ts'
 

@@ -5,8 +5,8 @@
  */
 import { createHash } from 'node:crypto'
 import * as z from 'zod'
+import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import { Count, Line, Milliseconds, RunId, Sha256 } from '#specs/protocol/text.ts'
-import type { ChatRequest } from '../providers/chat-request.ts'
 
 export const RecordingHeader = z.strictObject({
   version: z.literal(1),
@@ -84,10 +84,11 @@ export interface ChatDigest {
 }
 
 /**
- * Model, limits, the ids of calls and the durations of commands are left out: the first two are the host's choice, an id
- * that a server left out is drawn at random, and no command takes as long twice. Calls are numbered in their order instead.
+ * Model, limits, reasoning, the ids of calls and the durations of commands are left out: the first two are the host's
+ * choice, few servers get the reasoning, an id that a server left out is drawn at random, and no command takes as long
+ * twice. Calls are numbered in their order instead.
  */
-export function digestChat(request: ChatRequest): ChatDigest {
+export function digestChat(request: CompletionRequest): ChatDigest {
   const { messages, settings } = splitChat(request)
   const numbers = new Map<string, string>()
   const numberOf = (id: string) => {
@@ -99,17 +100,19 @@ export function digestChat(request: ChatRequest): ChatDigest {
       const content = message.content.replace(elapsed, '[$1]')
       return sha256({ ...message, content, tool_call_id: numberOf(message.tool_call_id) })
     }
-    if (message.role !== 'assistant' || message.tool_calls === undefined) return sha256(message)
-    const calls = message.tool_calls.map((call) => ({ ...call, id: numberOf(call.id) }))
-    return sha256({ ...message, tool_calls: calls })
+    if (message.role !== 'assistant') return sha256(message)
+    const { reasoning_content: _reasoning, ...said } = message
+    if (said.tool_calls === undefined) return sha256(said)
+    const calls = said.tool_calls.map((call) => ({ ...call, id: numberOf(call.id) }))
+    return sha256({ ...said, tool_calls: calls })
   })
   const rest = sha256(settings)
   return { key: sha256([digests, rest]), messages: digests, settings: rest }
 }
 
 /** The messages, and what counts of the rest. */
-export function splitChat(request: ChatRequest): {
-  readonly messages: ChatRequest['messages']
+export function splitChat(request: CompletionRequest): {
+  readonly messages: CompletionRequest['messages']
   readonly settings: object
 } {
   const { messages, model: _model, max_tokens: _tokens, stream_options: _options, ...settings } = request

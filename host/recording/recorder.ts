@@ -1,9 +1,9 @@
 /** Writes a run's recording. What cannot be written costs the recording, never the run. */
 import { type FileHandle, open } from 'node:fs/promises'
+import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { writeWithDiskSpace } from '../files/disk-space.ts'
 import type { WireError } from '../net/gateway-error.ts'
-import type { ChatRequest } from '../providers/chat-request.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 import { createKeyRedaction, type Redaction } from '../secrets/redaction.ts'
 import {
@@ -91,7 +91,7 @@ export class Recorder implements AsyncDisposable {
     await this.#file.close().catch(() => undefined)
   }
 
-  #model(request: ChatRequest, answer: ModelAnswer): void {
+  #model(request: CompletionRequest, answer: ModelAnswer): void {
     const digest = digestChat(request)
     const { parent, shared } = this.#findParent(digest)
     const { messages, settings } = splitChat(request)

@@ -7,11 +7,11 @@ import { createReadStream, statSync } from 'node:fs'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
+import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { parseJson } from '../files/json.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
-import type { ChatRequest } from '../providers/chat-request.ts'
 import type { ProviderChoice } from '../providers/providers.ts'
 import { type Upstream, UpstreamBreak } from '../providers/upstream.ts'
 import { digestChat, digestWeb, Exchange, type ModelAnswer, RecordingHeader, type WebKind } from './format.ts'
@@ -51,7 +51,7 @@ export class Recording {
   static async read(file: string): Promise<Recording> {
     const lines = createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })
     let recording: Recording | undefined
-    const requests: ChatRequest['messages'][] = []
+    const requests: CompletionRequest['messages'][] = []
     let number = 0
     try {
       for await (const line of lines) {
@@ -88,12 +88,15 @@ export class Recording {
     return recording
   }
 
-  #add(exchange: Exchange, requests: ChatRequest['messages'][]): void {
+  #add(exchange: Exchange, requests: CompletionRequest['messages'][]): void {
     if (exchange.kind === 'full') {
       this.#isFull = true
     } else if (exchange.kind === 'model') {
       const before = exchange.parent === null ? [] : (requests[exchange.parent] ?? [])
-      const messages = [...before.slice(0, exchange.shared), ...exchange.messages] as ChatRequest['messages']
+      const messages = [
+        ...before.slice(0, exchange.shared),
+        ...exchange.messages,
+      ] as CompletionRequest['messages']
       requests.push(messages)
       this.#conversations.push(digestChat({ messages }).messages)
       this.#chats.add(exchange.key, exchange.answer)
@@ -125,7 +128,7 @@ export class Recording {
     }
   }
 
-  #whereItLeft(digests: readonly string[], { messages }: ChatRequest): string {
+  #whereItLeft(digests: readonly string[], { messages }: CompletionRequest): string {
     const shared = Math.max(0, ...this.#conversations.map((known) => countShared(known, digests)))
     const next = messages[shared]
     if (next === undefined) return 'the conversation is known, but its tools or settings are others'

@@ -3,6 +3,7 @@
  * completions where possible, so that an application's transcripts need no conversion.
  */
 import type { z } from 'zod'
+import type { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import type { StreamPart } from '../llm/chunk.ts'
 
 export type ReasoningEffort = 'default' | 'none' | 'low' | 'medium' | 'high'
@@ -106,10 +107,11 @@ export interface ProviderRequest {
   readonly temperature?: number
   /** False: requests a complete answer without streaming, for servers that stream badly. */
   readonly streamed?: boolean
-  /** Whether the model's reasoning before its calls is sent back, for models that otherwise reject their calls. */
-  readonly echoReasoning?: boolean
-  /** False: the server is not asked for token counts at the end of a stream, because it rejects that. */
-  readonly countTokens?: boolean
+  /**
+   * Adapts a request in the form of OpenAI's chat completions to what the server rejected of earlier ones. Providers of
+   * other protocols ignore it.
+   */
+  readonly adaptation?: Adaptation
   readonly signal: AbortSignal
 }
 

@@ -2,7 +2,10 @@
  * Requests one answer from a model, with tools, complete or streamed; both use the same code. Failures are thrown as
  * {@link LLMError}; an aborted call throws its signal's reason.
  */
+
 import { CaissonError, requireObject, requireSignal } from '#specs/errors.ts'
+import { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
+import { mergeReports, type ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
 import type {
   LLMChatMessage,
   LLMResponse,
@@ -20,8 +23,7 @@ import {
   type LLMEnvironment,
 } from '../environment/environment.ts'
 import { resolveTools, type ToolSelection, type ToolSet } from '../environment/tool-set.ts'
-import { ProviderQuirks } from '../llm/habits.ts'
-import { type RepeatHooks, requestWithRetry } from '../llm/repeats.ts'
+import { requestWithRetry, StreamingMode, type TurnHooks } from '../llm/model.ts'
 import { untilAborted } from '../processes/until-aborted.ts'
 import { LLMError } from '../providers/errors.ts'
 import { toResponse } from './response.ts'
@@ -119,7 +121,7 @@ class Chunks implements AsyncIterable<LLMStreamChunk> {
   }
 }
 
-async function ask(request: LLMRequest, hooks: Omit<RepeatHooks, 'signal'>): Promise<LLMResponse> {
+async function ask(request: LLMRequest, hooks: Omit<TurnHooks, 'signal'>): Promise<LLMResponse> {
   checkRequest(request)
   const environment = environmentOf(request)
   const signal = request.abortSignal ?? new AbortController().signal
@@ -128,16 +130,15 @@ async function ask(request: LLMRequest, hooks: Omit<RepeatHooks, 'signal'>): Pro
   const toolPermission = checkPermission(request.toolPermission ?? environment.defaults.toolPermission)
   const tools = await untilAborted(resolveTools(environment, { ...request, toolPermission }), signal)
   const sent = toProviderRequest(request, environment, tools, signal)
-  const habits = habitsOf(provider, request.model)
-  const open = () => {
-    const { stream: streamed, echoReasoning, countTokens, sendEffort } = habits
-    const reasoningEffort = sendEffort ? sent.reasoningEffort : 'default'
-    return provider.stream({ ...sent, streamed, echoReasoning, countTokens, reasoningEffort })
-  }
+  const reports = reportsOf(provider)
+  const adaptation = new Adaptation(request.model, reports.get(request.model), unchangedFields)
+  const open = (streamed: boolean) => provider.stream({ ...sent, streamed, adaptation })
+  const form = { streaming: new StreamingMode(), adaptation }
   const policy = maxAttempts === undefined ? {} : { maxAttempts }
-  const turn = await requestWithRetry(open, sent, habits, policy, { ...hooks, signal })
+  const turn = await requestWithRetry(open, sent, form, policy, { ...hooks, signal })
   signal.throwIfAborted()
   if (!turn.ok) throw new LLMError(request.provider, turn.error)
+  remember(reports, request.model, adaptation.learned)
   return toResponse(turn.value, tools)
 }
 
@@ -203,18 +204,25 @@ function checkRequest({ provider, model, messages }: LLMRequest): void {
   if (!Array.isArray(messages)) throw new CaissonError('invalid_options', 'expected messages as a list')
 }
 
-/** What was learned about a provider's model, for later calls: fields that it rejects or requires. */
-const learned = new WeakMap<object, Map<string, ProviderQuirks>>()
+/** An answer without these would be of another form; `generateStructured` asks for it in another way instead. */
+const unchangedFields = ['response_format', 'tool_choice'] as const
+
+/** Reports of each provider's models, for later calls. */
+const allReports = new WeakMap<object, Map<string, ServerReport>>()
 const modelsMaxCount = 200
 
-/** Separate quirks per call: a broken stream in one call says nothing about the next. */
-function habitsOf(provider: object, model: string): ProviderQuirks {
-  const models = learned.get(provider) ?? new Map<string, ProviderQuirks>()
-  learned.set(provider, models)
-  const habits = new ProviderQuirks(models.get(model))
-  if (models.size >= modelsMaxCount) models.clear()
-  models.set(model, habits)
-  return habits
+function reportsOf(provider: object): Map<string, ServerReport> {
+  const reports = allReports.get(provider) ?? new Map<string, ServerReport>()
+  allReports.set(provider, reports)
+  return reports
+}
+
+/** Keeps what the answer has proven, beside what other calls have learned meanwhile. */
+function remember(reports: Map<string, ServerReport>, model: string, learned: ServerReport): void {
+  if (Object.keys(learned).length === 0) return
+  const known = reports.get(model)
+  if (known === undefined && reports.size >= modelsMaxCount) reports.clear()
+  reports.set(model, mergeReports(known, learned))
 }
 
 /** Returns the same messages when every call has a name. */

@@ -2,8 +2,8 @@
  * Parses a chunk of a chat completion, or a complete one, into typed parts. A field of an unexpected type counts as
  * absent.
  */
-import { errorWithin } from '#specs/protocol/provider-failure.ts'
-import { errorFromStream } from './dialects.ts'
+import { errorWithin } from '#specs/node/provider-quirks/provider-error.ts'
+import { errorFromStream } from './answer-errors.ts'
 import { type ModelError, modelError } from './errors.ts'
 import { isRecord } from './json-schema.ts'
 import type { ToolCallFragment } from './tool-calls.ts'

@@ -2,6 +2,7 @@
  * The model client: sends one request, yields its answer as typed parts, and folds them into a turn. Uses the
  * OpenAI-compatible protocol; knows no key (the gateway or a header adds it). Never throws for server errors.
  */
+import type { AdaptableRequest, Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
 import { readChunk, type StreamPart, type TokenCount } from './chunk.ts'
@@ -24,8 +25,8 @@ export interface ChatRequest {
   readonly maxTokens: number
   /** Default true; false for a server that streams badly. */
   readonly stream?: boolean
-  /** Whether the model's reasoning before its calls is sent back. */
-  readonly echoReasoning?: boolean
+  /** Adapts the request to the server; absent where the gateway does. */
+  readonly adaptation?: Adaptation
   /** Absent: the model chooses. Only with tools. */
   readonly toolChoice?: ToolChoice
   /** Requests JSON of this schema, if the server supports it. */
@@ -34,8 +35,6 @@ export interface ChatRequest {
   readonly extra?: Readonly<Record<string, unknown>>
   /** Name of the field that limits the answer; default `max_tokens`. */
   readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens'
-  /** Default true: requests token counts at the end of a stream. */
-  readonly countTokens?: boolean
 }
 
 export type ToolChoice = 'none' | 'required' | { readonly name: string }
@@ -77,8 +76,15 @@ export function streamChat(
   options: ClientOptions,
 ): AsyncGenerator<readonly StreamPart[]> {
   const url = `${options.baseUrl}/chat/completions${options.query ?? ''}`
-  const streamed = request.stream !== false
-  return exchange({ url, body: toWireRequest(request), streamed }, chatDecoder, options)
+  const { adaptation } = request
+  const plain = toWireRequest(request)
+  const { body, streamed } = adaptation?.build(plain) ?? { body: plain, streamed: plain.stream }
+  const readRejection = adaptation?.readRejection.bind(adaptation)
+  return exchange(
+    { url, body, streamed, ...(readRejection === undefined ? {} : { readRejection }) },
+    chatDecoder,
+    options,
+  )
 }
 
 /** Every event is a chunk, and a complete answer is one. */
@@ -132,12 +138,12 @@ export async function collectTurn(
   }
 }
 
-function toWireRequest(request: ChatRequest): Record<string, unknown> {
+function toWireRequest(request: ChatRequest): AdaptableRequest & { readonly stream: boolean } {
   const streamed = request.stream !== false
   const { toolChoice, responseFormat } = request
   return {
     model: request.model,
-    messages: request.messages.map((message) => toWireMessage(message, request.echoReasoning)),
+    messages: request.messages.map(toWireMessage),
     ...(request.tools.length > 0 ? { tools: request.tools.map(toWireTool) } : {}),
     ...(toolChoice === undefined ? {} : { tool_choice: toWireChoice(toolChoice) }),
     ...(responseFormat === undefined
@@ -145,12 +151,12 @@ function toWireRequest(request: ChatRequest): Record<string, unknown> {
       : { response_format: { type: 'json_schema', json_schema: responseFormat } }),
     [request.maxTokensField ?? 'max_tokens']: request.maxTokens,
     stream: streamed,
-    ...(streamed && request.countTokens !== false ? { stream_options: { include_usage: true } } : {}),
+    ...(streamed ? { stream_options: { include_usage: true } } : {}),
     ...request.extra,
   }
 }
 
-function toWireChoice(choice: ToolChoice): unknown {
+function toWireChoice(choice: ToolChoice): NonNullable<AdaptableRequest['tool_choice']> {
   return typeof choice === 'string' ? choice : { type: 'function', function: choice }
 }
 

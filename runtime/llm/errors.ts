@@ -1,7 +1,8 @@
 /**
  * Failures of a model request as one type. Each code has one row in {@link modelFailures}: number of requests, delay,
- * and the run's reason when it is final. `dialects.ts` derives failures from answers.
+ * and the run's reason when it is final. `answer-errors.ts` derives failures from answers.
  */
+import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 
 interface Rule {
@@ -93,6 +94,8 @@ export interface ModelError {
   readonly retryable: boolean
   /** Delay requested by the server; null when it gave none. */
   readonly retryAfterMs: number | null
+  /** What the server rejected of the request, if a changed one may succeed. */
+  readonly rejection?: RequestRejection
 }
 
 const messageMaxChars = 1_000

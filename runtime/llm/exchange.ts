@@ -4,8 +4,10 @@
  */
 import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
+import { describePage, isHtml } from '#specs/node/provider-quirks/provider-error.ts'
+import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
+import { errorFromResponse, errorFromStream } from './answer-errors.ts'
 import type { StreamPart } from './chunk.ts'
-import { describePage, errorFromResponse, errorFromStream, isHtml } from './dialects.ts'
 import { type ModelError, type ModelErrorCode, modelError } from './errors.ts'
 import { parseExactly } from './json-tokens.ts'
 import { type BodyLimits, readBody, readFailure, readHead, type SseEvent } from './sse.ts'
@@ -49,9 +51,12 @@ export interface ExchangeOptions {
 
 export interface ExchangeRequest {
   readonly url: string
+  /** As JSON, or the value to convert. */
   readonly body: unknown
   /** Whether streaming is requested. */
   readonly streamed: boolean
+  /** Reads from an error what a changed request would avoid. */
+  readonly readRejection?: (status: number, text: string) => RequestRejection | null
 }
 
 /** Interprets a protocol's values. One per answer, since it may hold state. */
@@ -92,7 +97,7 @@ export async function* exchange(
         'content-type': 'application/json',
         accept: request.streamed ? 'text/event-stream' : 'application/json',
       },
-      body: JSON.stringify(request.body),
+      body: typeof request.body === 'string' ? request.body : JSON.stringify(request.body),
       signal,
       headersTimeout: limits.firstEventTimeoutMs,
       bodyTimeout: 0,
@@ -100,7 +105,7 @@ export async function* exchange(
     // A failed response emits its error even when nobody reads it any more.
     response.body.on('error', () => undefined)
     if (response.statusCode === 200) yield* readAnswer(response.body, limits, decoder, options)
-    else yield [failed(await readRefusal(response, limits, options), options)]
+    else yield [failed(await readError(response, limits, request, options), options)]
   } catch (error) {
     yield [failed(requestFailure(error, options.signal), options)]
   } finally {
@@ -163,9 +168,10 @@ function readDocument(text: string, decoder: AnswerDecoder, parts: StreamPart[])
   else parts.push(broken('truncated', `the JSON answer of the model is not whole: ${sample(text)}`))
 }
 
-async function readRefusal(
+async function readError(
   response: Awaited<ReturnType<SendRequest>>,
   limits: BodyLimits,
+  { readRejection }: ExchangeRequest,
   { redact = keep }: ExchangeOptions,
 ): Promise<ModelError> {
   const timeoutMs = Math.min(limits.idleTimeoutMs, errorBodyTimeoutMs)
@@ -174,13 +180,13 @@ async function readRefusal(
     idleTimeoutMs: timeoutMs,
     maxBytes: errorBodyMaxBytes,
   })
-  const { 'retry-after': retryAfter } = response.headers
-  return errorFromResponse(
-    response.statusCode,
-    // Redact before truncating: half a key would remain otherwise.
-    redact(text),
-    (Array.isArray(retryAfter) ? retryAfter[0] : retryAfter) ?? null,
-  )
+  const { statusCode: status, headers } = response
+  const { 'retry-after': retryAfter } = headers
+  const header = (Array.isArray(retryAfter) ? retryAfter[0] : retryAfter) ?? null
+  // Redact before truncating: half a key would remain otherwise.
+  const error = errorFromResponse(status, redact(text), header)
+  const rejection = readRejection?.(status, text) ?? null
+  return rejection === null ? error : { ...error, rejection }
 }
 
 function requestFailure(error: unknown, signal: AbortSignal): ModelError {

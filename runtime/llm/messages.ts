@@ -1,7 +1,12 @@
 /**
- * Conversation messages in wire form (OpenAI-compatible chat completions), with the rules that keep them acceptable
- * to all known servers: no empty content, every call answered, no list content.
+ * Conversation messages, and their wire form (OpenAI-compatible chat completions). Forms that servers differ about are
+ * the work of `specs/node/provider-quirks/`.
  */
+import type {
+  CompletionMessage,
+  CompletionRequest,
+  CompletionToolCall,
+} from '#specs/protocol/completion-request.ts'
 
 /** One call in an assistant message; `argumentsText` is JSON, or the model's original text. */
 export interface ToolCallRequest {
@@ -19,7 +24,7 @@ export type ChatMessage =
       readonly role: 'assistant'
       readonly content: string
       readonly toolCalls: readonly ToolCallRequest[]
-      /** Kept in the history; sent back only to servers that require it. */
+      /** Before the calls. Whoever adapts requests sends it only to servers that require it. */
       readonly reasoning?: string
     }
   | { readonly role: 'tool'; readonly callId: string; readonly content: string }
@@ -32,34 +37,24 @@ export interface ToolSpec {
   readonly parameters: Readonly<Record<string, unknown>>
 }
 
-/**
- * The message in wire form. An assistant's content beside calls is `null` rather than empty (some servers answer
- * 400 to `""`), a tool's result is never empty, and arguments that are not a JSON object go as `{}`
- * (llama-server answers 500 to history that it cannot parse). `echoReasoning` sends back what the model thought before its
- * calls, for models that refuse their own calls without it.
- */
-export function toWireMessage(message: ChatMessage, echoReasoning = false): Record<string, unknown> {
+/** The message in wire form, its calls valid whatever the model said. */
+export function toWireMessage(message: ChatMessage): CompletionMessage {
   switch (message.role) {
     case 'assistant': {
-      const content = message.content.trim() === '' ? null : message.content
-      if (message.toolCalls.length === 0) return { role: 'assistant', content: content ?? '(no answer)' }
-      const toolCalls = message.toolCalls.map(toWireCall)
-      const reasoning = echoReasoning ? { reasoning_content: message.reasoning ?? '' } : {}
-      return { role: 'assistant', content, ...reasoning, tool_calls: toolCalls }
+      const { content, toolCalls, reasoning } = message
+      if (toolCalls.length === 0) return { role: 'assistant', content }
+      const thought = reasoning === undefined ? {} : { reasoning_content: reasoning }
+      return { role: 'assistant', content, ...thought, tool_calls: toolCalls.map(toWireCall) }
     }
     case 'tool':
-      return {
-        role: 'tool',
-        tool_call_id: message.callId,
-        content: message.content.trim() === '' ? '(no output)' : message.content,
-      }
+      return { role: 'tool', tool_call_id: message.callId, content: message.content }
     default:
       return { role: message.role, content: message.content }
   }
 }
 
 /** The tool in wire form. */
-export function toWireTool(tool: ToolSpec): Record<string, unknown> {
+export function toWireTool(tool: ToolSpec): NonNullable<CompletionRequest['tools']>[number] {
   return {
     type: 'function',
     function: { name: tool.name, description: tool.description, parameters: tool.parameters },
@@ -67,25 +62,22 @@ export function toWireTool(tool: ToolSpec): Record<string, unknown> {
 }
 
 /** Every turn sends the whole conversation; each call is converted once. */
-const wireCalls = new WeakMap<ToolCallRequest, Record<string, unknown>>()
+const wireCalls = new WeakMap<ToolCallRequest, CompletionToolCall>()
 
-function toWireCall(call: ToolCallRequest): Record<string, unknown> {
+function toWireCall(call: ToolCallRequest): CompletionToolCall {
   const known = wireCalls.get(call)
   if (known !== undefined) return known
-  const made = makeWireCall(call)
-  wireCalls.set(call, made)
-  return made
-}
-
-function makeWireCall(call: ToolCallRequest): Record<string, unknown> {
-  return {
+  const made: CompletionToolCall = {
     id: call.id,
     type: 'function',
     function: {
       name: toWireName(call.name),
+      // llama-server answers 500 to a history that it cannot parse.
       arguments: isJsonObject(call.argumentsText) ? call.argumentsText : '{}',
     },
   }
+  wireCalls.set(call, made)
+  return made
 }
 
 /** A name that every server accepts, also when the model used an invalid tool name. */

@@ -1,20 +1,45 @@
 /**
- * The model as planner and steps use it: a request, then an answer or a typed failure. Remembers what a provider
- * rejects for the rest of the run; `repeats.ts` handles retries.
+ * The model as planner and steps use it: a request, then a complete turn or a typed failure. Retries with back-off, as
+ * long as the failure may be transient and nothing of the answer was acted on. Nothing acts before a turn is complete,
+ * unless the caller says otherwise.
  */
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { type ChatRequest, type ClientOptions, streamChat, type Turn } from './client.ts'
-import type { ModelError } from './errors.ts'
-import { ProviderQuirks } from './habits.ts'
-import { type RepeatHooks, type RetryPolicy, requestWithRetry } from './repeats.ts'
+import type { StreamPart } from './chunk.ts'
+import { type ChatRequest, type ClientOptions, collectTurn, streamChat, type Turn } from './client.ts'
+import { type ModelError, type ModelErrorCode, modelError, modelFailures } from './errors.ts'
+import type { ToolSpec } from './messages.ts'
+import { readTurnText, type SaidMessage } from './text-calls.ts'
+import { isCutOff } from './tool-calls.ts'
+
+export interface RetryPolicy {
+  /** Upper limit on requests per turn, including the first, below each failure's own limit. */
+  readonly maxAttempts?: number
+  /** Replaces each failure's first delay; doubles up to `maxDelayMs`. */
+  readonly firstDelayMs?: number
+  /** Default 60 s. */
+  readonly maxDelayMs?: number
+  /** Random share of a delay, from 0 to 1. */
+  readonly random?: () => number
+}
+
+export interface TurnHooks {
+  readonly signal: AbortSignal
+  /** Receives text as it arrives; a retried request starts over. */
+  onText?(text: string): void
+  onReasoning?(text: string): void
+  onRetry?(error: ModelError, delayMs: number): void
+  /** Whether a failed request may be retried; absent: always. */
+  mayRetry?(): boolean
+}
 
 export interface TurnRequest
   extends Pick<ChatRequest, 'messages' | 'tools' | 'toolChoice' | 'responseFormat'> {
   /** Maximum tokens of the answer; absent: the model's own limit. */
   readonly maxTokens?: number
 }
-
-export type TurnHooks = RepeatHooks
 
 /** Requests one turn from a model. */
 export type Model = (request: TurnRequest, hooks: TurnHooks) => Promise<Result<Turn, ModelError>>
@@ -25,17 +50,147 @@ export interface ModelOptions extends Omit<ClientOptions, 'signal'>, RetryPolicy
   readonly maxTokens?: number
 }
 
-/** A model behind `baseUrl`, for one run. */
+/**
+ * A model behind `baseUrl`, for one run. The requests are not adapted to its server: the host's gateway does that, or
+ * `adaptation` of {@link streamChat} for a client without a host.
+ */
 export function createModel(options: ModelOptions): Model {
-  const habits = new ProviderQuirks()
+  const streaming = new StreamingMode()
   const { model, maxTokens = 16_384 } = options
   return (request, hooks) => {
     const clientOptions = { ...options, signal: hooks.signal }
-    const open = () => {
-      const { stream, echoReasoning, countTokens } = habits
-      const form = { model, maxTokens: request.maxTokens ?? maxTokens, stream, echoReasoning, countTokens }
-      return streamChat({ ...request, ...form }, clientOptions)
-    }
-    return requestWithRetry(open, request, habits, options, hooks)
+    const open = (stream: boolean) =>
+      streamChat({ ...request, model, maxTokens: request.maxTokens ?? maxTokens, stream }, clientOptions)
+    return requestWithRetry(open, request, { streaming }, options, hooks)
   }
+}
+
+/** The context of a turn: its text is searched for calls when tools were offered. */
+export interface AskedFor {
+  readonly messages: readonly SaidMessage[]
+  readonly tools: readonly ToolSpec[]
+}
+
+/** How the next request is sent; a failure may change it. */
+export interface RequestForm {
+  readonly streaming: StreamingMode
+  /** Absent where the gateway adapts requests. */
+  readonly adaptation?: Adaptation
+}
+
+/** Sends a request in the form that its failures have led to, and retries it as {@link modelFailures} allows. */
+export async function requestWithRetry(
+  open: (streamed: boolean) => AsyncIterable<readonly StreamPart[]>,
+  asked: AskedFor,
+  { streaming, adaptation }: RequestForm,
+  policy: RetryPolicy,
+  hooks: TurnHooks,
+): Promise<Result<Turn, ModelError>> {
+  for (let attempt = 1; ; ) {
+    const turn = await askOnce(open(streaming.isOn), streaming, hooks)
+    if (turn.ok) {
+      streaming.noteSuccess()
+      return { ok: true, value: readTurnText(turn.value, asked) }
+    }
+    const { error } = turn
+    if (hooks.mayRetry?.() === false) return turn
+    // A changed form is a new request: it is sent at once, and each change happens once.
+    const isAdapted = error.rejection !== undefined && adaptation?.adapt(error.rejection) === true
+    if (isAdapted || streaming.adapt(error)) {
+      hooks.onRetry?.(error, 0)
+      continue
+    }
+    const attempts = Math.min(
+      modelFailures[error.code].attempts,
+      policy.maxAttempts ?? Number.POSITIVE_INFINITY,
+    )
+    if (attempt >= attempts) return turn
+    const delayMs = pauseBefore(attempt, error, policy)
+    attempt++
+    hooks.onRetry?.(error, delayMs)
+    try {
+      await sleep(delayMs, undefined, { signal: hooks.signal })
+    } catch {
+      return { ok: false, error: modelError('cancelled', 'the request was cancelled') }
+    }
+  }
+}
+
+/** Failures of a streamed answer that a complete one would avoid, with their weights. */
+const streamFaults: Partial<Record<ModelErrorCode, number>> = {
+  stream_refused: 2,
+  broken: 2,
+  nameless_call: 2,
+  truncated: 1,
+  empty: 1,
+}
+/** Total weight at which streaming is disabled. */
+const faultsMax = 2
+
+/** Whether answers are streamed. Learns from failures alone; each change happens once, so requests never loop. */
+export class StreamingMode {
+  /** Since the last complete turn. */
+  #faults = 0
+  /** Over the whole run: these failures depend on what the model writes. */
+  #cutArguments = 0
+  #triedWhole = false
+  #isOn = true
+
+  get isOn(): boolean {
+    return this.#isOn
+  }
+
+  /** Whether another form of the request may avoid truncated arguments. */
+  get mayRepairArguments(): boolean {
+    return this.#isOn && !this.#triedWhole
+  }
+
+  noteSuccess(): void {
+    this.#faults = 0
+  }
+
+  /** Records a failure; true when the request should be sent at once in the other mode. */
+  adapt({ code }: ModelError): boolean {
+    if (!this.#isOn) {
+      // Some servers only stream, and a long complete answer may exceed every timeout.
+      this.#isOn = code === 'stream_required' || code === 'timed_out'
+      return this.#isOn
+    }
+    if (code === 'cut_arguments') this.#cutArguments++
+    else this.#faults += streamFaults[code] ?? 0
+    if (this.#faults + this.#cutArguments < faultsMax || this.#triedWhole) return false
+    this.#isOn = false
+    this.#triedWhole = true
+    return true
+  }
+}
+
+async function askOnce(
+  parts: AsyncIterable<readonly StreamPart[]>,
+  streaming: StreamingMode,
+  hooks: TurnHooks,
+): Promise<Result<Turn, ModelError>> {
+  const turn = await collectTurn(parts, (part) => {
+    if (part.type === 'text') hooks.onText?.(part.text)
+    else if (part.type === 'reasoning') hooks.onReasoning?.(part.text)
+  })
+  // Truncation by the length limit is the model's own.
+  if (!turn.ok || !streaming.mayRepairArguments || turn.value.finishReason === 'length') return turn
+  const cut = turn.value.toolCalls.find(({ argumentsText }) => isCutOff(argumentsText))
+  if (cut === undefined) return turn
+  const message = `the arguments of a call of ${JSON.stringify(cut.name.slice(0, 64))} stop in the middle, in an answer said to be finished`
+  return { ok: false, error: modelError('cut_arguments', message) }
+}
+
+function pauseBefore(attempt: number, error: ModelError, policy: RetryPolicy): number {
+  const maxDelayMs = policy.maxDelayMs ?? 60_000
+  const first = policy.firstDelayMs ?? modelFailures[error.code].firstDelayMs
+  const full = Math.min(first * 2 ** (attempt - 1), maxDelayMs)
+  const jittered = full / 2 + (full / 2) * (policy.random ?? drawFraction)()
+  return Math.round(Math.max(jittered, Math.min(error.retryAfterMs ?? 0, 2 * maxDelayMs)))
+}
+
+/** Math.random would return the same values in every clone of a VM. */
+function drawFraction(): number {
+  return randomBytes(4).readUInt32BE() / 2 ** 32
 }

@@ -30,7 +30,7 @@ export function createChatProvider(connection: Connection, dialect: ChatDialect 
 
 function toChatRequest(request: ProviderRequest, connection: Connection, dialect: ChatDialect): ChatRequest {
   const { config } = connection
-  const { temperature, toolChoice, responseFormat, reasoningEffort, streamed, echoReasoning } = request
+  const { temperature, toolChoice, responseFormat, reasoningEffort, streamed, adaptation } = request
   const extra = {
     ...(reasoningEffort === 'default' ? {} : { reasoning_effort: reasoningEffort }),
     ...(temperature === undefined ? {} : { temperature }),
@@ -44,8 +44,7 @@ function toChatRequest(request: ProviderRequest, connection: Connection, dialect
     extra,
     ...(dialect.maxTokensField === undefined ? {} : { maxTokensField: dialect.maxTokensField }),
     ...(streamed === undefined ? {} : { stream: streamed }),
-    ...(request.countTokens === undefined ? {} : { countTokens: request.countTokens }),
-    ...(echoReasoning === undefined ? {} : { echoReasoning }),
+    ...(adaptation === undefined ? {} : { adaptation }),
     ...(toolChoice === undefined || request.tools.length === 0 ? {} : { toolChoice }),
     ...(responseFormat === undefined ? {} : { responseFormat }),
   }

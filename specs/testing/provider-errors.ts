@@ -2,7 +2,7 @@
  * Provider errors from documentation and user reports, each with its meaning. `status` is that of the HTTP answer;
  * null for an error inside a stream or an answer of status 200.
  */
-import type { ProviderFailure } from '../protocol/provider-failure.ts'
+import type { ProviderFailure } from '../node/provider-quirks/error-words.ts'
 
 export interface ProviderErrorSample {
   readonly provider: string

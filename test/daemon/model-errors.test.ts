@@ -1,8 +1,8 @@
 // What the gateway refuses, as the agent's client understands it: every code on either side of the boundary.
 import { describe, expect, it } from 'vitest'
-import { errorFromResponse, errorFromStream } from '#runtime/llm/dialects.ts'
+import { errorFromResponse, errorFromStream } from '#runtime/llm/answer-errors.ts'
 import type { ModelErrorCode } from '#runtime/llm/errors.ts'
-import { errorWithin } from '#specs/protocol/provider-failure.ts'
+import { errorWithin } from '#specs/node/provider-quirks/provider-error.ts'
 import { providerErrors } from '#specs/testing/provider-errors.ts'
 import { errorBody, gatewayError, gatewayErrorCodes } from '../../host/net/gateway-error.ts'
 import { readUpstreamError } from '../../host/providers/upstream-error.ts'

@@ -4,6 +4,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Script } from '#specs/testing/model-server.ts'
 import { type Ending, runTask, type WorldOptions } from '../../agent/test/hostile/world.ts'
@@ -14,7 +15,6 @@ import type { Conversation } from '../../host/offline-model/conversation.ts'
 import type { Intent } from '../../host/offline-model/intents.ts'
 import { understandTask } from '../../host/offline-model/understand.ts'
 import { answerOffline } from '../../host/offline-model/upstream.ts'
-import type { ChatRequest } from '../../host/providers/chat-request.ts'
 
 const root = path.join(import.meta.dirname, '../..')
 const read = (name: string): string => readFileSync(path.join(root, name), 'utf8')
@@ -66,7 +66,7 @@ const toolsOfHost: Partial<Record<Intent['kind'], string>> = {
 }
 
 const offline: Script = (asked) => {
-  const { reasoning, text, calls } = answerOffline(asked.body as unknown as ChatRequest)
+  const { reasoning, text, calls } = answerOffline(asked.body as unknown as CompletionRequest)
   return reply({ reasoning, text, calls: calls.map((call) => ({ ...call, name: call.name })) })
 }
 

@@ -1,6 +1,8 @@
 /** What every provider asks of a conversation, in one place for all tests. */
 import { expect } from 'vitest'
 import { type ChatMessage, toWireMessage } from '#runtime/llm/messages.ts'
+import { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
+import { CompletionRequest } from '#specs/protocol/completion-request.ts'
 
 /**
  * Fails unless the system speaks first and once, a user follows, roles take turns, every call has exactly one result right
@@ -24,8 +26,8 @@ export function expectValidConversation(messages: readonly ChatMessage[]): void 
     expect(new Set(open).size).toBe(open.length)
   })
   expect(open).toEqual([])
-  for (const message of messages) {
-    const { content, tool_calls: calls } = toWireMessage(message)
-    expect(content !== '' || calls !== undefined).toBe(true)
-  }
+  const request = { messages: messages.map(toWireMessage) }
+  expect(CompletionRequest.safeParse(request).success).toBe(true)
+  const sent = JSON.parse(new Adaptation('m').build(request).body) as CompletionRequest
+  for (const message of sent.messages) expect(message.content).not.toBe('')
 }

@@ -79,7 +79,7 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
     runId,
     limits,
     network: plan.network,
-    memory: memoryOfModels(plan),
+    capabilityCache: capabilityCacheOf(plan),
     services: {
       paths: {
         ...serveWeb(recordWeb(web, recorder)),
@@ -147,7 +147,7 @@ function memoryOf(
 }
 
 /** Capabilities that model servers showed in earlier runs. */
-const memoryOfModels = ({ folders }: ResolvedRun) =>
+const capabilityCacheOf = ({ folders }: ResolvedRun) =>
   new CapabilityCache(path.join(folders.home, 'models.json'))
 
 /** The embedding model, or its recorded answers. */
@@ -167,7 +167,7 @@ function embeddingsOf(
           timeouts: defaultTimeouts,
           runId,
           network,
-          memory: memoryOfModels(plan),
+          capabilityCache: capabilityCacheOf(plan),
           log,
         })
   return embedder && { embedder: recordEmbedder(embedder, recorder), model, price: priceOf(provider) }

@@ -156,8 +156,13 @@ describe('the route to an embedding model', () => {
       })
       const provider = { ...customProvider(upstream.url), baseUrl: upstream.url }
       for (const expected of [2, 3]) {
-        const memory = new CapabilityCache(path.join(folder, 'models.json'))
-        const embedder = createHttpEmbedder({ provider, timeouts, runId: 'run-00000000000000000000', memory })
+        const capabilityCache = new CapabilityCache(path.join(folder, 'models.json'))
+        const embedder = createHttpEmbedder({
+          provider,
+          timeouts,
+          runId: 'run-00000000000000000000',
+          capabilityCache,
+        })
         await using gateway = await run({ embeddings: { embedder, model: 'm', price: null } })
         expect(await ask(gateway, ['a'])).toMatchObject({ status: 200 })
         expect(upstream.requests).toHaveLength(expected)

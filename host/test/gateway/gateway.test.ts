@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { requestMaxBytes } from '../../providers/chat-request.ts'
+import { requestMaxBytes } from '#specs/protocol/completion-request.ts'
 import { offlineProvider } from '../../providers/providers.ts'
 import {
   chatBody,

@@ -11,11 +11,11 @@ describe('what is remembered of models', () => {
   it('is there for the next process, by server and model, in a file of the user alone [G.05]', async () => {
     const folder = await temporaryFolder('memory')
     const file = path.join(folder, 'models.json')
-    const memory = new CapabilityCache(file)
+    const capabilityCache = new CapabilityCache(file)
     await Promise.all([
-      memory.learn(server, 'm', { refusedFields: ['seed'], contextTokens: 4096 }),
-      memory.learn(server, 'm', { refusedFields: ['stop'] }),
-      memory.learn(server, 'other', { isGone: true }),
+      capabilityCache.learn(server, 'm', { refusedFields: ['seed'], contextTokens: 4096 }),
+      capabilityCache.learn(server, 'm', { refusedFields: ['stop'] }),
+      capabilityCache.learn(server, 'other', { isGone: true }),
     ])
     const next = new CapabilityCache(file)
     expect(await next.recall(server, 'm')).toEqual({ refusedFields: ['seed', 'stop'], contextTokens: 4096 })
@@ -39,11 +39,12 @@ describe('what is remembered of models', () => {
     await new CapabilityCache(file, () => 0).learn(server, 'old', { isGone: true })
     expect(await new CapabilityCache(file, () => 29 * day).recall(server, 'old')).toEqual({ isGone: true })
     expect(await new CapabilityCache(file, () => 31 * day).recall(server, 'old')).toEqual({})
-    const memory = new CapabilityCache(file, () => day)
-    for (let index = 0; index < 210; index += 1) await memory.learn(server, `m${index}`, { isGone: true })
+    const capabilityCache = new CapabilityCache(file, () => day)
+    for (let index = 0; index < 210; index += 1)
+      await capabilityCache.learn(server, `m${index}`, { isGone: true })
     expect(JSON.parse(await readFile(file, 'utf8')).models).toHaveLength(200)
-    expect(await memory.recall(server, 'm209')).toEqual({ isGone: true })
-    expect(await memory.recall(server, 'm0')).toEqual({})
+    expect(await capabilityCache.recall(server, 'm209')).toEqual({ isGone: true })
+    expect(await capabilityCache.recall(server, 'm0')).toEqual({})
   })
 
   it.each([
@@ -57,16 +58,16 @@ describe('what is remembered of models', () => {
   ])('counts as empty when the file holds %s [G.05]', async (_, text) => {
     const file = path.join(await temporaryFolder('memory'), 'models.json')
     await writeFile(file, text)
-    const memory = new CapabilityCache(file)
-    expect(await memory.recall(server, 'm')).toEqual({})
-    await memory.learn(server, 'm', { singleCalls: true })
+    const capabilityCache = new CapabilityCache(file)
+    expect(await capabilityCache.recall(server, 'm')).toEqual({})
+    await capabilityCache.learn(server, 'm', { singleCalls: true })
     expect(await new CapabilityCache(file).recall(server, 'm')).toEqual({ singleCalls: true })
   })
 
   it('lasts as long as the object where there is no folder to keep it [G.05]', async () => {
-    const memory = new CapabilityCache(null)
-    await memory.learn(server, 'm', { singleCalls: true })
-    expect(await memory.recall(server, 'm')).toEqual({ singleCalls: true })
+    const capabilityCache = new CapabilityCache(null)
+    await capabilityCache.learn(server, 'm', { singleCalls: true })
+    expect(await capabilityCache.recall(server, 'm')).toEqual({ singleCalls: true })
     const lost = new CapabilityCache('/nowhere/at/all/models.json')
     await lost.learn(server, 'm', { singleCalls: true })
     expect(await lost.recall(server, 'm')).toEqual({ singleCalls: true })

@@ -112,7 +112,7 @@ describe('a server that has had enough', () => {
 
 describe('a server that does not take a request as it is', () => {
   it('is asked without the fields it names, then never with them again [G.05]', async () => {
-    const memory = new CapabilityCache(path.join(await temporaryFolder('memory'), 'models.json'))
+    const capabilityCache = new CapabilityCache(path.join(await temporaryFolder('memory'), 'models.json'))
     await using server = await startModelServer(({ body }) => {
       if ('seed' in body) return failure(400, "Unknown parameter: 'seed'.")
       if ('temperature' in body)
@@ -120,27 +120,48 @@ describe('a server that does not take a request as it is', () => {
       return hello
     })
     const body = { ...chatBody, seed: 1, temperature: 1, top_p: 0.9 }
-    await using test = await startGateway(customProvider(server.baseUrl), { memory })
+    await using test = await startGateway(customProvider(server.baseUrl), { capabilityCache })
     expect(await test.request({ body })).toMatchObject({ status: 200 })
     expect(server.asked).toHaveLength(3)
     expect(await test.request({ body })).toMatchObject({ status: 200 })
     expect(server.asked).toHaveLength(4)
     expect(server.asked[3]?.body).toMatchObject({ top_p: 0.9, messages: chatBody.messages })
-    expect(await memory.recall(server.baseUrl, 'test/model')).toEqual({
+    expect(await capabilityCache.recall(server.baseUrl, 'test/model')).toEqual({
       refusedFields: ['seed', 'temperature'],
     })
-    await using later = await startGateway(customProvider(server.baseUrl), { memory })
+    await using later = await startGateway(customProvider(server.baseUrl), { capabilityCache })
     expect(await later.request({ body })).toMatchObject({ status: 200 })
     expect(server.asked).toHaveLength(5)
   })
 
+  it('gets the reasoning before calls once it requires it, also in later runs [S1.07]', async () => {
+    const capabilityCache = new CapabilityCache(null)
+    await using server = await startModelServer(({ messages }) =>
+      'reasoning_content' in (messages[1] ?? {})
+        ? hello
+        : failure(400, 'The reasoning_content in the thinking mode must be passed back to the API'),
+    )
+    const call = { id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }
+    const messages = [
+      { role: 'user', content: 'hi' },
+      { role: 'assistant', content: '', reasoning_content: 'hm', tool_calls: [call] },
+      { role: 'tool', tool_call_id: 'a', content: 'x' },
+    ]
+    for (const asked of [2, 3]) {
+      await using test = await startGateway(customProvider(server.baseUrl), { capabilityCache })
+      expect(await test.request({ body: { ...chatBody, messages } })).toMatchObject({ status: 200 })
+      expect(server.asked).toHaveLength(asked)
+    }
+    expect(server.asked[2]?.messages[1]).toMatchObject({ reasoning_content: 'hm' })
+  })
+
   it('and goes on refusing teaches nothing [G.05]', async () => {
-    const memory = new CapabilityCache(null)
+    const capabilityCache = new CapabilityCache(null)
     await using server = await startModelServer([failure(400, "Unknown parameter: 'seed'.")])
-    await using test = await startGateway(customProvider(server.baseUrl), { memory })
+    await using test = await startGateway(customProvider(server.baseUrl), { capabilityCache })
     expect(await test.request({ body: { ...chatBody, seed: 1 } })).toMatchObject({ status: 400 })
     expect(server.asked).toHaveLength(2)
-    expect(await memory.recall(server.baseUrl, 'test/model')).toEqual({})
+    expect(await capabilityCache.recall(server.baseUrl, 'test/model')).toEqual({})
   })
 
   it('for its length is asked for a shorter answer, but not with a conversation that cannot fit [G.05]', async () => {

@@ -1,11 +1,10 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
+import { CompletionRequest, parseCompletionRequest } from '#specs/protocol/completion-request.ts'
 import { Secret } from '../../keys/secret.ts'
-import { abilitiesOf } from '../../providers/capabilities.ts'
-import { ChatRequest, parseChatRequest } from '../../providers/chat-request.ts'
 import { readUpstreamError } from '../../providers/upstream-error.ts'
 import { createStreamTap, readWholeAnswer } from '../../providers/usage-tap.ts'
-import { buildWireRequest } from '../../providers/wire-request.ts'
 
 const keys = fc.constantFrom(
   'messages',
@@ -28,7 +27,6 @@ const json = fc.letrec((tie) => ({
     fc.dictionary(keys, tie('value'), { maxKeys: 5 }),
   ),
 })).value
-const abilities = abilitiesOf('meta/llama-3.1')
 const bytes = fc.oneof(
   fc.uint8Array({ maxLength: 200 }).map((part) => Buffer.from(part)),
   json.map((value) => Buffer.from(JSON.stringify(value))),
@@ -37,15 +35,14 @@ const bytes = fc.oneof(
 it('whatever bytes a guest sends, the request is refused with words or made of known fields alone [S0.07]', () => {
   fc.assert(
     fc.property(bytes, (body) => {
-      const parsed = parseChatRequest(body)
+      const parsed = parseCompletionRequest(body)
       if (!parsed.ok) {
         expect(parsed.error.length).toBeGreaterThan(0)
         return
       }
-      const options = { model: 'm', abilities, refused: new Set<never>(), maxTokens: 9, promptTokens: null }
-      const sent: unknown = JSON.parse(buildWireRequest(parsed.value, options).body)
-      expect(ChatRequest.safeParse(sent).success).toBe(true)
-      expect(sent).toMatchObject({ model: 'm', max_tokens: expect.any(Number) })
+      const sent: unknown = JSON.parse(new Adaptation('meta/llama-3.1').build(parsed.value, 9).body)
+      expect(CompletionRequest.safeParse(sent).success).toBe(true)
+      expect(sent).toMatchObject({ model: 'meta/llama-3.1', max_tokens: expect.any(Number) })
     }),
     { numRuns: 3_000, seed: 4 },
   )

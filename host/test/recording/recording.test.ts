@@ -2,8 +2,8 @@ import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import { gatewayError } from '../../net/gateway-error.ts'
-import type { ChatRequest } from '../../providers/chat-request.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../../providers/upstream.ts'
 import type { RecordingHeader } from '../../recording/format.ts'
 import { Recorder } from '../../recording/recorder.ts'
@@ -45,7 +45,7 @@ async function* play(text: string, end: 'breaks' | undefined): UpstreamAnswer['b
   if (end === 'breaks') throw new UpstreamBreak(gatewayError('upstream_broken', `cut by ${KEY}`))
 }
 
-async function read(upstream: Upstream, request: ChatRequest): Promise<string> {
+async function read(upstream: Upstream, request: CompletionRequest): Promise<string> {
   const answer = await upstream.send(request, send)
   if (!answer.ok) return `${answer.error.code}: ${answer.error.message}`
   const pieces: Uint8Array[] = []
@@ -59,7 +59,7 @@ async function read(upstream: Upstream, request: ChatRequest): Promise<string> {
 }
 
 const user = (content: string) => ({ role: 'user', content }) as const
-const call = (id: string): ChatRequest['messages'] => [
+const call = (id: string): CompletionRequest['messages'] => [
   {
     role: 'assistant',
     content: null,
@@ -67,7 +67,7 @@ const call = (id: string): ChatRequest['messages'] => [
   },
   { role: 'tool', tool_call_id: id, content: 'seen' },
 ]
-const chat = (...messages: ChatRequest['messages']): ChatRequest => ({ messages, stream: true })
+const chat = (...messages: CompletionRequest['messages']): CompletionRequest => ({ messages, stream: true })
 
 describe('a recording', () => {
   it('gives each request its answer again, in the order in which they came, broken ones broken [G.06 R.03]', async () => {

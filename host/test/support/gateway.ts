@@ -64,7 +64,14 @@ export async function startGateway(
   options: Partial<
     Pick<
       GatewayOptions,
-      'limits' | 'timeouts' | 'runId' | 'network' | 'memory' | 'services' | 'embeddings' | 'modelHooks'
+      | 'limits'
+      | 'timeouts'
+      | 'runId'
+      | 'network'
+      | 'capabilityCache'
+      | 'services'
+      | 'embeddings'
+      | 'modelHooks'
     >
   > = {},
 ): Promise<TestGateway> {

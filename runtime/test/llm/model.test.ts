@@ -1,5 +1,6 @@
 // The model as steps see it: what is asked again, after which pause and in which form, and what is not.
 import { describe, expect, it } from 'vitest'
+import { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import { type Fault, faults } from '#specs/testing/model-quirks.ts'
 import { delta, failure, reply } from '#specs/testing/model-replies.ts'
 import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
@@ -195,8 +196,8 @@ describe('providers that break streams', () => {
   })
 })
 
-describe('providers that want reasoning back', () => {
-  it('get it with the calls it led to, once they have said so [S1.07]', async () => {
+describe('requests behind a gateway', () => {
+  it('are sent as they are, with the reasoning that led to calls: the gateway adapts them [S1.07]', async () => {
     const history: ChatMessage[] = [
       {
         role: 'assistant',
@@ -204,17 +205,20 @@ describe('providers that want reasoning back', () => {
         toolCalls: [{ id: 'a', name: 'f', argumentsText: '{}' }],
         reasoning: 'hm',
       },
-      { role: 'tool', callId: 'a', content: 'x' },
+      { role: 'tool', callId: 'a', content: '' },
     ]
-    const wants = failure(400, 'The reasoning_content in the thinking mode must be passed back to the API')
-    const { said, asked } = await converse(2, [wants, reply({ text: 'good' })], history)
-    expect(said).toEqual(['good', 'good'])
-    expect(asked.map(({ messages }) => 'reasoning_content' in (messages[1] ?? {}))).toEqual([
-      false,
-      true,
-      true,
+    const { said, asked } = await converse(1, [failure(400, 'Unknown field: stream_options')], history)
+    expect(said).toEqual(['invalid_request'])
+    expect(asked).toHaveLength(1)
+    expect(asked[0]?.messages.slice(1)).toEqual([
+      {
+        role: 'assistant',
+        content: '',
+        reasoning_content: 'hm',
+        tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }],
+      },
+      { role: 'tool', tool_call_id: 'a', content: '' },
     ])
-    expect(asked[1]?.messages[1]).toMatchObject({ reasoning_content: 'hm' })
   })
 })
 
@@ -232,7 +236,7 @@ describe('streamChat', () => {
     await expect.poll(() => server.abandoned()).toBe(1)
   })
 
-  it('never sends an empty message, nor arguments or names that servers refuse [S1.07]', async () => {
+  it('sends to a server itself no empty message, and no arguments or names that servers refuse [S1.07]', async () => {
     await using server = await startModelServer([reply({ text: 'ok' })])
     const toolCalls = [
       { id: 'a', name: 'fly away!', argumentsText: '{"cut' },
@@ -247,6 +251,7 @@ describe('streamChat', () => {
       ] as const,
       tools: [],
       maxTokens: 1,
+      adaptation: new Adaptation('m'),
     }
     for await (const part of streamChat(request, {
       baseUrl: server.baseUrl,

@@ -131,6 +131,31 @@ describe('the kinds of chat completions', () => {
   })
 })
 
+describe('a server that wants reasoning back', () => {
+  it('gets it with the calls that it led to, once it has said so, and in later calls [S1.07]', async () => {
+    await using server = await startModelServer(({ messages }) =>
+      'reasoning_content' in (messages[1] ?? {})
+        ? hi
+        : failure(400, 'The reasoning_content in the thinking mode must be passed back to the API'),
+    )
+    await using environment = createLLMEnvironment({ providers: { ollama: { baseUrl: server.baseUrl } } })
+    const messages: LLMChatMessage[] = [
+      { role: 'user', content: 'x' },
+      {
+        role: 'assistant',
+        content: '',
+        reasoning_content: 'hm',
+        tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }],
+      },
+      { role: 'tool', tool_call_id: 'a', content: 'y' },
+    ]
+    for (let turn = 0; turn < 2; turn++)
+      expect((await generate({ environment, provider: 'ollama', model: 'm', messages })).content).toBe('hi')
+    expect(server.asked).toHaveLength(3)
+    expect(server.asked[2]?.messages[1]).toMatchObject({ reasoning_content: 'hm' })
+  })
+})
+
 describe('keys', () => {
   it('do not follow a redirect [S2.06]', async () => {
     await using elsewhere = await startModelServer([hi])

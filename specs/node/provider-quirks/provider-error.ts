@@ -1,29 +1,21 @@
 /**
- * What a model provider's error means, whichever dialect it is in: OpenAI's `error`, vLLM's flat form, Anthropic's events,
- * Google's status words, problem+json, MiniMax's `base_resp`, plain text. One table for host and runtime. Holds no state and
- * trusts no field.
+ * Reads a model provider's error in any form: OpenAI's `error`, vLLM's flat form, Anthropic's events, Google's status
+ * words, problem+json, MiniMax's `base_resp`, plain text, a proxy's HTML page. Holds no state and trusts no field.
  */
-
-export type ProviderFailure =
-  | 'invalid_request'
-  | 'context_exceeded'
-  | 'unauthorized'
-  | 'payment_required'
-  | 'forbidden'
-  | 'not_found'
-  | 'gone'
-  | 'request_too_large'
-  | 'unprocessable'
-  | 'refused'
-  | 'rate_limited'
-  | 'overloaded'
-  | 'pending'
-  | 'timed_out'
-  | 'conflict'
-  | 'server_error'
-  | 'bad_gateway'
-  | 'unsupported'
-  | 'not_a_model'
+import {
+  broadWords,
+  contextPhrases,
+  exactWords,
+  keyPhrases,
+  overloadPhrases,
+  overloadWords,
+  type ProviderFailure,
+  paymentPhrases,
+  ratePhrases,
+  statusFailures,
+  timeoutPhrases,
+  tooLargeForRate,
+} from './error-words.ts'
 
 /** The fields of an error. Missing text is empty. */
 export interface ProviderError {
@@ -36,144 +28,14 @@ export interface ProviderError {
   readonly retryAfterMs: number | null
 }
 
-/** Meaning of an HTTP status without a more specific code; other statuses by their hundred. */
-export const statusFailures: Readonly<Record<number, ProviderFailure>> = {
-  202: 'pending',
-  400: 'invalid_request',
-  401: 'unauthorized',
-  402: 'payment_required',
-  403: 'forbidden',
-  404: 'not_found',
-  408: 'timed_out',
-  409: 'conflict',
-  410: 'gone',
-  413: 'request_too_large',
-  422: 'unprocessable',
-  425: 'conflict',
-  429: 'rate_limited',
-  500: 'server_error',
-  501: 'unsupported',
-  502: 'bad_gateway',
-  503: 'overloaded',
-  504: 'timed_out',
-  505: 'unsupported',
-  520: 'bad_gateway',
-  522: 'timed_out',
-  524: 'timed_out',
-  529: 'overloaded',
-}
-
-/** Values of `code`, `type` and `status`, compared by letters and digits alone. */
-const exactWords: Readonly<Partial<Record<ProviderFailure, readonly string[]>>> = {
-  context_exceeded: [
-    'context_length_exceeded',
-    'exceed_context_size_error',
-    'context_window_exceeded',
-    'ContextWindowExceededError',
-    'model_context_window_exceeded',
-    'context_length_exceeded_error',
-  ],
-  payment_required: [
-    'insufficient_quota',
-    'insufficient_balance',
-    'insufficient_credits',
-    'billing_error',
-    'billing_hard_limit_reached',
-    'billing_not_active',
-    'exceeded_current_quota_error',
-    'payment_required',
-    'Arrearage',
-  ],
-  rate_limited: [
-    'rate_limit_error',
-    'rate_limit_exceeded',
-    'rate_limit_reached_error',
-    'rate_limit',
-    'rate_limited',
-    'RateLimitReached',
-    'too_many_requests',
-    'RESOURCE_EXHAUSTED',
-    'ThrottlingException',
-    'Throttling',
-    'Throttling.RateQuota',
-    'Throttling.AllocationQuota',
-    'limit_requests',
-  ],
-  overloaded: [
-    'overloaded_error',
-    'overloaded',
-    'engine_overloaded_error',
-    'ServiceUnavailableException',
-    'service_unavailable',
-    'service_unavailable_error',
-    'UNAVAILABLE',
-    'ModelNotReadyException',
-    'slow_down',
-    'capacity_exceeded',
-  ],
-  unauthorized: [
-    'authentication_error',
-    'invalid_api_key',
-    'invalid_authentication_error',
-    'incorrect_api_key_error',
-    'UNAUTHENTICATED',
-    'unauthorized',
-  ],
-  forbidden: ['permission_error', 'PERMISSION_DENIED', 'permission_denied_error', 'AccessDeniedException'],
-  not_found: ['not_found_error', 'NOT_FOUND', 'model_not_found', 'ResourceNotFoundException'],
-  request_too_large: ['request_too_large', 'payload_too_large'],
-  timed_out: ['timeout_error', 'DEADLINE_EXCEEDED', 'ModelTimeoutException', 'request_timeout'],
-  refused: ['content_filter', 'content_policy_violation'],
-  conflict: ['conflict_error', 'ABORTED'],
-  unsupported: ['UNIMPLEMENTED'],
-}
-
-/** Ambiguous codes: the message takes precedence. */
-const broadWords: Readonly<Partial<Record<ProviderFailure, readonly string[]>>> = {
-  invalid_request: [
-    'invalid_request_error',
-    'BadRequestError',
-    'bad_request',
-    'INVALID_ARGUMENT',
-    'FAILED_PRECONDITION',
-    'ValidationException',
-  ],
-  server_error: ['api_error', 'server_error', 'INTERNAL', 'internal_error', 'internal_server_error'],
-}
-
-/** The conversation is too long; a shorter one would fit. */
-const contextPhrases = [
-  /\b(?:prompt|input|conversation)\b.{0,20} too long|\bprompt too long/i,
-  /\bmaximum (?:context|prompt|model|input|allowed input) length/i,
-  /\bcontext[ _-]?(?:length|window|size|limit)\b.{0,80}\bexceed|\bexceed\w{0,5}\b.{0,60}\bcontext\b/i,
-  /\b(?:longer|larger|greater) than the (?:model'?s |maximum )?(?:context|model) length/i,
-  /\b(?:prompt|input) (?:token count|tokens?|length|size)\b.{0,80}\bexceed/i,
-  /\bexceeds? the (?:maximum number of tokens|model token limit)|\bexceeded model token limit|\btoken limit exceeded/i,
-  /\btoo many tokens\b/i,
-  /\breduce the length of (?:the|your) (?:messages|prompt|input)/i,
-  /\brange of input length should be/i,
-  /\bprompt (?:exceeds max length|contains \d+ tokens\b.{0,60}\btoo large)/i,
-  /\bcontext length of only \d+|\bcontext the overflows/i,
-  /`?inputs`? tokens \+ `?max_new_tokens`? must be <=/i,
-]
-/** A request over the per-minute allowance: waiting does not help, a shorter conversation does. */
-const tooLargeForRate = /\brequest too large for\b|\binput or output tokens must be reduced/i
-const ratePhrases =
-  /\brate[ _-]?limit|\btoo many requests|\b(?:requests?|tokens?) per (?:second|minute|hour|day)\b|\bthrottl|\bquota exceeded for\b|\b(?:retry|try again) (?:in|after) \d/i
-const paymentPhrases =
-  /\binsufficient (?:quota|balance|credits?|funds)|\bcredit balance is too low|\byour current quota\b|\bout of credits|\bcredits? (?:are |is |have |has )?(?:been )?(?:expired|exhausted|depleted)|\bbilling hard limit|\brequires more credits|\bspend(?:ing)? limit/i
-const overloadPhrases =
-  /\bDEGRADED\b|\bResourceExhausted\b|total request limit|overloaded|\b(?:over|at) capacity|\bhigh demand|\b(?:temporarily|currently) unavailable|\bserver is busy|\bmodel is (?:currently )?loading/i
-/** These apply whatever the status: the backend is down, and the request was valid. */
-const overloadWords = /\bDEGRADED\b|\bResourceExhausted\b|total request limit|overloaded/i
-const timeoutPhrases = /\btimed? ?out\b|\bdeadline exceeded/i
-const keyPhrases = /\b(?:invalid|incorrect) (?:x-)?api[- ]?key|\bapi key not valid/i
-
 const exactFailures = indexWords(exactWords)
 const broadFailures = indexWords(broadWords)
 
 /** Maximum characters of a text that are analysed. */
 const wordsMaxChars = 4_000
+/** Maximum characters of a web page that are analysed. */
+const pageMaxChars = 8_192
+const pageTags = /<\s*(!doctype|html|head|body|title)/i
 const retryMaxMs = 10 * 60_000
 const depthMax = 6
 
@@ -199,6 +61,55 @@ export function readProviderError(value: unknown, depth = 0): ProviderError {
     status: typeof status === 'string' ? status.slice(0, 100) : '',
     retryAfterMs: readRetryInfo(value.details) ?? readPause(message),
   })
+}
+
+/** Parses the body of an answer that is an error, from its first bytes as text. */
+export function readErrorBody(body: string): ProviderError {
+  const value = parseJson(body)
+  const text =
+    value === undefined && pageTags.test(body.slice(0, pageMaxChars)) ? describePage(body) : body.trim()
+  const error = readProviderError(value ?? text)
+  return error.message === '' ? { ...error, message: text.slice(0, 1_000) } : error
+}
+
+/** Whether the text is a web page instead of a model's answer. */
+export function isHtml(text: string): boolean {
+  return /^\s*<(!doctype|html|head|body|\?xml)/i.test(text)
+}
+
+/** Identifies a web page by its title, else by its text. For people only, so tags are removed roughly. */
+export function describePage(text: string): string {
+  const page = text.slice(0, pageMaxChars)
+  const title = /<title[^>]*>([^<]*)/i.exec(page)?.[1]?.trim() ?? ''
+  const words = page.replaceAll(/<(script|style)[\s\S]*?(<\/\1>|$)/gi, ' ').replaceAll(/<[^>]*>?/g, ' ')
+  const shown = (title === '' ? words : title).replaceAll(/\s+/g, ' ').trim().slice(0, 300)
+  const named = shown === '' ? '' : ` ("${shown}")`
+  return `an HTML page${named}, not a model's answer; check the address of the model's server`
+}
+
+/** The delay in a header Retry-After, seconds or a date (RFC 9110 10.2.3); null without one. */
+export function parseRetryAfter(
+  header: string | null | undefined,
+  nowMs: number = Date.now(),
+): number | null {
+  if (header === null || header === undefined || header.trim() === '') return null
+  const seconds = Number(header)
+  const waitMs = Number.isFinite(seconds) ? seconds * 1000 : Date.parse(header) - nowMs
+  return Number.isFinite(waitMs) ? Math.max(0, waitMs) : null
+}
+
+/** Whether an error rejects streaming, or the absence of streaming; null for neither. */
+export function readStreamRejection(message: string): 'stream_refused' | 'stream_required' | null {
+  if (!/\bstream(ing|ed|s)?\b/i.test(message) || /stream_options|include_usage/i.test(message)) return null
+  if (
+    /only\b.{0,40}\bstream|stream\w{0,5}\b.{0,40}\b(must be (set to )?true|is required)|non-?stream/i.test(
+      message,
+    )
+  )
+    return 'stream_required'
+  const rejected =
+    /not (supported|support|allowed|permitted|available|implemented|enabled)|n't support|unsupported|must be (set to )?false|disabled|extra (inputs|fields)|unknown|unrecogni[sz]ed/i
+  return rejected.test(message) ? 'stream_refused' : null
 }
 
 /** The error in a chunk or complete answer with status 200; undefined without one. */
@@ -353,4 +264,13 @@ function word(value: unknown): string {
 
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Undefined for text that is not JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }

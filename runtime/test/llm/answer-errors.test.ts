@@ -1,10 +1,10 @@
 // Failures as servers word them: the table of statuses row by row, in every dialect, and the words that mean more.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { statusFailures } from '#specs/protocol/provider-failure.ts'
+import { statusFailures } from '#specs/node/provider-quirks/error-words.ts'
 import { type ErrorDialect, errorDialects } from '#specs/testing/model-replies.ts'
 import { providerErrors } from '#specs/testing/provider-errors.ts'
-import { errorFromResponse, errorFromStream, gatewayCodes } from '../../llm/dialects.ts'
+import { errorFromResponse, errorFromStream, gatewayCodes } from '../../llm/answer-errors.ts'
 import { type ModelErrorCode, modelError, modelFailures, reasonOf } from '../../llm/errors.ts'
 
 const dialects = Object.keys(errorDialects) as ErrorDialect[]

@@ -1,8 +1,9 @@
 /**
- * Reads from a model server's 400 or 422 what it rejected: a field, the length, several calls in a turn, tools. Wording
- * differs by server, so the result is a guess that one more request confirms or refutes.
+ * Reads from a model server's 400 or 422 what it rejected: a field, the length, several calls in a turn, tools, calls
+ * without the reasoning before them. Wording differs by server, so the result is a guess that one more request confirms
+ * or refutes.
  */
-import { parseJson } from '../files/json.ts'
+import { parseJson } from './provider-error.ts'
 
 /** Fields that a request can omit. Never model, messages, tools. */
 export const optionalFields = [
@@ -29,13 +30,14 @@ export const optionalFields = [
 ] as const
 export type OptionalField = (typeof optionalFields)[number]
 
-export type Refusal =
+export type RequestRejection =
   | { readonly kind: 'fields'; readonly fields: readonly OptionalField[] }
   /** `promptTokens`: length of the conversation by the server's count; null if not reported. */
   | { readonly kind: 'context'; readonly contextTokens: number; readonly promptTokens: number | null }
   | { readonly kind: 'output'; readonly maxOutputTokens: number }
   | { readonly kind: 'single_calls' }
   | { readonly kind: 'tools' }
+  | { readonly kind: 'reasoning_required' }
 
 /** Other names that servers use for a field. */
 const aliases: Partial<Record<OptionalField, readonly string[]>> = {
@@ -44,11 +46,11 @@ const aliases: Partial<Record<OptionalField, readonly string[]>> = {
   response_format: ['json_schema', 'json_object'],
 }
 
-const rejection =
+const rejected =
   /extra[_ ](?:inputs|fields|forbidden)|unknown|unrecogni[sz]ed|unsupported|not (?:currently )?supported|(?:does|do)(?: not|n't) support|not permitted|not allowed|not a valid|invalid (?:parameter|field|argument|property|name)|unexpected|cannot find field|forbidden|not implemented|not available/i
 const wrongValue =
   /must be (?!satisfied)|too (?:long|large|many|small|short)|out of range|greater than|less than|at least|at most|should be|expected/i
-const toolsRefused =
+const toolsRejected =
   /(?:does|do)(?: not|n't) support (?:tools?|function)|tool (?:use|calling|choice)\b.{0,80}(?:not (?:been )?(?:enabled|supported)|unsupported)|no endpoints found that support tool|--enable-auto-tool-choice|tools? (?:is|are) not supported/i
 const bodyMaxChars = 8_192
 
@@ -56,26 +58,32 @@ const bodyMaxChars = 8_192
  * @param body unmodified body of the answer
  * @param sent the request's fields among {@link optionalFields}
  */
-export function readRefusal(status: number, body: string, sent: ReadonlySet<OptionalField>): Refusal | null {
+export function readRejection(
+  status: number,
+  body: string,
+  sent: ReadonlySet<OptionalField>,
+): RequestRejection | null {
   if (status !== 400 && status !== 422) return null
   const { text, named } = readWords(body.slice(0, bodyMaxChars))
   const length = readLength(text)
   if (length !== null) return length
   if (/only supports? single tool[- ]calls?/i.test(text)) return { kind: 'single_calls' }
-  // A wrong value is the guest's error: the field itself must not be remembered as rejected.
-  const isRejection = rejection.test(text) && !wrongValue.test(text)
+  // A wrong value is the client's error: the field itself must not be remembered as rejected.
+  const isRejection = rejected.test(text) && !wrongValue.test(text)
   const isNamed = (field: OptionalField): boolean =>
     [field, ...(aliases[field] ?? [])].some((word) => named.has(word) || namesField(text, word))
   const fields = isRejection ? [...sent].filter(isNamed) : []
   const isToolsField = ['tools', 'functions'].some((word) => named.has(word))
-  if (toolsRefused.test(text) || (isToolsField && isRejection)) return { kind: 'tools' }
+  if (toolsRejected.test(text) || (isToolsField && isRejection)) return { kind: 'tools' }
+  if (!sent.has('reasoning_content') && /\breasoning_content\b/.test(text))
+    return { kind: 'reasoning_required' }
   if (fields.length > 0) return { kind: 'fields', fields }
   // Something was too much, and the server does not say what: this is the most likely cause.
   const isUnnamed = named.size === 0 && /extra (?:inputs|fields)|unrecogni[sz]ed|not permitted/i.test(text)
   return isUnnamed && sent.has('stream_options') ? { kind: 'fields', fields: ['stream_options'] } : null
 }
 
-function readLength(text: string): Refusal | null {
+function readLength(text: string): RequestRejection | null {
   const context = number(/maximum context length (?:is|of)\s+(\d{1,9})\b/i.exec(text)?.[1])
   if (context !== null) {
     const prompt = /\b(\d{1,9})\s+(?:input tokens|tokens from the input|in the (?:messages|prompt))/i.exec(

@@ -3,9 +3,9 @@
  * used by NVIDIA NIM, vLLM, llama.cpp and Ollama.
  */
 
-import { z } from 'zod'
-import type { Result } from '#specs/protocol/error.ts'
-import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
+import * as z from 'zod'
+import type { Result } from './error.ts'
+import { describeIssues, plainMessages } from './issue-text.ts'
 
 /** Maximum request body in bytes; NVIDIA's own limit is 5 MiB. */
 export const requestMaxBytes = 5 * 1024 * 1024
@@ -24,6 +24,7 @@ const ToolCall = z.strictObject({
   type: z.literal('function'),
   function: z.strictObject({ name: Name, arguments: z.string() }),
 })
+export type CompletionToolCall = z.infer<typeof ToolCall>
 const Message = z.discriminatedUnion('role', [
   z.strictObject({ role: z.literal('system'), content: z.string() }),
   z.strictObject({ role: z.literal('user'), content: z.string() }),
@@ -46,7 +47,7 @@ const ToolDefinition = z.strictObject({
   }),
 })
 
-export const ChatRequest = z.strictObject({
+export const CompletionRequest = z.strictObject({
   /** Ignored: replaced by the host's choice. */
   model: z.string().max(500).optional(),
   messages: z.array(Message).min(1).max(10_000),
@@ -79,11 +80,11 @@ export const ChatRequest = z.strictObject({
     ])
     .optional(),
 })
-export type ChatRequest = z.infer<typeof ChatRequest>
-export type ChatMessage = z.infer<typeof Message>
+export type CompletionRequest = z.infer<typeof CompletionRequest>
+export type CompletionMessage = z.infer<typeof Message>
 
 /** Reads a request body of the guest; the error names the field. */
-export function parseChatRequest(body: Buffer): Result<ChatRequest, string> {
+export function parseCompletionRequest(body: Uint8Array): Result<CompletionRequest, string> {
   let text: string
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(body)
@@ -99,7 +100,7 @@ export function parseChatRequest(body: Buffer): Result<ChatRequest, string> {
   } catch {
     return { ok: false, error: 'the body is not JSON' }
   }
-  const parsed = ChatRequest.safeParse(value, plainMessages)
+  const parsed = CompletionRequest.safeParse(value, plainMessages)
   if (parsed.success) return { ok: true, value: parsed.data }
   return { ok: false, error: describeIssues(parsed.error, { root: 'body' }) }
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type OptionalField, optionalFields, readRefusal } from '../../providers/request-rejection.ts'
+import { type OptionalField, optionalFields, readRejection } from '../../../node/provider-quirks/rejection.ts'
 
 const all: ReadonlySet<OptionalField> = new Set(optionalFields)
 const fields = (...names: OptionalField[]) => ({ kind: 'fields', fields: names })
@@ -122,9 +122,9 @@ describe('what a server refuses is read from', () => {
       { kind: 'tools' },
     ],
   ])('%s [G.05]', (_, body, expected) => {
-    expect(readRefusal(400, body, all)).toEqual(expected)
-    expect(readRefusal(422, body, all)).toEqual(expected)
-    expect(readRefusal(500, body, all)).toBeNull()
+    expect(readRejection(400, body, all)).toEqual(expected)
+    expect(readRejection(422, body, all)).toEqual(expected)
+    expect(readRejection(500, body, all)).toBeNull()
   })
 
   it.each([
@@ -152,11 +152,11 @@ describe('what a server refuses is read from', () => {
     ],
     ['nothing', ''],
   ])('and nothing from %s [G.05]', (_, body) => {
-    expect(readRefusal(400, body, all)).toBeNull()
+    expect(readRejection(400, body, all)).toBeNull()
   })
 
   it('fields that were sent alone, whatever the server says [G.05]', () => {
-    expect(readRefusal(400, openAi("Unknown parameter: 'seed'."), new Set(['top_p']))).toBeNull()
+    expect(readRejection(400, openAi("Unknown parameter: 'seed'."), new Set(['top_p']))).toBeNull()
     const words = fc.constantFrom(
       'is not supported',
       'stop',
@@ -178,7 +178,7 @@ describe('what a server refuses is read from', () => {
     )
     fc.assert(
       fc.property(body, fc.subarray([...optionalFields]), (said, sent) => {
-        const refusal = readRefusal(400, said, new Set(sent))
+        const refusal = readRejection(400, said, new Set(sent))
         if (refusal?.kind === 'fields') {
           expect(refusal.fields.length).toBeGreaterThan(0)
           expect(sent).toEqual(expect.arrayContaining([...refusal.fields]))

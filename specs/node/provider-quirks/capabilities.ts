@@ -2,7 +2,23 @@
  * A model's capabilities: a table of known ids, defaults for others, and what its server has reported. Catalogs change
  * monthly, so the server's report always wins.
  */
-import { outputMaxTokens } from './chat-request.ts'
+import type { OptionalField } from './rejection.ts'
+
+/** What one server reported about one model, mostly by rejecting requests. Absent: nothing. */
+export interface ServerReport {
+  /** Optional fields that it rejected. */
+  readonly refusedFields?: readonly OptionalField[] | undefined
+  readonly contextTokens?: number | undefined
+  readonly maxOutputTokens?: number | undefined
+  /** It accepts only one call per turn. */
+  readonly singleCalls?: boolean | undefined
+  /** It requires the model's reasoning with the calls that it led to. */
+  readonly needsReasoning?: boolean | undefined
+  /** It refused tools; a later answer overrides this. */
+  readonly refusedTools?: boolean | undefined
+  /** It reported that the model does not exist, for this key or at all. */
+  readonly isGone?: boolean | undefined
+}
 
 export interface ModelCapabilities {
   /** Whether it accepts tools, which an agent requires. */
@@ -17,7 +33,8 @@ export interface ModelCapabilities {
   readonly reasoning: 'effort' | 'enable_thinking' | 'slash' | 'detailed'
   /** Input and output tokens together; null if unknown. */
   readonly contextTokens: number | null
-  readonly maxOutputTokens: number
+  /** Null if unknown. */
+  readonly maxOutputTokens: number | null
 }
 
 const unknown: ModelCapabilities = {
@@ -25,7 +42,7 @@ const unknown: ModelCapabilities = {
   parallelCalls: true,
   reasoning: 'effort',
   contextTokens: null,
-  maxOutputTokens: outputMaxTokens,
+  maxOutputTokens: null,
 }
 
 /**
@@ -54,11 +71,24 @@ export const suggestedModels: readonly string[] = known
   .filter(([id]) => /^nvidia\/nemotron-3[^*]*$/.test(id))
   .map(([id]) => id)
 
-/** @param said the server's report about the model, which overrides the table */
-export function abilitiesOf(model: string, said: Partial<ModelCapabilities> = {}): ModelCapabilities {
+/** @param report overrides the table */
+export function capabilitiesOf(model: string, report: ServerReport = {}): ModelCapabilities {
+  const { contextTokens, maxOutputTokens, singleCalls } = report
   const id = model.toLowerCase()
   const found = known.find(([pattern]) =>
     pattern.endsWith('*') ? id.startsWith(pattern.slice(0, -1)) : id === pattern,
   )
-  return { ...unknown, ...found?.[1], ...said }
+  return {
+    ...unknown,
+    ...found?.[1],
+    ...(contextTokens === undefined ? {} : { contextTokens }),
+    ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
+    ...(singleCalls === true ? { parallelCalls: false } : {}),
+  }
+}
+
+/** Both reports; the later one replaces the fields that it has. */
+export function mergeReports(before: ServerReport = {}, later: ServerReport): ServerReport {
+  const fields = [...new Set([...(before.refusedFields ?? []), ...(later.refusedFields ?? [])])]
+  return { ...before, ...later, ...(fields.length === 0 ? {} : { refusedFields: fields }) }
 }
