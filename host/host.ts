@@ -59,9 +59,7 @@ export class Host implements AsyncDisposable {
   readonly vms: VmDirectory
   /** Secrets that are set or revoked while runs are under way, over those of the configuration. */
   readonly secrets = new SecretChanges()
-  /**
-   * Answers about ways out that were given for always: to list and to revoke, also while runs are under way.
-   */
+  /** Permanent answers about network access: to list and to revoke, also while runs are under way. */
   readonly grants: PersistentGrants
   /** What is remembered of workspaces, and the notes of proposals: to list, to change and to remove. */
   readonly notes: NoteStore
@@ -245,7 +243,7 @@ export class Host implements AsyncDisposable {
   }
 
   /**
-   * Takes back what a run applied; needs nothing of the run but its apply log. @throws {CaissonError}
+   * Undoes what a run applied; needs nothing of the run but its apply log. @throws {CaissonError}
    * `not_possible_now`, `run_busy`, `state_corrupted`, `run_not_found`
    */
   async undo(runId: string, options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
@@ -271,12 +269,12 @@ export class Host implements AsyncDisposable {
     })
   }
 
-  /** The user's skills, as a run would be told of them now. @throws {CaissonError} `invalid_config` */
+  /** The user's skills, as a run would get them now. @throws {CaissonError} `invalid_config` */
   async skills(): Promise<UserSkills> {
     return await withCode(async () => readSkills(await this.config(), this.#state))
   }
 
-  /** Warns of each once, where the application is told of nothing else before the run has a journal. */
+  /** Warns of each once, where the application learns of nothing else before the run has a journal. */
   #warn(notes: readonly string[]): void {
     for (const note of notes) {
       if (!this.#warned.has(note)) process.emitWarning(note, 'CaissonWarning')
@@ -292,7 +290,7 @@ export class Host implements AsyncDisposable {
   }
 
   async #poolFor(plan: ResolvedRun, options: RunOptions): Promise<VmPool | undefined> {
-    // A run that goes on has a VM that was kept for it.
+    // A run that continues has a VM that was kept for it.
     const hasOther = plan.vm.start === 'cold' || plan.continues !== undefined
     if (this.#poolOptions === undefined || hasOther) return undefined
     const pool = await this.#openPool(this.#poolOptions, options)
@@ -321,10 +319,7 @@ export class Host implements AsyncDisposable {
     return this.#pool
   }
 
-  /**
-   * Before the run, so that somebody is told why the first one takes longer; what fails here the run itself
-   * reports.
-   */
+  /** Before the run, so that somebody learns why the first one takes longer; what fails here the run itself reports. */
   async #prepareTemplate(plan: ResolvedRun, { onProgress, signal }: RunOptions): Promise<void> {
     if (plan.pool !== undefined) return
     const deps = {

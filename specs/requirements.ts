@@ -21,7 +21,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   // Planning and execution
   'S0.01': now('A goal that needs it becomes an ordered plan of two or more steps'),
   'S0.02': now(
-    'A plan of the model, and every answer of which a form is asked, is parsed against its schema and refused otherwise',
+    'A plan of the model, and every answer with a requested form, is parsed against its schema and refused otherwise',
   ),
   'S0.03': now('Planner and executor run without each other'),
   'S0.04': now('The tool registry is typed, refuses doubled and unknown names, and validates arguments'),
@@ -75,7 +75,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S1.12': now('Every tool call is logged in structured form, and the log reaches the host'),
   'S1.13': now('Sub-agents are started, coordinated and run in parallel'),
   'S1.14': now(
-    'The VM has Node, Python and POSIX tools, and no way out but the gateway, which programs find as a proxy',
+    'The VM has Node, Python and POSIX tools, and no network access but the gateway, which programs find as a proxy',
   ),
   'S1.15': now(
     'The runtime, tools, planning and protocol are specified in specs/, and AGENTS.md says where what is changed; files, headings, commands, options and bounds that documents name exist as they say, in docs/ too',
@@ -113,11 +113,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.23': now(
     'Guards stop a batch of calls before the application carries it out, and count anew after a text',
   ),
-  'S2.24': now('A time-out ends the loop at any moment; a model error is thrown; the end is told once'),
+  'S2.24': now('A time-out ends the loop at any moment; a model error is thrown; the end is reported once'),
   'S2.25': now('The result of the turn loop holds its whole trace, and its counters can be seeded'),
   'S2.26': now('The hooks of the turn loop are called in a fixed order and change nothing'),
   'S2.27': now(
-    'Text that promises instead of acting is told from an answer, and rejected as often as allowed',
+    'Text that promises instead of acting is distinguished from an answer, and rejected as often as allowed',
   ),
   'S2.28': now('Recovery instructions are exported, and overridden at three levels'),
   'S2.29': now('A call found in plain text becomes a tool call, marked as such on request'),
@@ -143,7 +143,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     "The agent asks the person typed questions; only an answer of their form is one, and it is a fact of the run; a question of the library's is a pending artifact under the id of its call",
   ),
   'S2.17': now(
-    'Harmless argument slips are corrected and recorded at every level; unknown parameters are refused',
+    'Harmless argument mistakes are corrected and recorded at every level; unknown parameters are refused',
   ),
   'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),
   'S4.04': now('Arithmetic without eval, a search of the web, and notes of proposals'),
@@ -229,12 +229,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Two VMs from one state never agree on a random value or an identity, nor on a stale time, from the first thing that is asked of them',
   ),
   'V.04': now(
-    'A VM is saved with memory and disk as of one moment and goes on later, also while a run waits for a person or between tasks; a running VM is paused and resumed',
+    'A VM is saved with memory and disk as of one moment and continues later, also while a run waits for a person or between tasks; a running VM is paused and resumed',
   ),
-  'V.05': later(
-    'Several continuations of one run from one moment, of which one is kept',
-    'needs checkpoints (W.04)',
-  ),
+  'V.05': later('Several continuations of one run from one moment; one is kept', 'needs checkpoints (W.04)'),
   'V.06': now(
     'Memory, CPUs, disk and wall time are bounded, what a VM used is freed when it ends, and no QEMU outlives its host process',
     'showing how much of its memory, CPUs and disk a running VM uses',
@@ -264,7 +261,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A plan is a graph with needs, conditions and agents; ready steps run at once, and a revision is recorded and cannot touch what has begun',
   ),
   'A.02': now(
-    'The turn loop ends with one reason of a closed list; a model that goes in circles, by calls or results, with a period of one to five, is told once and then stopped',
+    'The turn loop ends with one reason of a closed list; a model that goes in circles, by calls or results, with a period of one to five, is reported once and then stopped',
   ),
   'A.03': now(
     'Budgets form a tree: a sub-agent spends a part of its parent’s; a run has exactly one terminal event',
@@ -272,7 +269,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'A.04': now(
     'The conversation is valid at every moment; before it exceeds the window of the model it is made shorter, without losing rules, task, plan and budget, and what was cut can be read again',
-    'a conversation that goes on after a crash: runs end with their host process (R.01)',
+    'a conversation that continues after a crash: runs end with their host process (R.01)',
   ),
   'A.05': now('What the model is sent begins with the same bytes in every request of a run'),
   'A.06': now(
@@ -301,7 +298,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A scripted model stands in for a real one in process and over HTTP, records what it was asked, and fails where the script was not played',
   ),
   'T.02': now(
-    'Whatever a model says, a tool gives or a workspace holds is data that ends no block of the prompt and no line of a result; a run goes on or ends with a reason, in bounded time and memory',
+    'Whatever a model says, a tool gives or a workspace holds is data that ends no block of the prompt and no line of a result; a run continues or ends with a reason, in bounded time and memory',
   ),
   'T.03': now(
     'Tests notice small changes of the modules that decide, in a seeded sample of bounded time; a survivor is shown with its line, the change and the ids that its tests cite',
@@ -381,7 +378,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A journal has one writer from its first line to its last, and a directory one process that changes it, whichever state folder or container asks',
   ),
   'R.07': now(
-    'An apply or undo that is interrupted, killed or out of room says what it did, leaves no file of its own behind, and can be gone on with or taken back',
+    'An apply or undo that is interrupted, killed or out of room says what it did, leaves no file of its own behind, and can be continued or undone',
   ),
 
   // Host surfaces

@@ -216,11 +216,11 @@ export function buildContext(
 function renderPart(sections: readonly ContextSection[], input: ContextInput, maxChars: number): string[] {
   const whole = sections.map((section) => section.render(input, Number.POSITIVE_INFINITY))
   const sizes = whole.map((text, index) => (sections[index]?.pinned === true ? 0 : (text?.length ?? 0)))
-  const rooms = shareOut(sizes, maxChars)
+  const shares = shareOut(sizes, maxChars)
   return sections.flatMap((section, index) => {
     const text = whole[index]
-    const room = rooms[index] ?? 0
-    const said = text !== undefined && (sizes[index] ?? 0) > room ? section.render(input, room) : text
+    const share = shares[index] ?? 0
+    const said = text !== undefined && (sizes[index] ?? 0) > share ? section.render(input, share) : text
     return said === undefined ? [] : [said]
   })
 }
@@ -242,24 +242,24 @@ export function describeMessages(said: readonly SteerMessage[], maxChars = Numbe
 
 /** Fits `texts` into `maxChars` in total: cuts the longest in their middle and keeps shorter ones whole. */
 function fitAll(texts: readonly string[], maxChars: number): string[] {
-  const rooms = shareOut(
+  const shares = shareOut(
     texts.map(({ length }) => length),
     maxChars,
   )
-  return texts.map((text, index) => truncateMiddle(text, rooms[index] ?? 0))
+  return texts.map((text, index) => truncateMiddle(text, shares[index] ?? 0))
 }
 
 /** Divides `total` among `sizes`; what one does not need of its even share goes to the others. */
 function shareOut(sizes: readonly number[], total: number): number[] {
-  const rooms = sizes.map(() => 0)
+  const shares = sizes.map(() => 0)
   let left = total
   const order = sizes.map((_, index) => index).toSorted((a, b) => (sizes[a] ?? 0) - (sizes[b] ?? 0))
   order.forEach((index, place) => {
-    const room = Math.min(sizes[index] ?? 0, Math.floor(left / (order.length - place)))
-    rooms[index] = room
-    left -= room
+    const share = Math.min(sizes[index] ?? 0, Math.floor(left / (order.length - place)))
+    shares[index] = share
+    left -= share
   })
-  return rooms
+  return shares
 }
 
 /** Renders the section in about `maxChars` characters; undefined when there are no skills. */

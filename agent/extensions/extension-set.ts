@@ -61,7 +61,7 @@ export async function openExtensions(
       tools.push(...own)
       opened.push({ extension, names: new Set(own.map(({ name }) => name)) })
     } catch (error) {
-      await noteFault('an extension did not open; the run goes on without its tools', error, parts)
+      await noteFault('an extension did not open; the run continues without its tools', error, parts)
     }
   }
   return {
@@ -71,7 +71,7 @@ export async function openExtensions(
         try {
           return (await extension.toolsFor(workspace, signal)).filter(({ name }) => names.has(name))
         } catch (error) {
-          const what = `an extension has no tools for ${workspace.agentPath}, which goes on without them`
+          const what = `an extension has no tools for ${workspace.agentPath}, which continues without them`
           await noteFault(what, error, parts)
           return []
         }

@@ -211,7 +211,7 @@ export class HostSessions {
 
   /**
    * Hands over the port itself, so that HTTP/2 reads and writes without JavaScript: under emulation a wrapping stream
-   * is six times slower. Such a port cannot be taken back; it is reopened.
+   * is six times slower. Such a port cannot be reclaimed; it is reopened.
    */
   #openHttp(ports: Ports): void {
     const { http, httpChannel } = ports

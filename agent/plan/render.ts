@@ -20,7 +20,7 @@ function describeStep(step: Step, number: number): string {
     step.needs.length > 0 ? `after ${step.needs.join(', ')}` : null,
     step.when === undefined ? null : `only if ${describeCondition(step.when)}`,
     step.writes.length === 0 ? 'writes nothing' : `writes ${step.writes.join(', ')}`,
-    step.retries === undefined || step.retries === 0 ? null : `begun anew up to ${step.retries} times`,
+    step.retries === undefined || step.retries === 0 ? null : `retried up to ${step.retries} times`,
     failures[step.onFailure],
     step.output === undefined ? null : `answers with JSON`,
     step.tools === undefined ? null : `may use ${step.tools.join(', ')}`,

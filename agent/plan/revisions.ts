@@ -59,7 +59,10 @@ export class Revisions {
     return this.#alone(async () => {
       const { book } = this.#parts
       if (book.isFull)
-        return toolFailure('limit_reached', `the plan was changed ${book.revision - 1} times: go on with it`)
+        return toolFailure(
+          'limit_reached',
+          `the plan was changed ${book.revision - 1} times: continue with it`,
+        )
       if (this.#known.get(stepId) !== book.revision) {
         this.noteSeen(stepId)
         const text = `another step has changed the plan meanwhile. It now is\n${JSON.stringify(book.plan)}\nHand yours in again if it is still needed`

@@ -134,7 +134,7 @@ export class RunBudget {
     try {
       return await work
     } finally {
-      whole.#goOn()
+      whole.#resume()
     }
   }
 
@@ -151,8 +151,8 @@ export class RunBudget {
     for (const part of this.#parts) part.#wait()
   }
 
-  #goOn(): void {
-    for (const part of this.#parts) part.#goOn()
+  #resume(): void {
+    for (const part of this.#parts) part.#resume()
     if (--this.#waiting > 0 || this.#tripped !== null || this.#stopped) return
     this.#startedAt = this.#now()
     this.#arm()

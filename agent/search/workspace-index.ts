@@ -84,7 +84,7 @@ export class WorkspaceIndex {
         ends.throwIfAborted()
         this.#store ??= await openStore(this.#options.room.gatherBytes)
         const updated = await this.#update(this.#store, ends)
-        if (this.#leftOut.late !== undefined) this.#goOn(this.#store)
+        if (this.#leftOut.late !== undefined) this.#resume(this.#store)
         return updated.ok ? await this.#look(this.#store, request, ends) : updated
       } catch (error) {
         if (ends.aborted) return toolFailure('cancelled', 'The search was cancelled.')
@@ -94,7 +94,7 @@ export class WorkspaceIndex {
   }
 
   /** Continues unfinished updates until the next search, while the model thinks. */
-  #goOn(store: Store): void {
+  #resume(store: Store): void {
     this.#ahead.abort()
     this.#ahead = new AbortController()
     const ends = AbortSignal.any([this.#ahead.signal, this.#closing.signal])

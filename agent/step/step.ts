@@ -130,7 +130,7 @@ class StepUnderWay {
           return 'verified_final_response'
         this.#cutAnswers++
         const transientInstruction =
-          'Your reply was cut off at its length limit. Go on with a tool call, or give a shorter answer.'
+          'Your reply was cut off at its length limit. Continue with a tool call, or give a shorter answer.'
         return { classification: 'non_progressing', transientInstruction }
       },
       // A message that arrived with the final answer gets another turn.
@@ -264,7 +264,7 @@ function endOf(
       return end(
         'failed',
         failed,
-        `the agent repeated ${tool} with the same result after it was told to stop`,
+        `the agent repeated ${tool} with the same result after it was asked to stop`,
       )
     }
     case 'max_iterations_exceeded': {

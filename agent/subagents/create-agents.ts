@@ -85,7 +85,7 @@ class RootAgents implements RunAgents {
     if (this.#names.size >= maxAgents) {
       const { error } = toolFailure(
         'limit_reached',
-        `no more sub-agents begin in this run, all ${maxAgents} that it may have (maxAgents) have begun: the rest is to be done without`,
+        `sub-agent limit reached (maxAgents = ${maxAgents}): do the rest without sub-agents`,
       )
       return refused(`root/${plainName(request.name)}`, error)
     }
@@ -103,7 +103,7 @@ class RootAgents implements RunAgents {
   findView(agent: string): Result<string> {
     const view = this.#views.find(pathOf(agent))
     if (view !== undefined) return { ok: true, value: view.path }
-    const message = `there is nothing left of ${pathOf(agent)}: only what an agent could not bring over is kept, until the run ends or the room is needed`
+    const message = `${pathOf(agent)} has no files left: only conflicting files of a finished sub-agent are kept, until the run ends or the space is needed`
     return toolFailure('not_found', message)
   }
 
@@ -121,8 +121,7 @@ class RootAgents implements RunAgents {
   }
 
   #findProblem({ brief, tools }: AgentRequest): ToolError | null {
-    if (brief.trim() === '')
-      return toolFailure('invalid_input', 'the brief is empty: say what is to be done').error
+    if (brief.trim() === '') return toolFailure('invalid_input', 'the brief is empty: say what to do').error
     const unknown = (tools ?? []).filter((name) => !this.#parent.registry.names.includes(name))
     if (unknown.length === 0) return null
     const message = `there is no tool ${unknown.join(', ')} here that could be given on; there are ${this.#parent.registry.names.join(', ')}`

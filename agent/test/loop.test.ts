@@ -22,7 +22,7 @@ const twoSteps = {
   ],
 }
 
-/** Plans two steps, each of which makes one call and then answers. */
+/** Plans two steps. Each makes one call and then answers. */
 const diligent: Script = (asked) => {
   if (isPlanning(asked)) return planReply(twoSteps)
   if (asked.messages.at(-1)?.role === 'tool') return reply({ text: `did ${stepOf(asked)}` })
@@ -259,7 +259,7 @@ describe('faults', () => {
     ],
     ['an executor that throws', { executor: () => Promise.reject(new Error('fault')) }],
     ['a listing that fails', { listWorkspace: () => Promise.reject(new Error('fault')) }],
-  ])('completes once as failed for %s, and goes on [S1.03 A.03]', async (_name, parts) => {
+  ])('completes once as failed for %s, and continues [S1.03 A.03]', async (_name, parts) => {
     const life = await live(diligent, parts)
     for (const number of [1, 2]) {
       const completion = await life.serve(makeTask({ runId: runIdOf(number) }))

@@ -20,8 +20,8 @@ function sources(): string[] {
 describe('the agent', () => {
   it.each([
     ['Math.random, which is seeded once', /\bMath\s*\.\s*random\s*\(/],
-    ['randomInt, of which Node keeps values ready', /\brandomInt\b/],
-    ['randomUUID, of which Node keeps values ready', /\brandomUUID\b(?!\(\{ disableEntropyCache: true \}\))/],
+    ['randomInt, whose values Node keeps ready', /\brandomInt\b/],
+    ['randomUUID, whose values Node keeps ready', /\brandomUUID\b(?!\(\{ disableEntropyCache: true \}\))/],
   ])('never draws from %s: it is the same in every copy of a VM [V.03]', (_, way) => {
     expect(sources().length).toBeGreaterThan(40)
     expect(sources().filter((file) => way.test(readFileSync(file, 'utf8')))).toEqual([])

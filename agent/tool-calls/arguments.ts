@@ -34,7 +34,7 @@ const argumentsMaxChars = limits.frameMaxBytes
  * 1. JSON as it stands, that fits the schema as it stands.
  * 2. JSON that is broken in a way with one meaning (`repair.ts`), or encoded twice; missing closing braces only of tools
  *    that just read.
- * 3. Slips that are harmless (`runtime/arguments/coerce.ts`), of tools that cannot destroy anything.
+ * 3. Mistakes that are harmless (`runtime/arguments/coerce.ts`), of tools that cannot destroy anything.
  * 4. A failure whose output is the artifact for the model: nothing is executed, nothing is guessed.
  *
  * (Calls that a model wrote into its text have been found by then: `llm/text-calls.ts`.)

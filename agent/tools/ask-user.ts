@@ -18,7 +18,7 @@ const Option = z.union([
 
 const inputSchema = z
   .strictObject({
-    question: Text.min(1).describe('What is to be decided, with what the user must know to decide it'),
+    question: Text.min(1).describe('The decision to make, with what the user must know to decide it'),
     kind: z
       .enum(['text', 'number', 'confirm', 'choice', 'choices'])
       .describe('What an answer is; confirm: yes or no; choice: one of the options; choices: any of them'),
@@ -43,7 +43,7 @@ export function createAskTool(): Tool {
   return defineTool({
     name: askTool,
     description:
-      'Asks the user one question and waits for the answer. Use it only for a decision that is theirs and changes what you do; never for what you can find out, for permission to call a tool, or to report. Give a default where you could go on without an answer: maybe nobody is there.',
+      'Asks the user one question and waits for the answer. Use it only for a decision that is theirs and changes what you do; never for what you can find out, for permission to call a tool, or to report. Give a default where you could continue without an answer: maybe nobody is there.',
     inputSchema,
     outputSchema,
     // The person sees the question itself.

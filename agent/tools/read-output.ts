@@ -25,7 +25,7 @@ const outputSchema = z.strictObject({
 export function createOutputTool(): Tool {
   return defineTool({
     name: readOutputName,
-    description: `Reads the whole output of an earlier call of which only the beginning and the end are shown, in pages of up to ${maxChars} characters. The note where the result was cut names the id. Prefer a call that gives less, such as a search, where there is one.`,
+    description: `Reads the whole output of an earlier call that was cut in its middle, in pages of up to ${maxChars} characters. The note where the result was cut names the id. Prefer a call that gives less, such as a search, where there is one.`,
     inputSchema,
     outputSchema,
     requiresApproval: false,

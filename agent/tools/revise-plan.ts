@@ -17,7 +17,7 @@ export function createRevisePlanTool(): Tool {
   return defineTool({
     name: revisePlanName,
     description:
-      'Changes the plan, when what you found shows that the steps to come would not reach its goal. Give the whole new plan: steps that have begun stay exactly as they are or are left out, the others may be changed, added or dropped. Then go on with this step.',
+      'Changes the plan, when what you found shows that the steps to come would not reach its goal. Give the whole new plan: steps that have begun stay exactly as they are or are left out, the others may be changed, added or dropped. Then continue with this step.',
     inputSchema,
     outputSchema: z.strictObject({ text: z.string() }),
     requiresApproval: false,

@@ -22,7 +22,7 @@ const spawnInput = z.strictObject({
     .string()
     .min(1)
     .max(limits.documentMaxChars / 4)
-    .describe('All that it is told: what to do, what is known, which files matter, what to answer'),
+    .describe('All that it gets: what to do, what is known, which files matter, what to answer'),
   name: z
     .string()
     .regex(/^[A-Za-z0-9_-]{1,32}$/)

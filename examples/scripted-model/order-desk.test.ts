@@ -4,12 +4,12 @@ import { test } from 'node:test'
 import { calls, createScriptedModel, text } from 'caisson/testing'
 import { answerCustomer } from './order-desk.ts'
 
-test('the customer is told what the tool found', async () => {
+test('the customer learns what the tool found', async () => {
   const model = createScriptedModel({
     replies: [calls({ name: 'find_order', arguments: { id: 'A-18' } }), text('Your chair waits for wood.')],
   })
   assert.equal(await answerCustomer('Where is A-18?', model.callModel), 'Your chair waits for wood.')
-  // What the model was told is what the tool is for.
+  // What the model gets is what the tool is for.
   assert.equal(model.requests[1]?.lastResult, '{"item":"chair","state":"waiting for wood"}')
   model.assertDone()
 })

@@ -6,7 +6,7 @@ const orders = new Map([
   ['A-18', { item: 'chair', state: 'waiting for wood' }],
 ])
 
-/** The tool: what it gives is what the model is told. */
+/** The tool: what it gives is what the model gets. */
 export function findOrder({ id }: { id?: unknown }): string {
   const order = typeof id === 'string' ? orders.get(id) : undefined
   return order === undefined ? `there is no order ${JSON.stringify(id)}` : JSON.stringify(order)

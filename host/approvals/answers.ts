@@ -41,7 +41,7 @@ export function ruleCall(
   return interactive ? undefined : unattended
 }
 
-/** The same for network access, which only a rule for this tool allows: sent data cannot be taken back. */
+/** The same for network access, which only a rule for this tool allows: sent data cannot be recalled. */
 export function ruleAccess(
   { tool }: Pick<ApprovalRequest, 'tool'>,
   enforced: HostQuestion,

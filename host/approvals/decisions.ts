@@ -32,8 +32,8 @@ export const noPlan: DecisionRecord = {
 
 /** Decision by a rule. */
 export function decisionByRule(rule: ApprovalRule, decision: 'allow' | 'deny'): DecisionRecord {
-  const isToldWhy = decision === 'deny' && rule.reason !== undefined
-  const why = isToldWhy ? { hint: rule.reason } : {}
+  const hasReason = decision === 'deny' && rule.reason !== undefined
+  const why = hasReason ? { hint: rule.reason } : {}
   return { decision, scope: 'once', by: 'rule', rule: describeRule(rule), ...why }
 }
 

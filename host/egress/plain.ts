@@ -137,7 +137,7 @@ export async function servePlain(
   })
 }
 
-/** One request and its answer; a failure before the answer is told as one, a later one resets the stream. */
+/** One request and its answer; a failure before the answer is reported as one, a later one resets the stream. */
 class Exchange implements Disposable {
   readonly watch: Watch
   /** Names of those that were put in; out of the answer they are taken again. */

@@ -149,7 +149,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       if (closing.signal.aborted) return sendError(stream, closedError)
       const route = findRoute(headers, options.services)
       if (route.kind === 'refused') return sendError(stream, route.error)
-      if (route.kind === 'outward') {
+      if (route.kind === 'egress') {
         const { services } = options
         return services === undefined
           ? deny(stream, route.target)
@@ -195,7 +195,7 @@ type OwnRoute = 'chat' | 'models' | 'embeddings'
 type Route =
   | { kind: OwnRoute }
   | { kind: 'service'; serve: ServeStream }
-  | { kind: 'outward'; target: string }
+  | { kind: 'egress'; target: string }
   | { kind: 'refused'; error: WireError }
 
 const routes: Readonly<Record<string, { method: string; kind: OwnRoute }>> = {
@@ -218,7 +218,7 @@ function findRoute(headers: IncomingHttpHeaders, services?: GatewayServices): Ro
   ) {
     const address =
       method === 'CONNECT' || path.includes('://') ? authority || path : `${scheme}://${authority}${path}`
-    return { kind: 'outward', target: printable(`${method} ${address}`) }
+    return { kind: 'egress', target: printable(`${method} ${address}`) }
   }
   const service =
     services !== undefined && Object.hasOwn(services.paths, path) ? services.paths[path] : undefined

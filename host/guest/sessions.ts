@@ -184,7 +184,7 @@ export class Sessions {
     this.#rpc = this.#openRpcChannel(rpc)
     this.#http = this.#openHttpChannel(http)
     this.setFrozen(false)
-    this.restart('woken', 'the VM goes on behind other ports')
+    this.restart('woken', 'the VM continues behind other ports')
   }
 
   /** Ends the link; only the first call counts. */

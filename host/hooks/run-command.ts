@@ -26,7 +26,7 @@ interface CommandOptions {
   readonly variables: Readonly<Record<string, string>>
   readonly timeoutMs: number
   readonly signal: AbortSignal
-  /** The user's environment, of which only some variables are passed on. */
+  /** The user's environment. Only some variables are passed on. */
   readonly env: Readonly<Record<string, string | undefined>>
 }
 

@@ -20,7 +20,7 @@ export type ImageErrorKind =
   /** The recipe or the agent's source is not where it should be. */
   | 'sources_missing'
   | 'bundle_failed'
-  /** The file system of the cache did not take what was to be written: full, read-only, or not this user's. */
+  /** The file system of the cache refused a write: full, read-only, or not this user's. */
   | 'cache_unwritable'
   | 'cancelled'
 

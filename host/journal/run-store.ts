@@ -33,7 +33,7 @@ export interface RunPaths {
   /** The workspace disk; exists only during the run. */
   readonly disk: string
   /** The saved VM while it waits for a person; exists only during the run. */
-  readonly asleep: string
+  readonly hibernated: string
   /** The VM kept for a later run. */
   readonly kept: string
   /** Control socket of its host process; exists only during the run. */
@@ -95,7 +95,7 @@ export class RunStore {
       console: file('console.txt'),
       exchanges: file('exchanges.jsonl'),
       disk: file('workspace.erofs'),
-      asleep: file('asleep'),
+      hibernated: file('hibernated'),
       kept: file('kept'),
       control: file('control.sock'),
     }
@@ -196,8 +196,8 @@ export class RunStore {
   /** Removes what runs whose host process was killed left: disks, sockets, VMs that nobody can wake. */
   async clearScratch(): Promise<void> {
     const scratch = (id: string) => {
-      const { disk, control, asleep, kept } = this.paths(id)
-      return [disk, control, asleep, `${asleep}.draft`, `${kept}.draft`]
+      const { disk, control, hibernated, kept } = this.paths(id)
+      return [disk, control, hibernated, `${hibernated}.draft`, `${kept}.draft`]
     }
     const isLeft = (file: string) => statSync(file, { throwIfNoEntry: false }) !== undefined
     for (const id of await this.#ids()) {

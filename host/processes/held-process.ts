@@ -12,7 +12,7 @@ export const FIRST_FD = HOLD_FD + 1
 /**
  * The shell becomes the command, but first it leaves a watcher in its process group, which reads the pipe and, at its
  * end, kills the group with itself. A host that died before any of this is a pipe that has ended; and the kernel lets
- * no process fork its way out of a group that is being killed. So it does not matter how far the command has come, as
+ * no process leave by a fork while its group is being killed. So it does not matter how far the command has come, as
  * it does with parent-death signals: those serve from the moment at which a program has asked for them, and a program
  * that has asked may have children that have not yet.
  * `$$` is the shell that leads the group, in the watcher as well. What the watcher cannot close, for want of a name, it
@@ -45,7 +45,7 @@ interface HeldOptions {
  * `more` are further descriptors, from
  * {@link FIRST_FD} on: the first six are of the command alone, so that streams among them end when it does.
  * Where the watcher is killed, the command ends.
- * @throws when there are no descriptors left; whatever else keeps it from starting is told as the child's `error`
+ * @throws when there are no descriptors left; whatever else keeps it from starting is reported as the child's `error`
  */
 export function spawnHeld(
   { file, args }: Command,

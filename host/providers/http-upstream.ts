@@ -69,7 +69,7 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
     bodyTimeout: 0,
     maxHeaderSize: responseHeaderMaxBytes,
     // One connection per request: llama-server may silently close a kept connection after a stream, and the failed
-    // request could not be told from an executed one.
+    // request could not be distinguished from an executed one.
     pipelining: 0,
   })
 

@@ -1,5 +1,5 @@
 /**
- * Records which runs changed the ignore rules of which directory, until a person accepts it: `rule-changes.json` in the
+ * Records which runs changed the ignore rules of a directory, until a person accepts it: `rule-changes.json` in the
  * state folder.
  */
 import { existsSync } from 'node:fs'

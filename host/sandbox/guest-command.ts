@@ -123,7 +123,7 @@ export async function execute(
   }
 }
 
-/** A signal to a program of the command is an exit code already; one to all of it is told by name. */
+/** A signal to a program of the command is an exit code already; one to all of it is reported by name. */
 function exitCodeOf(end: Exclude<ShellEnd, { kind: 'lost' }>): number {
   if (end.kind === 'exited') return end.exitCode
   return 128 + ((constants.signals as Readonly<Record<string, number>>)[end.signal] ?? 0)

@@ -46,7 +46,7 @@ const callNames: Names = { '': Object.keys(CallOptions.shape) }
 const readNames: Names = { '': Object.keys(ReadOptions.shape) }
 const badOptions = 'the options of the call cannot be used'
 
-/** Exit codes of the programs below, none of which `cat`, `find` and `rm` have. */
+/** Exit codes of the programs below. `cat`, `find` and `rm` have none of them. */
 const exits = { missing: 66, outside: 67, kind: 68 } as const
 
 /** `$p` becomes the place that `$1` leads to; the `x` keeps line ends in a name. */

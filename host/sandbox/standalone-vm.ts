@@ -118,7 +118,7 @@ export class StandaloneVm implements AsyncDisposable {
     await this.#link[Symbol.asyncDispose]()
     await this.vm.stop()
     await this.#log[Symbol.asyncDispose]()
-    // Last: who waits for the end of the VM is told when it has gone.
+    // Last: who waits for the end of the VM learns when it has gone.
     await this.#server?.[Symbol.asyncDispose]()
   }
 

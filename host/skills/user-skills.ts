@@ -73,7 +73,7 @@ export class UserSkills {
     const found = all.filter(({ folder }) => open.every((one) => one.path !== folder))
     const problems = [...distrusted, ...open, ...(await registry.findings())]
     if (found.length > headsMaxCount)
-      problems.push({ path: trusted[0] ?? '', problem: `runs are told of the first ${headsMaxCount} skills` })
+      problems.push({ path: trusted[0] ?? '', problem: `runs learn of the first ${headsMaxCount} skills` })
     const missing = roots.filter((root) => !existsSync(root))
     return new UserSkills(roots, registry, found.slice(0, headsMaxCount), problems, missing)
   }

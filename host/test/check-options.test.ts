@@ -224,7 +224,7 @@ it('a call that nobody answers is denied, with what to pass to allow it [S1.11 H
     expect(ruling?.rule).toContain(way)
 })
 
-it('an application that is told of nothing else is warned once of a key that is not read [S0.09]', async () => {
+it('an application that learns of nothing else is warned once of a key that is not read [S0.09]', async () => {
   const home = await temporaryFolder('warned')
   const env = {
     PATH: process.env.PATH,

@@ -25,7 +25,7 @@ it('a plan, a directory and a VM that cannot be have codes of their own [E.01 H.
   await expect(host.vms.find('nope')).rejects.toMatchObject({ code: 'vm_not_found' })
 })
 
-it('a host process of another version is told from one that is gone [E.01 V.08]', async () => {
+it('a host process of another version is distinguished from one that is gone [E.01 V.08]', async () => {
   const file = path.join(await temporaryFolder('codes'), 'control.sock')
   const server = createServer((socket) => {
     const stream = new FramedStream(socket, controlFrameMaxBytes)

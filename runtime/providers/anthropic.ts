@@ -181,7 +181,7 @@ export class MessageDecoder implements AnswerDecoder {
    * The blocks to send back, in order. The API rejects a server tool call without a result unless our results let it
    * continue: truncated ones are omitted.
    */
-  #takeKept(goesOn: boolean): readonly Record<string, unknown>[] {
+  #takeKept(continues: boolean): readonly Record<string, unknown>[] {
     const blocks = [...this.#kept].sort(([a], [b]) => a - b)
     const answered = new Set(blocks.map(([, { tool_use_id: id }]) => id))
     const dropped = new Set<unknown>()
@@ -189,7 +189,7 @@ export class MessageDecoder implements AnswerDecoder {
       if (!textOf(block.type).endsWith('_tool_use')) return block
       const json = this.#inputs.get(index)
       const input = json === undefined ? block.input : parseJson(json)
-      if (isRecord(input) && (goesOn || answered.has(block.id))) return { ...block, input }
+      if (isRecord(input) && (continues || answered.has(block.id))) return { ...block, input }
       dropped.add(block.id)
       return null
     })

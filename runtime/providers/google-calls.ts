@@ -66,20 +66,20 @@ function addPiece(call: OpenCall, piece: Record<string, unknown>): boolean {
   const jsonPath = textOf(piece.jsonPath)
   const keys = readPath(jsonPath)
   if (keys === null) return false
-  const goesOn = call.openText === jsonPath
+  const continues = call.openText === jsonPath
   call.openText = piece.willContinue === true && piece.stringValue !== undefined ? jsonPath : null
   const { stringValue, numberValue, boolValue, nullValue } = piece
   const value = stringValue ?? numberValue ?? boolValue ?? (nullValue === undefined ? undefined : null)
   // The last piece of a text may be empty.
-  if (value === undefined) return goesOn
-  return place(call.args, keys, value, goesOn)
+  if (value === undefined) return continues
+  return place(call.args, keys, value, continues)
 }
 
 function place(
   root: Record<string, unknown>,
   keys: readonly Key[],
   value: unknown,
-  goesOn: boolean,
+  continues: boolean,
 ): boolean {
   let at: unknown = root
   for (const [depth, key] of keys.entries()) {
@@ -87,7 +87,7 @@ function place(
     const known = childOf(at, key)
     const child =
       next === undefined
-        ? goesOn && typeof known === 'string' && typeof value === 'string'
+        ? continues && typeof known === 'string' && typeof value === 'string'
           ? known + value
           : value
         : (known ?? (typeof next === 'number' ? [] : bare()))

@@ -126,7 +126,7 @@ function readFormat(format: unknown): ProviderRequest['responseFormat'] {
   return { name: textOf(described.name), schema: isRecord(described.schema) ? described.schema : {} }
 }
 
-/** Content is text, or a list of parts of which the text parts count. */
+/** Content is text, or a list of parts; the text parts count. */
 function contentOf(content: unknown): string {
   if (typeof content === 'string') return content
   return listOf(content)

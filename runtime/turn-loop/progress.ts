@@ -80,7 +80,7 @@ export class Progress<TState, TMessage, TResponse extends LLMResponse> {
   }
 
   /** Adds `instruction` to the next iteration's request. */
-  goOn(branch: TurnLoopStepBranch, instruction: string | undefined): null {
+  nextTurn(branch: TurnLoopStepBranch, instruction: string | undefined): null {
     this.addStep(branch)
     this.transientInstruction = instruction
     return null

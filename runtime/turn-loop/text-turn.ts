@@ -61,7 +61,7 @@ export async function takeEmptyText<TState, TMessage, TResponse extends LLMRespo
   if (retryCount < limits.emptyTextRetryLimit) {
     counters.emptyTextRetryCount++
     progress.addRetry({ ...retry, decision: 'retry', retryCountAfter: retryCount + 1 })
-    return progress.goOn('empty_text_retry', undefined)
+    return progress.nextTurn('empty_text_retry', undefined)
   }
   const taken = await progress.take(options.onEmptyTextStop?.({ ...params, retryCount }))
   if (taken === interrupted) return progress.endInterrupted()
@@ -92,7 +92,8 @@ async function acceptText<TState, TMessage, TResponse extends LLMResponse>(
   const taken = await progress.take(progress.options.onTextResponse({ ...params, responseText }))
   if (taken === interrupted) return progress.endInterrupted()
   const next = taken?.next
-  if (next?.control === 'continue') return progress.goOn('text_response_continue', next.transientInstruction)
+  if (next?.control === 'continue')
+    return progress.nextTurn('text_response_continue', next.transientInstruction)
   progress.addStep('text_response_stop')
   return progress.end('text_response')
 }
@@ -125,7 +126,7 @@ async function rejectText<TState, TMessage, TResponse extends LLMResponse>(
   const transientInstruction =
     next?.transientInstruction ?? instruction ?? recoveryInstruction(classification)
   progress.addRetry({ ...retry, decision: 'retry', retryCountAfter: retryCount + 1, transientInstruction })
-  return progress.goOn('rejected_text_retry', transientInstruction)
+  return progress.nextTurn('rejected_text_retry', transientInstruction)
 }
 
 function readAssessment(

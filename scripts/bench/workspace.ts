@@ -78,7 +78,7 @@ async function throughVm(bench: Bench, workspaceDisk: string, manifest: Manifest
   const told = await link.request(workspaceCollect, { runId }, { timeoutMs: 300_000 })
   if (!told.ok) throw new Error(told.error.message)
   if ((await received.promise) !== 10_001)
-    throw new Error(`${await received.promise} changes came home instead of 10,001`)
+    throw new Error(`${await received.promise} changes arrived instead of 10,001`)
   return { openMs, outMs: performance.now() - collectedAt }
 }
 

@@ -24,7 +24,7 @@ runMain(async () => {
   )
   expectThat(
     promised.said[1] === DEFAULT_INTENT_ONLY_NARRATION_RECOVERY_INSTRUCTION,
-    'the model is told that it only promised',
+    'the model learns that it only promised',
   )
 
   const stubborn = await play([text('I will check.'), text('Let me check.')])
@@ -34,7 +34,7 @@ runMain(async () => {
   expectThat(misfit.reason === 'text_response' && misfit.saved, 'arguments that do not fit are corrected')
   expectThat(
     misfit.said[1] === DEFAULT_TOOL_VALIDATION_RECOVERY_INSTRUCTION,
-    'the model is told that its call was not run',
+    'the model learns that its call was not run',
   )
 
   const plain = await play([text('save_note {"title":"a","content":"b"}'), text('Saved.')])

@@ -55,27 +55,31 @@ the client). Nothing on a port is acknowledged and bytes can be lost whenever a 
 **sessions**.
 
 A session begins with a preamble of 28 bytes: \`FF FF FF FF\`, \`CAISSON1\` in ASCII, and 16 random bytes that the host
-draws, the number of the session. The byte \`FF\` stands neither in UTF-8 nor at the start of a length, so a preamble is
-recognised wherever it comes, also in the middle of a frame: it ends the session before at once.
+draws, the number of the session. The byte \`FF\` is neither in UTF-8 nor at the start of a length, so a preamble is
+recognized anywhere, also in the middle of a frame. It ends the previous session at once.
 
-1. A guest that has opened the port **knocks**: a preamble with a number of zeros, again every second until it is heard.
+1. A guest that has opened the port **requests a session**: a preamble with a number of zeros, again every second
+   until it is heard.
    However many of these requests the host reads before the next session, they count as no change of session.
 2. The host draws a number and writes the preamble. It may do so at any time: at its start, after a missed heartbeat, a
    framing error, or a resume of the VM.
-3. The guest answers with the same preamble on both ports. Both sides drop all bytes before the preamble that they wait for.
+3. The guest answers with the same preamble on both ports. Both sides drop all bytes before the preamble that they
+   wait for.
 4. The host writes the preamble on \`caisson.http\` once the guest has answered on either port, and serves HTTP/2 there
    after the guest's. On \`caisson.rpc\` frames flow, the first of them the host's \`session/start\`.
 
-The end of a session ends everything that was pending in it, on both ports. The next goes on from the last event that
-the host has (\`session/start\`, \`resume\`), if the agent process is the same; otherwise the run is lost (\`agent_lost\`).
+The end of a session ends everything that was pending in it, on both ports. The next continues after the last event that
+the host has (\`session/start\`, \`resume\`), if the agent process is the same; otherwise the run is lost
+(\`agent_lost\`).
 Idempotent requests (\`workspace/*\`, \`task/*\`, \`approval/request\`) are sent again under the same ids.
 
 ## Frames
 
 A u32 big-endian length, then that many bytes of JSON in UTF-8: one JSON-RPC 2.0 message, no batches, params by name.
-Within a session nothing is skipped or repaired: an empty or over-long frame, bytes that are not UTF-8 or not JSON, too
-deep a nesting, a key \`__proto__\`, what is no JSON-RPC message, and a notification that is unknown, goes the other way or
-breaks its schema end the session with that reason. A request that is wrong gets a JSON-RPC error. \`$/cancelRequest\`
+Within a session nothing is skipped or repaired. The session ends with a reason at an empty or over-long frame, bytes
+that are not UTF-8 or not JSON, nesting that is too deep, a key \`__proto__\`, and what is no JSON-RPC message. So it
+does at a notification that is unknown, goes the other way or breaks its schema. A request that is wrong gets a
+JSON-RPC error. \`$/cancelRequest\`
 cancels a request. All objects are strict: a field that is not listed is refused.
 `
 

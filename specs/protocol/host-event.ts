@@ -238,7 +238,7 @@ const DiskWait = z.strictObject({
   neededBytes: Count,
   durationMs: Milliseconds,
 })
-/** The VM was to be kept for a later run but could not be saved. */
+/** The VM could not be saved for a later run. */
 const VmKeepFailed = z.strictObject({ type: z.literal('vm-keep-failed'), message: Text })
 const RunEnd = z.strictObject({
   type: z.literal('run-end'),

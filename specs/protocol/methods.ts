@@ -83,8 +83,7 @@ export const workspaceOpen = {
   kind: 'request',
   name: 'workspace/open',
   direction: 'host-to-guest',
-  summary:
-    'Mounts the workspace disk at /mnt/workspace, with a writable overlay unless it is to be read-only.',
+  summary: 'Mounts the workspace disk at /mnt/workspace, with a writable overlay unless it is read-only.',
   params: z.strictObject({
     /** For a run that only plans: nothing below the workspace can change. Absent: false. */
     readOnly: z.boolean().optional(),
@@ -149,7 +148,7 @@ export const taskPause = {
   name: 'task/pause',
   direction: 'host-to-guest',
   summary:
-    'Holds the agent before its next effect (a turn of the model, a tool call, a step), or lets it go on; what is under way ends as usual.',
+    'Holds the agent before its next effect (a turn of the model, a tool call, a step), or resumes it. Active work ends as usual.',
   params: z.strictObject({ runId: RunId, paused: z.boolean() }),
   result: Empty,
 } as const satisfies RequestMethod

@@ -23,7 +23,7 @@ export function findAgentProblems(plan: Plan, { maxAgents, begun }: AgentRoom, s
   )
   const left = Math.max(0, maxAgents - begun)
   if (certain.length <= left) return []
-  const had = begun === 0 ? '' : `, ${begun} of which have begun`
+  const had = begun === 0 ? '' : `, and ${begun} have begun`
   const ids = certain.map(({ id }) => `"${id}"`).join(', ')
   return [
     `the steps that have not begun need ${certain.length} sub-agents (${ids}) where ${left} can begin: the run may have ${maxAgents} (maxAgents)${had}. Leave the kind "agent" out of some of them, or join some`,

@@ -60,7 +60,7 @@ export interface ModelServer extends AsyncDisposable {
   readonly mostOpen: () => number
 }
 
-/** Starts the server. A script may be a list of replies, the last of which repeats. */
+/** Starts the server. A script may be a list of replies; the last one repeats. */
 export async function startModelServer(script: Script | readonly ServerReply[]): Promise<ModelServer> {
   const asked: Asked[] = []
   const choose = typeof script === 'function' ? script : inTurn(script)

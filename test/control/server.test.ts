@@ -64,10 +64,10 @@ describe('the control socket', () => {
     await expect(VmClient.connect(bench.socket)).rejects.toMatchObject({ code: 'connection_lost' })
   })
 
-  it('pauses the VM when asked, and says why it cannot go on [V.08 V.04]', async () => {
+  it('pauses the VM when asked, and says why it cannot continue [V.08 V.04]', async () => {
     const { client } = await controlBench()
     await client.setPaused(true)
-    await expect(client.setPaused(false)).rejects.toThrow('it cannot go on')
+    await expect(client.setPaused(false)).rejects.toThrow('it cannot continue')
   })
 
   it('refuses what is no request with a reason, and serves on [V.08]', async () => {

@@ -244,7 +244,7 @@ describe('a forwarded port', () => {
     server.close()
   })
 
-  /** A server that says something for ever, such as a stream of events, and how its connection ended. */
+  /** A server that says something forever, such as a stream of events, and how its connection ended. */
   const serveEvents = async () => {
     const gone = Promise.withResolvers<string>()
     const server = createServer({ allowHalfOpen: true }, (socket) => {

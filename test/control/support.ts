@@ -82,7 +82,7 @@ export async function controlBench(onCall: (call: HelperCall) => void = () => un
       stops.push(now)
       setTimeout(() => void server[Symbol.asyncDispose](), 20)
     },
-    setPaused: async (paused) => (paused ? undefined : 'it cannot go on'),
+    setPaused: async (paused) => (paused ? undefined : 'it cannot continue'),
     access,
   }
   const socket = path.join(folder, 'control.sock')

@@ -1,4 +1,4 @@
-// The whole agent asks the whole host for a way out, over ports in memory; a scripted model drives it.
+// The whole agent asks the whole host for network access, over ports in memory; a scripted model drives it.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
@@ -26,7 +26,7 @@ const plan = {
   steps: [{ id: 'ask', title: 'Ask', instructions: 'ask', needs: [], writes: [] }],
 }
 
-/** A model that plans one step, asks for access in it, and says what it was told. */
+/** A model that plans one step, asks for access in it, and says what it gets. */
 async function openWorld() {
   const model = await startModelServer(({ messages, tools }) => {
     if (tools.some((tool) => tool.function.name === 'submit_plan'))
@@ -103,8 +103,8 @@ async function openWorld() {
   return { link, approvals, journal, sessions, completion: completed.promise, toldEnd, gateway }
 }
 
-describe('the agent that asks for a way out', () => {
-  it('is told what holds now, though its session was lost while a person thought [G.03, S1.11]', async () => {
+describe('the agent that asks for network access', () => {
+  it('learns what holds now, though its session was lost while a person thought [G.03, S1.11]', async () => {
     const { link, approvals, journal, sessions, completion, toldEnd, gateway } = await openWorld()
     await expect.poll(() => approvals.pending).toEqual(['ap-ask000001'])
     // Nothing of it is open at the gateway, so that the VM may sleep meanwhile.
@@ -124,7 +124,7 @@ describe('the agent that asks for a way out', () => {
     })
   })
 
-  it('is told of a no with the person’s words [G.03, S1.11]', async () => {
+  it('learns of a no with the person’s words [G.03, S1.11]', async () => {
     const { approvals, completion, toldEnd } = await openWorld()
     await expect.poll(() => approvals.pending).toHaveLength(1)
     approvals.answer('ap-ask000001', { decision: 'deny', scope: 'once', hint: 'use rates.csv' })

@@ -14,7 +14,7 @@ import { openHttpTransport } from '#runtime/mcp/http.ts'
 import { createEgressFetch } from '../../agent/mcp/egress-fetch.ts'
 import { SecretChanges, Secrets } from '../../host/secrets/secrets.ts'
 import { makeAuthority } from '../../host/test/support/authority.ts'
-import { listen, openWayOut } from '../egress/support.ts'
+import { listen, openEgress } from '../egress/support.ts'
 
 const everything = path.join(
   import.meta.dirname,
@@ -77,7 +77,7 @@ async function setUp(listener: RequestListener) {
   changes.set('OTHER_KEY', { hosts: ['other.test'], value: 'another-secret' })
   const secrets = new Secrets({}, async () => ({ ok: false, error: 'no source' }), changes)
   const context = createSecureContext({ ca: authority.ca })
-  const way = await openWayOut({
+  const way = await openEgress({
     rules: [{ effect: 'allow', host: 'api.test', ports: [port], schemes: ['https', 'http'] }],
     upgrade: { secrets, secureContext: () => context },
   })

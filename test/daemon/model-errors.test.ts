@@ -8,7 +8,7 @@ import { errorBody, gatewayError, gatewayErrorCodes } from '../../host/net/gatew
 import { readUpstreamError } from '../../host/providers/upstream-error.ts'
 import { createStreamTap } from '../../host/providers/usage-tap.ts'
 
-/** Refusals that asking again may mend. */
+/** Refusals that asking again may fix. */
 const passing: Readonly<Record<string, ModelErrorCode>> = {
   limit_concurrency: 'rate_limited',
   upstream_unreachable: 'bad_gateway',

@@ -158,7 +158,7 @@ describe('the offline model with a web page', () => {
     expect(other.calls().length).toBeGreaterThan(4)
   })
 
-  it('asks a person for an address that the policy refuses, and goes on when it is granted [G.03]', async () => {
+  it('asks a person for an address that the policy refuses, and continues when it is granted [G.03]', async () => {
     const world = await openWorld({ server: html, rules: () => [], person: 'allow' })
     const completion = await world.run((base) => `Fetch ${base}/`)
     expect(completion.summary).toContain('The moon pulls')

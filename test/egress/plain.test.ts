@@ -13,7 +13,7 @@ import { describe, expect, it } from 'vitest'
 import { buildHeaders, passHeaders } from '../../host/egress/plain.ts'
 import { until } from '../../host/test/support/run-values.ts'
 import { checkHeaders } from '../../host/web/request-headers.ts'
-import { exchange, listen, openWayOut, startTcp, type WayOut } from './support.ts'
+import { type EgressPath, exchange, listen, openEgress, startTcp } from './support.ts'
 
 const MiB = 1024 * 1024
 
@@ -50,7 +50,12 @@ interface Answer {
   readonly body: Buffer
 }
 
-async function ask(way: WayOut, url: string, options: RequestOptions = {}, body?: Buffer): Promise<Answer> {
+async function ask(
+  way: EgressPath,
+  url: string,
+  options: RequestOptions = {},
+  body?: Buffer,
+): Promise<Answer> {
   const sent = request({ host: '127.0.0.1', port: way.port, path: url, ...options })
   sent.end(body)
   const [response] = (await once(sent, 'response')) as [IncomingMessage]
@@ -68,7 +73,7 @@ describe('a request in the clear', () => {
       response.setHeader('set-cookie', ['a=1', 'b=2'])
       request.pipe(response)
     })
-    await using way = await openWayOut({ rules: web.rules })
+    await using way = await openEgress({ rules: web.rules })
     const body = Buffer.alloc(3 * MiB, 'abc')
     const url = `http://web.test:${web.port}/up?x=1`
     const answer = await ask(way, url, { method: 'POST', headers: { 'content-length': body.length } }, body)
@@ -91,7 +96,7 @@ describe('a request in the clear', () => {
     await using web = await startWeb((_request, response) => response.end('yes'))
     const [rule] = web.rules
     const rules = [{ ...rule, methods: ['GET'], path: '/open/*' }]
-    await using way = await openWayOut({ rules })
+    await using way = await openEgress({ rules })
     const base = `http://web.test:${web.port}`
     expect((await ask(way, `${base}/open/a`)).body.toString()).toBe('yes')
     for (const [method, path] of [
@@ -121,7 +126,7 @@ describe('a request in the clear', () => {
       })
       response.end('ok')
     })
-    await using way = await openWayOut({ rules: web.rules })
+    await using way = await openEgress({ rules: web.rules })
     const answer = await ask(way, `http://web.test:${web.port}/`, {
       headers: {
         host: 'other.test',
@@ -157,7 +162,7 @@ describe('a request in the clear', () => {
     const rules = [
       { effect: 'allow' as const, host: 'web.test', ports: [server.port], schemes: ['http' as const] },
     ]
-    await using way = await openWayOut({ rules })
+    await using way = await openEgress({ rules })
     const head = `POST http://web.test:${server.port}/ HTTP/1.1\r\nHost: web.test\r\n`
     const smuggled = 'GET /smuggled HTTP/1.1\r\nHost: web.test\r\n\r\n'
     for (const fields of [
@@ -201,7 +206,7 @@ describe('a request in the clear', () => {
     ['the same in another spelling', 'http://2852039166/latest', 403],
     ['a path that is a host', 'http://web.test//evil.test/x', 403],
   ])('is refused to %s [G.02 G.03]', async (_what, url, status) => {
-    await using way = await openWayOut()
+    await using way = await openEgress()
     const answer = await ask(way, url)
     expect([answer.status, answer.body.toString().startsWith('Refused: ') || status === 400]).toEqual([
       status,
@@ -221,7 +226,7 @@ describe('a request in the clear', () => {
       const rules = [
         { effect: 'allow' as const, host: 'web.test', ports: [server.port], schemes: ['http' as const] },
       ]
-      await using way = await openWayOut({ rules })
+      await using way = await openEgress({ rules })
       const answer = await ask(way, `http://web.test:${server.port}/`)
       expect([text, answer.status]).toEqual([text, 502])
       expect(answer.body.toString()).toContain('the server gave no answer that could be read')
@@ -233,7 +238,7 @@ describe('a request in the clear', () => {
     const rules = [
       { effect: 'allow' as const, host: 'web.test', ports: [server.port], schemes: ['http' as const] },
     ]
-    await using way = await openWayOut({ rules })
+    await using way = await openEgress({ rules })
     await expect(ask(way, `http://web.test:${server.port}/`)).rejects.toThrow(/aborted|ECONNRESET/)
     expect((await way.recorded(1))[0]?.error).toBe('the answer broke off')
   })
@@ -242,7 +247,7 @@ describe('a request in the clear', () => {
     await using web = await startWeb((request, response) => {
       if (request.url === '/big') response.end(Buffer.alloc(2 * MiB))
     })
-    await using way = await openWayOut({ rules: web.rules, limits: { maxBytes: MiB, idleMs: 200 } })
+    await using way = await openEgress({ rules: web.rules, limits: { maxBytes: MiB, idleMs: 200 } })
     await expect(ask(way, `http://web.test:${web.port}/big`)).rejects.toThrow(/aborted|ECONNRESET/)
     const silent = await ask(way, `http://web.test:${web.port}/silent`)
     expect([silent.status, silent.body.toString()]).toEqual([504, expect.stringContaining('without a byte')])
@@ -257,7 +262,7 @@ describe('a request in the clear', () => {
       response.writeHead(Number(request.url?.slice(1)), { 'x-method': request.method })
       response.end()
     })
-    await using way = await openWayOut({ rules: web.rules })
+    await using way = await openEgress({ rules: web.rules })
     const base = `http://web.test:${web.port}`
     expect((await ask(way, `${base}/200`, { method: 'HEAD' })).headers['x-method']).toBe('HEAD')
     expect((await ask(way, `${base}/204`)).status).toBe(204)
@@ -274,7 +279,7 @@ describe('a request in the clear', () => {
   it('ends at the server when the program goes [G.08]', async () => {
     let closed = 0
     await using web = await startWeb((request) => request.once('close', () => (closed += 1)))
-    await using way = await openWayOut({ rules: web.rules })
+    await using way = await openEgress({ rules: web.rules })
     const sent = request({ port: way.port, path: `http://web.test:${web.port}/` })
     sent.on('error', () => undefined).end()
     await until(() => web.seen.length === 1, 'the request')
@@ -366,9 +371,9 @@ describe('the headers of a request', () => {
   })
 })
 
-describe('what a program is told of the proxy', () => {
+describe('what a program learns of the proxy', () => {
   it('is the same text in a body that a person reads [G.03]', async () => {
-    await using way = await openWayOut()
+    await using way = await openEgress()
     const sent = request({ port: way.port, path: 'http://web.test/' }).end()
     const [response] = (await once(sent, 'response')) as [IncomingMessage]
     expect(response.headers['content-type']).toBe('text/plain; charset=utf-8')

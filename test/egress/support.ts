@@ -17,7 +17,7 @@ import { directNetwork } from '../../host/net/network.ts'
 import { until } from '../../host/test/support/run-values.ts'
 import { createWorld } from '../link/support.ts'
 
-export interface WayOut extends AsyncDisposable {
+export interface EgressPath extends AsyncDisposable {
   /** Of the guest's proxy. */
   readonly port: number
   readonly guest: HostLink
@@ -30,7 +30,7 @@ export interface WayOut extends AsyncDisposable {
   recorded(count: number): Promise<readonly EgressRecord[]>
 }
 
-export interface WayOutOptions extends EgressServerOptions {
+export interface EgressPathOptions extends EgressServerOptions {
   readonly rules?: readonly EgressRule[]
   readonly gate?: GateOptions
   /** Absent: nobody can be asked. */
@@ -38,7 +38,7 @@ export interface WayOutOptions extends EgressServerOptions {
 }
 
 /** Every name leads to this machine, where the test's servers are; a rule lets it be reached. */
-export async function openWayOut(options: WayOutOptions = {}): Promise<WayOut> {
+export async function openEgress(options: EgressPathOptions = {}): Promise<EgressPath> {
   const { rules = [], gate, askFor, ...serverOptions } = options
   const policy = makePolicy({
     configuration: [

@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest'
 import { defaultGate } from '../../agent/proxy/gate.ts'
 import { makeAuthority, type TestAuthority } from '../../host/test/support/authority.ts'
 import { until, wait } from '../../host/test/support/run-values.ts'
-import { exchange, listen, openWayOut, startTcp, type WayOut } from './support.ts'
+import { type EgressPath, exchange, listen, openEgress, startTcp } from './support.ts'
 
 const MiB = 1024 * 1024
 /** Made in the first test that needs it. */
@@ -29,7 +29,7 @@ async function startTls(onConnection: (socket: TLSSocket) => void) {
 }
 
 /** CONNECT as a program says it; the answer's head and the socket behind it. */
-async function ask(way: WayOut, target: string): Promise<{ head: string; socket: Socket }> {
+async function ask(way: EgressPath, target: string): Promise<{ head: string; socket: Socket }> {
   const socket = connect(way.port, '127.0.0.1')
   socket.on('error', () => undefined)
   socket.write(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`)
@@ -60,7 +60,7 @@ describe('a tunnel', () => {
       // Answers when all has come.
       void buffer(socket).then((all) => socket.end(all))
     })
-    await using way = await openWayOut({ rules: server.rules })
+    await using way = await openEgress({ rules: server.rules })
     const { head, socket } = await ask(way, `packages.test:${server.port}`)
     expect(head).toMatch(/^HTTP\/1\.1 200 /)
     const tls = await secure(socket, 'packages.test')
@@ -79,7 +79,7 @@ describe('a tunnel', () => {
   })
 
   it('is refused at once with its rule, in status line, body and the list of refusals [G.03]', async () => {
-    await using way = await openWayOut()
+    await using way = await openEgress()
     const watch = way.refusals.watch()
     const { head, socket } = await ask(way, 'packages.test:443')
     expect(head).toMatch(/^HTTP\/1\.1 403 Refused: CONNECT packages\.test:443: no rule allows it/)
@@ -100,7 +100,7 @@ describe('a tunnel', () => {
     ['an address of this machine in another spelling', '0x7f.1:443', 403],
     ['this machine', 'localhost:22', 403],
   ])('is refused to %s [G.02 G.03]', async (_what, target, status) => {
-    await using way = await openWayOut()
+    await using way = await openEgress()
     const { head } = await ask(way, target)
     expect(head).toContain(`HTTP/1.1 ${status} `)
   })
@@ -109,7 +109,7 @@ describe('a tunnel', () => {
     let bytes = 0
     await using server = await startTcp((socket) => socket.on('data', (piece) => (bytes += piece.length)))
     const rules = [{ effect: 'allow' as const, host: 'packages.test', ports: [server.port] }]
-    await using way = await openWayOut({ rules })
+    await using way = await openEgress({ rules })
     const watch = way.refusals.watch()
     const target = `packages.test:${server.port}`
     const other = await ask(way, target)
@@ -137,7 +137,7 @@ describe('a tunnel', () => {
       socket.write(Buffer.alloc(2 * MiB))
     })
     const endOf = async (limits: object): Promise<string | undefined> => {
-      await using way = await openWayOut({ rules: server.rules, limits })
+      await using way = await openEgress({ rules: server.rules, limits })
       const watch = way.refusals.watch()
       const { socket } = await ask(way, `packages.test:${server.port}`)
       const tls = connectTls({ socket, servername: 'packages.test', rejectUnauthorized: false })
@@ -162,7 +162,7 @@ describe('a tunnel', () => {
         socket.end('done')
       }, 2_000)
     })
-    await using way = await openWayOut({ rules: server.rules, limits: { idleMs: 1_000 } })
+    await using way = await openEgress({ rules: server.rules, limits: { idleMs: 1_000 } })
     const { socket } = await ask(way, `packages.test:${server.port}`)
     expect((await buffer(await secure(socket, 'packages.test'))).toString()).toMatch(/^\.+done$/)
   })
@@ -170,7 +170,7 @@ describe('a tunnel', () => {
   it('that never says for whom its TLS is comes to an end [G.02]', async () => {
     await using server = await startTcp(() => undefined)
     const rules = [{ effect: 'allow' as const, host: 'packages.test', ports: [server.port] }]
-    await using way = await openWayOut({ rules, limits: { helloMs: 50 } })
+    await using way = await openEgress({ rules, limits: { helloMs: 50 } })
     const { socket } = await ask(way, `packages.test:${server.port}`)
     await closed(socket)
     expect((await way.recorded(1))[0]?.error).toContain('no TLS ClientHello')
@@ -187,7 +187,7 @@ describe('a tunnel', () => {
       }
       more()
     })
-    await using way = await openWayOut({ rules: server.rules })
+    await using way = await openEgress({ rules: server.rules })
     const { socket } = await ask(way, `packages.test:${server.port}`)
     const tls = await secure(socket, 'packages.test')
     tls.pause()
@@ -207,7 +207,7 @@ describe('a tunnel', () => {
       socket.on('error', () => undefined)
       socket.write('x')
     })
-    await using way = await openWayOut({ rules: server.rules })
+    await using way = await openEgress({ rules: server.rules })
     const first = await ask(way, `packages.test:${server.port}`)
     const tls = await secure(first.socket, 'packages.test')
     tls.on('error', () => undefined)
@@ -217,7 +217,7 @@ describe('a tunnel', () => {
 
     await using breaking = await startTcp((socket) => socket.once('data', () => socket.resetAndDestroy()))
     const rules = [{ effect: 'allow' as const, host: 'packages.test', ports: [breaking.port] }]
-    await using second = await openWayOut({ rules })
+    await using second = await openEgress({ rules })
     const { socket } = await ask(second, `packages.test:${breaking.port}`)
     connectTls({ socket, servername: 'packages.test' }).on('error', () => undefined)
     await closed(socket)
@@ -229,7 +229,7 @@ describe('a tunnel', () => {
       await server[Symbol.asyncDispose]()
       return server
     })
-    await using way = await openWayOut({ rules: [{ effect: 'allow', host: 'packages.test', ports: [port] }] })
+    await using way = await openEgress({ rules: [{ effect: 'allow', host: 'packages.test', ports: [port] }] })
     const { head } = await ask(way, `packages.test:${port}`)
     expect(head).toMatch(/^HTTP\/1\.1 502 .*ECONNREFUSED/)
     expect(way.refusals.watch().list()).toEqual([])
@@ -239,7 +239,7 @@ describe('a tunnel', () => {
     using server = await startTls((socket) => void socket.end('hello'))
     const answers: ((granted: boolean) => void)[] = []
     let gaveUp = 0
-    await using way = await openWayOut({
+    await using way = await openEgress({
       rules: [{ effect: 'deny', host: 'never.test', ports: [server.port] }],
       askFor: (_target, _decision, signal) => {
         signal.addEventListener('abort', () => (gaveUp += 1))
@@ -264,10 +264,10 @@ describe('a tunnel', () => {
     expect((await way.recorded(1))[0]?.rule).toBe('a person')
   })
 
-  it('leaves room for the model: more than its share wait or are refused, and are told [G.08]', async () => {
+  it('leaves room for the model: more than its share wait or are refused, and learn it [G.08]', async () => {
     await using server = await startTcp(() => undefined)
     const rules = [{ effect: 'allow' as const, host: 'packages.test', ports: [server.port] }]
-    await using way = await openWayOut({ rules, maxOpen: 2 })
+    await using way = await openEgress({ rules, maxOpen: 2 })
     const target = `packages.test:${server.port}`
     await ask(way, target)
     const second = await ask(way, target)
@@ -276,13 +276,13 @@ describe('a tunnel', () => {
     await until(() => way.open() === 1, 'a free place')
     expect((await ask(way, target)).head).toContain('HTTP/1.1 200 ')
 
-    await using narrow = await openWayOut({ rules, gate: { ...defaultGate, maxOpen: 1, waitMs: 100 } })
+    await using narrow = await openEgress({ rules, gate: { ...defaultGate, maxOpen: 1, waitMs: 100 } })
     await ask(narrow, target)
     expect((await ask(narrow, target)).head).toContain('HTTP/1.1 503 ')
   })
 
   it('that is broken off again and again is held back before the host ends the session for it [C.04 G.08]', async () => {
-    await using way = await openWayOut({
+    await using way = await openEgress({
       askFor: (_target, _decision, signal) =>
         new Promise((resolve) => {
           signal.addEventListener('abort', () => resolve({ ok: false, error: 'withdrawn' }))
@@ -301,7 +301,7 @@ describe('a tunnel', () => {
   })
 
   it('to port 80 holds requests in the clear, as Node’s fetch makes them, and each is judged [G.02 G.03]', async () => {
-    await using way = await openWayOut()
+    await using way = await openEgress()
     const { head, socket } = await ask(way, 'packages.test:80')
     expect(head).toContain(' 200 ')
     const answer = await exchange(socket, 'GET /a HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n')
@@ -312,7 +312,7 @@ describe('a tunnel', () => {
 
 describe('the guest’s proxy', () => {
   it('tells who asks it for a page of its own what it is', async () => {
-    await using way = await openWayOut()
+    await using way = await openEgress()
     const [response] = (await once(httpRequest({ port: way.port, path: '/' }).end(), 'response')) as [
       NodeJS.ReadableStream & { statusCode: number },
     ]

@@ -6,11 +6,11 @@ import { createSecureContext } from 'node:tls'
 import { describe, expect, it } from 'vitest'
 import { SecretChanges, Secrets } from '../../host/secrets/secrets.ts'
 import { makeAuthority } from '../../host/test/support/authority.ts'
-import { listen, openWayOut } from './support.ts'
+import { listen, openEgress } from './support.ts'
 
 const value = 'hunter2-very-secret'
 
-/** A server that says what it was sent, a way out to it, and a secret that is bound to it. */
+/** A server that says what it was sent, a path to it, and a secret that is bound to it. */
 async function setUp(hosts: string[] = ['api.test']) {
   const authority = await makeAuthority('DNS:api.test', 'DNS:other.test')
   const seen: IncomingMessage[] = []
@@ -27,7 +27,7 @@ async function setUp(hosts: string[] = ['api.test']) {
   changes.set('API_KEY', { hosts, value })
   const secrets = new Secrets({}, async () => ({ ok: false, error: 'no source' }), changes)
   const context = createSecureContext({ ca: authority.ca })
-  const way = await openWayOut({
+  const way = await openEgress({
     rules: ['api.test', 'other.test'].map((host) => ({
       effect: 'allow',
       host,
@@ -55,7 +55,7 @@ async function setUp(hosts: string[] = ['api.test']) {
 }
 const upgrade = { 'caisson-upgrade': 'https' }
 
-describe('a request that the host is told to make by https', () => {
+describe('a request that the host is asked to make by https', () => {
   it('holds the secret at the server alone: the answer comes back without it [G.04]', async () => {
     await using at = await setUp()
     const headers = { ...upgrade, authorization: 'Bearer {{API_KEY}}', range: 'bytes=1-2' }

@@ -69,7 +69,7 @@ describe('a person at a running agent', () => {
     expect(world.seen.sessions.length).toBeGreaterThan(1)
   })
 
-  it('does not wait for a VM that sleeps or stands still; what was said is heard when it goes on [A.08 V.04]', async () => {
+  it('does not wait for a VM that sleeps or stands still; what was said is heard when it continues [A.08 V.04]', async () => {
     const { world, control, agent, heard, holds } = await open()
     await using _world = world
     agent.isReachable = false
@@ -98,7 +98,7 @@ describe('a person at a running agent', () => {
     expect(holds).toEqual([1, -1])
   })
 
-  it('is told what is not taken: nothing, too much, too many, and too late [A.08]', async () => {
+  it('learns what is not taken: nothing, too much, too many, and too late [A.08]', async () => {
     const { world, control, agent, facts } = await open()
     await using _world = world
     expect(await control.steer(' \n', 'me')).toContain('empty')
@@ -114,7 +114,7 @@ describe('a person at a running agent', () => {
     expect(facts).toHaveLength(32)
   })
 
-  it('is told what the agent itself says against it [A.08]', async () => {
+  it('learns what the agent itself says against it [A.08]', async () => {
     const { world, control, agent } = await open({
       'task/steer': async () => ({ ok: false, error: { code: 'busy', message: 'too many wait' } }),
     })

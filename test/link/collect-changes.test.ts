@@ -61,7 +61,7 @@ async function collect(
 }
 
 describe('a change set', () => {
-  it('comes home whole although the session ends in its midst, again and again [C.03, W.01]', async () => {
+  it('arrives whole although the session ends in its midst, again and again [C.03, W.01]', async () => {
     let streams = 0
     const { collected, runDirectory, sessions } = await collect({
       onStream: (world) => {
@@ -74,7 +74,7 @@ describe('a change set', () => {
     expect(sessions).toBeGreaterThan(3)
   })
 
-  it('waits for room on the disk, with the guest that sends it, and comes home then [W.05]', async () => {
+  it('waits for room on the disk, with the guest that sends it, and is collected then [W.05]', async () => {
     const needs: DiskSpaceNeed[] = []
     const { collected } = await collect({
       spareBytes: 2 ** 52,

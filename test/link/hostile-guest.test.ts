@@ -172,7 +172,7 @@ describe('the host ends the session, with the reason, when the guest sends', () 
   })
 })
 
-describe('the host answers with a JSON-RPC error, and the session goes on, when the guest', () => {
+describe('the host answers with a JSON-RPC error, and the session continues, when the guest', () => {
   it.each([
     ['asks an unknown method', { method: 'no/such', params: {} }, -32601],
     ['asks without params', { method: 'task/complete' }, -32602],

@@ -215,7 +215,7 @@ describe('a request of the guest', () => {
     expect(await host.promise).toBe('aborted')
   })
 
-  it('is one of a bounded number: more than the limit wait or fail, and the host goes on [C.04]', async () => {
+  it('is one of a bounded number: more than the limit wait or fail, and the host continues [C.04]', async () => {
     let open = 0
     let most = 0
     const { world, post } = await connected((stream) => {

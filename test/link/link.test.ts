@@ -69,7 +69,7 @@ describe('a session', () => {
     expect(await workspace).toEqual({ ok: true, value: {} })
   })
 
-  it('goes on after a host that was stopped reads all requests of that time at once [C.03]', async () => {
+  it('continues after a host that was stopped reads all requests of that time at once [C.03]', async () => {
     const guestTimings = { silenceTimeoutMs: 50, requestIntervalMs: 1 }
     await using world = createWorld({ timings: { flapMaxCount: 3, heartbeatIntervalMs: 60_000 } })
     world.startGuest({ timings: guestTimings })
@@ -88,7 +88,7 @@ describe('a session', () => {
     expect(world.seen.lost).toEqual([])
   })
 
-  it('goes on wherever the requests of one silence are cut, and however they are spread [C.03]', async () => {
+  it('continues wherever the requests of one silence are cut, and however they are spread [C.03]', async () => {
     const spread = fc.array(fc.tuple(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 0, max: 4 })), {
       minLength: 3,
       maxLength: 8,
@@ -119,7 +119,7 @@ describe('a session', () => {
     )
   })
 
-  it('is taken down before its VM is saved, and goes on behind other ports [V.04]', async () => {
+  it('is taken down before its VM is saved, and continues behind other ports [V.04]', async () => {
     await using world = createWorld()
     world.startGuest()
     await world.link.ready()
@@ -133,7 +133,7 @@ describe('a session', () => {
     expect(world.seen.sessions[1]).toMatchObject({ resumed: true })
   })
 
-  it('is given up when a guest that is to be saved does not take it down [V.04]', async () => {
+  it('is given up when a guest does not take it down before a save [V.04]', async () => {
     await using world = createWorld({ timings: { parkTimeoutMs: 50 } })
     const guest = world.startGuest()
     await world.link.ready()
@@ -417,7 +417,7 @@ describe('the end of a task', () => {
 })
 
 describe('an agent that was replaced', () => {
-  it('cannot go on with the run of the one before: the run is lost, the link is not [S1.01, C.03]', async () => {
+  it('cannot continue with the run of the one before: the run is lost, the link is not [S1.01, C.03]', async () => {
     await using world = createWorld()
     world.startGuest()
     await world.link.submitTask(task)

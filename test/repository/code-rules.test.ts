@@ -105,6 +105,7 @@ describe('the check of words', () => {
     expect(found(`\n// It ${phrase} here.`)).toEqual(expected(2))
     expect(found(`// It ${phrase.replaceAll(' ', '\n// ')} here.`)).toEqual(expected(1))
     expect(found(`const ${camelCase}File = 1`)).toEqual(expected(1))
+    expect(found(`const a = '${phrase}'`)).toEqual(expected(1))
     expect(found(`const A_${phrase.replaceAll(' ', '_').toUpperCase()}_B = 1`)).toEqual(expected(1))
     expect(findWords(`host/${phrase.replaceAll(' ', '-')}-file.ts`, '').map(({ line }) => line)).toEqual([0])
   })

@@ -7,7 +7,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 
 const run = promisify(execFile)
 const root = path.join(import.meta.dirname, '../..')
-/** Without what this test process was told: the installed package must not need it. */
+/** Without the variables of this test process: the installed package must not need it. */
 const { NODE_OPTIONS: _, ...inherited } = process.env
 
 const program = `import { Host, type Run, type RunOptions } from 'caisson'

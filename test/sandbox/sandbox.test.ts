@@ -234,7 +234,7 @@ describe('files of a sandbox', () => {
     ])
   })
 
-  it('are told by codes where they cannot be used [V.12 E.01]', async () => {
+  it('are reported by codes where they cannot be used [V.12 E.01]', async () => {
     const replies: [number, string][] = [
       [66, ''],
       [67, ''],

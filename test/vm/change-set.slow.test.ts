@@ -112,7 +112,7 @@ describe('the change set of a real overlay', () => {
     for await (const { entry } of decodeChanges(chunksOf(stream))) {
       if (entry.path.startsWith('traps/')) traps.push(`${entry.kind} ${entry.path.slice(6)}`)
     }
-    // Three were written to and are the same all the same: that is seen by the host, which has their digests.
+    // Three were written to and are unchanged: that is seen by the host, which has their digests.
     expect(traps).toEqual([
       'directory elsewhere',
       'directory elsewhere/deep',
@@ -128,7 +128,7 @@ describe('the change set of a real overlay', () => {
     ])
   })
 
-  it('brings home 10,000 changed files and one of 128 MB [W.02]', async () => {
+  it('collects 10,000 changed files and one of 128 MB [W.02]', async () => {
     const base = makeBase('many', { cases: {}, rewriteAll: true })
     for (let directory = 0; directory < 100; directory++) {
       mkdirSync(join(base, `d${directory}`))

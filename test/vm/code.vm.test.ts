@@ -51,7 +51,7 @@ interface Look {
   readonly initKiB: number
   readonly agentMiB: number
 }
-/** Nothing of any call is left, neither process nor control group, and the VM goes on. */
+/** Nothing of any call is left, neither process nor control group, and the VM continues. */
 async function expectNothingLeft(): Promise<Look> {
   const look = await probe.ask<Look>({ op: 'look' })
   expect(look).toMatchObject({ workProcesses: 0, callGroups: 0 })
@@ -137,7 +137,7 @@ describe('run_bash and run_python', () => {
     expect(long.stdout.length).toBeLessThan(49 * 1024)
   })
 
-  it('go on when a program closes its output', async () => {
+  it('continue when a program closes its output', async () => {
     expect(await valueFrom(bash('exec >&- 2>&-; sleep 0.2; exit 7'))).toMatchObject({
       stdout: '',
       exitCode: 7,

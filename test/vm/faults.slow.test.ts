@@ -27,7 +27,7 @@ async function untilToolRuns(run: Run): Promise<void> {
 const noKey = () => Promise.resolve({ ok: false as const, error: 'there are no keys here' })
 
 describe('a fault in the middle of a run', () => {
-  it('of the link is survived: a VM that stood still for longer than the heartbeat goes on, nothing lost or doubled [R.02]', async () => {
+  it('of the link is survived: a VM that stood still for longer than the heartbeat continues, nothing lost or doubled [R.02]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const run = await bench.start(
       'Run the command `for i in $(seq 1 12); do echo line-$i; sleep 1; done; echo finished > done.txt`',
@@ -70,7 +70,7 @@ describe('a fault in the middle of a run', () => {
     expect(await readFile(bench.host.runs.paths(run.id).console, 'utf8')).toContain('caisson: init ready')
   })
 
-  it('of the agent ends the run, names how it ended, and brings home what was written before [S1.03 W.01]', async () => {
+  it('of the agent ends the run, names how it ended, and keeps what was written before [S1.03 W.01]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const prompt = 'Run the command `echo kept > kept.txt; touch crash-now; sleep 60`'
     const run = await startWithAgent(bench, 'crashing-main.ts', { prompt })

@@ -151,7 +151,7 @@ describe('PID 1', () => {
     const { exits } = await probe.ask<{ exits: unknown }>({ op: 'look' })
     expect(exits).toMatchObject({
       restarts: 1,
-      last: { code: 42, signal: null, stderrTail: expect.stringContaining('the probe ends as it was told') },
+      last: { code: 42, signal: null, stderrTail: expect.stringContaining('the probe ends as instructed') },
     })
     expect(probe.vm.console.text()).toContain('caisson: ERROR phase=agent the agent ended with code 42')
     expect((await bash('echo alive')).result.value.stdout).toBe('alive\n')

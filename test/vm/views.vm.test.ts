@@ -109,7 +109,7 @@ describe('a view of the workspace', () => {
     expect(await close('left', 'behind')).toEqual(done)
   })
 
-  it('is taken while programs write, and lets them go on [A.07]', async () => {
+  it('is taken while programs write, and lets them continue [A.07]', async () => {
     const writing = bash(
       'for i in $(seq 60); do echo $i > counted.tmp; mv counted.tmp counted; done; cat counted',
     )

@@ -4,7 +4,7 @@ Owns the port `caisson.root`, which root alone can open. It is served by a threa
 started after a resume, where every new program costs emulation a tenth of a second.
 
 A message is 80 bytes: `CAISSONF`, the time as microseconds since 1970 (u64, big-endian), and 64 random bytes; all zeros
-mean that only the clock is to be set. The answer is 16 bytes: `CAISSONF` and the guest's time once all was done.
+mean that only the clock needs a correction. The answer is 16 bytes: `CAISSONF` and the guest's time once all was done.
 """
 import os
 import struct
@@ -22,7 +22,7 @@ _EOF_PAUSE_SECONDS = 0.1
 
 
 def serve(device):
-    """Answers the host for ever; for a thread of its own."""
+    """Answers the host forever; for a thread of its own."""
     descriptor = os.open(device, os.O_RDWR | os.O_CLOEXEC)
     # Once, and not in each copy.
     generator = system.open_generator()

@@ -14,7 +14,7 @@ import workspace
 
 # What all calls together may have is bound enough for a person: nothing here but what the kernel takes as no limit.
 _LIMITS = {'wallMs': None, 'memoryBytes': 1 << 60, 'pids': 4096, 'cpuPercent': 25_600}
-# So that a program that is not there is told as by any shell, with the code 127.
+# So that a program that is not there is reported as by any shell, with the code 127.
 _AS_A_SHELL_RUNS_IT = ('/bin/sh', '-c', 'exec "$@"', 'sh')
 _LOGIN_SHELL = ('/bin/bash', '-l')
 _END_OF_TRANSMISSION = b'\x04'
@@ -111,7 +111,7 @@ class TerminalStreams(calls.Streams):
                 if self._master in self._outputs:
                     self._set_size()
             else:
-                # A terminal has no end of input; whoever reads it is told by the key for that.
+                # A terminal has no end of input; its reader gets the key for that.
                 super()._take([(kind, payload or _END_OF_TRANSMISSION)])
 
     def _feed_program(self):

@@ -49,7 +49,7 @@ class Supervisor:
         self.on_end = None
 
     def start(self):
-        """Starts the agent with what it expects to find. It loads while PID 1 goes on with the rest of the boot."""
+        """Starts the agent with what it expects to find. It loads while PID 1 continues with the rest of the boot."""
         os.makedirs(_HOME, mode=0o700, exist_ok=True)
         os.chown(_HOME, AGENT_ID, AGENT_ID)
         self._record('null')
@@ -148,7 +148,7 @@ class _Tail:
         self._following.release()
 
     def wait(self, timeout_seconds):
-        """Until all was read, but not for ever."""
+        """Until all was read, but not forever."""
         self._following.acquire(timeout=timeout_seconds)
 
     def text(self):

@@ -1,7 +1,7 @@
 """The scratch disk and the workspace on it: the host's read-only disk below, what the run changes above; and which views
 of it there are.
 
-Owns formatting, mounting and throwing away; refuses to go on while anything still uses what it is to unmount.
+Owns formatting, mounting and throwing away; refuses to continue while anything still uses what it is to unmount.
 What the calls see as /tmp and home lies on the scratch disk too: it lasts from call to call, counts to no call's memory,
 and is no part of the workspace.
 """
@@ -53,7 +53,7 @@ class WorkspaceError(Exception):
 
 
 class Workspace:
-    """Scratch disk and overlay. Operations run one at a time; `prepare_scratch` is to be called once, in its own thread."""
+    """Scratch disk and overlay. Operations run one at a time; call `prepare_scratch` once, in its own thread."""
 
     def __init__(self, processes, say_error):
         self._processes = processes
@@ -63,7 +63,7 @@ class Workspace:
         self._scratch_failure = None
         self._mounted = False
         self._read_only = False
-        # Those that programs may be started in; others may still be on their way out.
+        # Those that programs may be started in; others may still be ending.
         self._open_views = set()
         # By view, the copy that it lies over.
         self._views = {}

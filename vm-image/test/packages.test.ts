@@ -155,7 +155,7 @@ describe('npm', () => {
     return { stdout, stderr }
   }
 
-  it('is asked with the certificate authorities of the machine, and its failure is told without noise [V.07]', () => {
+  it('is asked with the certificate authorities of the machine, and its failure is reported without noise [V.07]', () => {
     expect(fetchWith('[ "$NODE_USE_SYSTEM_CA" = 1 ] && echo a-1.tgz')).toEqual({
       stdout: 'got a-1.tgz\n',
       stderr: '',

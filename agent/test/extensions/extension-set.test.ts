@@ -25,7 +25,7 @@ interface Diary {
   closed: number
 }
 
-/** One that brings tools of these names, each of which says for whom it was made. */
+/** One that brings tools of these namesthat say for whom they were made. */
 function bringing(names: readonly string[], changes: Partial<Extension> = {}): [OpenExtension, Diary] {
   const diary: Diary = { opened: [], workspaces: [], closed: 0 }
   const open: OpenExtension = async (parts) => {

@@ -1,4 +1,4 @@
-// Sub-agents that are started for ever, never end, fight over files, and try to be more than they are.
+// Sub-agents that are started forever, never end, fight over files, and try to be more than they are.
 import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Asked, Script, ServerReply } from '#specs/testing/model-server.ts'
@@ -31,7 +31,7 @@ function expectAllHome(ending: Ending): void {
 }
 
 describe('a model with sub-agents', () => {
-  it('cannot start them for ever, neither one by one nor all at once [T.02]', async () => {
+  it('cannot start them forever, neither one by one nor all at once [T.02]', async () => {
     for (const perTurn of [1, 20]) {
       const briefs = (turn: number) => Array.from({ length: perTurn }, (_, at) => `brief ${turn} ${at}`)
       const ending = await runTask(
@@ -63,7 +63,7 @@ describe('a model with sub-agents', () => {
     expectAllHome(ending)
   })
 
-  it('gets back one that goes round in circles, says nothing, or never stops, and goes on [T.02]', async () => {
+  it('gets back one that goes round in circles, says nothing, or never stops, and continues [T.02]', async () => {
     const circles: Record<string, Script> = {
       'the same call': () => call('list_files', {}),
       'another call each time': (_asked, index) => call('read_file', { path: `no-${index}.txt` }),

@@ -190,7 +190,7 @@ describe('a model whose calls fit no tool', () => {
     expect([errorsOf(ending), outputsOf(ending)]).toEqual([[], []])
   })
 
-  it.each(Object.keys(calls))('is told of %s, and the run goes on [T.02]', async (kind) => {
+  it.each(Object.keys(calls))('learns of %s, and the run continues [T.02]', async (kind) => {
     const { reply: said = answer(''), error, output = /./ } = calls[kind] ?? {}
     const ending = await runTask(working(said, answer('done')), { files })
     expect(ending.completion).toMatchObject({ outcome: 'completed', summary: 'done' })
@@ -387,7 +387,7 @@ describe('a model whose plan is none', () => {
   )
 })
 
-it('a model server that speaks of errors in a stream for ever ends the run with a reason [T.02]', async () => {
+it('a model server that speaks of errors in a stream forever ends the run with a reason [T.02]', async () => {
   const { completion, asked } = await runTask(() => ({
     body: event({ error: { message: 'no', code: 500 } }),
   }))

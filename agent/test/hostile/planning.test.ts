@@ -1,4 +1,4 @@
-// Models that misuse their plans: change them for ever, rewrite what has begun, act where they may only plan.
+// Models that misuse their plans: change them forever, rewrite what has begun, act where they may only plan.
 import { describe, expect, it } from 'vitest'
 import type { ServerReply } from '#specs/testing/model-server.ts'
 import { isPlanning, planReply } from '../support/scripted-model.ts'
@@ -16,7 +16,7 @@ const plan = (...steps: object[]) => ({ goal: 'g', steps })
 const limits = { maxTurnsPerStep: 200, maxToolCalls: 5_000 }
 
 describe('a model that changes its plan', () => {
-  it('cannot do so for ever [T.02]', async () => {
+  it('cannot do so forever [T.02]', async () => {
     let turn = 0
     const ending = await runTask(
       (asked) => {
@@ -93,7 +93,7 @@ describe('a model that may only plan', () => {
     expect(good.map(({ tool }) => tool)).toEqual(['read_file', 'submit_plan'])
   })
 
-  it('ends where it looks around for ever, says nothing, or hands in nothing of use [T.02]', async () => {
+  it('ends where it looks around forever, says nothing, or hands in nothing of use [T.02]', async () => {
     const scripts: ((turn: number) => ServerReply)[] = [
       () => call('list_files', {}),
       (turn) => call('read_file', { path: `no-${turn}` }),

@@ -1,4 +1,4 @@
-// Plans that are valid and mean harm: schemas that take for ever, references out of an answer, names out of Object.
+// Plans that are valid and mean harm: schemas that take forever, references out of an answer, names out of Object.
 import { describe, expect, it } from 'vitest'
 import type { ServerReply } from '#specs/testing/model-server.ts'
 import { isPlanning, planReply, stepOf } from '../support/scripted-model.ts'
@@ -41,7 +41,7 @@ describe('the schema of an answer', () => {
     ]),
   )
   const schemas: Record<string, object> = {
-    'a pattern that backtracks for ever': schemaOf({ type: 'string', pattern: '^(a+)+$' }),
+    'a pattern that backtracks forever': schemaOf({ type: 'string', pattern: '^(a+)+$' }),
     'names by a pattern that backtracks': { type: 'object', patternProperties: { '^(a+)+$': {} } },
     'references that double at each level': schemaOf({ $ref: '#/$defs/d0' }, { $defs: doubling }),
     'a reference to itself': schemaOf({ $ref: '#/properties/a' }),

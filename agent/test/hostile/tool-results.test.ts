@@ -26,7 +26,7 @@ function giving(
 
 const outputsOf = (ending: Ending): string[] => eventsOf(ending, 'tool-end').map(({ output }) => output)
 
-/** That the run went on, and that neither the model nor the journal got more than it can take. */
+/** That the run continued, and that neither the model nor the journal got more than it can take. */
 function expectBounded(ending: Ending): void {
   expect(ending.completion).toMatchObject({ outcome: 'completed', summary: 'done' })
   for (const output of outputsOf(ending)) {
@@ -99,7 +99,7 @@ describe('what a tool gives', () => {
     },
   }
 
-  it.each(Object.keys(things))('goes on, within bounds, after %s [T.02]', async (kind) => {
+  it.each(Object.keys(things))('continues, within bounds, after %s [T.02]', async (kind) => {
     const thing = things[kind]
     const ending = await runTask(working(call('give_thing', {}), answer('done')), {
       tools: thing === undefined ? [] : [thing.tool],
@@ -123,7 +123,7 @@ describe('what a file holds', () => {
   }
 
   it.each(Object.keys(files))(
-    'goes on, within bounds, after reading %s, searching it and editing it [T.02]',
+    'continues, within bounds, after reading %s, searching it and editing it [T.02]',
     async (name) => {
       const ending = await runTask(
         working(
@@ -140,7 +140,7 @@ describe('what a file holds', () => {
     },
   )
 
-  it('goes on where names of files are orders, escapes and endless [T.02]', async () => {
+  it('continues where names of files are orders, escapes and endless [T.02]', async () => {
     const names = [
       '\u001b[2J',
       'a\nb',

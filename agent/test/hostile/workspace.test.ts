@@ -115,11 +115,14 @@ describe('a workspace that gives orders', () => {
     ['empty', ''],
     ['blank', '\n\n  \n'],
     ['control characters', '\u001b[2J\u0007\u202eabc\ufeff'],
-  ])('has an AGENTS.md that is %s, and the run goes on within its window [T.02]', async (_kind, content) => {
-    const ending = await runTask(working(answer('done')), { files: { 'AGENTS.md': content } })
-    expect(ending.completion).toMatchObject({ outcome: 'completed', summary: 'done' })
-    for (const { text } of ending.asked) expect(text.length).toBeLessThan(256 * 1024)
-  })
+  ])(
+    'has an AGENTS.md that is %s, and the run continues within its window [T.02]',
+    async (_kind, content) => {
+      const ending = await runTask(working(answer('done')), { files: { 'AGENTS.md': content } })
+      expect(ending.completion).toMatchObject({ outcome: 'completed', summary: 'done' })
+      for (const { text } of ending.asked) expect(text.length).toBeLessThan(256 * 1024)
+    },
+  )
 
   it('gives orders in the facts that come with the task, which cannot end their blocks either [T.02]', async () => {
     const ending = await runTask(working(answer('done')), {

@@ -89,7 +89,7 @@ export const answer = (text: string): ServerReply => reply({ text })
 export const call = (name: string, args: unknown): ServerReply =>
   reply({ calls: [{ name, arguments: args }] })
 
-/** Plans {@link onePlan}, then gives `replies` in turn, the last of which repeats. */
+/** Plans {@link onePlan}, then gives `replies` in turn; the last one repeats. */
 export function working(...replies: readonly ServerReply[]): Script {
   return (_asked, index) =>
     index === 0 ? onePlan : (replies[Math.min(index, replies.length) - 1] ?? onePlan)

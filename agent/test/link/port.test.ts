@@ -32,7 +32,7 @@ describe('a device opened as a Duplex', () => {
     device.destroy()
   })
 
-  it('holds writers back while nobody reads, and goes on when someone does [C.04]', async () => {
+  it('holds writers back while nobody reads, and continues when someone does [C.04]', async () => {
     const fifo = path.join(folder, 'fifo')
     execFileSync('mkfifo', [fifo])
     const reader = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK)

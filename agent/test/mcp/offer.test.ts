@@ -1,4 +1,4 @@
-// What the host is told of a server's tools, by which it knows them again.
+// What the host learns of a server's tools, by which it knows them again.
 import { describe, expect, it } from 'vitest'
 import { boundTools, digestTool, makeOffer } from '../../mcp/offer.ts'
 

@@ -166,7 +166,7 @@ describe('what is pinned', () => {
     })
   })
 
-  it('is not offered where it was denied: a note says so, and the run goes on [A.09]', async () => {
+  it('is not offered where it was denied: a note says so, and the run continues [A.09]', async () => {
     await using world = await McpWorld.open({
       mcpServers: { bad: small(), good: small() },
       decide: ({ server }) =>

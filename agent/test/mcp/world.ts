@@ -1,6 +1,6 @@
 /**
  * An agent's MCP servers for tests: the extension over real child processes, a host that answers as it is
- * told, calls through the registry.
+ * instructed, calls through the registry.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

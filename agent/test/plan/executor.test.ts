@@ -168,7 +168,7 @@ describe('failures', () => {
     expect(ending.message).toContain('broken disk')
   })
 
-  it('goes on with what does not need a denied step, and fails as denied at its end [S1.11]', async () => {
+  it('continues with what does not need a denied step, and fails as denied at its end [S1.11]', async () => {
     const plan = planOf(['a'], ['b'], ['c', { needs: ['a'] }], ['d', { needs: ['b'] }])
     const { ending, states } = await execute(plan, { a: result('failed', 'they said no', 'denied') })
     expect(states).toEqual({ a: 'failed', b: 'completed', c: 'skipped', d: 'completed' })
@@ -184,7 +184,7 @@ describe('failures', () => {
     expect(ending).toMatchObject({ outcome: 'failed', reason: 'step_failed' })
   })
 
-  it('goes on without the dependents of a step that says continue [A.01]', async () => {
+  it('continues without the dependents of a step that says continue [A.01]', async () => {
     const plan = planOf(
       ['a', { onFailure: 'continue' }],
       ['b', { needs: ['a'] }],

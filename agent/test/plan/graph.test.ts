@@ -19,7 +19,7 @@ describe('conditions', () => {
     ['sum', { needs: ['few', 'many'], instructions: 'join {{steps.few}} and {{steps.many}}' }],
   )
 
-  it('take one branch, and what needs both goes on with it [A.01]', async () => {
+  it('take one branch, and what needs both continues with it [A.01]', async () => {
     const { states, ending, told } = await execute(branches, ({ id }) => done(id === 'look' ? '{"n":9}' : id))
     expect(states).toEqual({ look: 'completed', few: 'skipped', many: 'completed', sum: 'completed' })
     expect(told.sum?.[0]).toContain('join (step "few" was not taken) and many')
@@ -30,14 +30,14 @@ describe('conditions', () => {
   it('begin a step because another one failed, with why it did [A.01]', async () => {
     const plan = planOf(
       ['try', { onFailure: 'continue' }],
-      ['mend', { when: { step: 'try', state: 'failed' }, instructions: 'mend {{steps.try}}' }],
+      ['fix', { when: { step: 'try', state: 'failed' }, instructions: 'fix {{steps.try}}' }],
       ['build', { needs: ['try'] }],
     )
     const { states, told, ending } = await execute(plan, ({ id }) =>
       id === 'try' ? failed('no disk') : done(id),
     )
-    expect(states).toEqual({ try: 'failed', mend: 'completed', build: 'skipped' })
-    expect(told.mend?.[0]).toContain('<result step="try">\nno disk\n</result>')
+    expect(states).toEqual({ try: 'failed', fix: 'completed', build: 'skipped' })
+    expect(told.fix?.[0]).toContain('<result step="try">\nno disk\n</result>')
     expect(ending.outcome).toBe('completed')
   })
 
@@ -177,8 +177,8 @@ describe('a step for a sub-agent', () => {
     expect(known).toContain(conflicts)
   })
 
-  it('fails with what to do when no sub-agent is left, is not begun anew, and can be planned otherwise [A.01 A.07]', async () => {
-    const message = 'no more sub-agents begin in this run'
+  it('fails with what to do when no sub-agent is left, is not restarted, and can be planned otherwise [A.01 A.07]', async () => {
+    const message = 'sub-agent limit reached'
     const none: NonNullable<AgentRun['agents']> = {
       ...agents(''),
       spawn: async (request, stepId, signal) => ({

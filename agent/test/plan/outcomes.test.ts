@@ -58,7 +58,7 @@ describe('references', () => {
     })
   })
 
-  it('that lead nowhere are told, with where they end [A.01]', () => {
+  it('that lead nowhere are reported, with where they end [A.01]', () => {
     expect(resolve('use {{steps.a.files.1.path}}', json({ files: [{ path: 'x' }] }))).toEqual({
       ok: false,
       error: '{{steps.a.files.1.path}} leads nowhere: the output of step "a" has no "1"',

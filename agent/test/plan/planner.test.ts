@@ -58,7 +58,7 @@ describe('makePlan', () => {
     expect(asked).toHaveLength(1)
   })
 
-  it('puts right what is certain, and records it [S0.02]', async () => {
+  it('repairs what is certain, and records it [S0.02]', async () => {
     const loose = {
       plan: {
         goal: 'g',

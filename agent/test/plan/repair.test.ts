@@ -1,4 +1,4 @@
-// What of a plan is put right, and what is left for its validation to refuse.
+// What of a plan is repaired, and what is left for its validation to refuse.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
@@ -10,7 +10,7 @@ const agents = { maxAgents: 2, begun: 0 }
 const read = (...steps: unknown[]) => readPlan({ goal: 'g', steps }, { tools: ['read_file'], agents })
 const object = { type: 'object', properties: { n: { type: 'integer' } } }
 
-describe('a plan with slips', () => {
+describe('a plan with mistakes', () => {
   it.each([
     ['a failure answered by trying again', { onFailure: 'Retry 2' }, { retries: 2, onFailure: 'abort' }],
     ['the same in brackets', { onFailure: 'retry(3)' }, { retries: 3 }],
@@ -19,7 +19,7 @@ describe('a plan with slips', () => {
     ['another word for the output', { output_schema: object }, { output: object }],
     ['null for what may be left out', { when: null, output: null, kind: null, tools: null }, { needs: [] }],
     ['another word for a condition', { condition: { step: 'a' } }, { when: { step: 'a' } }],
-  ])('is put right: %s [A.01] [S0.02]', async (_name, fields, expected) => {
+  ])('is repaired: %s [A.01] [S0.02]', async (_name, fields, expected) => {
     const result = await read(step('a'), step('b', fields))
     expect(result).toMatchObject({ ok: true, value: { plan: { steps: [{ id: 'a' }, expected] } } })
   })

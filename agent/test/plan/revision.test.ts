@@ -72,7 +72,7 @@ describe('another plan', () => {
       { goal: 'g', steps: [{ id: 'x', instructions: 'x', kind: 'agent', tools: ['fly'] }] },
       'there is no tool fly',
     ],
-  ])('is refused when it %s, and the one in force goes on [A.01]', async (_name, next, why) => {
+  ])('is refused when it %s, and the one in force continues [A.01]', async (_name, next, why) => {
     const answers: unknown[] = []
     const { states, updates } = await execute(plan, async ({ id }, run) => {
       if (id === 'a') answers.push(await revise(run, next))

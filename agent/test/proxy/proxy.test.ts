@@ -65,7 +65,7 @@ describe('the network of programs', () => {
     expect(Object.keys(proxyEnvironment).map((name) => name.toUpperCase())).not.toContain('ALL_PROXY')
   })
 
-  it('is in the environment of run_bash, and the model is told what was refused during the call [G.03 S1.14]', async () => {
+  it('is in the environment of run_bash, and the model learns what was refused during the call [G.03 S1.14]', async () => {
     const port = await freePort()
     const network = createProgramNetwork(noHost, port)
     await network.prepare()
@@ -121,7 +121,7 @@ describe('the list of refusals', () => {
 })
 
 describe('the gate', () => {
-  it('gives a place as soon as one is free, to nobody who has gone, and not for ever', async () => {
+  it('gives a place as soon as one is free, to nobody who has gone, and not forever', async () => {
     const gate = new Gate({ maxOpen: 1, waitMs: 50, resetBurst: 10, resetsPerSecond: 10 })
     expect(await gate.enter(never)).toBe(true)
     expect(await gate.enter(never)).toBe(false)

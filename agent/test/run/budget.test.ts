@@ -73,7 +73,7 @@ describe('a part of a budget', () => {
     expect(budget.part({}, 1)).toBeNull()
   })
 
-  it('trips with the whole when that is spent by whomever [A.07 A.03]', () => {
+  it('trips with the whole when that is spent by anyone [A.07 A.03]', () => {
     const budget = whole({ maxToolCalls: 3 })
     const part = budget.part({ maxToolCalls: 2 }, 1)
     expect([budget.takeCall(), budget.takeCall(), part?.takeCall(), part?.takeCall()]).toEqual([

@@ -72,7 +72,7 @@ describe('hooks around a call', () => {
     expect(new Set(ending.questions.map(({ hookId }) => hookId)).size).toBe(2)
   })
 
-  it('keep a call from being made, and the model is told why [A.10]', async () => {
+  it('keep a call from being made, and the model learns why [A.10]', async () => {
     const script = working(call('write_file', { path: 'c.txt', content: 'c' }), answer('done'))
     const ending = await withHooks(script, [{ point: 'before-tool' }], () => ({
       decision: 'deny',

@@ -52,7 +52,7 @@ describe('what a person does in a whole run', () => {
     ])
   })
 
-  it('a message that came after the last word is told as unseen [A.08]', async () => {
+  it('a message that came after the last word is reported as unseen [A.08]', async () => {
     const { events, completion } = await runWhole(
       (inbox, one) => {
         if (isPlanning(one)) return planReply({ goal: 'g', steps: [plan.steps[0]] })
@@ -69,7 +69,7 @@ describe('what a person does in a whole run', () => {
     })
   })
 
-  it('a pause holds planning, steps and turns alike, and is told once [A.08]', async () => {
+  it('a pause holds planning, steps and turns alike, and is reported once [A.08]', async () => {
     const doings: string[] = []
     const { asked, events, completion } = await runWhole(
       (inbox, one) => {
@@ -103,7 +103,7 @@ describe('what a person does in a whole run', () => {
     expect(pauses).toEqual(['pause-start', 'pause-end', 'pause-start', 'pause-end'])
   })
 
-  it('a cancel in a pause ends it at once, and what it held is told to have ended [A.08]', async () => {
+  it('a cancel in a pause ends it at once, and what it held is reported as ended [A.08]', async () => {
     const { asked, events, completion } = await runWhole(() => reply({ text: 'never' }), {
       during: (inbox, runId) => {
         inbox.pause(runId, true)

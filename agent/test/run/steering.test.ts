@@ -23,7 +23,7 @@ const perform = (
 ) => performStep(script, { ...options, during })
 
 describe('messages of a person', () => {
-  it('reach every conversation that is under way once, and are told to those that begin later [A.08]', () => {
+  it('reach every conversation that is active once, and go to those that begin later [A.08]', () => {
     const steering = new Steering()
     expect(steering.push(message('early'))).toBe('taken')
     using first = steering.join()
@@ -180,7 +180,7 @@ describe('a pause', () => {
     return told
   }
 
-  it('holds before a turn and goes on after it, told once, with the clock standing [A.08]', async () => {
+  it('holds before a turn and continues after it, told once, with the clock standing [A.08]', async () => {
     let told: ReturnType<typeof paused> | undefined
     const { asked, events, result } = await perform(
       [reply({ text: 'done' })],
@@ -297,7 +297,7 @@ describe('a cancel', () => {
     expect(result.history.at(-1)).toMatchObject({ role: 'assistant', content: 'I have found' })
   })
 
-  it('keeps nothing of an answer that was begun anew [A.08]', async () => {
+  it('keeps nothing of an answer that was restarted [A.08]', async () => {
     const { events } = await perform(
       (_asked, index) =>
         index === 0

@@ -77,7 +77,7 @@ describe('outputs', () => {
 })
 
 describe('read_output', () => {
-  it('gives a page in a block that its text cannot end, and says where it goes on [A.04]', async () => {
+  it('gives a page in a block that its text cannot end, and says where it continues [A.04]', async () => {
     const outputs = new OutputStore()
     outputs.keep('call-1', `${'a'.repeat(50)}</output>${'b'.repeat(50)}`)
     const tool = createOutputTool()

@@ -236,7 +236,7 @@ describe('what the index leaves out', () => {
     expect((await few.paths('needle')).sort()).toEqual(['a.txt', 'b.txt'])
   })
 
-  it('is what time did not suffice for, and each search goes on with it [S0.14]', async () => {
+  it('is what time did not suffice for, and each search continues with it [S0.14]', async () => {
     const files = Object.fromEntries(
       Array.from({ length: 100 }, (_, file) => [`d${file % 9}/${file}.txt`, `needle ${file}\n`.repeat(200)]),
     )
@@ -256,7 +256,7 @@ describe('what the index leaves out', () => {
     expect(last).toMatchObject({ files: 100, notes: [] })
   })
 
-  it('is gone on with between two searches, with no call that asks for it [S0.14]', async () => {
+  it('is continued between two searches, with no call that asks for it [S0.14]', async () => {
     const files = Object.fromEntries(
       Array.from({ length: 8 }, (_, file) => [`${file}.txt`, `needle\n${manyWords(file * 20_000, 20_000)}`]),
     )

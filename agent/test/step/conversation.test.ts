@@ -90,7 +90,7 @@ describe('a conversation that outgrows the window', () => {
     for (const { body } of asked) expect(JSON.stringify(body.messages).length).toBeLessThan(6_000 * 4)
   })
 
-  it('goes on from the words of an earlier summary when it is summed up again [A.04]', async () => {
+  it('continues from the words of an earlier summary when it is summed up again [A.04]', async () => {
     let made = 0
     const { summaries } = await perform((asked) => {
       if (isSummary(asked)) return reply({ text: `SUMMARY ${made}` })
@@ -237,7 +237,7 @@ describe('a server that is strict about roles', () => {
     ).toEqual(['system', 'user', 'assistant', 'tool', 'assistant', 'user'])
   })
 
-  it('that refuses all the same fails the step with its words [A.04]', async () => {
+  it('that still refuses fails the step with its words [A.04]', async () => {
     const { result, asked } = await perform(() => failure(400, 'roles must alternate'), 128_000)
     expect(result).toMatchObject({ state: 'failed', reason: 'model_refused' })
     expect(asked).toHaveLength(2)

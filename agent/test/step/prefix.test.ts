@@ -74,7 +74,7 @@ function expectValid({ messages }: Asked): void {
 }
 
 describe('the requests of a run', () => {
-  it('begin with the same bytes in all steps, and each goes on from the one before [A.05 A.04]', async () => {
+  it('begin with the same bytes in all steps, and each continues from the one before [A.05 A.04]', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(turns, { maxLength: 12 }),
@@ -107,7 +107,7 @@ describe('the requests of a run', () => {
     )
   }, 60_000)
 
-  it('for a plan go on from one another too [A.05]', async () => {
+  it('for a plan continue from one another too [A.05]', async () => {
     const asked = await runOnce(
       (one, index) =>
         isPlanning(one)

@@ -1,4 +1,4 @@
-// The calls of a turn that are not as they should be: written as text, wrong in their arguments, put right.
+// The calls of a turn that are not as they should be: written as text, wrong in their arguments, corrected.
 import { describe, expect, it } from 'vitest'
 import { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
 import { reply } from '#specs/testing/model-replies.ts'
@@ -51,7 +51,7 @@ describe('calls that are not as they should be', () => {
     expect(result.text).toContain('drop_note')
   })
 
-  it('tells the model what was wrong with arguments, keeps it in the journal, and goes on [S2.18]', async () => {
+  it('tells the model what was wrong with arguments, keeps it in the journal, and continues [S2.18]', async () => {
     const { diary, events, result } = await perform([
       calls(['drop_note', { file_path: 'b' }]),
       calls(['drop_note', { path: 'b' }]),
@@ -67,7 +67,7 @@ describe('calls that are not as they should be', () => {
     expect(failed?.error?.message).toContain('if you mean "path", give it under that name')
   })
 
-  it('tells the model and the journal what of a call was put right [S2.17]', async () => {
+  it('tells the model and the journal what of a call was corrected [S2.17]', async () => {
     const { events, result } = await perform([
       calls(['read_note', { file_path: 'a', limit: '2' }]),
       reply({ text: 'done' }),

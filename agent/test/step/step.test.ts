@@ -69,7 +69,7 @@ describe('turns', () => {
     expect(diary.calls).toEqual(['read slow', 'write a', 'read b'])
   })
 
-  it('goes on after failed, unknown and badly called tools [S4.07] [S1.09]', async () => {
+  it('continues after failed, unknown and badly called tools [S4.07] [S1.09]', async () => {
     const { result, events } = await perform([
       calls(
         ['read_note', { path: 'missing' }],
@@ -134,7 +134,7 @@ describe('answers that are none', () => {
     expect(always.asked).toHaveLength(3)
   })
 
-  it('lets a cut text go on, and never runs a call that was cut off [G.07]', async () => {
+  it('lets a cut text continue, and never runs a call that was cut off [G.07]', async () => {
     const { result, diary } = await perform([
       reply({ text: 'I beg', finishReason: 'length' }),
       reply({
@@ -293,7 +293,7 @@ describe('limits', () => {
 })
 
 describe('approvals and cancel', () => {
-  it('asks the host under a stable id, and goes on with a denial [S1.11]', async () => {
+  it('asks the host under a stable id, and continues with a denial [S1.11]', async () => {
     const { approvals, result, diary } = await perform(
       [calls(['drop_note', { path: 'a' }, 'call-1']), reply({ text: 'STEP FAILED: not allowed' })],
       { decide: () => Promise.resolve({ decision: 'deny', hint: 'keep it' }) },

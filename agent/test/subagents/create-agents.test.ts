@@ -25,7 +25,7 @@ const step: Step = {
   writes: ['*'],
   onFailure: 'abort',
 }
-/** What a call said, as the model is told of it. */
+/** What a call said, as the model learns of it. */
 async function callTool(bench: AgentsBench, name: string, input: unknown): Promise<string> {
   const { output } = await bench.run.registry.invoke(
     { callId: `c${Math.floor(performance.now() * 1_000)}`, name, argumentsText: JSON.stringify(input) },
@@ -202,14 +202,14 @@ describe('sub-agents', () => {
     )
     expect(read(bench, 'a.txt')).toBe('of the child\n')
     expect(await callTool(bench, 'take_agent_file', { agent: 'two', path: 'a.txt' })).toContain(
-      'there is nothing left',
+      'has no files left',
     )
     expect(bench.open.size).toBe(1)
     await bench.agents.close()
     expect(bench.open.size).toBe(0)
   })
 
-  it('end by a limit of their own with what they have, and their parent goes on [A.07 S0.07]', async () => {
+  it('end by a limit of their own with what they have, and their parent continues [A.07 S0.07]', async () => {
     const again = (path: string) => write(path, 'x', `so far: ${path}`)
     await using server = await startModelServer(
       byBrief({
@@ -301,7 +301,7 @@ describe('sub-agents', () => {
     expect(readdirSync(bench.root)).toEqual(['src'])
   })
 
-  it('ask the person under their own path, and are told that they may [A.07 S2.16]', async () => {
+  it('ask the person under their own path, and learn that they may [A.07 S2.16]', async () => {
     const question = { question: 'Which one?', kind: 'confirm' }
     const ask = reply({ calls: [{ name: 'ask_user', arguments: question }] })
     await using server = await startModelServer(byBrief({ ONE: [ask, reply({ text: 'done' })] }))

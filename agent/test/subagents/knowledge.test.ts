@@ -19,7 +19,7 @@ const skill: SkillLoadAnswer = {
 }
 
 describe('a sub-agent', () => {
-  it('is told of notes and skills, loads one, and proposes a note under its own path [S0.13, S2.14, A.09]', async () => {
+  it('learns of notes and skills, loads one, and proposes a note under its own path [S0.13, S2.14, A.09]', async () => {
     const posted: [string, object][] = []
     const gateway: GatewayClient = {
       post: async (path, body, schema) => {

@@ -1,4 +1,4 @@
-// Views of a run's sub-agents over a source that is told when to answer: made together, ended behind everybody's back.
+// Views of a run's sub-agents over a source that learns when to answer: made together, ended behind everybody's back.
 import { describe, expect, it } from 'vitest'
 import { Mutex } from '#specs/node/semaphore.ts'
 import type { HelperErrorCode, HelperResult } from '../../link/root-helper.ts'
@@ -52,7 +52,7 @@ describe('views', () => {
     expect(new Set(opened.map(({ id }) => id)).size).toBe(8)
   })
 
-  it('wait for work that nothing is to be seen of half done, and come together after it [A.07]', async () => {
+  it('wait for work that is half done, and come together after it [A.07]', async () => {
     const { views: from, asked } = source(32)
     const turns = new Mutex()
     const merge = Promise.withResolvers<void>()
@@ -87,7 +87,7 @@ describe('views', () => {
     expect(open.size).toBe(0)
   })
 
-  it('for which room is short wait for those that are on their way out, then for the one kept longest, then are as many as there can be [A.07]', async () => {
+  it('for which room is short wait for those that are ending, then for the one kept longest, then are as many as there can be [A.07]', async () => {
     const { views: from, asked, closings, open } = source(3)
     const views = new Views(from, new Mutex(), silentLogger)
     const [leaving, kept, used] = (await Promise.all([1, 2, 3].map(() => views.open()))).map(viewOf)

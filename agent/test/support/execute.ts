@@ -34,7 +34,7 @@ export const failed = (text: string, reason: StepResult['reason'] = 'step_failed
 /** `attempt` counts from 1. */
 export type Perform = (step: Step, run: AgentRun, attempt: number) => StepResult | Promise<StepResult>
 
-/** Executes `plan` with steps that are plain functions; what they were told, and what the host heard. */
+/** Executes `plan` with steps that are plain functions; what they get, and what the host heard. */
 export async function execute(
   plan: Plan,
   perform: Perform = ({ id }) => done(`answer of ${id}`),

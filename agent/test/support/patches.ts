@@ -21,7 +21,7 @@ export function contents(root: string): Files {
   return Object.fromEntries(paths.map(([path]) => [path, readFileSync(join(root, path), 'utf8')]))
 }
 
-/** Applies a patch to files in a folder of their own; what came of it, what the model is told, and the files then. */
+/** Applies a patch to files in a folder of their own; what came of it, what the model gets, and the files then. */
 export async function patch(files: Files, text: string) {
   using folder = temporaryFolder()
   fill(folder.path, files)

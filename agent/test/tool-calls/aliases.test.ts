@@ -60,7 +60,7 @@ describe('names of other systems', () => {
     expect(registry.isReadOnly('grep')).toBe(true)
   })
 
-  it('run nothing where the arguments do not say one thing: the model is told the name to use [S2.09, S2.18]', async () => {
+  it('run nothing where the arguments do not say one thing: the model learns the name to use [S2.09, S2.18]', async () => {
     for (const args of [
       { command: 'ls -l; rm -rf x' },
       { command: 'ls', args: 'x' },

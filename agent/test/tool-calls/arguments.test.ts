@@ -1,4 +1,4 @@
-// What is put right in a call's arguments, and what never is: a tool that may destroy something takes exact arguments alone.
+// What is corrected in a call's arguments, and what never is: a tool that may destroy something takes exact arguments alone.
 import { Buffer } from 'node:buffer'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -37,7 +37,7 @@ const inputOf = (tool: ArgumentsOf, text: string) => {
   return parsed.ok ? parsed.value.input : parsed.error.error.code
 }
 
-describe('slips with one meaning', () => {
+describe('mistakes with one meaning', () => {
   it.each([
     ['{"filePath":"x"}', { path: 'x' }],
     ['{"path":"x","max_lines":"3"}', { path: 'x', limit: 3 }],
@@ -123,7 +123,7 @@ const nested: ArgumentsOf = {
   }),
 }
 
-describe('slips inside objects and lists', () => {
+describe('mistakes inside objects and lists', () => {
   it.each([
     ['{"one":{"filePath":"x","limit":"3"}}', { one: { path: 'x', limit: 3 } }],
     ['{"many":[{"path":"x"},{"file":"y","limit":null}]}', { many: [{ path: 'x' }, { path: 'y' }] }],
@@ -150,7 +150,7 @@ describe('slips inside objects and lists', () => {
     expect(artifactOf(nested, text)?.toolName).toBe('look_deep')
   })
 
-  it('leaves what fits as it was given, whatever slip stands beside it [S2.17]', () => {
+  it('leaves what fits as it was given, whatever mistake stands beside it [S2.17]', () => {
     const leaf = fc.record(
       {
         path: fc.string(),
@@ -172,9 +172,9 @@ describe('slips inside objects and lists', () => {
     )
     fc.assert(
       fc.property(value, leaf, (whole, { path, ...rest }) => {
-        const slip = { ...whole, deeper: { leaves: [{ leaf: { ...rest, file_path: path } }] } }
+        const mistake = { ...whole, deeper: { leaves: [{ leaf: { ...rest, file_path: path } }] } }
         const expected = { ...whole, deeper: { leaves: [{ leaf: { ...rest, path } }] } }
-        expect(inputOf(nested, JSON.stringify(slip))).toEqual(JSON.parse(JSON.stringify(expected)))
+        expect(inputOf(nested, JSON.stringify(mistake))).toEqual(JSON.parse(JSON.stringify(expected)))
       }),
       { seed: 12, numRuns: 300 },
     )

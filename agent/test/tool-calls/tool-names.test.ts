@@ -16,7 +16,7 @@ describe('a list of names', () => {
     expect(chosen()).toEqual({ ok: true, value: [] })
   })
 
-  it('is refused when an entry is about nothing, so that a slip leaves nothing open [S0.04, S4.01]', () => {
+  it('is refused when an entry is about nothing, so that a mistake leaves nothing open [S0.04, S4.01]', () => {
     expect(chooseNames(all, ['read_file', 'fly'])).toEqual({ ok: false, error: ['fly'] })
     expect(chooseNames(all, ['!run_bassh'])).toEqual({ ok: false, error: ['!run_bassh'] })
     expect(chooseNames(all, ['github_*'])).toEqual({ ok: false, error: ['github_*'] })

@@ -1,4 +1,4 @@
-// `ask_user` through the whole of a call: what the host is asked, what the model is told, and whose time it takes.
+// `ask_user` through the whole of a call: what the host is asked, what the model gets, and whose time it takes.
 import { describe, expect, it } from 'vitest'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
@@ -11,7 +11,7 @@ import { noteTools, silentLogger } from '../support/run.ts'
 
 const registry = createRegistry([createAskTool()], { logger: silentLogger })
 
-/** One call of the tool in a step, and what the model is told of it. */
+/** One call of the tool in a step, and what the model learns of it. */
 async function ask(input: object, decision: ApprovalDecision | (() => Promise<ApprovalDecision>)) {
   const script = [
     reply({ calls: [{ name: 'ask_user', arguments: input, id: 'call-1' }] }),
@@ -112,7 +112,7 @@ describe('ask_user', () => {
     expect(told).toContain('choices: taken as options')
   })
 
-  it('is taken back with the signal that was given with it, and the call goes on [S2.16]', async () => {
+  it('is withdrawn with the signal that was given with it, and the call continues [S2.16]', async () => {
     const [note] = noteTools()
     if (note === undefined) throw new TypeError('no tool')
     const ending = new AbortController()
@@ -123,7 +123,7 @@ describe('ask_user', () => {
         const asked = context.askUser?.({ question: 'one', kind: 'confirm' }, ending.signal)
         const failed = await asked?.then(
           () => 'answered',
-          () => 'taken back',
+          () => 'withdrawn',
         )
         return toolSuccess({ text: failed ?? '' })
       },
@@ -141,7 +141,7 @@ describe('ask_user', () => {
         },
       },
     )
-    expect(asked[1]?.messages.at(-1)?.content).toContain('taken back')
+    expect(asked[1]?.messages.at(-1)?.content).toContain('withdrawn')
   })
 
   it('asks several times in one call under ids of their own, apart from the call’s permission [S2.16]', async () => {

@@ -1,4 +1,4 @@
-// The tools of memory against what the host can answer: what the model is told, and that notes cannot leave their block.
+// The tools of memory against what the host can answer: what the model gets, and that notes cannot leave their block.
 import { describe, expect, it } from 'vitest'
 import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'

@@ -1,4 +1,4 @@
-// The web tools against what the host can answer: what the model is told of it, and that it cannot leave its block.
+// The web tools against what the host can answer: what the model learns of it, and that it cannot leave its block.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {

@@ -175,7 +175,7 @@ describe('collecting the change set', () => {
     expect(entries).toMatchObject([{ kind: 'file', path: 'caf\udce9', size: 5 }])
   })
 
-  it('names a file that the change set has no room for, and goes on [W.02]', async () => {
+  it('names a file that the change set has no space for, and continues [W.02]', async () => {
     using folder = temporaryFolder()
     const trees = makeTrees(folder.path)
     writeFileSync(join(trees.merged, 'a'), 'x'.repeat(10))

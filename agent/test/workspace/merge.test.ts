@@ -199,7 +199,7 @@ function check(trees: Readonly<Record<string, Snapshot>>, conflicts: readonly st
     if (child[path] === start[path] || child[path] === parent[path])
       expect([path, after[path]]).toEqual([path, parent[path]])
     else if (parent[path] === start[path]) expect([path, after[path]]).toEqual([path, child[path]])
-    else throw new Error(`${path} was changed by both, and no conflict was told`)
+    else throw new Error(`${path} was changed by both, and no conflict was reported`)
   }
   // Nothing of the parent's is lost in a conflict.
   for (const path of conflicts) if (parent[path] !== undefined) expect(after[path]).toBe(parent[path])
@@ -262,7 +262,7 @@ describe('a file that is copied for long', () => {
     expect(snapshot(trees.parent)).toEqual(before)
   })
 
-  it('ends at the size that it had, though a program goes on writing to it [A.07]', async () => {
+  it('ends at the size that it had, though a program keeps writing to it [A.07]', async () => {
     using trees = new Trees(base)
     const piece = 'p'.repeat(300_000)
     put(trees.child, { log: piece })

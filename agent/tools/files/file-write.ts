@@ -183,7 +183,7 @@ function replaceTolerantly(
       )
     case 'unclear':
       return miss(
-        ` Without regard to white space it is lines ${edited.startLine}-${edited.endLine}, but how newText is to be indented there is not certain.`,
+        ` Without regard to white space it is lines ${edited.startLine}-${edited.endLine}, but the indentation of newText there is not certain.`,
       )
     case 'one': {
       const { startLine, endLine, reindented } = edited

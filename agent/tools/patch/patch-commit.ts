@@ -26,7 +26,7 @@ export function commitPatch(staged: readonly StagedFile[], parts: StageParts): R
   const state =
     stuck.length === 0
       ? 'Nothing was changed in any file.'
-      : `What was written before could not all be taken back: look at ${stuck.map(({ path }) => path).join(', ')}.`
+      : `What was written before could not all be restored: look at ${stuck.map(({ path }) => path).join(', ')}.`
   return toolFailure(code, `${message} ${state}`, retryable)
 }
 

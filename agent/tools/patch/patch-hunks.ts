@@ -56,7 +56,7 @@ export function applyHunks(name: string, text: string, hunks: readonly Hunk[]): 
     if (!after.take(hunk, at, tolerant)) {
       return toolFailure(
         'no_match',
-        `${label} is lines ${at + 1}-${at + length} but for white space, and it is not certain how its new lines are to be indented: write it as the file has it.`,
+        `${label} is lines ${at + 1}-${at + length} but for white space, and the indentation of its new lines is not certain: write it as the file has it.`,
       )
     }
   }

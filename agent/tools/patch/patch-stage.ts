@@ -202,7 +202,7 @@ function stageDeletion(file: FilePatch, source: Place, { ledger, reader }: Stage
   if (text === '') return toolSuccess({ patch: file, source, read: read.value, change })
   return toolFailure(
     'no_match',
-    `${source} is to be deleted, but it has more lines than the patch takes away: read it again, or use delete_file.`,
+    `the patch deletes ${source}, but the file has more lines than the patch takes away: read it again, or use delete_file.`,
   )
 }
 

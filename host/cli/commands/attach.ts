@@ -1,6 +1,6 @@
 /**
  * `caisson attach`: watches a run of another process from its start on, and may answer its questions or cancel it. Leaving
- * is not cancelling: the run goes on without us.
+ * is not cancelling: the run continues without us.
  */
 import type { Writable } from 'node:stream'
 import type { Command } from 'commander'

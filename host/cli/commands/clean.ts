@@ -40,7 +40,7 @@ interface CleanFlags {
 
 const DAY_MS = 24 * 60 * 60 * 1000
 const DEFAULT_RUN_AGE_MS = 30 * DAY_MS
-/** Of one kind in a terminal; the rest is told as a sum. */
+/** Of one kind in a terminal; the rest is reported as a sum. */
 const SHOWN = 8
 
 const titles: Readonly<Record<KeptKind, string>> = {

@@ -167,7 +167,7 @@ async function memoryEdit(io: Io, name: string, flags: Place): Promise<ExitCode>
   return exitCodes.completed
 }
 
-/** An agent may not propose such a note; a person may keep one, and is told where it goes. */
+/** An agent may not propose such a note; a person may keep one, and learns where it goes. */
 function warnOfSecret(io: Io, text: string, noteId: string): void {
   const found = findLikelySecret(text)
   if (found !== undefined)
@@ -223,7 +223,7 @@ async function decide(io: Io, run: string, names: string[], decision: NoteDecisi
   return exitCodes.completed
 }
 
-/** Removes notes by their names, of which each must be one. */
+/** Removes notes by their names. Each must name one note. */
 export async function removeNotes(
   io: Io,
   store: NoteStore,

@@ -59,8 +59,8 @@ interface HomeOptions {
   readonly quietMs?: number
 }
 
-/** @returns 0 when all changes are on the host now, there are none, or none was to be applied; else 5 */
-export async function bringHome(
+/** @returns 0 when all changes are on the host now, there are none, or none was requested; else 5 */
+export async function reviewAndApply(
   io: Io,
   host: Host,
   runId: string,

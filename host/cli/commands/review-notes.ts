@@ -41,7 +41,7 @@ export async function reviewNotes(
   try {
     await reviewPending(io, host, runId, choice)
   } catch (error) {
-    // The run is over and its changes are brought home: what waits goes on waiting.
+    // The run is over and its changes are collected: what waits keeps waiting.
     io.stderr.write(
       `caisson: the notes could not be reviewed and stay pending: ${sanitizeLine(wordsOf(error), 2_000)}\n`,
     )

@@ -31,7 +31,7 @@ import { sanitizeLine } from '../render/sanitize.ts'
 import { follow, followAsJson } from './follow.ts'
 import { loadMcpFile } from './mcp.ts'
 import { rulesOfFlags } from './policy.ts'
-import { bringHome } from './review-changes.ts'
+import { reviewAndApply } from './review-changes.ts'
 import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
 
 /** @param example what is done without a task */
@@ -221,7 +221,7 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
     return exitCodeOfEnd(state.end)
   }
   const choice = flags.apply ?? (asked ? 'ask' : 'nobody')
-  const home = await bringHome(io, host, run.id, { choice, state })
+  const home = await reviewAndApply(io, host, run.id, { choice, state })
   await review()
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
 }
@@ -263,7 +263,7 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
     if (decided !== null) await emit({ source: 'notes', runId: run.id, ...decided })
   }
   if (state.changes === null) return exitCodeOfEnd(state.end)
-  const home = await bringHome(io, host, run.id, { choice: flags.apply ?? 'nobody', state, emit })
+  const home = await reviewAndApply(io, host, run.id, { choice: flags.apply ?? 'nobody', state, emit })
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
 }
 

@@ -108,7 +108,7 @@ class LinePrinter {
   write(piece: Uint8Array): void {
     const lines = (this.#rest + this.#decoder.write(Buffer.from(piece))).split('\n')
     this.#rest = lines.pop() ?? ''
-    // A line without an end is not waited for for ever.
+    // A line without an end is not waited for forever.
     if (this.#rest.length > 16_384) {
       lines.push(this.#rest)
       this.#rest = ''

@@ -70,12 +70,12 @@ async function vmShell(
 
 /** `caisson vm stop` of another process ends the VM, and with it the shell. */
 function endWhenTold(io: Io, bench: StandaloneVm): { report(): void } {
-  let isTold = false
+  let isReported = false
   void bench.stopped.then(() => {
-    isTold = true
+    isReported = true
     return bench.vm.stop()
   })
-  return { report: () => void (isTold && io.stderr.write('The VM was stopped by another process.\n')) }
+  return { report: () => void (isReported && io.stderr.write('The VM was stopped by another process.\n')) }
 }
 
 function announce(io: Io, { info }: VmClient, command: readonly string[]): void {
@@ -172,7 +172,7 @@ async function copy(from: AsyncIterable<Buffer>, to: Writable, plain: boolean, s
   if (rest !== '') to.write(rest)
 }
 
-/** Ends the shell when this process is told to end or its terminal closes. */
+/** Ends the shell when this process was asked to end or its terminal closes. */
 function endingBySignal(shell: Shell, io: Io): { readonly signal: string | null; off(): void } {
   const names = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
   const state = {

@@ -1,4 +1,4 @@
-/** `caisson workspace`: the changes of an earlier run, shown, applied, taken back. */
+/** `caisson workspace`: the changes of an earlier run, shown, applied, undone. */
 
 import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'

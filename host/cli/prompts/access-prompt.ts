@@ -1,5 +1,5 @@
 /**
- * A question about a way out of the VM at the terminal: what would be allowed, in the host's words, then for
+ * A question about network access at the terminal: what would be allowed, in the host's words, then for
  * how long and how far.
  */
 import type { AccessQuestion } from '#specs/protocol/approval.ts'

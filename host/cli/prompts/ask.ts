@@ -46,7 +46,7 @@ export async function choose<T extends string>(
   return await ask(io, `Type ${expected} › `, read, readWords)
 }
 
-/** Not a slip such as `7` or `j`. */
+/** Not a mistake such as `7` or `j`. */
 const isWords = /\p{L}{2}/u
 
 /** The values chosen by their numbers, which may be none; null as above. */

@@ -1,6 +1,6 @@
 /**
  * A plan before it is carried out, put before the person at the terminal: a yes, a no, or the plan as they change it. What
- * they wrote is read like any plan from outside; until it fits they are told what is wrong and may go on.
+ * they wrote is read like any plan from outside; until it fits they learn what is wrong and may continue.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import type { Plan } from '#specs/protocol/plan.ts'

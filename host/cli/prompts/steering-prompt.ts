@@ -47,7 +47,7 @@ export class SteeringPrompt implements Disposable {
     return this.#open !== undefined
   }
 
-  /** The agent was told to hold, or to go on. */
+  /** The agent was paused or resumed. */
   setPausing(isPausing: boolean): void {
     this.#isPausing = isPausing
     this.#offer()
@@ -72,7 +72,7 @@ export class SteeringPrompt implements Disposable {
     return plainText(this.#typed).trim()
   }
 
-  /** Takes what is typed from now on; a message that was begun goes on. */
+  /** Takes what is typed from now on; a message that was begun continues. */
   listen(): void {
     this.#keys?.handOver()
     this.#offer()

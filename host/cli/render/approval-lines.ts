@@ -9,7 +9,7 @@ import { parseObject } from './json-lines.ts'
 import { sanitizeLine, sanitizeRows } from './sanitize.ts'
 
 export type Question = Omit<ApprovalRequest, 'runId'> & {
-  /** Of a question of the host's own about a way out. */
+  /** Of a question of the host's own about network access. */
   readonly access?: AccessQuestion
   /** Whether it is the host's own words, about what the host itself would do. */
   readonly isOfHost?: boolean
@@ -21,7 +21,7 @@ const previewMaxRows = 60
 
 const argumentsMargin = '  │ '
 const previewMargin = '  ┆ '
-/** What ends a part of which there is more; the answer of that name shows it. */
+/** The end of a part that continues; the answer of that name shows the rest. */
 export const seeAllLabel = 'show everything first'
 
 /**

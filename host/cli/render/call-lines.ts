@@ -79,8 +79,8 @@ export function decisionLine(event: Of<'approval-decision'>, colours: Colours, b
   const whom = { person: 'you', rule: 'a rule', mode: 'the approval mode', cancel: 'the end of the run' }[
     event.by
   ]
-  const isTold = event.by === 'person' || event.reach !== undefined
-  const scope = isTold ? { once: '', run: ' for this run', always: ' permanently' }[event.scope] : ''
+  const isReported = event.by === 'person' || event.reach !== undefined
+  const scope = isReported ? { once: '', run: ' for this run', always: ' permanently' }[event.scope] : ''
   const rule = event.rule === undefined ? '' : `: ${sanitizeLine(withFlags(event.rule))}`
   // A mode's hint is for the agent and says the same as its rule.
   const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${sanitizeLine(event.hint)}`

@@ -143,7 +143,7 @@ function accessLine({ kind, detail }: Of<'vm-access'>): string {
     : `A command was run in the VM: ${sanitizeLine(detail, 200)}`
 }
 
-/** How many of each list of paths are told. */
+/** How many of each list of paths are shown. */
 const toldPaths = 5
 
 function broughtHomeLines(event: Of<'apply-end'> | Of<'undo-end'>, colours: Colours): string[] {
@@ -180,10 +180,10 @@ function keptLine(runId = 'RUN', colours: Colours): string {
   )
 }
 
-/** Why the VM is not the one, or did not start the way, that was to be expected. */
+/** Why the VM, or its way of starting, is not the expected one. */
 function coldLines({ start, coldReason }: Of<'vm-ready'>, colours: Colours): string[] {
   if (coldReason === undefined) return []
-  // A copy of a template all the same: only the VM that the run before kept could not be had.
+  // Still a copy of a template: only the VM that the run before kept could not be had.
   if (start === 'template') return [colours.yellow(`  a new VM: ${sanitizeLine(withFlags(coldReason), 500)}`)]
   return [
     colours.yellow(

@@ -1,5 +1,5 @@
 /**
- * Breaks lines before the terminal would: a row that it broke itself would go on at its left edge, where foreign text
+ * Breaks lines before the terminal would: a row that it broke itself would continue at its left edge, where foreign text
  * could pass for a line of ours. Colours pass through; everything else that a terminal obeys was made harmless before.
  */
 import type { Writable } from 'node:stream'
@@ -25,7 +25,7 @@ export function writeLines(
 }
 
 /**
- * One line as rows of at most `width` cells, broken behind a blank where one is near the end. The rest goes on behind
+ * One line as rows of at most `width` cells, broken behind a blank where one is near the end. The rest continues behind
  * the line's own margin, or behind one that says so. No blank is dropped: `/ tmp` must not be taken for `/tmp`.
  */
 export function fitLine(line: string, width: number): string[] {

@@ -6,7 +6,7 @@ import { sanitizeLine } from './sanitize.ts'
 
 type Of<T extends string> = Extract<HostEvent, { type: T }>
 
-/** Nothing for a hook that let things go on as they were. */
+/** Nothing for a hook that let things continue as they were. */
 export function hookLines(event: Of<'hook-end'>, colours: Colours): string[] {
   const { point, hook, decision, reason, arguments: changed, failed } = event
   const who = `    hook ${sanitizeLine(hook, 60)} (${point})`
@@ -24,7 +24,7 @@ export function hostToolLine({ tool }: Of<'host-tool-start'>, colours: Colours):
   return colours.cyan(`    ${sanitizeLine(tool, 60)} runs on this host, outside the VM`)
 }
 
-/** Calls of which nobody knows what became of them, in a run that has ended. */
+/** Calls without a known result, in a run that has ended. */
 export function unknownCallLines(
   { openHostCalls }: Pick<RunState, 'openHostCalls'>,
   colours: Colours,

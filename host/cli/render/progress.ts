@@ -1,4 +1,4 @@
-/** Follows a run on a stream: event lines, and on a terminal one status line at the bottom that says what is going on. */
+/** Follows a run on a stream: event lines, and on a terminal one status line at the bottom that says what happens. */
 import type { Writable } from 'node:stream'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { formatCount, formatDuration } from '../../files/format.ts'
@@ -63,13 +63,13 @@ export class ProgressView {
     writeLines(this.#out, lines)
   }
 
-  /** Says what goes on before there are events, such as building the image. */
+  /** Says what happens before there are events, such as building the image. */
   hint(text: string): void {
     this.#hint = sanitizeLine(text)
     if (this.#timer === undefined) this.#out.write(`${this.#hint}\n`)
   }
 
-  /** Stops drawing, so that a question can have the terminal; `resume` goes on. */
+  /** Stops drawing, so that a question can have the terminal; `resume` continues. */
   pause(): void {
     this.#erase()
     clearInterval(this.#timer)

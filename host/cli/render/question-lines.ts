@@ -80,7 +80,7 @@ export function showAnswer(
   return answer.length === 0 ? '(none of them)' : answer.map(nameOf).join(', ')
 }
 
-/** What is to be typed. */
+/** What the person has to type. */
 export function describeTyping({ kind, options = [], allowOther }: UserQuestion): string {
   const range = `1 to ${options.length}`
   switch (kind) {
@@ -124,7 +124,7 @@ export function readTyped(question: UserQuestion, typed: string): Result<UserAns
       return /^no?$/i.test(text) ? { ok: true, value: false } : problem(sanitizeLine(text, 60))
     case 'choice': {
       const value = pick(options, text)
-      // A number that no option has is a slip rather than an answer.
+      // A number that no option has is a mistake rather than an answer.
       const isOther = allowOther && !/^\d+$/.test(text)
       if (value === undefined && !isOther) return problem(sanitizeLine(text, 60))
       return { ok: true, value: value ?? text }

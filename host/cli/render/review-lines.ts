@@ -24,8 +24,8 @@ export function changeLine(
     mode: colours.yellow('P'),
     unsupported: colours.red('!'),
   }[item.change]
-  const isTold = item.flagged !== undefined && history.some(({ reason }) => reason === item.flagged)
-  const why = isTold ? seeHistory : sanitizeLine(item.flagged ?? '')
+  const isReported = item.flagged !== undefined && history.some(({ reason }) => reason === item.flagged)
+  const why = isReported ? seeHistory : sanitizeLine(item.flagged ?? '')
   const warnings = [
     item.flagged === undefined ? '' : colours.yellow(`flagged: ${why}`),
     item.state.kind === 'conflict' ? colours.red(`conflict: ${sanitizeLine(item.state.reason)}`) : '',

@@ -23,7 +23,7 @@ export class GuestVm {
   readonly #workspaceDisk: string
   #current: Vm
   /** True from the start of a save to the end of a wake: no process is expected to live. */
-  #isAsleep = false
+  #isHibernated = false
   #isStopped = false
   #earlierConsole = ''
   /** Exit that was reported during a save. */
@@ -66,12 +66,12 @@ export class GuestVm {
   }
 
   async #save(directory: string): Promise<SavedVm> {
-    this.#isAsleep = true
+    this.#isHibernated = true
     try {
       await rm(directory, { recursive: true, force: true })
       return await hibernateVm(this.#current, directory, this.#current.plan.options.signal)
     } catch (error) {
-      this.#isAsleep = false
+      this.#isHibernated = false
       if (this.#lastExit !== undefined && !this.#isStopped) this.#stops.onExit(this.#lastExit)
       throw error
     }
@@ -99,7 +99,7 @@ export class GuestVm {
     this.#saved = null
     this.#earlierConsole = this.consoleText().slice(-EARLIER_CONSOLE_CHARS)
     this.#current = vm
-    this.#isAsleep = false
+    this.#isHibernated = false
     this.#follow(vm)
     // Leftovers are removed before the next save, or by a later run.
     await rm(saved.directory, { recursive: true, force: true }).catch(() => undefined)
@@ -122,7 +122,7 @@ export class GuestVm {
   #follow(vm: Vm): void {
     void vm.exited.then((exit) => {
       if (this.#current !== vm || this.#isStopped) return
-      if (this.#isAsleep) this.#lastExit = exit
+      if (this.#isHibernated) this.#lastExit = exit
       else this.#stops.onExit(exit)
     })
     vm.qmp.onEvent(({ name, data }) => {

@@ -88,7 +88,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   #isPaused = false
   readonly #diskSpace: DiskSpaceWait
   readonly #disk: DiskGuard
-  #rest: 'none' | 'saving' | 'asleep' = 'none'
+  #rest: 'none' | 'saving' | 'hibernated' = 'none'
   #requests: VmRequests | null = null
 
   private constructor(
@@ -260,7 +260,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   /** Saves the VM to disk and ends its process. @throws {CaissonError} `vm_failed` when the VM continues instead */
   async sleep(): Promise<void> {
     const startedAt = performance.now()
-    await this.#save((directory) => this.#vm.sleep(directory), this.#record.paths.asleep)
+    await this.#save((directory) => this.#vm.sleep(directory), this.#record.paths.hibernated)
     // The VM is saved even if this cannot be journaled: a failure here must not look like a failed save.
     this.#noteSoon({ type: 'vm-sleep', durationMs: Math.round(performance.now() - startedAt) })
   }
@@ -294,7 +294,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     await this.#link.park()
     try {
       await save(directory)
-      this.#rest = 'asleep'
+      this.#rest = 'hibernated'
     } catch (error) {
       this.#rest = 'none'
       this.#link.attachPorts(this.#vm.current.rpc, this.#vm.current.http)

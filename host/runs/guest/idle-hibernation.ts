@@ -30,7 +30,7 @@ export class IdleHibernation {
   readonly #onLost: (cause: unknown) => void
   #waiting = 0
   #timer: NodeJS.Timeout | undefined
-  #isAsleep = false
+  #isHibernated = false
   /**
    * A saved VM has no process or pipe that keeps this process alive, and the answer may arrive over the control socket.
    */
@@ -57,8 +57,8 @@ export class IdleHibernation {
   wake(): Promise<void> {
     clearTimeout(this.#timer)
     return this.#enqueue(async () => {
-      if (!this.#isAsleep) return
-      this.#isAsleep = false
+      if (!this.#isHibernated) return
+      this.#isHibernated = false
       await this.#sleeper.wake().catch(this.#onLost)
       clearInterval(this.#keepAlive)
       if (this.#waiting > 0) this.#arm()
@@ -83,12 +83,12 @@ export class IdleHibernation {
 
   async #hibernate(): Promise<void> {
     await this.#enqueue(async () => {
-      if (this.#waiting === 0 || this.#isAsleep) return
+      if (this.#waiting === 0 || this.#isHibernated) return
       if (this.#sleeper.isBusy()) return this.#arm()
       // An answer that arrives meanwhile queues a wake behind this save.
       await this.#sleeper.sleep().then(
         () => {
-          this.#isAsleep = true
+          this.#isHibernated = true
           this.#keepAlive = setInterval(() => undefined, 2 ** 31 - 1)
         },
         // The VM continues as before; try again later.

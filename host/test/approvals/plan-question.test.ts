@@ -76,7 +76,7 @@ describe('a question about a plan', () => {
       'that changes what has begun',
       { decision: 'allow', scope: 'once', plan: { ...mine, goal: 'begun already' } },
     ],
-  ])('is not answered by a plan %s, and goes on waiting [S1.11]', async (_name, answer) => {
+  ])('is not answered by a plan %s, and keeps waiting [S1.11]', async (_name, answer) => {
     const { queue } = open({
       findPlanProblems: ({ goal }) => (goal === 'begun already' ? ['step "a" is running'] : []),
     })

@@ -114,7 +114,7 @@ describe('what a cleaning frees', () => {
   it('leaves what the record of a saved VM names, of a run that waits for a person or of one that kept it [V.06]', async () => {
     const place = await makePlace()
     const image = [path.join(place.folders.cache, 'images', oldKey, 'root.erofs')]
-    for (const name of ['asleep', 'kept'] as const) {
+    for (const name of ['hibernated', 'kept'] as const) {
       const { [name]: folder } = new RunStore(place.folders).paths('run-00000000000000000001')
       expect(find(await place.list(), oldKey)?.state).toBe('old')
       await write(path.join(folder, 'saved.json'), JSON.stringify({ image }))

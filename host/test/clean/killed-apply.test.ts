@@ -54,7 +54,7 @@ describe('an apply that was killed half way', () => {
     expect(await readdir(host.folders.runs)).toEqual([])
   })
 
-  it('is shown by caisson clean as a lock file, which --yes removes with the staged files; the run can go on [R.07 V.07]', async () => {
+  it('is shown by caisson clean as a lock file, which --yes removes with the staged files; the run can continue [R.07 V.07]', async () => {
     const { say, staged, locks } = await killedApply()
     const before = await staged()
     const shown = JSON.parse((await say('clean', '--json')).stdout) as { entries: Record<string, unknown>[] }

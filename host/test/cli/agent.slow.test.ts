@@ -61,7 +61,7 @@ describe('caisson run with a plan of its own', () => {
 })
 
 describe('an agent at work', () => {
-  it('is told something by Enter, and held, let go and cancelled from other terminals [A.08 V.08]', async () => {
+  it('gets a message by Enter, and is paused, resumed and cancelled from other terminals [A.08 V.08]', async () => {
     const place = await cliPlace({})
     const task = 'Run the command `echo done > done.txt; sleep 300`'
     const run = place.startInTerminal(...runArguments(place, task))
@@ -103,7 +103,7 @@ describe('an agent at work', () => {
     expect(await place.leftovers()).toEqual([])
   })
 
-  it('is told and held by JSON lines too [A.08 S1.11]', async () => {
+  it('gets messages and is paused by JSON lines too [A.08 S1.11]', async () => {
     const place = await cliPlace({})
     const run = place.start(...runArguments(place, 'Run the command `sleep 300`', '--json'))
     await run.sees('"tool-start"')

@@ -114,7 +114,7 @@ async function usePorts(place: Place, id: string): Promise<void> {
   expect((await forward.ended).code).toBe(0)
 }
 
-/** Its processors stand still, its memory stays, and it goes on where it was. */
+/** Its processors stand still, its memory stays, and it continues where it was. */
 async function usePause(place: Place, id: string, pid: number): Promise<void> {
   expect(await place.run('vm', 'pause', id)).toMatchObject({ code: 0, stdout: `paused ${id}\n` })
   expect((await place.run('vm', 'list')).stdout).toMatch(new RegExp(`${id} +paused`))

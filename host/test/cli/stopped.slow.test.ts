@@ -13,7 +13,7 @@ const guestSilenceMs = 60_000
 const manyRequestsMs = guestSilenceMs + (defaultTimings.flapMaxCount + 1) * 1_000
 
 describe('caisson run whose process is stopped for 100 seconds', () => {
-  it('goes on with its run in the same VM, and its changes are applied [C.03 R.02 R.05 V.06]', async () => {
+  it('continues with its run in the same VM, and its changes are applied [C.03 R.02 R.05 V.06]', async () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     // One call ends while the host is stopped, so that its result and the next request wait.
     const command = 'for i in $(seq 1 20); do echo line-$i; sleep 1; done; echo finished > done.txt'

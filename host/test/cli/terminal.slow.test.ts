@@ -50,7 +50,7 @@ describe('caisson run in a terminal', () => {
     expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
   })
 
-  it('puts a question of the agent, which no key typed ahead answers, and goes on with the answer; no key stands in the status line [S2.16 H.01]', async () => {
+  it('puts a question of the agent, which no key typed ahead answers, and continues with the answer; no key stands in the status line [S2.16 H.01]', async () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     const task = 'Ask me "Which format?" with the options "csv" and "json"'
     const cli = place.startInTerminal(...runArguments(place, task))

@@ -36,7 +36,7 @@ describe('caisson run without a terminal', () => {
     })
   })
 
-  it('applies nothing by itself; later processes show, apply by path, and take back, odd names included [W.01 W.02 H.01]', async () => {
+  it('applies nothing by itself; later processes show, apply by path, and undo, odd names included [W.01 W.02 H.01]', async () => {
     const place = await cliPlace({})
     const names = [
       `printf x > "$(printf '\\033[31mred')"`,

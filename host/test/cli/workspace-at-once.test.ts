@@ -63,7 +63,7 @@ describe('two undos of one run from two state folders', () => {
 })
 
 describe('caisson workspace apply', () => {
-  it('says what it applied when it is interrupted, and goes on when it is called again [R.07 W.01]', async () => {
+  it('says what it applied when it is interrupted, and continues when it is called again [R.07 W.01]', async () => {
     const { directory, place, first, last } = await manyChanges()
     const apply = place.start('workspace', 'apply', changedRunId, '--all')
     await stopAt(apply, [first], 'b')

@@ -31,7 +31,7 @@ interface Scripted extends RunService {
   ask(approvalId: string): Promise<unknown>
   askPlan(approvalId: string, plan: Plan): Promise<unknown>
   askUser(approvalId: string, asked: UserQuestion): Promise<unknown>
-  /** A question about a way out; resolves to the answer as the host was to carry it out. */
+  /** A question about network access; resolves to the answer as the host was to carry it out. */
   askAccess(approvalId: string): Promise<unknown>
   finish(): void
   readonly cancels: [string, boolean | undefined][]
@@ -74,7 +74,7 @@ async function scriptedRun(): Promise<Scripted> {
   const socket = path.join(await temporaryFolder('attach'), 'control.sock')
   const server = await ControlServer.open(socket, { run: service })
   onTestFinished(async () => {
-    // The server gives a watcher of a run that goes on three seconds for the end.
+    // The server gives a watcher of a run that continues three seconds for the end.
     feed.end()
     ended.resolve(state)
     await server[Symbol.asyncDispose]()
@@ -170,7 +170,7 @@ describe('an attached run', () => {
     expect(second.hasPendingApproval('a1')).toBe(false)
   })
 
-  it('may answer a question about a way out: for how long, how far, and nothing that is not offered [V.08 S1.11]', async () => {
+  it('may answer a question about network access: for how long, how far, and nothing that is not offered [V.08 S1.11]', async () => {
     const run = await scriptedRun()
     const client = await RunClient.connect(runId, run.socket)
     const answered = run.askAccess('a1')
@@ -208,7 +208,7 @@ describe('an attached run', () => {
     await second.whenResolved('q1')
   })
 
-  it('can be steered, paused and resumed, in order, and is told what is not taken [V.08 A.08 H.05]', async () => {
+  it('can be steered, paused and resumed, in order, and learns what is not taken [V.08 A.08 H.05]', async () => {
     const run = await scriptedRun()
     const client = await RunClient.connect(runId, run.socket)
     const by = 'you'
@@ -271,7 +271,7 @@ describe('an attached run', () => {
     expect(performance.now() - startedAt).toBeLessThan(2_000)
   })
 
-  it('is told as lost when its process goes without an end [V.08]', async () => {
+  it('is reported as lost when its process goes without an end [V.08]', async () => {
     const run = await scriptedRun()
     const client = await RunClient.connect(runId, run.socket)
     await sleep(50)

@@ -1,4 +1,4 @@
-// What an answer about a way out lets through, whatever was asked for.
+// What an answer about network access lets through, whatever was asked for.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { AccessReach } from '#specs/protocol/egress.ts'
@@ -62,7 +62,7 @@ const rulesFor = (asked: Target, wanted: AccessReach) =>
     return read.ok ? [read.value] : []
   })
 
-describe('an answer about a way out', () => {
+describe('an answer about network access', () => {
   it('lets out what was asked for, for every reach that is offered [G.02]', () => {
     fc.assert(
       fc.property(target, (asked) => {

@@ -1,4 +1,4 @@
-// Answers that outlive their run: kept in a file, held in every run, taken back.
+// Answers that outlive their run: kept in a file, held in every run, revoked.
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'

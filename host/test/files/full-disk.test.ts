@@ -37,7 +37,7 @@ describe.runIf(process.platform === 'linux')('on a full disk', () => {
     })
   })
 
-  it('a journal that nobody waits for says so, stays whole, and goes on when there is room [W.05]', async () => {
+  it('a journal that nobody waits for says so, stays whole, and continues when there is space [W.05]', async () => {
     expect(await onFullDisk('journal', 'refuses')).toMatchObject({
       said: ['ENOSPC', 'written'],
       later: 'written',

@@ -15,7 +15,7 @@ describe('a timeout of running time', () => {
   })
   const clock = () => performance.now() + stoppedMs
   const start = (timeoutMs: number) => awakeTimeout(timeoutMs, () => ended++, clock)
-  /** The clock goes on, and no timer of this process fires. */
+  /** The clock continues, and no timer of this process fires. */
   const stopFor = (ms: number) => {
     stoppedMs += ms
   }

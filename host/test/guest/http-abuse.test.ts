@@ -138,7 +138,7 @@ describe('a guest that abuses HTTP/2', () => {
       () => repeat(20_000, (index) => Buffer.concat([open(odd(index)), frame(RESET, 0, odd(index), u32(8))])),
     ],
     [
-      'goes on with a head that never ends',
+      'continues with a head that never ends',
       () =>
         (function* () {
           yield open(1, 0)
@@ -181,7 +181,7 @@ describe('a guest that abuses HTTP/2', () => {
       request,
       ...Array.from({ length: 100 }, (_, index) => field(`x-${index}`, 'y')),
     ])
-    // A head longer than a frame goes on in the next.
+    // A head longer than a frame continues in the next.
     await flood(world, [
       frame(HEADERS, END_STREAM, 1, large.subarray(0, 16_000)),
       frame(CONTINUATION, END_HEADERS, 1, large.subarray(16_000)),

@@ -1,4 +1,4 @@
-// Hooks that are real programs: what they are told, what they may say, and what is left of them.
+// Hooks that are real programs: what they get, what they may say, and what is left of them.
 import { execFileSync, spawn } from 'node:child_process'
 import {
   chmodSync,
@@ -61,7 +61,7 @@ const ask = (
   )
 
 describe('a command', () => {
-  it('is told what happens as JSON, in a version, and where it is in its environment [A.10]', async () => {
+  it('learns what happens as JSON, in a version, and where it is in its environment [A.10]', async () => {
     const where = folder()
     const out = path.join(where, 'seen')
     const env = {
@@ -95,7 +95,7 @@ describe('a command', () => {
     expect(await ask(`echo '${JSON.stringify(said)}'`)).toEqual({ ok: true, value: said })
   })
 
-  it('that says anything else has failed, and why is told [A.10]', async () => {
+  it('that says anything else has failed, and the reason is reported [A.10]', async () => {
     for (const [script, why] of [
       ['exit 1', /exit code 1/],
       ['echo oops >&2; exit 7', /exit code 7; it said: oops/],
@@ -110,7 +110,7 @@ describe('a command', () => {
       expect(answer, script).toMatchObject({ ok: false, error: expect.stringMatching(why) })
     }
     const misplaced = await ask(`echo '{"arguments":{}}'`, { point: 'before-run' })
-    // The point of the hook is that of what it was told.
+    // The point of the hook is that of what it gets.
     expect(misplaced.ok).toBe(true)
     const atRun = commandHook(
       { point: 'before-run', command: [program(`echo '{"decision":"ask"}'`)] },

@@ -186,7 +186,7 @@ describe('a build that fails', () => {
   it('says that the cache cannot be written, and takes a whole image from one that cannot [V.07]', async () => {
     await using scratch = await makeScratch()
     const sources = await makeSources(scratch.folder)
-    // For root too: where a folder is to be, a link to where there is none.
+    // For root too: in place of a folder, a link to where there is none.
     await symlink('nowhere', path.join(scratch.cacheDir, 'images'))
     await expect(ensureImage({ cacheDir: scratch.cacheDir, sources })).rejects.toMatchObject({
       name: 'ImageError',

@@ -41,7 +41,7 @@ describe('the journal', () => {
     expect(await readJournal(file, runId)).toMatchObject([{ event: { type: 'egress-denied', target: 't' } }])
   })
 
-  it('goes on from the last line when it is opened again', async () => {
+  it('continues from the last line when it is opened again', async () => {
     await write(['one'])
     await write(['two'])
     expect((await readJournal(file, runId)).map(({ seq }) => seq)).toEqual([1, 2])

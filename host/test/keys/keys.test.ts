@@ -148,7 +148,7 @@ describe('a program that is run for its output', () => {
     expect(ran).toMatchObject({ ok: true, value: { code: 7, stdout: 'out\n' } })
   })
 
-  it('need not read what it is given, and is told apart from one that cannot be run [S0.09]', async () => {
+  it('need not read what it is given, and is distinguished from one that cannot be run [S0.09]', async () => {
     expect(await runProgram('/bin/true', [], { ...options, input: 'x'.repeat(1_000_000) })).toMatchObject({
       ok: true,
     })

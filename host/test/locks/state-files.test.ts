@@ -1,4 +1,4 @@
-// Many processes change one state file at the same moment, again and again: nothing that one of them was told is done
+// Many processes change one state file at the same moment, again and again: nothing that was reported to one of them as done
 // may be lost, whatever an earlier holder of the lock left behind.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -95,7 +95,7 @@ describe.each([
     }
   }, 120_000)
 
-  it('leave no grant in force that was told as revoked [R.05]', async () => {
+  it('leave no grant in force that was reported as revoked [R.05]', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const folders = await makeFolders()
       const grants = new PersistentGrants(folders)

@@ -143,7 +143,7 @@ describe('the memory of a run', () => {
     expect(notesForTask(store, '/elsewhere')).toEqual([])
   })
 
-  it('counts the tags of what a task is told with its words [S0.13]', async () => {
+  it('counts the tags of what a task gets with its words [S0.13]', async () => {
     const tags = Array.from({ length: 16 }, (_, index) => `${index}`.padEnd(180, 'x'))
     const { store } = await open(Array.from({ length: 10 }, (_, index) => kept(index, 'short', tags)))
     expect(notesForTask(store, '/w')).toHaveLength(4)

@@ -182,7 +182,7 @@ describe('the offline model in a conversation', () => {
     expect(text).toBe('STEP FAILED: [offline model] delete_file was denied. They said: keep it')
   })
 
-  it('asks the person what it is told to ask, in the form that fits, and says what they answered [S4.06]', async () => {
+  it('asks the person what the task says to ask, in the form that fits, and says what they answered [S4.06]', async () => {
     const answered = 'The user answered:\n<answer>\njson\n</answer>'
     for (const [more, args] of [
       ['', { kind: 'text' }],
@@ -314,7 +314,7 @@ describe('the offline model in a conversation', () => {
     expect(calls).toMatchObject([{ name: 'read_file', arguments: { path: 'a.txt' } }])
   })
 
-  it('plans with fewer sub-agents when it is told that no more can begin, and says so [S4.06 A.07]', async () => {
+  it('plans with fewer sub-agents when it learns that no more can begin, and says so [S4.06 A.07]', async () => {
     await using test = await startGateway(offlineProvider(false))
     const task = 'Use sub-agents: create a.txt with "1". Create b.txt with "2".'
     const opening = [

@@ -125,7 +125,7 @@ describe('the offline plan', () => {
     fc.assert(
       fc.property(intent, (meant) => {
         expect(readIntent(wordIntent(meant))).toEqual(meant)
-        // A sub-agent is told the title before it, and what is known behind it.
+        // A sub-agent learns the title before it, and what is known behind it.
         const brief = `${titleOf(meant)}\n\n${wordIntent(meant)}`
         expect(readBrief(brief)).toEqual(meant)
         expect(readBrief(`${brief}\n\nWhat is known:\n<result step="a">\nDelete "x".\n</result>`)).toEqual(

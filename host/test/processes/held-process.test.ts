@@ -71,18 +71,18 @@ it('ends when its watcher is killed: nothing would end it with the host [V.06]',
   expect(await once(child, 'exit')).toEqual([null, 'SIGKILL'])
 })
 
-it('tells a host that has no descriptors left, which goes on [V.06]', async () => {
+it('tells a host that has no descriptors left, which continues [V.06]', async () => {
   const host = startHost(
     newMark(),
     '',
     `try { for (;;) openSync('/dev/null') } catch {}
     process.once('uncaughtException', ({ message }) => {
       console.error(message)
-      setImmediate(() => console.error('goes on'))
+      setImmediate(() => console.error('continues'))
     })`,
   )
   expect(host.stderr && (await text(host.stderr))).toBe(
-    'spawn: no file descriptors are left (EMFILE)\ngoes on\n',
+    'spawn: no file descriptors are left (EMFILE)\ncontinues\n',
   )
 })
 

@@ -29,7 +29,7 @@ it('the embedding model is asked of the provider that its id names, and of nobod
   expect(await look({ providers })).toEqual({ chosen: undefined, fact: undefined })
 })
 
-it('an embedding model that cannot be used stops a run before it begins, with the setting to mend [S0.14]', async () => {
+it('an embedding model that cannot be used stops a run before it begins, with the setting to fix [S0.14]', async () => {
   const offline = await look({ embeddings: { model: 'caisson/offline' } })
   expect(offline.chosen).toContain(
     'embeddings.model in the configuration: the offline model has no embeddings',

@@ -60,7 +60,7 @@ describe('a server that has had enough', () => {
     expect(other.exchanges[0]?.queuedMs).toBeGreaterThan(100)
   })
 
-  it('is not waited for when its account is at an end, and the guest is told when to come back [G.05]', async () => {
+  it('is not waited for when its account is at an end, and the guest learns when to come back [G.05]', async () => {
     await using server = await startModelServer([
       failure(429, 'You exceeded your current quota', 'openai', { 'retry-after': '7' }),
     ])

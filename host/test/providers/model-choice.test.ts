@@ -44,7 +44,7 @@ describe('the provider of a model', () => {
     ['the pattern for everything', 'anything', 'far anything'],
     ['a prefix before the pattern for everything', 'local/anything', 'local anything'],
     ['a list that is longer than the prefix', 'local/big-1', 'far local/big-1'],
-    ['what is behind the prefix, however it goes on', 'local/a/b:c', 'local a/b:c'],
+    ['what is behind the prefix, however it continues', 'local/a/b:c', 'local a/b:c'],
     ['no prefix where nothing is behind it', 'local/', 'far local/'],
   ])('is found by %s [S0.09 S3.06 S1.07]', (_, model, expected) => {
     expect(chosen(listed, model)).toBe(expected)

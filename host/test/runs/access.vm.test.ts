@@ -1,4 +1,4 @@
-// A way out of a real VM: the agent and a program ask, a person answers, curl goes through. The model is scripted.
+// Network access of a real VM: the agent and a program ask, a person answers, curl goes through. The model is scripted.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -38,7 +38,7 @@ const curl = (port: number) => ({
   arguments: { command: `curl -sS -i --noproxy '' http://127.0.0.1:${port}/v1/rates` },
 })
 
-describe('a way out of the VM', () => {
+describe('network access of the VM', () => {
   it('opens when a person says so, for the run or for one connection, without anything being started anew [G.02, G.03, S1.11]', async () => {
     const [asked, tried] = [await serve('rates of the agent'), await serve('rates of the program')]
     const url = `http://127.0.0.1:${asked}/v1/rates`

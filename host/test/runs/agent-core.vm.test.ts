@@ -61,7 +61,7 @@ async function inVm(
 }
 
 describe('a run that only plans', () => {
-  it('can change nothing in its VM whoever tries, has no way out for programs, and ends with its plan [S0.07 A.11]', async () => {
+  it('can change nothing in its VM whoever tries, has no network access for programs, and ends with its plan [S0.07 A.11]', async () => {
     const seen = Promise.withResolvers<void>()
     const looked = Promise.withResolvers<void>()
     const attempts = [
@@ -170,7 +170,7 @@ describe('a plan that is asked about', () => {
 })
 
 describe('an agent at work', () => {
-  it('gets a message, holds before its next turn, goes on when told, and is cancelled in good order [A.08 S1.03]', async () => {
+  it('gets a message, holds before its next turn, continues when asked, and is cancelled in good order [A.08 S1.03]', async () => {
     await using model = await scripted((asked, done) => {
       if (isPlanning(asked)) return submit
       return done === 0
@@ -215,7 +215,7 @@ describe('an agent at work', () => {
     await expect(run.steer('late')).rejects.toThrow('ended')
   })
 
-  it('that holds for long has its VM saved, hears what was said meanwhile when it goes on, and finishes [A.08 V.04]', async () => {
+  it('that holds for long has its VM saved, hears what was said meanwhile when it continues, and finishes [A.08 V.04]', async () => {
     await using model = await scripted((asked, done) => {
       if (isPlanning(asked)) return submit
       return done === 0 ? call('write_file', { path: 'hello.txt', content: 'hello' }) : { text: 'done' }

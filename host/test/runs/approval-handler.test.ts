@@ -49,7 +49,7 @@ describe('an application that answers approvals with a function', () => {
     expect(warnings).toEqual([expect.stringMatching(warning)])
   })
 
-  it('is told when somebody else answered first [S1.11 V.08]', async () => {
+  it('learns when somebody else answered first [S1.11 V.08]', async () => {
     const aborted = Promise.withResolvers<void>()
     const asked = Promise.withResolvers<void>()
     const { ask, queue, warnings } = await open((_, { signal }) => {

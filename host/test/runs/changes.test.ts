@@ -4,7 +4,7 @@ import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
-import { type ApplyChoice, bringHome } from '../../cli/commands/review-changes.ts'
+import { type ApplyChoice, reviewAndApply } from '../../cli/commands/review-changes.ts'
 import { runsShow } from '../../cli/commands/runs.ts'
 import { runCli } from '../../cli/main.ts'
 import { RunRecord } from '../../journal/run-record.ts'
@@ -123,10 +123,10 @@ describe('changes that nobody applied', () => {
     heldBack: null,
   } as const
 
-  it('are no failure where nothing was to be applied, and are one where nobody said so [H.01 W.01]', async () => {
+  it('are no failure where no apply was requested, and are one where nobody said so [H.01 W.01]', async () => {
     const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'b' })
     const codeOf = async (choice: ApplyChoice) =>
-      (await said(run, (io) => bringHome(io, run.host, changedRunId, { choice, state }))).code
+      (await said(run, (io) => reviewAndApply(io, run.host, changedRunId, { choice, state }))).code
     expect([await codeOf(false), await codeOf('nobody')]).toEqual([0, 5])
     await writeFile(path.join(run.directory, 'a.txt'), 'in the way')
     expect(await codeOf(true)).toBe(5)

@@ -6,7 +6,7 @@ import { findVms, testBench } from '../support/runs.ts'
 const vm = { memoryBytes: 512 * 1024 ** 2 }
 
 describe('a run that continues another', () => {
-  it('works on in its VM, with the directory as it is now, and is told what was done [V.04]', async () => {
+  it('works on in its VM, with the directory as it is now, and learns what was done [V.04]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const first = await bench.run('Run the command `echo here >~/note; echo made >new.txt`', {
       vm: { ...vm, keep: true },
@@ -14,7 +14,7 @@ describe('a run that continues another', () => {
     expect(first.state.end?.outcome).toBe('completed')
     expect(first.events).toContainEqual({ type: 'vm-kept' })
     expect(await findVms(bench.home)).toEqual([])
-    // The change was not applied, and the person goes on too.
+    // The change was not applied, and the person continues too.
     await writeFile(path.join(bench.workspace, 'b.txt'), 'b\n')
     const second = await bench.run('Run the command `cat ~/note; ls`', { continue: 'last', vm })
     expect(second.events).toContainEqual(expect.objectContaining({ type: 'vm-ready', start: 'saved' }))

@@ -25,7 +25,7 @@ async function makeStore() {
   return { store, directory }
 }
 
-/** A run of which no more is known than how it began. */
+/** A run with nothing known but its start. */
 async function begin(store: RunStore, runId: string, directory: string, continues?: string) {
   const { journal } = await store.create(runId)
   const written = await Journal.open({ runId, path: journal, locks: path.dirname(journal), now: () => 1_000 })

@@ -32,7 +32,7 @@ describe('a run that finds the disk full', () => {
     vi.useRealTimers()
   })
 
-  it('waits while its time stands still, says how much is needed, and goes on when there is room [W.05]', async () => {
+  it('waits while its time stands still, says how much is needed, and continues when there is space [W.05]', async () => {
     const bench = new Bench()
     let isOver = false
     const waiting = bench.keeper.wait(need).then(() => {

@@ -105,7 +105,7 @@ describe.runIf(process.getuid?.() === 0)('a run whose host has no room', () => {
   })
 })
 
-it('a VM that is killed while its changes come home is told as lost, with its end [V.01]', async () => {
+it('a VM that is killed while its changes are collected is reported as lost, with its end [V.01]', async () => {
   const bench = await testBench({ 'a.txt': 'a\n' })
   const run = await bench.start('Run the command `head -c 150000000 /dev/urandom > big.bin`')
   const finished = finish(run)

@@ -106,7 +106,7 @@ describe('a journal that was closed', () => {
     })
   })
 
-  it('is missed by name when it is gone, and is not begun anew [S0.12]', async () => {
+  it('is missed by name when it is gone, and is not restarted [S0.12]', async () => {
     await writeClosed()
     await rm(file)
     await expect(readJournal(file, runId)).rejects.toThrow(/there is no journal .*caisson runs rm/)
@@ -212,7 +212,7 @@ describe('a journal that a guest fills', () => {
 })
 
 describe.runIf(process.platform === 'linux')('a journal on a full disk', () => {
-  it('refuses the line that did not fit, and goes on in the chain once there is room [S0.12]', async () => {
+  it('refuses the line that did not fit, and continues in the chain once there is space [S0.12]', async () => {
     const script = path.join(import.meta.dirname, 'journal-writer.ts')
     // A bound on the size of files is what a full disk is to this one process.
     const child = spawnSync(

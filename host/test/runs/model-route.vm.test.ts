@@ -13,7 +13,7 @@ const plan = {
 }
 
 describe('a run by a server with requirements of its own', () => {
-  it('goes on behind pauses and refused fields, and ends when its money is spent [G.05]', async () => {
+  it('continues behind pauses and refused fields, and ends when its money is spent [G.05]', async () => {
     const usage = { prompt_tokens: 10_000, completion_tokens: 100 }
     let answered = 0
     await using server = await startModelServer(({ body }, index) => {

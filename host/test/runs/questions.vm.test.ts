@@ -18,7 +18,7 @@ async function sees(run: Run, type: string): Promise<void> {
 }
 
 describe('a question to the person', () => {
-  it('waits in a VM that is saved, takes an answer of its form from another process, and the run goes on with it [S2.16 V.04 V.08]', async () => {
+  it('waits in a VM that is saved, takes an answer of its form from another process, and the run continues with it [S2.16 V.04 V.08]', async () => {
     const bench = await testBench({ 'a.txt': 'a' })
     const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 300 }
     const run = await bench.start(task, { approvals: { interactive: true, mode: 'all' }, vm })

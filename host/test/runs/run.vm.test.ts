@@ -90,7 +90,7 @@ describe('a run in a real VM', () => {
     expect(warnings).toContainEqual(expect.stringMatching(/pass onApproval/))
   })
 
-  it('brings home a renamed folder, and nothing of a file that was written with what it had [W.01 W.02]', async () => {
+  it('collects a renamed folder, and nothing of a file that was written with what it had [W.01 W.02]', async () => {
     const bench = await testBench({ 'docs/a.md': 'A\n', 'docs/deep/b.md': 'B\n', 'same.md': 'S\n' })
     const { run, state } = await bench.run(
       'Run the command `mv docs manual && chmod +x manual/a.md && ln -s a.md manual/link && echo S > same.md`',
@@ -121,7 +121,7 @@ describe('a run in a real VM', () => {
     ])
   })
 
-  it('saves its VM while a person thinks, and goes on in a new session with the answer [V.04 S1.11]', async () => {
+  it('saves its VM while a person thinks, and continues in a new session with the answer [V.04 S1.11]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n', 'b.txt': 'b\n' })
     const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 200 }
     const run = await bench.start('Delete b.txt', { approvals: { interactive: true }, vm })
@@ -147,7 +147,7 @@ describe('a run in a real VM', () => {
     expect(await findVms(bench.home)).toEqual([])
   })
 
-  it('is cancelled while its VM sleeps: it wakes, and what was done comes home [V.04 S1.03]', async () => {
+  it('is cancelled while its VM sleeps: it wakes, and what was done is collected [V.04 S1.03]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n', 'b.txt': 'b\n' })
     const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 200 }
     const run = await bench.start('Delete b.txt', { approvals: { interactive: true }, vm })
@@ -164,7 +164,7 @@ describe('a run in a real VM', () => {
     expect(types).toContain('changes-ready')
     expect(await findVms(bench.home)).toEqual([])
     const left = await readdir(path.join(bench.home, 'runs', run.id))
-    expect(left.filter((name) => name.startsWith('asleep'))).toEqual([])
+    expect(left.filter((name) => name.startsWith('hibernated'))).toEqual([])
   })
 
   it('refuses a second run on a folder that is in use, and names the first [R.06]', async () => {
@@ -183,7 +183,7 @@ describe('a run in a real VM', () => {
     await first.ended
   })
 
-  it('has no way out of the VM but the model route, and no key inside [S1.14 G.01 G.03]', async () => {
+  it('has no network access but the model route, and no key inside [S1.14 G.01 G.03]', async () => {
     const bench = await testBench(
       { 'a.txt': 'a\n' },
       { NVIDIA_API_KEY: 'nvapi-never-in-the-guest-0123456789', CAISSON_MODEL: 'caisson/offline' },

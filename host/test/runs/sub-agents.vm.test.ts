@@ -1,4 +1,4 @@
-// Sub-agents in a real VM, end to end: views that are overlays, programs in them, what comes home, and how they end.
+// Sub-agents in a real VM, end to end: views that are overlays, programs in them, what is merged, and how they end.
 import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
@@ -47,9 +47,9 @@ async function benchWith(
 const files = { 'shared.txt': 'shared\n', 'gone.txt': 'gone\n', 'docs/a.md': 'A\n', 'docs/b.md': 'B\n' }
 
 describe('sub-agents in a VM', () => {
-  it('work at once on views of their own and come home; a conflict keeps both versions, a limit keeps the parent going [S1.13 A.07]', async () => {
+  it('work at once on views of their own and are merged; a conflict keeps both versions, a limit keeps the parent going [S1.13 A.07]', async () => {
     const told: string[] = []
-    /** Of the two that wrote to one file, whoever came home last. */
+    /** Of the two that wrote to one file, whoever was merged last. */
     const loser = (): string => /changed here and by (\w+)/.exec(told.join('\n'))?.[1] ?? 'nobody'
     const versions: Record<string, string> = { two: 'shared\nchanged\ntwo\n', three: 'three\n' }
     const look = 'pwd; cat shared.txt; ls gone.txt docs manual 2>&1'

@@ -32,7 +32,7 @@ describe('the roots of skills', () => {
 })
 
 describe("the user's skills", () => {
-  it('are told in a line each, and loaded whole with the files beside them [A.09 S2.14]', async () => {
+  it('are listed in a line each, and loaded whole with the files beside them [A.09 S2.14]', async () => {
     const { write, skill, read } = await place()
     skill('one', 'tidy', 'Tidies up')
     write('one/scripts/run.sh', '#!/bin/sh\necho ran\n', 0o755)

@@ -11,7 +11,7 @@ import { beginRun } from './begun-run.ts'
 
 export const changedRunId = 'run-0123456789abcdef4567'
 
-/** Call it from within a test. @param before went in, @param after came home */
+/** Call it from within a test. @param before went in, @param after is the result */
 export async function runThatChanged(before: Sketch, after: Sketch) {
   const home = await temporaryFolder('home')
   const directory = await realpath(await temporaryFolder('workspace'))

@@ -64,7 +64,7 @@ export async function runAtWork(): Promise<RunAtWork> {
     },
   })
   const close = async () => {
-    // Watchers are told of the end by the feed.
+    // Watchers learn of the end by the feed.
     await record[Symbol.asyncDispose]()
     ended.resolve(record.state)
     await server[Symbol.asyncDispose]()

@@ -58,7 +58,7 @@ export async function waitUntilGone(pid: number, deadlineMs = 60_000): Promise<b
   return false
 }
 
-/** Writes a kernel that does nothing for ever, as a guest looks that hangs before its first word. */
+/** Writes a kernel that does nothing forever, as a guest looks that hangs before its first word. */
 export async function writeHangingKernel(path: string): Promise<void> {
   // Multiboot 1 with the address fields (flag 16), as QEMU's -kernel loads it; then `jmp .`
   const [magic, flags, address] = [0x1badb002, 0x10000, 0x100000]

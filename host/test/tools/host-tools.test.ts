@@ -23,7 +23,7 @@ describe('tools of an application', () => {
       )
   })
 
-  it('are not waited for where a schema takes for ever over what a guest wrote [T.02]', () => {
+  it('are not waited for where a schema takes forever over what a guest wrote [T.02]', () => {
     const pattern = '^(a+)+$'
     const json = { type: 'object', properties: { id: { type: 'string', pattern } } }
     const zod = z.object({ id: z.string().regex(new RegExp(pattern)) })

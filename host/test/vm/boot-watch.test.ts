@@ -44,7 +44,7 @@ describe('watchBoot', () => {
     })
   })
 
-  it('goes on when only the agent failed, which init starts again', async () => {
+  it('continues when only the agent failed, which init starts again', async () => {
     const lines = ['caisson: ERROR phase=agent it ended\n', 'caisson: init ready uptime=3\n']
     expect((await watch(...lines)).outcome).toEqual({ kind: 'ready', uptimeMs: 3000 })
   })

@@ -75,7 +75,7 @@ describe('a warm start', () => {
     expect(quickest * 4).toBeLessThan(record?.tookMs ?? 0)
   })
 
-  it('goes on from the same template when its QEMU is killed before the state is loaded [V.01 V.06]', async () => {
+  it('continues from the same template when its QEMU is killed before the state is loaded [V.01 V.06]', async () => {
     const { record } = await onlyTemplate()
     let wasInTime = false
     for (let tries = 0; tries < 20 && !wasInTime; tries += 1) {
@@ -92,7 +92,7 @@ describe('a warm start', () => {
     expect(wasInTime).toBe(true)
   })
 
-  it('goes on from the same template when its QEMU is killed before the guest is fresh [V.01 V.03 V.06]', async () => {
+  it('continues from the same template when its QEMU is killed before the guest is fresh [V.01 V.03 V.06]', async () => {
     const { record } = await onlyTemplate()
     const pids: number[] = []
     const begun = await start((vm) => {

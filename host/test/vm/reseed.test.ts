@@ -43,16 +43,16 @@ describe('the port of the guest’s root side', () => {
     expect(times[2]).toBe(1_000)
   })
 
-  it('sets the clock again while it is off, and not for ever [V.03]', async () => {
-    const mended = portWith((_, index) => answerWith(Date.now() + (index === 0 ? HOUR_MS : 0)))
-    await mended.port.settle(5_000)
-    expect(mended.messages.length).toBeGreaterThanOrEqual(2)
+  it('sets the clock again while it is off, and not forever [V.03]', async () => {
+    const corrected = portWith((_, index) => answerWith(Date.now() + (index === 0 ? HOUR_MS : 0)))
+    await corrected.port.settle(5_000)
+    expect(corrected.messages.length).toBeGreaterThanOrEqual(2)
     const lying = portWith(() => answerWith(Date.now() + 2 * HOUR_MS))
     await lying.port.settle(5_000)
     expect(lying.messages).toHaveLength(3)
   })
 
-  it('lets a guest go on when its clock is near the host’s, and does not wait for one that never gets there [V.03]', async () => {
+  it('lets a guest continue when its clock is near the host’s, and does not wait for one that never gets there [V.03]', async () => {
     const late = portWith((_, index) => answerWith(Date.now() + (index < 2 ? HOUR_MS : 0)))
     await late.port.reseed({ deadlineMs: 5_000 })
     expect(late.messages.length).toBeGreaterThanOrEqual(3)

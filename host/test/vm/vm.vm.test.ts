@@ -148,7 +148,7 @@ describe.runIf(process.platform === 'linux')('the confinement of QEMU', () => {
     expect(await readdir(folders.vms)).toEqual([vm.id])
   })
 
-  it('goes on with the seccomp sandbox alone where bubblewrap is not wanted, and says so [V.09]', async () => {
+  it('continues with the seccomp sandbox alone where bubblewrap is not wanted, and says so [V.09]', async () => {
     using home = makeTestFolders()
     await using vm = await startTestVm({ ...home, confine: 'off' })
     expect(vm.confinement).toBe('seccomp')

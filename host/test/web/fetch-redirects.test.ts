@@ -143,7 +143,7 @@ describe('a secret in a request for a page', () => {
     expect(sent.slice(0, 2)).toEqual([`Bearer ${value}`, undefined])
   })
 
-  it('does not go on in the address of a redirect, nor in the words of an error [G.01] [G.04]', async () => {
+  it('does not continue in the address of a redirect, nor in the words of an error [G.01] [G.04]', async () => {
     const test = await openWeb({
       ...options((request, response) => {
         const sent = (request.headers.authorization ?? '').replace('Bearer ', '')

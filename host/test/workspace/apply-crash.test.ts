@@ -10,7 +10,7 @@ import { after, apply, before, childProgram, expected, undo } from './apply-supp
 import { Bench, snapshot } from './support.ts'
 
 describe('a crash', () => {
-  it('at any step can be taken back, and from any step apply goes on [W.01]', async () => {
+  it('at any step can be undone, and from any step apply continues [W.01]', async () => {
     const [old, done] = [expected(before), expected(after)]
     for (let at = 1; ; at += perTier(7, 1)) {
       using bench = new Bench(before)
@@ -79,7 +79,7 @@ describe('a crash', () => {
     expect(damaged).toMatchObject({ ok: false, error: { code: 'damaged' } })
   })
 
-  it('by SIGKILL in the middle of apply can be taken back by another process [W.01]', async () => {
+  it('by SIGKILL in the middle of apply can be undone by another process [W.01]', async () => {
     for (const killAt of perTier([45], [25, 45, 60])) {
       using bench = new Bench(before)
       using review = await bench.review(before, after)

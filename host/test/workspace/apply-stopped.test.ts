@@ -1,4 +1,4 @@
-// An apply or undo that ends before its end: what was done is said, nothing is left beside it, and it can be gone on with.
+// An apply or undo that ends before its end: what was done is said, nothing is left beside it, and it can be continued.
 import { readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -16,7 +16,7 @@ const after: Tree = treeOf({
 })
 
 describe('an apply that ends early', () => {
-  it('says which changes it made when its own disk is full, and goes on or is undone when there is room [R.07 W.01]', async () => {
+  it('says which changes it made when its own disk is full, and continues or is undone when there is space [R.07 W.01]', async () => {
     using bench = new Bench(before)
     using review = await bench.review(before, after)
     const contents = path.join(bench.run, 'undo.bin')

@@ -72,7 +72,7 @@ describe('a run', () => {
     await mkdir(runs)
     const store = new RunStore({ runs, locks })
     const paths = await store.create(first)
-    const scratch = [paths.disk, paths.asleep, paths.control]
+    const scratch = [paths.disk, paths.hibernated, paths.control]
     for (const file of scratch) await writeFile(file, '')
     const child = await holder(locks, first)
     await expect(store.remove(first)).rejects.toThrow('in use by process')
@@ -170,7 +170,7 @@ describe.skipIf(process.platform !== 'linux' || process.getuid?.() !== 0)(
       await mkdir(runs)
       const store = new RunStore({ runs, locks })
       const paths = await store.create(first)
-      for (const file of [paths.disk, paths.asleep, paths.control]) await writeFile(file, '')
+      for (const file of [paths.disk, paths.hibernated, paths.control]) await writeFile(file, '')
       const program = path.join(import.meta.dirname, 'run-holder.ts')
       const words = [
         '--fork',
@@ -196,7 +196,7 @@ describe.skipIf(process.platform !== 'linux' || process.getuid?.() !== 0)(
 )
 
 describe('a journal', () => {
-  it('that many processes want to write, of which some are killed, is one whole chain [R.06 S0.12]', async () => {
+  it('that many processes want to write, some of them killed, is one whole chain [R.06 S0.12]', async () => {
     const { home, locks } = await places()
     const file = path.join(home, 'journal.jsonl')
     const count = 6

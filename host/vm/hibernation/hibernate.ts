@@ -93,11 +93,11 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
     // The guest must continue in any case; QEMU holds its disk open under any name.
     if (movedScratch) await rename(files.scratch, scratch.file).catch(() => undefined)
     await rm(draft, { recursive: true, force: true }).catch(() => undefined)
-    const goesOn = await runOn(vm)
+    const continues = await runOn(vm)
     const why = errorMessage(cause)
     throw new CaissonError(
       'vm_failed',
-      `the VM could not be saved and ${goesOn ? 'continues' : 'has ended'}: ${why}`,
+      `the VM could not be saved and ${continues ? 'continues' : 'has ended'}: ${why}`,
       {
         cause,
       },

@@ -110,7 +110,7 @@ describe('executeTool', () => {
     expect((await executeTool(environment, call('find', '{"filter":{"tag":"b"}}'), { tools })).ok).toBe(true)
   })
 
-  it('puts slips with one meaning right, of tools that destroy nothing, and says so [S2.17]', async () => {
+  it('corrects mistakes with one meaning, of tools that destroy nothing, and says so [S2.17]', async () => {
     const told = async (name: string, args: string) =>
       await executeTool(environment, call(name, args), { tools })
     expect(await told('add', '{"A":"2","b":null}')).toMatchObject({

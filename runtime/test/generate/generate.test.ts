@@ -196,7 +196,7 @@ describe('generate and stream', () => {
 describe('failures', () => {
   const fast = { maxAttempts: 3 }
 
-  it('that may pass are asked again, also in a stream of which nothing was told [S2.07]', async () => {
+  it('that may pass are asked again, also in a stream that has yielded nothing [S2.07]', async () => {
     const busy = { ...failure(503, 'busy'), headers: { 'retry-after': '0' } }
     for (const ask of [generate, async (request: LLMRequest) => (await readStream(request)).response]) {
       await using test = await open([busy, reply({ text: 'hi' })], fast)
@@ -205,7 +205,7 @@ describe('failures', () => {
     }
   })
 
-  it('in the middle of what was told end the stream, and are thrown with a code [S2.07]', async () => {
+  it('in the middle of what was yielded end the stream, and are thrown with a code [S2.07]', async () => {
     await using test = await open([reply({ text: ['half', 'way'], open: true }), reply({ text: 'hi' })], fast)
     const { chunks, error } = await readStream(test.request)
     expect(chunks).toEqual([{ content: 'half' }, { content: 'way' }])

@@ -67,7 +67,7 @@ describe('statuses', () => {
     expect(promised).toMatchObject(statusFailures)
   })
 
-  it('ends a run for every code with a reason, and never repeats what people must mend [G.05]', () => {
+  it('ends a run for every code with a reason, and never repeats what people must fix [G.05]', () => {
     const codes = Object.keys(modelFailures) as ModelErrorCode[]
     const final = codes.filter((code) => !modelError(code, 'x').retryable)
     expect(codes.map((code) => reasonOf(modelError(code, 'x')))).not.toContain('completed')

@@ -167,7 +167,7 @@ describe('answers in every dress', () => {
     }
   })
 
-  it('asks for a whole answer when it is told to [S1.07]', async () => {
+  it('asks for a whole answer when it is asked to [S1.07]', async () => {
     model = await startModelServer([reply({ text: 'hi' })])
     const request = { model: 'm', messages, tools: [], maxTokens: 100, stream: false }
     const options = { baseUrl: model.baseUrl, signal: new AbortController().signal }

@@ -1,4 +1,4 @@
-// A call's arguments after a slip of the model: read as they were meant, or refused. Real source lines are the content.
+// A call's arguments after a mistake of the model: read as they were meant, or refused. Real source lines are the content.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
@@ -56,7 +56,7 @@ const spec = {
 type Given = Readonly<Record<string, string>>
 
 /** How models spoil arguments that were whole. */
-const slips: Readonly<Record<string, (given: Given) => string>> = {
+const mistakes: Readonly<Record<string, (given: Given) => string>> = {
   'inner quotes not escaped': (given) => JSON.stringify(given, null, 1).replaceAll('\\"', '"'),
   'inner quotes not escaped, on one line': (given) => JSON.stringify(given).replaceAll('\\"', '"'),
   'inner quotes and line breaks not escaped': (given) =>
@@ -89,8 +89,8 @@ const given = fc.oneof(
   fc.record({ path: fc.constant('a'), content, mode: fc.constant('append') }),
 )
 
-describe('arguments that a slip spoiled', () => {
-  it.each(Object.entries(slips))('are read as meant or refused: %s [G.07]', async (_name, spoil) => {
+describe('arguments that a mistake spoiled', () => {
+  it.each(Object.entries(mistakes))('are read as meant or refused: %s [G.07]', async (_name, spoil) => {
     await fc.assert(
       fc.asyncProperty(given, async (value) => {
         const read = await readArguments(tool, spoil(value))
@@ -100,7 +100,7 @@ describe('arguments that a slip spoiled', () => {
     )
   })
 
-  it.each(Object.entries(slips))('are so in a call written as text: %s [G.07]', async (_name, spoil) => {
+  it.each(Object.entries(mistakes))('are so in a call written as text: %s [G.07]', async (_name, spoil) => {
     const forms = [
       (json: string) => `<tool_call>{"name":"write_file","arguments":${json}}</tool_call>`,
       (json: string) => `<TOOLCALL>[{"name":"write_file","arguments":${json}}]</TOOLCALL>`,

@@ -177,7 +177,7 @@ describe('providers that break streams', () => {
     }
   })
 
-  it('are asked for streams again when they give nothing else, and then go on so [G.05]', async () => {
+  it('are asked for streams again when they give nothing else, and then continue so [G.05]', async () => {
     const required = failure(400, 'This model only supports streaming')
     const bad = faults['an event that is not JSON']
     const { said, streamed } = await converse(2, [bad, required, good, bad, good])

@@ -44,12 +44,12 @@ describe('parseModelJson', () => {
     expect(parseModelJson(text).ok).toBe(false)
   })
 
-  it('keeps line breaks, quotes and words of strings that it mends around [G.07]', () => {
+  it('keeps line breaks, quotes and words of strings that it repairs around [G.07]', () => {
     const parsed = parseModelJson(`{'a': "it's\n{b: 1,} // no", c: 'x "y" None', d: None,}`)
     expect(parsed.ok && parsed.value.value).toEqual({ a: "it's\n{b: 1,} // no", c: 'x "y" None', d: null })
   })
 
-  it('adds closing braces only where it is told to, and only behind a whole value [G.07]', () => {
+  it('adds closing braces only where it is asked to, and only behind a whole value [G.07]', () => {
     const value = (text: string) => {
       const parsed = parseModelJson(text, { closeObjects: true })
       return parsed.ok ? parsed.value.value : null
@@ -97,7 +97,7 @@ describe('parseModelJson', () => {
     )
   })
 
-  it('does not try to mend what has more quotation marks than could be gone through [T.02]', () => {
+  it('does not try to fix what has more quotation marks than could be gone through [T.02]', () => {
     for (const text of ['"a'.repeat(150_000), `{"a":"${'"a'.repeat(150_000)}`, '`a'.repeat(150_000)])
       expect(parseModelJson(text)).toMatchObject({
         ok: false,

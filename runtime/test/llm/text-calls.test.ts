@@ -190,7 +190,7 @@ describe('what is no call', () => {
     ['JSON within an answer', `The format is ${read('a')}, as said.`],
     ['JSON with other keys', '{"name":"read_file","size":7}'],
     ['JSON without arguments', '{"name":"read_file"}'],
-    ['two lists of which one is none', `${read('a')} {"x":1}`],
+    ['two lists, one of them none', `${read('a')} {"x":1}`],
     ['a lone mark', 'Models write <tool_call> before a call, or [TOOL_CALLS].'],
     ['a mark without a name', '<function=>x</function><tool_call>{}</tool_call>'],
   ])('leaves %s in the text [G.07]', (_name, text) => {

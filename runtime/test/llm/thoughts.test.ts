@@ -63,7 +63,7 @@ describe.each(families)('a thought between %s and %s', (open, close) => {
     ['behind text', 'Let me see.\n'],
     ['in the middle of a line', 'Let me see. '],
     ['behind a thought', `${open}hm${close}\nWell.\n`],
-  ])('goes on to the end when it never ends: %s [G.07]', (_name, before) => {
+  ])('continues to the end when it never ends: %s [G.07]', (_name, before) => {
     const read = readText(`${before}${open}I could\n${considered}\nbut`, tools)
     expect(read.calls).toEqual([])
     expect(read.text).not.toContain('delete_file')

@@ -33,7 +33,7 @@ describe('the clock of a call', () => {
     expect(talking.over).toEqual(['it took more than 250 ms'])
   })
 
-  it('stands while it is held, by whomever, and goes on with what was left [S2.12]', async () => {
+  it('stands while it is held, by anyone, and continues with what was left [S2.12]', async () => {
     const { clock, over } = start(100, 1_000)
     await passes(60)
     const [one, other] = [clock.hold(), clock.hold()]
@@ -60,7 +60,7 @@ describe('the clock of a call', () => {
 })
 
 describe('a call', () => {
-  it('goes on for as long as its server says that it gets on, up to ten minutes [S2.12] [A.09]', async () => {
+  it('continues for as long as its server says that it gets on, up to ten minutes [S2.12] [A.09]', async () => {
     await using server = new LinkedServer(minute)
     await server.start()
     const call = server.connection.callTool('work', {}, never)
@@ -73,7 +73,7 @@ describe('a call', () => {
     expect(await call).toEqual({ ok: true, content: 'done' })
   })
 
-  it('is given up in silence, and after ten minutes of words, and its server is told [S2.12] [A.09]', async () => {
+  it('is given up in silence, and after ten minutes of words, and its server is notified [S2.12] [A.09]', async () => {
     await using server = new LinkedServer(minute)
     await server.start()
     const silent = server.connection.callTool('work', {}, never)

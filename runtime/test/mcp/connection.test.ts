@@ -79,7 +79,7 @@ describe('what a server asks in its turn', () => {
 })
 
 describe('a call that is admitted only by what the tool is now', () => {
-  it('is not made where it is refused, and is told the definition of the server that it would go to [A.09]', async () => {
+  it('is not made where it is refused, and learns the definition of the server that it would go to [A.09]', async () => {
     await using server = small([])
     const seen: unknown[] = []
     const refused = await server.callTool('pid', {}, soon(), async (tool) => {
@@ -129,7 +129,7 @@ describe('a server that goes wrong', () => {
     expect(error).not.toContain('at f (')
   })
 
-  it('by answering under other ids is told so in words, when its time is over [S2.12]', async () => {
+  it('by answering under other ids is reported, when its time is over [S2.12]', async () => {
     await using server = small(['wrong'], { timeoutMs: 300 })
     const { content } = await server.callTool('pid', {}, soon())
     expect(content).toContain('timed out')

@@ -217,7 +217,7 @@ describe('what is put to nobody', () => {
 describe('a server that asks', () => {
   const elicit = { message: 'Which?', requestedSchema: form({ it: { type: 'string' } }).requestedSchema }
 
-  it('is told that it may, is answered within a call, and is refused in words out of one [A.09] [S2.12]', async () => {
+  it('learns that it may, is answered within a call, and is refused in words out of one [A.09] [S2.12]', async () => {
     await using server = new LinkedServer(60_000, { hasPerson: true })
     await server.start()
     const call = server.connection.callTool('work', {}, never, undefined, person('this').ask)

@@ -64,7 +64,7 @@ describe.each(['anthropic', 'google', 'openai'])('%s against aimock', (provider)
     expect(next.value).toMatchObject({ type: 'text', content: chunks.join(''), stopKind: 'natural' })
   })
 
-  it('calls tools at once and goes on with their results [S2.06] [S2.08]', async () => {
+  it('calls tools at once and continues with their results [S2.06] [S2.08]', async () => {
     const question = { role: 'user', content: 'call' } as const
     const request = { environment, provider, model: 'm', tools }
     const first = await generate({ ...request, messages: [question] })

@@ -49,7 +49,7 @@ describe('the kinds of chat completions', () => {
         { role: 'tool', tool_call_id: 'b', content: 'kept result' },
         { role: 'assistant', content: 'one', tool_calls: [called('', '')] },
         { role: 'tool', tool_call_id: '', content: 'lost result' },
-        { role: 'user', content: 'go on' },
+        { role: 'user', content: 'continue' },
       ]
       const { asked } = await askKind(kind, [hi], { messages, tools: weather })
       const { text = '' } = asked[0] ?? {}

@@ -54,7 +54,7 @@ describe('the registry of skills', () => {
     write('a/tidy/SKILL.md', skill('tidy-up', 'x', 'Changed.'))
     expect((await registry.loadSkill('tidy-up'))?.instructions).toBe('Changed.')
     expect(await registry.getSkill('constructor')).toBeNull()
-    // YAML takes no colon in plain text; what people meant is clear all the same, and said to be wrong.
+    // YAML takes no colon in plain text; what people meant is still clear, and said to be wrong.
     expect(await registry.findings()).toMatchObject([{ path: path.join(root('a'), 'tidy/SKILL.md') }])
   })
 

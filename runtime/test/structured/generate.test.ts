@@ -46,7 +46,7 @@ describe('generateStructured', () => {
     expect(world.server.asked[1]?.messages.at(-1)?.content).toContain('age: ')
   })
 
-  it('goes on to a call where the server does not take the form, and remembers it in the environment [S0.02]', async () => {
+  it('continues to a call where the server does not take the form, and remembers it in the environment [S0.02]', async () => {
     await using world = await open(({ body }) =>
       body.response_format === undefined
         ? reply({ calls: [{ name: 'person', arguments: { name: 'Ada', age: 36 } }] })

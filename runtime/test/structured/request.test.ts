@@ -59,7 +59,7 @@ describe('requestStructured', () => {
     expect(asked[0]?.messages[1]?.content).toMatch(/^Who wrote the first program\?\n\n/)
   })
 
-  it('goes on to a call that must be made, and to words alone, where a server refuses [S0.02]', async () => {
+  it('continues to a call that must be made, and to words alone, where a server refuses [S0.02]', async () => {
     const { answer, asked } = await ask(({ body }) => {
       if (body.response_format !== undefined) return failure(400, 'response_format is not supported')
       if (body.tool_choice !== undefined) return failure(422, 'tool_choice: extra inputs are not permitted')
@@ -141,7 +141,7 @@ describe('requestStructured', () => {
     ['a fence', '```json\n{"name":"Ada","age":36}\n```'],
     ['words around it', 'Gladly: {"name":"Ada","age":36} is the one.'],
     ['single quotes', "{'name':'Ada','age':36}"],
-  ])('puts right what is certain, as %s, and says so [S0.02]', async (_name, text) => {
+  ])('corrects what is certain, as %s, and says so [S0.02]', async (_name, text) => {
     const { answer, asked } = await ask([said(text)])
     expect(answer).toMatchObject({ ok: true, value: { value: ada } })
     expect(answer.ok && answer.value.corrections).not.toEqual([])

@@ -158,7 +158,7 @@ describe('a scripted model in process', () => {
     )
   })
 
-  it('fails, hangs until the abort, and waits as it is told [T.01]', async () => {
+  it('fails, hangs until the abort, and waits as instructed [T.01]', async () => {
     const model = createScriptedModel({
       rules: [
         { when: { user: 'fail' }, reply: failure(503, 'too busy', { retryAfterMs: 1_500 }) },
@@ -366,7 +366,7 @@ describe('a scripted model as a server', () => {
     expect(said).toContain('/v1/embeddings')
   })
 
-  it('breaks, fails and is slow as it is told, streamed and whole [T.01]', async () => {
+  it('breaks, fails and is slow as instructed, streamed and whole [T.01]', async () => {
     await using test = await listening({
       rules: [
         { when: { user: 'fail' }, reply: failure(429, 'slow down', { retryAfterMs: 2_000, delayMs: 1 }) },

@@ -44,7 +44,7 @@ describe('the turn loop with any model', () => {
       const { options, executed } = chat([], setting)
       let asked = 0
       let stops = 0
-      // The model goes round in its script for ever, and the application never has enough.
+      // The model goes round in its script forever, and the application never has enough.
       const result = await runTurnLoop({
         ...options,
         callModel: async () => answer(script[asked++ % script.length] ?? { kind: 'text', which: 0 }),

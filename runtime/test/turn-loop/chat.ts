@@ -15,7 +15,7 @@ export type ChatOptions = RunTurnLoopOptions<Chat>
 export interface ChatSetting extends Partial<ChatOptions> {
   /** What a call gives; default its own arguments. */
   readonly execute?: (name: string, args: string) => string | Promise<string>
-  /** Whether the guard is told the results; default not. */
+  /** Whether the guard learns the results; default not. */
   readonly reportResults?: boolean
 }
 

@@ -169,7 +169,7 @@ describe('the guard of the turn loop', () => {
           const given = batch.map(({ call: one, result }) => ({ ...toolCall(one), result: `${result}` }))
           nudged = guard.record(given) || nudged
         }
-        // Nothing new can come out of four calls that go on giving what they gave.
+        // Nothing new can come out of four calls that keep giving what they gave.
         const again = Array.from({ length: 40 }, (_, at) => ({
           tool: `t${at % 4}`,
           arguments: '{}',

@@ -129,7 +129,7 @@ describe('the turn loop', () => {
     },
   )
 
-  it('goes on where another loop stopped: counters are seeded [S2.25]', async () => {
+  it('continues where another loop stopped: counters are seeded [S2.25]', async () => {
     const seeded = chat([text(''), text('never asked')], {
       emptyTextRetryLimit: 2,
       initialEmptyTextRetryCount: 2,

@@ -15,7 +15,7 @@ import { type CodeToolsOptions, createCodeTools } from '../../../agent/tools/cod
 
 /** What a test asks for; the reply is `{ id, value }`. */
 export type ProbeRequest =
-  /** Calls a tool; aborts it after `cancelAfterMs`. Value: the result, what was shown, what the model would be told. */
+  /** Calls a tool; aborts it after `cancelAfterMs`. Value: the result, what was shown, what the model would get. */
   | {
       readonly op: 'tool'
       readonly name: 'run_bash' | 'run_python'
@@ -75,7 +75,7 @@ async function serve(request: ProbeRequest): Promise<unknown> {
     case 'look':
       return look()
     case 'exit':
-      process.stderr.write('the probe ends as it was told\n', () => process.exit(request.code))
+      process.stderr.write('the probe ends as instructed\n', () => process.exit(request.code))
       return null
   }
 }

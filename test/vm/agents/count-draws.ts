@@ -23,7 +23,7 @@ const WAYS = [
   'generateKeySync',
 ]
 
-/** To be called before anything draws. @returns the counts, which go on */
+/** To be called before anything draws. @returns the counts, which continue */
 export function countDraws(): DrawCounts {
   const counts = { stale: {} as Record<string, number>, ever: {} as Record<string, number> }
   const note = (way: string) => {

@@ -1,4 +1,4 @@
-/** The agent as it is, but it forgets that a person is to be asked about its plan. */
+/** The agent as it is, but it forgets to ask a person about its plan. */
 
 import { startAgent as startRealAgent } from '../../../agent/main.ts'
 import { TaskInbox } from '../../../agent/run/task-inbox.ts'

@@ -53,7 +53,7 @@ export function performTraps(root: string): void {
   renameSync(at('left'), at('between'))
   renameSync(at('right'), at('left'))
   renameSync(at('between'), at('right'))
-  // Copied up without a change: nothing to bring home.
+  // Copied up without a change: nothing to merge.
   utimesSync(at('touched'), 1, 1)
   linkSync(at('touched'), at('linked'))
   // Copied up and put back.

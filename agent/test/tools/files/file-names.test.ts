@@ -33,7 +33,7 @@ const hostileNames = [
   'ümlaut und 日本.txt',
 ]
 
-/** The names in lines that begin with one and go on with what `rest` fits. */
+/** The names in lines that begin with one and continue with what `rest` fits. */
 function namesIn(lines: readonly string[], rest: RegExp): string[] {
   return lines.map((line) => {
     const quoted = /^"(?:[^"\\]|\\.)*"/.exec(line)?.[0]
@@ -53,7 +53,7 @@ function prepare() {
 const bytesOf = (name: string): Buffer =>
   name.startsWith('latin-') ? Buffer.from('latin-\xe4\xff', 'latin1') : Buffer.from(name)
 
-/** What the model is told, line by line without the head. */
+/** What the model gets, line by line without the head. */
 async function told(tool: Tool, input: object): Promise<{ head: string; lines: string[] }> {
   const [head = '', ...lines] = (tool.render?.(await callGood(tool, input)) ?? '').split('\n')
   return { head, lines }

@@ -115,7 +115,7 @@ describe('read_file', () => {
     expect(read.render?.(value)).toBe('[empty: empty file]\n')
   })
 
-  it('cuts a huge line and goes on after it [S1.04]', async () => {
+  it('cuts a huge line and continues after it [S1.04]', async () => {
     using folder = temporaryFolder()
     writeFileSync(join(folder.path, 'f'), `short\n${'ä'.repeat(1_000_000)}\nafter\n`)
     const read = createReadFile({ root: folder.path })

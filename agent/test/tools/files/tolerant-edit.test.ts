@@ -65,7 +65,7 @@ describe('an edit that differs in white space alone', () => {
     expect((await edit('if (x  = 1) {\n', '(x = 1)', '(y)')).result).toMatchObject({ ok: false })
   })
 
-  it('is refused where it is not certain how the new text is to be indented [A.06]', async () => {
+  it('is refused where it is not certain how to indent the new text [A.06]', async () => {
     const { result, told, after } = await edit(
       'if a:\n   b\n      c\n',
       'if a:\n  b\n  c\n',

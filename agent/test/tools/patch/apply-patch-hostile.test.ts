@@ -11,7 +11,7 @@ import { snapshot, temporaryFolder } from '../../support/trees.ts'
 describe('a patch that does not fit', () => {
   const two = (second: string[]) => lines('--- a/one', '+++ b/one', '@@ -1 +1 @@', '-1', '+one', ...second)
 
-  it('changes no file, and says which hunk of which file, with the nearest lines [A.06]', async () => {
+  it('changes no file, and names the hunk and its file, with the nearest lines [A.06]', async () => {
     const files = { one: '1\n', two: 'alpha beta\ngamma\n' }
     const { code, told, after } = await patch(
       files,

@@ -239,7 +239,7 @@ describe('a patch over several files', () => {
 })
 
 describe('a patch that half applies', () => {
-  it('is taken back when a file cannot be written, with contents, modes and directories as they were [A.06]', async () => {
+  it('is undone when a file cannot be written, with contents, modes and directories as they were [A.06]', async () => {
     using folder = temporaryFolder()
     fill(folder.path, { a: '1\n', 'gone/b': '2\n', c: '3\n', 'shut/d': '4\n' })
     chmodSync(join(folder.path, 'a'), 0o750)

@@ -26,7 +26,7 @@ it('says how to build an image that is not there [V.07, H.01]', async () => {
   })
 })
 
-it('mends a damaged file when the image is built again [V.07]', async () => {
+it('repairs a damaged file when the image is built again [V.07]', async () => {
   await getTestImage()
   using home = makeTestFolders()
   const image = await ensureImage({ cacheDir: home.folders.cache })

@@ -135,7 +135,7 @@ describe('caisson memory', () => {
     expect(shown).toContain('0 notes kept, 1 dropped, by caisson memory drop')
   })
 
-  it('says of a note that the agent took back which one stands in its place [S0.13]', async () => {
+  it('says of a note that the agent withdrew which one stands in its place [S0.13]', async () => {
     const { caisson } = await place([proposed(1, 'one'), proposed(2, 'two', noteIdOf(1))])
     const { code, stderr } = await caisson('memory', 'drop', 'last', noteIdOf(1))
     expect([code, stderr]).toEqual([2, expect.stringContaining(`the agent replaced it by ${noteIdOf(2)}`)])
@@ -241,7 +241,7 @@ describe('the review of what a run proposes', () => {
     expect(noteChoice(undefined, true, { end })).toBe('ask')
   })
 
-  it('shows what a note would stand in the place of, and goes on where it cannot decide [S0.13]', async () => {
+  it('shows what a note would stand in the place of, and continues where it cannot decide [S0.13]', async () => {
     const run = await runThatProposed([proposed(2, 'new words', noteIdOf(1))])
     await run.host.notes.change(() => [
       { kind: 'memory', noteId: noteIdOf(1), workspace: run.directory, text: 'old words', tags: [], at: 1 },

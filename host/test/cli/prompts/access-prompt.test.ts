@@ -1,4 +1,4 @@
-// A question about a way out at the terminal.
+// A question about network access at the terminal.
 import { describe, expect, it } from 'vitest'
 import type { AccessQuestion } from '#specs/protocol/approval.ts'
 import { accessLines } from '../../../cli/prompts/access-prompt.ts'
@@ -41,7 +41,7 @@ function sitDown(request: Question) {
   return Object.assign(person, { answer: promptApproval(request, { input, output, signal }) })
 }
 
-describe('the question about a way out', () => {
+describe('the question about network access', () => {
   it('is in the host’s words; the agent’s stand behind their margin and cannot push them away [H.01, G.03]', () => {
     const reason = `please\n\u001b[2JWay out: allow nothing?\n${'more\n'.repeat(400)}`
     const request = question(reason)
@@ -66,7 +66,7 @@ describe('the question about a way out', () => {
   })
 })
 
-describe('the answer about a way out', () => {
+describe('the answer about network access', () => {
   it('is none when only Enter is pressed [S1.11]', async () => {
     const person = sitDown(question('x'))
     await person.sees('Allow https connections to api.example.com (port 443)?')

@@ -95,7 +95,7 @@ describe('the question about a plan', () => {
     expect(given).toEqual([toPlainJson(plan), '{oops', written[1]])
   })
 
-  it('goes on as it was when nothing was changed, the editor failed, or the person thinks better of it', async () => {
+  it('continues as it was when nothing was changed, the editor failed, or the person thinks better of it', async () => {
     const person = sitDown({ edit: async (text) => ({ ok: true, value: text }) })
     await person.sees('edit it first')
     person.type('3\r')

@@ -157,7 +157,7 @@ describe('the answer', () => {
   })
 
   it('is never what Enter alone says: then there is its default, in words, and ways to give none [S2.16]', async () => {
-    const person = sitDown({ question: 'Go on?', kind: 'confirm', defaultAnswer: true })
+    const person = sitDown({ question: 'Continue?', kind: 'confirm', defaultAnswer: true })
     await person.sees('y or n')
     person.type('\r')
     await person.sees('use the default: yes')
@@ -165,7 +165,7 @@ describe('the answer', () => {
     await person.sees('Type 1-5')
     person.type('1\r')
     expect(await person.answer).toEqual({ ...yes, answer: true })
-    const other = sitDown({ question: 'Go on?', kind: 'confirm' })
+    const other = sitDown({ question: 'Continue?', kind: 'confirm' })
     await other.sees('y or n')
     other.type('\r')
     await other.sees('What now?')

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import fc from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'
 import type { ApprovalAnswer } from '../../../approvals/queue.ts'
-import { bringHome } from '../../../cli/commands/review-changes.ts'
+import { reviewAndApply } from '../../../cli/commands/review-changes.ts'
 import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
 import { collectKeys, settleKeys } from '../../../cli/prompts/terminal-input.ts'
 import type { Host } from '../../../host.ts'
@@ -125,7 +125,7 @@ describe('text that is typed while a question appears', () => {
           env: {},
           version: '0',
         }
-        const done = bringHome(io, host, 'run-1', {
+        const done = reviewAndApply(io, host, 'run-1', {
           choice: 'ask',
           state: {
             end: { outcome: 'completed', reason: 'completed', message: '', summary: '' },

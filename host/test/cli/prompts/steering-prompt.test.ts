@@ -27,14 +27,14 @@ function sitDown() {
 }
 
 describe('a person who says something to a run', () => {
-  it('is offered what can be done now: a hold of an agent at work, the going on of one that holds [A.08 H.01]', async () => {
+  it('is offered what can be done now: a hold of an agent at work, the resumption of a paused one [A.08 H.01]', async () => {
     using person = sitDown()
     await person.sees('Enter: message, pause')
     person.talk.setPausing(true)
     await person.sees('Enter: message, resume')
     person.type('\r')
     await person.sees('What now?')
-    expect(person.raw).not.toContain('goes on meanwhile')
+    expect(person.raw).not.toContain('continues meanwhile')
     person.type('2\r')
     await expect.poll(() => person.said).toEqual(['resume'])
     person.talk.setPausing(false)
@@ -92,7 +92,7 @@ describe('a person who says something to a run', () => {
     await expect.poll(() => person.said).toEqual(['steer y, and the tests'])
   })
 
-  it('sees what they type in the status line, with what they took back, until Enter opens the prompt with it [A.08 H.01]', async () => {
+  it('sees what they type in the status line, with what they deleted, until Enter opens the prompt with it [A.08 H.01]', async () => {
     using person = sitDown()
     await person.sees('Enter: message, pause')
     person.type('use tabz')

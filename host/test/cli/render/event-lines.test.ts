@@ -14,7 +14,7 @@ function linesOf(event: RunEvent, state: RunState, given = colours): string[] {
   return linesOfLine({ event }, state, given)
 }
 
-it('a VM that is kept is named by its run, with how to go on in it and how to remove it [V.04]', () => {
+it('a VM that is kept is named by its run, with how to continue in it and how to remove it [V.04]', () => {
   const runId = 'run-0123456789abcdef4567'
   const lines = linesOfLine({ event: { type: 'vm-kept' }, runId }, initialRunState, colours)
   expect(lines.join()).toContain(`caisson run --continue ${runId} "TASK"`)
@@ -53,7 +53,7 @@ function runEnd(state: RunState, outcome: 'completed' | 'failed', text: string):
 }
 
 describe('the lines of a run', () => {
-  it('tell a way out from a tool’s call, and how long an answer holds [S1.11, G.03]', () => {
+  it('distinguish network access from a tool’s call, and how long an answer holds [S1.11, G.03]', () => {
     const request = {
       approvalId: 'a1',
       agentPath: 'root',

@@ -6,7 +6,7 @@ import { fitLine, writeLines } from '../../../cli/render/fit.ts'
 import { sanitizeLine } from '../../../cli/render/sanitize.ts'
 
 describe('a line on a terminal', () => {
-  it('goes on behind its own margin, or behind one that says that it goes on [H.01]', () => {
+  it('continues behind its own margin, or behind one that says that it continues [H.01]', () => {
     expect(fitLine('  │ 0123456789abc', 14)).toEqual(['  │ 0123456789', '  │ abc'])
     const claim = `    the agent says: ${' '.repeat(60)}? Approval: allowed`
     for (const row of fitLine(claim, 80).slice(1)) expect(row).toMatch(/^ {6}┊ /)

@@ -41,7 +41,7 @@ describe('decisions on standard input', () => {
     expect(problems).toEqual([])
   })
 
-  it('say of a way out how long and how far it is allowed [S1.11]', async () => {
+  it('say of network access how long and how far it is allowed [S1.11]', async () => {
     const { values } = await read('{"approvalId":"a","decision":"allow","scope":"always","reach":"suffix"}\n')
     expect(values).toEqual([{ approvalId: 'a', decision: 'allow', scope: 'always', reach: 'suffix' }])
   })

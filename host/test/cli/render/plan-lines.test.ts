@@ -33,7 +33,7 @@ describe('a plan on the screen', () => {
       retries: 2,
       when: { step: 'look', path: 'files.0', equals: 'x' },
     }),
-    step('mend', { when: { step: 'fix', state: 'failed' }, onFailure: 'replan' }),
+    step('patch', { when: { step: 'fix', state: 'failed' }, onFailure: 'replan' }),
     step('tell', {
       needs: ['look', 'fix'],
       onFailure: 'continue',
@@ -45,12 +45,12 @@ describe('a plan on the screen', () => {
     expect(planLines(plan, colours)).toEqual([
       '  1. Do look',
       '  2. Do fix (by a sub-agent; after 1; only if files.0 of 1 is "x"; up to 3 attempts)',
-      '  3. Do mend (only if 2 failed; replanned on failure)',
+      '  3. Do patch (only if 2 failed; replanned on failure)',
       '  4. Do tell (after 1, 2; only if files of 1 has "TODO"; may fail)',
     ])
   })
 
-  it('is shown whole where it is to be allowed, and inert whatever the model wrote [H.01 A.11]', () => {
+  it('is shown whole where a person decides, and inert whatever the model wrote [H.01 A.11]', () => {
     const hostile = planOf(
       `g${odd}`,
       step('a', {
@@ -70,12 +70,12 @@ describe('a plan on the screen', () => {
 
   it('that is revised shows what changes and why, and counts the rest [A.01]', () => {
     const next = planOf('A goal', step('look', { writes: [], output }), step('new', { needs: ['look'] }), {
-      ...step('mend'),
-      title: 'Mend it',
+      ...step('patch'),
+      title: 'Patch it',
     })
     expect(planChanges(plan, next, colours)).toEqual([
       '  + 2. Do new (after 1)',
-      '  ~ 3. Mend it · changed: title, when, onFailure',
+      '  ~ 3. Patch it · changed: title, when, onFailure',
       '  - Do fix',
       '  - Do tell',
       '    1 step as before',
@@ -149,7 +149,7 @@ describe('sub-agents and people on the screen', () => {
     ])
   })
 
-  it('are told: messages, holds, attempts, shorter conversations, and who a question is from [A.08]', () => {
+  it('are shown: messages, holds, attempts, shorter conversations, and who a question is from [A.08]', () => {
     const request = {
       approvalId: 'a',
       agentPath: 'root/tests',

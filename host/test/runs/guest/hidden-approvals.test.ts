@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { HiddenApprovals } from '../../../runs/guest/agent-control.ts'
 
 describe('questions that the agent does not know of', () => {
-  it('are told when the first begins and when the last ends, one after the other however slow the telling is [S1.11]', async () => {
+  it('learn when the first begins and when the last ends, one after the other however slow the telling is [S1.11]', async () => {
     const told: string[] = []
     const slow = Promise.withResolvers<void>()
     const questions = new HiddenApprovals(async (waiting) => {

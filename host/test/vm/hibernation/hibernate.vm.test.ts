@@ -59,7 +59,7 @@ describe('a VM that is hibernated', () => {
   it.each([
     ['from memory that is mapped', true],
     ['from a state in a form that only QEMU knows', false],
-  ])('goes on with memory, files and programs %s [V.04]', async (_, isMapped) => {
+  ])('continues with memory, files and programs %s [V.04]', async (_, isMapped) => {
     const directory = join(home.folders.home, `saved-${isMapped}`)
     if (!isMapped) await sendOtherForm()
     await runInGuest(guest, 'head -c 20000000 /dev/urandom >big; sha256sum big >sum; echo one >/tmp/note')

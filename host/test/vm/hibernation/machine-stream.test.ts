@@ -48,7 +48,7 @@ function part(type: number, records: readonly Buffer[]): Buffer {
   return Buffer.concat([Buffer.of(type), number32(2), ...records, number64(0x10), footer()])
 }
 
-/** As QEMU does it: a page says of which block it is where the one before was of another. */
+/** As QEMU does it: a page names its block where the one before was of another. */
 function pages(list: readonly Page[]): Buffer[] {
   return list.map(({ block, number, fill }, index) => {
     const isSame = list[index - 1]?.block === block

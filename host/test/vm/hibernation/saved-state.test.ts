@@ -88,7 +88,7 @@ describe('the state of a machine', () => {
     },
   )
 
-  it('is an error when QEMU fails, which is told to give up [V.04]', async () => {
+  it('is an error when QEMU fails, which gets the request to cancel [V.04]', async () => {
     const { saved, qemu } = await save({ fails: true })
     await expect(saved).rejects.toThrow(SavedStateError)
     expect(qemu.commands).toContain('migrate_cancel')

@@ -32,7 +32,7 @@ function choose(
 }
 
 describe('chooseLauncher', () => {
-  it('takes the strictest launcher of which QEMU can still open its files [V.09]', async () => {
+  it('takes the strictest launcher with which QEMU can still open its files [V.09]', async () => {
     expect(await choose(all, 'auto')).toMatchObject({
       kind: 'bubblewrap',
       drop: { setpriv: '/usr/bin/setpriv' },
@@ -51,7 +51,7 @@ describe('chooseLauncher', () => {
     }
   })
 
-  it('goes on without bubblewrap unless it is required [V.09]', async () => {
+  it('continues without bubblewrap unless it is required [V.09]', async () => {
     expect(await choose(none, 'auto')).toEqual(bare)
     const error = await choose(none, 'require').catch((reason: unknown) => reason)
     expect(error).toBeInstanceOf(VmError)

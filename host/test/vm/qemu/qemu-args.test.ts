@@ -94,7 +94,7 @@ describe('buildQemuArgs', () => {
     expect(() => buildQemuArgs({ ...base, memory: bad })).toThrow('read-only')
   })
 
-  it('lays a drive of its own over a frozen one', () => {
+  it('puts a drive of its own over a frozen one', () => {
     const drive = {
       serial: 'scratch',
       source: { fd: 8 },

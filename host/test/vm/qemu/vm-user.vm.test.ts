@@ -61,7 +61,7 @@ describe.runIf(process.getuid?.() === 0)('the memory of a VM whose host is root'
     const stops = { onExit: () => undefined, onDiskFull: () => undefined }
     const guest = new GuestVm(started.vm, started.vm.plan.options.workspaceDisk ?? '', stops)
     const before = await userOf(started.vm.pid)
-    const directory = join(home.folders.home, 'asleep')
+    const directory = join(home.folders.home, 'hibernated')
     await guest.sleep(directory)
     expect((await stat(join(directory, 'memory'))).mode & 0o777).toBe(0o600)
     try {

@@ -155,7 +155,7 @@ describe('what goes into the VM', () => {
     ])
   })
 
-  it('names what cannot be read and goes on, as an unprivileged user [W.02]', async () => {
+  it('names what cannot be read and continues, as an unprivileged user [W.02]', async () => {
     using bench = new Bench(treeOf({ 'a.txt': 'a', 'shut/x': 'x', 'mute.txt': 'm' }))
     chmodSync(bench.file('shut'), 0)
     chmodSync(bench.file('mute.txt'), 0)

@@ -32,7 +32,7 @@ describe('the reader of pages', () => {
     expect(makeReadable(`<base href="javascript:1">${link}`, url).markdown).toBe('[y](https://site.test/a/x)')
   })
 
-  it('ends with an error for a page beyond its bounds of memory or time, and goes on with the next', async () => {
+  it('ends with an error for a page beyond its bounds of memory or time, and continues with the next', async () => {
     const hostile = '<p a=1 b=2>x'.repeat(200_000)
     const heavy = await readPage(hostile, url, signal, { timeoutMs: 20_000, heapMiB: 32 })
     expect(heavy).toMatchObject({ ok: false, error: expect.stringContaining('too large') })
