@@ -79,7 +79,7 @@ export class Revisions {
       }
       this.noteSeen(stepId)
       const note = corrections.length === 0 ? '' : ` (corrected: ${corrections.join('; ')})`
-      const text = `plan ${book.revision} is now the current plan${note}; go on with this step`
+      const text = `plan ${book.revision} is now the current plan${note}; continue with this step`
       return { ok: true, value: truncate(text, 4_000) }
     })
   }

@@ -67,7 +67,7 @@ export const proxyEnvironment: Readonly<Record<string, string>> = {
   no_proxy: inside,
   // Node reads the other variables only when this is set.
   NODE_USE_ENV_PROXY: '1',
-  // Disables update checks, each of which would be a refused connection.
+  // Disables update checks: each would be a refused connection.
   PIP_DISABLE_PIP_VERSION_CHECK: '1',
   NPM_CONFIG_UPDATE_NOTIFIER: 'false',
   NPM_CONFIG_FUND: 'false',

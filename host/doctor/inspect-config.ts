@@ -226,7 +226,7 @@ function findDenial(url: string, { egress }: Config): string | null {
 
 const configuration = { id: 'configuration', title: 'Configuration' }
 const key = { id: 'key', title: 'Model' }
-const mend = 'Fix the reported problem, then run caisson config check again.'
+const fixAndCheck = 'Fix the reported problem, then run caisson config check again.'
 
 /** The findings `configuration` and `key`. */
 export async function checkConfig(place: KeyPlace & { readonly folders: Folders }): Promise<Finding[]> {
@@ -253,11 +253,12 @@ function describeSections(where: string, facts: readonly ConfigFact[]): Finding 
     ...configuration,
     status: wrong.some(({ stopsRuns }) => stopsRuns) ? 'fail' : 'warn',
     seen,
-    remedy: mend,
+    remedy: fixAndCheck,
   }
 }
 
 function describeModel({ seen, note, problem }: ConfigFact): Finding {
-  if (problem !== undefined) return { ...key, status: 'warn', seen: `${seen}: ${problem}`, remedy: mend }
+  if (problem !== undefined)
+    return { ...key, status: 'warn', seen: `${seen}: ${problem}`, remedy: fixAndCheck }
   return note === undefined ? { ...key, status: 'ok', seen } : { ...key, status: 'warn', seen, remedy: note }
 }

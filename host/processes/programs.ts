@@ -129,7 +129,7 @@ export async function findCommand(name: string, env: Environment): Promise<Resul
     return { ok: false, error: 'is a relative path; use an absolute path, one from ~/, or only a name' }
   const isWhole = path.isAbsolute(place)
   const found = await searchProgram(path.basename(place), isWhole ? path.dirname(place) : env.PATH)
-  // The search goes on where the system has its programs; a whole path means that one file.
+  // The search continues where the system has its programs; a whole path means that one file.
   const isIt = !isWhole || found.path === (await realpath(place).catch(() => undefined))
   if (found.path !== undefined && isIt) return { ok: true, value: found.path }
   const why = `does not exist or is not executable${describeLeftOut(found)}; correct it in the configuration file`

@@ -192,7 +192,7 @@ async function takeToolCalls<TState, TMessage, TResponse extends LLMResponse>(
     return progress.end('tool_calls_response')
   }
   const isStuck = rounds.close(round, taken?.toolResults)
-  return progress.goOn('tool_calls_continue', withNudge(next.transientInstruction, isStuck))
+  return progress.nextTurn('tool_calls_continue', withNudge(next.transientInstruction, isStuck))
 }
 
 function withNudge(instruction: string | undefined, isStuck: boolean): string | undefined {

@@ -1,4 +1,4 @@
-// Small changes of a module's text, each of which a test should notice. It parses the text and runs nothing.
+// Small changes of a module's text. A test should notice each one. It parses the text and runs nothing.
 import { parseAst } from 'vitest/node'
 
 export interface Mutant {

@@ -1,4 +1,4 @@
-// Skills of the user and of the workspace: what an agent is told of them, gets of them, and what none of them can do.
+// Skills of the user and of the workspace: what an agent sees and loads of them, and what none of them can do.
 
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import path from 'node:path'

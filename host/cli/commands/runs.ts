@@ -183,7 +183,7 @@ async function runsResume(io: Io, name: string): Promise<ExitCode> {
   )
 }
 
-/** Waits for the end: what the run did comes home first, unless it is ended at once. */
+/** Waits for the end: the run sends its changes first, unless it ends at once. */
 async function runsCancel(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
   const run = await findLive(io, name)
   await run.cancel({ by: 'caisson runs cancel', now: flags.now === true })

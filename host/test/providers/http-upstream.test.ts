@@ -155,7 +155,7 @@ describe('a server that does not take a request as it is', () => {
     expect(server.asked[2]?.messages[1]).toMatchObject({ reasoning_content: 'hm' })
   })
 
-  it('and goes on refusing teaches nothing [G.05]', async () => {
+  it('and continues to refuse teaches nothing [G.05]', async () => {
     const capabilityCache = new CapabilityCache(null)
     await using server = await startModelServer([failure(400, "Unknown parameter: 'seed'.")])
     await using test = await startGateway(customProvider(server.baseUrl), { capabilityCache })
