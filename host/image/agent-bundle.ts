@@ -44,7 +44,7 @@ const absentModules: Plugin = {
     for (const { importer, modules, instead } of TABLE) {
       onResolve({ filter: modules }, ({ path, importer: file }) =>
         file.split('\\').join('/').includes(`/${importer}`)
-          ? { path: `${importer}: ${path}`, namespace: 'absent', pluginData: instead }
+          ? { path: `${path}, imported by ${importer},`, namespace: 'absent', pluginData: instead }
           : undefined,
       )
     }

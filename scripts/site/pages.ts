@@ -56,6 +56,14 @@ export function sidebarOf(root: string) {
       items: [...linked('specs'), { text: 'Decisions', link: '/specs/decisions/' }],
     },
     {
+      text: 'Public types',
+      collapsed: true,
+      items: ['caisson', 'caisson-runtime', 'caisson-testing'].map((name) => ({
+        text: name.replace('-', '/'),
+        link: `/specs/api/${name}.api`,
+      })),
+    },
+    {
       text: 'Contribute',
       items: [
         { text: 'Contributing', link: '/CONTRIBUTING' },

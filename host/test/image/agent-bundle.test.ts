@@ -121,7 +121,7 @@ describe('the bundle of an agent', () => {
     const { stdout } = await start(await writeBundle(scratch.folder, main))
     expect(stdout).toContain('to a stream of its own\n')
     expect(stdout).toContain(
-      "Error: pino/sonic-boom is not part of the agent's bundle: the log goes to a stream",
+      "Error: sonic-boom, imported by node_modules/pino/, is not part of the agent's bundle: the log goes to a",
     )
   })
 

@@ -79,7 +79,7 @@ describe('a plan that a run is handed', () => {
   it('is refused when it needs more sub-agents than its run may have, before any VM [A.07 A.11]', () => {
     const agents = ['a', 'b', 'c'].map((id) => ({ id, kind: 'agent', title: id, instructions: 'do' }))
     const given = givenPlanOf({ goal: 'g', steps: agents })
-    expect(() => requireAgents(given, 2)).toThrow(/need 3 sub-agents .* where 2 can begin.*--max-agents/)
+    expect(() => requireAgents(given, 2)).toThrow(/need 3 sub-agents .* where 2 can begin.*limits\.maxAgents/)
     expect(() => requireAgents(given, 3)).not.toThrow()
   })
 
