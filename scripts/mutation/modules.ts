@@ -26,7 +26,6 @@ export const checkedModules: readonly CheckedModule[] = [
       },
     ],
   },
-  { file: 'host/approvals/call-paths.ts', tests: ['host/test/approvals/rules.test.ts'] },
   {
     file: 'host/egress/policy.ts',
     tests: egress,

@@ -1,6 +1,10 @@
+import { existsSync, readFileSync } from 'node:fs'
+import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { checkedModules } from './modules.ts'
 import { applyMutant, findMutants } from './mutants.ts'
 
+const root = path.join(import.meta.dirname, '../..')
 const mutated = (text: string): string[] => findMutants(text).map((mutant) => applyMutant(text, mutant))
 
 describe('mutants of a module', () => {
@@ -28,4 +32,13 @@ describe('mutants of a module', () => {
     expect(mutated('// 😀 “”\nlet a = true')).toEqual(['// 😀 “”\nlet a = false'])
     expect(findMutants('\n\nlet a = true')).toMatchObject([{ line: 3, change: 'true -> false' }])
   })
+
+  it.each(checkedModules)(
+    'are made of $file, which is here with its tests and its essential texts [T.03]',
+    (module) => {
+      expect([module.file, ...module.tests].filter((file) => !existsSync(path.join(root, file)))).toEqual([])
+      const text = readFileSync(path.join(root, module.file), 'utf8')
+      for (const { from } of module.essential ?? []) expect(text.split(from)).toHaveLength(2)
+    },
+  )
 })
