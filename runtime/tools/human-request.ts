@@ -3,6 +3,7 @@
  * application shows the question and later supplies the answer as the call's result.
  */
 import * as z from 'zod'
+import { parseArtifact } from '#specs/protocol/validation-failure.ts'
 import { type BuiltIn, defineBuiltIn } from './built-in.ts'
 
 const Option = z.string().min(1).max(500)
@@ -60,14 +61,5 @@ export type PendingHumanRequest = z.infer<typeof PendingHumanRequest>
 
 /** Parses a pending question from `value`, an object or its JSON; null for everything else. Never throws. */
 export function parsePendingHumanRequest(value: unknown): PendingHumanRequest | null {
-  const parsed = PendingHumanRequest.safeParse(typeof value === 'string' ? parseJson(value) : value)
-  return parsed.success ? parsed.data : null
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
+  return parseArtifact(PendingHumanRequest, value)
 }

@@ -35,7 +35,12 @@ export type ToolValidationFailure = z.infer<typeof ToolValidationFailure>
 
 /** Parses the artifact from `value`, an object or its JSON; null for everything else. Never throws. */
 export function parseToolValidationFailureArtifact(value: unknown): ToolValidationFailure | null {
-  const parsed = ToolValidationFailure.safeParse(typeof value === 'string' ? parseJson(value) : value)
+  return parseArtifact(ToolValidationFailure, value)
+}
+
+/** Parses `value`, an object or its JSON, by `schema`; null for everything else. Never throws. */
+export function parseArtifact<T>(schema: z.ZodType<T>, value: unknown): T | null {
+  const parsed = schema.safeParse(typeof value === 'string' ? parseJson(value) : value)
   return parsed.success ? parsed.data : null
 }
 
