@@ -49,7 +49,7 @@ export interface ExecRequest {
   readonly limits: ExecLimits
 }
 
-interface ExecOptions {
+interface HelperExecOptions {
   /** Ends the program and all its descendants. */
   readonly signal?: AbortSignal
   /** Receives output, valid until it returns. While a returned promise is pending, no more output is read. */
@@ -90,7 +90,7 @@ const Status = z.strictObject({
   uptimeMs: whole,
 })
 
-export type ExecResult = Omit<z.infer<typeof Execution>, 'ok'>
+export type HelperExecResult = Omit<z.infer<typeof Execution>, 'ok'>
 type HelperStatus = Omit<z.infer<typeof Status>, 'ok'>
 /**
  * Location of a view: `path` is its tree, `start` a read-only copy from when the view was opened, `upper` the writes,
@@ -123,7 +123,7 @@ export interface Helper {
   closeViews(ids: readonly string[]): Promise<HelperResult<void>>
   readStatus(): Promise<HelperResult<HelperStatus>>
   /** Runs a program in the sandbox. A program that fails, is killed or runs out of time is also a value. */
-  execInSandbox(request: ExecRequest, options?: ExecOptions): Promise<HelperResult<ExecResult>>
+  execInSandbox(request: ExecRequest, options?: HelperExecOptions): Promise<HelperResult<HelperExecResult>>
   /**
    * Starts a shell or command. The connection carries its frames both ways; the last frame says how it ended. The
    * program ends with the connection. Rejects when the helper cannot be reached.
@@ -173,7 +173,7 @@ async function openStreams(socketPath: string, request: object): Promise<Socket>
   return socket
 }
 
-interface AskOptions extends ExecOptions {
+interface AskOptions extends HelperExecOptions {
   readonly stdin?: string | Uint8Array | undefined
 }
 

@@ -15,7 +15,7 @@ interface ExecutedPlan {
   readonly unplanned: ReadonlyMap<string, PlanFailure>
 }
 
-export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, run: AgentRun): RunEnding {
+export function planEnding({ plan, schedule, results, unplanned }: ExecutedPlan, run: AgentRun): RunEnding {
   const stateOf = ({ id }: Step) => schedule.stateOf(id)
   const completed = plan.steps.filter((step) => stateOf(step) === 'completed')
   const aside = plan.steps.filter(({ id }) => schedule.isSetAside(id))

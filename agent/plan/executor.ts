@@ -13,7 +13,7 @@ import { describeOutput, settleOutput } from '../step/step-output.ts'
 import { block } from '../text/prompt-block.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import { type AgentStepResult, isForAgent, narrowRun, runAgentStep } from './agent-step.ts'
-import { endingOf } from './ending.ts'
+import { planEnding } from './ending.ts'
 import { holds, resolveInstructions, type StepOutcome } from './outcomes.ts'
 import type { FormerPlan } from './parse-plan.ts'
 import type { PlanState } from './plan-state.ts'
@@ -100,7 +100,7 @@ class Execution {
       results: this.#results,
       unplanned: this.#unplanned,
     }
-    return endingOf(executed, this.#run)
+    return planEnding(executed, this.#run)
   }
 
   async #startReady(): Promise<void> {

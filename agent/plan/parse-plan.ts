@@ -3,7 +3,7 @@
  * replaces another, steps that already started are kept.
  */
 
-import { describeIssues, openSchema } from '#runtime/arguments/json-schema.ts'
+import { describeSchemaIssues, openSchema } from '#runtime/arguments/json-schema.ts'
 import { isRecord } from '#runtime/llm/json-schema.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Plan, type StepState } from '#specs/protocol/plan.ts'
@@ -50,7 +50,7 @@ export function boundsOf(run: AgentRun, former?: FormerPlan): PlanBounds {
 }
 
 /** Parses the plan in `value`; the error tells the model what is wrong. */
-export async function readPlan(value: unknown, bounds: PlanBounds): Promise<Result<PlannedWork, string>> {
+export async function parsePlan(value: unknown, bounds: PlanBounds): Promise<Result<PlannedWork, string>> {
   const strict = await readWhole(value, [], bounds)
   if (strict.ok) return strict
   const repaired = repairPlan(value)
@@ -65,7 +65,7 @@ async function readWhole(
 ): Promise<Result<PlannedWork, string>> {
   const restored = bounds.former === undefined ? { value, ids: [] } : restoreBegun(value, bounds.former)
   const parsed = Plan.safeParse(restored.value)
-  if (!parsed.success) return { ok: false, error: describeIssues(parsed.error, 'plan') }
+  if (!parsed.success) return { ok: false, error: describeSchemaIssues(parsed.error, 'plan') }
   const problems = await findPlanProblems(parsed.data, bounds)
   if (problems.length > 0) return { ok: false, error: problems.slice(0, 12).join('; ') }
   const more = restored.ids.length === 0 ? [] : [`put back: ${restored.ids.join(', ')}, which have begun`]

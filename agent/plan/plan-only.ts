@@ -12,7 +12,7 @@ import { plannerOpening } from '../context/opening.ts'
 import type { AgentRun } from '../run/run.ts'
 import { runStep, type StepResult } from '../step/step.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
-import { boundsOf, type PlannedWork, readPlan } from './parse-plan.ts'
+import { boundsOf, type PlannedWork, parsePlan } from './parse-plan.ts'
 import { type PlanFailure, type Planner, planningStepId, submitPlanName } from './planner.ts'
 
 const lookRules = `Plan only: nothing is executed, and nothing can be changed. First explore with your tools as far as the plan depends on what you find, and ask the user with ask_user, if you have it. Then call ${submitPlanName} with the whole plan.`
@@ -32,7 +32,7 @@ export function createExplorer(workspace = '/mnt/workspace'): Planner {
     const accepted: { plan: PlannedWork | null } = { plan: null }
     const done = new AbortController()
     const submit = createSubmitTool(async (value) => {
-      const read = await readPlan(value, boundsOf(run))
+      const read = await parsePlan(value, boundsOf(run))
       if (!read.ok) return read
       accepted.plan = read.value
       done.abort()
@@ -58,7 +58,7 @@ async function readAnswer(result: StepResult, run: AgentRun): Promise<Result<Pla
   const { state, reason, text } = result
   if (state !== 'completed') return { ok: false, error: { reason, message: `no plan: ${text}` } }
   const parsed = parseModelJson(text)
-  const read = parsed.ok ? await readPlan(parsed.value.value, boundsOf(run)) : parsed
+  const read = parsed.ok ? await parsePlan(parsed.value.value, boundsOf(run)) : parsed
   if (read.ok) return read
   return {
     ok: false,

@@ -13,7 +13,7 @@ import { type AgentRun, listenTo } from '../run/run.ts'
 import { hearPerson, reportTurn } from '../step/step.ts'
 import { block } from '../text/prompt-block.ts'
 import { truncateMiddle } from '../text/truncate.ts'
-import { boundsOf, type PlannedWork, type Replanning, readPlan } from './parse-plan.ts'
+import { boundsOf, type PlannedWork, parsePlan, type Replanning } from './parse-plan.ts'
 
 export interface PlanFailure {
   readonly reason: RunReason
@@ -45,7 +45,7 @@ export const makePlan: Planner = async (run, signal, former) => {
     isFormDescribed: true,
     hooks: listenTo(planningStepId, run, signal),
     read: async (value) => {
-      const read = await readPlan(value, boundsOf(run, former))
+      const read = await parsePlan(value, boundsOf(run, former))
       return read.ok
         ? { ok: true, value: { value: read.value.plan, corrections: read.value.corrections } }
         : read

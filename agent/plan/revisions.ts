@@ -9,7 +9,7 @@ import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import type { AgentRun } from '../run/run.ts'
 import { truncate } from '../text/truncate.ts'
 import { toolFailure } from '../tool-calls/tool.ts'
-import { boundsOf, type FormerPlan, type PlanBounds, readPlan } from './parse-plan.ts'
+import { boundsOf, type FormerPlan, type PlanBounds, parsePlan } from './parse-plan.ts'
 import { adoptAllowed, askConsent } from './plan-approval.ts'
 import { isSamePlan, type PlanState } from './plan-state.ts'
 import type { PlanFailure, Planner } from './planner.ts'
@@ -68,7 +68,7 @@ export class Revisions {
         const text = `another step has changed the plan meanwhile. It now is\n${JSON.stringify(book.plan)}\nHand yours in again if it is still needed`
         return toolFailure('invalid_input', text)
       }
-      const read = await readPlan(value, this.#bounds())
+      const read = await parsePlan(value, this.#bounds())
       if (!read.ok) return toolFailure('invalid_input', `the plan is not changed: ${read.error}`)
       const { plan, corrections } = read.value
       if (isSamePlan(plan, book.plan))

@@ -23,7 +23,7 @@ export class Refusals {
    */
   note(target: string, reason: string): void {
     // The host often names the target itself.
-    this.#kept.push(oneLine(reason.startsWith(target) ? reason : `${target}: ${reason}`))
+    this.#kept.push(refusalLine(reason.startsWith(target) ? reason : `${target}: ${reason}`))
     if (this.#kept.length <= keptMax) return
     this.#kept.shift()
     this.#dropped += 1
@@ -44,7 +44,7 @@ export class Refusals {
   }
 }
 
-export function oneLine(text: string): string {
+export function refusalLine(text: string): string {
   const line = text.replaceAll(/[\s\p{Cc}]+/gu, ' ').trim()
   return line.length <= lineMaxChars ? line : `${line.slice(0, lineMaxChars - 2).toWellFormed()} …`
 }

@@ -15,7 +15,7 @@ import type { Server, Socket } from 'node:net'
 import { connectionFields } from '#specs/protocol/proxy.ts'
 import { openEgressStream, type StreamOpener } from './egress-stream.ts'
 import { Gate } from './gate.ts'
-import { oneLine, type Refusals } from './refusals.ts'
+import { type Refusals, refusalLine } from './refusals.ts'
 import { EarlyBytes, joinTunnel, sayEstablished } from './tunnel.ts'
 
 export interface ProxyServerOptions {
@@ -204,7 +204,7 @@ function refusalText(status: number, reason: string): string {
 }
 
 function statusLine(reason: string): string {
-  return oneLine(`Refused: ${reason}`)
+  return refusalLine(`Refused: ${reason}`)
     .replaceAll(/[^\x20-\x7e]/g, '?')
     .slice(0, 300)
 }

@@ -12,13 +12,13 @@ import { addUsage, noUsage, type RunLimits, type Usage } from '#specs/protocol/t
 type LimitReason = Extract<RunReason, 'limit_calls' | 'limit_time' | 'limit_tokens'>
 
 /** The limits of a run that a budget counts. */
-export type BudgetLimits = Pick<RunLimits, 'maxToolCalls' | 'maxTokens' | 'maxWallMs'>
+export type RunBudgetLimits = Pick<RunLimits, 'maxToolCalls' | 'maxTokens' | 'maxWallMs'>
 
 /** Share of the remaining time for a sub-agent that asks for none: its parent needs time for the result. */
 const wallShare = 0.75
 
 export class RunBudget {
-  readonly #limits: BudgetLimits
+  readonly #limits: RunBudgetLimits
   readonly #parent: RunBudget | null
   readonly #parts = new Set<RunBudget>()
   readonly #now: () => number
@@ -35,7 +35,7 @@ export class RunBudget {
   #tripped: { reason: LimitReason; message: string } | null = null
 
   /** Starts the clock. `now` is monotonic, in milliseconds. */
-  constructor(limits: BudgetLimits, now: () => number = () => performance.now(), parent?: RunBudget) {
+  constructor(limits: RunBudgetLimits, now: () => number = () => performance.now(), parent?: RunBudget) {
     this.#limits = limits
     this.#parent = parent ?? null
     this.#now = now
@@ -65,7 +65,7 @@ export class RunBudget {
     return part
   }
 
-  get limits(): BudgetLimits {
+  get limits(): RunBudgetLimits {
     return this.#limits
   }
 

@@ -6,7 +6,7 @@ import { Buffer } from 'node:buffer'
 import type { Result } from '#specs/protocol/error.ts'
 import { type OutputPage, type OutputReader, toolFailure } from '../tool-calls/tool.ts'
 
-interface OutputBounds {
+interface KeptOutputBounds {
   /** Maximum bytes of all outputs. Default 16 MiB. */
   readonly maxBytes?: number
   /** Maximum bytes of one output, cut in its middle. Default 4 MiB. */
@@ -27,7 +27,7 @@ export class OutputStore implements OutputReader {
   readonly #dropped = new Set<string>()
   #bytes = 0
 
-  constructor({ maxBytes = 16 * 1024 * 1024, maxBytesEach = 4 * 1024 * 1024 }: OutputBounds = {}) {
+  constructor({ maxBytes = 16 * 1024 * 1024, maxBytesEach = 4 * 1024 * 1024 }: KeptOutputBounds = {}) {
     this.#maxBytes = maxBytes
     this.#maxBytesEach = Math.min(maxBytes, maxBytesEach)
   }

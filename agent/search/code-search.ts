@@ -11,7 +11,7 @@ import { type CodeSearchRequest, type CodeSearchResult, createSearchCode } from 
 import { defaultRoot, type FileToolsOptions } from '../workspace/file-access.ts'
 import { IndexMemoryBudget } from './index-memory-budget.ts'
 import { fuseRankings, nearness, Vectors } from './vectors.ts'
-import { type LeftOut, leftOutReasons } from './walk.ts'
+import { leftOutReasons, type SearchLeftOut } from './walk.ts'
 import { matchOf } from './words.ts'
 import { type FoundPassage, type IndexBounds, WorkspaceIndex } from './workspace-index.ts'
 
@@ -176,9 +176,9 @@ function best(passages: readonly FoundPassage[], limit: number): FoundPassage[] 
 }
 
 /** What was not searched, and why. */
-function notesOf(leftOut: Readonly<Partial<Record<LeftOut, number>>>): string[] {
+function notesOf(leftOut: Readonly<Partial<Record<SearchLeftOut, number>>>): string[] {
   const parts = Object.entries(leftOutReasons).flatMap(([reason, words]) => {
-    const count = leftOut[reason as LeftOut]
+    const count = leftOut[reason as SearchLeftOut]
     return count === undefined ? [] : [`${words} (${count})`]
   })
   return parts.length === 0 ? [] : [`not searched: ${parts.join(', ')}`]

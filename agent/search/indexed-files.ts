@@ -1,7 +1,7 @@
 /** The files of an index as they were read, and the store rows of their passages. Knows nothing of text. */
 import type { Passage } from './passages.ts'
 import type { FileState } from './read-file.ts'
-import type { LeftOut } from './walk.ts'
+import type { SearchLeftOut } from './walk.ts'
 
 export interface IndexedFile {
   readonly path: string
@@ -13,7 +13,7 @@ export interface IndexedFile {
   /** First and last line of each passage. */
   readonly lines: Uint32Array
   /** Why the file is not searched. */
-  readonly leftOut?: LeftOut
+  readonly leftOut?: SearchLeftOut
   /** The last update that saw it. */
   seenIn: number
 }

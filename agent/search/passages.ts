@@ -22,7 +22,7 @@ const passageMaxChars = 4_000
 const lineMaxChars = 1_000
 
 /** Lines of a text without line ends; long ones are cut. */
-export function linesOf(text: string): string[] {
+export function indexLines(text: string): string[] {
   const lines = (text.charCodeAt(0) === 0xfeff ? text.slice(1) : text).split('\n')
   if (lines.at(-1) === '') lines.pop()
   return isPlain(text) ? lines : lines.map(plainLine)
@@ -47,13 +47,13 @@ function plainLine(line: string): string {
   return whole.length <= lineMaxChars ? whole : `${whole.slice(0, lineMaxChars)}…`.toWellFormed()
 }
 
-/** The passages of a text with their content, as {@link cutPassages} and {@link textOf} return them. */
+/** The passages of a text with their content, as {@link cutPassages} and {@link passageText} return them. */
 export function cutText(text: string): CutPassage[] {
-  const lines = linesOf(text)
+  const lines = indexLines(text)
   const passages = cutPassages(lines)
   // When no line is cut, a passage is a slice of the text and nothing is copied.
   if (text.charCodeAt(0) === 0xfeff || !isPlain(text))
-    return passages.map((passage) => ({ ...passage, text: textOf(lines, passage) }))
+    return passages.map((passage) => ({ ...passage, text: passageText(lines, passage) }))
   let line = 0
   let at = 0
   const startOf = (wanted: number): number => {
@@ -90,6 +90,6 @@ function endOf(lines: readonly string[], start: number): number {
   return end
 }
 
-export function textOf(lines: readonly string[], { firstLine, lastLine }: Passage): string {
+export function passageText(lines: readonly string[], { firstLine, lastLine }: Passage): string {
   return lines.slice(firstLine - 1, lastLine).join('\n')
 }

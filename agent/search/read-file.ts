@@ -1,7 +1,7 @@
 /** Reads one file for the index: complete, within a bound, text only. */
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
 import { closeSync, constants, fstatSync, openSync, readSync, type Stats } from 'node:fs'
-import type { FoundFile, LeftOut } from './walk.ts'
+import type { FoundFile, SearchLeftOut } from './walk.ts'
 
 /** File state at reading time; a different state means different content, as far as the system shows. */
 export interface FileState {
@@ -18,7 +18,7 @@ export function stateOf({ size, ino, mtimeMs, ctimeMs }: Stats): FileState {
   return { size, ino, mtimeMs, ctimeMs }
 }
 
-export function isSameState(a: FileState, b: FileState): boolean {
+export function isUnchanged(a: FileState, b: FileState): boolean {
   return a.size === b.size && a.ino === b.ino && a.mtimeMs === b.mtimeMs && a.ctimeMs === b.ctimeMs
 }
 
@@ -27,13 +27,13 @@ export function isFresh({ ctimeMs }: FileState, nowMs: number): boolean {
   return ctimeMs > nowMs - clockStepMs
 }
 
-export interface ReadText {
+export interface IndexedText {
   readonly state: FileState
   /** Absent when the file has no usable text; the reason is beside it. */
   readonly text?: string
   /** Whether the text is ASCII alone. */
   readonly isAscii: boolean
-  readonly leftOut?: LeftOut
+  readonly leftOut?: SearchLeftOut
 }
 
 /**
@@ -44,10 +44,10 @@ export interface ReadText {
 const openFlags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
 
 /** The text of a file with its state before reading; undefined when the file is gone. */
-export function readText(
+export function readIndexedText(
   { directory, name }: Pick<FoundFile, 'directory' | 'name'>,
   maxBytes: number,
-): ReadText | undefined {
+): IndexedText | undefined {
   let fd: number
   try {
     fd = openSync(directory.at(name), openFlags)
@@ -62,7 +62,7 @@ export function readText(
   }
 }
 
-function readOpen(fd: number, state: FileState, maxBytes: number): ReadText {
+function readOpen(fd: number, state: FileState, maxBytes: number): IndexedText {
   if (state.size > maxBytes) return { state, isAscii: true, leftOut: 'large' }
   try {
     const bytes = Buffer.allocUnsafe(state.size)

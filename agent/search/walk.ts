@@ -20,7 +20,7 @@ export const leftOutReasons = {
   room: 'files for which the index had no room',
   late: 'files for which there was no time yet, so search again',
 } as const
-export type LeftOut = keyof typeof leftOutReasons
+export type SearchLeftOut = keyof typeof leftOutReasons
 
 /** Never entered: large, and rarely relevant. */
 const closedFolders: ReadonlySet<string> = new Set([
@@ -66,17 +66,17 @@ export interface FoundFile {
   readonly stat: Stats
 }
 
-interface Walk {
+interface WorkspaceWalk {
   readonly slices: Slices
   /** Maximum file size in bytes; larger files are left out. */
   readonly fileMaxBytes: number
   /** Called for each candidate file; its directory is open until this resolves. */
   onFile(file: FoundFile): Promise<void> | undefined
-  onLeftOut(reason: LeftOut): undefined
+  onLeftOut(reason: SearchLeftOut): undefined
 }
 
 /** Whether everything was visited; false when the limit on names ended the walk. */
-export async function walkWorkspace(top: Directory, walk: Walk): Promise<boolean> {
+export async function walkWorkspace(top: Directory, walk: WorkspaceWalk): Promise<boolean> {
   const state = { entries: 0 }
   return await enter(top, '', 0, walk, state)
 }
@@ -86,7 +86,7 @@ async function enter(
   directory: Directory,
   path: string,
   depth: number,
-  walk: Walk,
+  walk: WorkspaceWalk,
   state: { entries: number },
 ): Promise<boolean> {
   const listed = attempt('', () => directory.list())
@@ -117,7 +117,12 @@ async function enter(
   return true
 }
 
-function look(directory: Directory, name: string, path: string, walk: Walk): Promise<void> | undefined {
+function look(
+  directory: Directory,
+  name: string,
+  path: string,
+  walk: WorkspaceWalk,
+): Promise<void> | undefined {
   if (lockFiles.has(name) || generatedNames.test(name)) return walk.onLeftOut('generated')
   const stat = attempt('', () => lstatSync(directory.at(name)))
   if (!stat.ok) return walk.onLeftOut('unreadable')

@@ -8,11 +8,11 @@ import type { Result } from '#specs/protocol/error.ts'
 import { toolFailure } from '../tool-calls/tool.ts'
 import type { IndexMemoryBudget } from './index-memory-budget.ts'
 import { type IndexedFile, IndexedFiles, rowsOf } from './indexed-files.ts'
-import { cutText, linesOf, type Passage, textOf } from './passages.ts'
-import { isFresh, isSameState, type ReadText, readText, stateOf } from './read-file.ts'
+import { cutText, indexLines, type Passage, passageText } from './passages.ts'
+import { type IndexedText, isFresh, isUnchanged, readIndexedText, stateOf } from './read-file.ts'
 import { Slices } from './slices.ts'
 import { openStore, type Store } from './store.ts'
-import { type FoundFile, type LeftOut, walkWorkspace } from './walk.ts'
+import { type FoundFile, type SearchLeftOut, walkWorkspace } from './walk.ts'
 import { prepareText } from './words.ts'
 
 /** Limits, each with a default. */
@@ -52,7 +52,7 @@ interface Found {
   readonly passages: readonly FoundPassage[]
   /** Number of files searched. */
   readonly files: number
-  readonly leftOut: Readonly<Partial<Record<LeftOut, number>>>
+  readonly leftOut: Readonly<Partial<Record<SearchLeftOut, number>>>
 }
 
 /** Maximum updates between two searches, so that constantly changing files do not cause endless work. */
@@ -67,7 +67,7 @@ export class WorkspaceIndex {
   #ahead = new AbortController()
   #store: Store | undefined
   #updates = 0
-  #leftOut: Partial<Record<LeftOut, number>> = {}
+  #leftOut: Partial<Record<SearchLeftOut, number>> = {}
   /** Time that the current update has spent on new or changed files; checking the others is never cut short. */
   #readingMs = 0
 
@@ -145,7 +145,7 @@ export class WorkspaceIndex {
     return { ok: true, value: undefined }
   }
 
-  #leave(reason: LeftOut): undefined {
+  #leave(reason: SearchLeftOut): undefined {
     this.#leftOut[reason] = (this.#leftOut[reason] ?? 0) + 1
     return undefined
   }
@@ -160,7 +160,7 @@ export class WorkspaceIndex {
   ): Promise<void> | undefined {
     const { path, stat } = found
     const known = this.#files.get(path)
-    if (known !== undefined && !known.isFresh && isSameState(known.state, stateOf(stat))) {
+    if (known !== undefined && !known.isFresh && isUnchanged(known.state, stateOf(stat))) {
       known.seenIn = round
       return known.leftOut === undefined ? undefined : this.#leave(known.leftOut)
     }
@@ -179,7 +179,7 @@ export class WorkspaceIndex {
   ): Promise<void> {
     const startedAt = performance.now()
     const nowMs = Date.now()
-    const read = readText(found, maxBytes)
+    const read = readIndexedText(found, maxBytes)
     if (read?.leftOut !== undefined) this.#leave(read.leftOut)
     if (read === undefined) this.#leave('unreadable')
     else await this.#add(found.path, read, { nowMs, ...update })
@@ -193,7 +193,7 @@ export class WorkspaceIndex {
 
   async #add(
     path: string,
-    { state, text, isAscii, leftOut }: ReadText,
+    { state, text, isAscii, leftOut }: IndexedText,
     { nowMs, round, store, slices }: { nowMs: number; round: number; store: Store; slices: Slices },
   ): Promise<void> {
     const passages = text === undefined ? [] : cutText(text)
@@ -244,7 +244,7 @@ export class WorkspaceIndex {
         texts.set(file, lines)
       }
       // Changed or deleted since the update: its current content was not searched.
-      if (lines !== null) passages.push({ path: file.path, ...passage, text: textOf(lines, passage) })
+      if (lines !== null) passages.push({ path: file.path, ...passage, text: passageText(lines, passage) })
     }
     let files = 0
     for (const { leftOut } of this.#files) if (leftOut === undefined) files++
@@ -257,6 +257,6 @@ function readAgain(root: Root, { path, state }: IndexedFile): readonly string[] 
   const located = root.locate(path, { links: 'refuse' })
   if (!located.ok) return null
   using place = located.value
-  const read = readText({ directory: place.directory, name: place.name }, state.size)
-  return read?.text !== undefined && isSameState(read.state, state) ? linesOf(read.text) : null
+  const read = readIndexedText({ directory: place.directory, name: place.name }, state.size)
+  return read?.text !== undefined && isUnchanged(read.state, state) ? indexLines(read.text) : null
 }

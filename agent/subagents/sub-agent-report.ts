@@ -1,7 +1,7 @@
 /** Reports a sub-agent to the host under its path: `agent-start` first, `agent-end` last, nothing after that. */
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { BudgetLimits } from '../run/budget.ts'
+import type { RunBudgetLimits } from '../run/budget.ts'
 import type { Report } from '../run/run.ts'
 import { truncate, truncateJson } from '../text/truncate.ts'
 import type { AgentRequest, AgentResult } from '../tool-calls/sub-agent-types.ts'
@@ -31,7 +31,7 @@ export class ChildReport implements Report {
     { brief, limits: wanted }: AgentRequest,
     stepId: string,
     tools: readonly string[],
-    { maxToolCalls, maxTokens, maxWallMs }: BudgetLimits,
+    { maxToolCalls, maxTokens, maxWallMs }: RunBudgetLimits,
   ): Promise<void> {
     return this.event({
       type: 'agent-start',

@@ -5,7 +5,7 @@
  */
 
 import { coerceArguments, findMeant, isDestructive, propertiesOf } from '#runtime/arguments/coerce.ts'
-import { describeIssues, type ValidationFailure, validationFailure } from '#runtime/arguments/failure.ts'
+import { argumentIssues, type ValidationFailure, validationFailure } from '#runtime/arguments/failure.ts'
 import { readArgumentsJson } from '#runtime/arguments/read-json.ts'
 import { isRecord, toInputSchema } from '#runtime/llm/json-schema.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
@@ -57,7 +57,7 @@ export function parseArguments(
       : json.value
   const second = coerced === json.value ? strict : tool.inputSchema.safeParse(coerced)
   if (second.success) return success(coerced, second.data, corrections)
-  const issues = describeIssues(second.error, coerced, (name) => findMeant(name, propertiesOf(schema)))
+  const issues = argumentIssues(second.error, coerced, (name) => findMeant(name, propertiesOf(schema)))
   const message = `the arguments do not fit ${tool.name}, and nothing was done: correct them and call again`
   return { ok: false, error: validationFailure(tool.name, message, issues, corrections) }
 }

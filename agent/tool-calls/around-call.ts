@@ -7,7 +7,7 @@ import type { HookDecision } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { truncateMiddle } from '../text/truncate.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
-import { describeError, interrupted } from './call-texts.ts'
+import { describeError, interruptedCall } from './call-texts.ts'
 import { type Tool, toolFailure } from './tool.ts'
 
 /** The host's hooks before and after a call; undefined when none concerns the tool. Arguments are canonical JSON. */
@@ -37,7 +37,7 @@ export async function aroundCall(
       `the arguments are too long for the host’s hooks (${parsed.canonical.length} characters)`,
     )
   const before = await hooks.before(tool.name, parsed.canonical, parsed.defaults)
-  if (signal.aborted) return interrupted()
+  if (signal.aborted) return interruptedCall()
   if (before?.decision === 'deny')
     return toolFailure(
       'denied',
@@ -50,7 +50,7 @@ export async function aroundCall(
     notes.push(`a hook changed the arguments to ${truncateMiddle(allowed.canonical, 300)}`)
   const result = await run(allowed)
   // Cancelled: a result that a hook must inspect first is withheld.
-  if (signal.aborted) return result.ok && hooks.looksAfter(tool.name) ? interrupted() : result
+  if (signal.aborted) return result.ok && hooks.looksAfter(tool.name) ? interruptedCall() : result
   const told = result.ok ? result.value : describeError(result.error)
   const after = await hooks.after(tool.name, allowed.canonical, told, result.ok ? undefined : result.error)
   for (const note of [before?.note, after?.note]) if (note !== undefined) notes.push(`a hook says: ${note}`)

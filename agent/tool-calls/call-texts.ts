@@ -6,7 +6,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { truncateMiddle } from '../text/truncate.ts'
 import { type Tool, toolFailure } from './tool.ts'
 
-export function interrupted(): { ok: false; error: ToolError } {
+export function interruptedCall(): { ok: false; error: ToolError } {
   return toolFailure('cancelled', 'interrupted: the run ended before this call did; its effect is unknown')
 }
 

@@ -12,7 +12,7 @@ import { truncateMiddle } from '../text/truncate.ts'
 import { aliasedTool, translateArguments } from './aliases.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
 import { aroundCall, type CallHooks } from './around-call.ts'
-import { boundError, describeResult, interrupted, refusedTool, unknownTool } from './call-texts.ts'
+import { boundError, describeResult, interruptedCall, refusedTool, unknownTool } from './call-texts.ts'
 import { type Tool, type ToolContext, toolFailure } from './tool.ts'
 
 /** One call as the model wrote it. */
@@ -151,14 +151,14 @@ async function guard(
   options: InvokeOptions,
 ): Promise<Result<string>> {
   try {
-    if (context.signal.aborted) return interrupted()
+    if (context.signal.aborted) return interruptedCall()
     const gated = await gate(tool, call, parsed, context)
     if (!gated.ok) return gated
-    if (context.signal.aborted) return interrupted()
+    if (context.signal.aborted) return interruptedCall()
     const allowed = gated.value === undefined ? {} : { allowed: gated.value }
     const execution = tool.execute(parsed.input, { ...context, ...allowed })
     const result = await withGrace(execution, context.signal, options.cancelGraceMs ?? 1_000)
-    if (result === 'given up') return interrupted()
+    if (result === 'given up') return interruptedCall()
     if (!result.ok) return { ok: false, error: boundError(result.error) }
     const output = tool.outputSchema.safeParse(result.value)
     if (!output.success) {
@@ -174,7 +174,7 @@ async function guard(
     const text = tool.render === undefined ? (JSON.stringify(output.data) ?? '') : tool.render(output.data)
     return { ok: true, value: text.trim() === '' ? '(no output)' : text.toWellFormed() }
   } catch (error) {
-    if (context.signal.aborted) return interrupted()
+    if (context.signal.aborted) return interruptedCall()
     options.logger.error({ tool: tool.name, callId: call.callId, err: error }, 'tool threw')
     return toolFailure('internal', `${tool.name} failed with an internal error of the tool; try another way`)
   }

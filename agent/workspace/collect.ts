@@ -15,7 +15,14 @@ import { Directory, type EntryKind } from '#specs/node/directory.ts'
 import { failure, fileFailure } from '#specs/node/file-error.ts'
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { type DirectoryPair, Examiner, type Finding, openPair, readPiece, unsupported } from './examine.ts'
+import {
+  type ChangeFinding,
+  type DirectoryPair,
+  Examiner,
+  openPair,
+  readPiece,
+  unsupported,
+} from './examine.ts'
 
 /** Where things are mounted in the guest. */
 export const guestPaths = {
@@ -128,7 +135,7 @@ class Collection {
     name: string,
     was: EntryKind | undefined,
     is: EntryKind,
-  ): Finding | undefined {
+  ): ChangeFinding | undefined {
     const roomBytes = this.#maxContentBytes - this.#encoder.contentBytes
     const finding = this.#examiner.examine(pair, name, was, is, roomBytes)
     if (finding?.entry?.kind !== 'file' || finding.entry.size <= roomBytes) return finding
@@ -140,7 +147,7 @@ class Collection {
   }
 
   /** A finding that holds descriptors. */
-  async #take({ entry, large, enter }: Finding): Promise<void> {
+  async #take({ entry, large, enter }: ChangeFinding): Promise<void> {
     try {
       const isTooDeep =
         enter !== undefined && (enter.depth > limits.changeMaxDepth || enter.path.length > MAX_DIRECTORY_PATH)
@@ -162,7 +169,7 @@ class Collection {
     return this.#encoder.entry(entry, bytes)
   }
 
-  async #sendLarge({ fd, stat }: NonNullable<Finding['large']>, path: string): Promise<void> {
+  async #sendLarge({ fd, stat }: NonNullable<ChangeFinding['large']>, path: string): Promise<void> {
     this.#piece ??= Buffer.allocUnsafeSlow(PIECE_BYTES)
     let sent = 0
     while (sent < stat.size) {
@@ -209,7 +216,7 @@ function sinkEnded(cause: Error | null): Stopped {
   )
 }
 
-function deletion(parent: string, name: string): Finding {
+function deletion(parent: string, name: string): ChangeFinding {
   return { entry: { kind: 'deleted', path: parent === '' ? name : `${parent}/${name}` } }
 }
 

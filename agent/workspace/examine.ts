@@ -44,7 +44,7 @@ export interface DirectoryPair {
 }
 
 /** A difference at one name. */
-export interface Finding {
+export interface ChangeFinding {
   readonly entry?: PathChange
   /** Content of a small file; valid until the next examination. */
   readonly bytes?: Buffer
@@ -72,7 +72,7 @@ export class Examiner {
     was: EntryKind | undefined,
     is: EntryKind,
     roomBytes: number,
-  ): Finding | undefined {
+  ): ChangeFinding | undefined {
     const path = pair.path === '' ? name : `${pair.path}/${name}`
     const base = was === is ? pair.base : undefined
     try {
@@ -90,7 +90,7 @@ export class Examiner {
   }
 
   /** A small file with its content; nothing if it is large or not a file. */
-  #readWritten(merged: Directory, name: string, path: string, roomBytes: number): Finding | undefined {
+  #readWritten(merged: Directory, name: string, path: string, roomBytes: number): ChangeFinding | undefined {
     const fd = openSync(merged.at(name), OPEN_FILE)
     try {
       const stat = fstatSync(fd)
@@ -108,7 +108,7 @@ export class Examiner {
     base: Directory | undefined,
     name: string,
     path: string,
-  ): Finding | undefined {
+  ): ChangeFinding | undefined {
     const was = base === undefined ? undefined : lstatSync(base.at(name))
     const seen = was === undefined ? undefined : lstatSync(merged.at(name))
     if (was !== undefined && seen !== undefined && isSameInode(seen, was)) return undefined
@@ -166,7 +166,7 @@ export class Examiner {
 }
 
 /** An entry that the change set cannot contain. */
-export function unsupported(path: string, reason: string): Finding {
+export function unsupported(path: string, reason: string): ChangeFinding {
   return { entry: { kind: 'unsupported', path, reason: reason.slice(0, limits.lineMaxChars) } }
 }
 
@@ -198,7 +198,7 @@ export function isSameInode(is: Stats, was: Stats): boolean {
   return is.ino === was.ino && is.ctimeMs === was.ctimeMs && is.size === was.size && is.mode === was.mode
 }
 
-function modeChange(path: string, mode: number, was: Stats): Finding | undefined {
+function modeChange(path: string, mode: number, was: Stats): ChangeFinding | undefined {
   return (was.mode & 0o777) === mode ? undefined : { entry: { kind: 'mode', path, mode } }
 }
 
@@ -207,7 +207,7 @@ function examineDirectory(
   base: Directory | undefined,
   name: string,
   path: string,
-): Finding | undefined {
+): ChangeFinding | undefined {
   const merged = pair.merged.open(name)
   const before = base?.open(name)
   const upper = before === undefined ? undefined : openHint(pair, name)
@@ -255,7 +255,7 @@ function examineLink(
   base: Directory | undefined,
   name: string,
   path: string,
-): Finding | undefined {
+): ChangeFinding | undefined {
   const target = readlinkSync(merged.at(name), { encoding: 'buffer' })
   if (base !== undefined && readlinkSync(base.at(name), { encoding: 'buffer' }).equals(target))
     return undefined

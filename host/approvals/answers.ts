@@ -6,12 +6,12 @@ import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import type { ApprovalAnswer, ApprovalMode, AskOptions, HostQuestion } from './approval-types.ts'
 import { type DecisionRecord, decisionByRule, modeNone, noPlan, unattended } from './decisions.ts'
-import { planOf, planTool, readPlan } from './plan-question.ts'
+import { parseOutsidePlan, planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { settleQuestion } from './user-question.ts'
 
 /** Everything that can answer instead of a person. */
-interface Scene {
+interface ApprovalContext {
   readonly mode: ApprovalMode
   readonly rules: readonly ApprovalRule[]
   readonly interactive: boolean
@@ -22,7 +22,7 @@ interface Scene {
  */
 export function ruleCall(
   request: ApprovalRequest,
-  { mode, rules, interactive }: Scene,
+  { mode, rules, interactive }: ApprovalContext,
   runAnswer: DecisionRecord | undefined,
   { mustAsk = false }: AskOptions = {},
 ): DecisionRecord | undefined {
@@ -45,7 +45,7 @@ export function ruleCall(
 export function ruleAccess(
   { tool }: Pick<ApprovalRequest, 'tool'>,
   enforced: HostQuestion,
-  { mode, rules, interactive }: Scene,
+  { mode, rules, interactive }: ApprovalContext,
 ): DecisionRecord | undefined {
   const known = enforced.known()
   if (known !== undefined) return known
@@ -94,7 +94,7 @@ function takePlan(
   { decision, plan }: ApprovalAnswer,
   findPlanProblems?: (plan: Plan) => readonly string[],
 ): Plan | null {
-  const read = readPlan(plan)
+  const read = parseOutsidePlan(plan)
   if (planOf(request) === undefined || decision !== 'allow' || !read.ok) return null
   const problems = findPlanProblems?.(read.value) ?? []
   return problems.length === 0 ? read.value : null

@@ -23,7 +23,7 @@ export function asksAboutPlan(rules: readonly ApprovalRule[]): boolean {
 }
 
 /** A valid plan from outside in canonical form, or its problems with their positions. */
-export function readPlan(value: unknown): Result<Plan, string> {
+export function parseOutsidePlan(value: unknown): Result<Plan, string> {
   const parsed = Plan.safeParse(value, plainMessages)
   if (parsed.success) return { ok: true, value: parsed.data }
   return { ok: false, error: describeIssues(parsed.error, { root: 'the plan', max: 5 }) }
@@ -32,7 +32,7 @@ export function readPlan(value: unknown): Result<Plan, string> {
 /** Reads a plan from JSON text. */
 export function readPlanText(text: string): Result<Plan, string> {
   try {
-    return readPlan(JSON.parse(text))
+    return parseOutsidePlan(JSON.parse(text))
   } catch (error) {
     return { ok: false, error: `not JSON: ${errorMessage(error)}` }
   }

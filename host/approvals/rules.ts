@@ -25,7 +25,7 @@ const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
 ])
 
 /** @throws {CaissonError} `invalid_rules` with the file and the invalid field */
-export async function readRules(path: string): Promise<ApprovalRule[]> {
+export async function readApprovalRules(path: string): Promise<ApprovalRule[]> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     throw new CaissonError(
       'invalid_rules',

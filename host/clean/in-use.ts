@@ -13,7 +13,7 @@ const RECORD_MAX_BYTES = 256 * 1024
 /** Below `vms` and `runs`: in the folder of a VM or run, or in that of the VM which the run saved. */
 const RECORD_MAX_DEPTH = 2
 
-export interface Usage {
+export interface FolderUsage {
   /** A VM or a run of this state folder is alive: what is current may be opened at any moment. */
   readonly isBusy: boolean
   /** Whether a running VM has one of these inodes open, or a record names it. */
@@ -21,7 +21,7 @@ export interface Usage {
 }
 
 /** @param folders of this user; VMs of other state folders are found by their processes (Linux) */
-export async function findUsage(folders: Pick<Folders, 'vms' | 'runs' | 'locks'>): Promise<Usage> {
+export async function findUsage(folders: Pick<Folders, 'vms' | 'runs' | 'locks'>): Promise<FolderUsage> {
   const records = await listVmRecords(folders.vms)
   const verdicts = await Promise.all(records.map(({ host }) => judgeProcess(host)))
   const hasLiveVm = verdicts.some((verdict) => verdict !== 'dead')

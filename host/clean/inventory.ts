@@ -15,7 +15,7 @@ import type { Folders } from '../state/folders.ts'
 import { isTemplateName } from '../vm/template/template-name.ts'
 import { findOldTemplates } from '../vm/template/template-store.ts'
 import { listVmRecords } from '../vm/vm-folder.ts'
-import { findUsage, type Usage } from './in-use.ts'
+import { type FolderUsage, findUsage } from './in-use.ts'
 import { type Kept, type KeptKind, keptKinds, measure } from './kept.ts'
 
 const DIGEST = /^[0-9a-f]{64}$/
@@ -51,19 +51,19 @@ export async function listKept({ folders, now, sources = findSources() }: Invent
   return parts.flat().sort((a, b) => rank(a.kind) - rank(b.kind) || b.bytes - a.bytes)
 }
 
-async function listImages(cache: string, recipe: string, usage: Usage): Promise<Kept[]> {
+async function listImages(cache: string, recipe: string, usage: FolderUsage): Promise<Kept[]> {
   const keys = await Promise.all((['amd64', 'arm64'] as const).map((arch) => readRecipeKey(recipe, arch)))
   const current = new Set(keys.map(({ key }) => key))
   return await listFolders('image', path.join(cache, 'images'), usage, (name) => current.has(name))
 }
 
-async function listAgents(cache: string, agent: ImageSources['agent'], usage: Usage): Promise<Kept[]> {
+async function listAgents(cache: string, agent: ImageSources['agent'], usage: FolderUsage): Promise<Kept[]> {
   // A damaged one is not what the next run would take.
   const current = await findAgentDisk({ cacheDir: cache, agent }).catch(() => undefined)
   return await listFolders('agent', path.join(cache, 'agents'), usage, (name) => name === current?.digest)
 }
 
-async function listTemplates(cache: string, usage: Usage, now: number): Promise<Kept[]> {
+async function listTemplates(cache: string, usage: FolderUsage, now: number): Promise<Kept[]> {
   const folder = path.join(cache, 'templates')
   const names = (await namesIn(folder)).filter(isTemplateName)
   const templates = await Promise.all(
@@ -80,7 +80,7 @@ async function listTemplates(cache: string, usage: Usage, now: number): Promise<
 async function listFolders(
   kind: 'image' | 'agent' | 'template',
   folder: string,
-  usage: Usage,
+  usage: FolderUsage,
   isCurrent: (name: string) => boolean,
 ): Promise<Kept[]> {
   const names = (await namesIn(folder)).filter((name) => /^[0-9a-f]{16,64}$/.test(name))

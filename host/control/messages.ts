@@ -1,6 +1,6 @@
 /**
  * Messages on a control socket: one request per connection as its first frame, then frames of bytes and messages, the
- * last of them a {@link Reply}. Both ends belong to one user, and still validate each other.
+ * last of them a {@link ControlReply}. Both ends belong to one user, and still validate each other.
  */
 import * as z from 'zod'
 import { ApprovalScope } from '#specs/protocol/approval.ts'
@@ -77,11 +77,11 @@ export const ControlFailure = z.strictObject({ code: z.enum(controlErrorCodes), 
 export type ControlFailure = z.infer<typeof ControlFailure>
 
 /** The last frame of an answer without further data. */
-export const Reply = z.discriminatedUnion('ok', [
+export const ControlReply = z.discriminatedUnion('ok', [
   z.strictObject({ ok: z.literal(true) }),
   z.strictObject({ ok: z.literal(false), error: ControlFailure }),
 ])
-export type Reply = z.infer<typeof Reply>
+export type ControlReply = z.infer<typeof ControlReply>
 
 export const InfoReply = z.discriminatedUnion('ok', [
   z.strictObject({ ok: z.literal(true), vm: VmInfo }),

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import { waitForDrain } from '#specs/node/drain.ts'
 import { type FramedStream, FramedStreamError } from '#specs/node/framed-stream.ts'
 import { type FrameKind, frameKinds } from '#specs/node/typed-frames.ts'
-import { type ControlFailure, type Reply, ShellReply } from './messages.ts'
+import { type ControlFailure, type ControlReply, ShellReply } from './messages.ts'
 
 const toShell: ReadonlySet<FrameKind> = new Set([frameKinds.stdin, frameKinds.windowSize])
 const fromShell: ReadonlySet<FrameKind> = new Set([frameKinds.stdout, frameKinds.stderr])
@@ -49,7 +49,7 @@ export async function relayBytes(client: FramedStream, inside: Duplex): Promise<
       await client.sendBytes(frameKinds.stdout, piece as Buffer)
     await client.send(frameKinds.stdout, Buffer.alloc(0))
     await finished(inside)
-    await client.sendJson({ ok: true } satisfies Reply)
+    await client.sendJson({ ok: true } satisfies ControlReply)
     return null
   } catch {
     return brokenOff('the connection in the guest was lost')

@@ -11,7 +11,7 @@ import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-s
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import { Feed, type FeedItem } from '../journal/run-feed.ts'
 import { askControl, errorOfControl, nextFrame, parseMessage } from './client.ts'
-import { ControlFailure, type ControlRequest, Reply, WatchInput, WatchOutput } from './messages.ts'
+import { ControlFailure, ControlReply, type ControlRequest, WatchInput, WatchOutput } from './messages.ts'
 import {
   application,
   type CancelOptions,
@@ -115,7 +115,7 @@ export class RunClient implements RunHandle {
   /** Uses its own connection, so that each answer belongs to its request. */
   async #ask(request: ControlRequest): Promise<void> {
     const stream = await askControl(this.#path, request)
-    const reply = parseMessage(stream, await nextFrame(stream), Reply)
+    const reply = parseMessage(stream, await nextFrame(stream), ControlReply)
     stream.end()
     if (!reply.ok) throw errorOfControl(reply.error)
   }

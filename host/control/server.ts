@@ -11,7 +11,7 @@ import { frameKinds } from '#specs/node/typed-frames.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type ReachablePath, reachSocket } from '../state/socket-path.ts'
-import { type ControlFailure, ControlRequest, controlFrameMaxBytes, type Reply } from './messages.ts'
+import { type ControlFailure, type ControlReply, ControlRequest, controlFrameMaxBytes } from './messages.ts'
 import { relayBytes, relayFrames } from './relay.ts'
 import { serveWatch } from './serve-watch.ts'
 import type { ControlServices, RunService, VmService } from './services.ts'
@@ -104,7 +104,7 @@ export class ControlServer implements AsyncDisposable {
     void client.closed.then(() => gone.abort())
     const signal = AbortSignal.any([gone.signal, this.#closing.signal])
     const failure = await this.#answer(request, client, signal)
-    if (failure !== null) await client.sendJson({ ok: false, error: failure } satisfies Reply)
+    if (failure !== null) await client.sendJson({ ok: false, error: failure } satisfies ControlReply)
     client.end()
     await flushed(client)
   }
@@ -181,7 +181,7 @@ async function problemOf(done: Promise<void>): Promise<string | undefined> {
 /** @param problem why it failed; absent on success */
 async function answerWith(client: FramedStream, problem: string | undefined): Promise<ControlFailure | null> {
   if (problem !== undefined) return { code: 'busy', message: problem.slice(0, limits.textMaxChars) }
-  await client.sendJson({ ok: true } satisfies Reply)
+  await client.sendJson({ ok: true } satisfies ControlReply)
   return null
 }
 
@@ -197,7 +197,7 @@ async function readRequest(client: FramedStream): Promise<ControlRequest | null>
     const parsed = ControlRequest.safeParse(client.parseJson(frame), plainMessages)
     if (parsed.success) return parsed.data
     const message = `not a request that this version of Caisson serves: ${describeIssues(parsed.error, { root: 'it', max: 1 })}`
-    await client.sendJson({ ok: false, error: { code: 'bad_request', message } } satisfies Reply)
+    await client.sendJson({ ok: false, error: { code: 'bad_request', message } } satisfies ControlReply)
     client.end()
     return null
   } finally {
@@ -219,7 +219,7 @@ async function flushed(client: FramedStream): Promise<void> {
 
 /** Starts the end and stays open until this server closes, which tells the other side. */
 async function serveEnd(client: FramedStream, signal: AbortSignal, bringAbout: () => void): Promise<null> {
-  await client.sendJson({ ok: true } satisfies Reply)
+  await client.sendJson({ ok: true } satisfies ControlReply)
   const closing = new Promise<void>((resolve) => {
     if (signal.aborted) resolve()
     else signal.addEventListener('abort', () => resolve(), { once: true })
@@ -269,6 +269,6 @@ async function serveConsole(
   }
   off()
   await tail
-  await client.sendJson({ ok: true } satisfies Reply)
+  await client.sendJson({ ok: true } satisfies ControlReply)
   return null
 }

@@ -6,7 +6,7 @@ import { waitForDrain } from '#specs/node/drain.ts'
 import { frameKinds } from '#specs/node/typed-frames.ts'
 import type { ShellOptions } from '#specs/protocol/methods.ts'
 import { askControl, nextFrame, parseMessage, requireOk } from './client.ts'
-import { InfoReply, Reply, type VmInfo } from './messages.ts'
+import { ControlReply, InfoReply, type VmInfo } from './messages.ts'
 import { Shell } from './shell.ts'
 
 /** Time for a host process to describe its VM. */
@@ -53,7 +53,7 @@ export class VmClient {
         const frame = await nextFrame(stream)
         if (frame.kind === frameKinds.stdout) yield frame.payload
         else {
-          requireOk(parseMessage(stream, frame, Reply))
+          requireOk(parseMessage(stream, frame, ControlReply))
           return
         }
       }
@@ -93,7 +93,7 @@ export class VmClient {
     timeoutMs?: number
   } = {}): Promise<void> {
     const stream = await askControl(this.#path, { op: 'vm/stop', now })
-    requireOk(parseMessage(stream, await nextFrame(stream), Reply))
+    requireOk(parseMessage(stream, await nextFrame(stream), ControlReply))
     const late = Promise.withResolvers<'late'>()
     const timer = setTimeout(() => late.resolve('late'), timeoutMs)
     // Reading detects the end.
@@ -115,7 +115,7 @@ export class VmClient {
   async setPaused(paused: boolean): Promise<void> {
     const stream = await askControl(this.#path, { op: 'vm/pause', paused })
     try {
-      requireOk(parseMessage(stream, await nextFrame(stream), Reply))
+      requireOk(parseMessage(stream, await nextFrame(stream), ControlReply))
     } finally {
       stream.destroy()
     }
@@ -172,7 +172,7 @@ export class VmClient {
       for (;;) {
         const frame = await nextFrame(stream)
         if (frame.kind !== frameKinds.stdout) {
-          requireOk(parseMessage(stream, frame, Reply))
+          requireOk(parseMessage(stream, frame, ControlReply))
           return
         }
         if (frame.payload.length === 0) {

@@ -5,7 +5,7 @@ import type { Target } from '../net/target.ts'
 import { isAddress, targetUrl } from '../net/target.ts'
 import { decide, type Policy } from './policy.ts'
 import { readRule } from './rules.ts'
-import { isClearPath, plainPath } from './url-path.ts'
+import { isClearPath, plainUrlPath } from './url-path.ts'
 
 type Offer = AccessQuestion['offers'][number]
 
@@ -63,6 +63,6 @@ export function describe(reach: AccessReach, target: Target): string {
 /** Null if the path is hidden, ambiguous, or too long for a rule. */
 function pathOf({ path }: Target): string | null {
   if (path === null || !isClearPath(path)) return null
-  const plain = plainPath(path)
+  const plain = plainUrlPath(path)
   return plain.length <= pathMaxChars ? plain : null
 }

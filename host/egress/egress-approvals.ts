@@ -17,7 +17,7 @@ import { RunGrants } from './grants.ts'
 import type { PersistentGrants } from './persistent-grants.ts'
 import { type Decision, decide, type Policy } from './policy.ts'
 import type { PolicyRule } from './rules.ts'
-import type { Access } from './run-egress.ts'
+import type { AccessAnswers } from './run-egress.ts'
 
 /** Name of the tool, and of all access questions in approval rules. */
 export const accessTool = 'request_access'
@@ -44,7 +44,7 @@ const openMaxQuestions = 32
 /** Maximum questions about connections per run, and the same number by the agent. */
 const runMaxQuestions = 256
 
-export class EgressApprovals implements Access {
+export class EgressApprovals implements AccessAnswers {
   readonly #options: EgressApprovalsOptions
   readonly #grants: RunGrants
   /** Key: scheme, host and port. */

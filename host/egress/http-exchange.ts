@@ -90,7 +90,7 @@ export function sendGet(
  * The decompressed body, limited to `maxBytes` before and after decompression.
  * @param host for errors
  */
-export async function readBody(
+export async function readResponseBody(
   response: IncomingMessage,
   host: string,
   maxBytes: number,

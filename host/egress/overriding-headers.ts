@@ -3,7 +3,7 @@
  * execute another request than the judged one, so they are refused wherever the host sees them.
  */
 
-/** In the form of {@link foldName}. Entries with a variable suffix are prefixes: frameworks extend these families. */
+/** In the form of {@link foldHeaderName}. Entries with a variable suffix are prefixes: frameworks extend these families. */
 const overriding = [
   /override/,
   /^x-(?:http-)?method$/,
@@ -18,12 +18,12 @@ const overriding = [
  * A header name as a CGI, WSGI or PHP server compares it. They replace all but letters and digits with an underscore:
  * `X_Forwarded_Host` equals `X-Forwarded-Host`.
  */
-export function foldName(name: string): string {
+export function foldHeaderName(name: string): string {
   return name.toLowerCase().replaceAll(/[^a-z0-9]/g, '-')
 }
 
 /** @param name in any spelling */
 export function isOverriding(name: string): boolean {
-  const folded = foldName(name)
+  const folded = foldHeaderName(name)
   return overriding.some((pattern) => pattern.test(folded))
 }

@@ -17,7 +17,7 @@ import type { Target } from '../net/target.ts'
 import { describeTarget, hostInUrl } from '../net/target.ts'
 import type { Egress, Permit } from './egress.ts'
 import { startTls } from './http-exchange.ts'
-import { foldName, isOverriding } from './overriding-headers.ts'
+import { foldHeaderName, isOverriding } from './overriding-headers.ts'
 import { type ConnectionLimits, pump, readAll, type Stop, Watch } from './pipe.ts'
 import { refuse } from './refusal.ts'
 import { putSecrets, redactBody, redactHeaders, type Upgrade, upgradeHeader } from './upgrade.ts'
@@ -44,7 +44,7 @@ export function buildHeaders(
   const isDefaultPort = port === (scheme === 'https' ? 443 : 80)
   const headers: OutgoingHttpHeaders = { host: `${hostInUrl(host)}${isDefaultPort ? '' : `:${port}`}` }
   for (const [name, value] of Object.entries(guest)) {
-    const folded = foldName(name)
+    const folded = foldHeaderName(name)
     if (name.startsWith(':') || value === undefined) continue
     if (notPassedOn.has(name) || notPassedOn.has(folded) || folded.startsWith('proxy-')) continue
     if (!token.test(name)) return { ok: false, error: 'the name of a header is not a token' }

@@ -8,7 +8,7 @@ import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { Target } from '../net/target.ts'
 import { describeTarget, targetUrl } from '../net/target.ts'
-import { isAbout, isHiddenByTunnel, orderRules, type PolicyRule, readRules } from './rules.ts'
+import { isAbout, isHiddenByTunnel, orderRules, type PolicyRule, readEgressRules } from './rules.ts'
 
 /** Maximum length of a target's part in a message, in characters. */
 const shownMaxChars = 300
@@ -40,9 +40,9 @@ interface PolicyInput {
 
 /** @returns the reason against the first unusable rule */
 export function makePolicy({ configuration, run = [], otherwise }: PolicyInput): Result<Policy, string> {
-  const configured = readRules(configuration, 'configuration', 'egress.rules')
+  const configured = readEgressRules(configuration, 'configuration', 'egress.rules')
   if (!configured.ok) return configured
-  const own = readRules(run, 'run', 'the rules of the run')
+  const own = readEgressRules(run, 'run', 'the rules of the run')
   if (!own.ok) return own
   return { ok: true, value: { rules: orderRules([...configured.value, ...own.value]), otherwise } }
 }

@@ -8,7 +8,7 @@ import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { Target } from '../net/target.ts'
 import { isAddress, parseHost } from '../net/target.ts'
-import { isClearPath, plainPath } from './url-path.ts'
+import { isClearPath, plainUrlPath } from './url-path.ts'
 
 /** Source of a rule; grants are a person's answers. */
 export type RuleOrigin = 'configuration' | 'run' | 'grant-once' | 'grant-run' | 'grant-always'
@@ -18,7 +18,7 @@ export interface PolicyRule {
   readonly rule: EgressRule
   readonly origin: RuleOrigin
   readonly host: HostPattern
-  /** In the form of {@link plainPath}; null for any path. */
+  /** In the form of {@link plainUrlPath}; null for any path. */
   readonly path: string | null
   /** For the person and the agent: the rule as written, and its source. */
   readonly text: string
@@ -47,7 +47,7 @@ export function readRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRul
     const problem = pathProblem(rule.path)
     if (problem !== null) return { ok: false, error: `path "${rule.path}": ${problem}` }
   }
-  const path = rule.path === undefined ? null : plainPath(rule.path)
+  const path = rule.path === undefined ? null : plainUrlPath(rule.path)
   return {
     ok: true,
     value: { rule, origin, host: host.value, path, text: `${describeRule(rule)} (${originWords[origin]})` },
@@ -58,7 +58,7 @@ export function readRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRul
  * All rules, or the reason against the first invalid one.
  * @param place prefix of the reason, such as `egress.rules`
  */
-export function readRules(
+export function readEgressRules(
   rules: readonly EgressRule[],
   origin: RuleOrigin,
   place: string,
@@ -142,7 +142,7 @@ function readPath(target: Target): ReadPath {
   const known = pathsRead.get(target)
   if (known !== undefined) return known
   const { path } = target
-  const plain = path !== null && isClearPath(path) ? plainPath(path) : null
+  const plain = path !== null && isClearPath(path) ? plainUrlPath(path) : null
   const read = plain === null ? null : { plain, folded: plain.toLowerCase() }
   pathsRead.set(target, read)
   return read
@@ -169,7 +169,7 @@ function pathProblem(path: string): string | null {
   const plain = path.endsWith('/*') ? path.slice(0, -1) : path
   if (plain.includes('*')) return 'a * stands only at the end, behind a /: /v1/* is /v1 and all below it'
   if (/[?#]/.test(plain)) return 'a query or fragment is not compared; leave it out'
-  if (!isClearPath(plainPath(plain)))
+  if (!isClearPath(plainUrlPath(plain)))
     return 'servers read it in different ways (.., //, ;, an encoded slash); write it plainly'
   return null
 }

@@ -17,7 +17,7 @@ import { type Decision, decide, explainRefusal, judgeResolved, type Policy } fro
 import type { PolicyRule } from './rules.ts'
 
 /** A person's answers, and the way to ask. */
-export interface Access {
+export interface AccessAnswers {
   /** Current answers, as allow rules. */
   granted(): readonly PolicyRule[]
   /** The answer allowed a connection; an answer for one use is consumed. */
@@ -33,7 +33,7 @@ export interface Access {
 
 interface RunEgressOptions {
   readonly policy: Policy
-  readonly access: Access
+  readonly access: AccessAnswers
   readonly connect: Connect
   readonly note: (event: HostEvent) => void
 }

@@ -33,7 +33,7 @@ function isUtf8(path: string): boolean {
 }
 
 /** Without its query. Letters, digits and `-._~` are decoded; other escapes are in upper case. */
-export function plainPath(path: string): string {
+export function plainUrlPath(path: string): string {
   return encodeUnsafe(decodeUnreserved(withoutQuery(path)))
 }
 

@@ -11,7 +11,7 @@ import { parseJson } from '../files/json.ts'
 import { type AgentBundle, bundleAgent, digestOf } from './agent-bundle.ts'
 import { agentCacheName } from './agent-cache.ts'
 import { ImageError } from './image-error.ts'
-import { AgentManifest, isMissing, readManifest } from './manifest.ts'
+import { AgentManifest, isMissing, readImageManifest } from './manifest.ts'
 import { requireAgentTools } from './platform.ts'
 import { describeAgent, SBOM_FILE } from './sbom.ts'
 import type { ImageSources } from './sources.ts'
@@ -73,7 +73,7 @@ async function findIntact(options: AgentDiskOptions, digest: string): Promise<Ag
 
 async function findByDigest(cacheDir: string, digest: string): Promise<AgentDisk | undefined> {
   const directory = path.join(cacheDir, 'agents', digest)
-  const manifest = await readManifest(directory, AgentManifest)
+  const manifest = await readImageManifest(directory, AgentManifest)
   if (manifest === undefined) return undefined
   if (manifest.digest !== digest) {
     throw new ImageError(

@@ -31,7 +31,7 @@ interface BuildRootOptions {
 export async function buildRoot(options: BuildRootOptions): Promise<void> {
   const { bash } = await requireRootTools()
   const { recipe, arch, cacheDir, out, updateLock, onProgress, signal } = options
-  if (isAborted(signal)) throw cancelled()
+  if (isAborted(signal)) throw buildCancelled()
   const args = [path.join(recipe, 'build.sh'), '--arch', arch, '--cache', cacheDir]
   if (out !== undefined) args.push('--out', out)
   if (updateLock === true) args.push('--update-lock')
@@ -60,7 +60,7 @@ export async function buildRoot(options: BuildRootOptions): Promise<void> {
     const status = await new Promise<number | null>((resolve, reject) => {
       child.once('error', reject).once('close', resolve)
     })
-    if (isAborted(signal)) throw cancelled()
+    if (isAborted(signal)) throw buildCancelled()
     if (status !== 0) throw errorFrom(stderr, status)
   } finally {
     clearTimeout(kill)
@@ -81,7 +81,7 @@ function signalGroup(pid: number | undefined, name: 'SIGTERM' | 'SIGKILL'): void
   }
 }
 
-export function cancelled(): ImageError {
+export function buildCancelled(): ImageError {
   return new ImageError('cancelled', 'the build was cancelled', 'start again; downloads are kept')
 }
 

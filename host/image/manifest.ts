@@ -52,7 +52,7 @@ export type AgentManifest = z.infer<typeof AgentManifest>
  * @returns undefined when there is none
  * @throws {ImageError} `image_damaged` when it cannot be read as a manifest
  */
-export async function readManifest<T>(directory: string, schema: z.ZodType<T>): Promise<T | undefined> {
+export async function readImageManifest<T>(directory: string, schema: z.ZodType<T>): Promise<T | undefined> {
   const file = path.join(directory, 'manifest.json')
   try {
     const { size } = await stat(file)

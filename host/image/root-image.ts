@@ -5,9 +5,9 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from '
 import path from 'node:path'
 import { z } from 'zod'
 import { takeLock } from '../locks/file-lock.ts'
-import { buildRoot, cancelled } from './build-root.ts'
+import { buildCancelled, buildRoot } from './build-root.ts'
 import { ImageError } from './image-error.ts'
-import { ImageManifest, imageFiles, readManifest } from './manifest.ts'
+import { ImageManifest, imageFiles, readImageManifest } from './manifest.ts'
 import { type Architecture, type RecipeKey, readRecipeKey } from './recipe-key.ts'
 import { checkFiles, describeFiles, verifyFiles } from './verify.ts'
 
@@ -40,7 +40,7 @@ export async function findRootImage(options: RootImageOptions): Promise<RootImag
 
 async function findByKey(cacheDir: string, key: string): Promise<RootImage | undefined> {
   const directory = path.join(cacheDir, 'images', key)
-  const manifest = await readManifest(directory, ImageManifest)
+  const manifest = await readImageManifest(directory, ImageManifest)
   if (manifest === undefined) return undefined
   if (manifest.key !== key) {
     throw new ImageError(
@@ -66,7 +66,7 @@ export async function ensureRootImage(options: RootImageOptions): Promise<RootIm
     ...(signal === undefined ? {} : { signal }),
     onWait: (holder) => onProgress?.(`image: ${holder} is building it; waiting`),
   }).catch((error: unknown) => {
-    throw signal?.aborted === true ? cancelled() : error
+    throw signal?.aborted === true ? buildCancelled() : error
   })
   await using _lock = await lock
   return (await findUsable(options, recipeKey.key)) ?? (await build(options, recipeKey))

@@ -1,24 +1,24 @@
 /** The two steps of an analysis: profile the file, then write and run a script for its columns and read its output files. */
 import { z } from 'zod'
-import type { Conversation } from './conversation.ts'
+import type { PastConversation } from './conversation.ts'
 import { profileMark, writeProfileScript } from './csv-profile-script.ts'
 import { type ReportChoice, writeReportScript } from './csv-report-script.ts'
-import type { Intent } from './intents.ts'
-import { answersIn, call, conclude, quoteOutput, type Reply, say, sayNotDone } from './reply.ts'
+import type { UserIntent } from './intents.ts'
+import { answersIn, call, conclude, type OfflineReply, quoteOutput, say, sayNotDone } from './reply.ts'
 
-type CsvIntent = Extract<Intent, { kind: 'inspect-csv' | 'analyse-csv' }>
+type CsvIntent = Extract<UserIntent, { kind: 'inspect-csv' | 'analyse-csv' }>
 
 /** Lines shown of an output file. */
 const sampleLines = 12
 const pythonTimeoutMs = 300_000
 
 /** The next turn. All calls so far succeeded. */
-export function actOnCsv(intent: CsvIntent, conversation: Conversation, reasoning: string): Reply {
+export function actOnCsv(intent: CsvIntent, conversation: PastConversation, reasoning: string): OfflineReply {
   if (intent.kind === 'inspect-csv') return inspect(intent.path, conversation, reasoning)
   return analyse(intent, conversation, reasoning)
 }
 
-function inspect(path: string, conversation: Conversation, reasoning: string): Reply {
+function inspect(path: string, conversation: PastConversation, reasoning: string): OfflineReply {
   const [looked, listed] = conversation.calls
   if (looked === undefined) return profile(path, conversation, `${reasoning} First the shape of the file.`)
   const found = findProfile(looked.output)
@@ -43,9 +43,9 @@ function inspect(path: string, conversation: Conversation, reasoning: string): R
 
 function analyse(
   intent: Extract<CsvIntent, { kind: 'analyse-csv' }>,
-  conversation: Conversation,
+  conversation: PastConversation,
   reasoning: string,
-): Reply {
+): OfflineReply {
   const [looked, ran, ...checked] = conversation.calls
   if (looked === undefined)
     return profile(intent.path, conversation, `${reasoning} The columns decide the script.`)
@@ -75,11 +75,11 @@ function analyse(
   return conclude(findings, reasoning)
 }
 
-function noProfile(path: string, output: string, reasoning: string): Reply {
+function noProfile(path: string, output: string, reasoning: string): OfflineReply {
   return sayNotDone(`the first look at ${path} gave no result:\n${quoteOutput(output)}`, reasoning)
 }
 
-function profile(path: string, conversation: Conversation, reasoning: string): Reply {
+function profile(path: string, conversation: PastConversation, reasoning: string): OfflineReply {
   return call(
     conversation,
     'run_python',

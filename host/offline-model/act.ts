@@ -4,8 +4,8 @@
  */
 
 import { actOnCsv } from './act-csv.ts'
-import type { Conversation, PastCall } from './conversation.ts'
-import type { Intent } from './intents.ts'
+import type { PastCall, PastConversation } from './conversation.ts'
+import type { UserIntent } from './intents.ts'
 import { actOnPage } from './page.ts'
 import {
   answersIn,
@@ -14,15 +14,15 @@ import {
   describeDenial,
   endedWell,
   isNotDone,
-  type Outcome,
+  type OfflineReply,
   quoteOutput,
-  type Reply,
+  type StepAnswer,
   sayNotDone,
 } from './reply.ts'
 import { writeCountScript, writeSumScript } from './small-scripts.ts'
 
 /** The next turn of a step. */
-export function act(intent: Intent, conversation: Conversation): Reply {
+export function act(intent: UserIntent, conversation: PastConversation): OfflineReply {
   const reasoning = `The rule for "${intent.kind}" fits this step.`
   if (intent.kind === 'fetch-page' || intent.kind === 'summarise-page' || intent.kind === 'save-page') {
     return actOnPage(intent, conversation, reasoning)
@@ -41,10 +41,10 @@ export function act(intent: Intent, conversation: Conversation): Reply {
 }
 
 /** The next turn of a step with several orders, which run one after another. */
-export function actInTurn(intents: readonly Intent[], conversation: Conversation): Reply {
+export function actInTurn(intents: readonly UserIntent[], conversation: PastConversation): OfflineReply {
   const answers: string[] = []
   let left = conversation.calls
-  let reply: Reply | undefined
+  let reply: OfflineReply | undefined
   for (const intent of intents) {
     let used = 0
     reply = act(intent, { ...conversation, calls: [] })
@@ -62,11 +62,11 @@ export function actInTurn(intents: readonly Intent[], conversation: Conversation
 
 interface Turns {
   readonly calls: readonly { readonly name: string; readonly arguments: Readonly<Record<string, unknown>> }[]
-  answer(calls: readonly PastCall[]): Outcome
+  answer(calls: readonly PastCall[]): StepAnswer
 }
 
 type PlainIntent = Exclude<
-  Intent,
+  UserIntent,
   { kind: 'inspect-csv' | 'analyse-csv' | 'fetch-page' | 'summarise-page' | 'save-page' | 'look' }
 >
 
@@ -191,7 +191,7 @@ function shell(command: string, done: string): Turns {
 }
 
 /** Answers a task that no rule covers with a listing of the workspace. */
-function look(reason: string, conversation: Conversation, reasoning: string): Reply {
+function look(reason: string, conversation: PastConversation, reasoning: string): OfflineReply {
   const [listed] = conversation.calls
   if (listed === undefined) return call(conversation, 'list_files', { path: '.' }, reasoning)
   return sayNotDone(
@@ -207,7 +207,7 @@ function look(reason: string, conversation: Conversation, reasoning: string): Re
 }
 
 /** After a failure: lists the workspace where that can help, then answers. */
-function explainFailure(conversation: Conversation, failed: number, reasoning: string): Reply {
+function explainFailure(conversation: PastConversation, failed: number, reasoning: string): OfflineReply {
   const past = conversation.calls[failed]
   if (past?.errorCode === 'denied') return sayNotDone(describeDenial(past), reasoning)
   const looked = conversation.calls[failed + 1]

@@ -18,7 +18,7 @@ export interface PastCall {
   readonly errorCode: string | null
 }
 
-export interface Conversation {
+export interface PastConversation {
   readonly stage: 'plan' | 'step' | 'other'
   readonly task: string
   /** One entry a line: `path (N bytes)`, folders as `path/`. */
@@ -32,7 +32,7 @@ export interface Conversation {
 const plannerMark = "You are Caisson's planner."
 const agentMark = "You are Caisson's agent."
 
-export function readConversation(request: CompletionRequest): Conversation {
+export function readConversation(request: CompletionRequest): PastConversation {
   const { messages } = request
   const system = messages.find((message) => message.role === 'system')?.content ?? ''
   const lastStart = messages.findIndex((message) => message.role === 'user')

@@ -1,6 +1,6 @@
 /** The closed list of requests that the offline model covers, with their wording in instructions and titles. */
 
-export type Intent =
+export type UserIntent =
   | { kind: 'inspect-csv'; path: string }
   | { kind: 'analyse-csv'; path: string; report: string; chart: string }
   | { kind: 'create'; path: string; content: string }
@@ -39,7 +39,7 @@ export type CountUnit = (typeof countUnits)[number]
  * For each intent: its constant fields, and a sentence with the other fields in braces. In the instructions of a step each
  * of these is a JSON string, so that it is parsed back exactly.
  */
-const sentences: readonly (readonly [Partial<Intent>, string])[] = [
+const sentences: readonly (readonly [Partial<UserIntent>, string])[] = [
   [{ kind: 'inspect-csv' }, 'Inspect the data file {path}.'],
   [{ kind: 'analyse-csv' }, 'Analyse the data file {path}, report to {report}, chart to {chart}.'],
   [{ kind: 'create' }, 'Create the file {path} with the content {content}.'],
@@ -79,7 +79,7 @@ const field = /\{(\w+)\}/g
 const jsonString = /"(?:[^"\\]|\\.)*"/g
 
 /** The instructions of a step for the intent. */
-export function wordIntent(intent: Intent): string {
+export function wordIntent(intent: UserIntent): string {
   const values = Object.entries(intent)
   const sentence = sentences.find(([fixed]) =>
     Object.entries(fixed).every(([name, value]) =>
@@ -93,7 +93,7 @@ export function wordIntent(intent: Intent): string {
 }
 
 /** Parses the output of {@link wordIntent}; null for any other text. */
-export function readIntent(instructions: string): Intent | null {
+export function readIntent(instructions: string): UserIntent | null {
   const strings: string[] = []
   const shape = instructions.trim().replaceAll(jsonString, (text) => {
     strings.push(String(parseJson(text) ?? ''))
@@ -106,11 +106,11 @@ export function readIntent(instructions: string): Intent | null {
     const text = strings[at] ?? ''
     return [name, name === 'options' ? (parseJson(text) ?? []) : text] as const
   })
-  return { ...fixed, ...Object.fromEntries(read) } as Intent
+  return { ...fixed, ...Object.fromEntries(read) } as UserIntent
 }
 
 /** The intent in a few words for people; nothing parses it. */
-export function describeIntent(intent: Intent): string {
+export function describeIntent(intent: UserIntent): string {
   const q = quoteForPeople
   switch (intent.kind) {
     case 'inspect-csv':
@@ -163,7 +163,7 @@ function quoteForPeople(text: string): string {
 }
 
 /** Paths that the intent writes; `*` for any. */
-export function pathsWritten(intent: Intent): readonly string[] {
+export function pathsWritten(intent: UserIntent): readonly string[] {
   switch (intent.kind) {
     case 'analyse-csv':
       return [intent.report, intent.chart]
@@ -186,7 +186,7 @@ export function pathsWritten(intent: Intent): readonly string[] {
 }
 
 /** Paths that the intent reads; `*` for any. */
-export function pathsRead(intent: Intent): readonly string[] {
+export function pathsRead(intent: UserIntent): readonly string[] {
   switch (intent.kind) {
     case 'calculate':
     case 'fetch-page':

@@ -2,14 +2,14 @@
  * Orders about web pages: how a task words them, and the turns of a step. When the egress policy denies a page, access is
  * requested once. A long page is fetched to its end. A summary is the first lines of the page, and the answer says so.
  */
-import type { Conversation, PastCall } from './conversation.ts'
-import type { Intent } from './intents.ts'
+import type { PastCall, PastConversation } from './conversation.ts'
+import type { UserIntent } from './intents.ts'
 import { type Clause, isQuoted, quotedPattern, readToken } from './phrases.ts'
-import { call, describeDenial, quoteOutput, type Reply, say, sayNotDone } from './reply.ts'
+import { call, describeDenial, type OfflineReply, quoteOutput, say, sayNotDone } from './reply.ts'
 import { groupsOf, looksLikeFile, target } from './rule-groups.ts'
-import type { Scene } from './understand-csv.ts'
+import type { CsvContext } from './understand-csv.ts'
 
-type PageIntent = Extract<Intent, { kind: 'fetch-page' | 'summarise-page' | 'save-page' }>
+type PageIntent = Extract<UserIntent, { kind: 'fetch-page' | 'summarise-page' | 'save-page' }>
 
 const plain = '(?<url>https?://[^\\s"\'<>\uE000\uE001]+)'
 const address = `(?<url>https?://[^\\s"'<>\uE000\uE001]+|${quotedPattern})`
@@ -28,7 +28,7 @@ const fetches = whole(
 )
 
 /** Null for an order about anything but pages. */
-export function readPageOrder(clause: Clause, scene: Scene): PageIntent | null {
+export function readPageOrder(clause: Clause, scene: CsvContext): PageIntent | null {
   const { text } = clause
   const saved = saves.exec(text)
   if (saved !== null) return toSave(saved, 'page', clause, scene)
@@ -46,7 +46,11 @@ const itSaved = whole(
 const itSummarised = whole('(summari[sz]e|sum up|describe) (it|that|this|the (page|text|contents?))')
 
 /** An order about the page of the previous order, such as `and save it to page.md`; else null. */
-export function completePage(previous: Intent | undefined, clause: Clause, scene: Scene): PageIntent | null {
+export function completePage(
+  previous: UserIntent | undefined,
+  clause: Clause,
+  scene: CsvContext,
+): PageIntent | null {
   if (previous?.kind !== 'fetch-page' && previous?.kind !== 'summarise-page') return null
   const { url } = previous
   if (itSummarised.test(clause.text)) return { kind: 'summarise-page', url }
@@ -61,7 +65,7 @@ function toSave(
   match: RegExpExecArray,
   what: 'page' | 'summary',
   clause: Clause,
-  scene: Scene,
+  scene: CsvContext,
 ): PageIntent | null {
   const url = readAddress(match.groups?.url, clause)
   const path = groupsOf(match, clause, scene).path('path')
@@ -94,7 +98,11 @@ const shownLines = 12
 const shownLineMaxChars = 300
 
 /** The next turn of a step about a page. */
-export function actOnPage(intent: PageIntent, conversation: Conversation, reasoning: string): Reply {
+export function actOnPage(
+  intent: PageIntent,
+  conversation: PastConversation,
+  reasoning: string,
+): OfflineReply {
   const parts: Part[] = []
   for (const [index, past] of conversation.calls.entries()) {
     const isLast = index === conversation.calls.length - 1
@@ -120,7 +128,12 @@ export function actOnPage(intent: PageIntent, conversation: Conversation, reason
   return call(conversation, 'write_file', { path: intent.path, content }, reasoning)
 }
 
-function fetchFrom(intent: PageIntent, offset: number, conversation: Conversation, reasoning: string): Reply {
+function fetchFrom(
+  intent: PageIntent,
+  offset: number,
+  conversation: PastConversation,
+  reasoning: string,
+): OfflineReply {
   // Markdown and text are converted; any other file gets the original bytes.
   const isRaw =
     intent.kind === 'save-page' && intent.what === 'page' && !/\.(?:md|markdown|txt)$/i.test(intent.path)
@@ -132,9 +145,9 @@ function fetchFrom(intent: PageIntent, offset: number, conversation: Conversatio
 function afterRefusal(
   intent: PageIntent,
   past: PastCall,
-  conversation: Conversation,
+  conversation: PastConversation,
   reasoning: string,
-): Reply {
+): OfflineReply {
   const hasAsked = conversation.calls.some(({ name }) => name === 'request_access')
   if (past.errorCode !== 'denied' || hasAsked || !conversation.tools.has('request_access')) {
     return sayNotDone(describeFailure(past), reasoning)

@@ -1,6 +1,13 @@
 /** The offline planner: turns intents into a plan, whose instructions the offline step agent parses back exactly. */
 import type { Plan } from '#specs/protocol/plan.ts'
-import { describeIntent, type Intent, pathsRead, pathsWritten, readIntent, wordIntent } from './intents.ts'
+import {
+  describeIntent,
+  pathsRead,
+  pathsWritten,
+  readIntent,
+  type UserIntent,
+  wordIntent,
+} from './intents.ts'
 import { understandTask } from './understand.ts'
 
 type PlanStep = Plan['steps'][number]
@@ -40,19 +47,19 @@ export function planTask(
 }
 
 /** The intent of a sub-agent's brief that such a plan made; null for any other brief. */
-export function readBrief(brief: string): Intent | null {
+export function readBrief(brief: string): UserIntent | null {
   const [said, instructions = ''] = brief.split('\n\n')
   const intent = readIntent(instructions)
   return intent !== null && titleOf(intent) === said ? intent : null
 }
 
 /** An analysis is two steps, so that the profile is visible before the report is written. */
-function expand(intent: Intent): Intent[] {
+function expand(intent: UserIntent): UserIntent[] {
   return intent.kind === 'analyse-csv' ? [{ kind: 'inspect-csv', path: intent.path }, intent] : [intent]
 }
 
 /** @param byAgents which of them are for sub-agents */
-function toSteps(intents: readonly Intent[], byAgents: readonly boolean[]): PlanStep[] {
+function toSteps(intents: readonly UserIntent[], byAgents: readonly boolean[]): PlanStep[] {
   return intents.map((intent, index) => ({
     id: stepId(intent, index),
     ...(byAgents[index] === true ? { kind: 'agent' as const } : {}),
@@ -68,7 +75,7 @@ function toSteps(intents: readonly Intent[], byAgents: readonly boolean[]): Plan
 }
 
 /** Orders that share a path, and those after a question, run in sequence; others may run in parallel. */
-function mustFollow(earlier: Intent, later: Intent): boolean {
+function mustFollow(earlier: UserIntent, later: UserIntent): boolean {
   const inspected =
     earlier.kind === 'inspect-csv' && later.kind === 'analyse-csv' && earlier.path === later.path
   // The answer may matter to every later order.
@@ -83,12 +90,12 @@ function meet(a: readonly string[], b: readonly string[]): boolean {
   return a.some((x) => b.some((y) => below(x, y) || below(y, x)))
 }
 
-function stepId(intent: Intent, index: number): string {
+function stepId(intent: UserIntent, index: number): string {
   return `${intent.kind}-${index + 1}`
 }
 
 /** The title of the step for the intent: one line. */
-export function titleOf(intent: Intent): string {
+export function titleOf(intent: UserIntent): string {
   return oneLine(describeIntent(intent), titleMaxChars)
 }
 

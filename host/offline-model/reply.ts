@@ -1,5 +1,5 @@
 /** Replies of one turn, and calls that match the tools of the request. */
-import type { Conversation, OfferedTool, PastCall } from './conversation.ts'
+import type { OfferedTool, PastCall, PastConversation } from './conversation.ts'
 
 /** Prefix of the output lines that belong in the answer. */
 export const answerMark = 'ANSWER: '
@@ -11,7 +11,7 @@ interface ToolCall {
   readonly arguments: Readonly<Record<string, unknown>>
 }
 
-export interface Reply {
+export interface OfflineReply {
   /** One sentence on the rule that matched. */
   readonly reasoning: string
   /** Empty beside calls. */
@@ -25,27 +25,27 @@ const offlineLabel = '[offline model]'
 const stepFailedMark = 'STEP FAILED:'
 
 /** How a step ended, in words. */
-export interface Outcome {
+export interface StepAnswer {
   readonly done: boolean
   readonly text: string
 }
 
-export function say(text: string, reasoning: string): Reply {
+export function say(text: string, reasoning: string): OfflineReply {
   return { reasoning, text: `${offlineLabel} ${text}`, calls: [] }
 }
 
 /** An answer for what was not done: the agent fails the step, and no step that needs it runs. */
-export function sayNotDone(why: string, reasoning: string): Reply {
+export function sayNotDone(why: string, reasoning: string): OfflineReply {
   return { reasoning, text: `${stepFailedMark} ${offlineLabel} ${why}`, calls: [] }
 }
 
 /** Whether an answer is one of {@link sayNotDone}. */
-export function isNotDone({ text }: Reply): boolean {
+export function isNotDone({ text }: OfflineReply): boolean {
   return text.startsWith(stepFailedMark)
 }
 
 /** An outcome as an answer. */
-export function conclude({ done, text }: Outcome, reasoning: string): Reply {
+export function conclude({ done, text }: StepAnswer, reasoning: string): OfflineReply {
   return done ? say(text, reasoning) : sayNotDone(text, reasoning)
 }
 
@@ -66,11 +66,11 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
 
 /** A call of `name`, or the reply that the tool is missing. Arguments that its schema does not have are dropped. */
 export function call(
-  conversation: Conversation,
+  conversation: PastConversation,
   name: string,
   args: Readonly<Record<string, unknown>>,
   reasoning: string,
-): Reply {
+): OfflineReply {
   const tool = conversation.tools.get(name)
   if (tool === undefined) {
     return sayNotDone(`this needs the tool ${name}, which this run does not offer.`, reasoning)
@@ -104,7 +104,7 @@ export function describeDenial({ name, output }: PastCall): string {
 }
 
 /** The answer lines of a script's output; a script without any did not finish. */
-export function answersIn(past: PastCall | undefined): Outcome {
+export function answersIn(past: PastCall | undefined): StepAnswer {
   const lines = (past?.output ?? '').split('\n')
   const failure = lines.find((line) => line.startsWith(failureMark))
   if (failure !== undefined) return { done: false, text: failure.slice(failureMark.length) }

@@ -3,7 +3,7 @@
  * and `it` replaced. Words of a clause are one blank apart; only named groups are read.
  */
 import { type Clause, isQuoted, quotedPattern, readToken } from './phrases.ts'
-import type { Scene } from './understand-csv.ts'
+import type { CsvContext } from './understand-csv.ts'
 
 /** Words for several files; not names unless quoted. */
 const quantifier = '(all|any|both|each|every|everything|anything|some|several|most|no)(?=[\\s,;:]|$)'
@@ -42,7 +42,7 @@ export interface Groups {
   written(group: string): string
 }
 
-export function groupsOf(match: RegExpExecArray, clause: Clause, scene: Scene): Groups {
+export function groupsOf(match: RegExpExecArray, clause: Clause, scene: CsvContext): Groups {
   const raw = (group: string): string | undefined =>
     group.startsWith('=') ? group.slice(1) : match.groups?.[group]
   const path = (group: string): string => {

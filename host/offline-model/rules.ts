@@ -3,7 +3,7 @@
  * precedes those that would also match its words.
  */
 
-import { type CountUnit, countUnits, type Intent } from './intents.ts'
+import { type CountUnit, countUnits, type UserIntent } from './intents.ts'
 import { isQuoted, quotedPattern } from './phrases.ts'
 import {
   called,
@@ -20,10 +20,10 @@ import {
   value,
 } from './rule-groups.ts'
 import { readArithmetic } from './small-scripts.ts'
-import type { Scene } from './understand-csv.ts'
+import type { CsvContext } from './understand-csv.ts'
 
 /** Null when the match is another order after all. */
-type Maker = (groups: Groups, scene: Scene) => Intent | Intent[] | null
+type Maker = (groups: Groups, scene: CsvContext) => UserIntent | UserIntent[] | null
 
 const rule = (make: Maker, ...patterns: string[]): readonly { pattern: RegExp; make: Maker }[] =>
   patterns.map((pattern) => ({ pattern: new RegExp(`^${pattern}$`, 'is'), make }))
@@ -145,7 +145,7 @@ export const rules = [
 
 function withText(
   group: string,
-  make: (text: string, groups: Groups) => Intent,
+  make: (text: string, groups: Groups) => UserIntent,
   isEmptyAllowed = false,
 ): Maker {
   return (g) => {
@@ -160,7 +160,7 @@ function unitOf(g: Groups): CountUnit {
   return countUnits.find((known) => known === wanted) ?? 'lines'
 }
 
-function makeSum(g: Groups, isBare: boolean): Intent | null {
+function makeSum(g: Groups, isBare: boolean): UserIntent | null {
   const expression = readArithmetic(g.text('sum') ?? '')
   // A number alone asks for nothing.
   return expression === null || (isBare && !/[-+*/%(]/.test(expression))
@@ -169,7 +169,7 @@ function makeSum(g: Groups, isBare: boolean): Intent | null {
 }
 
 /** Requires at least two different options, if any. */
-function makeAsk(g: Groups): Intent | null {
+function makeAsk(g: Groups): UserIntent | null {
   const question = g.text('question')?.trim() ?? ''
   const marks = (g.raw('options') ?? '').match(new RegExp(quotedPattern, 'g')) ?? []
   const options = marks.map((mark) => g.text(`=${mark}`) ?? '')
@@ -177,7 +177,7 @@ function makeAsk(g: Groups): Intent | null {
   return { kind: 'ask', question, options, confirm: g.raw('confirm') !== undefined }
 }
 
-function makeMove(g: Groups, scene: Scene): Intent {
+function makeMove(g: Groups, scene: CsvContext): UserIntent {
   const path = g.path('path')
   const to = g.path('to')
   const base = path.slice(path.lastIndexOf('/') + 1)
@@ -197,7 +197,7 @@ function makeMove(g: Groups, scene: Scene): Intent {
     : { kind: 'move', path, to: place }
 }
 
-function makeDeletes(g: Groups): Intent[] | null {
+function makeDeletes(g: Groups): UserIntent[] | null {
   const parts = (g.raw('names') ?? '').split(/\s*(?:,\s*and\s+|,|\s+and\s+)\s*/)
   const one = new RegExp(`^${target('path')}$`, 'i')
   const names = parts.map((part) => one.exec(part)?.groups?.path)
@@ -213,7 +213,7 @@ function makeDeletes(g: Groups): Intent[] | null {
   return clear && paths.every((path) => path !== '') ? paths.map((path) => ({ kind: 'delete', path })) : null
 }
 
-function makeRead(g: Groups): Intent | null {
+function makeRead(g: Groups): UserIntent | null {
   const path = g.path('path')
   return looksLikeFile(path, g.raw('path')) ? { kind: 'read', path } : null
 }
@@ -221,7 +221,7 @@ function makeRead(g: Groups): Intent | null {
 const programs =
   /^(awk|bash|cat|cp|curl|cut|date|df|diff|du|echo|env|file|find|git|grep|head|id|ls|make|md5sum|mkdir|mv|node|npm|npx|printf|pwd|python3?|rg|rm|sed|seq|sh|sha256sum|sort|tail|tar|tee|touch|tr|true|uname|uniq|wc|which|whoami|xargs)$/
 
-function makeRun(g: Groups, how: 'command' | 'any'): Intent | null {
+function makeRun(g: Groups, how: 'command' | 'any'): UserIntent | null {
   const raw = g.raw('command') ?? ''
   const command = isQuoted(raw) ? (g.text('command') ?? '') : g.written('command')
   if (/^\S+\.(py|sh|js|mjs|cjs|ts)$/.test(command)) return makeScript(command, undefined)
@@ -245,7 +245,7 @@ const interpreters: Readonly<Record<string, string>> = {
   ts: 'node',
 }
 
-function makeScript(path: string, runner: string | undefined): Intent {
+function makeScript(path: string, runner: string | undefined): UserIntent {
   const program = interpreters[runner?.toLowerCase() ?? /\.(\w+)$/.exec(path)?.[1] ?? '']
   const word = /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", String.raw`'\''`)}'`
   return {
@@ -255,12 +255,12 @@ function makeScript(path: string, runner: string | undefined): Intent {
 }
 
 /** The words as the user wrote them, without quotes around all of them. */
-function makeRemember(g: Groups): Intent | null {
+function makeRemember(g: Groups): UserIntent | null {
   const note = isQuoted(g.raw('note') ?? '') ? (g.text('note') ?? '') : g.written('note')
   return note.trim() === '' ? null : { kind: 'remember', note: note.trim() }
 }
 
-function makeRecall(g: Groups): Intent {
+function makeRecall(g: Groups): UserIntent {
   const query = g.raw('query') ?? ''
   const isAll = query === '' || /^(?:workspace|project|folder|directory|everything|here|it)$/i.test(query)
   return {

@@ -1,8 +1,8 @@
 /** Parses sums, and writes the short Python scripts that count and calculate; each prints its result after `ANSWER: `. */
-import type { Intent } from './intents.ts'
+import type { UserIntent } from './intents.ts'
 import { answerMark, failureMark } from './reply.ts'
 
-type CountIntent = Extract<Intent, { kind: 'count' | 'count-each' | 'occurrences' | 'count-files' }>
+type CountIntent = Extract<UserIntent, { kind: 'count' | 'count-each' | 'occurrences' | 'count-files' }>
 
 const walk = `
 import csv, fnmatch, io, os, sys

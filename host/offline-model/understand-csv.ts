@@ -1,9 +1,9 @@
 /** The analysis of a data file, the only request in free wording: any wording gives the same general report. */
-import type { Intent } from './intents.ts'
+import type { UserIntent } from './intents.ts'
 import { type Clause, quotedPattern, readToken } from './phrases.ts'
 
 /** What a rule can use besides its clause. */
-export interface Scene {
+export interface CsvContext {
   /** Paths in the workspace as listed; folders end with `/`. */
   readonly paths: readonly string[]
   /** The path named last, for `it`. */
@@ -17,10 +17,13 @@ const changes =
   /^(?:delete|remove|erase|rm|rename|move|mv|copy|cp|replace|change|append|run|execute|search|grep|count|list|calculate|compute)\b/i
 const dataEnding = /\.(csv|tsv)$/i
 
-type Analysis = Extract<Intent, { kind: 'analyse-csv' }>
+type Analysis = Extract<UserIntent, { kind: 'analyse-csv' }>
 
 /** The analysis that a clause asks for; a question when the file is not clear; null when it asks for none. */
-export function readAnalysis(clause: Clause, scene: Scene): readonly Intent[] | { question: string } | null {
+export function readAnalysis(
+  clause: Clause,
+  scene: CsvContext,
+): readonly UserIntent[] | { question: string } | null {
   if (changes.test(clause.text) || !asks.test(clause.text)) return null
   const names = namesIn(clause)
   const named = names.find((name) => dataEnding.test(name))

@@ -2,17 +2,17 @@
  * Parses a task in English into intents, by rules over whole clauses. If no rule covers a clause from its first word to its
  * last, nothing at all is done: half of an order can be worse than none.
  */
-import type { Intent } from './intents.ts'
+import type { UserIntent } from './intents.ts'
 import { completePage, readPageOrder } from './page.ts'
 import { type Clause, splitClauses } from './phrases.ts'
 import { groupsOf } from './rule-groups.ts'
 import { rules } from './rules.ts'
-import { completeAnalysis, isAnalysisDetail, readAnalysis, type Scene } from './understand-csv.ts'
+import { type CsvContext, completeAnalysis, isAnalysisDetail, readAnalysis } from './understand-csv.ts'
 
 type Understanding =
   | {
       ok: true
-      intents: readonly Intent[]
+      intents: readonly UserIntent[]
       /** Indexes of the intents for sub-agents; absent: none. */
       byAgents?: ReadonlySet<number>
     }
@@ -22,12 +22,12 @@ type Understanding =
 /** Longest clause that rules are tried on, without quoted text: orders are short, and patterns take time. */
 const clauseMaxChars = 600
 
-type Read = readonly Intent[] | { question: string } | null
+type Read = readonly UserIntent[] | { question: string } | null
 
 /** @param workspace the listing, one `path (N bytes)` or `path/` a line */
 export function understandTask(task: string, workspace: readonly string[]): Understanding {
   const paths = workspace.map((line) => line.replace(/ \(\d[^()]*\)$/, ''))
-  const intents: Intent[] = []
+  const intents: UserIntent[] = []
   const unclear: string[] = []
   const requests = new SubAgentRequests()
   for (const written of splitClauses(task)) {
@@ -91,7 +91,7 @@ class SubAgentRequests {
   }
 }
 
-function readClause(clause: Clause, scene: Scene): Read {
+function readClause(clause: Clause, scene: CsvContext): Read {
   if (clause.text.length > clauseMaxChars) return null
   const page = readPageOrder(clause, scene)
   if (page !== null) return [page]
@@ -101,7 +101,7 @@ function readClause(clause: Clause, scene: Scene): Read {
     const match = pattern.exec(clause.text)
     if (match === null) continue
     const made = make(groupsOf(match, clause, scene), scene)
-    if (made !== null) return Array.isArray(made) ? made : [made as Intent]
+    if (made !== null) return Array.isArray(made) ? made : [made as UserIntent]
   }
   return null
 }
@@ -112,7 +112,7 @@ function isCourtesy(text: string): boolean {
   )
 }
 
-function lastPath(intent: Intent | undefined): string | null {
+function lastPath(intent: UserIntent | undefined): string | null {
   if (intent === undefined) return null
   if (intent.kind === 'move' || intent.kind === 'copy') return intent.to
   return 'path' in intent ? intent.path : null

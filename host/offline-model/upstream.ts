@@ -7,10 +7,10 @@ import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import { offlineModel } from '../providers/providers.ts'
 import type { Upstream } from '../providers/upstream.ts'
 import { act, actInTurn } from './act.ts'
-import { type Conversation, readConversation } from './conversation.ts'
+import { type PastConversation, readConversation } from './conversation.ts'
 import { readIntent } from './intents.ts'
 import { planTask, readBrief } from './plan.ts'
-import { type Reply, say } from './reply.ts'
+import { type OfflineReply, say } from './reply.ts'
 import { understandTask } from './understand.ts'
 
 /** Characters of one delta. */
@@ -56,7 +56,7 @@ interface WireMessage {
 }
 
 /** Call ids derive from the conversation: the same request gets the same bytes, and ids are unique in a conversation. */
-function toMessage(reply: Reply, digest: string): WireMessage {
+function toMessage(reply: OfflineReply, digest: string): WireMessage {
   const calls = reply.calls.map((call, index) => ({
     id: `c${digest.slice(0, 6)}${String(index).padStart(2, '0')}`,
     type: 'function' as const,
@@ -108,7 +108,7 @@ async function* toBytes(parts: Iterable<string>): AsyncGenerator<Uint8Array> {
   for (const part of parts) yield Buffer.from(part)
 }
 
-export function answerOffline(request: CompletionRequest): Reply {
+export function answerOffline(request: CompletionRequest): OfflineReply {
   const conversation = readConversation(request)
   if (conversation.stage === 'plan') {
     const agentsMax = agentsLeft(conversation)
@@ -135,7 +135,7 @@ export function answerOffline(request: CompletionRequest): Reply {
 }
 
 /** Sub-agents that a plan may need, after a plan was rejected for too many; else undefined. */
-function agentsLeft({ calls }: Conversation): number | undefined {
+function agentsLeft({ calls }: PastConversation): number | undefined {
   const words = calls.map(
     ({ output }) => /\bneed \d+ sub-agents\b.* where (\d+) can begin/s.exec(output)?.[1],
   )

@@ -15,7 +15,7 @@ export interface Ending {
 }
 
 /** Maps an error to the end of a run. */
-export function endingOf(error: unknown): Ending {
+export function runEnding(error: unknown): Ending {
   const { reason } = errorCodes[CaissonError.from(error).code]
   const text = wordsOf(error)
   const message = reason === 'internal' ? `internal error in Caisson: ${text}` : text
@@ -43,7 +43,7 @@ function tailOf(title: string, text: string): string[] {
 
 /** A lost or invalid agent ends the run, but its VM may still return the changes. */
 export function endingWithoutAgent(error: unknown): Ending {
-  if (hasCode(error, 'agent_lost', 'protocol_violation')) return endingOf(error)
+  if (hasCode(error, 'agent_lost', 'protocol_violation')) return runEnding(error)
   throw error
 }
 

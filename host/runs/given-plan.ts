@@ -7,7 +7,7 @@ import { CaissonError, hasCode } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
-import { readPlan, readPlanText } from '../approvals/plan-question.ts'
+import { parseOutsidePlan, readPlanText } from '../approvals/plan-question.ts'
 import { RunFold } from '../journal/run-outline.ts'
 import type { RunStore } from '../journal/run-store.ts'
 
@@ -34,7 +34,7 @@ const maxBytes = 4 * 1024 * 1024
 
 /** @throws {CaissonError} `invalid_plan` with the positions of the errors */
 export function givenPlanOf(value: unknown): GivenPlan {
-  const read = readPlan(value)
+  const read = parseOutsidePlan(value)
   if (read.ok) return { plan: read.value, from: 'the application' }
   throw new CaissonError('invalid_plan', `the plan cannot run: ${read.error}`)
 }

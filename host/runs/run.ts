@@ -23,7 +23,7 @@ import { DEFAULT_HIBERNATE_AFTER_MS } from '../vm/vm-options.ts'
 import { flaggedPaths } from '../workspace/index.ts'
 import { Deadline } from './deadline.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
-import { type Ending, endingOf, endingOfCompletion, endingWithoutAgent } from './ending.ts'
+import { type Ending, endingOfCompletion, endingWithoutAgent, runEnding } from './ending.ts'
 import { AgentControl, HiddenApprovals } from './guest/agent-control.ts'
 import { AgentEventValidator } from './guest/agent-event-validator.ts'
 import { Guest } from './guest/guest.ts'
@@ -201,7 +201,7 @@ export class Run implements RunHandle {
       ending = await this.#execute()
     } catch (error) {
       // A failure after the stop signal is a consequence of the stop.
-      ending = endingOf(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
+      ending = runEnding(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
     }
     ending = await this.#nameKeptVm(ending)
     this.#approvals.close()
@@ -377,7 +377,7 @@ export class Run implements RunHandle {
       return ending
     } catch (error) {
       if (ending.outcome === 'completed') throw error
-      const { message } = endingOf(error)
+      const { message } = runEnding(error)
       return {
         ...ending,
         message: `${ending.message}\nits changes were not collected: ${message}`.slice(0, 8_000),

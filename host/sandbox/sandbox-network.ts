@@ -5,7 +5,7 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { createConnector } from '../egress/connect.ts'
 import type { Policy } from '../egress/policy.ts'
-import { type Access, RunEgress } from '../egress/run-egress.ts'
+import { type AccessAnswers, RunEgress } from '../egress/run-egress.ts'
 import { gatewayAuthority } from '../gateway/gateway.ts'
 import { sendError } from '../gateway/relay.ts'
 import { createEgressServer } from '../gateway/serve-egress.ts'
@@ -21,7 +21,7 @@ export interface SandboxNetwork {
 
 const nobodyAnswers = 'a sandbox asks nobody; allow the host with egress.rules'
 
-const nobodyIsAsked: Access = {
+const nobodyIsAsked: AccessAnswers = {
   granted: () => [],
   used: () => undefined,
   askFor: async () => ({ ok: false, error: nobodyAnswers }),

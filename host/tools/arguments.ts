@@ -15,7 +15,7 @@ interface CallArguments {
 }
 
 /** The error is for the model, to be read behind what the arguments are of. */
-export function readArguments(json: string): Result<CallArguments, string> {
+export function parseToolArguments(json: string): Result<CallArguments, string> {
   const given = parseJson(json)
   if (typeof given !== 'object' || given === null || Array.isArray(given))
     return { ok: false, error: 'expected a JSON object' }

@@ -7,7 +7,7 @@ import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { readArguments } from './arguments.ts'
+import { parseToolArguments } from './arguments.ts'
 import { HostToolError, type PreparedTool } from './host-tools.ts'
 
 export interface HostCallsOptions {
@@ -57,7 +57,7 @@ export class HostCalls {
       return hostToolFailure('denied', `${call.tool} is not for a run that only plans`)
     if (++this.#count > this.#options.maxCalls)
       return hostToolFailure('limit_reached', 'no calls of host tools are left in this run')
-    const given = readArguments(call.arguments)
+    const given = parseToolArguments(call.arguments)
     const input = given.ok ? tool.readInput(given.value.value) : given
     if (!given.ok || !input.ok)
       return hostToolFailure(

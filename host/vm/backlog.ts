@@ -33,7 +33,7 @@ export class Backlog<T> {
       if (place >= 0) this.#callers.splice(place, 1)
       reject(error)
     }
-    const onAbort = () => leave(cancelled('gave up'))
+    const onAbort = () => leave(waitCancelled('gave up'))
     const onDeadline = () => leave(new VmError({ kind: 'pool_full', phase: 'prepare', ...describe() }))
     const timer = setTimeout(onDeadline, Math.max(0, deadline - performance.now()))
     signal?.addEventListener('abort', onAbort, { once: true })
@@ -62,7 +62,7 @@ export class Backlog<T> {
   }
 }
 
-export function cancelled(why: string): VmError {
+export function waitCancelled(why: string): VmError {
   return new VmError({
     kind: 'cancelled',
     phase: 'prepare',

@@ -3,7 +3,7 @@
 
 import { availableParallelism } from 'node:os'
 import { CaissonError } from '#specs/errors.ts'
-import { Backlog, cancelled } from './backlog.ts'
+import { Backlog, waitCancelled } from './backlog.ts'
 
 /** How many times a caller gets another member if the first fails its preparation. */
 const HAND_OUTS = 2
@@ -105,7 +105,7 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
       this.#noteSuccess()
       if (signal?.aborted !== true && !this.#closing.signal.aborted) return member
       await member.stop()
-      throw cancelled('the caller gave up, or the pool was closed')
+      throw waitCancelled('the caller gave up, or the pool was closed')
     }
   }
 
@@ -120,7 +120,7 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
     const known = this.#lastFailure
     try {
       for (;;) {
-        if (signal?.aborted || this.#closing.signal.aborted) throw cancelled('gave up before it was full')
+        if (signal?.aborted || this.#closing.signal.aborted) throw waitCancelled('gave up before it was full')
         const { size, maxMembers } = this.#options
         if (this.#ready.size >= Math.min(size, maxMembers - this.counts.handedOut)) return
         if (this.#lastFailure !== known) throw this.#lastFailure
@@ -135,7 +135,7 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
   async close(): Promise<void> {
     this.#closing.abort()
     clearTimeout(this.#retry)
-    this.#backlog.clear(cancelled('the pool was closed'))
+    this.#backlog.clear(waitCancelled('the pool was closed'))
     this.#wakeWatchers()
     while (this.#starting > 0 || this.#members.size > 0) {
       await Promise.all([...this.#members].map((member) => member.stop()))
@@ -148,8 +148,8 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
   }
 
   async #next(deadline: number, signal: AbortSignal | undefined): Promise<M> {
-    if (this.#closing.signal.aborted) throw cancelled('the pool is closed')
-    if (signal?.aborted) throw cancelled('the caller gave up')
+    if (this.#closing.signal.aborted) throw waitCancelled('the pool is closed')
+    if (signal?.aborted) throw waitCancelled('the caller gave up')
     const [member] = this.#ready.keys()
     if (member !== undefined) {
       this.#ready.delete(member)

@@ -31,7 +31,7 @@ export interface VmPoolOptions {
 /** A VM of a pool, which the caller must stop. */
 export interface PooledVm extends StartedVm, PoolMember {}
 
-interface TakeOptions {
+interface PoolTakeOptions {
   /**
    * Path of a new file on the file system of the VMs' folders. It becomes the drive `workspace`: all zeros and larger
    * than any workspace. The guest has not read it yet.
@@ -77,7 +77,7 @@ export class VmPool implements AsyncDisposable {
    * A running warm VM. Callers are served in order.
    * @throws VmError `pool_full` when all were in use for too long, `cancelled`, or why no VM could be started
    */
-  async take({ workspaceDisk, signal }: TakeOptions): Promise<PooledVm> {
+  async take({ workspaceDisk, signal }: PoolTakeOptions): Promise<PooledVm> {
     const startedAt = performance.now()
     const stopper = signal === undefined ? {} : { signal }
     const pooled = await this.#pool.take(stopper)

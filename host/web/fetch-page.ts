@@ -5,13 +5,13 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
-import { kindOfType, prettyJson, readText } from '#specs/node/web/content.ts'
+import { kindOfType, prettyJson, readContent } from '#specs/node/web/content.ts'
 import { readPage } from '#specs/node/web/read-page.ts'
 import type { EgressRecord, WebFetchAnswer, WebFetchRequest } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Egress, Permit } from '../egress/egress.ts'
-import { type ReadBody, readBody, sendGet, startTls } from '../egress/http-exchange.ts'
+import { type ReadBody, readResponseBody, sendGet, startTls } from '../egress/http-exchange.ts'
 import { type GatewayErrorCode, gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Target } from '../net/target.ts'
 import { describeTarget, hostInUrl, parseTarget, targetUrl } from '../net/target.ts'
@@ -168,7 +168,7 @@ async function ask(
       return { ok: true, value: { location } }
     }
     if (kindOfType(response.headers['content-type']) === null) return unreadable(target, response)
-    const body = await readBody(response, target.host, bodyMaxBytes, signal)
+    const body = await readResponseBody(response, target.host, bodyMaxBytes, signal)
     return body.ok ? { ok: true, value: { response, body: body.value } } : body
   } finally {
     connection.destroy()
@@ -205,7 +205,7 @@ async function toAnswer(
 ): Promise<Result<WebFetchAnswer, WireError>> {
   const type = response.headers['content-type']
   // Also as bytes: a server may call its answer's charset another than it is in.
-  const read = readText(redaction.bytes(body.bytes, body.cut), type)
+  const read = readContent(redaction.bytes(body.bytes, body.cut), type)
   if (!read.ok) return unreadable(target, response, read.error)
   const { kind } = read.value
   const text = redaction.text(read.value.text)

@@ -1,6 +1,6 @@
 /** The headers of a request for a page: the host's own, and what the guest may add to them. */
 import type { Result } from '#specs/protocol/error.ts'
-import { foldName, isOverriding } from '../egress/overriding-headers.ts'
+import { foldHeaderName, isOverriding } from '../egress/overriding-headers.ts'
 
 const headersMaxCount = 32
 const userAgent = 'caisson/0.1 (+web-fetch)'
@@ -40,7 +40,7 @@ export function checkHeaders(
   for (const [written, value] of entries) {
     const name = written.toLowerCase()
     if (!/^[a-z0-9!#$%&'*+.^_`|~-]{1,64}$/.test(name)) return failure('a header name that is none')
-    const folded = foldName(name)
+    const folded = foldHeaderName(name)
     if (hostsOwn.has(folded) || /^(?:proxy|sec|x-forwarded)-/.test(folded) || name === '__proto__') {
       return failure(`the header ${name}, which the host sets itself or never sends; leave it out`)
     }

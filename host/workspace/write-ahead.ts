@@ -22,7 +22,7 @@ import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
 import { isSameState, PathState } from './path-state.ts'
 import { WorkspaceFailure } from './workspace-error.ts'
 
-const Intent = z.strictObject({
+const OperationIntent = z.strictObject({
   op: Count,
   path: WorkspacePath,
   before: PathState,
@@ -36,7 +36,7 @@ const Intent = z.strictObject({
   /** Name of the staged file beside the path. */
   temporary: z.string().regex(/^\.caisson-[0-9a-z-]{1,60}$/),
 })
-export type Intent = z.infer<typeof Intent>
+export type OperationIntent = z.infer<typeof OperationIntent>
 
 /** The first line. */
 const Header = z.strictObject({
@@ -49,7 +49,7 @@ const Header = z.strictObject({
 type Header = z.infer<typeof Header>
 
 const LogLine = z.union([
-  Intent,
+  OperationIntent,
   z.strictObject({ done: Count }),
   z.strictObject({ failed: Count, reason: z.string() }),
   /** Reverted by an undo. */
@@ -60,12 +60,12 @@ const LogLine = z.union([
 ])
 type LogLine = z.infer<typeof LogLine>
 
-export interface LoggedOperation extends Intent {
+export interface LoggedOperation extends OperationIntent {
   /** `unknown` after a crash: planned, perhaps executed. */
   readonly outcome: 'done' | 'failed' | 'restored' | 'unknown'
 }
 
-export type Outcome =
+export type OperationOutcome =
   | { readonly done: number }
   | { readonly failed: number; readonly reason: string }
   | { readonly restored: number }
@@ -223,7 +223,7 @@ export class WriteAheadLog implements Disposable {
   }
 
   /** Writes intents to disk, after the contents that they refer to. */
-  intend(intents: readonly Intent[]): void {
+  intend(intents: readonly OperationIntent[]): void {
     if (intents.length === 0) return
     if (intents.some(({ offset }) => offset !== undefined)) fdatasyncSync(this.#undo)
     const isNew = this.#isEmpty
@@ -234,7 +234,7 @@ export class WriteAheadLog implements Disposable {
   }
 
   /** Records outcomes without a sync: losing them in a crash is harmless. */
-  record(outcomes: readonly Outcome[]): void {
+  record(outcomes: readonly OperationOutcome[]): void {
     if (outcomes.length === 0) return
     for (const outcome of outcomes) setOutcome(this.#known, outcome)
     this.#append(outcomes)
@@ -313,7 +313,7 @@ function parseLog(bytes: Buffer, file: string): ParsedLog {
   return { header, operations, isEnded: isEnded && whole === bytes.length, bytes: whole, sum }
 }
 
-function setOutcome(operations: Map<number, LoggedOperation>, outcome: Outcome): void {
+function setOutcome(operations: Map<number, LoggedOperation>, outcome: OperationOutcome): void {
   const [number, word] =
     'done' in outcome
       ? ([outcome.done, 'done'] as const)

@@ -49,7 +49,7 @@ export function validationFailure(
 }
 
 /** Problems that a schema found in `value`. `suggest` names the parameter that an unknown one may mean. */
-export function describeIssues(
+export function argumentIssues(
   error: z.ZodError,
   value: unknown,
   suggest: (unknownName: string) => string | undefined,

@@ -65,13 +65,13 @@ export function openZodSchema<T extends z.ZodType>(schema: T): AnswerSchema<z.ou
       const parsed = schema.safeParse(value)
       return parsed.success
         ? { ok: true, value: parsed.data }
-        : { ok: false, error: describeIssues(parsed.error) }
+        : { ok: false, error: describeSchemaIssues(parsed.error) }
     },
   }
 }
 
 /** Problems reported by zod, in one bounded line. */
-export function describeIssues(error: z.ZodError, root = 'the value'): string {
+export function describeSchemaIssues(error: z.ZodError, root = 'the value'): string {
   return joinIssues(
     error.issues.map(
       ({ path, message }) => `${path.length === 0 ? root : path.map(String).join('.')}: ${message}`,

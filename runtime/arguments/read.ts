@@ -8,7 +8,7 @@ import type { ToolValidationIssue } from '#specs/protocol/validation-failure.ts'
 import type { LLMTool } from '../contract/contract.ts'
 import { isRecord, isZod, toInputSchema } from '../llm/json-schema.ts'
 import { coerceArguments, findMeant, isDestructive, propertiesOf, type ToolEffect } from './coerce.ts'
-import { describeFaults, describeIssues, validationFailure } from './failure.ts'
+import { argumentIssues, describeFaults, validationFailure } from './failure.ts'
 import { type OpenedSchema, openSchema } from './json-schema.ts'
 import { readArgumentsJson } from './read-json.ts'
 
@@ -73,7 +73,7 @@ async function check(
     const parsed = await parameters.safeParseAsync(value)
     return parsed.success
       ? { ok: true, value: parsed.data }
-      : { ok: false, error: describeIssues(parsed.error, value, suggest) }
+      : { ok: false, error: argumentIssues(parsed.error, value, suggest) }
   }
   const schema = await openedSchema(parameters)
   // A schema that cannot be checked is the application's concern; its tool gets what the model wrote.

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { failure } from '#specs/node/file-error.ts'
 import { type BuiltIn, defineBuiltIn, toOutcome } from './built-in.ts'
 import { pathParameter, withinDirectory } from './directory-scope.ts'
-import { notesOf, readPage } from './text-page.ts'
+import { notesOf, readTextPage } from './text-page.ts'
 import { shownPath } from './workspace-file.ts'
 
 const defaultLines = 1_000
@@ -28,7 +28,7 @@ export const readFileTool: BuiltIn = defineBuiltIn({
         if (!opened.ok) return opened
         using file = opened.value
         const request = { offset, maxLines: limit, maxBytes: pageMaxBytes, maxLineChars: lineMaxChars }
-        const read = await readPage(file.fd, request, context.signal)
+        const read = await readTextPage(file.fd, request, context.signal)
         if (!read.ok) return failure(read.error.code, `cannot read ${place}: ${read.error.message}`)
         const { lines, totalLines } = read.value
         if (totalLines !== null && offset > Math.max(1, totalLines))

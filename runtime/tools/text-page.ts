@@ -39,7 +39,11 @@ interface Page {
 }
 
 /** Reads a page. Failures: `binary_file` (a NUL at the start or in the page), `too_large` (the page lies too far in). */
-export async function readPage(fd: number, request: PageRequest, signal: AbortSignal): Promise<Result<Page>> {
+export async function readTextPage(
+  fd: number,
+  request: PageRequest,
+  signal: AbortSignal,
+): Promise<Result<Page>> {
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
   const probe = chunk.subarray(0, readSync(fd, chunk, 0, BINARY_PROBE_BYTES, 0))
   if (probe.includes(0)) return failure('binary_file', 'it has NUL bytes')

@@ -71,10 +71,10 @@ async function toPage(
   { url, status, contentType, bytes, cut }: Fetched,
   signal: AbortSignal,
 ): Promise<Result<Page>> {
-  const { prettyJson, readText } = await import('#specs/node/web/content.ts')
+  const { prettyJson, readContent } = await import('#specs/node/web/content.ts')
   const facts = { url, status, contentType: contentType.slice(0, 300), cut }
   if (bytes.length === 0) return { ok: true, value: { ...facts, content: '' } }
-  const read = readText(bytes, contentType)
+  const read = readContent(bytes, contentType)
   if (!read.ok)
     return failure(
       'unavailable',

@@ -11,7 +11,7 @@ import { Refusals } from '../../agent/proxy/refusals.ts'
 import { createProxyServer } from '../../agent/proxy/server.ts'
 import { createConnector } from '../../host/egress/connect.ts'
 import { makePolicy } from '../../host/egress/policy.ts'
-import { type Access, RunEgress } from '../../host/egress/run-egress.ts'
+import { type AccessAnswers, RunEgress } from '../../host/egress/run-egress.ts'
 import { createEgressServer, type EgressServerOptions } from '../../host/gateway/serve-egress.ts'
 import { directNetwork } from '../../host/net/network.ts'
 import { until } from '../../host/test/support/run-values.ts'
@@ -34,7 +34,7 @@ export interface EgressPathOptions extends EgressServerOptions {
   readonly rules?: readonly EgressRule[]
   readonly gate?: GateOptions
   /** Absent: nobody can be asked. */
-  readonly askFor?: Access['askFor']
+  readonly askFor?: AccessAnswers['askFor']
 }
 
 /** Every name leads to this machine, where the test's servers are; a rule lets it be reached. */
@@ -112,7 +112,7 @@ export async function openEgress(options: EgressPathOptions = {}): Promise<Egres
   }
 }
 
-const nobody: Access = {
+const nobody: AccessAnswers = {
   granted: () => [],
   used: () => undefined,
   askFor: async () => ({ ok: false, error: 'refused: nobody is there' }),

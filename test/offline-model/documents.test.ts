@@ -11,8 +11,8 @@ import { type Ending, runTask, type WorldOptions } from '../../agent/test/hostil
 import { helperInFolder } from '../../agent/test/support/tools.ts'
 import { createCodeTools } from '../../agent/tools/code/code.ts'
 import { act } from '../../host/offline-model/act.ts'
-import type { Conversation } from '../../host/offline-model/conversation.ts'
-import type { Intent } from '../../host/offline-model/intents.ts'
+import type { PastConversation } from '../../host/offline-model/conversation.ts'
+import type { UserIntent } from '../../host/offline-model/intents.ts'
 import { understandTask } from '../../host/offline-model/understand.ts'
 import { answerOffline } from '../../host/offline-model/upstream.ts'
 
@@ -57,7 +57,7 @@ const files = {
 }
 
 /** Tools whose effect is the host's: no more is looked at than that they are called. */
-const toolsOfHost: Partial<Record<Intent['kind'], string>> = {
+const toolsOfHost: Partial<Record<UserIntent['kind'], string>> = {
   'fetch-page': 'web_fetch',
   'summarise-page': 'web_fetch',
   'save-page': 'web_fetch',
@@ -78,10 +78,10 @@ async function runOffline(
   return await runTask(offline, { task, files: given, tools, deadlineMs: 50_000 })
 }
 
-function firstCall(intent: Intent): string | undefined {
+function firstCall(intent: UserIntent): string | undefined {
   const name = toolsOfHost[intent.kind] ?? ''
   const tools = new Map([[name, { name, parameters: [] }]])
-  const conversation: Conversation = {
+  const conversation: PastConversation = {
     stage: 'step',
     task: '',
     workspace: [],

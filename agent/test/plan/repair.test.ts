@@ -2,12 +2,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
-import { readPlan } from '../../plan/parse-plan.ts'
+import { parsePlan } from '../../plan/parse-plan.ts'
 import { repairPlan } from '../../plan/repair.ts'
 
 const step = (id: string, fields: object = {}) => ({ id, title: id, instructions: `do ${id}`, ...fields })
 const agents = { maxAgents: 2, begun: 0 }
-const read = (...steps: unknown[]) => readPlan({ goal: 'g', steps }, { tools: ['read_file'], agents })
+const read = (...steps: unknown[]) => parsePlan({ goal: 'g', steps }, { tools: ['read_file'], agents })
 const object = { type: 'object', properties: { n: { type: 'integer' } } }
 
 describe('a plan with mistakes', () => {
@@ -79,7 +79,7 @@ describe('a plan with mistakes', () => {
     })
     await fc.assert(
       fc.asyncProperty(fc.oneof(plan, fc.jsonValue()), async (value) => {
-        const result = await readPlan(value, { tools: [], agents })
+        const result = await parsePlan(value, { tools: [], agents })
         if (result.ok) expect(Plan.safeParse(result.value.plan).success).toBe(true)
         else expect(result.error.length).toBeLessThan(10_000)
         const once = repairPlan(value).value

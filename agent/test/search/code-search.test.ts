@@ -19,7 +19,7 @@ import type { ExtensionParts } from '../../extensions/extension.ts'
 import { createLogger } from '../../link/logger.ts'
 import { type CodeSearchOptions, createCodeSearch } from '../../search/code-search.ts'
 import { IndexMemoryBudget } from '../../search/index-memory-budget.ts'
-import { readText } from '../../search/read-file.ts'
+import { readIndexedText } from '../../search/read-file.ts'
 import type { CodeSearchResult } from '../../tools/search-code.ts'
 import { call, quietContext } from '../support/tools.ts'
 import { temporaryFolder } from '../support/trees.ts'
@@ -278,7 +278,7 @@ describe('an index under attack', () => {
   it('reads nothing but a file where a file was, and waits for nobody [S0.14, T.02]', () => {
     using folder = temporaryFolder()
     using root = Directory.openTrusted(folder.path)
-    const read = (name: string) => readText({ directory: root, name }, 1_000)
+    const read = (name: string) => readIndexedText({ directory: root, name }, 1_000)
     writeFileSync(join(folder.path, 'file'), 'text')
     expect(read('file')).toMatchObject({ text: 'text', state: { size: 4 } })
     execFileSync('mkfifo', [join(folder.path, 'fifo')])

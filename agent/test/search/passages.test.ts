@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { cutPassages, cutText, linesOf, passageMaxLines, textOf } from '../../search/passages.ts'
+import { cutPassages, cutText, indexLines, passageMaxLines, passageText } from '../../search/passages.ts'
 
 describe('passages', () => {
   it('end at a blank line where there is one in time, else after forty lines [S0.14]', () => {
@@ -24,7 +24,7 @@ describe('passages', () => {
         for (const { firstLine, lastLine } of passages) {
           expect(lines.slice(next - 1, firstLine - 1).every((text) => text.trim() === '')).toBe(true)
           expect(lastLine - firstLine).toBeLessThan(passageMaxLines)
-          expect(textOf(lines, { firstLine, lastLine }).length).toBeLessThan(5_100)
+          expect(passageText(lines, { firstLine, lastLine }).length).toBeLessThan(5_100)
           next = lastLine + 1
         }
         expect(lines.slice(next - 1).every((text) => text.trim() === '')).toBe(true)
@@ -42,8 +42,11 @@ describe('passages', () => {
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 60 }), (pieces) => {
         const text = pieces.join('')
-        const lines = linesOf(text)
-        const expected = cutPassages(lines).map((passage) => ({ ...passage, text: textOf(lines, passage) }))
+        const lines = indexLines(text)
+        const expected = cutPassages(lines).map((passage) => ({
+          ...passage,
+          text: passageText(lines, passage),
+        }))
         expect(cutText(text)).toEqual(expected)
       }),
       { numRuns: 500, seed: 14 },
@@ -51,10 +54,10 @@ describe('passages', () => {
   })
 
   it('are of lines without their ends, without a byte order mark, and cut where they are long [S0.14]', () => {
-    expect(linesOf('\ufeffa\r\nb\n\nc')).toEqual(['a', 'b', '', 'c'])
-    expect(linesOf('')).toEqual([])
-    expect(linesOf('x'.repeat(5_000))[0]?.length).toBe(1_001)
+    expect(indexLines('\ufeffa\r\nb\n\nc')).toEqual(['a', 'b', '', 'c'])
+    expect(indexLines('')).toEqual([])
+    expect(indexLines('x'.repeat(5_000))[0]?.length).toBe(1_001)
     const just = 'x'.repeat(1_000)
-    expect(linesOf(`${just}\n${just}y\n${just}`)).toEqual([just, `${just}…`, just])
+    expect(indexLines(`${just}\n${just}y\n${just}`)).toEqual([just, `${just}…`, just])
   })
 })

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { z } from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
-import { createHelper, type ExecResult, type Helper } from '../../link/root-helper.ts'
+import { createHelper, type Helper, type HelperExecResult } from '../../link/root-helper.ts'
 import { type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import type { RunSandboxed } from '../../tools/files/search.ts'
 
@@ -65,7 +65,7 @@ export function helperInFolder(root: string): Helper {
         child.stderr.on('data', (bytes: Buffer) => void onOutput?.('stderr', bytes))
         child.on('error', reject)
         child.on('close', (exitCode, ended) => {
-          const value: ExecResult = {
+          const value: HelperExecResult = {
             exitCode,
             signal: ended,
             timedOut: false,

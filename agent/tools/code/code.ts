@@ -7,7 +7,13 @@ import { availableParallelism } from 'node:os'
 import * as z from 'zod'
 import { type OutputBounds, OutputKeeper } from '#runtime/tools/output.ts'
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
-import type { ExecRequest, ExecResult, Helper, HelperError, HelperErrorCode } from '../../link/root-helper.ts'
+import type {
+  ExecRequest,
+  Helper,
+  HelperError,
+  HelperErrorCode,
+  HelperExecResult,
+} from '../../link/root-helper.ts'
 import type { ProgramNetwork } from '../../proxy/proxy.ts'
 import { defineTool, type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import type { RunSandboxed } from '../files/search.ts'
@@ -244,7 +250,7 @@ class Output {
   }
 }
 
-function endedByUs(durationMs: number): ExecResult {
+function endedByUs(durationMs: number): HelperExecResult {
   const ended = { exitCode: null, signal: 'SIGKILL', timedOut: false, oomKilled: false, pidsRefused: 0 }
   return { ...ended, durationMs: Math.round(durationMs) }
 }

@@ -1,6 +1,6 @@
 /** `read_file`: text in pages. A binary file is reported with its size, never printed. */
 import * as z from 'zod'
-import { notesOf, readPage } from '#runtime/tools/text-page.ts'
+import { notesOf, readTextPage } from '#runtime/tools/text-page.ts'
 import { nameInLine, quotePath } from '#specs/node/path-text.ts'
 import type { ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
@@ -66,7 +66,7 @@ export function createReadFile(
         const seen = ledger === undefined ? undefined : fingerprintFile(file)
         const sizeBytes = file.stat.size
         const request = { offset, maxLines: limit, maxBytes: PAGE_MAX_BYTES, maxLineChars: LINE_MAX_CHARS }
-        const read = await readPage(file.fd, request, context.signal)
+        const read = await readTextPage(file.fd, request, context.signal)
         if (!read.ok) return explain(read.error.code, read.error.message, path, sizeBytes)
         const page = read.value
         if (page.totalLines !== null && offset > Math.max(1, page.totalLines)) {

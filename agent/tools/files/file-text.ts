@@ -22,7 +22,7 @@ export interface FileText {
 }
 
 /** Failures: those of opening it; `too_large`; and `binary_file` for NUL characters or invalid UTF-8. */
-export function readText(place: Place): Result<FileText> {
+export function readFileText(place: Place): Result<FileText> {
   const opened = place.openFile('read')
   if (!opened.ok) return opened
   using file = opened.value

@@ -18,7 +18,7 @@ import {
   withPlace,
   writeWhole,
 } from '../../workspace/file-access.ts'
-import { checkUnchanged, editMaxBytes, readText } from './file-text.ts'
+import { checkUnchanged, editMaxBytes, readFileText } from './file-text.ts'
 import { nearestText } from './nearest-region.ts'
 import { editTolerantly } from './tolerant-edit.ts'
 
@@ -101,7 +101,7 @@ export function createEditFile(options: FileToolsOptions = {}): Tool<typeof edit
       if (oldText === newText)
         return toolFailure('invalid_input', 'oldText and newText are equal: nothing to change.')
       return await withPlace(options, path, {}, (place) => {
-        const read = readText(place)
+        const read = readFileText(place)
         if (!read.ok) return read
         const known = ledger?.checkBytes(context, place, read.value.bytes)
         if (known?.ok === false) return known

@@ -10,7 +10,7 @@ import type { Place } from '#specs/node/place.ts'
 import type { Result, ToolError } from '#specs/protocol/error.ts'
 import { toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import type { Reader, ReadLedger } from '../../workspace/read-ledger.ts'
-import { editMaxBytes, type FileText, readText } from '../files/file-text.ts'
+import { editMaxBytes, type FileText, readFileText } from '../files/file-text.ts'
 import { applyHunks, type Patched } from './patch-hunks.ts'
 import { badPatch, type FilePatch } from './patch-model.ts'
 
@@ -22,7 +22,7 @@ export interface StagedFile {
   /** Its text; absent when the content is not needed. */
   readonly read?: FileText
   /** Where content is written; absent for a deletion. */
-  readonly target?: Target
+  readonly target?: PatchTarget
   /** New content; absent when it stays. */
   readonly bytes?: Buffer
   /** Permission bits to set; absent: unchanged, or those of a new file. */
@@ -31,7 +31,7 @@ export interface StagedFile {
 }
 
 /** A free path, or the file to replace. */
-interface Target {
+interface PatchTarget {
   /** Resolved, below the root. */
   readonly path: string
   /** Absent when parent directories are missing. */
@@ -122,7 +122,7 @@ function stageMade(made: StagedFile, file: FilePatch, { ledger, reader }: StageP
   }
   let { read } = made
   if (made.source !== undefined && read === undefined) {
-    const known = readText(made.source)
+    const known = readFileText(made.source)
     if (!known.ok) return known
     const isUnchanged = ledger?.checkBytes(reader, made.source, known.value.bytes)
     if (isUnchanged?.ok === false) return isUnchanged
@@ -194,7 +194,7 @@ function stageDeletion(file: FilePatch, source: Place, { ledger, reader }: Stage
   if (known?.ok === false) return known
   const none = { added: 0, removed: 0, notes: [] }
   if (file.hunks.length === 0) return toolSuccess({ patch: file, source, change: none })
-  const read = readText(source)
+  const read = readFileText(source)
   if (!read.ok) return read
   const patched = applyHunks(quotePath(file.path), read.value.text, file.hunks)
   if (!patched.ok) return patched
@@ -221,7 +221,7 @@ function stageUpdate(file: FilePatch, source: Place, parts: StageParts): Result<
     if (known?.ok === false) return known
     if (file.mode === undefined) return toolSuccess({ ...what, change: none })
   }
-  const read = readText(source)
+  const read = readFileText(source)
   if (!read.ok) return read
   const known = ledger?.checkBytes(reader, source, read.value.bytes)
   if (known?.ok === false) return known
@@ -244,7 +244,7 @@ function locate(path: string, links: 'keep' | 'follow', { root, scope }: StagePa
 }
 
 /** A free path; parent directories may be missing. */
-function findFree(path: string, parts: StageParts): Result<Target> {
+function findFree(path: string, parts: StageParts): Result<PatchTarget> {
   if (path.endsWith('/'))
     return toolFailure('invalid_input', `${quotePath(path)} names a directory; name a file in it.`)
   const found = locate(path, 'keep', parts)
@@ -257,7 +257,7 @@ function findFree(path: string, parts: StageParts): Result<Target> {
 }
 
 /** The path below the deepest existing directory. */
-function findBelowMissing(path: string, { root }: StageParts): Result<Target> {
+function findBelowMissing(path: string, { root }: StageParts): Result<PatchTarget> {
   const names = path
     .split('/')
     .filter((name, at) => (name !== '' && name !== '.') || (at === 0 && name === ''))

@@ -12,7 +12,7 @@ import { type RunAction, runArgument } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import { follow, followAsJson, type Interruption } from './follow.ts'
+import { type FollowInterruption, follow, followAsJson } from './follow.ts'
 import { runsShow } from './runs.ts'
 
 export function addAttachCommand(program: Command, run: RunAction): void {
@@ -94,7 +94,7 @@ async function showEnded(io: Io, name: string, flags: { json?: boolean }): Promi
 }
 
 /** Ctrl-C leaves after a moment; again within it cancels the run, a third time ends it at once. Other signals leave. */
-class Leaving implements Disposable, Interruption {
+class Leaving implements Disposable, FollowInterruption {
   readonly #run: RunClient
   readonly #output: Writable
   readonly #say: (line: string) => void

@@ -24,7 +24,7 @@ interface FollowedRun extends RunHandle {
 }
 
 /** What interrupts the following from outside. */
-export interface Interruption {
+export interface FollowInterruption {
   /** Aborted at the first interruption, so that an open question is withdrawn. */
   readonly signal: AbortSignal
   /** The person interrupts at a prompt, where Ctrl-C is a key. */
@@ -42,7 +42,7 @@ export async function follow(
   io: Io,
   view: ProgressView,
   run: FollowedRun,
-  interrupts: Interruption,
+  interrupts: FollowInterruption,
   { isInteractive, folder }: FollowOptions,
 ): Promise<void> {
   if (!isInteractive) {
@@ -164,7 +164,7 @@ async function putQuestion(
   io: Io,
   view: ProgressView,
   run: FollowedRun,
-  interrupts: Interruption,
+  interrupts: FollowInterruption,
   request: Parameters<typeof promptApproval>[0],
   folder: string,
   keepTyped: (keys: string) => string,

@@ -13,7 +13,7 @@ import { hostOf, type Io } from '../io.ts'
 import type { RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import { directoryOf } from './memory.ts'
+import { realDirectory } from './memory.ts'
 
 export function addMcpCommands(program: Command, run: RunAction): void {
   const mcp = program.command('mcp').description('Manage approved MCP servers')
@@ -61,7 +61,7 @@ async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
 async function mcpForget(io: Io, names: readonly string[], flags: { workspace?: string }): Promise<ExitCode> {
   const { folders, mcpPins } = hostOf(io)
   await prepareFolders(folders)
-  const directory = flags.workspace === undefined ? undefined : await directoryOf(flags.workspace)
+  const directory = flags.workspace === undefined ? undefined : await realDirectory(flags.workspace)
   const pins = await mcpPins.list()
   const isKnown = (name: string) =>
     pins.some((pin) => pin.server === name && (directory === undefined || pin.directory === directory))

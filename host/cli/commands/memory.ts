@@ -72,7 +72,7 @@ interface Place {
 
 async function memoryList(io: Io, flags: Place & { all?: boolean; json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
-  const directory = await directoryOf(flags.workspace)
+  const directory = await realDirectory(flags.workspace)
   const kept = (
     flags.all === true ? host.notes.list().toReversed() : host.notes.ofWorkspace(directory)
   ).filter((note): note is WorkspaceNote => note.kind === 'memory')
@@ -123,7 +123,7 @@ function linesByWorkspace(
 }
 
 async function memoryShow(io: Io, name: string, flags: Place): Promise<ExitCode> {
-  const note = findNote(hostOf(io).notes.ofWorkspace(await directoryOf(flags.workspace)), name)
+  const note = findNote(hostOf(io).notes.ofWorkspace(await realDirectory(flags.workspace)), name)
   writeLines(io.stdout, wholeNoteLines(note, coloursFor(io.stdout)))
   return exitCodes.completed
 }
@@ -135,7 +135,7 @@ async function memoryAdd(io: Io, text: string, flags: Place & { tag?: string[] }
   if (tags.length > 16 || tags.some((tag) => tag === '' || tag.length > 100))
     throw new CaissonError('invalid_options', 'a note has at most 16 tags of 1 to 100 characters')
   await prepareFolders(folders)
-  const workspace = await directoryOf(flags.workspace)
+  const workspace = await realDirectory(flags.workspace)
   const noteId = memoryNoteId(trimmed, tags)
   const same = notes.ofWorkspace(workspace).find((note) => note.noteId === noteId)
   // A note keeps its id when it is edited: what was added again would undo that unseen.
@@ -152,7 +152,7 @@ async function memoryAdd(io: Io, text: string, flags: Place & { tag?: string[] }
 
 async function memoryEdit(io: Io, name: string, flags: Place): Promise<ExitCode> {
   const { folders, notes } = hostOf(io)
-  const note = findNote(notes.ofWorkspace(await directoryOf(flags.workspace)), name)
+  const note = findNote(notes.ofWorkspace(await realDirectory(flags.workspace)), name)
   const edit = await findEditor(io, path.dirname(notes.file))
   if (edit === undefined) throw new CaissonError('invalid_options', 'no editor is set; set EDITOR')
   const edited = await editNote(edit, note.text)
@@ -178,15 +178,15 @@ function warnOfSecret(io: Io, text: string, noteId: string): void {
 
 async function memoryRemove(io: Io, names: string[], flags: Place): Promise<ExitCode> {
   const { notes } = hostOf(io)
-  const directory = await directoryOf(flags.workspace)
+  const directory = await realDirectory(flags.workspace)
   await removeNotes(io, notes, notes.ofWorkspace(directory), names)
   return exitCodes.completed
 }
 
 async function memoryMove(io: Io, old: string, flags: Place): Promise<ExitCode> {
   const { notes } = hostOf(io)
-  const from = await directoryOf(old)
-  const to = await directoryOf(flags.workspace)
+  const from = await realDirectory(old)
+  const to = await realDirectory(flags.workspace)
   if (from === to) throw new CaissonError('invalid_options', 'the old and the new directory are the same')
   const moved = notes.ofWorkspace(from)
   if (moved.length === 0) throw new CaissonError('invalid_options', `no notes for ${sanitizeLine(from)}`)
@@ -285,7 +285,7 @@ function findNote<T extends { readonly noteId: string }>(
 }
 
 /** Its real path; of one that is not there any more the path itself. */
-export async function directoryOf(directory = '.'): Promise<string> {
+export async function realDirectory(directory = '.'): Promise<string> {
   const whole = path.resolve(directory)
   return await realpath(whole).catch(() => whole)
 }

@@ -15,7 +15,7 @@ import { type PersistentGrant, PersistentGrants } from '../../egress/persistent-
 import type { Policy } from '../../egress/policy.ts'
 import { isOpen, type PolicyPreview, previewAccess } from '../../egress/policy-preview.ts'
 import { resolveName } from '../../egress/resolve.ts'
-import { orderRules, type PolicyRule, readRule, readRules } from '../../egress/rules.ts'
+import { orderRules, type PolicyRule, readEgressRules, readRule } from '../../egress/rules.ts'
 import { formatTime } from '../../files/format.ts'
 import type { Network } from '../../net/network.ts'
 import type { Target } from '../../net/target.ts'
@@ -220,7 +220,7 @@ async function readRuleFile(path: string): Promise<EgressRule[]> {
   const parsed = RuleFile.safeParse(tableOf(text, path), plainMessages)
   if (!parsed.success)
     throw new CaissonError('invalid_rules', `${path}: ${describeIssues(parsed.error, { root: 'the file' })}`)
-  const ready = readRules(parsed.data.rules, 'run', 'rules')
+  const ready = readEgressRules(parsed.data.rules, 'run', 'rules')
   if (!ready.ok) throw new CaissonError('invalid_rules', `${path}: ${ready.error}`)
   return parsed.data.rules
 }

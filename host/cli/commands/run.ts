@@ -4,7 +4,7 @@ import path from 'node:path'
 import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalMode } from '../../approvals/queue.ts'
-import { readRules } from '../../approvals/rules.ts'
+import { readApprovalRules } from '../../approvals/rules.ts'
 import type { Host, RunOptions } from '../../host.ts'
 import type { Run } from '../../runs/run.ts'
 import { type ExitCode, exitCodeOfEnd } from '../exit-codes.ts'
@@ -153,7 +153,7 @@ async function runTask(
 
 async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOptions> {
   const modes: readonly string[] = ['ask', 'all', 'none']
-  const rules = modes.includes(flags.approve) ? [] : await readRules(flags.approve)
+  const rules = modes.includes(flags.approve) ? [] : await readApprovalRules(flags.approve)
   const given = <T>(name: string, value: T | undefined) => (value === undefined ? {} : { [name]: value })
   return {
     prompt,

@@ -12,7 +12,7 @@ import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { type RunAction, runArgument } from '../options.ts'
 import { coloursFor } from '../render/colours.ts'
-import { linesOf } from '../render/event-lines.ts'
+import { eventLines } from '../render/event-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { unknownCallLines } from '../render/hook-lines.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
@@ -91,7 +91,7 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
     const before = state
     state = reduceRun(state, item)
     if (flags.json === true) await writeJsonLine(io.stdout, item)
-    else writeLines(io.stdout, linesOf(item, state, colours, before))
+    else writeLines(io.stdout, eventLines(item, state, colours, before))
   }
   if (flags.json !== true) {
     const isLive = await host.runs.isLive(paths.runId)

@@ -11,7 +11,7 @@ export interface PromptIo extends SettleIo {
   readonly onWithdrawn?: (typed: string) => void
 }
 
-export interface Choice<T extends string> {
+export interface AnswerChoice<T extends string> {
   readonly value: T
   readonly label: string
   /** A letter that chooses it as well as its number. */
@@ -26,7 +26,7 @@ export interface Choice<T extends string> {
 export async function choose<T extends string>(
   io: PromptIo,
   message: string,
-  choices: readonly Choice<T>[],
+  choices: readonly AnswerChoice<T>[],
   onEnter?: NoInfer<T>,
   onText?: (typed: string) => NoInfer<T>,
 ): Promise<T | null> {

@@ -20,7 +20,7 @@ const answerMaxLines = 20
  * @param state the state after the line
  * @param before the state before it: of a revision only what it changes is shown then
  */
-export function linesOf(
+export function eventLines(
   line: RunLine & { readonly runId?: string },
   state: RunState,
   colours: Colours,

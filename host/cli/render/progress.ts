@@ -4,7 +4,7 @@ import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-s
 import { formatCount, formatDuration } from '../../files/format.ts'
 import type { FeedItem } from '../../journal/run-feed.ts'
 import { type Colours, coloursFor } from './colours.ts'
-import { describeEnd, linesOf } from './event-lines.ts'
+import { describeEnd, eventLines } from './event-lines.ts'
 import { writeLines } from './fit.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
 
@@ -43,7 +43,7 @@ export class ProgressView {
     const before = this.#state
     this.#state = reduceRun(before, item)
     this.#hint = ''
-    if (!isQuiet) this.lines(linesOf(item, this.#state, this.#colours, before))
+    if (!isQuiet) this.lines(eventLines(item, this.#state, this.#colours, before))
   }
 
   /** As far as it was shown. */

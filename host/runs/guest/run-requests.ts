@@ -21,7 +21,7 @@ import type { HookedCall } from '../../hooks/hook.ts'
 import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
 import type { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
-import { readArguments } from '../../tools/arguments.ts'
+import { parseToolArguments } from '../../tools/arguments.ts'
 import { HostCalls, hostToolFailure } from '../../tools/calls.ts'
 import type { ResolvedRun } from '../resolved-run.ts'
 import type { AgentEventValidator } from './agent-event-validator.ts'
@@ -104,7 +104,7 @@ export class RunRequests {
       const { point, ...about } = subject
       return await this.#hooks.ask(point, { agentPath, stepId, ...about }, signal)
     }
-    const given = readArguments(subject.arguments)
+    const given = parseToolArguments(subject.arguments)
     if (!given.ok) return { decision: 'deny', reason: `the arguments of the call: ${given.error}` }
     const { callId, tool } = subject
     const call: HookedCall = { agentPath, stepId, callId, tool, arguments: given.value.value }
@@ -229,7 +229,7 @@ function bound(text: string): string {
 
 /** Digest of agent, tool and arguments. Arguments are long, and a guest may have any number of them allowed. */
 function digestOf(call: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): string {
-  const read = readArguments(call.arguments)
+  const read = parseToolArguments(call.arguments)
   const given = read.ok ? read.value.text : call.arguments
   return hash('sha256', JSON.stringify([call.agentPath, call.callId, call.tool, given]))
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { Plan } from '#specs/protocol/plan.ts'
-import { asksAboutPlan, planOf, readPlan, readPlanText } from '../../approvals/plan-question.ts'
+import { asksAboutPlan, parseOutsidePlan, planOf, readPlanText } from '../../approvals/plan-question.ts'
 import { ApprovalQueue, type ApprovalQueueOptions } from '../../approvals/queue.ts'
 import { toolsNamedByRules } from '../../approvals/rules.ts'
 
@@ -162,7 +162,10 @@ describe('a plan from outside', () => {
       ok: false,
       error: expect.stringMatching(/^not JSON/) as string,
     })
-    expect(readPlan(null)).toMatchObject({ ok: false, error: expect.stringMatching(/^the plan: /) as string })
+    expect(parseOutsidePlan(null)).toMatchObject({
+      ok: false,
+      error: expect.stringMatching(/^the plan: /) as string,
+    })
   })
 
   it('is found in a question of the root agent about one, and nowhere else', () => {

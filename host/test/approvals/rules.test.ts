@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { matchRules, readRules, toolsNamedByRules } from '../../approvals/rules.ts'
+import { matchRules, readApprovalRules, toolsNamedByRules } from '../../approvals/rules.ts'
 import { Host } from '../../host.ts'
 
 describe('patterns', () => {
@@ -204,17 +204,17 @@ describe('rules', () => {
 
   it('are refused with the file and the field when they are wrong', async () => {
     const file = nodePath.join(await temporaryFolder('rules'), 'rules.json')
-    await expect(readRules(file)).rejects.toThrow(/cannot read .*rules\.json/)
+    await expect(readApprovalRules(file)).rejects.toThrow(/cannot read .*rules\.json/)
     await writeFile(file, '{"rules":[{"effect":"maybe","tool":"x"}]}')
-    await expect(readRules(file)).rejects.toThrow(/rules\.json: rules\.0\.effect/)
+    await expect(readApprovalRules(file)).rejects.toThrow(/rules\.json: rules\.0\.effect/)
     await writeFile(file, '{oops')
-    await expect(readRules(file)).rejects.toThrow(/is not JSON/)
+    await expect(readApprovalRules(file)).rejects.toThrow(/is not JSON/)
     await writeFile(file, '{"rules":[{"effect":"deny","tool":"x","patern":"typo"}]}')
-    await expect(readRules(file)).rejects.toThrow(/patern/)
+    await expect(readApprovalRules(file)).rejects.toThrow(/patern/)
     await writeFile(file, '{"rules":[{"effect":"deny","tool":"shell_cmd"}]}')
-    await expect(readRules(file)).rejects.toThrow(/shell_cmd is called run_bash/)
+    await expect(readApprovalRules(file)).rejects.toThrow(/shell_cmd is called run_bash/)
     await writeFile(file, '{"rules":[{"effect":"deny","tool":"run_bash"},{"effect":"ask","tool":"*"}]}')
-    await expect(readRules(file)).resolves.toHaveLength(2)
+    await expect(readApprovalRules(file)).resolves.toHaveLength(2)
   })
 })
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { isAbout, readRule } from '../../egress/rules.ts'
-import { isClearPath, plainPath } from '../../egress/url-path.ts'
+import { isClearPath, plainUrlPath } from '../../egress/url-path.ts'
 import { parseTarget } from '../../net/target.ts'
 
 /** Readings of a path that servers have: how often they decode, what they cut off, what they take for a slash. */
@@ -116,8 +116,8 @@ describe('a path in one spelling', () => {
   it('stays itself, and stays clear [G.02]', () => {
     fc.assert(
       fc.property(path, (text) => {
-        const plain = plainPath(text)
-        expect(plainPath(plain)).toBe(plain)
+        const plain = plainUrlPath(text)
+        expect(plainUrlPath(plain)).toBe(plain)
         if (isClearPath(text)) expect(isClearPath(plain)).toBe(true)
       }),
       runs,

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ImageManifest, readManifest } from '../../image/manifest.ts'
+import { ImageManifest, readImageManifest } from '../../image/manifest.ts'
 import { makeScratch } from './support.ts'
 
 const file = { sha256: '0'.repeat(64), bytes: 1 }
@@ -19,9 +19,9 @@ const good: ImageManifest = {
 describe('the manifest', () => {
   it('is read back as it was written, and its absence is no error [V.07]', async () => {
     await using scratch = await makeScratch()
-    expect(await readManifest(scratch.folder, ImageManifest)).toBeUndefined()
+    expect(await readImageManifest(scratch.folder, ImageManifest)).toBeUndefined()
     await writeFile(path.join(scratch.folder, 'manifest.json'), JSON.stringify(good))
-    expect(await readManifest(scratch.folder, ImageManifest)).toEqual(good)
+    expect(await readImageManifest(scratch.folder, ImageManifest)).toEqual(good)
   })
 
   it.each([
@@ -33,7 +33,9 @@ describe('the manifest', () => {
   ])('is refused with %s [V.07]', async (_, manifest) => {
     await using scratch = await makeScratch()
     await writeFile(path.join(scratch.folder, 'manifest.json'), JSON.stringify(manifest))
-    await expect(readManifest(scratch.folder, ImageManifest)).rejects.toMatchObject({ kind: 'image_damaged' })
+    await expect(readImageManifest(scratch.folder, ImageManifest)).rejects.toMatchObject({
+      kind: 'image_damaged',
+    })
   })
 
   it('is refused, with a message and not a crash, whatever bytes it holds [V.07]', async () => {
@@ -45,7 +47,7 @@ describe('the manifest', () => {
     await fc.assert(
       fc.asyncProperty(bytes, async (content) => {
         await writeFile(path.join(scratch.folder, 'manifest.json'), content)
-        await expect(readManifest(scratch.folder, ImageManifest)).rejects.toMatchObject({
+        await expect(readImageManifest(scratch.folder, ImageManifest)).rejects.toMatchObject({
           kind: 'image_damaged',
         })
       }),
@@ -56,6 +58,6 @@ describe('the manifest', () => {
   it('is refused unread when it is huge [V.07]', async () => {
     await using scratch = await makeScratch()
     await writeFile(path.join(scratch.folder, 'manifest.json'), ' '.repeat(1024 * 1024 + 1))
-    await expect(readManifest(scratch.folder, ImageManifest)).rejects.toThrow('too large')
+    await expect(readImageManifest(scratch.folder, ImageManifest)).rejects.toThrow('too large')
   })
 })

@@ -1,15 +1,15 @@
 // What the offline model takes for an order to remember, to recall, and to load a skill.
 import { describe, expect, it } from 'vitest'
-import { type Intent, readIntent, wordIntent } from '../../offline-model/intents.ts'
+import { readIntent, type UserIntent, wordIntent } from '../../offline-model/intents.ts'
 import { understandTask } from '../../offline-model/understand.ts'
 
-function read(task: string): readonly Intent[] | string {
+function read(task: string): readonly UserIntent[] | string {
   const understood = understandTask(task, ['a.txt (1 bytes)'])
   return understood.ok ? understood.intents : understood.reason
 }
 
 describe('what a person asks of memory and skills', () => {
-  it.each<[string, Intent]>([
+  it.each<[string, UserIntent]>([
     ['Remember that the tests need Docker', { kind: 'remember', note: 'the tests need Docker' }],
     ['Please remember: build with `make all`.', { kind: 'remember', note: 'build with `make all`' }],
     [

@@ -2,13 +2,13 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
 import { exampleTask } from '../../../examples/task.ts'
-import type { Intent } from '../../offline-model/intents.ts'
+import type { UserIntent } from '../../offline-model/intents.ts'
 import { planTask } from '../../offline-model/plan.ts'
 import { understandTask } from '../../offline-model/understand.ts'
 
 const workspace = ['data/', 'data/sales.csv (900 bytes)', 'docs/', 'notes.txt (12 bytes)']
 
-function read(task: string): readonly Intent[] | string {
+function read(task: string): readonly UserIntent[] | string {
   const understood = understandTask(task, workspace)
   return understood.ok ? understood.intents : understood.reason
 }
@@ -79,7 +79,7 @@ describe('what a person asks for', () => {
     ])
   })
 
-  it.each<[string, Intent[]]>([
+  it.each<[string, UserIntent[]]>([
     [
       'Create a file called hello.txt with the content "Hello, world!"',
       [{ kind: 'create', path: 'hello.txt', content: 'Hello, world!' }],

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import { exitCodeOf, exitCodeOfEnd } from '../../cli/exit-codes.ts'
-import { endingOf } from '../../runs/ending.ts'
+import { runEnding } from '../../runs/ending.ts'
 import { VmError } from '../../vm/vm-error.ts'
 
 const vmError = new VmError({
@@ -17,7 +17,7 @@ const vmError = new VmError({
 
 describe('the end of a run', () => {
   it('tells of a VM that failed its phase, the remedy, and the last words of QEMU and guest [V.01]', () => {
-    const ending = endingOf(vmError)
+    const ending = runEnding(vmError)
     expect(ending).toMatchObject({ outcome: 'failed', reason: 'environment' })
     for (const words of ['phase kernel', 'Verify the image.', 'qemu: warning', 'Kernel panic'])
       expect(ending.message).toContain(words)
@@ -35,7 +35,7 @@ describe('the end of a run', () => {
     ]
     for (const code of codes) {
       const error = new CaissonError(code, 'it failed')
-      expect(exitCodeOfEnd(endingOf(error)), code).toBe(exitCodeOf(error))
+      expect(exitCodeOfEnd(runEnding(error)), code).toBe(exitCodeOf(error))
     }
     const byReason = (reason: RunReason) => exitCodeOfEnd({ reason })
     expect([byReason('denied'), byReason('cancelled')]).toEqual([3, 3])

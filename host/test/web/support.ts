@@ -9,7 +9,7 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import type { SearchConfig } from '../../config/schema.ts'
 import { createConnector } from '../../egress/connect.ts'
 import { makePolicy, type Policy } from '../../egress/policy.ts'
-import { type Access, RunEgress } from '../../egress/run-egress.ts'
+import { type AccessAnswers, RunEgress } from '../../egress/run-egress.ts'
 import { Secret } from '../../keys/secret.ts'
 import { openNetwork } from '../../net/network.ts'
 import { Secrets } from '../../secrets/secrets.ts'
@@ -41,7 +41,7 @@ export interface TestWebOptions {
   /** Addresses by name; absent: this machine. */
   readonly addresses?: Readonly<Record<string, string>>
   /** Who answers what is asked; absent: nobody. */
-  readonly access?: (policy: Policy) => Access
+  readonly access?: (policy: Policy) => AccessAnswers
 }
 
 /** Call it from within a test. */
@@ -102,7 +102,7 @@ export async function openWeb(options: TestWebOptions): Promise<TestWeb> {
   return { web, secrets, records, denied, ports, fetch: (url, more) => web.fetch({ url, ...more }, signal) }
 }
 
-const nobody: Access = {
+const nobody: AccessAnswers = {
   granted: () => [],
   used: () => undefined,
   askFor: async () => ({ ok: false, error: 'refused: nobody is there' }),

@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { perTier } from '#specs/testing/tier.ts'
 import { enter, judge, nowhere } from '../../workspace/flags/flag-rules.ts'
-import { foldName, foldPath } from '../../workspace/flags/folded-path.ts'
+import { foldFileName, foldPath } from '../../workspace/flags/folded-path.ts'
 import { itemsOf, type Sketch } from './support.ts'
 
 async function flagsOf(before: Sketch, changed: Sketch): Promise<Record<string, string | undefined>> {
@@ -36,7 +36,7 @@ function* walkThroughLinks(root: string, below = ''): Generator<[string, string]
 }
 
 function isFlaggedPlace(reached: string): boolean {
-  const tracks = reached.split('/').reduce((above, name) => enter(above, foldName(name)), nowhere)
+  const tracks = reached.split('/').reduce((above, name) => enter(above, foldFileName(name)), nowhere)
   return judge(tracks, 'file') !== undefined
 }
 

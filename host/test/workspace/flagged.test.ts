@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { enter, judge, nowhere } from '../../workspace/flags/flag-rules.ts'
-import { foldName } from '../../workspace/flags/folded-path.ts'
+import { foldFileName } from '../../workspace/flags/folded-path.ts'
 import { leadsOutside } from '../../workspace/flags/link-view.ts'
 import { packageReason } from '../../workspace/flags/package-files.ts'
 import { selectChanges } from '../../workspace/review/selection.ts'
@@ -14,7 +14,7 @@ async function flagOf(path: string, content = 'x'): Promise<string | undefined> 
 
 /** The flag of a path's place alone: what git's history says is judged by itself. */
 function flagOfPlace(path: string): string | undefined {
-  const tracks = path.split('/').reduce((above, name) => enter(above, foldName(name)), nowhere)
+  const tracks = path.split('/').reduce((above, name) => enter(above, foldFileName(name)), nowhere)
   return judge(tracks, 'file')?.reason
 }
 

@@ -53,7 +53,7 @@ export class TemplateError extends Error {
   override readonly name = 'TemplateError'
 }
 
-interface TakeOptions {
+interface TemplateOptions {
   readonly start: StartVmOptions
   readonly kind: TemplateKind
   /** An empty folder on the file system of the VMs' folders. */
@@ -63,7 +63,7 @@ interface TakeOptions {
 }
 
 /** Boots a VM, warms it up, and saves it into the folder. @throws the error of the start, the warm-up or the save */
-export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptions): Promise<Template> {
+export async function takeTemplate({ start, kind, directory, warmUp }: TemplateOptions): Promise<Template> {
   const startedAt = performance.now()
   const files = filesOf(directory)
   const size = resolveSize(start)
@@ -103,7 +103,7 @@ export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptio
   })
 }
 
-async function prepare(vm: Vm, diskBytes: number, warmUp: TakeOptions['warmUp']): Promise<void> {
+async function prepare(vm: Vm, diskBytes: number, warmUp: TemplateOptions['warmUp']): Promise<void> {
   await makeOverlay(vm.qmp, diskBytes)
   // A benchmark's guest has no service on that port.
   if (vm.plan.refreshes) await vm.root.refresh({ epochMs: TEMPLATE_EPOCH_MS, deadlineMs: RESEED_DEADLINE_MS })

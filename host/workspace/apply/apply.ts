@@ -14,7 +14,13 @@ import { type CapturedState, captureState, describeState, isSameState, markOf } 
 import type { Review, ReviewItem } from '../review/review.ts'
 import { type HeldBack, type Selection, selectChanges } from '../review/selection.ts'
 import { failureOf, type WorkspaceError, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
-import { type Intent, isOwnState, type LoggedOperation, type Outcome, WriteAheadLog } from '../write-ahead.ts'
+import {
+  isOwnState,
+  type LoggedOperation,
+  type OperationIntent,
+  type OperationOutcome,
+  WriteAheadLog,
+} from '../write-ahead.ts'
 import { Ahead, isExpected, keepSpecialBits, type Operation, operationsOf, withMode } from './operations.ts'
 import { removeStaged, stagedName } from './staged-files.ts'
 import { type Transition, TransitionQueue } from './transition.ts'
@@ -87,7 +93,7 @@ export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResu
 
 interface Prepared {
   readonly operation: Operation
-  readonly intent: Intent
+  readonly intent: OperationIntent
   readonly owner: Owner | undefined
   readonly mark: string | undefined
 }
@@ -224,7 +230,7 @@ class Applier {
       )
     }
     ahead.add(path, state, target)
-    const intent: Intent = {
+    const intent: OperationIntent = {
       op: this.#next,
       path,
       before: state,
@@ -315,11 +321,11 @@ class Applier {
 }
 
 /** Determines the outcome of operations on one path after a crash, from its current state. */
-function judgeUnknown(chain: readonly LoggedOperation[], root: Root): Outcome[] {
+function judgeUnknown(chain: readonly LoggedOperation[], root: Root): OperationOutcome[] {
   if (chain.at(-1)?.outcome !== 'unknown') return []
   const captured = captureState(root, chain.at(-1)?.path ?? '')
   if (!captured.ok) return []
-  const outcomes: Outcome[] = []
+  const outcomes: OperationOutcome[] = []
   let isDone = false
   for (const { op, before, after, outcome } of chain.toReversed()) {
     if (outcome !== 'unknown') break

@@ -17,7 +17,7 @@ import {
   workspaceFailure,
   workspaceSuccess,
 } from '../workspace-error.ts'
-import { type LoggedOperation, type Outcome, readApplyLog, WriteAheadLog } from '../write-ahead.ts'
+import { type LoggedOperation, type OperationOutcome, readApplyLog, WriteAheadLog } from '../write-ahead.ts'
 import { removeStaged } from './staged-files.ts'
 import { TransitionQueue } from './transition.ts'
 
@@ -110,7 +110,7 @@ class Undoer {
 
   readonly #queue: TransitionQueue
   readonly #onRestored: ((path: string) => void) | undefined
-  readonly #outcomes: Outcome[] = []
+  readonly #outcomes: OperationOutcome[] = []
 
   constructor(root: Root, log: WriteAheadLog, queue: TransitionQueue, onRestored?: (path: string) => void) {
     this.#root = root

@@ -11,7 +11,7 @@ import { packages } from './flag-table/packages.ts'
 import type { FlagGroup } from './flag-table/row.ts'
 import { shells } from './flag-table/shells.ts'
 import { versionControl } from './flag-table/version-control.ts'
-import { foldName } from './folded-path.ts'
+import { foldFileName } from './folded-path.ts'
 
 /** The first group with a matching pattern gives the reason. */
 export const flagTable: readonly FlagGroup[] = [
@@ -184,7 +184,7 @@ function isGitSetting(below: string): boolean {
 }
 
 function compileName(text: string): string | RegExp {
-  const folded = foldName(text)
+  const folded = foldFileName(text)
   if (!folded.includes('*')) return folded
   const parts = folded.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'))
   return new RegExp(`^${parts.join('.*')}$`, 's')

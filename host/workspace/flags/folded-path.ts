@@ -4,11 +4,11 @@
 
 /** Two paths have the same folded path if any file system of a supported host treats them as one. */
 export function foldPath(path: string): string {
-  return isPlainAscii(path) ? path : path.split('/').map(foldName).join('/')
+  return isPlainAscii(path) ? path : path.split('/').map(foldFileName).join('/')
 }
 
 /** Folding keeps a single name: characters such as U+FF0F and U+2025 would become `/` and `..`. */
-export function foldName(name: string): string {
+export function foldFileName(name: string): string {
   if (isPlainAscii(name)) return name
   return (
     [bare(bare(name.normalize('NFKC')).normalize('NFKC')), bare(name.normalize('NFC')).normalize('NFC')].find(

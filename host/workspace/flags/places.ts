@@ -5,7 +5,7 @@
 
 import type { Turns } from '../yield-turns.ts'
 import { enter, nowhere, type Track } from './flag-rules.ts'
-import { foldName, foldPath } from './folded-path.ts'
+import { foldFileName, foldPath } from './folded-path.ts'
 import type { LinkTarget, LinkView } from './link-view.ts'
 import type { Repositories } from './repositories.ts'
 
@@ -112,7 +112,7 @@ export class Places {
     if (path === '') return { folded: '', tracks: this.#with('', nowhere) }
     const end = path.lastIndexOf('/')
     const above = this.#directory(path.slice(0, Math.max(0, end)))
-    const name = foldName(path.slice(end + 1))
+    const name = foldFileName(path.slice(end + 1))
     const folded = above.folded === '' ? name : `${above.folded}/${name}`
     return { folded, tracks: this.#with(folded, enter(above.tracks, name)) }
   }

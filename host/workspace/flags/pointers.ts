@@ -8,7 +8,7 @@ import { type ChangeSet, readWhole } from '../change-set.ts'
 import type { ManifestIndex } from '../conflicts.ts'
 import type { Turns } from '../yield-turns.ts'
 import { enter, nowhere, type Track } from './flag-rules.ts'
-import { foldName } from './folded-path.ts'
+import { foldFileName } from './folded-path.ts'
 import type { Pointer } from './places.ts'
 
 /** A larger file contains no path. */
@@ -52,7 +52,7 @@ function addFile(
   to: Pointer[],
   from: Pointer['from'] = 'host',
 ): void {
-  const name = foldName(path.slice(path.lastIndexOf('/') + 1))
+  const name = foldFileName(path.slice(path.lastIndexOf('/') + 1))
   if (name !== '.git' && name !== 'commondir') return
   const bytes = read()
   const text = bytes === undefined ? '' : decodePath(bytes)
@@ -92,7 +92,7 @@ class LeftOutLinks {
       const plain = path.replace(/\/$/, '')
       const tracks = plain
         .split('/')
-        .reduce<readonly Track[]>((above, name) => enter(above, foldName(name)), nowhere)
+        .reduce<readonly Track[]>((above, name) => enter(above, foldFileName(name)), nowhere)
       this.#names = 0
       if (counts(tracks)) await this.#look(plain, tracks)
     }
@@ -115,7 +115,7 @@ class LeftOutLinks {
     if (!opened.ok) return
     using directory = opened.value
     for (const { name } of directory.list()) {
-      const below = enter(tracks, foldName(name))
+      const below = enter(tracks, foldFileName(name))
       if (counts(below)) await this.#look(`${path}/${name}`, below)
     }
   }

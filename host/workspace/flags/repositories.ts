@@ -2,7 +2,7 @@
  * Finds directories that git would treat as a repository although they are not named `.git`, now or after the changes.
  * git requires a HEAD, and either objects and refs or a `commondir`.
  */
-import { foldName, foldPath } from './folded-path.ts'
+import { foldFileName, foldPath } from './folded-path.ts'
 
 interface Parts {
   readonly host: Set<string>
@@ -17,7 +17,7 @@ export class Repositories {
   /** Records a path that exists on the host, or would exist after a change. */
   add(path: string, where: 'host' | 'change'): void {
     const end = path.lastIndexOf('/')
-    const name = foldName(path.slice(end + 1))
+    const name = foldFileName(path.slice(end + 1))
     if (!parts.has(name)) return
     const directory = foldPath(path.slice(0, Math.max(0, end)))
     const found = this.#found.get(directory) ?? { host: new Set(), all: new Set() }

@@ -28,7 +28,7 @@ export class NotExaminable extends Error {
   override readonly name = 'NotExaminable'
 }
 
-export class Budget {
+export class HistoryBudget {
   readonly #bounds: HistoryBounds
   #objects = 0
   #bytes = 0

@@ -1,5 +1,5 @@
 /** Finds the commits that the change set adds to the host's history, and the paths they change. */
-import { type Budget, NotExaminable } from './budget.ts'
+import { type HistoryBudget, NotExaminable } from './budget.ts'
 import { type Commit, type ObjectStore, parseCommit, parseTree, type TreeEntry } from './objects.ts'
 
 /** Maximum nesting of tags. */
@@ -19,7 +19,7 @@ export async function findNewHistory(
   store: ObjectStore,
   newIds: ReadonlySet<string>,
   hostIds: ReadonlySet<string>,
-  budget: Budget,
+  budget: HistoryBudget,
 ): Promise<NewHistory> {
   const tips = new Set<string>()
   const trees: string[] = []
@@ -51,7 +51,7 @@ async function walkNear(
   store: ObjectStore,
   tips: ReadonlySet<string>,
   hostIds: ReadonlySet<string>,
-  budget: Budget,
+  budget: HistoryBudget,
 ): Promise<Found | undefined> {
   const found = new Map<string, Commit>()
   const pending = [...tips].filter((id) => !hostIds.has(id))
@@ -82,7 +82,7 @@ async function walkByDate(
   store: ObjectStore,
   tips: ReadonlySet<string>,
   hostIds: ReadonlySet<string>,
-  budget: Budget,
+  budget: HistoryBudget,
 ): Promise<Found> {
   const own = new Set<string>()
   const fresh = new Map<string, Commit>()
@@ -131,7 +131,12 @@ async function walkByDate(
   return [...fresh].map(([id, commit]) => ({ id, commit }))
 }
 
-function readCommit(store: ObjectStore, id: string, isOwn: boolean, budget: Budget): Commit | undefined {
+function readCommit(
+  store: ObjectStore,
+  id: string,
+  isOwn: boolean,
+  budget: HistoryBudget,
+): Commit | undefined {
   budget.commit()
   if (!isOwn) return parseCommit(store.read(id))
   try {
@@ -207,7 +212,7 @@ export async function* changedPaths(
   store: ObjectStore,
   tree: string,
   bases: readonly string[],
-  budget: Budget,
+  budget: HistoryBudget,
 ): AsyncGenerator<ChangedPath, void, undefined> {
   const read = (id: string) => parseTree(store.read(id), store.idBytes)
   const pending = [{ path: '', depth: 0, own: tree as string | undefined, bases }]

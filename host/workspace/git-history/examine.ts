@@ -3,7 +3,7 @@
  * and whether the next checkout or push would bring flagged or excluded content. Reads objects as data; runs no git and
  * obeys no configuration except the object format.
  */
-import { Budget, type HistoryBounds, NotExaminable } from './budget.ts'
+import { type HistoryBounds, HistoryBudget, NotExaminable } from './budget.ts'
 import { findNewHistory } from './commits.ts'
 import { Findings, type FindingsOptions, type FlaggedInHistory } from './findings.ts'
 import { type GitIndex, INDEX_MAX_BYTES, parseIndex } from './index-file.ts'
@@ -39,14 +39,14 @@ export interface HistoryReport {
   readonly isExamined: boolean
 }
 
-interface History {
+interface GitHistory {
   readonly reports: readonly HistoryReport[]
   /** Why a path must be named to be applied. */
   readonly reasons: ReadonlyMap<string, string>
 }
 
 /** Examines all repositories that the change set touches. */
-export async function examineHistory(options: ExamineOptions): Promise<History> {
+export async function examineHistory(options: ExamineOptions): Promise<GitHistory> {
   const reports: HistoryReport[] = []
   const reasons = new Map<string, string>()
   for (const [directory, members] of membersByRepository(options)) {
@@ -69,7 +69,7 @@ async function examineRepository(
   directory: string,
   members: readonly string[],
 ): Promise<Examined> {
-  const budget = new Budget(options.bounds)
+  const budget = new HistoryBudget(options.bounds)
   let objectReasons: ReadonlyMap<string, string> | undefined
   let moved: readonly MovedReference[] = []
   let commits = 0

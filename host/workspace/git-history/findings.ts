@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { decodePath } from '#specs/node/path-text.ts'
-import { type Budget, NotExaminable } from './budget.ts'
+import { type HistoryBudget, NotExaminable } from './budget.ts'
 import { type ChangedPath, changedPaths } from './commits.ts'
 import type { GitIndex, IndexEntry } from './index-file.ts'
 import {
@@ -45,14 +45,14 @@ export class Findings {
   readonly named: FlaggedInHistory[] = []
   count = 0
   readonly #options: FindingsOptions
-  readonly #budget: Budget
+  readonly #budget: HistoryBudget
   /** Prefix of the working tree's paths below the workspace: empty, or with a trailing slash. */
   readonly #prefix: string
   readonly #judged = new Set<string>()
   readonly #paths = new Set<string>()
   #problem: string | undefined
 
-  constructor(options: FindingsOptions, budget: Budget, workingTree: string) {
+  constructor(options: FindingsOptions, budget: HistoryBudget, workingTree: string) {
     this.#options = options
     this.#prefix = workingTree === '' ? '' : `${workingTree}/`
     this.#budget = budget

@@ -9,7 +9,7 @@ import type { OpenFile } from '#specs/node/place.ts'
 import type { StoredChange } from '../change-set.ts'
 import type { ManifestIndex } from '../conflicts.ts'
 import { foldPath } from '../flags/folded-path.ts'
-import { type Budget, ByteRange, NotExaminable } from './budget.ts'
+import { ByteRange, type HistoryBudget, NotExaminable } from './budget.ts'
 import {
   type GitObject,
   inflate,
@@ -37,14 +37,14 @@ interface StoreOptions {
   readonly directory: string
   /** Length of an object name in bytes: 20 (SHA-1) or 32 (SHA-256). */
   readonly idBytes: number
-  readonly budget: Budget
+  readonly budget: HistoryBudget
 }
 
 export class ObjectStore implements Disposable {
   readonly idBytes: number
   readonly #around: HistorySurroundings
   readonly #directory: string
-  readonly #budget: Budget
+  readonly #budget: HistoryBudget
   readonly #changedLoose = new Map<string, ByteRange>()
   /** By the pack's path without its extension. */
   readonly #changedPacks = new Map<string, Pack>()

@@ -3,7 +3,7 @@
  * allocates memory.
  */
 import { constants, inflateSync } from 'node:zlib'
-import { type Budget, type ByteRange, NotExaminable } from './budget.ts'
+import { type ByteRange, type HistoryBudget, NotExaminable } from './budget.ts'
 
 /** Maximum bytes of one object; larger ones are not examined. */
 export const OBJECT_MAX_BYTES = 64 * 1024 * 1024
@@ -100,12 +100,12 @@ export class Pack {
   readonly index: PackIndex
   readonly #bytes: ByteRange
   readonly #idBytes: number
-  readonly #budget: Budget
+  readonly #budget: HistoryBudget
   readonly #cache = new Map<number, GitObject>()
   #cached = 0
 
   /** @throws {NotExaminable} */
-  constructor(bytes: ByteRange, index: PackIndex, idBytes: number, budget: Budget) {
+  constructor(bytes: ByteRange, index: PackIndex, idBytes: number, budget: HistoryBudget) {
     const head = bytes.read(0, 12)
     const version = head.readUInt32BE(4)
     if (head.toString('latin1', 0, 4) !== 'PACK' || (version !== 2 && version !== 3))

@@ -21,7 +21,7 @@ export function isIndex(below: string): boolean {
   return /^(worktrees\/[^/]+\/)?index$/i.test(below)
 }
 
-interface Reference {
+interface GitReference {
   readonly id: string
   /** Offset of the object's name in the change set's contents; only for references from the change set. */
   readonly offset?: number
@@ -120,8 +120,8 @@ export class References {
   #referencesOf(
     texts: ReadonlyMap<string, string>,
     offsetOf: (below: string) => number,
-  ): Map<string, Reference> {
-    const references = new Map<string, Reference>()
+  ): Map<string, GitReference> {
+    const references = new Map<string, GitReference>()
     const id = new RegExp(`^[0-9a-f]{${this.#idLength}}`)
     let at = 0
     for (const line of (texts.get('packed-refs') ?? '').split('\n')) {
@@ -150,8 +150,8 @@ function isAside(below: string): boolean {
 }
 
 function movedReferences(
-  host: ReadonlyMap<string, Reference>,
-  changed: { readonly references: ReadonlyMap<string, Reference> },
+  host: ReadonlyMap<string, GitReference>,
+  changed: { readonly references: ReadonlyMap<string, GitReference> },
   isDeleted: (name: string) => boolean,
 ): MovedReference[] {
   const moved: MovedReference[] = []
@@ -190,7 +190,7 @@ function problemOf(
 
 function resolveHead(
   text: string | undefined,
-  references: ReadonlyMap<string, Reference>,
+  references: ReadonlyMap<string, GitReference>,
   idLength: number,
 ): string | undefined {
   if (text === undefined) return

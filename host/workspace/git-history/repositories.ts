@@ -3,7 +3,7 @@
  * host only for the working tree and the length of object names.
  */
 import { posix } from 'node:path'
-import { foldName, foldPath } from '../flags/folded-path.ts'
+import { foldFileName, foldPath } from '../flags/folded-path.ts'
 import type { HistorySurroundings } from './objects.ts'
 import { isReference, readChangedBytes, readHostBytes } from './references.ts'
 
@@ -47,7 +47,7 @@ function repositoryOf(
   if (depths.length === 0) return
   const names = path.split('/')
   for (const git of depths) {
-    const isModule = foldName(names[git] ?? '') === 'modules'
+    const isModule = foldFileName(names[git] ?? '') === 'modules'
     for (let at = isModule ? git + 2 : git; at < names.length; at++) {
       const below = names.slice(at).join('/')
       if (isReference(below) || isObject(below)) return [names.slice(0, at).join('/'), below]

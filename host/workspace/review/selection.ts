@@ -14,7 +14,7 @@ export interface HeldBack {
   readonly reason: string
 }
 
-interface Choice {
+interface SelectedChanges {
   /** Changes to apply, in order. */
   readonly chosen: readonly ReviewItem[]
   /** Selected, but already in the target state. */
@@ -31,7 +31,7 @@ interface Choice {
 export const notChosen = 'not chosen'
 
 /** Sorts a review's items by a selection. */
-export function selectChanges(review: Review, selection: Selection): Choice {
+export function selectChanges(review: Review, selection: Selection): SelectedChanges {
   const named =
     selection === 'all' ? undefined : namedItems(review, selection.paths, selection.exact === true)
   const chosen = new Map<string, ReviewItem>()

@@ -26,7 +26,7 @@ interface Attributes {
   readonly mtimeNs: bigint
 }
 
-interface Owner {
+interface FileOwner {
   readonly uid: number
   readonly gid: number
 }
@@ -42,7 +42,7 @@ export interface Child {
 
 export class ErofsWriter {
   readonly #fd: number
-  readonly #owner: Owner
+  readonly #owner: FileOwner
   readonly #table: Buffer
   #nextBlock: number
   /** The current metadata block. */
@@ -55,7 +55,7 @@ export class ErofsWriter {
    * @param fd an empty or all-zero file, open for writing; the caller closes it
    * @param directories number of directories, including the root
    */
-  constructor(fd: number, directories: number, owner: Owner) {
+  constructor(fd: number, directories: number, owner: FileOwner) {
     this.#fd = fd
     this.#owner = owner
     this.#table = Buffer.alloc(Math.ceil((directories * INODE_BYTES) / erofsBlockBytes) * erofsBlockBytes)

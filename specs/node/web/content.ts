@@ -26,7 +26,7 @@ export function kindOfType(header: string | undefined): ContentKind | 'unknown' 
 }
 
 /** Text with its kind, or a description of the binary content. */
-export function readText(
+export function readContent(
   bytes: Buffer,
   header: string | undefined,
 ): Result<{ kind: ContentKind; text: string }, string> {

@@ -4,13 +4,13 @@ import { Plan } from '#specs/protocol/plan.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import { coloursFor } from '../../../cli/render/colours.ts'
-import { linesOf as linesOfLine } from '../../../cli/render/event-lines.ts'
+import { eventLines as linesOfLine } from '../../../cli/render/event-lines.ts'
 
 type RunEvent = AgentEvent | HostEvent
 
 const colours = coloursFor({ isTTY: false }, {})
 
-function linesOf(event: RunEvent, state: RunState, given = colours): string[] {
+function eventLines(event: RunEvent, state: RunState, given = colours): string[] {
   return linesOfLine({ event }, state, given)
 }
 
@@ -35,7 +35,7 @@ function planned(...events: RunEvent[]): RunState {
 }
 
 function toolStart(args: string): string {
-  const lines = linesOf(
+  const lines = eventLines(
     { type: 'tool-start', stepId: 'a', callId: 'c1', tool: 'run_bash', arguments: args },
     planned(),
     colours,
@@ -49,7 +49,7 @@ function runEnd(state: RunState, outcome: 'completed' | 'failed', text: string):
   const reason = outcome === 'completed' ? 'completed' : 'step_failed'
   const summary = outcome === 'completed' ? text : ''
   const ending = { outcome, reason, message, summary, durationMs: 1_000, usage: noUsage } as const
-  return linesOf({ type: 'run-end', ...ending }, state, colours).join('\n')
+  return eventLines({ type: 'run-end', ...ending }, state, colours).join('\n')
 }
 
 describe('the lines of a run', () => {
@@ -71,21 +71,21 @@ describe('the lines of a run', () => {
       digest: 'a'.repeat(64),
       access: { from, address: 'https://a.example/', because: 'no rule allows it', offers },
     })
-    expect(linesOf(asked('agent'), planned(), colours)).toEqual([
+    expect(eventLines(asked('agent'), planned(), colours)).toEqual([
       '? asks for network access: https connections to a.example (port 443) · url: https://a.example/ · reason: rates\\e[2J',
     ])
-    expect(linesOf(asked('connection'), planned(), colours)).toEqual([
+    expect(eventLines(asked('connection'), planned(), colours)).toEqual([
       '? network access requested: https connections to a.example (port 443)',
     ])
     const decided = { type: 'approval-decision', approvalId: 'a1', decision: 'allow', by: 'person' } as const
-    expect(linesOf({ ...decided, scope: 'always', reach: 'host' }, planned(), colours)).toEqual([
+    expect(eventLines({ ...decided, scope: 'always', reach: 'host' }, planned(), colours)).toEqual([
       '  Allowed by you permanently',
     ])
   })
 
   it('say what of a workspace stays out, and call a path ignored only where its reason is known [H.01 W.02]', () => {
     const ready = (leftOut: number, ...examples: (readonly [string, 'ignored' | 'secret'])[]) =>
-      linesOf(
+      eventLines(
         {
           type: 'workspace-ready',
           files: 1,
@@ -107,7 +107,7 @@ describe('the lines of a run', () => {
       ...{ type: 'workspace-ready', files: 1, bytes: 2, leftOut: 0, examples: [] },
       manifestSha256: 'a'.repeat(64),
     } satisfies RunEvent
-    expect(linesOf({ ...event, unmatched: ['no\u001b[2Jpe'] }, planned()).slice(1)).toEqual([
+    expect(eventLines({ ...event, unmatched: ['no\u001b[2Jpe'] }, planned()).slice(1)).toEqual([
       expect.stringMatching(/^ {2}--include no\\e\[2Jpe matches no path; /),
     ])
   })
@@ -159,13 +159,17 @@ describe('the lines of a run', () => {
       confinement: 'bubblewrap',
       phasesMs: { kernel: 1_500 },
     } as const
-    const told = linesOf({ ...ready, coldReason: 'no \u001b[2Jroom' }, planned(), colours)
+    const told = eventLines({ ...ready, coldReason: 'no \u001b[2Jroom' }, planned(), colours)
     expect(told).toHaveLength(3)
     expect(told[1]).toBe('  booted from scratch (slower), because no template could be used: no \\e[2Jroom')
-    expect(linesOf({ ...ready, start: 'template' }, planned(), colours)).toHaveLength(1)
-    const anew = linesOf({ ...ready, start: 'template', coldReason: 'run-1 kept no VM' }, planned(), colours)
+    expect(eventLines({ ...ready, start: 'template' }, planned(), colours)).toHaveLength(1)
+    const anew = eventLines(
+      { ...ready, start: 'template', coldReason: 'run-1 kept no VM' },
+      planned(),
+      colours,
+    )
     expect(anew.slice(1)).toEqual(['  a new VM: run-1 kept no VM'])
-    const kept = linesOf({ ...ready, start: 'saved' }, planned(), colours)
+    const kept = eventLines({ ...ready, start: 'saved' }, planned(), colours)
     expect(kept).toEqual([expect.stringContaining('Kept VM ready in 1.5 s')])
   })
 
@@ -200,12 +204,12 @@ describe('the lines of a run', () => {
       const text = Array.from({ length: lines }, (_, at) => `line ${at}.`).join('\n')
       const end: RunEvent = { type: 'step-end', stepId: 'b', state: 'completed', text }
       const state = planned(end)
-      const shown = [...linesOf(end, state, colours), runEnd(state, 'completed', text)].join('\n')
+      const shown = [...eventLines(end, state, colours), runEnd(state, 'completed', text)].join('\n')
       expect(shown.split('line 2.')).toHaveLength(times + 1)
       expect(shown).toContain(`line ${lines - 1}.`)
       const failed: RunEvent = { ...end, state: 'failed' }
       const after = planned(failed)
-      const told = [...linesOf(failed, after, colours), runEnd(after, 'failed', text)].join('\n')
+      const told = [...eventLines(failed, after, colours), runEnd(after, 'failed', text)].join('\n')
       expect(told.split('line 2.')).toHaveLength(times + 1)
       expect(told).toContain('step_failed: 1 of 2 steps completed; step "b" failed')
       expect(told.split('line 0.')).toHaveLength(times + 1)
@@ -236,8 +240,8 @@ describe('a question of the agent', () => {
   it('is one line with its options, and so is its answer, as the question words it [S2.16]', () => {
     const before = planned(asked)
     const call = { type: 'tool-start', stepId: 's', callId: 'c', tool: 'ask_user', arguments: '{}' } as const
-    expect(linesOf(call, before)).toEqual([])
-    expect(linesOf(asked, before)).toEqual(['? [helper] asks: Which format? … (1 more line) (csv, json)'])
+    expect(eventLines(call, before)).toEqual([])
+    expect(eventLines(asked, before)).toEqual(['? [helper] asks: Which format? … (1 more line) (csv, json)'])
     const told = (event: HostEvent) =>
       linesOfLine({ event }, reduceRun(before, { event }), colours, before).join('\n')
     expect(told({ ...decided, decision: 'allow', by: 'person', answer: 'json' })).toBe(
@@ -258,7 +262,7 @@ describe('a question of the agent', () => {
       by: 'person',
       answer: 'a\n  Allowed by you\u001b[2J',
     } as const
-    expect(linesOf(event, planned())).toEqual(['  Answered by you: a\\n  Allowed by you\\e[2J'])
+    expect(eventLines(event, planned())).toEqual(['  Answered by you: a\\n  Allowed by you\\e[2J'])
   })
 })
 
@@ -266,7 +270,7 @@ describe('the end of a run', () => {
   it('says its reason once, also where the message begins with it', () => {
     const end = { type: 'run-end', outcome: 'cancelled', summary: '', usage: noUsage, durationMs: 1 } as const
     const told = (reason: 'cancelled' | 'limit_time', message: string) =>
-      linesOf({ ...end, reason, message }, planned()).at(-1)
+      eventLines({ ...end, reason, message }, planned()).at(-1)
     expect(told('cancelled', 'cancelled by Ctrl-C')).toBe('  │ cancelled by Ctrl-C')
     expect(told('limit_time', 'the run reached its end')).toBe('  │ limit_time: the run reached its end')
   })

@@ -3,11 +3,11 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { initialRunState } from '#specs/protocol/run-state.ts'
 import { questionLines } from '../../../cli/render/approval-lines.ts'
 import { coloursFor } from '../../../cli/render/colours.ts'
-import { linesOf } from '../../../cli/render/event-lines.ts'
+import { eventLines } from '../../../cli/render/event-lines.ts'
 
 const colours = coloursFor({ isTTY: false }, {})
 const hook = { type: 'hook-end', point: 'before-tool', hook: 'guard', durationMs: 1 } as const
-const shown = (event: HostEvent): string => linesOf({ event }, initialRunState, colours).join('\n')
+const shown = (event: HostEvent): string => eventLines({ event }, initialRunState, colours).join('\n')
 
 describe('on the screen', () => {
   it('a hook is seen where it changed something, failed or said no, whatever it says of it [A.10]', () => {

@@ -4,7 +4,7 @@ import { Plan } from '#specs/protocol/plan.ts'
 import { initialRunState, type RunLine, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import { coloursFor } from '../../../cli/render/colours.ts'
-import { linesOf } from '../../../cli/render/event-lines.ts'
+import { eventLines } from '../../../cli/render/event-lines.ts'
 import { planChanges, planLines, planRows } from '../../../cli/render/plan-lines.ts'
 
 const colours = coloursFor({ isTTY: false }, {})
@@ -19,7 +19,7 @@ function tell(...lines: RunLine[]): string[] {
   return lines.flatMap((line) => {
     const before = state
     state = reduceRun(state, line)
-    return linesOf(line, state, colours, before)
+    return eventLines(line, state, colours, before)
   })
 }
 

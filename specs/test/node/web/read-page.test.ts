@@ -6,7 +6,7 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { prettyJson, readText } from '../../../node/web/content.ts'
+import { prettyJson, readContent } from '../../../node/web/content.ts'
 import { readerCommand, readPage } from '../../../node/web/read-page.ts'
 import { makeReadable } from '../../../node/web/readable.ts'
 import { temporaryFolder } from '../../../testing/temporary-folder.ts'
@@ -140,7 +140,7 @@ describe('the reader of pages', () => {
         fc.uint8Array({ maxLength: 200 }),
         fc.option(fc.string({ maxLength: 60 })),
         (bytes, type) => {
-          const read = readText(Buffer.from(bytes), type ?? undefined)
+          const read = readContent(Buffer.from(bytes), type ?? undefined)
           expect(typeof (read.ok ? read.value.text : read.error)).toBe('string')
           if (read.ok) expect(typeof prettyJson(read.value.text)).toBe('string')
         },
