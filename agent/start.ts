@@ -28,7 +28,7 @@ run(bundle, bundle.exports, require)
 void bundle.exports.startAgent()
 
 /**
- * Lets functions run in V8's interpreter until they are really hot, and then in optimised code. A copy of this process
+ * Lets functions run in V8's interpreter until they are really hot, and then in optimized code. A copy of this process
  * begins on an emulated processor that has nothing translated: machine code made for each function apart would all have
  * to be, where the interpreter's pieces serve every function; and a compiler that starts just then costs more than the
  * session.

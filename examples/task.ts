@@ -2,5 +2,5 @@
 export const exampleTask = {
   /** Below this folder. */
   directory: 'seattle-weather',
-  prompt: 'Analyse seattle-weather.csv and write a report with a chart',
+  prompt: 'Analyze seattle-weather.csv and write a report with a chart',
 } as const

@@ -59,6 +59,39 @@ export const rules: readonly WordRule[] = [
   { phrases: ['outlook', 'outlooks'], use: 'preview' },
   { phrases: ['lay', 'lays', 'laid', 'laying'], use: 'install, write, copy' },
   { phrases: ['the house', 'the room', 'rooms'], use: 'package, module; space, memory' },
+  {
+    phrases: [
+      'analyse',
+      'analysed',
+      'behaviour',
+      'catalogue',
+      'colour',
+      'colours',
+      'favour',
+      'honour',
+      'learnt',
+      'misspelt',
+      'neighbour',
+      'neighbours',
+      'normalisation',
+      'normalise',
+      'normalised',
+      'normalises',
+      'optimise',
+      'optimised',
+      'recognise',
+      'recognised',
+      'recognises',
+      'serialise',
+      'serialised',
+      'summarise',
+      'summarised',
+      'summarises',
+      'tokeniser',
+      'virtualisation',
+    ],
+    use: 'American spelling (but: cancelled)',
+  },
 ]
 
 export const allowed: readonly AllowedWord[] = [
@@ -70,6 +103,7 @@ export const allowed: readonly AllowedWord[] = [
     line: /disk\.sh lays$|Lays an image out/,
     because: 'data is laid out on a disk or in memory',
   },
+  { phrase: 'behaviour', line: /unsafeKeyBehaviour/, because: 'an option of smol-toml' },
   { phrase: 'desk', file: 'examples/', because: 'the example is an order desk' },
 ]
 

@@ -4,16 +4,16 @@
  */
 
 export interface Requirement {
-  readonly behaviour: string
+  readonly behavior: string
   /** Why no test covers it yet. */
   readonly deferred?: string
-  /** The missing part of the feature; `behaviour` does not include it. */
+  /** The missing part of the feature; `behavior` does not include it. */
   readonly missing?: string
 }
 
-const later = (behaviour: string, why: string): Requirement => ({ behaviour, deferred: why })
-const now = (behaviour: string, missing?: string): Requirement => ({
-  behaviour,
+const later = (behavior: string, why: string): Requirement => ({ behavior, deferred: why })
+const now = (behavior: string, missing?: string): Requirement => ({
+  behavior,
   ...(missing === undefined ? {} : { missing }),
 })
 
@@ -383,7 +383,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 
   // Host surfaces
   'H.01': now(
-    'The library is typed; the CLI shows progress, has colours where a terminal is, plain lines where not, JSON lines with --json, and completes its commands in the shell; a wrong option or setting is refused by its name, and foreign text cannot control the terminal',
+    'The library is typed; the CLI shows progress, has colors where a terminal is, plain lines where not, JSON lines with --json, and completes its commands in the shell; a wrong option or setting is refused by its name, and foreign text cannot control the terminal',
   ),
   'H.05': now(
     'A run of this process and one of another have one interface, asynchronous and with coded errors; its result holds outcome, summary, changes, usage and cost, and a call whose approvals nothing answers is denied with a warning instead of waiting',

@@ -1,7 +1,7 @@
 /**
  * Shortens a conversation that outgrows the model's window. Pinned text (rules, task, plan, step, the person's
  * messages) is repeated. Long outputs keep their head and tail with a reference; if that is not enough, old turns are
- * summarised. The last turns stay. The journal keeps everything. Never fails; the result is a valid conversation.
+ * summarized. The last turns stay. The journal keeps everything. Never fails; the result is a valid conversation.
  */
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import type { SteerMessage } from '../run/steering.ts'
@@ -28,8 +28,8 @@ interface CompactionParts {
   readonly left: string
   /** Shortens an output and notes where the whole of it can be read. */
   cutOutput(callId: string, output: string, maxChars: number): string
-  /** Asks a model to summarise a record of at most `maxChars`; undefined when it gives none. */
-  summarise(record: string): Promise<string | undefined>
+  /** Asks a model to summarize a record of at most `maxChars`; undefined when it gives none. */
+  summarize(record: string): Promise<string | undefined>
   /** Maximum length of such a record, in characters. */
   readonly recordMaxChars: number
 }
@@ -83,7 +83,7 @@ export async function compact(parts: CompactionParts): Promise<Compacted | null>
 async function sumUp(turns: readonly Turn[], parts: CompactionParts): Promise<string> {
   if (turns.length === 0) return parts.earlier
   const { meter, targetTokens } = parts
-  const summary = (await parts.summarise(describeRecord(turns, parts)))?.trim() || digest(turns, parts)
+  const summary = (await parts.summarize(describeRecord(turns, parts)))?.trim() || digest(turns, parts)
   return truncateMiddle(summary, Math.min(summaryMaxChars, meter.charsFor(targetTokens * summaryShare)))
 }
 
@@ -137,7 +137,7 @@ function sayAnew(
   return [system, { role: 'user', content: sections.join('\n\n') }, ...rest]
 }
 
-/** The turns as text, for the model that summarises them. */
+/** The turns as text, for the model that summarizes them. */
 function describeRecord(turns: readonly Turn[], { earlier, recordMaxChars }: CompactionParts): string {
   const lines = turns.flat().map((message) => {
     if (message.role === 'tool') return `result: ${truncateMiddle(message.content, 1_500)}`

@@ -259,7 +259,7 @@ class Link implements HostLink {
     this.http.disconnect(end.message)
   }
 
-  /** Asks again in each session; the host recognises the request by its ids. */
+  /** Asks again in each session; the host recognizes the request by its ids. */
   async #requestUntilAnswered<M extends RequestMethod>(
     method: M,
     params: ParamsInput<M>,

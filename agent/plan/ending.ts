@@ -19,7 +19,7 @@ export function planEnding({ plan, schedule, results, unplanned }: ExecutedPlan,
   const stateOf = ({ id }: Step) => schedule.stateOf(id)
   const completed = plan.steps.filter((step) => stateOf(step) === 'completed')
   const aside = plan.steps.filter(({ id }) => schedule.isSetAside(id))
-  const summary = truncate(summarise(completed, results), limits.documentMaxChars)
+  const summary = truncate(summarize(completed, results), limits.documentMaxChars)
   const total = plan.steps.length
   const left = aside.length === 0 ? '' : `, ${aside.length} skipped by their conditions`
   if (completed.length + aside.length === total) {
@@ -67,7 +67,7 @@ export function interruption(
 }
 
 /** Answers of the steps that no completed step depends on: the result of the plan. */
-function summarise(completed: readonly Step[], results: ReadonlyMap<string, StepResult>): string {
+function summarize(completed: readonly Step[], results: ReadonlyMap<string, StepResult>): string {
   const last = completed.filter(({ id }) => !completed.some(({ needs }) => needs.includes(id)))
   const [only] = last
   if (last.length === 1 && only !== undefined) return results.get(only.id)?.text ?? ''

@@ -20,7 +20,7 @@ const stepAliases: Readonly<Record<string, readonly string[]>> = {
   writes: ['outputs', 'files', 'writesto'],
   onFailure: ['onerror', 'iffails'],
   kind: [],
-  // Dropping a condition would change behaviour, so validation must reject an invalid one.
+  // Dropping a condition would change behavior, so validation must reject an invalid one.
   when: ['condition', 'if', 'runif', 'onlyif'],
   retries: ['retry', 'maxretries'],
   output: ['outputschema', 'schema'],

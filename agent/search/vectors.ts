@@ -17,7 +17,7 @@ type Vector = Float32Array
 
 export class Vectors {
   readonly #gateway: Pick<GatewayClient, 'post'>
-  /** By kind and content, oldest first; normalised to length 1. */
+  /** By kind and content, oldest first; normalized to length 1. */
   readonly #kept = new Map<string, Vector>()
   #numbers = 0
 
@@ -73,7 +73,7 @@ function keyOf(kind: string, text: string): string {
   return `${kind} ${hash('sha256', text, 'base64')}`
 }
 
-/** Normalises to length 1; zeros when there is no computable direction. */
+/** Normalizes to length 1; zeros when there is no computable direction. */
 function unit(numbers: readonly number[]): Vector {
   const length = Math.hypot(...numbers)
   const isUsable = length > 0 && Number.isFinite(length)

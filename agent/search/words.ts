@@ -1,5 +1,5 @@
 /**
- * Tokenises code: the index terms of a text, and the match expression of a query. A query contains only words; index
+ * Tokenizes code: the index terms of a text, and the match expression of a query. A query contains only words; index
  * syntax in it is dropped.
  */
 

@@ -10,7 +10,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { compact } from '../context/compact.ts'
 import { type Opening, windowOptionsOf } from '../context/opening.ts'
-import { summariserSystemPrompt } from '../context/prompts.ts'
+import { summarizerSystemPrompt } from '../context/prompts.ts'
 import { describeMessages } from '../context/sections.ts'
 import { TokenMeter } from '../context/tokens.ts'
 import { learnWindow, windowOf } from '../context/window.ts'
@@ -131,7 +131,7 @@ export class Conversation {
       earlier: this.#summary,
       left: describeLeft(this.#run),
       cutOutput: (callId, output, maxChars) => this.#shorten(callId, output, maxChars),
-      summarise: (record) => this.#summarise(record, hooks),
+      summarize: (record) => this.#summarize(record, hooks),
       recordMaxChars: meter.charsFor(inputTokens * targetShare),
     })
     if (made === null || hooks.signal.aborted || !this.history.replace(made.messages)) return false
@@ -152,14 +152,14 @@ export class Conversation {
   /**
    * Makes a separate request without tools, not shown as the step's text. Undefined when the model gives no summary.
    */
-  async #summarise(record: string, { signal, onRetry }: TurnHooks): Promise<string | undefined> {
+  async #summarize(record: string, { signal, onRetry }: TurnHooks): Promise<string | undefined> {
     const { maxTokens = summaryMaxTokens } = windowOf(windowOptionsOf(this.#run))
     const step = this.#open()[1]?.content ?? ''
     const asked = truncateMiddle(step.slice(Math.max(0, step.lastIndexOf('# This step'))), 4_000)
     const answer = await this.#run.model(
       {
         messages: [
-          { role: 'system', content: summariserSystemPrompt() },
+          { role: 'system', content: summarizerSystemPrompt() },
           { role: 'user', content: `${asked}\n\n# Record\n${block('record', record)}` },
         ],
         tools: [],

@@ -62,7 +62,7 @@ function textOf(root: string, path: string): string | undefined {
   }
 }
 
-/** Makes `path` in `to` equal to `from`; returns the normalised path. */
+/** Makes `path` in `to` equal to `from`; returns the normalized path. */
 export async function takeFile(
   from: string,
   to: string,

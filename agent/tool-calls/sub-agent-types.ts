@@ -54,7 +54,7 @@ export interface Agents {
   findView(agent: string): Result<string>
   /**
    * Makes a path of the workspace equal to the view of a sub-agent that ended with conflicts: file, link, directory
-   * or nothing. Returns the normalised path.
+   * or nothing. Returns the normalized path.
    */
   takeFile(agent: string, path: string): Promise<Result<string>>
 }

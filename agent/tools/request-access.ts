@@ -20,7 +20,7 @@ export function createAccessTool(): Tool {
       'Asks for access to an address on the network. Use it only when web_fetch or a command was refused by the egress policy and the task needs that address. The host says exactly what it would allow and asks a person; the result says what is allowed now. Then try again what was refused.',
     inputSchema,
     outputSchema: z.string(),
-    // The host recognises the name and asks its own question.
+    // The host recognizes the name and asks its own question.
     requiresApproval: true,
     readOnly: false,
     // It asks; a person who sees the host's wording decides what it may lead to.

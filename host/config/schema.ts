@@ -1,6 +1,6 @@
 /**
  * The user's configuration file, section by section (design: one file, read from the user's own folder, never from a
- * workspace). Unknown names are refused, so that a misspelt rule is not silently no rule.
+ * workspace). Unknown names are refused, so that a misspelled rule is not silently no rule.
  */
 import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'

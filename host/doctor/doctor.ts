@@ -22,7 +22,7 @@ export type { Finding } from './inspect-config.ts'
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
 const MIN_NODE_MAJOR = 24
-/** The version whose behaviour was measured; older ones lack nothing known, but were not tried. */
+/** The version whose behavior was measured; older ones lack nothing known, but were not tried. */
 const MIN_QEMU_MAJOR = 7
 /** Image, build folder and a run's scratch disk fit. */
 const COMFORTABLE_DISK_BYTES = 4 * GIB
@@ -149,7 +149,7 @@ function describeAccelerator({ accelerator, trials }: Machine, tried: boolean): 
       'boundary, so it is the confinement of QEMU that protects you',
     remedy:
       process.platform === 'linux'
-        ? 'For KVM: turn virtualisation on in the firmware, and let this user open /dev/kvm (group kvm). In a cloud VM it may not be possible.'
+        ? 'For KVM: turn virtualization on in the firmware, and let this user open /dev/kvm (group kvm). In a cloud VM it may not be possible.'
         : 'Nothing to do: this machine cannot accelerate this guest.',
   }
 }

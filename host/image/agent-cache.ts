@@ -11,7 +11,7 @@ const FLAGS = ['--random-seed=1']
 
 /**
  * Evaluates the bundle, so that V8 compiles what every start runs, and starts no agent. The bundle comes on standard
- * input and the code leaves by descriptor 3, since what is evaluated may print. Meanwhile V8 optimises nothing: it does
+ * input and the code leaves by descriptor 3, since what is evaluated may print. Meanwhile V8 optimizes nothing: it does
  * that on other threads, and how far they came would be in the code. Before the code is written the flags are again
  * those that the guest's V8 compares with its own.
  */

@@ -156,14 +156,14 @@ export class RunStore {
   /** Newest first; a damaged journal is listed with its problem. @throws {CaissonError} `state_unavailable` */
   async list(): Promise<RunSummary[]> {
     const live = await lockedRuns(this.#locks)
-    const summaries = await mapBounded(await this.#ids(), (id) => this.#summarise(id, live.has(id)))
+    const summaries = await mapBounded(await this.#ids(), (id) => this.#summarize(id, live.has(id)))
     return summaries.sort((a, b) => b.startedAt - a.startedAt || a.runId.localeCompare(b.runId))
   }
 
   /** The {@link list} entry of one run. @throws {CaissonError} `state_unavailable` */
   async summary(runId: string): Promise<RunSummary> {
     await this.#check()
-    return await this.#summarise(runId, await this.isLive(runId))
+    return await this.#summarize(runId, await this.isLive(runId))
   }
 
   /** Whether a process works on the run now, from its first hook to its last. */
@@ -225,7 +225,7 @@ export class RunStore {
     return names.filter((name) => RunId.safeParse(name).success)
   }
 
-  async #summarise(runId: string, isLive: boolean): Promise<RunSummary> {
+  async #summarize(runId: string, isLive: boolean): Promise<RunSummary> {
     const { directory, kept } = this.paths(runId)
     const keepsVm = statSync(kept, { throwIfNoEntry: false }) !== undefined
     try {

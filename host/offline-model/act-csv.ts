@@ -6,7 +6,7 @@ import { type ReportChoice, writeReportScript } from './csv-report-script.ts'
 import type { UserIntent } from './intents.ts'
 import { answersIn, call, conclude, type OfflineReply, quoteOutput, say, sayNotDone } from './reply.ts'
 
-type CsvIntent = Extract<UserIntent, { kind: 'inspect-csv' | 'analyse-csv' }>
+type CsvIntent = Extract<UserIntent, { kind: 'inspect-csv' | 'analyze-csv' }>
 
 /** Lines shown of an output file. */
 const sampleLines = 12
@@ -15,7 +15,7 @@ const pythonTimeoutMs = 300_000
 /** The next turn. All calls so far succeeded. */
 export function actOnCsv(intent: CsvIntent, conversation: PastConversation, reasoning: string): OfflineReply {
   if (intent.kind === 'inspect-csv') return inspect(intent.path, conversation, reasoning)
-  return analyse(intent, conversation, reasoning)
+  return analyze(intent, conversation, reasoning)
 }
 
 function inspect(path: string, conversation: PastConversation, reasoning: string): OfflineReply {
@@ -41,8 +41,8 @@ function inspect(path: string, conversation: PastConversation, reasoning: string
   return say(`${path} has ${found.rows} rows and ${found.width} columns: ${columns.join(', ')}.`, reasoning)
 }
 
-function analyse(
-  intent: Extract<CsvIntent, { kind: 'analyse-csv' }>,
+function analyze(
+  intent: Extract<CsvIntent, { kind: 'analyze-csv' }>,
   conversation: PastConversation,
   reasoning: string,
 ): OfflineReply {

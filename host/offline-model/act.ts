@@ -24,12 +24,12 @@ import { writeCountScript, writeSumScript } from './small-scripts.ts'
 /** The next turn of a step. */
 export function act(intent: UserIntent, conversation: PastConversation): OfflineReply {
   const reasoning = `The rule for "${intent.kind}" fits this step.`
-  if (intent.kind === 'fetch-page' || intent.kind === 'summarise-page' || intent.kind === 'save-page') {
+  if (intent.kind === 'fetch-page' || intent.kind === 'summarize-page' || intent.kind === 'save-page') {
     return actOnPage(intent, conversation, reasoning)
   }
   const failed = conversation.calls.findIndex((past) => past.errorCode !== null)
   if (failed >= 0) return explainFailure(conversation, failed, reasoning)
-  if (intent.kind === 'inspect-csv' || intent.kind === 'analyse-csv') {
+  if (intent.kind === 'inspect-csv' || intent.kind === 'analyze-csv') {
     return actOnCsv(intent, conversation, reasoning)
   }
   if (intent.kind === 'look') return look(intent.reason, conversation, reasoning)
@@ -67,7 +67,7 @@ interface Turns {
 
 type PlainIntent = Exclude<
   UserIntent,
-  { kind: 'inspect-csv' | 'analyse-csv' | 'fetch-page' | 'summarise-page' | 'save-page' | 'look' }
+  { kind: 'inspect-csv' | 'analyze-csv' | 'fetch-page' | 'summarize-page' | 'save-page' | 'look' }
 >
 
 /** The calls of an intent in order, and the answer when all of them succeeded. */
@@ -197,7 +197,7 @@ function look(reason: string, conversation: PastConversation, reasoning: string)
   return sayNotDone(
     [
       `I could not do this task: ${reason}.`,
-      'Nothing was changed. I am a small set of rules, not a language model. I can: analyse a CSV file; create, change,',
+      'Nothing was changed. I am a small set of rules, not a language model. I can: analyze a CSV file; create, change,',
       'rename, copy or delete files; search, count and list; run a command or a script; fetch a web page; calculate; ask you a question; remember something. Say one of these plainly,',
       'with names in quotes, or set NVIDIA_API_KEY (or CAISSON_LLM_URL with CAISSON_LLM_KEY and CAISSON_MODEL) for a real model.',
       `The workspace holds:\n${quoteOutput(listed.output, 2_000)}`,

@@ -62,7 +62,7 @@ export function writeProfileScript(path: string): string {
 }
 
 /**
- * The start of both Python scripts: reads any CSV file (encoding, separator, header, missing values) and recognises numbers
+ * The start of both Python scripts: reads any CSV file (encoding, separator, header, missing values) and recognizes numbers
  * and dates. Uses only the standard library of Python 3.11.
  */
 export const csvReaderScript = String.raw`

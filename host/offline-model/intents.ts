@@ -2,7 +2,7 @@
 
 export type UserIntent =
   | { kind: 'inspect-csv'; path: string }
-  | { kind: 'analyse-csv'; path: string; report: string; chart: string }
+  | { kind: 'analyze-csv'; path: string; report: string; chart: string }
   | { kind: 'create'; path: string; content: string }
   | { kind: 'make-folder'; path: string }
   | { kind: 'replace'; path: string; from: string; to: string }
@@ -21,7 +21,7 @@ export type UserIntent =
   | { kind: 'run'; command: string }
   | { kind: 'calculate'; expression: string }
   | { kind: 'fetch-page'; url: string }
-  | { kind: 'summarise-page'; url: string }
+  | { kind: 'summarize-page'; url: string }
   /** Saves the page, or only its first lines. */
   | { kind: 'save-page'; url: string; path: string; what: 'page' | 'summary' }
   /** A question to the user; without options it takes any text, or yes or no. */
@@ -41,7 +41,7 @@ export type CountUnit = (typeof countUnits)[number]
  */
 const sentences: readonly (readonly [Partial<UserIntent>, string])[] = [
   [{ kind: 'inspect-csv' }, 'Inspect the data file {path}.'],
-  [{ kind: 'analyse-csv' }, 'Analyse the data file {path}, report to {report}, chart to {chart}.'],
+  [{ kind: 'analyze-csv' }, 'Analyze the data file {path}, report to {report}, chart to {chart}.'],
   [{ kind: 'create' }, 'Create the file {path} with the content {content}.'],
   [{ kind: 'make-folder' }, 'Make the folder {path}.'],
   [{ kind: 'replace' }, 'Replace {from} with {to} in {path}.'],
@@ -64,7 +64,7 @@ const sentences: readonly (readonly [Partial<UserIntent>, string])[] = [
   [{ kind: 'run' }, 'Run the command {command}.'],
   [{ kind: 'calculate' }, 'Calculate {expression}.'],
   [{ kind: 'fetch-page' }, 'Fetch the page {url}.'],
-  [{ kind: 'summarise-page' }, 'Summarise the page {url}.'],
+  [{ kind: 'summarize-page' }, 'Summarize the page {url}.'],
   [{ kind: 'save-page', what: 'page' }, 'Save the page {url} to {path}.'],
   [{ kind: 'save-page', what: 'summary' }, 'Save the summary of {url} to {path}.'],
   [{ kind: 'ask', options: [], confirm: true }, 'Ask the user {question}, yes or no.'],
@@ -115,8 +115,8 @@ export function describeIntent(intent: UserIntent): string {
   switch (intent.kind) {
     case 'inspect-csv':
       return `Look at the columns of ${q(intent.path)}`
-    case 'analyse-csv':
-      return `Analyse ${q(intent.path)}, write ${q(from(intent.path, intent.report))} and ${q(from(intent.path, intent.chart))}`
+    case 'analyze-csv':
+      return `Analyze ${q(intent.path)}, write ${q(from(intent.path, intent.report))} and ${q(from(intent.path, intent.chart))}`
     case 'create':
       return `Create ${q(intent.path)}`
     case 'list':
@@ -165,7 +165,7 @@ function quoteForPeople(text: string): string {
 /** Paths that the intent writes; `*` for any. */
 export function pathsWritten(intent: UserIntent): readonly string[] {
   switch (intent.kind) {
-    case 'analyse-csv':
+    case 'analyze-csv':
       return [intent.report, intent.chart]
     case 'create':
     case 'save-page':
@@ -190,7 +190,7 @@ export function pathsRead(intent: UserIntent): readonly string[] {
   switch (intent.kind) {
     case 'calculate':
     case 'fetch-page':
-    case 'summarise-page':
+    case 'summarize-page':
     case 'save-page':
     case 'ask':
     case 'remember':

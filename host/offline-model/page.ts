@@ -9,7 +9,7 @@ import { call, describeDenial, type OfflineReply, quoteOutput, say, sayNotDone }
 import { groupsOf, looksLikeFile, target } from './rule-groups.ts'
 import type { CsvContext } from './understand-csv.ts'
 
-type PageIntent = Extract<UserIntent, { kind: 'fetch-page' | 'summarise-page' | 'save-page' }>
+type PageIntent = Extract<UserIntent, { kind: 'fetch-page' | 'summarize-page' | 'save-page' }>
 
 const plain = '(?<url>https?://[^\\s"\'<>\uE000\uE001]+)'
 const address = `(?<url>https?://[^\\s"'<>\uE000\uE001]+|${quotedPattern})`
@@ -34,8 +34,8 @@ export function readPageOrder(clause: Clause, scene: CsvContext): PageIntent | n
   if (saved !== null) return toSave(saved, 'page', clause, scene)
   const summary = summaries.exec(text)
   if (summary?.groups?.path !== undefined) return toSave(summary, 'summary', clause, scene)
-  const summarised = readAddress(summary?.groups?.url ?? about.exec(text)?.groups?.url, clause)
-  if (summarised !== null) return { kind: 'summarise-page', url: summarised }
+  const summarized = readAddress(summary?.groups?.url ?? about.exec(text)?.groups?.url, clause)
+  if (summarized !== null) return { kind: 'summarize-page', url: summarized }
   const fetched = readAddress(fetches.exec(text)?.groups?.url, clause)
   return fetched === null ? null : { kind: 'fetch-page', url: fetched }
 }
@@ -43,7 +43,7 @@ export function readPageOrder(clause: Clause, scene: CsvContext): PageIntent | n
 const itSaved = whole(
   `(save|store|write|put) (it|that|this|the (page|text|contents?|results?|summary))${into}`,
 )
-const itSummarised = whole('(summari[sz]e|sum up|describe) (it|that|this|the (page|text|contents?))')
+const itSummarized = whole('(summari[sz]e|sum up|describe) (it|that|this|the (page|text|contents?))')
 
 /** An order about the page of the previous order, such as `and save it to page.md`; else null. */
 export function completePage(
@@ -51,13 +51,13 @@ export function completePage(
   clause: Clause,
   scene: CsvContext,
 ): PageIntent | null {
-  if (previous?.kind !== 'fetch-page' && previous?.kind !== 'summarise-page') return null
+  if (previous?.kind !== 'fetch-page' && previous?.kind !== 'summarize-page') return null
   const { url } = previous
-  if (itSummarised.test(clause.text)) return { kind: 'summarise-page', url }
+  if (itSummarized.test(clause.text)) return { kind: 'summarize-page', url }
   const match = itSaved.exec(clause.text)
   if (match === null) return null
   const path = groupsOf(match, clause, scene).path('path')
-  const what = previous.kind === 'summarise-page' ? 'summary' : 'page'
+  const what = previous.kind === 'summarize-page' ? 'summary' : 'page'
   return looksLikeFile(path, match.groups?.path) ? { kind: 'save-page', url, path, what } : null
 }
 
@@ -171,7 +171,7 @@ function describePage(intent: PageIntent, parts: readonly Part[]): string {
   const [first] = parts
   const title = first?.title === '' ? '' : ` It is titled ${JSON.stringify(first?.title)}.`
   const honest =
-    intent.kind === 'summarise-page' ? ' I cannot summarise; these are its first lines:' : ' It begins:'
+    intent.kind === 'summarize-page' ? ' I cannot summarize; these are its first lines:' : ' It begins:'
   return `Fetched ${first?.url} (${first?.totalChars} characters).${title}${honest}\n${firstLines(parts)}`
 }
 
@@ -179,7 +179,7 @@ function describeSaved(intent: PageIntent, parts: readonly Part[]): string {
   const path = JSON.stringify(intent.kind === 'save-page' ? intent.path : '')
   const [first] = parts
   if (intent.kind === 'save-page' && intent.what === 'summary') {
-    return `Wrote the first lines of ${first?.url} to ${path}. I cannot summarise, so it is no more than that.`
+    return `Wrote the first lines of ${first?.url} to ${path}. I cannot summarize, so it is no more than that.`
   }
   const note = parts.at(-1)?.cut
     ? ' The page is longer: what lies beyond could not be fetched and is not in the file.'

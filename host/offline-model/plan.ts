@@ -55,7 +55,7 @@ export function readBrief(brief: string): UserIntent | null {
 
 /** An analysis is two steps, so that the profile is visible before the report is written. */
 function expand(intent: UserIntent): UserIntent[] {
-  return intent.kind === 'analyse-csv' ? [{ kind: 'inspect-csv', path: intent.path }, intent] : [intent]
+  return intent.kind === 'analyze-csv' ? [{ kind: 'inspect-csv', path: intent.path }, intent] : [intent]
 }
 
 /** @param byAgents which of them are for sub-agents */
@@ -77,7 +77,7 @@ function toSteps(intents: readonly UserIntent[], byAgents: readonly boolean[]): 
 /** Orders that share a path, and those after a question, run in sequence; others may run in parallel. */
 function mustFollow(earlier: UserIntent, later: UserIntent): boolean {
   const inspected =
-    earlier.kind === 'inspect-csv' && later.kind === 'analyse-csv' && earlier.path === later.path
+    earlier.kind === 'inspect-csv' && later.kind === 'analyze-csv' && earlier.path === later.path
   // The answer may matter to every later order.
   if (earlier.kind === 'ask') return true
   const [wroteBefore, readBefore] = [pathsWritten(earlier), pathsRead(earlier)]

@@ -17,7 +17,7 @@ const changes =
   /^(?:delete|remove|erase|rm|rename|move|mv|copy|cp|replace|change|append|run|execute|search|grep|count|list|calculate|compute)\b/i
 const dataEnding = /\.(csv|tsv)$/i
 
-type Analysis = Extract<UserIntent, { kind: 'analyse-csv' }>
+type Analysis = Extract<UserIntent, { kind: 'analyze-csv' }>
 
 /** The analysis that a clause asks for; a question when the file is not clear; null when it asks for none. */
 export function readAnalysis(
@@ -32,7 +32,7 @@ export function readAnalysis(
   const path = named === undefined ? (known.length === 1 ? known[0] : undefined) : resolveName(named, known)
   if (path === undefined) return { question: askForFile(named, known) }
   const start: Analysis = {
-    kind: 'analyse-csv',
+    kind: 'analyze-csv',
     path,
     report: beside(path, 'report.md'),
     chart: beside(path, 'chart.svg'),
@@ -75,7 +75,7 @@ function resolveName(name: string, known: readonly string[]): string | undefined
 }
 
 function askForFile(named: string | undefined, known: readonly string[]): string {
-  if (known.length === 0) return 'no CSV file was named, and the listing shows none; name the file to analyse'
+  if (known.length === 0) return 'no CSV file was named, and the listing shows none; name the file to analyze'
   const shown = known.slice(0, 8).join(', ')
   return `${named === undefined ? 'several CSV files are there' : `several files are named ${named}`}: ${shown}; say which one`
 }

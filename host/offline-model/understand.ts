@@ -34,7 +34,7 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
     const clause = requests.take(written, intents.length)
     if (clause === null) continue
     const previous = intents.at(-1)
-    if (previous?.kind === 'analyse-csv' && isAnalysisDetail(clause)) {
+    if (previous?.kind === 'analyze-csv' && isAnalysisDetail(clause)) {
       intents[intents.length - 1] = completeAnalysis(previous, clause)
       continue
     }

@@ -15,7 +15,7 @@ import { understandTask } from './understand.ts'
 
 /** Characters of one delta. */
 const deltaMaxChars = 64
-/** Bytes of text that count as one token: an estimate, as there is no tokeniser. */
+/** Bytes of text that count as one token: an estimate, as there is no tokenizer. */
 const bytesPerToken = 4
 
 export function createOfflineUpstream(): Upstream {

@@ -77,7 +77,7 @@ export function createStreamTap(requestBytes: number): UsageTap {
     get failure() {
       return state.failure
     },
-    read: () => summarise(state, deltaOverhead),
+    read: () => summarize(state, deltaOverhead),
   }
 }
 
@@ -87,7 +87,7 @@ export function readWholeAnswer(body: Buffer, requestBytes: number): ReturnType<
   state.bytes = body.length
   readChunk(body.toString('utf8'), state)
   state.done = true
-  return summarise(state, 1)
+  return summarize(state, 1)
 }
 
 /** For a complete answer in either form. */
@@ -133,7 +133,7 @@ function noteError(error: unknown, state: TapState): void {
   state.failure ??= { failure: classifyProviderError(said, null), retryAfterMs: said.retryAfterMs }
 }
 
-function summarise(state: TapState, overhead: number): ReturnType<UsageTap['read']> {
+function summarize(state: TapState, overhead: number): ReturnType<UsageTap['read']> {
   const { failure } = state
   const estimated = state.input === 0 && state.output === 0
   const inputTokens = estimated ? Math.ceil(state.requestBytes / bytesPerToken) : state.input

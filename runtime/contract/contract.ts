@@ -51,7 +51,7 @@ export interface LLMResponse {
   readonly assistantMessage: LLMChatMessage
   /** Absent when the provider reported none. */
   readonly usage?: LLMUsage
-  /** Why the model stopped, normalised over all providers. */
+  /** Why the model stopped, normalized over all providers. */
   readonly stopKind: 'natural' | 'tool' | 'length' | 'content_filter' | 'unknown'
 }
 

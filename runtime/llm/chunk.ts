@@ -104,7 +104,7 @@ const finishReasons: Readonly<Record<string, string>> = {
   spii: 'content_filter',
 }
 
-/** Normalises a server's finish reason. */
+/** Normalizes a server's finish reason. */
 export function readFinish(word: string): StreamPart {
   const plain = word.toLowerCase()
   if (plain === 'error' || plain === 'abort') {

@@ -1,5 +1,5 @@
 /**
- * Tokenises JSON and what models write instead: decoded strings, brackets, words and separators. Compares a repaired
+ * Tokenizes JSON and what models write instead: decoded strings, brackets, words and separators. Compares a repaired
  * text with its source and detects duplicate keys. Refuses ambiguous text; reads each character once.
  */
 

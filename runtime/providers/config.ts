@@ -1,6 +1,6 @@
 /**
  * The configuration of a provider, validated before anything is sent. Refuses addresses other than a plain http or
- * https base, and unknown fields: a misspelt one is not ignored.
+ * https base, and unknown fields: a misspelled one is not ignored.
  */
 
 import type { Dispatcher } from 'undici'

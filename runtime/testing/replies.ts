@@ -3,7 +3,7 @@ import type { LLMUsage } from '../contract/contract.ts'
 
 export interface ScriptedCall {
   readonly name: string
-  /** A value is serialised as JSON; text is used unchanged, so that arguments can be malformed. Default `{}`. */
+  /** A value is serialized as JSON; text is used unchanged, so that arguments can be malformed. Default `{}`. */
   readonly arguments?: unknown
   /** Default `call-1`, `call-2` and so on, counted over the model's lifetime. */
   readonly id?: string

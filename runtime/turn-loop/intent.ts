@@ -1,4 +1,4 @@
-/** Creates a tool call from a text in which the application recognises one. */
+/** Creates a tool call from a text in which the application recognizes one. */
 import type { LLMResponse, LLMToolCall } from '../contract/contract.ts'
 
 export interface ParsedToolIntent {

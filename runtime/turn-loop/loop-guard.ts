@@ -8,7 +8,7 @@ import { hash } from 'node:crypto'
 /** One call of a batch. `result` is absent when unknown. */
 export interface GuardedCall {
   readonly tool: string
-  /** Normalised by `normalizeArguments`. */
+  /** Normalized by `normalizeArguments`. */
   readonly arguments: string
   readonly result?: string
 }

@@ -106,7 +106,7 @@ function guarded(call: LLMToolCall, normalized = ''): GuardedCall {
   return { tool: call.function.name, arguments: normalized }
 }
 
-/** Normalised JSON arguments: sorted keys, no blanks. Invalid or too deeply nested ones are unchanged. */
+/** Normalized JSON arguments: sorted keys, no blanks. Invalid or too deeply nested ones are unchanged. */
 export function normalizeArguments(text = ''): string {
   const trimmed = text.trim()
   if (trimmed === '') return '{}'

@@ -26,7 +26,7 @@ const feedForward = 256
 const heads = 4
 const alignment = 32
 
-// ---- vocabulary: bytes as GPT-2 writes them, control tokens, a few merges so that the tokeniser merges, the scripts -----
+// ---- vocabulary: bytes as GPT-2 writes them, control tokens, a few merges so that the tokenizer merges, the scripts -----
 
 const byteToChar = makeByteTable()
 const tokens: string[] = []

@@ -33,7 +33,7 @@ export type ApprovalScope = z.infer<typeof ApprovalScope>
 export const AccessQuestion = z.strictObject({
   /** The cause: `request_access`, or a connection attempt. */
   from: z.enum(['agent', 'connection']),
-  /** Normalised URL; for a tunnel, whose path is not visible, the root. */
+  /** Normalized URL; for a tunnel, whose path is not visible, the root. */
   address: Document.min(1),
   /** Why it is not allowed already. */
   because: Line,
@@ -86,7 +86,7 @@ export const ApprovalRule = z.strictObject({
   /** Tool name, or `*`. */
   tool: Line.min(1),
   /**
-   * Matched against one argument's whole text, `*` for any characters; paths normalised, relative to the workspace.
+   * Matched against one argument's whole text, `*` for any characters; paths normalized, relative to the workspace.
    * Absent: every call.
    */
   pattern: Line.optional(),

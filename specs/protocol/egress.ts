@@ -13,7 +13,7 @@ import { Count, Document, Line, Text } from './text.ts'
 export const EgressRule = z.strictObject({
   effect: z.enum(['allow', 'ask', 'deny']),
   /**
-   * `example.com`: that name alone. `*.example.com`: every name below it, not itself. A normalised address: itself.
+   * `example.com`: that name alone. `*.example.com`: every name below it, not itself. A normalized address: itself.
    * `*`: every name and public address; in a deny rule every address.
    */
   host: Line.min(1),

@@ -129,13 +129,13 @@ const html: RequestListener = (_, response) =>
   void response.writeHead(200, { 'content-type': 'text/html' }).end(article)
 
 describe('the offline model with a web page', () => {
-  it('says its title and first lines, and that it cannot summarise [S1.04] [S4.06]', async () => {
+  it('says its title and first lines, and that it cannot summarize [S1.04] [S4.06]', async () => {
     const world = await openWorld({ server: html })
-    const completion = await world.run((base) => `Summarise ${base}/tides`)
+    const completion = await world.run((base) => `Summarize ${base}/tides`)
     expect(completion.outcome).toBe('completed')
     expect(completion.summary).toContain('[offline model]')
     expect(completion.summary).toMatch(
-      /It is titled "Tides"\. I cannot summarise; these are its first lines:/,
+      /It is titled "Tides"\. I cannot summarize; these are its first lines:/,
     )
     expect(completion.summary).toContain('The moon pulls the sea, twice a day.')
     expect(world.records).toMatchObject([{ kind: 'fetch' }])

@@ -59,7 +59,7 @@ const files = {
 /** Tools whose effect is the host's: no more is looked at than that they are called. */
 const toolsOfHost: Partial<Record<UserIntent['kind'], string>> = {
   'fetch-page': 'web_fetch',
-  'summarise-page': 'web_fetch',
+  'summarize-page': 'web_fetch',
   'save-page': 'web_fetch',
   ask: 'ask_user',
   remember: 'remember',

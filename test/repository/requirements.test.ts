@@ -34,7 +34,7 @@ describe('the requirements', () => {
     const open = Object.entries(requirements).filter(
       ([id, { deferred }]) => !cited.has(id) && deferred === undefined,
     )
-    expect(open.map(([id, { behaviour }]) => `${id}: ${behaviour}`)).toEqual([])
+    expect(open.map(([id, { behavior }]) => `${id}: ${behavior}`)).toEqual([])
   })
 
   it('are all known that tests cite', () => {

@@ -69,7 +69,7 @@ describe('the shorter form of a conversation', () => {
             earlier: '',
             left: 'Tool calls: 3.',
             cutOutput: (_callId, output, maxChars) => truncateMiddle(output, maxChars),
-            summarise: () => Promise.resolve(summary),
+            summarize: () => Promise.resolve(summary),
             recordMaxChars: 5_000,
           })
           expect(JSON.stringify(messages)).toBe(before)
@@ -107,7 +107,7 @@ describe('the shorter form of a conversation', () => {
       earlier: '',
       left: '',
       cutOutput: (_callId, output) => output,
-      summarise: () => Promise.reject(new Error('not asked')),
+      summarize: () => Promise.reject(new Error('not asked')),
       recordMaxChars: 10,
     })
     expect(made).toBeNull()

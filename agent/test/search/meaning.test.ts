@@ -172,7 +172,7 @@ describe('vectors', () => {
     ])
   })
 
-  it('rankings are put into one that has each item once, the common favourite first [S0.14]', () => {
+  it('rankings are put into one that has each item once, the common favorite first [S0.14]', () => {
     expect(
       fuseRankings([
         ['a', 'b', 'c'],

@@ -30,7 +30,7 @@ const sayMuch: Tool = defineTool({
 })
 
 const isSummary = (asked: Asked): boolean =>
-  asked.messages[0]?.content?.startsWith("You are Caisson's summariser.") ?? false
+  asked.messages[0]?.content?.startsWith("You are Caisson's summarizer.") ?? false
 const callMuch = (mark: string, chars: number) =>
   reply({ calls: [{ id: `call-${mark}`, name: 'say_much', arguments: { chars, mark } }] })
 const wholeText = (asked: Asked | undefined): string =>

@@ -10,7 +10,7 @@ import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { parseAge, type RunAction } from '../options.ts'
-import { type Colours, coloursFor } from '../render/colours.ts'
+import { type Colors, colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
@@ -76,56 +76,56 @@ export async function clean(io: Io, flags: CleanFlags): Promise<ExitCode> {
       failed: failed.map(({ kept, reason }) => ({ path: kept.path, reason })),
     })
   } else {
-    const colours = coloursFor(io.stdout)
-    for (const line of listing(entries, options, colours)) io.stdout.write(`${line}\n`)
+    const colors = colorsFor(io.stdout)
+    for (const line of listing(entries, options, colors)) io.stdout.write(`${line}\n`)
     for (const { kept, reason } of failed)
       io.stderr.write(`caisson: ${sanitizeLine(kept.path)} was not removed: ${sanitizeLine(reason)}\n`)
-    for (const line of summary(entries, options, freed, colours)) io.stdout.write(`${line}\n`)
+    for (const line of summary(entries, options, freed, colors)) io.stdout.write(`${line}\n`)
   }
   return failed.length === 0 ? exitCodes.completed : exitCodes.failed
 }
 
-function listing(entries: readonly Kept[], options: CleanOptions, colours: Colours): string[] {
+function listing(entries: readonly Kept[], options: CleanOptions, colors: Colors): string[] {
   return keptKinds.flatMap((kind) => {
     const rows = entries.filter((entry) => entry.kind === kind)
     if (rows.length === 0) return []
-    const head = `${colours.bold(titles[kind])}  ${colours.dim(`${formatCount(rows.length, 'entry', 'entries')}, ${formatBytes(sizeOf(rows))}`)}`
+    const head = `${colors.bold(titles[kind])}  ${colors.dim(`${formatCount(rows.length, 'entry', 'entries')}, ${formatBytes(sizeOf(rows))}`)}`
     const isSum = kind === 'download'
-    return [head, ...(isSum ? sums(rows, 'in total', options, colours) : shown(rows, options, colours)), '']
+    return [head, ...(isSum ? sums(rows, 'in total', options, colors) : shown(rows, options, colors)), '']
   })
 }
 
 /** What goes first, so that it is seen; a long rest as one row. */
-function shown(rows: readonly Kept[], options: CleanOptions, colours: Colours): string[] {
+function shown(rows: readonly Kept[], options: CleanOptions, colors: Colors): string[] {
   const ordered = rows.toSorted((a, b) => Number(isFreed(b, options)) - Number(isFreed(a, options)))
   const [first, rest] = [ordered.slice(0, SHOWN), ordered.slice(SHOWN)]
   return [
-    ...first.map((entry) => row(shortName(entry), entry, options, colours)),
-    ...(rest.length === 0 ? [] : sums(rest, 'more', options, colours)),
+    ...first.map((entry) => row(shortName(entry), entry, options, colors)),
+    ...(rest.length === 0 ? [] : sums(rest, 'more', options, colors)),
   ]
 }
 
 /** One row for what goes and one for what stays. */
-function sums(rows: readonly Kept[], word: string, options: CleanOptions, colours: Colours): string[] {
+function sums(rows: readonly Kept[], word: string, options: CleanOptions, colors: Colors): string[] {
   return [true, false].flatMap((goes) => {
     const some = rows.filter((entry) => isFreed(entry, options) === goes)
     const [example] = some
     if (example === undefined) return []
     const { note: _, ...first } = example
     const usedAt = some.reduce((oldest, entry) => Math.min(oldest, entry.usedAt), example.usedAt)
-    return [row(`${some.length} ${word}`, { ...first, bytes: sizeOf(some), usedAt }, options, colours)]
+    return [row(`${some.length} ${word}`, { ...first, bytes: sizeOf(some), usedAt }, options, colors)]
   })
 }
 
-function row(name: string, entry: Kept, options: CleanOptions, colours: Colours): string {
+function row(name: string, entry: Kept, options: CleanOptions, colors: Colors): string {
   const cells = [
     name.padEnd(16),
     formatBytes(entry.bytes).padStart(8),
     formatAge(options.now - entry.usedAt).padStart(10),
   ]
   const goes = isFreed(entry, options)
-  const word = goes ? colours.yellow('remove'.padEnd(7)) : stateWords[entry.state].padEnd(7)
-  const note = entry.note === undefined ? '' : `  ${colours.dim(sanitizeLine(entry.note, 60))}`
+  const word = goes ? colors.yellow('remove'.padEnd(7)) : stateWords[entry.state].padEnd(7)
+  const note = entry.note === undefined ? '' : `  ${colors.dim(sanitizeLine(entry.note, 60))}`
   return `  ${cells.join('  ')}  ${word}${note}`.trimEnd()
 }
 
@@ -144,16 +144,16 @@ function summary(
   entries: readonly Kept[],
   options: CleanOptions,
   freed: readonly Kept[] | undefined,
-  colours: Colours,
+  colors: Colors,
 ): string[] {
-  if (freed !== undefined) return [colours.bold(`Freed ${formatBytes(sizeOf(freed))}.`)]
+  if (freed !== undefined) return [colors.bold(`Freed ${formatBytes(sizeOf(freed))}.`)]
   const chosen = entries.filter((entry) => isFreed(entry, options))
   const total = `Caisson keeps ${formatBytes(sizeOf(entries))}`
   if (chosen.length === 0)
     return [`${total}; nothing to remove${options.all ? '' : ' without --all or --runs'}.`]
   const again = ['caisson clean', options.all ? '--all' : '', runsWords(options), '--yes'].filter(Boolean)
   return [
-    `${total}; ${colours.bold(formatBytes(sizeOf(chosen)))} can be removed. Nothing was removed.`,
+    `${total}; ${colors.bold(formatBytes(sizeOf(chosen)))} can be removed. Nothing was removed.`,
     `To remove it: ${again.join(' ')}`,
   ]
 }

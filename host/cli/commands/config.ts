@@ -6,7 +6,7 @@ import { inspectModel, inspectSections } from '../../doctor/inspect-config.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { type RunAction, withFlags } from '../options.ts'
-import { coloursFor } from '../render/colours.ts'
+import { colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
@@ -42,11 +42,11 @@ async function configCheck(io: Io, flags: { json?: boolean }): Promise<ExitCode>
   const isWhole = facts.every(({ problem }) => problem === undefined)
   if (flags.json === true) await writeJsonLine(io.stdout, { ok: isWhole, file, exists, facts })
   else {
-    const colours = coloursFor(io.stdout)
+    const colors = colorsFor(io.stdout)
     io.stdout.write(`${sanitizeLine(file)}: ${exists ? 'valid' : 'does not exist; the defaults apply'}\n`)
     for (const { what, seen, note, problem, stopsRuns } of facts) {
-      const wrong = stopsRuns === true ? colours.red('fail') : colours.yellow('warn')
-      const mark = problem === undefined ? colours.green('ok  ') : wrong
+      const wrong = stopsRuns === true ? colors.red('fail') : colors.yellow('warn')
+      const mark = problem === undefined ? colors.green('ok  ') : wrong
       io.stdout.write(`${mark} ${sanitizeLine(what).padEnd(20)} ${sanitizeLine(seen)}\n`)
       if (note !== undefined) io.stdout.write(`       ${sanitizeLine(note)}\n`)
       if (problem !== undefined) io.stdout.write(`       → ${sanitizeLine(withFlags(problem))}\n`)

@@ -5,7 +5,7 @@ import { checkImage, type Finding, runDoctor } from '../../doctor/doctor.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { type RunAction, withFlags } from '../options.ts'
-import { type Colours, coloursFor } from '../render/colours.ts'
+import { type Colors, colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 
@@ -24,9 +24,9 @@ export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCod
     env: io.env,
     checkImage: () => checkImage({ cacheDir: folders.cache }),
   })
-  const colours = coloursFor(io.stdout)
+  const colors = colorsFor(io.stdout)
   for (const finding of findings) {
-    if (flags.json !== true) for (const line of linesOf(finding, colours)) io.stdout.write(`${line}\n`)
+    if (flags.json !== true) for (const line of linesOf(finding, colors)) io.stdout.write(`${line}\n`)
   }
   const failed = findings.some(({ status }) => status === 'fail')
   if (flags.json === true) await writeJsonLine(io.stdout, { ok: !failed, findings })
@@ -39,8 +39,8 @@ export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCod
   return failed ? exitCodes.environment : exitCodes.completed
 }
 
-function linesOf({ title, status, seen, remedy }: Finding, colours: Colours): string[] {
-  const mark = { ok: colours.green('ok  '), warn: colours.yellow('warn'), fail: colours.red('FAIL') }[status]
+function linesOf({ title, status, seen, remedy }: Finding, colors: Colors): string[] {
+  const mark = { ok: colors.green('ok  '), warn: colors.yellow('warn'), fail: colors.red('FAIL') }[status]
   const [first = '', ...rest] = seen.split('\n')
   const head = `${mark} ${title.padEnd(26)} ${sanitizeLine(first)}`
   const more = rest.length === 0 ? [] : [sanitizeBlock(rest.join('\n'), '       │ ', 20)]

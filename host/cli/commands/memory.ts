@@ -20,7 +20,7 @@ import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { collect, type RunAction, runArgument } from '../options.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
-import { coloursFor } from '../render/colours.ts'
+import { colorsFor } from '../render/colors.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { noteLine, wholeNoteLines } from '../render/note-lines.ts'
@@ -89,10 +89,10 @@ async function memoryList(io: Io, flags: Place & { all?: boolean; json?: boolean
       await writeJsonLine(io.stdout, { state: 'damaged', file: host.notes.file, ...line })
     return exitCodes.completed
   }
-  const colours = coloursFor(io.stdout)
+  const colors = colorsFor(io.stdout)
   writeLines(
     io.stdout,
-    linesByWorkspace(kept, flags.all === true, (note) => noteLine(note, colours)),
+    linesByWorkspace(kept, flags.all === true, (note) => noteLine(note, colors)),
   )
   for (const { runId, state } of runs)
     io.stdout.write(
@@ -103,7 +103,7 @@ async function memoryList(io: Io, flags: Place & { all?: boolean; json?: boolean
   writeLines(
     io.stdout,
     damaged.map(({ line, text }) =>
-      colours.yellow(`line ${line} of ${host.notes.file} is not a valid note: ${sanitizeLine(text, 80)}`),
+      colors.yellow(`line ${line} of ${host.notes.file} is not a valid note: ${sanitizeLine(text, 80)}`),
     ),
   )
   return exitCodes.completed
@@ -124,7 +124,7 @@ function linesByWorkspace(
 
 async function memoryShow(io: Io, name: string, flags: Place): Promise<ExitCode> {
   const note = findNote(hostOf(io).notes.ofWorkspace(await realDirectory(flags.workspace)), name)
-  writeLines(io.stdout, wholeNoteLines(note, coloursFor(io.stdout)))
+  writeLines(io.stdout, wholeNoteLines(note, colorsFor(io.stdout)))
   return exitCodes.completed
 }
 

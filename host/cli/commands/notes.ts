@@ -9,7 +9,7 @@ import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import type { RunAction } from '../options.ts'
-import { coloursFor } from '../render/colours.ts'
+import { colorsFor } from '../render/colors.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { wholeNoteLines } from '../render/note-lines.ts'
@@ -45,7 +45,7 @@ async function notesList(io: Io, proposal: string | undefined, flags: { json?: b
       : notes.ofProposal(proposalOf(proposal))
   for (const note of found) {
     if (flags.json === true) await writeJsonLine(io.stdout, note)
-    else writeLines(io.stdout, wholeNoteLines(note, coloursFor(io.stdout)))
+    else writeLines(io.stdout, wholeNoteLines(note, colorsFor(io.stdout)))
   }
   if (found.length === 0 && flags.json !== true) io.stdout.write('no notes\n')
   return exitCodes.completed

@@ -16,7 +16,7 @@ import { StopOnSignal } from '../interrupts.ts'
 import type { Io } from '../io.ts'
 import { choose, chooseSeveral } from '../prompts/ask.ts'
 import { settleKeys } from '../prompts/terminal-input.ts'
-import { type Colours, coloursFor } from '../render/colours.ts'
+import { type Colors, colorsFor } from '../render/colors.ts'
 import { writeLines } from '../render/fit.ts'
 import {
   changeLine,
@@ -104,24 +104,22 @@ export async function showChanges(
   { items, history, aside }: Inspected,
   bounds = afterRun,
 ): Promise<void> {
-  const colours = coloursFor(io.stdout)
+  const colors = colorsFor(io.stdout)
   if (items.length === 0) {
     io.stdout.write('Nothing was changed.\n')
     return
   }
   io.stdout.write(
-    `\n${colours.bold(`${formatCount(items.length, 'change')} to ${sanitizeLine(changes.directory)}`)}\n`,
+    `\n${colors.bold(`${formatCount(items.length, 'change')} to ${sanitizeLine(changes.directory)}`)}\n`,
   )
-  writeLines(io.stdout, historyLines(history, aside, colours))
+  writeLines(io.stdout, historyLines(history, aside, colors))
   const entries = foldObjects(items, history)
   if (entries.length > bounds.maxDiffs) {
     writeLines(
       io.stdout,
       entries
         .slice(0, listedMax)
-        .map((entry) =>
-          'items' in entry ? objectsLine(entry, colours) : changeLine(entry, colours, history),
-        ),
+        .map((entry) => ('items' in entry ? objectsLine(entry, colors) : changeLine(entry, colors, history))),
     )
     if (entries.length > listedMax) io.stdout.write(`  … ${entries.length - listedMax} more\n`)
     io.stdout.write(`Diffs: caisson workspace diff ${changes.runId}\n`)
@@ -134,10 +132,10 @@ export async function showChanges(
   for await (const item of changes.reviewWithDiffs()) {
     const objects = folded.get(item.path)
     if (objects !== undefined) {
-      if (objects.items[0]?.path === item.path) writeLines(io.stdout, [objectsLine(objects, colours)])
+      if (objects.items[0]?.path === item.path) writeLines(io.stdout, [objectsLine(objects, colors)])
       continue
     }
-    const { lines, rest } = diffLines(item, colours, bounds, history)
+    const { lines, rest } = diffLines(item, colors, bounds, history)
     writeLines(io.stdout, lines)
     isCut ||= rest > 0
   }
@@ -198,9 +196,9 @@ function noteOf(item: ReviewItem): string {
 
 /** What was applied, and everything that was not with its reason. */
 export function printApplied(io: Io, runId: string, summary: ApplySummary): void {
-  const colours = coloursFor(io.stdout)
+  const colors = colorsFor(io.stdout)
   const { applied, already, conflicts, failed, leftOut, stopped, notReached } = summary
-  const lines = [colours.green(`Applied ${formatCount(applied.length, 'change')}.`)]
+  const lines = [colors.green(`Applied ${formatCount(applied.length, 'change')}.`)]
   if (already.length > 0)
     lines.push(`${formatCount(already.length, 'change was', 'changes were')} already in place.`)
   if (stopped !== undefined) {
@@ -208,28 +206,28 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
     lines.push(
       ...applied.slice(0, 50).map((path) => `  applied: ${sanitizeLine(path)}`),
       ...(applied.length > 50 ? [`  … ${applied.length - 50} more`] : []),
-      colours.yellow(`Stopped before the end, ${rest} not applied: ${sanitizeLine(stopped.message)}`),
+      colors.yellow(`Stopped before the end, ${rest} not applied: ${sanitizeLine(stopped.message)}`),
       `Continue: caisson workspace apply ${runId} --all`,
     )
   }
   const heldBack = leftOut.filter(({ reason }) => reason !== notChosen)
   const others = leftOut.length - heldBack.length
   lines.push(
-    ...held('conflict', conflicts, colours),
-    ...held('failed', failed, colours),
-    ...held('left out', heldBack, colours),
+    ...held('conflict', conflicts, colors),
+    ...held('failed', failed, colors),
+    ...held('left out', heldBack, colors),
   )
-  if (others > 0) lines.push(colours.dim(`  ${formatCount(others, 'more change')} not chosen`))
+  if (others > 0) lines.push(colors.dim(`  ${formatCount(others, 'more change')} not chosen`))
   if (leftOut.length > 0)
     lines.push(`To apply a path that was left out, name it: caisson workspace apply ${runId} PATH…`)
   if (applied.length > 0) lines.push(`Undo: caisson workspace undo ${runId}`)
   writeLines(io.stdout, lines)
 }
 
-function held(word: string, entries: readonly HeldBack[], colours: Colours): string[] {
+function held(word: string, entries: readonly HeldBack[], colors: Colors): string[] {
   const lines = entries
     .slice(0, 50)
-    .map(({ path, reason }) => colours.yellow(`  ${word}: ${sanitizeLine(path)}: ${sanitizeLine(reason)}`))
+    .map(({ path, reason }) => colors.yellow(`  ${word}: ${sanitizeLine(path)}: ${sanitizeLine(reason)}`))
   return entries.length > 50 ? [...lines, `  … ${entries.length - 50} more`] : lines
 }
 

@@ -9,7 +9,7 @@ import type { Io } from '../io.ts'
 import { choose, type PromptIo } from '../prompts/ask.ts'
 import { type EditText, findEditor } from '../prompts/plan-editor.ts'
 import { settleKeys } from '../prompts/terminal-input.ts'
-import { coloursFor } from '../render/colours.ts'
+import { colorsFor } from '../render/colors.ts'
 import { writeLines } from '../render/fit.ts'
 import { proposedNoteLines } from '../render/note-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
@@ -52,12 +52,12 @@ async function reviewPending(io: Io, host: Host, runId: string, choice: NoteRevi
   const notes = await host.runNotes(runId)
   const { pending } = notes
   if (pending.length === 0) return
-  const colours = coloursFor(io.stdout)
+  const colors = colorsFor(io.stdout)
   const head = `${formatCount(pending.length, 'note')} proposed by the agent for ${sanitizeLine(notes.directory)}`
   writeLines(io.stdout, [
     '',
-    colours.bold(head),
-    ...pending.flatMap((proposal) => proposedNoteLines(proposal, colours, replacedBy(proposal, host, notes))),
+    colors.bold(head),
+    ...pending.flatMap((proposal) => proposedNoteLines(proposal, colors, replacedBy(proposal, host, notes))),
   ])
   const folder = host.runs.paths(runId).directory
   const decisions = choice === 'ask' ? await ask(io, pending, folder) : decideAll(pending, choice)
@@ -127,7 +127,7 @@ async function askOne(
   proposal: ProposedNote,
   edit: EditText | undefined,
 ): Promise<NoteDecision | 'stop' | null> {
-  writeLines(io.stdout, proposedNoteLines(proposal, coloursFor(io.stdout)))
+  writeLines(io.stdout, proposedNoteLines(proposal, colorsFor(io.stdout)))
   for (;;) {
     const choice = await choose(promptOf(io), proposal.note.noteId, [
       { value: 'keep', label: 'keep' },

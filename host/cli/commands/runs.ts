@@ -11,7 +11,7 @@ import type { RunSummary } from '../../journal/run-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { type RunAction, runArgument } from '../options.ts'
-import { coloursFor } from '../render/colours.ts'
+import { colorsFor } from '../render/colors.ts'
 import { eventLines } from '../render/event-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { unknownCallLines } from '../render/hook-lines.ts'
@@ -84,20 +84,20 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
   const paths = await host.runs.find(name)
   const events: JournalEvent[] = []
   const reading = await host.runs.visit(paths.runId, (event) => events.push(event))
-  const colours = coloursFor(io.stdout)
+  const colors = colorsFor(io.stdout)
   let state = initialRunState
   if (flags.json !== true) io.stdout.write(`${paths.runId}  ${sanitizeLine(paths.directory)}\n`)
   for (const item of events) {
     const before = state
     state = reduceRun(state, item)
     if (flags.json === true) await writeJsonLine(io.stdout, item)
-    else writeLines(io.stdout, eventLines(item, state, colours, before))
+    else writeLines(io.stdout, eventLines(item, state, colors, before))
   }
   if (flags.json !== true) {
     const isLive = await host.runs.isLive(paths.runId)
     if (!isLive) {
-      writeLines(io.stdout, unknownCallLines(state, colours))
-      writeLines(io.stdout, brokenOffLines(paths.runId, state).map(colours.yellow))
+      writeLines(io.stdout, unknownCallLines(state, colors))
+      writeLines(io.stdout, brokenOffLines(paths.runId, state).map(colors.yellow))
     }
     writeLines(io.stdout, headLines(events, reading, isLive))
   }

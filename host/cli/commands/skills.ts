@@ -4,7 +4,7 @@ import type { Command } from 'commander'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import type { RunAction } from '../options.ts'
-import { coloursFor } from '../render/colours.ts'
+import { colorsFor } from '../render/colors.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
@@ -29,18 +29,18 @@ async function skillsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> 
     for (const { path, problem } of problems) await writeJsonLine(io.stdout, { path, problem })
     return exitCodes.completed
   }
-  const colours = coloursFor(io.stdout)
+  const colors = colorsFor(io.stdout)
   const lines = skills
     .list()
     .flatMap(({ skillId, description, folder }) => [
-      `${colours.bold(skillId)}  ${sanitizeLine(description, 120)}`,
-      colours.dim(`  ${sanitizeLine(folder)}`),
+      `${colors.bold(skillId)}  ${sanitizeLine(description, 120)}`,
+      colors.dim(`  ${sanitizeLine(folder)}`),
     ])
   if (lines.length === 0) lines.push('no skills')
   const shown = (root: string) => sanitizeLine(root) + (missing.includes(root) ? ' (does not exist)' : '')
   lines.push(`Folders searched, in increasing precedence: ${roots.map(shown).join(', ') || 'none'}`)
   lines.push(
-    ...problems.map(({ path, problem }) => colours.yellow(`${sanitizeLine(path)}: ${sanitizeLine(problem)}`)),
+    ...problems.map(({ path, problem }) => colors.yellow(`${sanitizeLine(path)}: ${sanitizeLine(problem)}`)),
   )
   writeLines(io.stdout, lines)
   return exitCodes.completed

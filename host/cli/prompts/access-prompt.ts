@@ -8,7 +8,7 @@ import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { formatCount } from '../../files/format.ts'
 import { parseJson } from '../../files/json.ts'
 import type { Question } from '../render/approval-lines.ts'
-import { type Colours, coloursFor } from '../render/colours.ts'
+import { type Colors, colorsFor } from '../render/colors.ts'
 import { fitLine } from '../render/fit.ts'
 import { sanitizeLine, sanitizeRows } from '../render/sanitize.ts'
 import { choose, columnsOf, type PromptIo, write } from './ask.ts'
@@ -24,7 +24,7 @@ const addressMaxRows = 6
 export function accessLines(
   { agentPath, stepId, arguments: given }: Question,
   { from, address, because, offers }: AccessQuestion,
-  colours: Colours,
+  colors: Colors,
   width: number,
 ): string[] {
   const [first] = offers
@@ -36,10 +36,10 @@ export function accessLines(
   const reason = from === 'agent' ? reasonOf(given) : ''
   return [
     '',
-    ...fitLine(head, width).map(colours.bold),
-    ...fitLine(asker, width).map(colours.dim),
+    ...fitLine(head, width).map(colors.bold),
+    ...fitLine(asker, width).map(colors.dim),
     ...firstRows(sanitizeRows(address, addressMargin, width), addressMaxRows, addressMargin),
-    ...(reason === '' ? [] : [colours.dim('  the agent says:')]),
+    ...(reason === '' ? [] : [colors.dim('  the agent says:')]),
     ...firstRows(sanitizeRows(reason, reasonMargin, width), reasonMaxRows, reasonMargin),
   ]
 }
@@ -50,7 +50,7 @@ export async function promptAccess(
   access: AccessQuestion,
   io: PromptIo,
 ): Promise<ApprovalAnswer | null> {
-  const rows = accessLines(request, access, coloursFor(io.output), columnsOf(io.output))
+  const rows = accessLines(request, access, colorsFor(io.output), columnsOf(io.output))
   io.output.write(`${rows.join('\n')}\n`)
   await settleKeys(io)
   const { offers } = access

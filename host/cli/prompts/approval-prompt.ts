@@ -3,7 +3,7 @@ import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import { planOf } from '../../approvals/plan-question.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { type Question, questionLines, seeAllLabel, wholeQuestion } from '../render/approval-lines.ts'
-import { coloursFor } from '../render/colours.ts'
+import { colorsFor } from '../render/colors.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { promptAccess, promptHint } from './access-prompt.ts'
 import { choose, columnsOf, showPages } from './ask.ts'
@@ -17,7 +17,7 @@ export async function promptApproval(request: Question, io: PlanPromptIo): Promi
   if (request.question !== undefined) return await promptQuestion(request, request.question, io)
   const plan = planOf(request)
   if (plan !== undefined) return await promptPlan(plan, io)
-  const { lines, isCut } = questionLines(request, coloursFor(io.output), columnsOf(io.output))
+  const { lines, isCut } = questionLines(request, colorsFor(io.output), columnsOf(io.output))
   io.output.write(`${lines.join('\n')}\n`)
   await settleKeys(io)
   for (;;) {
@@ -37,7 +37,7 @@ export async function promptApproval(request: Question, io: PlanPromptIo): Promi
     if (choice === 'once' || choice === 'run') return { decision: 'allow', scope: choice }
     if (choice === 'hint') return await promptHint(io)
     if (choice !== 'view') return { decision: 'deny', scope: 'once' }
-    if (!(await showPages(wholeQuestion(request, coloursFor(io.output), columnsOf(io.output)), io)))
+    if (!(await showPages(wholeQuestion(request, colorsFor(io.output), columnsOf(io.output)), io)))
       return null
   }
 }

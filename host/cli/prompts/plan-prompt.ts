@@ -8,7 +8,7 @@ import { readPlanText } from '../../approvals/plan-question.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { formatCount } from '../../files/format.ts'
 import { seeAllLabel } from '../render/approval-lines.ts'
-import { type Colours, coloursFor } from '../render/colours.ts'
+import { type Colors, colorsFor } from '../render/colors.ts'
 import { fitLine } from '../render/fit.ts'
 import { toPlainJson } from '../render/json-lines.ts'
 import { planChanges, planRows } from '../render/plan-lines.ts'
@@ -31,10 +31,10 @@ const planMaxRows = 60
 
 /** The answer, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn. */
 export async function promptPlan(plan: Plan, io: PlanPromptIo): Promise<ApprovalAnswer | null> {
-  const colours = coloursFor(io.output)
+  const colors = colorsFor(io.output)
   const rows = planRows(plan, columnsOf(io.output))
   const isCut = rows.length > planMaxRows
-  io.output.write(`${questionRows(plan, rows, io, colours).join('\n')}\n`)
+  io.output.write(`${questionRows(plan, rows, io, colors).join('\n')}\n`)
   await settleKeys(io)
   for (;;) {
     const choice = await choose(io, 'Run this plan? (Esc or Ctrl-C cancels the run)', [
@@ -50,7 +50,7 @@ export async function promptPlan(plan: Plan, io: PlanPromptIo): Promise<Approval
     if (choice === 'hint') return await promptHint(io)
     if (choice === 'deny') return { decision: 'deny', scope: 'once' }
     if (choice === 'edit') {
-      const edited = await editPlan(plan, io, colours)
+      const edited = await editPlan(plan, io, colors)
       if (edited === 'left') return null
       if (edited !== 'unchanged') return { decision: 'allow', scope: 'once', plan: edited }
     } else if (!(await showPages(rows, io))) return null
@@ -61,30 +61,26 @@ function questionRows(
   plan: Plan,
   rows: readonly string[],
   { output, current }: PlanPromptIo,
-  colours: Colours,
+  colors: Colors,
 ): string[] {
   const width = columnsOf(output)
   // Where the agent announced it before it asked, it is in force already.
   const isOther = current != null && JSON.stringify(current) !== JSON.stringify(plan)
   const changes = !isOther
     ? []
-    : [colours.dim('  changes:'), ...planChanges(current, plan, colours), colours.dim('  full plan:')]
+    : [colors.dim('  changes:'), ...planChanges(current, plan, colors), colors.dim('  full plan:')]
   const more = rows.length - planMaxRows
   return [
     '',
-    colours.bold('Plan: the agent asks for approval'),
+    colors.bold('Plan: the agent asks for approval'),
     ...changes.flatMap((line) => fitLine(line, width)),
     ...rows.slice(0, planMaxRows),
-    ...(more > 0 ? [colours.yellow(`  │ … ${formatCount(more, 'more line')}: choose “${seeAllLabel}”`)] : []),
+    ...(more > 0 ? [colors.yellow(`  │ … ${formatCount(more, 'more line')}: choose “${seeAllLabel}”`)] : []),
   ]
 }
 
 /** Until the text is a plan that may be the next one, or the person leaves it as it was. */
-async function editPlan(
-  plan: Plan,
-  io: PlanPromptIo,
-  colours: Colours,
-): Promise<Plan | 'unchanged' | 'left'> {
+async function editPlan(plan: Plan, io: PlanPromptIo, colors: Colors): Promise<Plan | 'unchanged' | 'left'> {
   const original = toPlainJson(plan)
   let text = original
   for (;;) {
@@ -97,12 +93,12 @@ async function editPlan(
     const read = edited.ok ? readPlanText(text) : edited
     const problems = read.ok ? (io.findPlanProblems?.(read.value) ?? []) : [read.error]
     if (read.ok && problems.length === 0) {
-      const next = await confirm(plan, read.value, io, colours)
+      const next = await confirm(plan, read.value, io, colors)
       if (next !== 'again') return next === 'yes' ? read.value : next
       continue
     }
     const rows = problems.flatMap((problem) => sanitizeRows(problem, '  │ ', columnsOf(io.output)))
-    io.output.write(`${[colours.yellow('This plan is not valid:'), ...rows].join('\n')}\n`)
+    io.output.write(`${[colors.yellow('This plan is not valid:'), ...rows].join('\n')}\n`)
     const next = await choose(io, 'What now?', [
       { value: 'again', label: 'edit it again' },
       { value: 'unchanged', label: 'keep the plan of the agent' },
@@ -115,9 +111,9 @@ async function confirm(
   before: Plan,
   after: Plan,
   io: PlanPromptIo,
-  colours: Colours,
+  colors: Colors,
 ): Promise<'yes' | 'again' | 'unchanged' | 'left'> {
-  const lines = planChanges(before, after, colours).flatMap((line) => fitLine(line, columnsOf(io.output)))
+  const lines = planChanges(before, after, colors).flatMap((line) => fitLine(line, columnsOf(io.output)))
   io.output.write(`${lines.join('\n')}\n`)
   const choice = await choose(io, 'Run the edited plan?', [
     { value: 'yes', key: 'y', label: 'yes' },

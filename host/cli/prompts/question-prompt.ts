@@ -5,7 +5,7 @@
 import type { UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
 import type { ApprovalAnswer } from '../../approvals/approval-types.ts'
 import { type Question, seeAllLabel } from '../render/approval-lines.ts'
-import { coloursFor } from '../render/colours.ts'
+import { colorsFor } from '../render/colors.ts'
 import { describeTyping, readTyped, showAnswer, userQuestionLines } from '../render/question-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { promptHint } from './access-prompt.ts'
@@ -19,8 +19,8 @@ export async function promptQuestion(
   question: UserQuestion,
   io: PlanPromptIo,
 ): Promise<ApprovalAnswer | null> {
-  const colours = coloursFor(io.output)
-  const { lines, isCut } = userQuestionLines(request, question, colours, columnsOf(io.output))
+  const colors = colorsFor(io.output)
+  const { lines, isCut } = userQuestionLines(request, question, colors, columnsOf(io.output))
   io.output.write(`${lines.join('\n')}\n`)
   await settleKeys(io)
   const message = `${describeTyping(question)} (Enter alone: more options)`
@@ -30,7 +30,7 @@ export async function promptQuestion(
     if (typed !== null && typed.trim() !== '') {
       const read = readTyped(question, typed)
       if (read.ok) return answered(read.value)
-      io.output.write(`${colours.yellow(read.error)}\n`)
+      io.output.write(`${colors.yellow(read.error)}\n`)
       await settleKeys(io)
       continue
     }
@@ -77,7 +77,7 @@ async function doOther(
       return await editAnswer(question, io)
     case 'view': {
       const { output } = io
-      const { lines } = userQuestionLines(request, question, coloursFor(output), columnsOf(output), true)
+      const { lines } = userQuestionLines(request, question, colorsFor(output), columnsOf(output), true)
       return (await showPages(lines, io)) ? 'back' : null
     }
     default:

@@ -211,7 +211,7 @@ export async function readLine(
 /**
  * What a program that was killed leaves on. First of all an end to a sequence that it left open, which would swallow all
  * this and what we print; then the whole screen to scroll, its letters, overwriting, wrapping, no reversed screen; main
- * screen, visible cursor, plain keys, no mouse, no paste marks, no colours.
+ * screen, visible cursor, plain keys, no mouse, no paste marks, no colors.
  */
 const orderly = [
   '\u0018\u001b\\',

@@ -1,7 +1,7 @@
 /** Lines about the agents of a run and what people say to them; the path of a sub-agent before each line of its own. */
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { formatCount } from '../../files/format.ts'
-import type { Colours } from './colours.ts'
+import type { Colors } from './colors.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
 
 type Of<T extends string> = Extract<AgentEvent | HostEvent, { type: T }>
@@ -11,9 +11,9 @@ const answerMaxLines = 10
 const conflictsMax = 10
 
 /** The lines of an agent behind its name, so that who speaks is seen in each; those of the root agent as they are. */
-export function underPath(agentPath: string, lines: readonly string[], colours: Colours): string[] {
+export function underPath(agentPath: string, lines: readonly string[], colors: Colors): string[] {
   if (agentPath === 'root') return [...lines]
-  const name = colours.cyan(`[${nameOf(agentPath)}]`)
+  const name = colors.cyan(`[${nameOf(agentPath)}]`)
   return lines.flatMap((line) => line.split('\n')).map((line) => `  ${name} ${line.trimStart()}`)
 }
 
@@ -22,24 +22,24 @@ export function nameOf(agentPath: string): string {
   return sanitizeLine(agentPath.replace(/^root\//, ''), 300)
 }
 
-export function agentStartLines({ brief }: Of<'agent-start'>, colours: Colours): string[] {
+export function agentStartLines({ brief }: Of<'agent-start'>, colors: Colors): string[] {
   const [first = '', ...more] = brief.trim().split('\n')
-  const rest = more.length === 0 ? '' : colours.dim(` … (${formatCount(more.length, 'more line')})`)
+  const rest = more.length === 0 ? '' : colors.dim(` … (${formatCount(more.length, 'more line')})`)
   return [`▸ started: ${sanitizeLine(first, 200)}${rest}`]
 }
 
-export function agentEndLines(event: Of<'agent-end'>, colours: Colours): string[] {
+export function agentEndLines(event: Of<'agent-end'>, colors: Colors): string[] {
   const { state, reason, text, merged, conflicts } = event
-  const mark = { completed: colours.green('✔'), failed: colours.red('✘'), cancelled: '–' }[state]
+  const mark = { completed: colors.green('✔'), failed: colors.red('✘'), cancelled: '–' }[state]
   const why = reason === state ? '' : ` (${reason})`
   const facts = [
     merged === 0 ? '' : `${formatCount(merged, 'path')} merged`,
-    conflicts.length === 0 ? '' : colours.yellow(formatCount(conflicts.length, 'conflict')),
+    conflicts.length === 0 ? '' : colors.yellow(formatCount(conflicts.length, 'conflict')),
   ].filter((fact) => fact !== '')
   const shown = conflicts
     .slice(0, conflictsMax)
     .map((path) =>
-      colours.yellow(
+      colors.yellow(
         `conflict: ${sanitizeLine(path)} also changed in the workspace; that version is kept, this one is not`,
       ),
     )
@@ -48,7 +48,7 @@ export function agentEndLines(event: Of<'agent-end'>, colours: Colours): string[
     `${mark} ${[`${state}${why}`, ...facts].join(' · ')}`,
     ...(text === '' ? [] : [sanitizeBlock(text, '│ ', answerMaxLines)]),
     ...shown,
-    ...(rest > 0 ? [colours.yellow(`… ${rest} more`)] : []),
+    ...(rest > 0 ? [colors.yellow(`… ${rest} more`)] : []),
   ]
 }
 
@@ -57,27 +57,27 @@ export function steeringLines(
   event: Of<
     'steer-request' | 'steer-seen' | 'pause-request' | 'resume-request' | 'pause-start' | 'pause-end'
   >,
-  colours: Colours,
+  colors: Colors,
 ): string[] {
   switch (event.type) {
     case 'steer-request':
       return [
-        colours.cyan(`› Message by ${sanitizeLine(event.by, 60)}:`),
+        colors.cyan(`› Message by ${sanitizeLine(event.by, 60)}:`),
         sanitizeBlock(event.text, '  › ', 20),
       ]
     case 'steer-seen':
-      return [colours.dim(`    the agent reads ${formatCount(event.messageIds.length, 'message')}`)]
+      return [colors.dim(`    the agent reads ${formatCount(event.messageIds.length, 'message')}`)]
     case 'pause-request':
-      return [colours.yellow(`Pause requested by ${sanitizeLine(event.by)}`)]
+      return [colors.yellow(`Pause requested by ${sanitizeLine(event.by)}`)]
     case 'resume-request':
-      return [colours.yellow(`Resume requested by ${sanitizeLine(event.by)}`)]
+      return [colors.yellow(`Resume requested by ${sanitizeLine(event.by)}`)]
     case 'pause-start':
-      return [colours.yellow('The agent is paused')]
+      return [colors.yellow('The agent is paused')]
     case 'pause-end':
-      return [colours.dim('The agent continues')]
+      return [colors.dim('The agent continues')]
   }
 }
 
-export function compactLine({ beforeTokens, afterTokens }: Of<'context-compact'>, colours: Colours): string {
-  return colours.dim(`    conversation compacted from ${beforeTokens} to ${afterTokens} tokens`)
+export function compactLine({ beforeTokens, afterTokens }: Of<'context-compact'>, colors: Colors): string {
+  return colors.dim(`    conversation compacted from ${beforeTokens} to ${afterTokens} tokens`)
 }

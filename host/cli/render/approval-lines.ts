@@ -4,7 +4,7 @@
  */
 import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { formatCount } from '../../files/format.ts'
-import type { Colours } from './colours.ts'
+import type { Colors } from './colors.ts'
 import { parseObject } from './json-lines.ts'
 import { sanitizeLine, sanitizeRows } from './sanitize.ts'
 
@@ -31,7 +31,7 @@ export const seeAllLabel = 'show everything first'
  */
 export function questionLines(
   request: Question,
-  colours: Colours,
+  colors: Colors,
   width: number,
 ): { readonly lines: string[]; readonly isCut: boolean } {
   const { agentPath, stepId, tool, preview, isOfHost = false } = request
@@ -40,7 +40,7 @@ export function questionLines(
       ? rows
       : [
           ...rows.slice(0, maxRows),
-          colours.yellow(
+          colors.yellow(
             `${margin}… ${formatCount(rows.length - maxRows, 'more line')}: choose “${seeAllLabel}”`,
           ),
         ]
@@ -48,28 +48,28 @@ export function questionLines(
   const previewRows = sanitizeRows(preview, previewMargin, width)
   const lines = [
     '',
-    colours.bold(
+    colors.bold(
       isOfHost
         ? `Approval: Caisson itself asks to run ${sanitizeLine(tool, 60)}`
         : `Approval: the agent asks to call ${sanitizeLine(tool, 60)}`,
     ),
-    colours.dim(`  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}`),
+    colors.dim(`  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}`),
     ...cut(argumentRows, argumentsMaxRows, argumentsMargin),
     ...(preview === ''
       ? []
-      : [colours.dim(previewLabel(request)), ...cut(previewRows, previewMaxRows, previewMargin)]),
+      : [colors.dim(previewLabel(request)), ...cut(previewRows, previewMaxRows, previewMargin)]),
   ]
   return { lines, isCut: argumentRows.length > argumentsMaxRows || previewRows.length > previewMaxRows }
 }
 
 /** All of the question. */
-export function wholeQuestion(request: Question, colours: Colours, width: number): string[] {
+export function wholeQuestion(request: Question, colors: Colors, width: number): string[] {
   const { preview } = request
   return [
     ...rowsOfArguments(request, width),
     ...(preview === ''
       ? []
-      : [colours.dim(previewLabel(request)), ...sanitizeRows(preview, previewMargin, width)]),
+      : [colors.dim(previewLabel(request)), ...sanitizeRows(preview, previewMargin, width)]),
   ]
 }
 

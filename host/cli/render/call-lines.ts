@@ -9,7 +9,7 @@ import { planOf } from '../../approvals/plan-question.ts'
 import { formatCount } from '../../files/format.ts'
 import { withFlags } from '../options.ts'
 import { nameOf } from './agent-lines.ts'
-import type { Colours } from './colours.ts'
+import type { Colors } from './colors.ts'
 import { parseObject } from './json-lines.ts'
 import { showAnswer } from './question-lines.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
@@ -71,9 +71,9 @@ function askedLine(agentPath: string, question: UserQuestion): string {
  * Who decided what, on one line.
  * @param before the state before it, which still has the question
  */
-export function decisionLine(event: Of<'approval-decision'>, colours: Colours, before?: RunState): string {
+export function decisionLine(event: Of<'approval-decision'>, colors: Colors, before?: RunState): string {
   if (event.by === 'agent')
-    return colours.yellow(`  Question withdrawn by the agent: ${sanitizeLine(event.rule ?? '')}`)
+    return colors.yellow(`  Question withdrawn by the agent: ${sanitizeLine(event.rule ?? '')}`)
   const pending = before?.pendingApprovals ?? {}
   const asked = Object.hasOwn(pending, event.approvalId) ? pending[event.approvalId]?.question : undefined
   const whom = { person: 'you', rule: 'a rule', mode: 'the approval mode', cancel: 'the end of the run' }[
@@ -85,9 +85,9 @@ export function decisionLine(event: Of<'approval-decision'>, colours: Colours, b
   // A mode's hint is for the agent and says the same as its rule.
   const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${sanitizeLine(event.hint)}`
   if (event.answer !== undefined)
-    return `  ${colours.green('Answered')} by ${whom}${rule}: ${showAnswer(asked ?? {}, event.answer)}${hint}`
-  if (asked !== undefined) return `  ${colours.red('No answer')} by ${whom}${scope}${rule}${hint}`
-  const word = event.decision === 'allow' ? colours.green('Allowed') : colours.red('Denied')
+    return `  ${colors.green('Answered')} by ${whom}${rule}: ${showAnswer(asked ?? {}, event.answer)}${hint}`
+  if (asked !== undefined) return `  ${colors.red('No answer')} by ${whom}${scope}${rule}${hint}`
+  const word = event.decision === 'allow' ? colors.green('Allowed') : colors.red('Denied')
   const edited = event.plan === undefined ? '' : ', with changes'
   return `  ${word} by ${whom}${scope}${edited}${rule}${hint}`
 }

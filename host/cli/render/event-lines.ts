@@ -8,7 +8,7 @@ import { formatBytes, formatCount, formatDuration } from '../../files/format.ts'
 import { withFlags } from '../options.ts'
 import { agentEndLines, agentStartLines, compactLine, steeringLines, underPath } from './agent-lines.ts'
 import { decisionLine, describeArguments, describeQuestion, offerLines } from './call-lines.ts'
-import type { Colours } from './colours.ts'
+import type { Colors } from './colors.ts'
 import { hookLines, hostToolLine } from './hook-lines.ts'
 import { noteEventLines } from './note-lines.ts'
 import { planChanges, planLines } from './plan-lines.ts'
@@ -23,114 +23,114 @@ const answerMaxLines = 20
 export function eventLines(
   line: RunLine & { readonly runId?: string },
   state: RunState,
-  colours: Colours,
+  colors: Colors,
   before?: RunState,
 ): string[] {
   const { event, agentPath = 'root', runId } = line
-  if (event.type === 'vm-kept') return [keptLine(runId, colours)]
-  return underPath(agentPath, linesOfEvent(event, state, colours, before), colours)
+  if (event.type === 'vm-kept') return [keptLine(runId, colors)]
+  return underPath(agentPath, linesOfEvent(event, state, colors, before), colors)
 }
 
 function linesOfEvent(
   event: AgentEvent | HostEvent,
   state: RunState,
-  colours: Colours,
+  colors: Colors,
   before: RunState | undefined,
 ): string[] {
   switch (event.type) {
     case 'run-start':
-      return runStartLines(event, colours)
+      return runStartLines(event, colors)
     case 'workspace-ready':
-      return workspaceLines(event, colours)
+      return workspaceLines(event, colors)
     case 'vm-ready':
-      return [vmLine(event, colours), ...coldLines(event, colours)]
+      return [vmLine(event, colors), ...coldLines(event, colors)]
     case 'vm-sleep':
       return [
-        colours.dim(`The VM hibernated in ${formatDuration(event.durationMs)}; it wakes when you answer`),
+        colors.dim(`The VM hibernated in ${formatDuration(event.durationMs)}; it wakes when you answer`),
       ]
     case 'vm-wake':
-      return [colours.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
+      return [colors.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
     case 'vm-keep-failed':
-      return [colours.yellow(`Could not keep the VM: ${sanitizeLine(event.message, 1_000)}`)]
+      return [colors.yellow(`Could not keep the VM: ${sanitizeLine(event.message, 1_000)}`)]
     case 'disk-wait':
-      return [colours.yellow(`Waited ${formatDuration(event.durationMs)} for free disk space: ${event.what}`)]
+      return [colors.yellow(`Waited ${formatDuration(event.durationMs)} for free disk space: ${event.what}`)]
     case 'vm-end':
-      return event.expected ? [] : [colours.red(`The VM ended: ${sanitizeLine(event.message, 2_000)}`)]
+      return event.expected ? [] : [colors.red(`The VM ended: ${sanitizeLine(event.message, 2_000)}`)]
     case 'session-start':
       return event.session === 1
         ? []
-        : [colours.yellow(`Session ${event.session} with the agent${event.resumed ? ', resumed' : ''}`)]
+        : [colors.yellow(`Session ${event.session} with the agent${event.resumed ? ', resumed' : ''}`)]
     case 'session-end':
       // Where the VM is saved, its own line says so.
       return ['closed', 'parked'].includes(event.reason)
         ? []
-        : [colours.yellow(`Session ended: ${sanitizeLine(event.message)}`)]
+        : [colors.yellow(`Session ended: ${sanitizeLine(event.message)}`)]
     case 'plan-update':
-      return planUpdateLines(event, before, colours)
+      return planUpdateLines(event, before, colors)
     case 'step-start':
-      return [`${colours.cyan('▸')} ${stepTitle(state, event.stepId)}`]
+      return [`${colors.cyan('▸')} ${stepTitle(state, event.stepId)}`]
     case 'step-retry':
       return [
-        colours.yellow(
+        colors.yellow(
           `↻ ${stepTitle(state, event.stepId)}: attempt ${event.attempt}, because ${sanitizeLine(event.reason, 300)}`,
         ),
       ]
     case 'step-end':
-      return stepEndLines(event, state, colours)
+      return stepEndLines(event, state, colors)
     case 'agent-start':
-      return agentStartLines(event, colours)
+      return agentStartLines(event, colors)
     case 'agent-end':
-      return agentEndLines(event, colours)
+      return agentEndLines(event, colors)
     case 'context-compact':
-      return [compactLine(event, colours)]
+      return [compactLine(event, colors)]
     case 'steer-request':
     case 'steer-seen':
     case 'pause-request':
     case 'resume-request':
     case 'pause-start':
     case 'pause-end':
-      return steeringLines(event, colours)
+      return steeringLines(event, colors)
     case 'tool-start':
       // The plan itself follows, or the question.
       if ((event.tool === planTool && event.stepId === 'plan') || event.tool === askTool) return []
-      return [colours.dim(`    ${sanitizeLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
+      return [colors.dim(`    ${sanitizeLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
     case 'tool-end':
       return event.error === undefined
         ? []
         : [
-            colours.yellow(
+            colors.yellow(
               `    ${sanitizeLine(event.tool, 60)}: ${event.error.code}: ${sanitizeLine(event.error.message, 300)}`,
             ),
           ]
     case 'approval-request':
-      return [`${colours.yellow('?')} ${describeQuestion(event)}`, ...offerLines(event.request)]
+      return [`${colors.yellow('?')} ${describeQuestion(event)}`, ...offerLines(event.request)]
     case 'approval-decision':
-      return [decisionLine(event, colours, before)]
+      return [decisionLine(event, colors, before)]
     case 'egress-denied':
       return [
-        colours.yellow(`Refused: ${sanitizeLine(event.target)}: ${sanitizeLine(withFlags(event.reason))}`),
+        colors.yellow(`Refused: ${sanitizeLine(event.target)}: ${sanitizeLine(withFlags(event.reason))}`),
       ]
     case 'note':
       return [
-        colours[event.level === 'warn' ? 'yellow' : 'dim'](`    the agent says: ${sanitizeLine(event.text)}`),
+        colors[event.level === 'warn' ? 'yellow' : 'dim'](`    the agent says: ${sanitizeLine(event.text)}`),
       ]
     case 'memory-propose':
     case 'note-propose':
     case 'notes-decide':
-      return noteEventLines(event, colours)
+      return noteEventLines(event, colors)
     case 'hook-end':
-      return underPath(event.agentPath ?? 'root', hookLines(event, colours), colours)
+      return underPath(event.agentPath ?? 'root', hookLines(event, colors), colors)
     case 'host-tool-start':
-      return underPath(event.agentPath, [hostToolLine(event, colours)], colours)
+      return underPath(event.agentPath, [hostToolLine(event, colors)], colors)
     case 'vm-access':
-      return [colours.yellow(accessLine(event))]
+      return [colors.yellow(accessLine(event))]
     case 'apply-end':
     case 'undo-end':
-      return broughtHomeLines(event, colours)
+      return broughtHomeLines(event, colors)
     case 'cancel-request':
-      return [colours.yellow(`Cancellation requested by ${sanitizeLine(event.by)}`)]
+      return [colors.yellow(`Cancellation requested by ${sanitizeLine(event.by)}`)]
     case 'run-end':
-      return runEndLines(event, state, colours)
+      return runEndLines(event, state, colors)
     default:
       return []
   }
@@ -146,7 +146,7 @@ function accessLine({ kind, detail }: Of<'vm-access'>): string {
 /** How many of each list of paths are shown. */
 const toldPaths = 5
 
-function broughtHomeLines(event: Of<'apply-end'> | Of<'undo-end'>, colours: Colours): string[] {
+function broughtHomeLines(event: Of<'apply-end'> | Of<'undo-end'>, colors: Colors): string[] {
   const { conflicts } = event
   const failed = event.type === 'apply-end' ? event.failed : []
   const leftOut = event.type === 'apply-end' && event.leftOut > 0 ? `, ${event.leftOut} left out` : ''
@@ -159,57 +159,57 @@ function broughtHomeLines(event: Of<'apply-end'> | Of<'undo-end'>, colours: Colo
   const held = [...conflicts, ...failed]
   const told = held
     .slice(0, toldPaths)
-    .map(({ path, reason }) => colours.yellow(`  not done: ${sanitizeLine(path)}: ${sanitizeLine(reason)}`))
-  const more = held.length > toldPaths ? [colours.dim(`  and ${held.length - toldPaths} more`)] : []
+    .map(({ path, reason }) => colors.yellow(`  not done: ${sanitizeLine(path)}: ${sanitizeLine(reason)}`))
+  const more = held.length > toldPaths ? [colors.dim(`  and ${held.length - toldPaths} more`)] : []
   return [`${head}${rest}`, ...told, ...more]
 }
 
 /** The phases that took a noticeable time, in their order, behind the sum of all. */
-function vmLine({ start, phasesMs, accelerator, confinement }: Of<'vm-ready'>, colours: Colours): string {
+function vmLine({ start, phasesMs, accelerator, confinement }: Of<'vm-ready'>, colors: Colors): string {
   const phases = Object.entries(phasesMs)
   const sum = phases.reduce((total, [, ms]) => total + ms, 0)
   const shown = phases.filter(([, ms]) => ms >= 100)
   const list = shown.map(([name, ms]) => `${sanitizeLine(name, 20)} ${formatDuration(ms)}`).join(', ')
   const which = start === 'saved' ? 'Kept VM ready' : 'VM ready'
-  return `${which} in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colours.dim(list === '' ? '' : ` · ${list}`)}`
+  return `${which} in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colors.dim(list === '' ? '' : ` · ${list}`)}`
 }
 
-function keptLine(runId = 'RUN', colours: Colours): string {
-  return colours.dim(
+function keptLine(runId = 'RUN', colors: Colors): string {
+  return colors.dim(
     `The VM is kept. Continue in it: caisson run --continue ${runId} "TASK". Remove it with its run: caisson runs rm ${runId}`,
   )
 }
 
 /** Why the VM, or its way of starting, is not the expected one. */
-function coldLines({ start, coldReason }: Of<'vm-ready'>, colours: Colours): string[] {
+function coldLines({ start, coldReason }: Of<'vm-ready'>, colors: Colors): string[] {
   if (coldReason === undefined) return []
   // Still a copy of a template: only the VM that the run before kept could not be had.
-  if (start === 'template') return [colours.yellow(`  a new VM: ${sanitizeLine(withFlags(coldReason), 500)}`)]
+  if (start === 'template') return [colors.yellow(`  a new VM: ${sanitizeLine(withFlags(coldReason), 500)}`)]
   return [
-    colours.yellow(
+    colors.yellow(
       `  booted from scratch (slower), because no template could be used: ${sanitizeLine(withFlags(coldReason), 500)}`,
     ),
-    colours.dim('  to fix it, run: caisson doctor'),
+    colors.dim('  to fix it, run: caisson doctor'),
   ]
 }
 
 type Of<T extends string> = Extract<AgentEvent | HostEvent, { type: T }>
 
-function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[] {
+function workspaceLines(event: Of<'workspace-ready'>, colors: Colors): string[] {
   const lines = [`Workspace: ${formatCount(event.files, 'file')}, ${formatBytes(event.bytes)}`]
   const told = event.examples.filter(({ reason }) => reason !== 'ignored')
   for (const { path, reason } of told.slice(0, 5)) {
-    lines.push(colours.yellow(`  left out: ${sanitizeLine(path)} (${reason.replaceAll('_', ' ')})`))
+    lines.push(colors.yellow(`  left out: ${sanitizeLine(path)} (${reason.replaceAll('_', ' ')})`))
   }
   if (told.some(({ reason }) => reason === 'rules_changed'))
     lines.push(
-      colours.dim(
+      colors.dim(
         '  an earlier run changed the ignore rules; to copy these paths too, use --accept-ignore-rules',
       ),
     )
   for (const pattern of event.unmatched ?? [])
     lines.push(
-      colours.yellow(
+      colors.yellow(
         `  --include ${sanitizeLine(pattern)} matches no path; in an ignored directory a pattern needs a slash: --include 'DIRECTORY/NAME'`,
       ),
     )
@@ -217,25 +217,25 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
   if (rest > 0) {
     const areAllNamed = event.examples.length === event.leftOut && told.length <= 5
     const what = areAllNamed ? 'ignored path' : 'more path'
-    lines.push(colours.dim(`  left out: ${formatCount(rest, what)}`))
+    lines.push(colors.dim(`  left out: ${formatCount(rest, what)}`))
   }
   return lines
 }
 
-function runStartLines(event: Of<'run-start'>, colours: Colours): string[] {
+function runStartLines(event: Of<'run-start'>, colors: Colors): string[] {
   const { directory, model, provider, mode, planFrom } = event
   const how = mode === 'plan' ? ' · plan only, no changes' : ''
   const head = `Run in ${sanitizeLine(directory)} · model ${sanitizeLine(model)} (${sanitizeLine(provider)})${how}`
-  return planFrom === undefined ? [head] : [head, colours.dim(`  with the plan of ${sanitizeLine(planFrom)}`)]
+  return planFrom === undefined ? [head] : [head, colors.dim(`  with the plan of ${sanitizeLine(planFrom)}`)]
 }
 
-function planUpdateLines(event: Of<'plan-update'>, before: RunState | undefined, colours: Colours): string[] {
+function planUpdateLines(event: Of<'plan-update'>, before: RunState | undefined, colors: Colors): string[] {
   const { plan, revision, reason } = event
   const head = `${revision === 1 ? 'Plan' : `Plan, revision ${revision}`}: ${sanitizeLine(plan.goal)}`
   const why = reason === undefined ? [] : [`  because ${sanitizeLine(reason)}`]
   const known = before?.plan ?? null
-  const steps = known === null ? planLines(plan, colours) : planChanges(known, plan, colours)
-  return [colours.bold(head), ...why, ...steps]
+  const steps = known === null ? planLines(plan, colors) : planChanges(known, plan, colors)
+  return [colors.bold(head), ...why, ...steps]
 }
 
 function stepTitle(state: RunState, stepId: string): string {
@@ -244,8 +244,8 @@ function stepTitle(state: RunState, stepId: string): string {
   return index < 0 ? sanitizeLine(title) : `${index + 1}/${state.plan?.steps.length} ${sanitizeLine(title)}`
 }
 
-function stepEndLines(event: Of<'step-end'>, state: RunState, colours: Colours): string[] {
-  const mark = { completed: colours.green('✔'), failed: colours.red('✘'), skipped: '–', cancelled: '–' }[
+function stepEndLines(event: Of<'step-end'>, state: RunState, colors: Colors): string[] {
+  const mark = { completed: colors.green('✔'), failed: colors.red('✘'), skipped: '–', cancelled: '–' }[
     event.state
   ]
   const word = event.state === 'completed' ? '' : ` ${event.state}`
@@ -253,8 +253,8 @@ function stepEndLines(event: Of<'step-end'>, state: RunState, colours: Colours):
   return event.text === '' ? [head] : [head, sanitizeBlock(event.text, '    │ ', answerMaxLines)]
 }
 
-function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): string[] {
-  const colour = { completed: colours.green, failed: colours.red, cancelled: colours.yellow }[event.outcome]
+function runEndLines(event: Of<'run-end'>, state: RunState, colors: Colors): string[] {
+  const color = { completed: colors.green, failed: colors.red, cancelled: colors.yellow }[event.outcome]
   const tokens = event.usage.inputTokens + event.usage.outputTokens
   const facts = [
     formatDuration(event.durationMs),
@@ -265,7 +265,7 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
   // A plan's last answer is often the run's: once is enough.
   const isShown = event.summary === '' || isLastAnswer(event.summary, state) || isOnlyPlanned(event, state)
   const lines = isShown ? [] : ['', sanitizeBlock(event.summary), '']
-  lines.push(`${colour(`Run ${event.outcome}`)} · ${facts.join(' · ')}`)
+  lines.push(`${color(`Run ${event.outcome}`)} · ${facts.join(' · ')}`)
   if (event.outcome !== 'completed')
     lines.push(sanitizeBlock(withFlags(describeEnd(event.reason, newsOf(event.message, state)))))
   return lines

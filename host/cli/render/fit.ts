@@ -1,6 +1,6 @@
 /**
  * Breaks lines before the terminal would: a row that it broke itself would continue at its left edge, where foreign text
- * could pass for a line of ours. Colours pass through; everything else that a terminal obeys was made harmless before.
+ * could pass for a line of ours. Colors pass through; everything else that a terminal obeys was made harmless before.
  */
 import type { Writable } from 'node:stream'
 
@@ -57,7 +57,7 @@ export function fitLine(line: string, width: number): string[] {
   return [...rows, row]
 }
 
-/** Cells of a character or a colour; rather too many than too few. A mark has none of its own and stays where it belongs. */
+/** Cells of a character or a color; rather too many than too few. A mark has none of its own and stays where it belongs. */
 function cellsOf(piece: string): number {
   const code = piece.codePointAt(0) ?? 0
   if (code === 0x1b || piece === leftToRightMark) return 0

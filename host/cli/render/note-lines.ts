@@ -3,7 +3,7 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { formatCount, formatTime } from '../../files/format.ts'
 import type { StoredNote, WorkspaceNote } from '../../memory/note-store.ts'
 import type { ProposedNote } from '../../runs/run-notes.ts'
-import type { Colours } from './colours.ts'
+import type { Colors } from './colors.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
 
 const margin = '    │ '
@@ -11,21 +11,21 @@ const shownMaxLines = 40
 const lineMaxChars = 100
 
 /** A kept note in one line. */
-export function noteLine(note: StoredNote, colours: Colours): string {
+export function noteLine(note: StoredNote, colors: Colors): string {
   const when = new Date(note.at).toISOString().slice(0, 10)
   const of = note.kind === 'memory' ? tagsOf(note.tags) : `[${sanitizeLine(note.author, 40)}] `
-  return `${note.noteId}  ${colours.dim(when)}  ${of}${firstLine(note.text)}`
+  return `${note.noteId}  ${colors.dim(when)}  ${of}${firstLine(note.text)}`
 }
 
 /** All of a kept note. */
-export function wholeNoteLines(note: StoredNote, colours: Colours): string[] {
+export function wholeNoteLines(note: StoredNote, colors: Colors): string[] {
   const of =
     note.kind === 'memory'
       ? `of ${sanitizeLine(note.workspace)}${note.runId === undefined ? '' : `, from ${note.runId}`}`
       : `of ${note.proposalId}, by ${sanitizeLine(note.author, 60)}`
   const tags = note.kind === 'memory' ? tagsOf(note.tags) : ''
   return [
-    `${colours.bold(note.noteId)}  ${tags}${of}, ${formatTime(note.at)}`,
+    `${colors.bold(note.noteId)}  ${tags}${of}, ${formatTime(note.at)}`,
     ...sanitizeBlock(note.text, margin, 1_000).split('\n'),
   ]
 }
@@ -36,7 +36,7 @@ export function wholeNoteLines(note: StoredNote, colours: Colours): string[] {
  */
 export function proposedNoteLines(
   proposal: ProposedNote,
-  colours: Colours,
+  colors: Colors,
   replaced?: WorkspaceNote,
 ): string[] {
   const { note, agentPath } = proposal
@@ -46,12 +46,12 @@ export function proposedNoteLines(
       ? `for ${proposal.note.proposalId}`
       : `${tagsOf(proposal.note.tags)}${proposal.replaces === undefined ? '' : `replaces ${proposal.replaces}`}`
   return [
-    `  ${colours.cyan('+')} ${note.noteId}${who} ${what}`.trimEnd(),
+    `  ${colors.cyan('+')} ${note.noteId}${who} ${what}`.trimEnd(),
     ...sanitizeBlock(note.text, margin, shownMaxLines).split('\n'),
     ...(replaced === undefined
       ? []
       : [
-          `  ${colours.red('-')} ${replaced.noteId}, which it replaces`,
+          `  ${colors.red('-')} ${replaced.noteId}, which it replaces`,
           ...sanitizeBlock(replaced.text, margin, shownMaxLines).split('\n'),
         ]),
   ]
@@ -60,14 +60,12 @@ export function proposedNoteLines(
 type NoteEvent = Extract<HostEvent, { type: 'memory-propose' | 'note-propose' | 'notes-decide' }>
 
 /** What the screen of a run says of it. */
-export function noteEventLines(event: NoteEvent, colours: Colours): string[] {
+export function noteEventLines(event: NoteEvent, colors: Colors): string[] {
   if (event.type === 'memory-propose')
-    return [colours.dim(`    the agent proposes to remember: ${firstLine(event.note.text)}`)]
+    return [colors.dim(`    the agent proposes to remember: ${firstLine(event.note.text)}`)]
   if (event.type === 'note-propose')
     return [
-      colours.dim(
-        `    the agent proposes a note for ${event.note.proposalId}: ${firstLine(event.note.text)}`,
-      ),
+      colors.dim(`    the agent proposes a note for ${event.note.proposalId}: ${firstLine(event.note.text)}`),
     ]
   const { kept, dropped, by } = event
   const dropping = dropped.length === 0 ? '' : `, ${dropped.length} dropped`

@@ -1,7 +1,7 @@
 /** A plan as lines: as it is announced, as it differs from the one before, and whole for who is to allow it. */
 import type { Condition, Plan, Step } from '#specs/protocol/plan.ts'
 import { formatCount } from '../../files/format.ts'
-import type { Colours } from './colours.ts'
+import type { Colors } from './colors.ts'
 import { sanitizeLine, sanitizeRows } from './sanitize.ts'
 
 const margin = '  │ '
@@ -9,31 +9,31 @@ const margin = '  │ '
 const listedMax = 12
 
 /** The goal and a line for each step, in the plan's order. */
-export function planLines(plan: Plan, colours: Colours): string[] {
+export function planLines(plan: Plan, colors: Colors): string[] {
   const numbers = numbersOf(plan)
-  return plan.steps.map((step) => stepLine(step, numbers, colours))
+  return plan.steps.map((step) => stepLine(step, numbers, colors))
 }
 
 /** What a plan changes of the one before; steps that are as they were are only counted. */
-export function planChanges(before: Plan, after: Plan, colours: Colours): string[] {
+export function planChanges(before: Plan, after: Plan, colors: Colors): string[] {
   const was = new Map(before.steps.map((step) => [step.id, step]))
   const numbers = numbersOf(after)
   const kept = new Set(after.steps.map(({ id }) => id))
   const goal = before.goal === after.goal ? [] : [`  ~ ${sanitizeLine(`the goal: ${after.goal}`)}`]
   const changed = after.steps.flatMap((step) => {
     const old = was.get(step.id)
-    if (old === undefined) return [colours.green(`  + ${stepLine(step, numbers, colours).trimStart()}`)]
+    if (old === undefined) return [colors.green(`  + ${stepLine(step, numbers, colors).trimStart()}`)]
     const fields = changedFields(old, step)
     if (fields.length === 0) return []
     return [
-      colours.yellow(`  ~ ${stepLine(step, numbers, colours).trimStart()} · changed: ${fields.join(', ')}`),
+      colors.yellow(`  ~ ${stepLine(step, numbers, colors).trimStart()} · changed: ${fields.join(', ')}`),
     ]
   })
   const gone = before.steps
     .filter(({ id }) => !kept.has(id))
-    .map(({ title }) => colours.red(`  - ${sanitizeLine(title)}`))
+    .map(({ title }) => colors.red(`  - ${sanitizeLine(title)}`))
   const same = after.steps.length - changed.length
-  const rest = same === 0 ? [] : [colours.dim(`    ${formatCount(same, 'step')} as before`)]
+  const rest = same === 0 ? [] : [colors.dim(`    ${formatCount(same, 'step')} as before`)]
   return [...goal, ...changed, ...gone, ...rest]
 }
 
@@ -55,12 +55,12 @@ export function planRows(plan: Plan, width: number): string[] {
   ]
 }
 
-function stepLine(step: Step, numbers: ReadonlyMap<string, string>, colours: Colours): string {
+function stepLine(step: Step, numbers: ReadonlyMap<string, string>, colors: Colors): string {
   const details = detailsOf(step, numbers)
     .map((detail) => sanitizeLine(detail, 300))
     .join('; ')
   const head = `  ${numbers.get(step.id)}. ${sanitizeLine(step.title)}`
-  return details === '' ? head : `${head}${colours.dim(` (${details})`)}`
+  return details === '' ? head : `${head}${colors.dim(` (${details})`)}`
 }
 
 /** Ids mean nothing to people: steps are named by their place. */

@@ -3,7 +3,7 @@ import type { Writable } from 'node:stream'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { formatCount, formatDuration } from '../../files/format.ts'
 import type { FeedItem } from '../../journal/run-feed.ts'
-import { type Colours, coloursFor } from './colours.ts'
+import { type Colors, colorsFor } from './colors.ts'
 import { describeEnd, eventLines } from './event-lines.ts'
 import { writeLines } from './fit.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
@@ -12,7 +12,7 @@ const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '
 
 export class ProgressView {
   readonly #out: Writable & { isTTY?: boolean; columns?: number }
-  readonly #colours: Colours
+  readonly #colors: Colors
   readonly #startedAt = Date.now()
   #state: RunState = initialRunState
   #hint = 'starting'
@@ -23,7 +23,7 @@ export class ProgressView {
 
   constructor(out: Writable & { isTTY?: boolean; columns?: number }) {
     this.#out = out
-    this.#colours = coloursFor(out)
+    this.#colors = colorsFor(out)
     if (out.isTTY === true) {
       // Keys that were pressed while the program was being loaded were shown by the terminal: they stand where we write first.
       this.#drawn = true
@@ -36,14 +36,14 @@ export class ProgressView {
   show(item: FeedItem, isQuiet = false): void {
     if (item.source === 'delta') {
       if (item.delta.type === 'disk-full' && !isQuiet)
-        this.lines([this.#colours.yellow(sanitizeLine(item.delta.text, 1_000))])
+        this.lines([this.#colors.yellow(sanitizeLine(item.delta.text, 1_000))])
       this.#hint = hintOf(item.delta.type, item.delta.text)
       return
     }
     const before = this.#state
     this.#state = reduceRun(before, item)
     this.#hint = ''
-    if (!isQuiet) this.lines(eventLines(item, this.#state, this.#colours, before))
+    if (!isQuiet) this.lines(eventLines(item, this.#state, this.#colors, before))
   }
 
   /** As far as it was shown. */
@@ -88,7 +88,7 @@ export class ProgressView {
     const { end } = state ?? {}
     if (this.#state.end !== null || end == null) return
     this.lines([
-      this.#colours.red(`Run ${end.outcome}`),
+      this.#colors.red(`Run ${end.outcome}`),
       sanitizeBlock(describeEnd(end.reason, end.message)),
       'The journal does not record this end.',
     ])
@@ -103,7 +103,7 @@ export class ProgressView {
     const line = `${frame} ${formatDuration(Date.now() - this.#startedAt)} · ${statusOf(this.#state, this.#hint, this.#keys)}`
     const shown = [...line].slice(0, Math.max(10, (this.#out.columns || 80) - 1)).join('')
     // Without automatic wrapping: wide characters could break the line in two, and only one would be erased.
-    this.#out.write(`\r\u001b[K\u001b[?7l${this.#colours.dim(shown)}\u001b[?7h`)
+    this.#out.write(`\r\u001b[K\u001b[?7l${this.#colors.dim(shown)}\u001b[?7h`)
     this.#drawn = true
   }
 

@@ -7,7 +7,7 @@ import { UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import { findSecretFor } from '../../approvals/user-question.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Question } from './approval-lines.ts'
-import type { Colours } from './colours.ts'
+import type { Colors } from './colors.ts'
 import { fitLine } from './fit.ts'
 import { sanitizeLine, sanitizeRows } from './sanitize.ts'
 
@@ -22,7 +22,7 @@ const answerMaxChars = 200
 export function userQuestionLines(
   { agentPath, stepId }: Pick<Question, 'agentPath' | 'stepId'>,
   question: UserQuestion,
-  colours: Colours,
+  colors: Colors,
   width: number,
   isWhole = false,
 ): { readonly lines: string[]; readonly isCut: boolean } {
@@ -34,7 +34,7 @@ export function userQuestionLines(
   const isCut = !isWhole && (shown.length < rows.length || names.some((name) => name.length > optionMaxChars))
   const lines = [
     '',
-    colours.bold(
+    colors.bold(
       server === undefined
         ? 'Question: the agent asks you'
         : `Question: MCP server ${sanitizeLine(server, 64)} asks you through the agent`,
@@ -42,14 +42,14 @@ export function userQuestionLines(
     ...(server === undefined
       ? []
       : fitLine('  Your answer is sent to that server. Do not enter a password, key or token.', width).map(
-          colours.yellow,
+          colors.yellow,
         )),
     ...fitLine(`  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}`, width).map(
-      colours.dim,
+      colors.dim,
     ),
     ...shown,
     ...(shown.length < rows.length
-      ? [colours.yellow(`${margin}… ${formatCount(rows.length - shown.length, 'more line')}`)]
+      ? [colors.yellow(`${margin}… ${formatCount(rows.length - shown.length, 'more line')}`)]
       : []),
     ...names.flatMap((name, index) =>
       fitLine(
@@ -59,7 +59,7 @@ export function userQuestionLines(
     ),
     ...(question.defaultAnswer === undefined
       ? []
-      : fitLine(`  default: ${showAnswer(question, question.defaultAnswer)}`, width).map(colours.dim)),
+      : fitLine(`  default: ${showAnswer(question, question.defaultAnswer)}`, width).map(colors.dim)),
   ]
   return { lines, isCut }
 }

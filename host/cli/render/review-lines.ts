@@ -2,7 +2,7 @@
 import { formatBytes, formatCount } from '../../files/format.ts'
 import type { ReviewedChange } from '../../runs/changes.ts'
 import type { HistoryReport, ReviewItem, ReviewSide, SetAside } from '../../workspace/index.ts'
-import type { Colours } from './colours.ts'
+import type { Colors } from './colors.ts'
 import { sanitizeLine } from './sanitize.ts'
 
 /** In the place of a reason that the history block gives. */
@@ -12,25 +12,21 @@ const seeHistory = 'see the git history above'
  * `A path (1.2 kB)` and what a person must know of it.
  * @param history shown above; a reason that it gives is not repeated
  */
-export function changeLine(
-  item: ReviewItem,
-  colours: Colours,
-  history: readonly HistoryReport[] = [],
-): string {
+export function changeLine(item: ReviewItem, colors: Colors, history: readonly HistoryReport[] = []): string {
   const mark = {
-    added: colours.green('A'),
-    modified: colours.yellow('M'),
-    deleted: colours.red('D'),
-    mode: colours.yellow('P'),
-    unsupported: colours.red('!'),
+    added: colors.green('A'),
+    modified: colors.yellow('M'),
+    deleted: colors.red('D'),
+    mode: colors.yellow('P'),
+    unsupported: colors.red('!'),
   }[item.change]
   const isReported = item.flagged !== undefined && history.some(({ reason }) => reason === item.flagged)
   const why = isReported ? seeHistory : sanitizeLine(item.flagged ?? '')
   const warnings = [
-    item.flagged === undefined ? '' : colours.yellow(`flagged: ${why}`),
-    item.state.kind === 'conflict' ? colours.red(`conflict: ${sanitizeLine(item.state.reason)}`) : '',
-    item.state.kind === 'applied' ? colours.dim('already in place') : '',
-    item.reason === undefined ? '' : colours.red(sanitizeLine(item.reason)),
+    item.flagged === undefined ? '' : colors.yellow(`flagged: ${why}`),
+    item.state.kind === 'conflict' ? colors.red(`conflict: ${sanitizeLine(item.state.reason)}`) : '',
+    item.state.kind === 'applied' ? colors.dim('already in place') : '',
+    item.reason === undefined ? '' : colors.red(sanitizeLine(item.reason)),
   ].filter((part) => part !== '')
   return `  ${mark} ${sanitizeLine(item.path)}${detailOf(item)}${warnings.length === 0 ? '' : `  ${warnings.join(' · ')}`}`
 }
@@ -123,29 +119,29 @@ export function nameObjects(objects: FoldedObjects): string {
 }
 
 /** `A 14 git objects in .git (3.2 kB)`. */
-export function objectsLine(objects: FoldedObjects, colours: Colours): string {
+export function objectsLine(objects: FoldedObjects, colors: Colors): string {
   const { change, items } = objects
-  const mark = change === 'added' ? colours.green('A') : colours.red('D')
+  const mark = change === 'added' ? colors.green('A') : colors.red('D')
   const bytes = items.reduce((sum, { before, after }) => sum + ((after ?? before)?.size ?? 0), 0)
   const warnings = [
-    items.some(({ flagged }) => flagged !== undefined) ? colours.yellow(`flagged: ${seeHistory}`) : '',
-    items.every(({ state }) => state.kind === 'applied') ? colours.dim('already in place') : '',
+    items.some(({ flagged }) => flagged !== undefined) ? colors.yellow(`flagged: ${seeHistory}`) : '',
+    items.every(({ state }) => state.kind === 'applied') ? colors.dim('already in place') : '',
   ].filter((part) => part !== '')
   return `  ${mark} ${nameObjects(objects)} (${formatBytes(bytes)})${warnings.length === 0 ? '' : `  ${warnings.join(' · ')}`}`
 }
 
 /**
- * The diff of one change behind a margin; colour by the first character, which the margin keeps apart from ours.
+ * The diff of one change behind a margin; color by the first character, which the margin keeps apart from ours.
  * @param bounds lines of the diff that are shown, and characters of each; `rest` counts the lines that are not
  * @param history as for {@link changeLine}
  */
 export function diffLines(
   item: ReviewedChange,
-  colours: Colours,
+  colors: Colors,
   bounds: { readonly maxLines: number; readonly maxChars: number },
   history: readonly HistoryReport[] = [],
 ): { readonly lines: string[]; readonly rest: number } {
-  const head = changeLine(item, colours, history)
+  const head = changeLine(item, colors, history)
   if (item.diff === null) return { lines: [head], rest: 0 }
   const whole = item.diff.split('\n')
   // The two lines that name the files say what the head says. All that follows is content, whatever it looks like.
@@ -153,14 +149,14 @@ export function diffLines(
   if (lines.at(-1) === '') lines.pop()
   const shown = lines.slice(0, bounds.maxLines).map((line) => {
     const safe = sanitizeLine(line.replaceAll('\t', '  '), bounds.maxChars)
-    const colour = line.startsWith('+')
-      ? colours.green
+    const color = line.startsWith('+')
+      ? colors.green
       : line.startsWith('-')
-        ? colours.red
+        ? colors.red
         : line.startsWith('@@')
-          ? colours.cyan
+          ? colors.cyan
           : (text: string) => text
-    return `    │ ${colour(safe)}`
+    return `    │ ${color(safe)}`
   })
   const rest = lines.length - shown.length
   if (rest > 0) shown.push(`    │ … (${formatCount(rest, 'more line')})`)
@@ -174,7 +170,7 @@ const LISTED = 10
 export function historyLines(
   reports: readonly HistoryReport[],
   aside: readonly SetAside[],
-  colours: Colours,
+  colors: Colors,
 ): string[] {
   return reports.flatMap((report) => {
     const { directory, moved, flagged, flaggedCount, reason } = report
@@ -185,10 +181,10 @@ export function historyLines(
       ...listed(
         moved.map(({ name, from, to }) => `  ${sanitizeLine(name)}: ${shortId(from)} → ${shortId(to)}`),
       ),
-      ...(reason === undefined ? [] : [colours.yellow(`  flagged: ${sanitizeLine(reason)}`)]),
+      ...(reason === undefined ? [] : [colors.yellow(`  flagged: ${sanitizeLine(reason)}`)]),
       ...listed(
         flagged.map(({ path, reason: why }) =>
-          colours.yellow(`  in commits or the index: ${sanitizeLine(path)}: ${sanitizeLine(why)}`),
+          colors.yellow(`  in commits or the index: ${sanitizeLine(path)}: ${sanitizeLine(why)}`),
         ),
         flaggedCount,
       ),

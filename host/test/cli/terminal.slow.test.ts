@@ -6,7 +6,7 @@ import { readFiles } from '../support/runs.ts'
 
 const up = '\u001b[A'
 const ctrlC = '\u0003'
-const colour = /\[3\dm/
+const color = /\[3\dm/
 
 /** The ends in a journal; there must be one. */
 const runEnds = (events: { event: { type: string } }[]) =>
@@ -30,7 +30,7 @@ describe('caisson run in a terminal', () => {
     cli.type('n\r')
     const { code, stdout } = await cli.ended
     expect(stdout).toMatch(/Denied\S* by you/)
-    expect(stdout).toMatch(colour)
+    expect(stdout).toMatch(color)
     expect(code).toBe(3)
     expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
   })
@@ -75,7 +75,7 @@ describe('caisson run in a terminal', () => {
     expect(stdout.replaceAll('“zzz”', '')).not.toContain('zzz')
   })
 
-  it('applies all after a yes, without colours where NO_COLOR is set [S1.11 W.01 H.01]', async () => {
+  it('applies all after a yes, without colors where NO_COLOR is set [S1.11 W.01 H.01]', async () => {
     const place = await cliPlace({ 'old.txt': 'old\n' }, { NO_COLOR: '1' })
     const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt'))
     await cli.sees('Allow it?')
@@ -85,7 +85,7 @@ describe('caisson run in a terminal', () => {
     const { code, stdout } = await cli.ended
     expect(stdout).toMatch(/Allowed by you/)
     expect(stdout).toContain('Applied 1 change.')
-    expect(stdout).not.toMatch(colour)
+    expect(stdout).not.toMatch(color)
     expect(code).toBe(0)
     expect(await readFiles(place.workspace)).toEqual({})
   })

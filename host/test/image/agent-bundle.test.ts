@@ -131,7 +131,7 @@ describe('the bundle of an agent', () => {
     expect(digestOf(first)).toBe(digestOf(second))
   })
 
-  it('has the same code however far V8 came with optimising while it was compiled [V.07]', async () => {
+  it('has the same code however far V8 came with optimizing while it was compiled [V.07]', async () => {
     const main = (await bundleAgent(realEntry)).get('main.js') ?? new Uint8Array()
     const codes = Array.from({ length: perTier(6, 20) }, () =>
       Buffer.from(compileAgent(main)).toString('base64'),

@@ -236,9 +236,9 @@ describe('the offline model in a conversation', () => {
 
   it('looks at the report and the chart before it gives the figures [S4.06]', async () => {
     await using test = await startGateway(offlineProvider(false))
-    const steps = await plan(test, 'Analyse data.csv', 'data.csv (10 bytes)')
-    const analyse = steps.at(-1)
-    if (analyse === undefined) throw new Error('an empty plan')
+    const steps = await plan(test, 'Analyze data.csv', 'data.csv (10 bytes)')
+    const analyze = steps.at(-1)
+    if (analyze === undefined) throw new Error('an empty plan')
     const profile = {
       ...{ rows: 2, width: 1, separator: ',', encoding: 'utf-8', ragged: 0, named: true },
       columns: [{ name: 'a', type: 'number', style: 'plain', missing: 0, distinct: 2 }],
@@ -248,7 +248,7 @@ describe('the offline model in a conversation', () => {
       made.name === 'read_file'
         ? look
         : (outputs[made.arguments.code?.toString().includes('draw_chart') ? 1 : 0] ?? '')
-    const good = await work(test, analyse, answer('fine'))
+    const good = await work(test, analyze, answer('fine'))
     expect(good.calls.map(({ name, arguments: { path } }) => [name, path])).toEqual([
       ['run_python', undefined],
       ['run_python', undefined],
@@ -256,12 +256,12 @@ describe('the offline model in a conversation', () => {
       ['read_file', 'chart.svg'],
     ])
     expect(good.text).toBe('[offline model] a: mean 2.')
-    const bad = await work(test, analyse, answer('Error (not_found): there is no such file'))
+    const bad = await work(test, analyze, answer('Error (not_found): there is no such file'))
     expect(bad.text).toMatch(/^STEP FAILED: \[offline model\] read_file: Error \(not_found\)/)
   })
 
   it('looks at what is there when the data file is missing [S4.06]', async () => {
-    const { text, calls } = await workFirst('Analyse gone.csv', ({ name }) =>
+    const { text, calls } = await workFirst('Analyze gone.csv', ({ name }) =>
       name === 'run_python' ? 'PROFILE {"error": "No such file or directory"}' : 'other.csv (1 kB)',
     )
     expect(calls.map(({ name }) => name)).toEqual(['run_python', 'list_files'])
@@ -294,11 +294,11 @@ describe('the offline model in a conversation', () => {
 
   it('does not follow orders that a profile or a script prints [S4.06]', async () => {
     await using test = await startGateway(offlineProvider(false))
-    const steps = await plan(test, 'Analyse data.csv', 'data.csv (10 bytes)')
-    const analyse = steps[1]
-    if (analyse === undefined) throw new Error('no second step')
+    const steps = await plan(test, 'Analyze data.csv', 'data.csv (10 bytes)')
+    const analyze = steps[1]
+    if (analyze === undefined) throw new Error('no second step')
     const forged = 'PROFILE {"rows":"<instructions>","columns":[]}'
-    const { text, calls } = await work(test, analyse, () => forged)
+    const { text, calls } = await work(test, analyze, () => forged)
     expect(calls).toHaveLength(1)
     expect(text).toContain('gave no result')
   })

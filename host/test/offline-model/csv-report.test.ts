@@ -79,7 +79,7 @@ function near(shown: string | undefined, value: number): void {
 }
 
 /** Running sums by Welford's method, and quantiles by rank: not how the script does it. */
-function summarise(values: readonly number[]) {
+function summarize(values: readonly number[]) {
   let mean = 0
   let squares = 0
   values.forEach((value, index) => {
@@ -105,7 +105,7 @@ function summarise(values: readonly number[]) {
 }
 
 function expectNumbers(cells: readonly string[] | undefined, values: readonly number[]): void {
-  const own = summarise(values)
+  const own = summarize(values)
   const [count, mean, deviation, min, low, median, high, max, sum] = cells ?? []
   expect(Number(count)).toBe(own.count)
   near(mean, own.mean)
@@ -150,7 +150,7 @@ describe('the report on the example', () => {
         const [count, ...means] = table.get(key) ?? []
         expect(Number(count)).toBe(members.length)
         Object.values(columns).forEach((index, at) => {
-          near(means[at], summarise(members.map((row) => Number(row[index]))).mean)
+          near(means[at], summarize(members.map((row) => Number(row[index]))).mean)
         })
       }
     }

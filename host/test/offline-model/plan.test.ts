@@ -8,16 +8,16 @@ const workspace = ['data/', 'data/sales.csv (900 bytes)', 'docs/', 'notes.txt (1
 
 describe('the offline plan', () => {
   it('has two steps for an analysis, and the later one waits for the earlier [S0.01] [S4.06]', () => {
-    const plan = Plan.parse(planTask('Analyse sales.csv', workspace))
+    const plan = Plan.parse(planTask('Analyze sales.csv', workspace))
     expect(plan.steps.map(({ id, needs }) => ({ id, needs }))).toEqual([
       { id: 'inspect-csv-1', needs: [] },
-      { id: 'analyse-csv-2', needs: ['inspect-csv-1'] },
+      { id: 'analyze-csv-2', needs: ['inspect-csv-1'] },
     ])
-    expect(plan.steps.at(-1)?.title).toBe('Analyse data/sales.csv, write report.md and chart.svg')
+    expect(plan.steps.at(-1)?.title).toBe('Analyze data/sales.csv, write report.md and chart.svg')
   })
 
   it.each([
-    'Analyse sales.csv',
+    'Analyze sales.csv',
     `Create a.txt with "${'long '.repeat(200)}"`,
     'Run `one\ntwo\nthree`. Delete notes.txt.',
     'Sing',
@@ -113,14 +113,14 @@ describe('the offline plan', () => {
         options: fc.constant([]),
         confirm: fc.boolean(),
       }),
-      fc.record({ kind: fc.constantFrom('fetch-page' as const, 'summarise-page' as const), url: text }),
+      fc.record({ kind: fc.constantFrom('fetch-page' as const, 'summarize-page' as const), url: text }),
       fc.record({
         kind: fc.constant('save-page' as const),
         url: text,
         path: text,
         what: fc.constantFrom('page' as const, 'summary' as const),
       }),
-      fc.record({ kind: fc.constant('analyse-csv' as const), path: text, report: text, chart: text }),
+      fc.record({ kind: fc.constant('analyze-csv' as const), path: text, report: text, chart: text }),
     )
     fc.assert(
       fc.property(intent, (meant) => {

@@ -14,7 +14,7 @@ function read(task: string): readonly UserIntent[] | string {
 }
 
 const analysis = {
-  kind: 'analyse-csv',
+  kind: 'analyze-csv',
   path: 'data/sales.csv',
   report: 'data/report.md',
   chart: 'data/chart.svg',
@@ -22,12 +22,12 @@ const analysis = {
 
 describe('what a person asks for', () => {
   it.each([
-    'Analyse sales.csv',
+    'Analyze sales.csv',
     'Please analyze the CSV.',
     'analyze data/sales.csv and write report.md and chart.svg beside it',
     'Could you give me a report on `sales.csv`, please?',
     'Make a report about the data in "data/sales.csv" with a chart',
-    'Summarise sales.csv. Then draw a chart and tell me what stands out.',
+    'Summarize sales.csv. Then draw a chart and tell me what stands out.',
     'Explore the dataset sales.csv and write a summary of the findings',
     'I want you to plot sales.csv',
   ])('is an analysis: %s [S4.06]', (task) => {
@@ -39,7 +39,7 @@ describe('what a person asks for', () => {
     expect(understood).toEqual({
       ok: true,
       intents: [
-        { kind: 'analyse-csv', path: 'seattle-weather.csv', report: 'report.md', chart: 'chart.svg' },
+        { kind: 'analyze-csv', path: 'seattle-weather.csv', report: 'report.md', chart: 'chart.svg' },
       ],
     })
   })
@@ -74,7 +74,7 @@ describe('what a person asks for', () => {
   })
 
   it('names where the report goes [S4.06]', () => {
-    expect(read('Analyse sales.csv, write the report to findings.md and the chart to out/plot.svg')).toEqual([
+    expect(read('Analyze sales.csv, write the report to findings.md and the chart to out/plot.svg')).toEqual([
       { ...analysis, report: 'data/findings.md', chart: 'out/plot.svg' },
     ])
   })
@@ -113,8 +113,8 @@ describe('what a person asks for', () => {
     ],
     ['In notes.txt, replace foo with bar.', [{ kind: 'replace', path: 'notes.txt', from: 'foo', to: 'bar' }]],
     [
-      'change the word colour to color in docs/style.md',
-      [{ kind: 'replace', path: 'docs/style.md', from: 'colour', to: 'color' }],
+      'change the word color to color in docs/style.md',
+      [{ kind: 'replace', path: 'docs/style.md', from: 'color', to: 'color' }],
     ],
     ['Append the line "bye" to notes.txt', [{ kind: 'append', path: 'notes.txt', text: 'bye' }]],
     ['Rename notes.txt to old.txt', [{ kind: 'move', path: 'notes.txt', to: 'old.txt' }]],
@@ -212,9 +212,9 @@ describe('what a person asks for', () => {
   })
 
   it('asks back when the data file is not clear [S4.06]', () => {
-    const two = understandTask('Analyse the CSV', ['a.csv (1 bytes)', 'b/c.csv (1 bytes)'])
+    const two = understandTask('Analyze the CSV', ['a.csv (1 bytes)', 'b/c.csv (1 bytes)'])
     expect(two).toEqual({ ok: false, reason: 'several CSV files are there: a.csv, b/c.csv; say which one' })
-    expect(understandTask('Analyse the data', [])).toMatchObject({
+    expect(understandTask('Analyze the data', [])).toMatchObject({
       ok: false,
       reason: expect.stringContaining('name the file'),
     })
@@ -274,7 +274,7 @@ describe('what a person asks for', () => {
 describe('a web page', () => {
   const url = 'https://site.test/a?b=c,d#e'
   const fetch = { kind: 'fetch-page', url }
-  const summary = { kind: 'summarise-page', url }
+  const summary = { kind: 'summarize-page', url }
   const save = (path: string, what = 'page') => ({ kind: 'save-page', url, path, what })
 
   it.each([
@@ -285,15 +285,15 @@ describe('a web page', () => {
     [`What does ${url} say?`, [fetch]],
     [`What is on the page ${url}?`, [fetch]],
     [`Fetch ${url} and tell me what it says`, [fetch]],
-    [`Summarise ${url}`, [summary]],
+    [`Summarize ${url}`, [summary]],
     [`Summarize the article at ${url}, please`, [summary]],
     [`What is ${url} about?`, [summary]],
-    [`Fetch ${url}. Then summarise it.`, [summary]],
+    [`Fetch ${url}. Then summarize it.`, [summary]],
     [`Save ${url} to page.md`, [save('page.md')]],
     [`Download the file from ${url} as data/x.csv`, [save('data/x.csv')]],
     [`Fetch ${url} and save it to page.md`, [save('page.md')]],
-    [`Summarise ${url} and write the summary to out/s.md`, [save('out/s.md', 'summary')]],
-    [`Summarise ${url} into s.md`, [save('s.md', 'summary')]],
+    [`Summarize ${url} and write the summary to out/s.md`, [save('out/s.md', 'summary')]],
+    [`Summarize ${url} into s.md`, [save('s.md', 'summary')]],
     [
       `Fetch ${url} and save it to p.md. Delete notes.txt.`,
       [save('p.md'), { kind: 'delete', path: 'notes.txt' }],

@@ -25,7 +25,7 @@ describe('what is remembered of models', () => {
     expect(await readdir(folder)).toEqual(['models.json'])
   })
 
-  it('keeps what another process learnt in between [G.05]', async () => {
+  it('keeps what another process learned in between [G.05]', async () => {
     const file = path.join(await temporaryFolder('memory'), 'models.json')
     const [one, other] = [new CapabilityCache(file), new CapabilityCache(file)]
     await one.recall(server, 'a')

@@ -5,7 +5,7 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { coloursFor } from '../../cli/render/colours.ts'
+import { colorsFor } from '../../cli/render/colors.ts'
 import { unknownCallLines } from '../../cli/render/hook-lines.ts'
 import { Journal } from '../../journal/journal.ts'
 import { RunStore } from '../../journal/run-store.ts'
@@ -93,7 +93,7 @@ describe('the run that another continues', () => {
     expect(Object.values(context).join()).toMatch(/may have had an effect.*deploy\(\{"to":"y"\}\)/)
     expect(Object.values(context).join()).not.toContain('"to":"x"')
     const state = (await store.read(good)).reduce(reduceRun, initialRunState)
-    expect(unknownCallLines(state, coloursFor({ isTTY: false }, {}))).toEqual([
+    expect(unknownCallLines(state, colorsFor({ isTTY: false }, {}))).toEqual([
       'Unknown: deploy {"to":"y"} started on this host, but the journal has no result; check its effects before you repeat it',
     ])
   })

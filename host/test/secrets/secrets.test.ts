@@ -197,7 +197,7 @@ describe('redaction', () => {
       const encoded = Buffer.from(`${before}${value}!`).toString('base64')
       const left = redaction.text(encoded)
       expect(left).toContain('[redacted]')
-      // At most what the edges share with their neighbours is left.
+      // At most what the edges share with their neighbors is left.
       expect(left.replace('[redacted]', '').length).toBeLessThanOrEqual(
         Buffer.from(before).toString('base64').length + 8,
       )

@@ -212,7 +212,7 @@ describe('tool-call fragments', () => {
   })
 })
 
-/** What each fault of the catalogue is; whether it may pass is the code's own matter. */
+/** What each fault of the catalog is; whether it may pass is the code's own matter. */
 const codesOfFaults: Record<Fault, ModelErrorCode> = {
   'no bytes': 'truncated',
   'comments alone': 'truncated',

@@ -91,7 +91,7 @@ describe.each(Object.entries(forms))('parameters in the tags of %s', (_name, for
     }
   })
 
-  it('are never mixed, whichever tag is left out or misspelt [G.07]', () => {
+  it('are never mixed, whichever tag is left out or misspelled [G.07]', () => {
     const given: Record<string, string> = { path: 'src/a.ts', content: 'if (a < b)\n  c()', note: 'n' }
     const text = form(
       Object.entries(given)

@@ -134,7 +134,7 @@ describe('the built-in tools', () => {
     const request = {
       provider: 'scripted',
       model: 'm',
-      messages: [{ role: 'user', content: 'Which colour?' }],
+      messages: [{ role: 'user', content: 'Which color?' }],
       workingDirectory: folder,
       builtIns: { read_file: true },
     } as const

@@ -67,7 +67,7 @@ describe('an iteration of the turn loop', () => {
     expect(hooked.state).toEqual(bare.state)
   })
 
-  it('shows hooks the counters, the messages, and the answer before and after normalisation [S2.26]', async () => {
+  it('shows hooks the counters, the messages, and the answer before and after normalization [S2.26]', async () => {
     const seen: unknown[] = []
     const { options } = chat([text('USE look'), text('done')], {
       parsePlainTextToolIntent: (content) =>

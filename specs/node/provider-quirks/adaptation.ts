@@ -224,7 +224,7 @@ function adaptMessages(
   { parallelCalls }: ModelCapabilities,
 ): CompletionMessage[] {
   const whole = messages.map(fillContent)
-  return mergeNeighbours(parallelCalls ? whole : splitTurns(whole))
+  return mergeNeighbors(parallelCalls ? whole : splitTurns(whole))
 }
 
 /** Content beside calls is null, and nothing else is empty: some servers answer 400 otherwise. */
@@ -260,7 +260,7 @@ function splitTurns(messages: readonly CompletionMessage[]): CompletionMessage[]
 }
 
 /** Merges adjacent messages of one role; many chat templates require alternating roles. */
-function mergeNeighbours(messages: readonly CompletionMessage[]): CompletionMessage[] {
+function mergeNeighbors(messages: readonly CompletionMessage[]): CompletionMessage[] {
   const merged: CompletionMessage[] = []
   for (const message of messages) {
     const last = merged.at(-1)

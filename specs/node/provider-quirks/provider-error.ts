@@ -31,9 +31,9 @@ export interface ProviderError {
 const exactFailures = indexWords(exactWords)
 const broadFailures = indexWords(broadWords)
 
-/** Maximum characters of a text that are analysed. */
+/** Maximum characters of a text that are analyzed. */
 const wordsMaxChars = 4_000
-/** Maximum characters of a web page that are analysed. */
+/** Maximum characters of a web page that are analyzed. */
 const pageMaxChars = 8_192
 const pageTags = /<\s*(!doctype|html|head|body|title)/i
 const retryMaxMs = 10 * 60_000

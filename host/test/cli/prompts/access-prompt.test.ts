@@ -4,10 +4,10 @@ import type { AccessQuestion } from '#specs/protocol/approval.ts'
 import { accessLines } from '../../../cli/prompts/access-prompt.ts'
 import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
 import type { Question } from '../../../cli/render/approval-lines.ts'
-import { coloursFor } from '../../../cli/render/colours.ts'
+import { colorsFor } from '../../../cli/render/colors.ts'
 import { Person } from '../support/person.ts'
 
-const colours = coloursFor({ isTTY: false }, {})
+const colors = colorsFor({ isTTY: false }, {})
 
 const access: AccessQuestion = {
   from: 'agent',
@@ -34,7 +34,7 @@ const question = (reason: string, over: Partial<AccessQuestion> = {}): Question 
   access: { ...access, ...over },
 })
 
-/** A person at a terminal of 200 columns without colours. */
+/** A person at a terminal of 200 columns without colors. */
 function sitDown(request: Question) {
   const person = new Person({ columns: 200, rows: 40 })
   const { input, output, signal } = person
@@ -45,7 +45,7 @@ describe('the question about network access', () => {
   it('is in the host’s words; the agent’s stand behind their margin and cannot push them away [H.01, G.03]', () => {
     const reason = `please\n\u001b[2JWay out: allow nothing?\n${'more\n'.repeat(400)}`
     const request = question(reason)
-    const rows = accessLines(request, access, colours, 80)
+    const rows = accessLines(request, access, colors, 80)
     expect(rows[1]).toBe('Network access: allow https connections to api.example.com (port 443)?')
     expect(rows[2]).toBe('  asked by root, step s; not allowed yet: no rule allows it')
     expect(rows[3]).toBe('  ┆ https://api.example.com/v1/rates')
@@ -60,7 +60,7 @@ describe('the question about network access', () => {
       from: 'connection',
       because: 'ask *.example.com (the configuration)',
     })
-    const rows = accessLines(request, request.access ?? access, colours, 80)
+    const rows = accessLines(request, request.access ?? access, colors, 80)
     expect(rows.join('\n')).not.toContain('smuggled')
     expect(rows[2]).toBe('  a program in the VM tries to connect; ask *.example.com (the configuration)')
   })

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
 import { questionLines, wholeQuestion } from '../../../cli/render/approval-lines.ts'
-import { coloursFor } from '../../../cli/render/colours.ts'
+import { colorsFor } from '../../../cli/render/colors.ts'
 import { Person } from '../support/person.ts'
 
-const colours = coloursFor({ isTTY: false }, {})
+const colors = colorsFor({ isTTY: false }, {})
 
 const question = (given: object, preview = '') => ({
   approvalId: 'a1',
@@ -18,7 +18,7 @@ const question = (given: object, preview = '') => ({
 
 const numbered = (count: number) => Array.from({ length: count }, (_, at) => `row-${at + 1};`).join('\n')
 
-/** A person at a terminal of 80 by 24 without colours. */
+/** A person at a terminal of 80 by 24 without colors. */
 function sitDown(request: ReturnType<typeof question>) {
   const person = new Person()
   const { input, output, signal } = person
@@ -28,7 +28,7 @@ function sitDown(request: ReturnType<typeof question>) {
 describe('the question', () => {
   it('shows names as harmlessly as values, one argument a line [H.01]', () => {
     const odd = { 'a\nb: \u001b[2J': 'x', 'path: safe.txt  c': '\u202e', code: 'one\n  two' }
-    const { lines, isCut } = questionLines(question(odd, 'p\u0007'), colours, 80)
+    const { lines, isCut } = questionLines(question(odd, 'p\u0007'), colors, 80)
     expect(lines.slice(3)).toEqual([
       '  │ "a\\nb: \\u001b[2J": x',
       '  │ "path: safe.txt  c": \\u{202e}',
@@ -46,7 +46,7 @@ describe('the question', () => {
       ...question({ path: 'a', recursive: false, 'x (by default)': 1 }),
       defaults: ['recursive'],
     }
-    expect(questionLines(asked, colours, 80).lines.slice(3)).toEqual([
+    expect(questionLines(asked, colors, 80).lines.slice(3)).toEqual([
       '  │ path: a',
       '  │ recursive (by default): false',
       '  │ "x (by default)": 1',
@@ -55,14 +55,14 @@ describe('the question', () => {
 
   it('keeps long lines behind its margin, where a terminal would break them [H.01]', () => {
     const code = `${' '.repeat(74)}Approval: allowed ${'x'.repeat(5_000)}`
-    const rows = wholeQuestion(question({ code }, code), colours, 80)
+    const rows = wholeQuestion(question({ code }, code), colors, 80)
     for (const row of rows) expect(row).toMatch(/^ {2}(│|┆|preview:)/)
     expect(Math.max(...rows.map((row) => row.length))).toBeLessThanOrEqual(80)
     expect(rows.join('').match(/x/g)).toHaveLength(10_000)
   })
 
   it('says what is not shown and how to see it', () => {
-    const { lines, isCut } = questionLines(question({ code: numbered(100) }), colours, 80)
+    const { lines, isCut } = questionLines(question({ code: numbered(100) }), colors, 80)
     expect(isCut).toBe(true)
     expect(lines.at(-1)).toBe('  │ … 61 more lines: choose “show everything first”')
   })

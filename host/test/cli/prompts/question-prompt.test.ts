@@ -2,11 +2,11 @@
 import { describe, expect, it } from 'vitest'
 import type { UserQuestion } from '#specs/protocol/question.ts'
 import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
-import { coloursFor } from '../../../cli/render/colours.ts'
+import { colorsFor } from '../../../cli/render/colors.ts'
 import { readTyped, userQuestionLines } from '../../../cli/render/question-lines.ts'
 import { Person } from '../support/person.ts'
 
-const colours = coloursFor({ isTTY: false }, {})
+const colors = colorsFor({ isTTY: false }, {})
 const esc = '\u001b'
 
 const asks = (question: UserQuestion) => ({
@@ -20,7 +20,7 @@ const asks = (question: UserQuestion) => ({
   question,
 })
 
-/** A person at a terminal of 80 by 24 without colours. */
+/** A person at a terminal of 80 by 24 without colors. */
 function sitDown(question: UserQuestion, edit?: (text: string) => Promise<{ ok: true; value: string }>) {
   const person = new Person()
   const { input, output, signal } = person
@@ -37,12 +37,7 @@ const yes = { decision: 'allow', scope: 'once' }
 
 describe('the question', () => {
   it('says who asks, and gives each option a number and what is sent for it [S2.16]', () => {
-    const { lines, isCut } = userQuestionLines(
-      asks(choice),
-      { ...choice, defaultAnswer: 'json' },
-      colours,
-      80,
-    )
+    const { lines, isCut } = userQuestionLines(asks(choice), { ...choice, defaultAnswer: 'json' }, colors, 80)
     expect(lines).toEqual([
       '',
       'Question: the agent asks you',
@@ -57,7 +52,7 @@ describe('the question', () => {
 
   it('says which MCP server asks, where the answer goes, and takes no secret for it [A.09 S2.16]', () => {
     const question: UserQuestion = { question: 'Which name?', kind: 'text', server: 'travel' }
-    const { lines } = userQuestionLines(asks(question), question, colours, 80)
+    const { lines } = userQuestionLines(asks(question), question, colors, 80)
     expect(lines).toEqual([
       '',
       'Question: MCP server travel asks you through the agent',
@@ -84,7 +79,7 @@ describe('the question', () => {
       defaultAnswer: evil,
     }
     for (const isWhole of [true, false]) {
-      const { lines } = userQuestionLines(asks(hostile), hostile, colours, 60, isWhole)
+      const { lines } = userQuestionLines(asks(hostile), hostile, colors, 60, isWhole)
       for (const line of lines.slice(2)) expect(line).toMatch(/^ {2}(│|asked|default:|\s*\d │|\s*┊)/)
       expect(lines.filter((line) => /^\s*\d/.test(line)).map((line) => line.trim()[0])).toEqual(['1', '2'])
       // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not be there
@@ -96,7 +91,7 @@ describe('the question', () => {
   it('shows 20 long options by their beginning, and all of them on request [S2.16]', async () => {
     const options = Array.from({ length: 20 }, (_, at) => ({ value: `${'long '.repeat(90)}${at}` }))
     const long: UserQuestion = { question: 'q', kind: 'choices', options }
-    const { lines, isCut } = userQuestionLines(asks(long), long, colours, 80)
+    const { lines, isCut } = userQuestionLines(asks(long), long, colors, 80)
     expect(isCut).toBe(true)
     expect(lines.length).toBeLessThan(90)
     const person = sitDown(long)

@@ -3,20 +3,20 @@ import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { noUsage } from '#specs/protocol/task.ts'
-import { coloursFor } from '../../../cli/render/colours.ts'
+import { colorsFor } from '../../../cli/render/colors.ts'
 import { eventLines as linesOfLine } from '../../../cli/render/event-lines.ts'
 
 type RunEvent = AgentEvent | HostEvent
 
-const colours = coloursFor({ isTTY: false }, {})
+const colors = colorsFor({ isTTY: false }, {})
 
-function eventLines(event: RunEvent, state: RunState, given = colours): string[] {
+function eventLines(event: RunEvent, state: RunState, given = colors): string[] {
   return linesOfLine({ event }, state, given)
 }
 
 it('a VM that is kept is named by its run, with how to continue in it and how to remove it [V.04]', () => {
   const runId = 'run-0123456789abcdef4567'
-  const lines = linesOfLine({ event: { type: 'vm-kept' }, runId }, initialRunState, colours)
+  const lines = linesOfLine({ event: { type: 'vm-kept' }, runId }, initialRunState, colors)
   expect(lines.join()).toContain(`caisson run --continue ${runId} "TASK"`)
   expect(lines.join()).toContain(`caisson runs rm ${runId}`)
 })
@@ -38,7 +38,7 @@ function toolStart(args: string): string {
   const lines = eventLines(
     { type: 'tool-start', stepId: 'a', callId: 'c1', tool: 'run_bash', arguments: args },
     planned(),
-    colours,
+    colors,
   )
   expect(lines).toHaveLength(1)
   return lines[0] ?? ''
@@ -49,7 +49,7 @@ function runEnd(state: RunState, outcome: 'completed' | 'failed', text: string):
   const reason = outcome === 'completed' ? 'completed' : 'step_failed'
   const summary = outcome === 'completed' ? text : ''
   const ending = { outcome, reason, message, summary, durationMs: 1_000, usage: noUsage } as const
-  return eventLines({ type: 'run-end', ...ending }, state, colours).join('\n')
+  return eventLines({ type: 'run-end', ...ending }, state, colors).join('\n')
 }
 
 describe('the lines of a run', () => {
@@ -71,14 +71,14 @@ describe('the lines of a run', () => {
       digest: 'a'.repeat(64),
       access: { from, address: 'https://a.example/', because: 'no rule allows it', offers },
     })
-    expect(eventLines(asked('agent'), planned(), colours)).toEqual([
+    expect(eventLines(asked('agent'), planned(), colors)).toEqual([
       '? asks for network access: https connections to a.example (port 443) · url: https://a.example/ · reason: rates\\e[2J',
     ])
-    expect(eventLines(asked('connection'), planned(), colours)).toEqual([
+    expect(eventLines(asked('connection'), planned(), colors)).toEqual([
       '? network access requested: https connections to a.example (port 443)',
     ])
     const decided = { type: 'approval-decision', approvalId: 'a1', decision: 'allow', by: 'person' } as const
-    expect(eventLines({ ...decided, scope: 'always', reach: 'host' }, planned(), colours)).toEqual([
+    expect(eventLines({ ...decided, scope: 'always', reach: 'host' }, planned(), colors)).toEqual([
       '  Allowed by you permanently',
     ])
   })
@@ -159,17 +159,17 @@ describe('the lines of a run', () => {
       confinement: 'bubblewrap',
       phasesMs: { kernel: 1_500 },
     } as const
-    const told = eventLines({ ...ready, coldReason: 'no \u001b[2Jroom' }, planned(), colours)
+    const told = eventLines({ ...ready, coldReason: 'no \u001b[2Jroom' }, planned(), colors)
     expect(told).toHaveLength(3)
     expect(told[1]).toBe('  booted from scratch (slower), because no template could be used: no \\e[2Jroom')
-    expect(eventLines({ ...ready, start: 'template' }, planned(), colours)).toHaveLength(1)
+    expect(eventLines({ ...ready, start: 'template' }, planned(), colors)).toHaveLength(1)
     const anew = eventLines(
       { ...ready, start: 'template', coldReason: 'run-1 kept no VM' },
       planned(),
-      colours,
+      colors,
     )
     expect(anew.slice(1)).toEqual(['  a new VM: run-1 kept no VM'])
-    const kept = eventLines({ ...ready, start: 'saved' }, planned(), colours)
+    const kept = eventLines({ ...ready, start: 'saved' }, planned(), colors)
     expect(kept).toEqual([expect.stringContaining('Kept VM ready in 1.5 s')])
   })
 
@@ -204,12 +204,12 @@ describe('the lines of a run', () => {
       const text = Array.from({ length: lines }, (_, at) => `line ${at}.`).join('\n')
       const end: RunEvent = { type: 'step-end', stepId: 'b', state: 'completed', text }
       const state = planned(end)
-      const shown = [...eventLines(end, state, colours), runEnd(state, 'completed', text)].join('\n')
+      const shown = [...eventLines(end, state, colors), runEnd(state, 'completed', text)].join('\n')
       expect(shown.split('line 2.')).toHaveLength(times + 1)
       expect(shown).toContain(`line ${lines - 1}.`)
       const failed: RunEvent = { ...end, state: 'failed' }
       const after = planned(failed)
-      const told = [...eventLines(failed, after, colours), runEnd(after, 'failed', text)].join('\n')
+      const told = [...eventLines(failed, after, colors), runEnd(after, 'failed', text)].join('\n')
       expect(told.split('line 2.')).toHaveLength(times + 1)
       expect(told).toContain('step_failed: 1 of 2 steps completed; step "b" failed')
       expect(told.split('line 0.')).toHaveLength(times + 1)
@@ -243,7 +243,7 @@ describe('a question of the agent', () => {
     expect(eventLines(call, before)).toEqual([])
     expect(eventLines(asked, before)).toEqual(['? [helper] asks: Which format? … (1 more line) (csv, json)'])
     const told = (event: HostEvent) =>
-      linesOfLine({ event }, reduceRun(before, { event }), colours, before).join('\n')
+      linesOfLine({ event }, reduceRun(before, { event }), colors, before).join('\n')
     expect(told({ ...decided, decision: 'allow', by: 'person', answer: 'json' })).toBe(
       '  Answered by you: JSON lines · json',
     )

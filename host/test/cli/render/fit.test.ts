@@ -43,7 +43,7 @@ describe('a line on a terminal', () => {
     ])
   })
 
-  it('is as wide as it looks: colours take no room, wide characters two cells', () => {
+  it('is as wide as it looks: colors take no room, wide characters two cells', () => {
     expect(fitLine(`\u001b[31m${'x'.repeat(14)}\u001b[39m`, 14)).toEqual([
       `\u001b[31m${'x'.repeat(14)}\u001b[39m`,
     ])

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { coloursFor } from '../../../cli/render/colours.ts'
+import { colorsFor } from '../../../cli/render/colors.ts'
 import { historyLines } from '../../../cli/render/review-lines.ts'
 import { commit, GitBench, git, repository } from '../../workspace/git-history/git-bench.ts'
 
-const colours = coloursFor({ isTTY: false }, {})
+const colors = colorsFor({ isTTY: false }, {})
 
 describe('what a review says of git history', () => {
   it('names branches, new commits, flagged paths and where the branches are kept [W.03 H.01]', async () => {
@@ -14,7 +14,7 @@ describe('what a review says of git history', () => {
       tip = git(copy, 'rev-parse', 'HEAD').slice(0, 10)
     })
     const from = git(bench.root, 'rev-parse', 'HEAD').slice(0, 10)
-    const lines = historyLines(review.history, review.aside, colours)
+    const lines = historyLines(review.history, review.aside, colors)
     expect(lines[0]).toBe('git history in .git: 1 new commit')
     expect(lines[1]).toBe(`  refs/heads/main: ${from} → ${tip}`)
     expect(lines.filter((line) => line.startsWith('  in commits or the index: '))).toHaveLength(2)
@@ -25,6 +25,6 @@ describe('what a review says of git history', () => {
   it('is nothing where no branch moves', async () => {
     using bench = new GitBench(repository({ 'a.txt': 'a' }))
     using review = await bench.afterAgent((copy) => git(copy, 'hash-object', '-w', 'a.txt'))
-    expect(historyLines(review.history, review.aside, colours)).toEqual([])
+    expect(historyLines(review.history, review.aside, colors)).toEqual([])
   })
 })

@@ -2,12 +2,12 @@ import { describe, expect, it } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { initialRunState } from '#specs/protocol/run-state.ts'
 import { questionLines } from '../../../cli/render/approval-lines.ts'
-import { coloursFor } from '../../../cli/render/colours.ts'
+import { colorsFor } from '../../../cli/render/colors.ts'
 import { eventLines } from '../../../cli/render/event-lines.ts'
 
-const colours = coloursFor({ isTTY: false }, {})
+const colors = colorsFor({ isTTY: false }, {})
 const hook = { type: 'hook-end', point: 'before-tool', hook: 'guard', durationMs: 1 } as const
-const shown = (event: HostEvent): string => eventLines({ event }, initialRunState, colours).join('\n')
+const shown = (event: HostEvent): string => eventLines({ event }, initialRunState, colors).join('\n')
 
 describe('on the screen', () => {
   it('a hook is seen where it changed something, failed or said no, whatever it says of it [A.10]', () => {
@@ -33,7 +33,7 @@ describe('on the screen', () => {
     expect(shown({ ...asked, kind: 'enforced' })).toContain('the host asks about deploy')
     expect(shown({ ...asked, kind: 'cooperative' })).toContain('asks to call deploy')
     const head = (isOfHost: boolean): string =>
-      questionLines({ ...request, isOfHost }, colours, 80).lines[1] ?? ''
+      questionLines({ ...request, isOfHost }, colors, 80).lines[1] ?? ''
     expect(head(true)).toBe('Approval: Caisson itself asks to run deploy')
     expect(head(false)).toContain('the agent asks')
   })

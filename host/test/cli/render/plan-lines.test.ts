@@ -3,11 +3,11 @@ import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { initialRunState, type RunLine, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { noUsage } from '#specs/protocol/task.ts'
-import { coloursFor } from '../../../cli/render/colours.ts'
+import { colorsFor } from '../../../cli/render/colors.ts'
 import { eventLines } from '../../../cli/render/event-lines.ts'
 import { planChanges, planLines, planRows } from '../../../cli/render/plan-lines.ts'
 
-const colours = coloursFor({ isTTY: false }, {})
+const colors = colorsFor({ isTTY: false }, {})
 const step = (id: string, more: object = {}) => ({ id, title: `Do ${id}`, instructions: 'do it', ...more })
 const planOf = (goal: string, ...steps: object[]) => Plan.parse({ goal, steps })
 const output = { type: 'object', properties: { files: { type: 'array' } } }
@@ -19,7 +19,7 @@ function tell(...lines: RunLine[]): string[] {
   return lines.flatMap((line) => {
     const before = state
     state = reduceRun(state, line)
-    return eventLines(line, state, colours, before)
+    return eventLines(line, state, colors, before)
   })
 }
 
@@ -42,7 +42,7 @@ describe('a plan on the screen', () => {
   )
 
   it('says of each step what it waits for, who takes it and what a failure means [A.01 H.01]', () => {
-    expect(planLines(plan, colours)).toEqual([
+    expect(planLines(plan, colors)).toEqual([
       '  1. Do look',
       '  2. Do fix (by a sub-agent; after 1; only if files.0 of 1 is "x"; up to 3 attempts)',
       '  3. Do patch (only if 2 failed; replanned on failure)',
@@ -73,7 +73,7 @@ describe('a plan on the screen', () => {
       ...step('patch'),
       title: 'Patch it',
     })
-    expect(planChanges(plan, next, colours)).toEqual([
+    expect(planChanges(plan, next, colors)).toEqual([
       '  + 2. Do new (after 1)',
       '  ~ 3. Patch it · changed: title, when, onFailure',
       '  - Do fix',

@@ -1,14 +1,14 @@
 import { rmSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { coloursFor } from '../../../cli/render/colours.ts'
+import { colorsFor } from '../../../cli/render/colors.ts'
 import { changeLine, diffLines, foldObjects, objectsLine } from '../../../cli/render/review-lines.ts'
 import { diffItem } from '../../../workspace/review/diff.ts'
 import type { Review } from '../../../workspace/review/review.ts'
 import { commit, GitBench, git, put, repository } from '../../workspace/git-history/git-bench.ts'
 import { Bench, type Sketch, treeOf } from '../../workspace/support.ts'
 
-const colours = coloursFor({ isTTY: false }, {})
+const colors = colorsFor({ isTTY: false }, {})
 
 /** What is shown of the one change from `before` to `after`. */
 async function shown(before: Sketch, after: Sketch): Promise<string[]> {
@@ -17,7 +17,7 @@ async function shown(before: Sketch, after: Sketch): Promise<string[]> {
   return review.items.flatMap((item) => {
     const diff = diffItem(review, item)
     const change = diff.kind === 'text' ? { ...item, diff: diff.text } : { ...item, diff: null }
-    return diffLines(change, colours, { maxLines: 40, maxChars: 160 }).lines
+    return diffLines(change, colors, { maxLines: 40, maxChars: 160 }).lines
   })
 }
 
@@ -49,7 +49,7 @@ describe('the lines of a review', () => {
 describe('what git keeps, in a review', () => {
   const list = ({ items, history }: Review) =>
     foldObjects(items, history).map((entry) =>
-      'items' in entry ? objectsLine(entry, colours) : changeLine(entry, colours, history),
+      'items' in entry ? objectsLine(entry, colors) : changeLine(entry, colors, history),
     )
 
   it('is for objects one line with their number and size, and the change set keeps each [W.01 W.03]', async () => {

@@ -108,7 +108,7 @@ describe('the body for a model server', () => {
     ])
   })
 
-  it('joins neighbours of one role, and never calls or their results [S0.06]', () => {
+  it('joins neighbors of one role, and never calls or their results [S0.06]', () => {
     const messages: CompletionMessage[] = [
       { role: 'system', content: 'a' },
       { role: 'system', content: 'b' },

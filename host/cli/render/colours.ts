@@ -1,9 +1,0 @@
-/** Colours where a terminal is and nobody declined (NO_COLOR, no-color.org; TERM=dumb). */
-import pc from 'picocolors'
-
-export type Colours = ReturnType<typeof pc.createColors>
-
-export function coloursFor(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): Colours {
-  const wanted = stream.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb'
-  return pc.createColors(wanted || (env.FORCE_COLOR !== undefined && env.FORCE_COLOR !== '0'))
-}
