@@ -14,7 +14,6 @@ import {
   type RequestMethod,
   type sessionStart,
   taskComplete,
-  type taskSubmit,
   toolCall,
 } from '#specs/protocol/methods.ts'
 import type { Handlers, ParamsInput, ParamsOf, Peer, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
@@ -57,6 +56,8 @@ export interface HostLink {
   readonly http: GuestHttp
   /** The submitted run whose completion is not acknowledged yet. */
   readonly runId: string | null
+  /** Accepts the run's events from here on, until it is completed. Called before its first event. */
+  beginRun(runId: string): void
   /**
    * Queues an event; resolves when it is buffered, and waits while the buffer is full. Throws when the event breaks
    * its schema. Drops events of a run that is not active.
@@ -113,6 +114,11 @@ class Link implements HostLink {
 
   get runId(): string | null {
     return this.#events?.runId ?? null
+  }
+
+  beginRun(runId: string): void {
+    this.#events = new EventOutbox(runId)
+    if (this.#peer !== null) this.#events.connect(this.#peer, 0)
   }
 
   async emitEvent(runId: string, agentPath: string, event: AgentEvent): Promise<void> {
@@ -202,7 +208,7 @@ class Link implements HostLink {
       'workspace/open': whenStarted(handlers['workspace/open']),
       'workspace/reset': whenStarted(handlers['workspace/reset']),
       'workspace/collect': whenStarted(handlers['workspace/collect']),
-      'task/submit': whenStarted((params, context) => this.#submit(params, context)),
+      'task/submit': whenStarted(handlers['task/submit']),
       'task/cancel': whenStarted(handlers['task/cancel']),
       'task/steer': whenStarted(handlers['task/steer']),
       'task/pause': whenStarted(handlers['task/pause']),
@@ -219,25 +225,6 @@ class Link implements HostLink {
     const runId = this.runId
     const { describe } = this.#options
     return { protocolSha256, processId: this.#processId, ...describe(), ...(runId === null ? {} : { runId }) }
-  }
-
-  /** The run is registered before its handler starts, so that its first events are accepted. */
-  async #submit(
-    params: ParamsOf<typeof taskSubmit>,
-    context: { signal: AbortSignal },
-  ): ReturnType<AgentHandlers['task/submit']> {
-    const { runId } = params.task
-    const fresh = this.#events === null
-    if (this.#events === null) {
-      this.#events = new EventOutbox(runId)
-      if (this.#peer !== null) this.#events.connect(this.#peer, 0)
-    }
-    const answer = await this.#options.handlers['task/submit'](params, context)
-    if (!answer.ok && fresh && this.#events?.runId === runId) {
-      this.#events.close()
-      this.#events = null
-    }
-    return answer
   }
 
   #onUp(session: GuestSession, resume: ParamsOf<typeof sessionStart>['resume']): void {

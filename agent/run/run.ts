@@ -29,10 +29,7 @@ export interface Report {
 }
 
 /** The link to the host as a run uses it. */
-export type RunLink = Pick<
-  HostLink,
-  'emitEvent' | 'emitDelta' | 'requestApproval' | 'runHook' | 'callTool' | 'complete'
->
+export type RunLink = Pick<HostLink, 'emitEvent' | 'emitDelta' | 'requestApproval' | 'runHook' | 'callTool'>
 
 /** One run's access to its host. */
 export class RunHost implements HostRequests {

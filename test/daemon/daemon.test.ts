@@ -176,14 +176,18 @@ describe('the agent on its ports', () => {
     for (const { daemon } of [denied, allowed]) await expect.poll(() => daemon.link.runId).toBeNull()
   })
 
-  it('refuses unknown tools, a second task and the cancel of an unknown run [S0.04]', async () => {
+  it('takes a run that is over for done, and is free for another one [S1.03]', async () => {
     const world = openWorld({})
-    const refused = await world.link.request(
-      taskSubmit,
-      { task: makeTask('x', { askTools: ['fly'] }) },
-      { timeoutMs: 5_000 },
-    )
-    expect(refused).toMatchObject({ ok: false, error: { code: 'rejected', rpcCode: -32602 } })
+    const task = makeTask('List the files')
+    await world.link.submitTask(task)
+    await world.completion
+    await expect.poll(() => world.daemon.link.runId).toBeNull()
+    expect(await world.link.request(taskSubmit, { task }, { timeoutMs: 5_000 })).toMatchObject({ ok: true })
+    expect(world.daemon.link.runId).toBeNull()
+  })
+
+  it('refuses a second task and the cancel of an unknown run [S1.01]', async () => {
+    const world = openWorld({})
     const other = `run-${'f'.repeat(20)}`
     const unknown = await world.link.request(taskCancel, { runId: other, reason: 'x' }, { timeoutMs: 5_000 })
     expect(unknown).toMatchObject({ ok: false })

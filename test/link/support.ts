@@ -126,9 +126,17 @@ export function createWorld(
         processId,
         describe: () => ({ tools: ['read_file'], restarts: 0 }),
         timings: { ...quickGuest, ...guestTimings },
-        handlers: { ...agreeable, ...own },
+        handlers: {
+          ...agreeable,
+          'task/submit': async ({ task }) => {
+            if (started.runId === null) started.beginRun(task.runId)
+            return done()
+          },
+          ...own,
+        },
       })
-      return guest
+      const started = guest
+      return started
     },
     async [Symbol.asyncDispose]() {
       guest?.close()
@@ -138,11 +146,10 @@ export function createWorld(
 }
 
 const done = async () => ({ ok: true, value: {} }) as const
-const agreeable: AgentHandlers = {
+const agreeable: Omit<AgentHandlers, 'task/submit'> = {
   'workspace/open': done,
   'workspace/reset': done,
   'workspace/collect': async () => ({ ok: true, value: { entries: 0, contentBytes: 0 } }),
-  'task/submit': done,
   'task/cancel': done,
   'task/steer': done,
   'task/pause': done,

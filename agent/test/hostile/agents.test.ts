@@ -96,9 +96,9 @@ describe('a model with sub-agents', () => {
       {
         agents: true,
         task: { limits },
-        onEvent: (event, inbox) => {
+        onEvent: (event, tasks) => {
           if (event.type === 'agent-start' && ++begun === 4)
-            setTimeout(() => inbox.cancel(someRunId, 'enough'), 50)
+            setTimeout(() => tasks.cancel(someRunId, 'enough'), 50)
         },
       },
     )

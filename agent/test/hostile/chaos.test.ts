@@ -121,8 +121,8 @@ it('ends with a reason, every call answered, whatever is said in whatever order 
           tools: [moody],
           task: { limits: { maxTurnsPerStep: 12 } },
           model: { idleTimeoutMs: 40, firstEventTimeoutMs: 40 },
-          onEvent: (_event, inbox) => {
-            if (heard++ === cancelAt) inbox.cancel(someRunId, 'enough')
+          onEvent: (_event, tasks) => {
+            if (heard++ === cancelAt) tasks.cancel(someRunId, 'enough')
           },
           deadlineMs: 20_000,
         },

@@ -1,5 +1,5 @@
 /**
- * A task carried out by all that the agent is made of, in one process: inbox, loop, planner, executor, registry, file tools over
+ * A task carried out by all that the agent is made of, in one process: planner, executor, registry, file tools over
  * a real folder, and the model's client over real HTTP. A run that does not end by its deadline is a failure that says where
  * it stood; every event is checked as the host would check it.
  */
@@ -16,14 +16,12 @@ import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { readGuidance } from '../../context/guidance.ts'
 import type { OpenExtension } from '../../extensions/extension.ts'
-import { type LoopParts, runAgentLoop } from '../../loop.ts'
-import { executePlan } from '../../plan/executor.ts'
 import { createExplorer } from '../../plan/plan-only.ts'
-import { makePlan } from '../../plan/planner.ts'
 import type { RunLink } from '../../run/run.ts'
-import { TaskInbox } from '../../run/task-inbox.ts'
+import type { RunParts } from '../../run-task.ts'
 import { createAgents } from '../../subagents/create-agents.ts'
 import type { AgentView } from '../../subagents/views.ts'
+import { TaskServer, type TaskServerParts } from '../../tasks.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
 import type { Tool } from '../../tool-calls/tool.ts'
 import { createFileTools } from '../../tools/files/files.ts'
@@ -32,7 +30,7 @@ import { createRevisePlanTool } from '../../tools/revise-plan.ts'
 import { createAgentTools } from '../../tools/run-agents.ts'
 import { describeWorkspace } from '../../workspace/listing.ts'
 import { folderViews } from '../support/agents.ts'
-import { makeTask, plainHost, silentLogger, someRunId } from '../support/run.ts'
+import { makeTask, plainHost, silentLogger } from '../support/run.ts'
 import { planReply } from '../support/scripted-model.ts'
 import { runInFolder } from '../support/tools.ts'
 import { snapshot } from '../support/trees.ts'
@@ -44,15 +42,15 @@ export interface WorldOptions {
   /** Beside the file tools; given the workspace's folder. */
   readonly tools?: readonly Tool[] | ((folder: string) => readonly Tool[])
   readonly extensions?: readonly OpenExtension[]
-  /** Skills by the loop's own way; absent: there are none. */
-  readonly openSkills?: LoopParts['openSkills']
+  /** Skills by the agent's own way; absent: there are none. */
+  readonly openSkills?: RunParts['openSkills']
   /** What of the host is not as usual: it allows everything, and has neither hooks nor tools. */
   readonly host?: Partial<RunLink>
   readonly model?: Partial<ModelOptions>
   /** Whether the run may start sub-agents; their views are copies of the folder. */
   readonly agents?: boolean
-  /** Called with every event, with the inbox at hand. */
-  onEvent?(event: AgentEvent, inbox: TaskInbox, agentPath: string): void
+  /** Called with every event, with the server of tasks at hand. */
+  onEvent?(event: AgentEvent, tasks: TaskServer, agentPath: string): void
   /** Default 15 s. */
   readonly deadlineMs?: number
 }
@@ -100,10 +98,8 @@ const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 }
 /** Carries a task out to its end. @throws when it does not end by the deadline, or an event is not the protocol's. */
 export async function runTask(script: Script, options: WorldOptions = {}): Promise<Ending> {
   const root = mkdtempSync(path.join(tmpdir(), 'caisson-hostile-'))
-  const life = new AbortController()
   await using model = await startModelServer(script)
-  const inbox = new TaskInbox()
-  const heard = new Ears(inbox, options)
+  const heard = new Ears(() => tasks, options)
   const place = mkdtempSync(path.join(tmpdir(), 'caisson-views-'))
   const views = folderViews(root, place)
   const toolsOver = (folder: string): Tool[] => [
@@ -121,34 +117,28 @@ export async function runTask(script: Script, options: WorldOptions = {}): Promi
     writeFileSync(path.join(root, name), content)
   }
   const before = JSON.stringify(snapshot(root))
-  const running = runAgentLoop(
-    {
-      inbox,
-      host: heard.host,
-      planner: makePlan,
-      explorer: createExplorer(root),
-      executor: executePlan,
-      ...(options.agents === true
-        ? {
-            agentsFor: (run, reportFor, extensionTools) => {
-              const over = { views, toolsFor: (view: AgentView) => toolsOver(view.path), root, owner }
-              return createAgents(run, { ...over, reportFor, extensionTools })
-            },
-          }
-        : {}),
-      extensions: options.extensions ?? [],
-      ...(options.openSkills === undefined ? {} : { openSkills: options.openSkills }),
-      registry: createRegistry(tools, { logger: silentLogger, cancelGraceMs: 100 }),
-      modelFor: () => openModel(model.baseUrl, options.model),
-      listWorkspace: (signal) => describeWorkspace(tools, signal),
-      readGuidance: () => readGuidance({ root }),
-      logger: silentLogger,
-      cancelGraceMs: 200,
-    },
-    life.signal,
-  )
+  const tasks = new TaskServer({
+    host: heard.host,
+    explorer: createExplorer(root),
+    ...(options.agents === true
+      ? {
+          agentsFor: (run, reportFor, extensionTools) => {
+            const over = { views, toolsFor: (view: AgentView) => toolsOver(view.path), root, owner }
+            return createAgents(run, { ...over, reportFor, extensionTools })
+          },
+        }
+      : {}),
+    extensions: options.extensions ?? [],
+    ...(options.openSkills === undefined ? {} : { openSkills: options.openSkills }),
+    registry: createRegistry(tools, { logger: silentLogger, cancelGraceMs: 100 }),
+    modelFor: () => openModel(model.baseUrl, options.model),
+    listWorkspace: (signal) => describeWorkspace(tools, signal),
+    readGuidance: () => readGuidance({ root }),
+    logger: silentLogger,
+    cancelGraceMs: 200,
+  })
   try {
-    inbox.submit(makeTask(options.task))
+    tasks.submit(makeTask(options.task))
     const completion = await heard.ended(options.deadlineMs ?? 50_000, model.asked)
     const { events, agentPaths } = heard
     const files = snapshot(root)
@@ -163,9 +153,7 @@ export async function runTask(script: Script, options: WorldOptions = {}): Promi
       files,
     }
   } finally {
-    inbox.cancel(someRunId, 'the test is over')
-    life.abort()
-    await running
+    await tasks.close()
     for (const folder of [root, place]) rmSync(folder, { recursive: true, force: true })
   }
 }
@@ -179,11 +167,11 @@ function openModel(baseUrl: string, options: Partial<ModelOptions> = {}): Return
 class Ears {
   readonly events: AgentEvent[] = []
   readonly agentPaths: string[] = []
-  readonly host: RunLink
+  readonly host: TaskServerParts['host']
   readonly #completed = Promise.withResolvers<Completion>()
   #completions = 0
 
-  constructor(inbox: TaskInbox, { onEvent, host }: WorldOptions) {
+  constructor(tasks: () => TaskServer, { onEvent, host }: WorldOptions) {
     this.host = {
       emitEvent: async (_runId, agentPath, event) => {
         this.#checked(() => {
@@ -192,7 +180,7 @@ class Ears {
           this.events.push(AgentEvent.parse(event))
           this.agentPaths.push(AgentPath.parse(agentPath))
         })
-        onEvent?.(event, inbox, agentPath)
+        onEvent?.(event, tasks(), agentPath)
       },
       emitDelta: (_runId, _agentPath, delta) => this.#checked(() => void Delta.parse(delta)),
       requestApproval: () => Promise.resolve({ ok: true, value: { decision: 'allow' } }),

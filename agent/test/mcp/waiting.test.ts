@@ -4,10 +4,7 @@ import { expect, it } from 'vitest'
 import { Completion } from '#specs/protocol/task.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { startModelServer } from '#specs/testing/model-server.ts'
-import { runAgentLoop } from '../../loop.ts'
-import { executePlan } from '../../plan/executor.ts'
-import { makePlan } from '../../plan/planner.ts'
-import { TaskInbox } from '../../run/task-inbox.ts'
+import { TaskServer } from '../../tasks.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
 import { makeTask, modelAt, noteTools, plainHost, silentLogger } from '../support/run.ts'
 import { isPlanning, planReply } from '../support/scripted-model.ts'
@@ -18,44 +15,35 @@ it('a question about a server stops the clock of the run until it is answered [A
       ? planReply({ goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'a' }] })
       : reply({ text: 'done' }),
   )
-  const inbox = new TaskInbox()
-  const controller = new AbortController()
   const completed = Promise.withResolvers<Completion>()
-  const running = runAgentLoop(
-    {
-      inbox,
-      host: {
-        emitEvent: () => Promise.resolve(),
-        emitDelta: () => undefined,
-        requestApproval: async () => {
-          await sleep(6_500)
-          return { ok: true, value: { decision: 'deny' } }
-        },
-        ...plainHost,
-        complete: async (completion) => ({
-          ok: true,
-          value: completed.resolve(Completion.parse(completion)),
-        }),
+  const tasks = new TaskServer({
+    host: {
+      emitEvent: () => Promise.resolve(),
+      emitDelta: () => undefined,
+      requestApproval: async () => {
+        await sleep(6_500)
+        return { ok: true, value: { decision: 'deny' } }
       },
-      planner: makePlan,
-      executor: executePlan,
-      registry: createRegistry(noteTools(), { logger: silentLogger }),
-      extensions: [
-        async ({ host, signal }) => {
-          const ids = { approvalId: 'mcp-1', callId: 'mcp-1', stepId: 'mcp', agentPath: 'root' }
-          const question = { ...ids, tool: 'use_mcp_server', arguments: '{}', preview: '' }
-          await host.requestApproval(question, signal)
-          return null
-        },
-      ],
-      modelFor: () => modelAt(model.baseUrl),
-      listWorkspace: () => Promise.resolve(''),
-      logger: silentLogger,
+      ...plainHost,
+      complete: async (completion) => ({
+        ok: true,
+        value: completed.resolve(Completion.parse(completion)),
+      }),
     },
-    controller.signal,
-  )
-  inbox.submit(makeTask({ limits: { maxWallMs: 6_000 } }))
+    registry: createRegistry(noteTools(), { logger: silentLogger }),
+    extensions: [
+      async ({ host, signal }) => {
+        const ids = { approvalId: 'mcp-1', callId: 'mcp-1', stepId: 'mcp', agentPath: 'root' }
+        const question = { ...ids, tool: 'use_mcp_server', arguments: '{}', preview: '' }
+        await host.requestApproval(question, signal)
+        return null
+      },
+    ],
+    modelFor: () => modelAt(model.baseUrl),
+    listWorkspace: () => Promise.resolve(''),
+    logger: silentLogger,
+  })
+  tasks.submit(makeTask({ limits: { maxWallMs: 6_000 } }))
   expect(await completed.promise).toMatchObject({ outcome: 'completed' })
-  controller.abort()
-  await running
+  await tasks.close()
 }, 30_000)

@@ -5,8 +5,8 @@ import { type AgentHookPoint, type HookDecision, HookRequest } from '#specs/prot
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Script } from '#specs/testing/model-server.ts'
 import { openHooks } from '../../run/hooks.ts'
-import type { TaskInbox } from '../../run/task-inbox.ts'
 import { aroundStep } from '../../step/step-hooks.ts'
+import type { TaskServer } from '../../tasks.ts'
 import { defineTool, toolSuccess } from '../../tool-calls/tool.ts'
 import {
   answer,
@@ -187,7 +187,7 @@ describe('hooks at depth', () => {
 describe('hooks that cannot be asked any more', () => {
   it('let nothing count as done that they were to look at, so that the host finds no call and no step without them [A.10]', async () => {
     const script = working(call('wait_long', {}), answer('done'))
-    let inbox: TaskInbox | undefined
+    let tasks: TaskServer | undefined
     const tool = defineTool({
       name: 'wait_long',
       description: 'Ends well although it was cancelled.',
@@ -196,14 +196,14 @@ describe('hooks that cannot be asked any more', () => {
       requiresApproval: false,
       readOnly: true,
       execute: () => {
-        inbox?.cancel(someRunId, 'enough')
+        tasks?.cancel(someRunId, 'enough')
         return Promise.resolve(toolSuccess('the secret'))
       },
     })
     const options = {
       tools: [tool],
-      onEvent: (_: unknown, given: TaskInbox): void => {
-        inbox = given
+      onEvent: (_: unknown, given: TaskServer): void => {
+        tasks = given
       },
     }
     const cancelled = await withHooks(script, [{ point: 'after-tool' }], () => allow, options)

@@ -24,11 +24,11 @@ describe('what a person does in a whole run', () => {
 
   it('a message reaches each step that runs once, and the later ones from their beginning [A.08]', async () => {
     let waiting = 0
-    const { asked, events } = await runWhole(async (inbox, one, index) => {
+    const { asked, events } = await runWhole(async (tasks, one, index) => {
       if (isPlanning(one)) return planReply(plan)
       // Both steps run when it comes, and neither has ended.
       if (one.messages.length === 2 && stepOf(one) !== 'three') {
-        if (++waiting === 2) inbox.steer(someRunId, message('m1', 'in German'))
+        if (++waiting === 2) tasks.steer(someRunId, message('m1', 'in German'))
         while (waiting < 2) await new Promise((resolve) => setTimeout(resolve, 2))
         return call('read_note', { path: `${index}` })
       }
@@ -43,8 +43,8 @@ describe('what a person does in a whole run', () => {
 
   it('a message that came before anything else is known to the planner and to all steps [A.08]', async () => {
     const { asked, events } = await runWhole(
-      (_inbox, one) => (isPlanning(one) ? planReply(plan) : reply({ text: 'done' })),
-      { during: (inbox, runId) => void inbox.steer(runId, message('m1', 'in German')) },
+      (_tasks, one) => (isPlanning(one) ? planReply(plan) : reply({ text: 'done' })),
+      { during: (tasks, runId) => void tasks.steer(runId, message('m1', 'in German')) },
     )
     expect(seenIn(asked, 'in German')).toEqual([undefined, 'one', 'two', 'three'])
     expect(events.filter(({ type }) => type === 'steer-seen')).toEqual([
@@ -54,9 +54,9 @@ describe('what a person does in a whole run', () => {
 
   it('a message that came after the last word is reported as unseen [A.08]', async () => {
     const { events, completion } = await runWhole(
-      (inbox, one) => {
+      (tasks, one) => {
         if (isPlanning(one)) return planReply({ goal: 'g', steps: [plan.steps[0]] })
-        inbox.steer(someRunId, message('m1', 'too late'))
+        tasks.steer(someRunId, message('m1', 'too late'))
         return reply({ text: 'done' })
       },
       { task: { limits: { maxTurnsPerStep: 1 } } },
@@ -72,14 +72,14 @@ describe('what a person does in a whole run', () => {
   it('a pause holds planning, steps and turns alike, and is reported once [A.08]', async () => {
     const doings: string[] = []
     const { asked, events, completion } = await runWhole(
-      (inbox, one) => {
+      (tasks, one) => {
         doings.push(stepOf(one) ?? 'plan')
         if (isPlanning(one)) return planReply({ goal: 'g', steps: plan.steps.slice(0, 2) })
         if (stepOf(one) === 'one' && one.messages.length === 2) {
-          inbox.pause(someRunId, true)
+          tasks.pause(someRunId, true)
           setTimeout(() => {
             doings.push('resumed')
-            inbox.pause(someRunId, false)
+            tasks.pause(someRunId, false)
           }, 80)
           return call('read_note', { path: 'a' })
         }
@@ -87,11 +87,11 @@ describe('what a person does in a whole run', () => {
       },
       {
         task: { limits: { maxParallelSteps: 1 } },
-        during: (inbox, runId) => {
-          inbox.pause(runId, true)
+        during: (tasks, runId) => {
+          tasks.pause(runId, true)
           setTimeout(() => {
             doings.push('resumed')
-            inbox.pause(runId, false)
+            tasks.pause(runId, false)
           }, 80)
         },
       },
@@ -105,9 +105,9 @@ describe('what a person does in a whole run', () => {
 
   it('a cancel in a pause ends it at once, and what it held is reported as ended [A.08]', async () => {
     const { asked, events, completion } = await runWhole(() => reply({ text: 'never' }), {
-      during: (inbox, runId) => {
-        inbox.pause(runId, true)
-        setTimeout(() => inbox.cancel(runId, 'enough'), 40)
+      during: (tasks, runId) => {
+        tasks.pause(runId, true)
+        setTimeout(() => tasks.cancel(runId, 'enough'), 40)
       },
     })
     expect(completion.outcome).toBe('cancelled')

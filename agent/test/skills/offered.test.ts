@@ -26,7 +26,7 @@ async function offered(task: WholeRunOptions['task'], root: string) {
     createLoadSkillTool({ gateway, helper, files: { root } }),
   ]
   const { asked, events } = await runWhole(
-    (_inbox, one) =>
+    (_tasks, one) =>
       isPlanning(one)
         ? planReply({ goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'a' }] })
         : reply({ text: 'done' }),

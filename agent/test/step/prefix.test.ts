@@ -35,8 +35,8 @@ const turns = fc.constantFrom(
 /** One whole run, in which the person writes while the requests of these numbers are answered; what the server was asked. */
 async function runOnce(chosen: Script, steer: readonly number[]): Promise<readonly Asked[]> {
   const { asked, events } = await runWhole(
-    (inbox, one, index) => {
-      if (steer.includes(index)) inbox.steer(someRunId, { messageId: `m${index}`, text: `message ${index}` })
+    (tasks, one, index) => {
+      if (steer.includes(index)) tasks.steer(someRunId, { messageId: `m${index}`, text: `message ${index}` })
       return chosen(one, index)
     },
     { task: { context: { host: 'facts' } }, parts: { readGuidance: () => Promise.resolve('Use tabs.') } },

@@ -6,9 +6,10 @@ import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval
 import { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { RunBudget } from '../../run/budget.ts'
-import { type AgentRun, CallIds, RunHost, type RunLink } from '../../run/run.ts'
+import { type AgentRun, CallIds, RunHost } from '../../run/run.ts'
 import { Steering } from '../../run/steering.ts'
 import { OutputStore } from '../../run/tool-outputs.ts'
+import type { TaskServerParts } from '../../tasks.ts'
 import { createRegistry, type Registry } from '../../tool-calls/registry.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 
@@ -16,7 +17,8 @@ export const silentLogger = pino({ level: 'silent' })
 export const someRunId = 'run-00000000000000000001'
 
 /** A host without hooks and tools of its own. */
-export const plainHost: Pick<RunLink, 'runHook' | 'callTool'> = {
+export const plainHost: Pick<TaskServerParts['host'], 'beginRun' | 'runHook' | 'callTool'> = {
+  beginRun: () => undefined,
   runHook: () => Promise.resolve({ ok: true, value: { decision: 'allow' } }),
   callTool: () =>
     Promise.resolve({
@@ -155,7 +157,6 @@ export function makeRun(options: TestRunOptions): TestRun {
         approvals.push(request)
         return { ok: true, value: (await options.decide?.(request)) ?? { decision: 'allow' } }
       },
-      complete: () => Promise.reject(new Error('a part of a run completes nothing')),
     },
     budget,
   )

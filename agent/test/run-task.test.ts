@@ -5,12 +5,10 @@ import { Plan } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
-import { executePlan } from '../../plan/executor.ts'
-import { planAndExecute } from '../../plan/plan-and-execute.ts'
-import { createExplorer, isMountedReadOnly } from '../../plan/plan-only.ts'
-import { makePlan } from '../../plan/planner.ts'
-import { makeRun, modelAt, noteTools, type TestRunOptions } from '../support/run.ts'
-import { isPlanning, planReply, stepOf } from '../support/scripted-model.ts'
+import { createExplorer, isMountedReadOnly } from '../plan/plan-only.ts'
+import { planAndExecute } from '../run-task.ts'
+import { makeRun, modelAt, noteTools, type TestRunOptions } from './support/run.ts'
+import { isPlanning, planReply, stepOf } from './support/scripted-model.ts'
 
 const step = (id: string, fields: object = {}) => ({
   id,
@@ -29,11 +27,7 @@ async function work(
 ) {
   await using server = await startModelServer(script)
   const test = makeRun({ model: modelAt(server.baseUrl), task, ...(decide === undefined ? {} : { decide }) })
-  const ending = await planAndExecute(test.run, {
-    planner: makePlan,
-    explorer: createExplorer('/nonexistent'),
-    executor: executePlan,
-  })
+  const ending = await planAndExecute(test.run, { explorer: createExplorer('/nonexistent') })
   test.run.budget.stop()
   const updates = test.events.filter((event) => event.type === 'plan-update')
   return { ending, asked: server.asked, updates, ...test }

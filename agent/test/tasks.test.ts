@@ -1,4 +1,4 @@
-// The whole loop: real inbox, planner, executor, registry and client, a scripted model, and a host that writes down.
+// Whole tasks: real planner, executor, registry and client, a scripted model, and a host that writes down.
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
@@ -6,10 +6,7 @@ import type { AgentEvent } from '#specs/protocol/event.ts'
 import { Completion, type Task } from '#specs/protocol/task.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type ModelServer, type Script, startModelServer } from '#specs/testing/model-server.ts'
-import { type LoopParts, runAgentLoop } from '../loop.ts'
-import { executePlan } from '../plan/executor.ts'
-import { makePlan } from '../plan/planner.ts'
-import { TaskInbox } from '../run/task-inbox.ts'
+import { TaskServer, type TaskServerParts } from '../tasks.ts'
 import { createRegistry } from '../tool-calls/registry.ts'
 import { makeTask, modelAt, noteTools, plainHost, silentLogger, someRunId } from './support/run.ts'
 import { isPlanning, planReply, stepOf } from './support/scripted-model.ts'
@@ -36,12 +33,15 @@ interface Heard {
 }
 
 interface Life extends Heard {
-  readonly inbox: TaskInbox
+  readonly tasks: TaskServer
   readonly model: ModelServer
   end(): Promise<void>
   /** Submits, and waits for the completion. */
   serve(task: Task): Promise<Completion>
 }
+
+const done = { ok: true, value: {} }
+const notFound = { ok: false, error: { code: 'notFound' } }
 
 const lives: Life[] = []
 afterEach(async () => {
@@ -50,51 +50,42 @@ afterEach(async () => {
 
 async function live(
   script: Script,
-  parts: Partial<LoopParts> = {},
+  parts: Partial<TaskServerParts> = {},
   decision: ApprovalDecision = { decision: 'allow' },
 ) {
   const model = await startModelServer(script)
   const heard: Heard = { log: [], events: [], completions: [] }
-  const inbox = new TaskInbox()
-  const controller = new AbortController()
   let onCompletion: () => void = () => undefined
-  const running = runAgentLoop(
-    {
-      inbox,
-      host: {
-        emitEvent: (_runId, _path, event) => {
-          heard.log.push(event.type)
-          heard.events.push(event)
-          return Promise.resolve()
-        },
-        emitDelta: () => undefined,
-        requestApproval: () => Promise.resolve({ ok: true, value: decision }),
-        ...plainHost,
-        complete: (completion) => {
-          heard.log.push('complete')
-          heard.completions.push(Completion.parse(completion))
-          onCompletion()
-          return Promise.resolve({ ok: true, value: undefined })
-        },
+  const tasks = new TaskServer({
+    host: {
+      emitEvent: (_runId, _path, event) => {
+        heard.log.push(event.type)
+        heard.events.push(event)
+        return Promise.resolve()
       },
-      planner: makePlan,
-      executor: executePlan,
-      registry: createRegistry(noteTools(), { logger: silentLogger, cancelGraceMs: 20 }),
-      modelFor: () => modelAt(model.baseUrl),
-      listWorkspace: () => Promise.resolve('a.csv (12 bytes)'),
-      logger: silentLogger,
-      cancelGraceMs: 50,
-      ...parts,
+      emitDelta: () => undefined,
+      requestApproval: () => Promise.resolve({ ok: true, value: decision }),
+      ...plainHost,
+      complete: (completion) => {
+        heard.log.push('complete')
+        heard.completions.push(Completion.parse(completion))
+        onCompletion()
+        return Promise.resolve({ ok: true, value: undefined })
+      },
     },
-    controller.signal,
-  )
+    registry: createRegistry(noteTools(), { logger: silentLogger, cancelGraceMs: 20 }),
+    modelFor: () => modelAt(model.baseUrl),
+    listWorkspace: () => Promise.resolve('a.csv (12 bytes)'),
+    logger: silentLogger,
+    cancelGraceMs: 50,
+    ...parts,
+  })
   const life: Life = {
     ...heard,
-    inbox,
+    tasks,
     model,
     end: async () => {
-      controller.abort()
-      await running
+      await tasks.close()
       await model[Symbol.asyncDispose]()
     },
     serve: async (task) => {
@@ -102,7 +93,7 @@ async function live(
       const completed = new Promise<void>((resolve) => {
         onCompletion = resolve
       })
-      expect(inbox.submit(task)).toBe('accepted')
+      expect(tasks.submit(task)).toEqual(done)
       await completed
       await new Promise(setImmediate)
       expect(heard.completions).toHaveLength(before + 1)
@@ -117,7 +108,7 @@ async function live(
 
 const runIdOf = (number: number): string => `run-${number.toString(16).padStart(20, '0')}`
 
-describe('the loop', () => {
+describe('tasks', () => {
   it('plans, reports the plan before the first step, executes and completes once [S1.01] [S1.02] [S1.03]', async () => {
     const life = await live(diligent)
     const completion = await life.serve(makeTask())
@@ -132,10 +123,10 @@ describe('the loop', () => {
     for (const isHeld of [true, false]) {
       const life = await live(diligent, {
         executor: async (_plan, run) => {
-          expect(life.inbox.hold(run.task.runId, isHeld)).toBe(true)
-          expect(life.inbox.hold(run.task.runId, isHeld)).toBe(true)
+          expect(life.tasks.hold(run.task.runId, isHeld)).toEqual(done)
+          expect(life.tasks.hold(run.task.runId, isHeld)).toEqual(done)
           await new Promise((resolve) => setTimeout(resolve, 1_300))
-          expect(life.inbox.hold(run.task.runId, false)).toBe(true)
+          expect(life.tasks.hold(run.task.runId, false)).toEqual(done)
           return {
             outcome: 'completed',
             reason: 'completed',
@@ -147,7 +138,7 @@ describe('the loop', () => {
       })
       const { summary } = await life.serve(makeTask({ limits: { maxWallMs: 1_000 } }))
       expect(summary).toBe(isHeld ? 'undefined' : 'limit_time')
-      expect(life.inbox.hold('run-ffffffffffffffffffff', true)).toBe(false)
+      expect(life.tasks.hold('run-ffffffffffffffffffff', true)).toMatchObject(notFound)
     }
   })
 
@@ -168,10 +159,10 @@ describe('the loop', () => {
     const life = await live(diligent)
     const task = makeTask()
     const served = life.serve(task)
-    expect(life.inbox.submit(task)).toBe('known')
-    expect(life.inbox.submit(makeTask({ runId: runIdOf(9) }))).toBe('busy')
+    expect(life.tasks.submit(task)).toEqual(done)
+    expect(life.tasks.submit(makeTask({ runId: runIdOf(9) }))).toMatchObject({ error: { code: 'busy' } })
     await served
-    expect(life.inbox.submit(task)).toBe('known')
+    expect(life.tasks.submit(task)).toEqual(done)
     await new Promise((resolve) => setTimeout(resolve, 20))
     expect(life.completions).toHaveLength(1)
   })
@@ -194,9 +185,11 @@ describe('the loop', () => {
 
   it('refuses a task for tools that there are not [S0.04]', async () => {
     const life = await live(diligent)
-    const completion = await life.serve(makeTask({ tools: ['read_note', 'fly'] }))
-    expect(completion).toMatchObject({ outcome: 'failed', reason: 'environment' })
-    expect(completion.message).toContain('fly')
+    for (const [number, names] of [{ tools: ['read_note', 'fly'] }, { askTools: ['fly'] }].entries()) {
+      const completion = await life.serve(makeTask({ runId: runIdOf(number), ...names }))
+      expect(completion).toMatchObject({ outcome: 'failed', reason: 'environment' })
+      expect(completion.message).toContain('fly')
+    }
   })
 
   it('offers the model only the tools that the task names [S0.04 S4.01]', async () => {
@@ -214,8 +207,8 @@ describe('cancel', () => {
     const life = await live(waiting)
     const served = life.serve(makeTask())
     await expect.poll(() => life.log.includes('tool-start')).toBe(true)
-    expect(life.inbox.cancel(someRunId, 'enough')).toBe(true)
-    expect(life.inbox.cancel(someRunId, 'again')).toBe(true)
+    expect(life.tasks.cancel(someRunId, 'enough')).toEqual(done)
+    expect(life.tasks.cancel(someRunId, 'again')).toEqual(done)
     const completion = await served
     expect(completion).toMatchObject({ outcome: 'cancelled', reason: 'cancelled' })
     expect(completion.message).toContain('enough')
@@ -224,10 +217,10 @@ describe('cancel', () => {
   it('ends a task that is cancelled at once without asking the model [S1.03]', async () => {
     const life = await live(diligent)
     const served = life.serve(makeTask())
-    life.inbox.cancel(someRunId, 'no')
+    life.tasks.cancel(someRunId, 'no')
     expect(await served).toMatchObject({ outcome: 'cancelled' })
     expect(life.model.asked).toHaveLength(0)
-    expect(life.inbox.cancel(runIdOf(77), 'who')).toBe(false)
+    expect(life.tasks.cancel(runIdOf(77), 'who')).toMatchObject(notFound)
   })
 
   it('completes once whenever it is cancelled [S1.03] [A.03]', async () => {
@@ -237,7 +230,7 @@ describe('cancel', () => {
       fc.asyncProperty(fc.nat(30), async (delayMs) => {
         const runId = runIdOf(number++)
         const served = life.serve(makeTask({ runId }))
-        setTimeout(() => life.inbox.cancel(runId, 'now'), delayMs)
+        setTimeout(() => life.tasks.cancel(runId, 'now'), delayMs)
         expect(['completed', 'cancelled']).toContain((await served).outcome)
         expect(life.completions.filter((completion) => completion.runId === runId)).toHaveLength(1)
       }),
@@ -247,7 +240,7 @@ describe('cancel', () => {
 })
 
 describe('faults', () => {
-  it.each<[string, Partial<LoopParts>]>([
+  it.each<[string, Partial<TaskServerParts>]>([
     ['a planner that throws', { planner: () => Promise.reject(new Error('fault')) }],
     [
       'a planner that throws at once',
@@ -278,7 +271,7 @@ describe('faults', () => {
     })
     const served = life.serve(makeTask())
     await expect.poll(() => life.log.includes('plan-update')).toBe(true)
-    life.inbox.cancel(someRunId, 'stop')
+    life.tasks.cancel(someRunId, 'stop')
     expect(await served).toMatchObject({ outcome: 'cancelled' })
     await speak()
     expect(life.log.at(-1)).toBe('complete')

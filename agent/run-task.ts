@@ -1,0 +1,213 @@
+/**
+ * Runs one task from its prompt to its end: opens what it brings, obtains a plan, asks for approval where required,
+ * and executes it; or only plans.
+ */
+import type { Logger } from 'pino'
+import type { Model } from '#runtime/llm/model.ts'
+import type { Result, RunReason } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { Task } from '#specs/protocol/task.ts'
+import type { OpenExtension } from './extensions/extension.ts'
+import { type OpenedExtensions, openExtensions } from './extensions/extension-set.ts'
+import { interruption } from './plan/ending.ts'
+import { executePlan } from './plan/executor.ts'
+import { boundsOf, findPlanProblems } from './plan/parse-plan.ts'
+import { adoptAllowed, askConsent } from './plan/plan-approval.ts'
+import { createExplorer } from './plan/plan-only.ts'
+import { PlanState } from './plan/plan-state.ts'
+import { makePlan, type PlanFailure, type Planner } from './plan/planner.ts'
+import { describePlan } from './plan/render.ts'
+import type { RunBudget } from './run/budget.ts'
+import { openHooks } from './run/hooks.ts'
+import { holdModel } from './run/pause.ts'
+import { type AgentRun, CallIds, type Report, type RunEnding, type RunHost } from './run/run.ts'
+import type { Steering } from './run/steering.ts'
+import { OutputStore } from './run/tool-outputs.ts'
+import type { RunAgents } from './subagents/create-agents.ts'
+import { truncate } from './text/truncate.ts'
+import type { Registry } from './tool-calls/registry.ts'
+import type { SkillCatalog } from './tool-calls/tool.ts'
+import { loadSkillName } from './tools/load-skill.ts'
+import { memoryToolNames } from './tools/memory.ts'
+import { isAgentTool } from './tools/run-agents.ts'
+import { defaultRoot } from './workspace/file-access.ts'
+
+/** What the stages of a run call; absent: the agent's own. */
+export interface Stages {
+  readonly planner?: Planner
+  /** Planner for runs that only plan. */
+  readonly explorer?: Planner
+  readonly executor?: (book: PlanState, run: AgentRun) => Promise<RunEnding>
+}
+
+export interface RunParts extends Stages {
+  readonly registry: Registry
+  /** Extensions that a task can use; absent: none. */
+  readonly extensions?: readonly OpenExtension[]
+  /** Creates sub-agents for a run, each reporting under its own path; absent: none. */
+  agentsFor?(
+    run: AgentRun,
+    reportFor: (agentPath: string) => Report,
+    extensionTools: OpenedExtensions['toolsFor'],
+  ): RunAgents
+  modelFor(task: Task): Model
+  /** Lists the workspace for the prompts. */
+  listWorkspace(signal: AbortSignal): Promise<string>
+  /** Reads the workspace's AGENTS.md; absent, or undefined: there is none. */
+  readGuidance?(): Promise<string | undefined>
+  /** Opens the skills of a task; absent: none. */
+  openSkills?(task: Task): Promise<SkillCatalog>
+}
+
+/** One task with its clock, its person's messages, and its access to the host. */
+export interface TaskContext {
+  readonly task: Task
+  readonly steering: Steering
+  readonly budget: RunBudget
+  readonly host: RunHost
+  /** The root agent's. */
+  readonly report: Report
+  readonly signal: AbortSignal
+  readonly logger: Logger
+}
+
+/** Maximum number of replans after a person's feedback. */
+const replansMax = 3
+
+/** Opens what the task brings, plans and executes the task, and closes what was opened. */
+export async function runTask(context: TaskContext, parts: RunParts): Promise<RunEnding> {
+  const { task, steering, budget, host, report, signal, logger } = context
+  await using opened = new AsyncDisposableStack()
+  const guidance = signal.aborted ? undefined : await parts.readGuidance?.()
+  const skills = signal.aborted ? undefined : await parts.openSkills?.(task)
+  if (skills !== undefined && skills.problems.length > 0)
+    await host.note('info', `skills of the workspace: ${skills.problems.join('; ')}`)
+  const ending = new AbortController()
+  const extensions = opened.adopt(
+    await openExtensions(parts.extensions ?? [], {
+      task,
+      host,
+      taken: new Set(parts.registry.names),
+      workspace: { agentPath: 'root', root: defaultRoot },
+      signal: AbortSignal.any([signal, ending.signal]),
+      logger,
+    }),
+    (all) => all.close(),
+  )
+  opened.defer(() => ending.abort('the run is over'))
+  const hasAgents = parts.agentsFor !== undefined && task.limits.maxAgents > 0 && task.mode !== 'plan'
+  const tools = chooseTools(parts.registry.with(extensions.tools), task, (name) => {
+    if (isAgentTool(name)) return hasAgents
+    if (memoryToolNames.includes(name)) return task.memory !== undefined
+    return name !== loadSkillName || (skills?.list.length ?? 0) > 0
+  })
+  if (!tools.ok) return failed({ reason: 'environment', message: tools.error.message })
+  const hooks = openHooks(task.hooks, host.runHook)
+  const run: AgentRun = {
+    task: { ...task, askTools: tools.value.askTools },
+    agentPath: 'root',
+    model: holdModel(parts.modelFor(task), steering),
+    registry: tools.value.registry,
+    workspaceListing: signal.aborted ? '' : await parts.listWorkspace(signal),
+    ...(guidance === undefined ? {} : { guidance }),
+    ...(skills === undefined ? {} : { skills }),
+    report,
+    requestApproval: host.requestApproval,
+    ...(hooks === undefined ? {} : { hooks }),
+    budget,
+    steering,
+    signal,
+    callIds: new CallIds(),
+    outputs: new OutputStore(),
+    logger,
+  }
+  if (signal.aborted) return { ...interruption(run, 'nothing was planned'), summary: '' }
+  const agents = hasAgents ? parts.agentsFor?.(run, host.reportOf, extensions.toolsFor) : undefined
+  opened.defer(() => agents?.close())
+  return await planAndExecute(agents === undefined ? run : { ...run, agents }, parts)
+}
+
+/**
+ * Selects from all open tools those that the task allows, and resolves its patterns for the tools that require
+ * approval. An unknown name is an error.
+ */
+function chooseTools(
+  all: Registry,
+  task: Task,
+  isOffered: (name: string) => boolean,
+): Result<{ registry: Registry; askTools: string[] }> {
+  const allowed = all.choose(task.tools ?? ['*'])
+  if (!allowed.ok) return allowed
+  const registry = all.select(allowed.value.filter(isOffered))
+  if (!registry.ok) return registry
+  const asked = all.choose(task.askTools)
+  if (!asked.ok) return asked
+  return { ok: true, value: { registry: registry.value, askTools: [...asked.value] } }
+}
+
+/** Obtains a plan, reports it, asks for approval where required, and executes it; or only plans. */
+export async function planAndExecute(
+  run: AgentRun,
+  { planner = makePlan, explorer = createExplorer(), executor = executePlan }: Stages = {},
+): Promise<RunEnding> {
+  const isOnlyPlanned = run.task.mode === 'plan'
+  const planned = await planFirst(run, isOnlyPlanned ? explorer : planner)
+  if (run.signal.aborted) return { ...interruption(run, 'the plan was not executed'), summary: '' }
+  if (!planned.ok) return failed(planned.error)
+  const { plan, corrections } = planned.value
+  await noteCorrections(corrections, run)
+  const book = await PlanState.open(plan, run)
+  if (isOnlyPlanned) {
+    const summary = truncate(describePlan(plan), limits.documentMaxChars)
+    return {
+      outcome: 'completed',
+      reason: 'completed',
+      message: `planned ${plan.steps.length} steps; nothing was executed`,
+      summary,
+    }
+  }
+  const refusal = await agree(book, run, planner)
+  if (run.signal.aborted) return { ...interruption(run, 'the plan was not executed'), summary: '' }
+  return refusal === null ? executor(book, run) : failed(refusal)
+}
+
+/** The plan in the task, or a new one. */
+async function planFirst(run: AgentRun, planner: Planner): ReturnType<Planner> {
+  const { plan } = run.task
+  if (plan === undefined) return planner(run, run.signal)
+  const problems = await findPlanProblems(plan, boundsOf(run))
+  if (problems.length === 0) return { ok: true, value: { plan, corrections: [] } }
+  const message = `the plan of the task cannot be executed: ${problems.join('; ')}`
+  return { ok: false, error: { reason: 'plan_invalid', message: truncate(message, limits.textMaxChars) } }
+}
+
+/** Asks until a plan is approved, then returns null. A denial with feedback starts a replan. */
+async function agree(book: PlanState, run: AgentRun, planner: Planner): Promise<PlanFailure | null> {
+  for (let round = 0; ; round++) {
+    const consent = await askConsent(book.plan, run, () => boundsOf(run), run.signal)
+    if (consent.allowed) {
+      if (consent.isEdited)
+        await adoptAllowed(book, { ...consent, isEdited: false }, 'edited by the person', run)
+      return null
+    }
+    const { hint } = consent
+    if (hint === undefined || round === replansMax) {
+      const why = hint === undefined ? 'the plan was denied' : `the plan was denied: ${hint}`
+      return { reason: 'denied', message: truncate(why, limits.textMaxChars) }
+    }
+    const planned = await planner(run, run.signal, { plan: book.plan, states: {}, why: { hint } })
+    if (!planned.ok) return planned.error
+    await noteCorrections(planned.value.corrections, run)
+    await book.adopt(planned.value.plan, `replanned: ${hint}`, run)
+  }
+}
+
+async function noteCorrections(corrections: readonly string[], run: AgentRun): Promise<void> {
+  if (corrections.length === 0) return
+  const text = truncate(`the model's plan was corrected: ${corrections.join('; ')}`, limits.textMaxChars)
+  await run.report.event({ type: 'note', level: 'info', text })
+}
+
+function failed({ reason, message }: { reason: RunReason; message: string }): RunEnding {
+  return { outcome: 'failed', reason, message, summary: '' }
+}

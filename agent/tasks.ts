@@ -1,0 +1,175 @@
+/**
+ * The host's tasks, one at a time: accepts a task, serves each run at most once, obeys the host's requests about it,
+ * and completes it exactly once, also after a cancel and after a fault in planner or executor.
+ */
+import type { Logger } from 'pino'
+import type { Result } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { HandlerFailure } from '#specs/protocol/peer.ts'
+import type { Task } from '#specs/protocol/task.ts'
+import type { HostLink } from './link/host-link.ts'
+import { interruption } from './plan/ending.ts'
+import { RunBudget } from './run/budget.ts'
+import { followPauses } from './run/pause.ts'
+import { type RunEnding, RunHost, type RunLink } from './run/run.ts'
+import { Steering, type SteerMessage } from './run/steering.ts'
+import { type RunParts, runTask, type TaskContext } from './run-task.ts'
+import { truncate, truncateJson } from './text/truncate.ts'
+
+export interface TaskServerParts extends RunParts {
+  readonly host: RunLink & Pick<HostLink, 'beginRun' | 'complete'>
+  readonly logger: Logger
+  /** How long planner and executor may take to end after a cancel before they are abandoned. Default 5 s. */
+  readonly cancelGraceMs?: number
+}
+
+type Answer = Result<Record<string, never>, HandlerFailure>
+const done: Answer = { ok: true, value: {} }
+
+interface Current {
+  readonly runId: string
+  readonly controller: AbortController
+  readonly budget: RunBudget
+  readonly steering: Steering
+  /** Resolves when the run is completed. */
+  served: Promise<void>
+}
+
+/** Number of remembered finished runs, so that a task resubmitted after a lost session does not run again. */
+const rememberedRuns = 64
+
+export class TaskServer {
+  readonly #parts: TaskServerParts
+  #current: Current | null = null
+  readonly #finished: string[] = []
+
+  constructor(parts: TaskServerParts) {
+    this.#parts = parts
+  }
+
+  /** Begins to serve the task; changes nothing for a run that is active or over. Failure: `busy` with another one. */
+  submit(task: Task): Answer {
+    const { runId } = task
+    if (this.#current?.runId === runId || this.#finished.includes(runId)) return done
+    if (this.#current !== null) return failure('busy', `the agent is busy with ${this.#current.runId}`)
+    const current: Current = {
+      runId,
+      controller: new AbortController(),
+      budget: new RunBudget(task.limits),
+      steering: new Steering(),
+      served: Promise.resolve(),
+    }
+    this.#current = current
+    this.#parts.host.beginRun(runId)
+    current.served = this.#serve(task, current)
+    return done
+  }
+
+  cancel(runId: string, reason: string): Answer {
+    return this.#tell(runId, ({ controller }) => controller.abort(reason))
+  }
+
+  /** Stops the run's clock while the host asks a person on the agent's behalf. */
+  hold(runId: string, waiting: boolean): Answer {
+    return this.#tell(runId, ({ budget }) => budget.hold(waiting))
+  }
+
+  pause(runId: string, paused: boolean): Answer {
+    return this.#tell(runId, ({ steering }) => steering.setPaused(paused))
+  }
+
+  /** Passes on a message from a person. Failures: `busy` while too many are unseen, `notFound` for a run that is over. */
+  steer(runId: string, message: SteerMessage): Answer {
+    if (this.#current?.runId !== runId)
+      return this.#finished.includes(runId) ? failure('notFound', `run ${runId} is over`) : unknown(runId)
+    const taken = this.#current.steering.push(message)
+    if (taken === 'over') return failure('notFound', `run ${runId} is over`)
+    const text = 'too many messages wait to be seen by the agent; send the next one when it has answered'
+    return taken === 'busy' ? failure('busy', text) : done
+  }
+
+  /** Cancels the current run; resolves when it has ended. */
+  async close(): Promise<void> {
+    this.#current?.controller.abort('the agent is ending')
+    await this.#current?.served
+  }
+
+  /** A finished run stays as it is. */
+  #tell(runId: string, tell: (current: Current) => void): Answer {
+    if (this.#current?.runId !== runId) return this.#finished.includes(runId) ? done : unknown(runId)
+    tell(this.#current)
+    return done
+  }
+
+  async #serve(task: Task, { runId, controller, budget, steering }: Current): Promise<void> {
+    const parts = this.#parts
+    const logger = parts.logger.child({ runId })
+    const host = new RunHost(runId, parts.host, budget)
+    const report = host.reportOf('root')
+    const pauses = followPauses(steering, budget, report, logger)
+    const signal = AbortSignal.any([controller.signal, budget.signal])
+    const context: TaskContext = { task, steering, budget, host, report, signal, logger }
+    logger.info({ model: task.model }, 'task received')
+    const ending = await settle(runTask(context, parts), context, parts.cancelGraceMs ?? 5_000)
+    budget.stop()
+    await pauses.end()
+    // Messages that arrived after the agent's last answer: none is lost silently.
+    for (const { text } of steering.close())
+      await host.note('warn', `the run ended before the agent saw this message: ${text}`)
+    host.close()
+    logger.info({ outcome: ending.outcome, reason: ending.reason, usage: budget.usage }, 'task ended')
+    try {
+      const delivered = await parts.host.complete({
+        runId,
+        outcome: ending.outcome,
+        reason: ending.reason,
+        message: truncate(ending.message, limits.textMaxChars),
+        // A completion that does not fit a frame would never arrive.
+        summary: truncateJson(ending.summary, limits.documentMaxChars, limits.frameMaxBytes / 2),
+        usage: budget.usage,
+      })
+      if (!delivered.ok) throw new Error(`${delivered.error.message} (${delivered.error.code})`)
+    } catch (error) {
+      logger.error({ err: error }, 'the completion was not delivered')
+    }
+    this.#current = null
+    this.#finished.push(runId)
+    if (this.#finished.length > rememberedRuns) this.#finished.shift()
+  }
+}
+
+/** The work's ending. Replaced when the work throws, or does not end within the grace period after its signal. */
+async function settle(
+  work: Promise<RunEnding>,
+  run: Pick<TaskContext, 'signal' | 'budget' | 'logger'>,
+  graceMs: number,
+): Promise<RunEnding> {
+  let timer: NodeJS.Timeout | undefined
+  const leftBehind = Promise.withResolvers<RunEnding>()
+  const onAbort = (): void => {
+    timer = setTimeout(() => {
+      run.logger.error('planner or executor did not end in time')
+      leftBehind.resolve({ ...interruption(run, 'work that did not stop was abandoned'), summary: '' })
+    }, graceMs)
+  }
+  if (run.signal.aborted) onAbort()
+  else run.signal.addEventListener('abort', onAbort, { once: true })
+  const guarded = work.catch((error: unknown): RunEnding => {
+    run.logger.error({ err: error }, 'planner or executor threw')
+    if (run.signal.aborted) return { ...interruption(run, 'the work failed'), summary: '' }
+    const message = 'internal error of the agent; its log has the details'
+    return { outcome: 'failed', reason: 'internal', message, summary: '' }
+  })
+  const ending = await Promise.race([guarded, leftBehind.promise])
+  run.signal.removeEventListener('abort', onAbort)
+  clearTimeout(timer)
+  return ending
+}
+
+function unknown(runId: string): Answer {
+  return failure('notFound', `no run ${runId} was submitted`)
+}
+
+function failure(code: HandlerFailure['code'], message: string): Answer {
+  return { ok: false, error: { code, message } }
+}
