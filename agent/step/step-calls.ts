@@ -15,12 +15,13 @@ import { askTool, isAnswerTo } from '#specs/protocol/question.ts'
 import { askSafely, hookTextMaxBytes, isHooked } from '../run/hooks.ts'
 import { type AgentRun, sliceText } from '../run/run.ts'
 import { truncate, truncateJson, truncateMiddle } from '../text/truncate.ts'
-import type { CallHooks } from '../tool-calls/around-call.ts'
 import {
   type ApprovalQuestion,
+  type CallHooks,
   defaultsMaxCount,
   type Invocation,
   type InvokeContext,
+  invokeTool,
 } from '../tool-calls/call.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
@@ -105,10 +106,7 @@ async function runCall(
     requestApproval: (question) => askPerson(stepId, question, run, signal),
     askUser: createAskUser(stepId, callId, run, signal),
   }
-  const invocation = await run.registry.invoke(
-    { callId, name: call.name, argumentsText: call.argumentsText },
-    context,
-  )
+  const invocation = await invokeTool(run.registry, call, context)
   const { writtenAs } = call
   // For people only: the model cannot change that its server misread its format.
   const corrections = writtenAs === undefined ? [] : [`written as text (${writtenAs}), taken as a call`]

@@ -1,26 +1,27 @@
 /**
- * Runs one tool call: finds the tool, validates arguments, requests approval, validates the output and logs the call.
- * Nothing that a tool or a model does makes a call throw.
+ * Runs one tool call: finds the tool, validates arguments, asks the host's hooks, requests approval, validates the
+ * output and logs the call. Nothing that a tool or a model does makes a call throw.
  */
 import type { Logger } from 'pino'
 import { correctionsMaxCount, validationFailure } from '#runtime/arguments/failure.ts'
+import type { ToolCallRequest } from '#runtime/llm/messages.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { Result, ToolError } from '#specs/protocol/error.ts'
+import type { HookDecision } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { plainName } from '#specs/protocol/tool-names.ts'
 import { truncateMiddle } from '../text/truncate.ts'
-import { aliasedTool, translateArguments } from './aliases.ts'
+import { translateArguments } from './aliases.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
-import { aroundCall, type CallHooks } from './around-call.ts'
-import { boundError, describeResult, interruptedCall, refusedTool, unknownTool } from './call-texts.ts'
+import {
+  boundError,
+  describeError,
+  describeResult,
+  interruptedCall,
+  refusedTool,
+  unknownTool,
+} from './call-texts.ts'
+import { findTool, type InvokeOptions, type Registry } from './registry.ts'
 import { type Tool, type ToolContext, toolFailure } from './tool.ts'
-
-/** One call as the model wrote it. */
-export interface ToolCall {
-  readonly callId: string
-  readonly name: string
-  readonly argumentsText: string
-}
 
 /** What a call needs from its run. */
 export interface InvokeContext extends ToolContext {
@@ -33,6 +34,15 @@ export interface InvokeContext extends ToolContext {
   readonly hooks?: CallHooks
   /** Cuts a tool's output to the conversation's limit; absent: its middle is cut at `outputMaxChars`. */
   cutOutput?(tool: string, text: string): string
+}
+
+/** The host's hooks before and after a call; undefined when none concerns the tool. Arguments are canonical JSON. */
+export interface CallHooks {
+  /** Whether any hook inspects the results of the tool. */
+  looksAfter(tool: string): boolean
+  /** @param defaults names of arguments that the model did not give */
+  before(tool: string, given: string, defaults: readonly string[]): Promise<HookDecision | undefined>
+  after(tool: string, given: string, output: string, error?: ToolError): Promise<HookDecision | undefined>
 }
 
 export interface ApprovalQuestion {
@@ -64,24 +74,11 @@ export interface Invocation {
 /** Maximum characters that the model receives of one call. */
 export const defaultOutputMaxChars = 64 * 1024
 
-export interface InvokeOptions {
-  readonly logger: Logger
-  /** Maximum characters of one output when the call's context sets none, without notes. Default 64 Ki characters. */
-  readonly outputMaxChars?: number
-  /** How long a cancelled tool may take to end before its call is abandoned. Default 1 s. */
-  readonly cancelGraceMs?: number
-  /** Milliseconds, for durations. */
-  readonly now?: () => number
-  /** Tools that exist but not for this run; default none. */
-  readonly refused?: ReadonlyMap<string, Tool>
-}
-
-/** Executes a call of one of these tools. Rejects only if `context` rejects. */
+/** Executes a call as the model wrote it. Rejects only if `context` rejects. */
 export async function invokeTool(
-  byName: ReadonlyMap<string, Tool>,
-  call: ToolCall,
+  { byName, options }: Registry,
+  call: ToolCallRequest,
   context: InvokeContext,
-  options: InvokeOptions,
 ): Promise<Invocation> {
   const now = options.now ?? (() => performance.now())
   const startedAt = now()
@@ -111,7 +108,7 @@ export async function invokeTool(
   ].slice(0, correctionsMaxCount)
   const error = parsed.ok ? (result?.ok === false ? result.error : undefined) : parsed.error.error
   const invocation: Invocation = {
-    callId: call.callId,
+    callId: call.id,
     tool: name,
     arguments: shown,
     // The message of a failed validation has its own bound and must stay whole.
@@ -126,26 +123,68 @@ export async function invokeTool(
   return invocation
 }
 
-/** Finds the exact name; else ignores case, `-` and the prefix `functions.` of some models, when one tool matches. */
-export function findTool(byName: ReadonlyMap<string, Tool>, name: string): Tool | undefined {
-  const exact = byName.get(name)
-  if (exact !== undefined) return exact
-  const plain = plainName(name.trim().replace(/^functions\./, ''))
-  const [found, ...others] = [...byName.values()].filter((tool) => plainName(tool.name) === plain)
-  return (others.length === 0 ? found : undefined) ?? byName.get(aliasedTool(name) ?? '')
-}
-
 /** Also accepts an alias from another system. */
-function readArguments(tool: Tool, { name, argumentsText }: ToolCall): ReturnType<typeof parseArguments> {
+function readArguments(
+  tool: Tool,
+  { name, argumentsText }: ToolCallRequest,
+): ReturnType<typeof parseArguments> {
   const translated = translateArguments(name, argumentsText)
   if (translated.ok) return parseArguments(tool, translated.value)
   return { ok: false, error: validationFailure(tool.name, translated.error, []) }
 }
 
+/**
+ * Runs the call between its hooks, with the arguments and the result that they allow.
+ * @param notes receives the hooks' notes
+ */
+async function aroundCall(
+  tool: Tool,
+  parsed: ParsedArguments,
+  { hooks, signal }: { readonly hooks?: CallHooks; readonly signal: AbortSignal },
+  notes: string[],
+  run: (parsed: ParsedArguments) => Promise<Result<string>>,
+): Promise<Result<string>> {
+  if (hooks === undefined || signal.aborted) return await run(parsed)
+  if (parsed.canonical.length > limits.documentMaxChars)
+    return toolFailure(
+      'too_large',
+      `the arguments are too long for the host’s hooks (${parsed.canonical.length} characters)`,
+    )
+  const before = await hooks.before(tool.name, parsed.canonical, parsed.defaults)
+  if (signal.aborted) return interruptedCall()
+  if (before?.decision === 'deny')
+    return toolFailure(
+      'denied',
+      `a hook of the host refused this call of ${tool.name}: ${before.reason ?? 'no reason given'}`,
+    )
+  const allowed = before?.arguments === undefined ? parsed : changeArguments(tool, before.arguments)
+  if (allowed === null)
+    return toolFailure('denied', `a hook of the host gave ${tool.name} arguments that do not fit it`)
+  if (allowed !== parsed)
+    notes.push(`a hook changed the arguments to ${truncateMiddle(allowed.canonical, 300)}`)
+  const result = await run(allowed)
+  // Cancelled: a result that a hook must inspect first is withheld.
+  if (signal.aborted) return result.ok && hooks.looksAfter(tool.name) ? interruptedCall() : result
+  const told = result.ok ? result.value : describeError(result.error)
+  const after = await hooks.after(tool.name, allowed.canonical, told, result.ok ? undefined : result.error)
+  for (const note of [before?.note, after?.note]) if (note !== undefined) notes.push(`a hook says: ${note}`)
+  if (after?.decision !== 'deny') return result
+  return toolFailure(
+    'denied',
+    `the call of ${tool.name} was executed, but a hook of the host withholds its result: ${after.reason ?? 'no reason given'}`,
+  )
+}
+
+/** The hook's arguments unchanged, or null when the tool does not accept them. */
+function changeArguments(tool: Tool, given: string): ParsedArguments | null {
+  const parsed = parseArguments({ ...tool, readOnly: false, destructive: true }, given)
+  return parsed.ok ? parsed.value : null
+}
+
 /** Executes the call; a thrown error becomes `internal`, with details only in the log. */
 async function guard(
   tool: Tool,
-  call: ToolCall,
+  call: ToolCallRequest,
   parsed: ParsedArguments,
   context: InvokeContext,
   options: InvokeOptions,
@@ -163,7 +202,7 @@ async function guard(
     const output = tool.outputSchema.safeParse(result.value)
     if (!output.success) {
       options.logger.error(
-        { tool: tool.name, callId: call.callId, issues: output.error.issues.slice(0, 5) },
+        { tool: tool.name, callId: call.id, issues: output.error.issues.slice(0, 5) },
         'tool output invalid',
       )
       return toolFailure(
@@ -175,7 +214,7 @@ async function guard(
     return { ok: true, value: text.trim() === '' ? '(no output)' : text.toWellFormed() }
   } catch (error) {
     if (context.signal.aborted) return interruptedCall()
-    options.logger.error({ tool: tool.name, callId: call.callId, err: error }, 'tool threw')
+    options.logger.error({ tool: tool.name, callId: call.id, err: error }, 'tool threw')
     return toolFailure('internal', `${tool.name} failed with an internal error of the tool; try another way`)
   }
 }
@@ -183,7 +222,7 @@ async function guard(
 /** Whether the call may run, with the host's message. The digest covers exactly the input that is then executed. */
 async function gate(
   tool: Tool,
-  call: ToolCall,
+  call: ToolCallRequest,
   parsed: ParsedArguments,
   context: InvokeContext,
 ): Promise<Result<string | undefined>> {
@@ -200,7 +239,7 @@ async function gate(
   }
   const preview = tool.preview === undefined ? '' : await tool.preview(parsed.input, context)
   const answer = await context.requestApproval({
-    callId: call.callId,
+    callId: call.id,
     tool: tool.name,
     arguments: parsed.canonical,
     ...(parsed.defaults.length === 0 ? {} : { defaults: parsed.defaults.slice(0, defaultsMaxCount) }),

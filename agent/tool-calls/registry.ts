@@ -1,30 +1,33 @@
-/**
- * The tools of an agent by name: which exist, which a run or a step may use, and the only way to call them (see
- * `call.ts`).
- */
+/** The tools of an agent by name: which exist, and which a run or a step may use. `call.ts` calls them. */
+import type { Logger } from 'pino'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import type { ToolSpec } from '#runtime/llm/messages.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { ToolName } from '#specs/protocol/extension.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
-import {
-  findTool,
-  type Invocation,
-  type InvokeContext,
-  type InvokeOptions,
-  invokeTool,
-  type ToolCall,
-} from './call.ts'
+import { plainName } from '#specs/protocol/tool-names.ts'
+import { aliasedTool } from './aliases.ts'
 import { unknownText } from './call-texts.ts'
 import { type Tool, toolFailure } from './tool.ts'
+
+/** How the calls of a registry run. */
+export interface InvokeOptions {
+  readonly logger: Logger
+  /** Maximum characters of one output when the call's context sets none, without notes. Default 64 Ki characters. */
+  readonly outputMaxChars?: number
+  /** How long a cancelled tool may take to end before its call is abandoned. Default 1 s. */
+  readonly cancelGraceMs?: number
+  /** Milliseconds, for durations. */
+  readonly now?: () => number
+  /** Tools that exist but not for this run; default none. */
+  readonly refused?: ReadonlyMap<string, Tool>
+}
 
 export interface Registry {
   /** Sorted. */
   readonly names: readonly string[]
   /** Definitions for the model, sorted by name; identical bytes each time. */
   readonly specs: readonly ToolSpec[]
-  /** Whether the call names a read-only tool. */
-  isReadOnly(name: string): boolean
   /** Whether the call names a tool whose calls may run in parallel. */
   isConcurrent(name: string): boolean
   /** Resolves names and patterns to tool names; an entry that matches no tool is an error. */
@@ -38,7 +41,8 @@ export interface Registry {
    * Calls of the others are answered as `denied`.
    */
   forPlanning(isWorkspaceReadOnly: boolean): Registry
-  invoke(call: ToolCall, context: InvokeContext): Promise<Invocation>
+  readonly byName: ReadonlyMap<string, Tool>
+  readonly options: InvokeOptions
 }
 
 /**
@@ -65,7 +69,6 @@ export function createRegistry(tools: readonly Tool[], options: InvokeOptions): 
       }))
       return specs
     },
-    isReadOnly: (name) => findTool(byName, name)?.readOnly ?? false,
     isConcurrent: (name) => {
       const tool = findTool(byName, name)
       return tool !== undefined && (tool.readOnly || tool.concurrent === true)
@@ -80,8 +83,18 @@ export function createRegistry(tools: readonly Tool[], options: InvokeOptions): 
       return createRegistry([...others, ...more], options)
     },
     forPlanning: (isWorkspaceReadOnly) => selectForPlanning(byName, isWorkspaceReadOnly, options),
-    invoke: (call, context) => invokeTool(byName, call, context, options),
+    byName,
+    options,
   }
+}
+
+/** Finds the exact name; else ignores case, `-` and the prefix `functions.` of some models, when one tool matches. */
+export function findTool(byName: ReadonlyMap<string, Tool>, name: string): Tool | undefined {
+  const exact = byName.get(name)
+  if (exact !== undefined) return exact
+  const plain = plainName(name.trim().replace(/^functions\./, ''))
+  const [found, ...others] = [...byName.values()].filter((tool) => plainName(tool.name) === plain)
+  return (others.length === 0 ? found : undefined) ?? byName.get(aliasedTool(name) ?? '')
 }
 
 function select(

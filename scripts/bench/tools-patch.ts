@@ -8,7 +8,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLogger } from '../../agent/link/logger.ts'
-import type { InvokeContext } from '../../agent/tool-calls/call.ts'
+import { type InvokeContext, invokeTool } from '../../agent/tool-calls/call.ts'
 import { createRegistry, type Registry } from '../../agent/tool-calls/registry.ts'
 import { toolFailure } from '../../agent/tool-calls/tool.ts'
 import { createFileTools } from '../../agent/tools/files/files.ts'
@@ -75,8 +75,9 @@ async function callTool(
   input: object,
   context: InvokeContext,
 ): Promise<void> {
-  const { error } = await registry.invoke(
-    { callId: 'c', name, argumentsText: JSON.stringify(input) },
+  const { error } = await invokeTool(
+    registry,
+    { id: 'c', name, argumentsText: JSON.stringify(input) },
     context,
   )
   if (error !== undefined) throw new Error(`expected ${name} to succeed, and it said: ${error.message}`)

@@ -13,10 +13,10 @@ import type { AgentWorkspace, Extension } from '../../extensions/extension.ts'
 import type { McpEnvironment } from '../../mcp/environment.ts'
 import { createMcpExtension } from '../../mcp/extension.ts'
 import type { Invocation } from '../../tool-calls/call.ts'
-import { createRegistry } from '../../tool-calls/registry.ts'
 import type { AskUser, Tool } from '../../tool-calls/tool.ts'
 import { TestPrograms } from '../support/programs.ts'
 import { makeTask, silentLogger } from '../support/run.ts'
+import { callAsModel } from '../support/tools.ts'
 
 const script = path.join(import.meta.dirname, '../../../test/support/mcp-server.ts')
 
@@ -110,18 +110,8 @@ export class McpWorld implements AsyncDisposable {
     input: object = {},
     askUser?: AskUser,
   ): Promise<Invocation> {
-    const registry = createRegistry(tools, { logger: silentLogger })
-    return await registry.invoke(
-      { callId: 'c', name, argumentsText: JSON.stringify(input) },
-      {
-        signal: AbortSignal.timeout(60_000),
-        emitOutput: () => undefined,
-        askTools: new Set(),
-        onStart: () => Promise.resolve(),
-        requestApproval: () => Promise.resolve({ decision: 'allow' }),
-        ...(askUser === undefined ? {} : { askUser }),
-      },
-    )
+    const signal = AbortSignal.timeout(60_000)
+    return await callAsModel(tools, name, input, { signal, ...(askUser === undefined ? {} : { askUser }) })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -10,10 +10,10 @@ import { buildContext } from '../../context/sections.ts'
 import type { ExecRequest } from '../../link/root-helper.ts'
 import { openSkills } from '../../skills/skill-catalog.ts'
 import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
-import { createRegistry } from '../../tool-calls/registry.ts'
 import { type SkillCatalog, toolFailure } from '../../tool-calls/tool.ts'
 import { createLoadSkillTool } from '../../tools/load-skill.ts'
-import { makeTask, silentLogger } from '../support/run.ts'
+import { makeTask } from '../support/run.ts'
+import { callAsModel } from '../support/tools.ts'
 
 const known = '/mnt/workspace'
 
@@ -62,21 +62,8 @@ function toolOver(files: { root: string; knownAs: string }, catalog: SkillCatalo
       return { ok: true, value } as const
     },
   }
-  const registry = createRegistry([createLoadSkillTool({ gateway, helper, files, view: 'v1' })], {
-    logger: silentLogger,
-  })
-  const load = (input: object) =>
-    registry.invoke(
-      { callId: 'c', name: 'load_skill', argumentsText: JSON.stringify(input) },
-      {
-        signal: new AbortController().signal,
-        emitOutput: () => undefined,
-        askTools: new Set(),
-        skills: catalog,
-        onStart: async () => undefined,
-        requestApproval: async () => ({ decision: 'allow' }),
-      },
-    )
+  const tools = [createLoadSkillTool({ gateway, helper, files, view: 'v1' })]
+  const load = (input: object) => callAsModel(tools, 'load_skill', input, { skills: catalog })
   return { installed, load }
 }
 

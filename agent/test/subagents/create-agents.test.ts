@@ -9,6 +9,7 @@ import { runStep } from '../../step/step.ts'
 import type { AgentResult } from '../../tool-calls/sub-agent-types.ts'
 import { type AgentsBench, byBrief, makeAgents, write } from '../support/agents.ts'
 import { modelAt } from '../support/run.ts'
+import { callAsModel } from '../support/tools.ts'
 
 const never = new AbortController().signal
 const files = (root: string): void => {
@@ -27,18 +28,13 @@ const step: Step = {
 }
 /** What a call said, as the model learns of it. */
 async function callTool(bench: AgentsBench, name: string, input: unknown): Promise<string> {
-  const { output } = await bench.run.registry.invoke(
-    { callId: `c${Math.floor(performance.now() * 1_000)}`, name, argumentsText: JSON.stringify(input) },
-    {
-      signal: never,
-      agents: bench.agents,
-      stepId: 'fan-out',
-      askTools: new Set(),
-      onStart: () => Promise.resolve(),
-      emitOutput: () => undefined,
-      requestApproval: () => Promise.resolve({ decision: 'deny' }),
-    } as Parameters<typeof bench.run.registry.invoke>[1],
-  )
+  const { output } = await callAsModel(bench.run.registry, name, input, {
+    signal: never,
+    agents: bench.agents,
+    stepId: 'fan-out',
+    callId: `c${Math.floor(performance.now() * 1_000)}`,
+    requestApproval: () => Promise.resolve({ decision: 'deny' }),
+  })
   return output
 }
 

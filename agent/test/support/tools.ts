@@ -3,10 +3,36 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import type { z } from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { createHelper, type Helper, type HelperExecResult } from '../../link/root-helper.ts'
+import { type Invocation, type InvokeContext, invokeTool } from '../../tool-calls/call.ts'
+import { createRegistry, type Registry } from '../../tool-calls/registry.ts'
 import { type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import type { RunSandboxed } from '../../tools/files/search.ts'
+import { silentLogger } from './run.ts'
 
 export const quietContext: ToolContext = { signal: new AbortController().signal, emitOutput: () => undefined }
+
+/** What a call needs, without a run: everything is allowed. */
+export function callContext(fields: Partial<InvokeContext> = {}): InvokeContext {
+  return {
+    ...quietContext,
+    askTools: new Set(),
+    onStart: () => Promise.resolve(),
+    requestApproval: () => Promise.resolve({ decision: 'allow' }),
+    ...fields,
+  }
+}
+
+/** Calls a tool as the model does; `input` is the arguments' text, or their value. */
+export function callAsModel(
+  tools: readonly Tool[] | Registry,
+  name: string,
+  input: unknown,
+  fields: Partial<InvokeContext> = {},
+): Promise<Invocation> {
+  const registry = 'byName' in tools ? tools : createRegistry(tools, { logger: silentLogger })
+  const argumentsText = typeof input === 'string' ? input : JSON.stringify(input)
+  return invokeTool(registry, { id: fields.callId ?? 'c1', name, argumentsText }, callContext(fields))
+}
 
 /** Calls `tool`; throws if the input does not fit its schema or the value does not fit its output schema. */
 export async function call<I extends z.ZodType, O extends z.ZodType>(

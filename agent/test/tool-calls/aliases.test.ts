@@ -10,7 +10,7 @@ import { defineTool, toolSuccess } from '../../tool-calls/tool.ts'
 import { createAskTool } from '../../tools/ask-user.ts'
 import { createFileTools } from '../../tools/files/files.ts'
 import { silentLogger } from '../support/run.ts'
-import { runInFolder } from '../support/tools.ts'
+import { callAsModel, runInFolder } from '../support/tools.ts'
 
 const bash = defineTool({
   name: 'run_bash',
@@ -24,19 +24,10 @@ const bash = defineTool({
 const search = createFileTools(runInFolder('/')).filter(({ name }) => name === 'search_files')
 const registry = createRegistry([bash, createAskTool(), ...search], { logger: silentLogger })
 
-async function call(name: string, args: unknown) {
-  return await registry.invoke(
-    { callId: 'c', name, argumentsText: JSON.stringify(args) },
-    {
-      signal: AbortSignal.timeout(5_000),
-      askTools: new Set(),
-      emitOutput: () => undefined,
-      onStart: () => Promise.resolve(),
-      requestApproval: () => Promise.resolve({ decision: 'allow' }),
-      askUser: (question) => Promise.resolve(toolSuccess({ answer: JSON.stringify(question) })),
-    },
-  )
-}
+const call = (name: string, args: unknown) =>
+  callAsModel(registry, name, args, {
+    askUser: (question) => Promise.resolve(toolSuccess({ answer: JSON.stringify(question) })),
+  })
 
 describe('names of other systems', () => {
   it('mean our tools, and the correction is recorded [S2.09, S2.17]', async () => {
@@ -57,7 +48,7 @@ describe('names of other systems', () => {
       (await call('grep', { query: 'x', isRegexp: true, directoryPath: 'src' })).arguments,
     )
     expect(searched).toMatchObject({ pattern: 'x', regex: true, path: 'src' })
-    expect(registry.isReadOnly('grep')).toBe(true)
+    expect(registry.isConcurrent('grep')).toBe(true)
   })
 
   it('run nothing where the arguments do not say one thing: the model learns the name to use [S2.09, S2.18]', async () => {

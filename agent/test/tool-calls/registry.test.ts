@@ -5,10 +5,11 @@ import * as z from 'zod'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
-import type { ApprovalQuestion, InvokeContext } from '../../tool-calls/call.ts'
+import type { ApprovalQuestion } from '../../tool-calls/call.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
 import { defineTool, type Tool, toolSuccess } from '../../tool-calls/tool.ts'
 import { noteTools, silentLogger } from '../support/run.ts'
+import { callAsModel } from '../support/tools.ts'
 
 const echo = defineTool({
   name: 'echo_it',
@@ -26,24 +27,9 @@ const echo = defineTool({
   execute: (input) => Promise.resolve(toolSuccess(input)),
 })
 
-function context(fields: Partial<InvokeContext> = {}): InvokeContext {
-  return {
-    signal: new AbortController().signal,
-    askTools: new Set(),
-    emitOutput: () => undefined,
-    onStart: () => Promise.resolve(),
-    requestApproval: () => Promise.resolve({ decision: 'allow' }),
-    ...fields,
-  }
-}
-
 const options = { logger: silentLogger, cancelGraceMs: 20 }
-const call = (name: string, args: unknown) => ({
-  callId: 'c1',
-  name,
-  argumentsText: typeof args === 'string' ? args : JSON.stringify(args),
-})
-const invokeEcho = (args: unknown) => createRegistry([echo], options).invoke(call('echo_it', args), context())
+const open = (tools: readonly Tool[] = [echo]) => createRegistry(tools, options)
+const invokeEcho = (args: unknown) => callAsModel(open(), 'echo_it', args)
 
 describe('names', () => {
   it('refuses a name used twice and a name of another form [S0.04]', () => {
@@ -53,20 +39,18 @@ describe('names', () => {
 
   it('takes any value of the right shape as a tool [S4.05] [S1.05]', async () => {
     const plain: Tool = { ...echo, name: 'plain_one' }
-    expect(
-      (await createRegistry([plain], options).invoke(call('plain_one', { path: 'x' }), context())).error,
-    ).toBeUndefined()
+    expect((await callAsModel(open([plain]), 'plain_one', { path: 'x' })).error).toBeUndefined()
   })
 
   it('answers an unknown tool with the names that there are [S0.04]', async () => {
-    const done = await createRegistry([echo], options).invoke(call('fly_away', {}), context())
+    const done = await callAsModel(open(), 'fly_away', {})
     expect(done.error?.code).toBe('unknown_tool')
     expect(done.output).toContain('echo_it')
   })
 
   it('finds a tool by another case or a prefix, and records it [S2.17]', async () => {
     for (const name of ['Echo_It', 'functions.echo_it', 'echo-it', ' echo_it ']) {
-      const done = await createRegistry([echo], options).invoke(call(name, { path: 'x' }), context())
+      const done = await callAsModel(open(), name, { path: 'x' })
       expect([done.tool, done.error, done.corrections.length]).toEqual(['echo_it', undefined, 1])
     }
   })
@@ -207,7 +191,7 @@ describe('results', () => {
     const [readNote] = noteTools()
     if (readNote === undefined) throw new Error('there is no such tool')
     const tool: Tool = { ...readNote, ...fields }
-    return createRegistry([tool], options).invoke(call('read_note', { path: 'x' }), context())
+    return callAsModel(open([tool]), 'read_note', { path: 'x' })
   }
 
   it('makes a value that breaks the output schema an error [S1.06]', async () => {
@@ -249,11 +233,8 @@ describe('results', () => {
   it('gives up a tool that does not end after its cancel [S4.07]', async () => {
     const controller = new AbortController()
     setTimeout(() => controller.abort(), 5)
-    const registry = createRegistry(noteTools(), options)
-    const done = await registry.invoke(
-      call('wait_long', { stubborn: true }),
-      context({ signal: controller.signal }),
-    )
+    const { signal } = controller
+    const done = await callAsModel(open(noteTools()), 'wait_long', { stubborn: true }, { signal })
     expect(done.error?.code).toBe('cancelled')
   })
 
@@ -265,8 +246,8 @@ describe('results', () => {
       asked.push([question.arguments, question.defaults])
       return { decision: 'deny' } as const
     }
-    await registry.invoke(call('wait_long', {}), context({ ...ask, requestApproval }))
-    await registry.invoke(call('wait_long', { stubborn: false }), context({ ...ask, requestApproval }))
+    await callAsModel(registry, 'wait_long', {}, { ...ask, requestApproval })
+    await callAsModel(registry, 'wait_long', { stubborn: false }, { ...ask, requestApproval })
     expect(asked).toEqual([
       ['{"stubborn":false}', ['stubborn']],
       ['{"stubborn":false}', undefined],
@@ -277,7 +258,7 @@ describe('results', () => {
     const lines: string[] = []
     const { pino } = await import('pino')
     const logger = pino({}, { write: (line: string) => void lines.push(line) })
-    await createRegistry([echo], { ...options, logger }).invoke(call('echo_it', { path: 'x' }), context())
+    await callAsModel(createRegistry([echo], { ...options, logger }), 'echo_it', { path: 'x' })
     expect(JSON.parse(lines[0] ?? '')).toMatchObject({
       tool: 'echo_it',
       callId: 'c1',
@@ -290,15 +271,12 @@ describe('approvals', () => {
   const drop = (decision: ApprovalDecision, askTools: string[] = [], name = 'drop_note') => {
     const asked: ApprovalQuestion[] = []
     const diary = { calls: [] as string[], running: 0, mostRunning: 0 }
-    const registry = createRegistry(noteTools(diary), options)
     const requestApproval = (question: ApprovalQuestion) => {
       asked.push(question)
       return Promise.resolve(decision)
     }
-    const done = registry.invoke(
-      call(name, { path: 'b' }),
-      context({ requestApproval, askTools: new Set(askTools) }),
-    )
+    const fields = { requestApproval, askTools: new Set(askTools) }
+    const done = callAsModel(open(noteTools(diary)), name, { path: 'b' }, fields)
     return done.then((invocation) => ({ invocation, asked, calls: diary.calls }))
   }
 

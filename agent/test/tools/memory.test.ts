@@ -1,11 +1,10 @@
 // The tools of memory against what the host can answer: what the model gets, and that notes cannot leave their block.
 import { describe, expect, it } from 'vitest'
 import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
-import { createRegistry } from '../../tool-calls/registry.ts'
 import { toolFailure } from '../../tool-calls/tool.ts'
 import { createGovernanceTool } from '../../tools/governance.ts'
 import { createMemoryTools } from '../../tools/memory.ts'
-import { silentLogger } from '../support/run.ts'
+import { callAsModel } from '../support/tools.ts'
 
 const note = { noteId: 'mem-0123456789ab', text: 'Use tabs', tags: ['style'], state: 'proposed' as const }
 
@@ -19,22 +18,10 @@ function open(answer: unknown) {
       return { ok: true, value: schema.parse(answer) }
     },
   }
-  const registry = createRegistry([...createMemoryTools(gateway), createGovernanceTool(gateway)], {
-    logger: silentLogger,
-  })
+  const tools = [...createMemoryTools(gateway), createGovernanceTool(gateway)]
   const invoke = (name: string, input: object, agentPath?: string) =>
-    registry.invoke(
-      { callId: 'c', name, argumentsText: JSON.stringify(input) },
-      {
-        signal: new AbortController().signal,
-        emitOutput: () => undefined,
-        askTools: new Set(),
-        ...(agentPath === undefined ? {} : { agentPath }),
-        onStart: async () => undefined,
-        requestApproval: async () => ({ decision: 'allow' }),
-      },
-    )
-  return { asked, registry, invoke }
+    callAsModel(tools, name, input, agentPath === undefined ? {} : { agentPath })
+  return { asked, invoke }
 }
 
 describe('remember', () => {

@@ -7,11 +7,10 @@ import {
   type WebSearchAnswer,
   WebSearchRequest,
 } from '#specs/protocol/egress.ts'
-import { createLogger } from '../../link/logger.ts'
 import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
-import { createRegistry } from '../../tool-calls/registry.ts'
 import { toolFailure } from '../../tool-calls/tool.ts'
 import { createWebTools } from '../../tools/web.ts'
+import { callAsModel } from '../support/tools.ts'
 
 const page: WebFetchAnswer = {
   url: 'https://site.test/a',
@@ -32,19 +31,9 @@ function open(answer: unknown) {
       return answer === 'denied' ? failure : { ok: true, value: schema.parse(answer) }
     },
   }
-  const registry = createRegistry(createWebTools(gateway), { logger: createLogger(() => undefined) })
-  const invoke = (name: string, input: object) =>
-    registry.invoke(
-      { callId: 'c', name, argumentsText: JSON.stringify(input) },
-      {
-        signal: new AbortController().signal,
-        emitOutput: () => undefined,
-        askTools: new Set(),
-        onStart: async () => undefined,
-        requestApproval: async () => ({ decision: 'allow' }),
-      },
-    )
-  return { asked, registry, invoke }
+  const tools = createWebTools(gateway)
+  const invoke = (name: string, input: object) => callAsModel(tools, name, input)
+  return { asked, invoke }
 }
 
 const closings = (text: string) => text.match(/<\/web-content/gi) ?? []

@@ -11,34 +11,19 @@ import {
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { InvokeContext } from '../../tool-calls/call.ts'
-import { createRegistry } from '../../tool-calls/registry.ts'
 import { createFileTools } from '../../tools/files/files.ts'
 import { contents, envelope } from '../support/patches.ts'
-import { silentLogger } from '../support/run.ts'
-import { runInFolder } from '../support/tools.ts'
+import { callAsModel, runInFolder } from '../support/tools.ts'
 import { temporaryFolder } from '../support/trees.ts'
 
 /** The file tools of one workspace, as several conversations call them. */
 function openTools(root: string) {
-  const registry = createRegistry(createFileTools(runInFolder(root), { root }), { logger: silentLogger })
-  return (stepId: string, agentPath = 'root', runId = 'run-1') => {
-    const context: InvokeContext = {
-      signal: new AbortController().signal,
-      askTools: new Set(),
-      runId,
-      stepId,
-      agentPath,
-      onStart: () => Promise.resolve(),
-      requestApproval: () => Promise.resolve({ decision: 'allow' }),
-      emitOutput: () => undefined,
-    }
-    return async (name: string, input: object): Promise<string> => {
-      const call = { callId: 'c', name, argumentsText: JSON.stringify(input) }
-      const { error } = await registry.invoke(call, context)
+  const tools = createFileTools(runInFolder(root), { root })
+  return (stepId: string, agentPath = 'root', runId = 'run-1') =>
+    async (name: string, input: object): Promise<string> => {
+      const { error } = await callAsModel(tools, name, input, { runId, stepId, agentPath })
       return error?.code ?? 'ok'
     }
-  }
 }
 
 describe('a file that another conversation changed', () => {

@@ -4,16 +4,14 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
-import type { ApprovalQuestion, InvokeContext } from '../../../tool-calls/call.ts'
-import { createRegistry } from '../../../tool-calls/registry.ts'
+import type { ApprovalQuestion } from '../../../tool-calls/call.ts'
 import { createFileTools } from '../../../tools/files/files.ts'
 import { createMath } from '../../../tools/math/math.ts'
 import { readPatch } from '../../../tools/patch/apply-patch.ts'
 import { commitPatch } from '../../../tools/patch/patch-commit.ts'
 import { stagePatch } from '../../../tools/patch/patch-stage.ts'
 import { contents, envelope, fill } from '../../support/patches.ts'
-import { silentLogger } from '../../support/run.ts'
-import { quietContext, runInFolder } from '../../support/tools.ts'
+import { callAsModel, quietContext, runInFolder } from '../../support/tools.ts'
 import { snapshot, temporaryFolder } from '../../support/trees.ts'
 
 /** Does `meanwhile` between the look at the files and the writing of them; how it ends. */
@@ -125,19 +123,12 @@ describe('a file that becomes another one between the look and the write', () =>
 describe('new tools in the registry', () => {
   function open(root: string) {
     const tools = [...createFileTools(runInFolder(root), { root }), createMath()]
-    const registry = createRegistry(tools, { logger: silentLogger })
     const asked: ApprovalQuestion[] = []
-    const context: InvokeContext = {
-      ...quietContext,
-      askTools: new Set(),
-      onStart: () => Promise.resolve(),
-      requestApproval: (question) => {
-        asked.push(question)
-        return Promise.resolve({ decision: 'deny', hint: 'keep it' })
-      },
+    const requestApproval = (question: ApprovalQuestion) => {
+      asked.push(question)
+      return Promise.resolve({ decision: 'deny', hint: 'keep it' } as const)
     }
-    const invoke = (name: string, input: object) =>
-      registry.invoke({ callId: 'c', name, argumentsText: JSON.stringify(input) }, context)
+    const invoke = (name: string, input: object) => callAsModel(tools, name, input, { requestApproval })
     return { asked, invoke }
   }
 
