@@ -67,7 +67,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S1.08': now('File tools read and write nothing outside the workspace'),
   'S1.09': now('No exception crosses a tool boundary'),
-  'S1.10': now('Model deltas and progress are streamed to the host'),
+  'S1.10': now(
+    'Model deltas and progress are streamed to the host; each model request is reported from its start to its end, with what it waits for',
+  ),
   'S1.11': now(
     'Tools that ask wait for an approval that is decided on the host: those that delete, and those that the run names',
     'approval of what a program deletes inside the VM, which the review of the changes shows',

@@ -8,6 +8,7 @@ import { untilAborted } from '#runtime/processes/until-aborted.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { sourceHeaders } from '#specs/protocol/model-request.ts'
 import type { RpcFailure } from '#specs/protocol/peer.ts'
 import type { RunOutcome, Task } from '#specs/protocol/task.ts'
 import type { HostLink, HostRequests } from '../link/host-link.ts'
@@ -26,6 +27,8 @@ export interface Report {
   event(event: AgentEvent): Promise<void>
   /** May be lost. */
   delta(delta: Delta): void
+  /** Headers that tell the host what a model request of the step is for; absent: it is not told. */
+  readonly sourceHeaders?: (stepId: string) => Readonly<Record<string, string>>
 }
 
 /** The link to the host as a run uses it. */
@@ -57,12 +60,25 @@ export class RunHost implements HostRequests {
     answerOf('call', this.#link.callTool({ runId: this.#runId, ...call }, signal), signal)
 
   /** The report of the agent at that path. */
-  readonly reportOf = (agentPath: string): Report => ({
-    event: (event) => (this.#open ? this.#link.emitEvent(this.#runId, agentPath, event) : Promise.resolve()),
-    delta: (delta) => {
-      if (this.#open) this.#link.emitDelta(this.#runId, agentPath, delta)
-    },
-  })
+  readonly reportOf = (agentPath: string): Report => {
+    /** The last reported turn, by step. */
+    const turns = new Map<string, number>()
+    return {
+      event: (event) => {
+        if (event.type === 'step-start' || event.type === 'step-retry') turns.delete(event.stepId)
+        if (event.type === 'turn-end') turns.set(event.stepId, event.turn)
+        return this.#open ? this.#link.emitEvent(this.#runId, agentPath, event) : Promise.resolve()
+      },
+      delta: (delta) => {
+        if (this.#open) this.#link.emitDelta(this.#runId, agentPath, delta)
+      },
+      sourceHeaders: (stepId) => ({
+        [sourceHeaders.agentPath]: agentPath,
+        [sourceHeaders.stepId]: stepId,
+        [sourceHeaders.turn]: `${(turns.get(stepId) ?? 0) + 1}`,
+      }),
+    }
+  }
 
   /** Reports a line to the person. */
   readonly note = (level: 'info' | 'warn', text: string): Promise<void> =>
@@ -116,10 +132,11 @@ export interface AgentRun {
   readonly logger: Logger
 }
 
-/** Reports the model's output for a step (`plan` while planning): text as deltas, retries as notes. */
+/** Reports the model's output for a step (`plan` while planning): text as deltas, retries as events. */
 export function listenTo(stepId: string, run: AgentRun, signal: AbortSignal): TurnHooks {
   return {
     signal,
+    headers: run.report.sourceHeaders?.(stepId) ?? {},
     onText: (text) => {
       for (const piece of sliceText(text)) run.report.delta({ type: 'text-delta', stepId, text: piece })
     },
@@ -134,11 +151,9 @@ export function listenTo(stepId: string, run: AgentRun, signal: AbortSignal): Tu
 function noteRetry(stepId: string, run: AgentRun, error: ModelError, delayMs: number): void {
   const { code, status, message } = error
   run.logger.warn({ stepId, code, status, delayMs }, `model: ${message}`)
-  const when = delayMs === 0 ? 'at once' : `in ${(delayMs / 1000).toFixed(1)} s`
-  const text = `the model's server failed (${message}); asking again ${when}`
   run.report
-    .event({ type: 'note', level: 'warn', text: truncate(text, limits.textMaxChars) })
-    .catch((cause: unknown) => run.logger.error({ err: cause }, 'a note was not reported'))
+    .event({ type: 'turn-retry', stepId, code, message: truncate(message, limits.textMaxChars), delayMs })
+    .catch((cause: unknown) => run.logger.error({ err: cause }, 'a retry was not reported'))
 }
 
 /** How a run, or the execution of its plan, ended. */

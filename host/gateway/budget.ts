@@ -24,6 +24,8 @@ export interface BudgetRequest {
   readonly signal: AbortSignal
   /** The model, if it is not the run's own, with its price; null if unknown. */
   readonly other?: { readonly model: string; readonly price: PriceConfig | null }
+  /** Called when it has to wait for other reservations. */
+  readonly onWait?: () => void
 }
 
 export interface Reservation {
@@ -88,6 +90,7 @@ export class Budget {
         return { ok: true, value: this.#take(request, Math.min(room.tokens, request.outputTokens)) }
       }
       if (this.#reserved.size === 0) return { ok: false, error: this.#usedUp(room.bound) }
+      request.onWait?.()
       await this.#nextEnd(request.signal)
     }
   }

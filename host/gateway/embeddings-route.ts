@@ -10,7 +10,8 @@ import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Embedder } from '../providers/embedder.ts'
 import type { Budget } from './budget.ts'
 import { answerWith } from './json-service.ts'
-import { deniedBy, type ModelExchange, type ModelHooks } from './model-route.ts'
+import { deniedBy, type ModelHooks } from './model-route.ts'
+import type { RequestReport } from './request-report.ts'
 import type { ServeStream } from './services.ts'
 
 /** The embedding model of a run. */
@@ -27,7 +28,8 @@ interface EmbeddingsRouteOptions {
   readonly budget: Budget
   /** Checks the texts before they are sent. */
   readonly hooks?: Pick<ModelHooks, 'before'>
-  readonly onExchange: (exchange: ModelExchange) => void
+  /** Opens the report of a request to this model. */
+  readonly report: (model: string) => RequestReport
   /** Monotonic clock in milliseconds. */
   readonly now: () => number
 }
@@ -40,8 +42,6 @@ const bodyMaxBytes = 256 * 1024
 const openMaxRequests = 4
 /** Lower estimate of characters per token, for the reservation. */
 const leastCharsPerToken = 3
-/** Shortest wait that is reported, in milliseconds. */
-const queuedMinMs = 50
 
 export function createEmbeddingsRoute(options: EmbeddingsRouteOptions): ServeStream {
   let open = 0
@@ -56,8 +56,17 @@ export function createEmbeddingsRoute(options: EmbeddingsRouteOptions): ServeStr
         return { ok: false, error: gatewayError('limit_concurrency', text) }
       }
       open += 1
+      const report = options.report(embeddings.model)
       try {
-        return await embed(embeddings, request, signal, options)
+        return await embed(embeddings, request, signal, options, report)
+      } catch (cause) {
+        report.end({
+          status: 502,
+          usage: noUsage,
+          estimated: false,
+          error: 'the gateway failed on this request',
+        })
+        throw cause
       } finally {
         open -= 1
       }
@@ -72,54 +81,50 @@ async function embed(
   { embedder, model, price }: EmbeddingModel,
   request: EmbeddingsRequest,
   signal: AbortSignal,
-  { budget, hooks, onExchange, now }: EmbeddingsRouteOptions,
+  { budget, hooks, now }: EmbeddingsRouteOptions,
+  report: RequestReport,
 ): Promise<Result<EmbeddingsAnswer, WireError>> {
-  const started = now()
   const chars = request.input.reduce((sum, text) => sum + text.length, 0)
   const mostTokens = Math.ceil(chars / leastCharsPerToken) + request.input.length
-  let queuedMs = 0
-  const report = (status: number, usage: Usage, rest: Partial<ModelExchange>): void => {
-    const durationMs = Math.max(0, Math.round(now() - started - queuedMs))
-    const queued = queuedMs < queuedMinMs ? {} : { queuedMs: Math.round(queuedMs) }
-    onExchange({ status, durationMs, usage, estimated: false, model, ...queued, ...rest })
+  const fail = (error: WireError, usage = noUsage, cost: { costUsd?: number } = {}) => {
+    const { status, code, message } = error
+    report.end({ status, usage, estimated: usage !== noUsage, ...cost, error: `${code}: ${message}` })
+    return { ok: false, error } as const
   }
+  if (hooks?.before !== undefined) report.wait({ for: 'hook' })
   const objection = await hooks?.before?.(request, signal)
-  if (typeof objection === 'string') {
-    const error = deniedBy('request', objection)
-    report(error.status, noUsage, { error: `${error.code}: ${error.message}` })
-    return { ok: false, error }
-  }
+  if (typeof objection === 'string') return fail(deniedBy('request', objection))
   const asked = now()
   const reserved = await budget.reserve({
     inputTokens: mostTokens,
     outputTokens: 0,
     signal,
     other: { model, price },
+    onWait: () => report.wait({ for: 'budget' }),
   })
-  queuedMs += now() - asked
-  if (!reserved.ok) {
-    report(reserved.error.status, noUsage, { error: `${reserved.error.code}: ${reserved.error.message}` })
-    return reserved
-  }
+  report.addQueued(now() - asked)
+  if (!reserved.ok) return fail(reserved.error)
   const { settle } = reserved.value
   let isSent = false
   const onQueued = (ms: number): void => {
     isSent = true
-    queuedMs += ms
+    report.addQueued(ms)
   }
   try {
-    const got = await embedder.embed(request, { signal, onQueued })
+    const got = await embedder.embed(request, {
+      signal,
+      onQueued,
+      onWait: (wait) => report.wait(wait),
+      onRetry: (retry) => report.retry(retry),
+    })
     if (!got.ok) {
       // Cancelled midway: the server may have read all of it, and does not say.
       const used = signal.aborted && isSent ? usageOf(mostTokens) : noUsage
-      const cost = costOf(settle(used))
-      const { status, code, message } = got.error
-      report(status, used, { estimated: used !== noUsage, ...cost, error: `${code}: ${message}` })
-      return got
+      return fail(got.error, used, costOf(settle(used)))
     }
     const { data, tokens } = got.value
     const used = usageOf(tokens ?? mostTokens)
-    report(200, used, { estimated: tokens === null, ...costOf(settle(used)) })
+    report.end({ status: 200, usage: used, estimated: tokens === null, ...costOf(settle(used)) })
     return { ok: true, value: { data: [...data], usage: { prompt_tokens: used.inputTokens } } }
   } finally {
     settle(noUsage)

@@ -3,7 +3,7 @@
  * reason for everything else. Only validated fields of a guest's request reach an upstream.
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
-import { limits as protocolLimits } from '#specs/protocol/limits.ts'
+import type { RequestSource } from '#specs/protocol/model-request.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Network } from '../net/network.ts'
@@ -14,11 +14,12 @@ import type { Provider } from '../providers/providers.ts'
 import type { Upstream } from '../providers/upstream.ts'
 import type { BudgetLimits } from './budget.ts'
 import { createEmbeddingsRoute, type EmbeddingModel, embeddingsPath } from './embeddings-route.ts'
-import { closedError, createModelRoute, type ModelExchange, type ModelHooks } from './model-route.ts'
+import { closedError, createModelRoute, type ModelHooks } from './model-route.ts'
 import { sendError } from './relay.ts'
+import { RequestReport, type RequestSink, readSource } from './request-report.ts'
 import type { GatewayServices, ServeStream } from './services.ts'
 
-export type { GatewayServices, ModelExchange, ServeStream }
+export type { GatewayServices, ServeStream }
 
 /** Host name of the model route in the guest: `http://gateway/v1`. */
 export const gatewayAuthority = 'gateway'
@@ -35,7 +36,7 @@ interface GatewayLogger {
   warn(fields: object, text: string): void
 }
 
-export interface GatewayOptions {
+export interface GatewayOptions extends RequestSink {
   readonly provider: Provider
   readonly runId: string
   /** Model budget of the run. */
@@ -52,7 +53,6 @@ export interface GatewayOptions {
   readonly services?: GatewayServices
   /** Wraps the upstream for recording and replay. `key` must be removed from the recording. */
   readonly wrapUpstream?: (upstream: Upstream, key: string | null) => Upstream
-  readonly onExchange: (exchange: ModelExchange) => void
   readonly onDenied: (denied: DeniedRequest) => void
   readonly logger: GatewayLogger
   readonly timeouts?: Partial<UpstreamTimeouts & { readonly requestBodyTimeoutMs: number }>
@@ -102,11 +102,17 @@ export function createGateway(options: GatewayOptions): Gateway {
   const open = new Set<Promise<void>>()
   let denied = 0
 
-  function report(exchange: ModelExchange): void {
-    const { error, ...rest } = exchange
-    const line = error?.replaceAll(/\s+/g, ' ').slice(0, protocolLimits.lineMaxChars)
-    options.onExchange(line === undefined ? rest : { ...rest, error: line })
-    logger.info({ runId: options.runId, ...exchange }, 'model exchange')
+  const sink: RequestSink = {
+    ...(options.onModelWait === undefined ? {} : { onModelWait: options.onModelWait }),
+    onModelEvent: (event) => {
+      options.onModelEvent(event)
+      if (event.type === 'model-end') logger.info({ runId: options.runId, ...event }, 'model exchange')
+    },
+  }
+  let requests = 0
+  const openReport = (source: RequestSource, model?: string): RequestReport => {
+    requests += 1
+    return new RequestReport(`model-${requests}`, source, model, sink, now)
   }
 
   function deny(stream: ServerHttp2Stream, target: string): void {
@@ -129,14 +135,14 @@ export function createGateway(options: GatewayOptions): Gateway {
     requestBodyTimeoutMs: timeouts.requestBodyTimeoutMs,
     guestTimeoutMs: timeouts.idleTimeoutMs,
     ...(options.modelHooks === undefined ? {} : { hooks: options.modelHooks }),
-    onExchange: report,
+    report: (headers) => openReport(readSource(headers)),
     now,
   })
   const embed = createEmbeddingsRoute({
     ...(options.embeddings === undefined ? {} : { embeddings: options.embeddings }),
     budget: model.budget,
     ...(options.modelHooks === undefined ? {} : { hooks: options.modelHooks }),
-    onExchange: report,
+    report: (name) => openReport({}, name),
     now,
   })
 
@@ -158,7 +164,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       if (route.kind === 'service') return await route.serve(stream, headers, signal)
       if (route.kind === 'embeddings') return await embed(stream, headers, signal)
       if (route.kind === 'models') return sendModels(stream, provider.model)
-      await model.serve(stream, signal)
+      await model.serve(stream, headers, signal)
     } catch (cause) {
       // An internal error: the guest learns that it failed, the log has the cause.
       logger.warn(

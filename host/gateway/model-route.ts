@@ -2,7 +2,7 @@
  * The route to the model: reads the guest's chat request, reserves its maximum cost, forwards it and relays the answer.
  * Refuses invalid chat requests, and requests beyond the run's budget.
  */
-import type { ServerHttp2Stream } from 'node:http2'
+import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import {
   type CompletionRequest,
   outputDefaultTokens,
@@ -20,25 +20,7 @@ import { readUsage } from '../providers/usage-tap.ts'
 import { Budget, type BudgetLimits, priceOf } from './budget.ts'
 import { holdAnswer, type ModelReply } from './hold-answer.ts'
 import { guestGone, relayAnswer, sendError } from './relay.ts'
-
-/** One model request, for the journal's `model-end`. */
-export interface ModelExchange {
-  /** HTTP status sent to the guest. */
-  readonly status: number
-  /** Excludes `queuedMs`. */
-  readonly durationMs: number
-  /** Time in the provider's queue, or waiting for other reservations. Absent: negligible. */
-  readonly queuedMs?: number
-  readonly usage: Usage
-  /** Whether the usage is an estimate, because the provider reported none. */
-  readonly estimated: boolean
-  /** By the user's price table. Absent: unknown price. */
-  readonly costUsd?: number
-  /** The model, if it is not the run's own. */
-  readonly model?: string
-  /** Absent on success; at most one line. */
-  readonly error?: string
-}
+import type { RequestReport } from './request-report.ts'
 
 /** Check requests to the model and its answers; each returns the reason of a denial, or null. */
 export interface ModelHooks {
@@ -56,14 +38,15 @@ interface ModelRouteOptions {
   /** How long a guest may not read its answer. */
   readonly guestTimeoutMs: number
   readonly hooks?: ModelHooks
-  readonly onExchange: (exchange: ModelExchange) => void
+  /** Opens the report of a request. */
+  readonly report: (headers: IncomingHttpHeaders) => RequestReport
   /** Monotonic clock in milliseconds. */
   readonly now: () => number
 }
 
 interface ModelRoute {
   /** Serves one chat request and ends its stream. A rejection is an internal error. */
-  serve(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void>
+  serve(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, signal: AbortSignal): Promise<void>
   /** Sum over completed exchanges. */
   usage(): Usage
   /** The run's budget over all models. */
@@ -76,8 +59,6 @@ const openMaxRequests = 6
 const firstBytesPerToken = 4
 /** No accurate provider exceeds this. */
 const mostBytesPerToken = 16
-/** Shortest wait that is reported, in milliseconds. */
-const queuedMinMs = 50
 
 export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   const { provider, upstream, now } = options
@@ -86,14 +67,30 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   let bytesPerToken = firstBytesPerToken
   let openRequests = 0
 
-  async function serve(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void> {
-    const started = now()
-    let queuedMs = 0
-    const report = (outcome: Omit<ModelExchange, 'durationMs' | 'queuedMs'>): void => {
-      const durationMs = Math.max(0, Math.round(now() - started - queuedMs))
-      const queued = queuedMs < queuedMinMs ? {} : { queuedMs: Math.round(queuedMs) }
-      options.onExchange({ ...outcome, durationMs, ...queued })
+  async function serve(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const report = options.report(headers)
+    try {
+      await forward(stream, report, signal)
+    } catch (cause) {
+      report.end({
+        status: 502,
+        usage: noUsage,
+        estimated: false,
+        error: 'the gateway failed on this request',
+      })
+      throw cause
     }
+  }
+
+  async function forward(
+    stream: ServerHttp2Stream,
+    report: RequestReport,
+    signal: AbortSignal,
+  ): Promise<void> {
     const refuse = (
       error: WireError,
       usage = noUsage,
@@ -103,7 +100,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
       sendError(stream, error)
       const { status, code, message } = error
       const cost = costUsd === null || usage === noUsage ? {} : { costUsd }
-      report({ status, usage, estimated, ...cost, error: `${code}: ${message}` })
+      report.end({ status, usage, estimated, ...cost, error: `${code}: ${message}` })
     }
     if (openRequests >= openMaxRequests) {
       return refuse(gatewayError('limit_concurrency', `More than ${openMaxRequests} model requests at once.`))
@@ -113,6 +110,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
       const read = await readRequest(stream, options.requestBodyTimeoutMs)
       if (!read.ok) return refuse(read.error)
       const { request, bytes } = read
+      if (options.hooks?.before !== undefined) report.wait({ for: 'hook' })
       const objection = await options.hooks?.before?.(request, signal)
       if (typeof objection === 'string') return refuse(deniedBy('request', objection))
       const asked = now()
@@ -120,8 +118,9 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
         inputTokens: Math.ceil(bytes / bytesPerToken),
         outputTokens: Math.min(request.max_tokens ?? outputDefaultTokens, outputMaxTokens),
         signal,
+        onWait: () => report.wait({ for: 'budget' }),
       })
-      queuedMs += now() - asked
+      report.addQueued(now() - asked)
       if (!reserved.ok) return refuse(reserved.error)
       const { maxOutputTokens, settle } = reserved.value
       let used = noUsage
@@ -129,9 +128,15 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
         let isSent = false
         const onQueued = (ms: number): void => {
           isSent = true
-          queuedMs += ms
+          report.addQueued(ms)
         }
-        const answer = await upstream.send(request, { maxTokens: maxOutputTokens, signal, onQueued })
+        const answer = await upstream.send(request, {
+          maxTokens: maxOutputTokens,
+          signal,
+          onQueued,
+          onWait: (wait) => report.wait(wait),
+          onRetry: (retry) => report.retry(retry),
+        })
         if (!answer.ok) {
           if (!signal.aborted) return refuse(answer.error)
           // `closed` may also mean that its turn never came.
@@ -140,7 +145,13 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
           }
           return refuse({ ...closedError, message: guestGone }, used, settle(used))
         }
-        const checked = await checkAnswer(request, answer.value, signal)
+        const heard = {
+          ...answer.value,
+          body: atFirst(answer.value.body, () => report.wait({ for: 'rest' })),
+        }
+        const id = answer.value.headers['x-request-id'] ?? answer.value.headers['nvcf-reqid']
+        if (id !== undefined) report.providerRequestId = id
+        const checked = await checkAnswer(request, heard, signal)
         if (!checked.ok) {
           const { error, usage, estimated } = checked.error
           used = usage
@@ -156,7 +167,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
           bytesPerToken = Math.min(Math.max(bytes / used.inputTokens, 1), mostBytesPerToken)
         }
         const costUsd = settle(used)
-        report(costUsd === null ? result : { ...result, costUsd })
+        report.end(costUsd === null ? result : { ...result, costUsd })
       } finally {
         settle(used)
       }
@@ -185,6 +196,16 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   }
 
   return { serve, usage: () => budget.usage, budget }
+}
+
+/** The same body; calls `tell` at its first bytes. */
+async function* atFirst(body: UpstreamAnswer['body'], tell: () => void): AsyncGenerator<Uint8Array> {
+  let isFirst = true
+  for await (const chunk of body) {
+    if (isFirst) tell()
+    isFirst = false
+    yield chunk
+  }
 }
 
 /** An answer that the guest does not get, although its cost counts. */

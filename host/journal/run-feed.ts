@@ -16,14 +16,23 @@ const maxBacklog = 10_000
 /** Delivered items after which a watcher frees their memory, once they are half of its backlog. */
 const dropDelivered = 1_024
 
-/** Distributes items to any number of watchers; a late one first gets the earlier events, without deltas. */
+/**
+ * Distributes items to any number of watchers; a late one first gets the earlier events, then what the open model
+ * requests wait for, and no other earlier delta.
+ */
 export class Feed {
   readonly #events: JournalEvent[] = []
+  /** The last wait of each open model request. */
+  readonly #waits = new Map<string, FeedItem>()
   readonly #watchers = new Set<Watcher>()
   #ended = false
 
   push(item: FeedItem): void {
     if (item.source !== 'delta') this.#events.push(item)
+    if (item.source === 'delta' && item.delta.type === 'model-wait')
+      this.#waits.set(item.delta.requestId, item)
+    if (item.source === 'host' && item.event.type === 'model-end')
+      this.#waits.delete(item.event.requestId ?? '')
     for (const watcher of this.#watchers) watcher.push(item)
   }
 
@@ -35,6 +44,7 @@ export class Feed {
 
   watch(): AsyncIterableIterator<FeedItem> {
     const watcher = new Watcher(this.#events, () => this.#watchers.delete(watcher))
+    for (const item of this.#ended ? [] : this.#waits.values()) watcher.push(item)
     if (this.#ended) watcher.end()
     else this.#watchers.add(watcher)
     return watcher

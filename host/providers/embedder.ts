@@ -17,17 +17,15 @@ import {
   isPassing,
   noTurn,
   pauseAfter,
+  retryOf,
+  tellWaits,
 } from './http-upstream.ts'
 import { sharedQueue } from './queue.ts'
-import { UpstreamBreak } from './upstream.ts'
+import { type SendOptions, UpstreamBreak } from './upstream.ts'
 import { modelRemedy } from './upstream-error.ts'
 
 /** Options of one guest request. */
-export interface EmbedOptions {
-  readonly signal: AbortSignal
-  /** Called with each wait for the provider in milliseconds, before the request is sent. */
-  readonly onQueued?: (ms: number) => void
-}
+export type EmbedOptions = Omit<SendOptions, 'maxTokens'>
 
 /** Tokens as counted by the server; null if not reported. */
 export type Embedded = Pick<EmbeddingsAnswer, 'data'> & { readonly tokens: number | null }
@@ -68,7 +66,7 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
 
   async function embed(
     { input, input_type }: EmbeddingsRequest,
-    { signal, onQueued }: EmbedOptions,
+    { signal, onQueued, onWait, onRetry }: EmbedOptions,
   ): Promise<Result<Embedded, WireError>> {
     const until = performance.now() + timeouts.queueTimeoutMs
     const learned = new Set<OptionalField>()
@@ -81,10 +79,14 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
       const kept = Object.entries(fields).filter(([name]) => !refused.has(name as OptionalField))
       const body = JSON.stringify({ model, input, ...Object.fromEntries(kept) })
       const maxWaitMs = Math.max(0, until - performance.now())
-      const taken = await queue.take({ runId, model, signal, maxWaitMs, again: again > 0 })
+      const taken = await queue.take({
+        ...{ runId, model, signal, maxWaitMs, again: again > 0 },
+        ...tellWaits(onWait),
+      })
       if (!taken.ok) return { ok: false, error: noTurn(taken.error, timeouts.queueTimeoutMs, queue.heldMs) }
       const turn = taken.value
       onQueued?.(turn.waitedMs)
+      onWait?.({ for: 'answer' })
       try {
         const got = await exchange(body, false, signal, {
           provider,
@@ -101,7 +103,10 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
         }
         const pauseMs = pauseAfter(got, turn)
         if (pauseMs !== null) {
-          if (isPassing(got) && performance.now() + pauseMs < until) continue
+          if (isPassing(got) && performance.now() + pauseMs < until) {
+            onRetry?.(retryOf(got, pauseMs))
+            continue
+          }
           return { ok: false, error: { ...got.error, retryAfterMs: Math.round(pauseMs) } }
         }
         const rejection = got.status === null ? null : readRejection(got.status, got.body, optional)
@@ -110,6 +115,7 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
         if (fresh.length > 0 && again < maxAdaptations) {
           for (const field of fresh) learned.add(field)
           log?.({ runId, model, fields: fresh }, 'the model server rejected a field of the request')
+          onRetry?.(retryOf(got, 0))
           continue
         }
         const isGone = got.status === 410 || (got.status === 404 && got.body.trimStart().startsWith('{'))

@@ -20,8 +20,8 @@ import {
   watchBody,
 } from './http-exchange.ts'
 import type { Provider } from './providers.ts'
-import { type QueueTurn, sharedQueue } from './queue.ts'
-import type { SendOptions, Upstream, UpstreamAnswer } from './upstream.ts'
+import { type QueueTurn, sharedQueue, type TurnRequest } from './queue.ts'
+import type { SendOptions, Upstream, UpstreamAnswer, UpstreamRetry } from './upstream.ts'
 import { modelRemedy, toolsRemedy } from './upstream-error.ts'
 import type { ReportedFailure } from './usage-tap.ts'
 
@@ -108,7 +108,7 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
   return {
     async send(
       request,
-      { maxTokens, signal, onQueued }: SendOptions,
+      { maxTokens, signal, onQueued, onWait, onRetry }: SendOptions,
     ): Promise<Result<UpstreamAnswer, WireError>> {
       const until = performance.now() + timeouts.queueTimeoutMs
       const adaptation = new Adaptation(model)
@@ -119,9 +119,10 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
           return fail(gatewayError('invalid_request', toolsRemedy(model)))
         const adapted = adaptation.build(request, Math.min(maxTokens, outputMaxTokens))
         const maxWaitMs = Math.max(0, until - performance.now())
-        const turn = await queue.take({ runId, model, signal, maxWaitMs, again })
+        const turn = await queue.take({ runId, model, signal, maxWaitMs, again, ...tellWaits(onWait) })
         if (!turn.ok) return fail(noTurn(turn.error, timeouts.queueTimeoutMs, queue.heldMs))
         onQueued?.(turn.value.waitedMs)
+        onWait?.({ for: 'answer' })
         const got = await ask(adapted, turn.value, signal)
         if (got.ok) {
           await remember(adaptation.learned, report)
@@ -134,12 +135,16 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
             { runId, status: got.status, pauseMs: Math.round(pauseMs) },
             'the model server is rate-limiting requests',
           )
-          if (isPassing(got) && performance.now() + pauseMs < until) continue
+          if (isPassing(got) && performance.now() + pauseMs < until) {
+            onRetry?.(retryOf(got, pauseMs))
+            continue
+          }
           return fail({ ...got.error, retryAfterMs: Math.round(pauseMs) })
         }
         const rejection = got.status === null ? null : adaptation.readRejection(got.status, got.body)
         if (rejection !== null && adaptation.adapt(rejection)) {
           log?.({ runId, ...rejection }, 'the model server rejected a field of the request')
+          onRetry?.(retryOf(got, 0))
           continue
         }
         return fail(await explain(got, rejection))
@@ -183,6 +188,23 @@ export function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: Queu
 /** Whether "too many" is temporary, and not about the account or this request's length. */
 export function isPassing({ status, body }: ExchangeFailure): boolean {
   return status === 429 && classifyProviderError(readErrorBody(body), status) === 'rate_limited'
+}
+
+/** Passes on what a request waits for in the queue. */
+export function tellWaits(onWait: SendOptions['onWait']): Pick<TurnRequest, 'onWait'> {
+  if (onWait === undefined) return {}
+  return {
+    onWait: (wait, inMs) =>
+      onWait({ for: wait.for, position: wait.position, ...(inMs === undefined ? {} : { inMs }) }),
+  }
+}
+
+export function retryOf({ status, error }: ExchangeFailure, delayMs: number): UpstreamRetry {
+  return {
+    status: status ?? error.status,
+    cause: `${error.code}: ${error.message}`,
+    delayMs: Math.round(delayMs),
+  }
 }
 
 export function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: number): WireError {

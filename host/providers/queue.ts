@@ -30,6 +30,16 @@ export interface QueueTurn {
   release(): void
 }
 
+/** What a waiting request waits for. */
+export interface QueueWait {
+  /** Open requests, the configured rate, or a pause that the server demanded. */
+  readonly for: 'turn' | 'rate' | 'pause'
+  /** 1: the next one. */
+  readonly position: number
+  /** When rate or pause let it start, by the queue's clock. Absent: unknown. */
+  readonly until?: number
+}
+
 export interface TurnRequest {
   readonly runId: string
   readonly model: string
@@ -38,9 +48,13 @@ export interface TurnRequest {
   readonly maxWaitMs: number
   /** Ahead of the other requests of its run, since it already had its turn. */
   readonly again?: boolean
+  /** Called when it has to wait, and at each change. @param inMs time until `until` */
+  readonly onWait?: (wait: QueueWait, inMs: number | undefined) => void
 }
 
 interface Waiter extends TurnRequest {
+  /** The last reported wait. */
+  told?: QueueWait
   readonly since: number
   readonly settle: (result: Result<QueueTurn, 'cancelled' | 'timed_out'>) => void
 }
@@ -119,6 +133,11 @@ export class RequestQueue {
 
   #pump(): void {
     clearTimeout(this.#timer)
+    this.#start()
+    this.#tell()
+  }
+
+  #start(): void {
     while (this.#waiting.size > 0 && this.#open < this.#limits.maxConcurrent) {
       const delayMs = this.#delay()
       if (delayMs > 0) {
@@ -129,6 +148,35 @@ export class RequestQueue {
       if (waiter === undefined) return
       waiter.settle({ ok: true, value: this.#begin(waiter) })
     }
+  }
+
+  /** Tells each waiting request what it waits for, if that changed. */
+  #tell(): void {
+    const now = this.#now()
+    for (const [index, waiter] of this.#order().entries()) {
+      const { onWait, told } = waiter
+      const wait = onWait && this.#waitAt(index + 1, now)
+      const isKnown =
+        wait?.for === told?.for && wait?.position === told?.position && wait?.until === told?.until
+      if (wait === undefined || isKnown) continue
+      waiter.told = wait
+      onWait?.(wait, wait.until === undefined ? undefined : Math.max(0, wait.until - now))
+    }
+  }
+
+  /** The waiting requests as they will start: one of each run in turn. */
+  #order(): Waiter[] {
+    const lines = [...this.#waiting.values()]
+    const rounds = Math.max(0, ...lines.map((line) => line.length))
+    return Array.from({ length: rounds }, (_, round) => lines.flatMap((line) => line[round] ?? [])).flat()
+  }
+
+  #waitAt(position: number, now: number): QueueWait {
+    if (this.#heldUntil > now) return { for: 'pause', position, until: this.#heldUntil }
+    const rate = this.#limits.requestsPerMinute
+    if (this.#open >= this.#limits.maxConcurrent || rate === null) return { for: 'turn', position }
+    const oldest = position > rate ? undefined : this.#begun.at(position - 1 - rate)
+    return { for: 'rate', position, ...(oldest === undefined ? {} : { until: oldest + windowMs }) }
   }
 
   /** Time until the next request may start. */

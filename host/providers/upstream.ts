@@ -24,11 +24,30 @@ export interface SendOptions {
   readonly signal: AbortSignal
   /** Called with each wait for the provider in milliseconds. */
   readonly onQueued?: (ms: number) => void
+  /** Called at each change of what it waits for. */
+  readonly onWait?: (wait: UpstreamWait) => void
+  readonly onRetry?: (retry: UpstreamRetry) => void
 }
 
 export interface Upstream {
   send(request: CompletionRequest, options: SendOptions): Promise<Result<UpstreamAnswer, WireError>>
   close(): Promise<void>
+}
+
+/** What a request waits for. */
+export interface UpstreamWait {
+  readonly for: 'turn' | 'rate' | 'pause' | 'answer'
+  readonly position?: number
+  /** Time until it is over. Absent: unknown. */
+  readonly inMs?: number
+}
+
+/** A request that the server refused, and that is sent again. */
+export interface UpstreamRetry {
+  readonly status: number
+  readonly cause: string
+  /** Pause before it is sent; 0 for a changed request. */
+  readonly delayMs: number
 }
 
 /** An interrupted body: the error that the guest gets instead of the rest. */

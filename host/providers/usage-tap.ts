@@ -18,6 +18,9 @@ const TokenCount = z.number().int().min(0).max(1e12).catch(0)
 const WireUsage = z.object({
   prompt_tokens: TokenCount,
   completion_tokens: TokenCount,
+  prompt_tokens_details: z.object({ cached_tokens: TokenCount }).nullish().catch(null),
+  /** DeepSeek's name for it. */
+  prompt_cache_hit_tokens: TokenCount.nullish(),
   completion_tokens_details: z.object({ reasoning_tokens: TokenCount }).nullish().catch(null),
 })
 const Usages = z.object({ usage: WireUsage.nullish().catch(null) })
@@ -105,6 +108,8 @@ interface TapState {
   requestBytes: number
   bytes: number
   input: number
+  /** Null until reported. */
+  cached: number | null
   output: number
   reasoning: number
   done: boolean
@@ -112,7 +117,16 @@ interface TapState {
 }
 
 function newState(requestBytes: number): TapState {
-  return { requestBytes, bytes: 0, input: 0, output: 0, reasoning: 0, done: false, failure: null }
+  return {
+    requestBytes,
+    bytes: 0,
+    input: 0,
+    cached: null,
+    output: 0,
+    reasoning: 0,
+    done: false,
+    failure: null,
+  }
 }
 
 function readChunk(text: string, state: TapState): void {
@@ -123,6 +137,8 @@ function readChunk(text: string, state: TapState): void {
   const usage = chunk?.usage ?? chunk?.choices?.[0]?.usage
   if (!usage) return
   state.input = Math.max(state.input, usage.prompt_tokens)
+  const cached = usage.prompt_tokens_details?.cached_tokens ?? usage.prompt_cache_hit_tokens
+  if (cached != null) state.cached = Math.max(state.cached ?? 0, cached)
   state.output = Math.max(state.output, usage.completion_tokens)
   state.reasoning = Math.max(state.reasoning, usage.completion_tokens_details?.reasoning_tokens ?? 0)
 }
@@ -138,7 +154,8 @@ function summarize(state: TapState, overhead: number): ReturnType<UsageTap['read
   const estimated = state.input === 0 && state.output === 0
   const inputTokens = estimated ? Math.ceil(state.requestBytes / bytesPerToken) : state.input
   const outputTokens = estimated ? Math.ceil(state.bytes / bytesPerToken / overhead) : state.output
-  const usage = { requests: 1, inputTokens, outputTokens, reasoningTokens: state.reasoning }
+  const cached = state.cached === null ? {} : { cachedTokens: Math.min(state.cached, inputTokens) }
+  const usage = { requests: 1, inputTokens, ...cached, outputTokens, reasoningTokens: state.reasoning }
   const error = failure === null ? null : `the provider reported an error in its answer (${failure.failure})`
   return { usage, estimated, done: state.done, error }
 }

@@ -27,6 +27,8 @@ export interface RetryPolicy {
 
 export interface TurnHooks {
   readonly signal: AbortSignal
+  /** Headers of the request besides the client's own; absent: none. */
+  readonly headers?: Readonly<Record<string, string>>
   /** Receives text as it arrives; a retried request starts over. */
   onText?(text: string): void
   onReasoning?(text: string): void
@@ -58,7 +60,8 @@ export function createModel(options: ModelOptions): Model {
   const streaming = new StreamingMode()
   const { model, maxTokens = 16_384 } = options
   return (request, hooks) => {
-    const clientOptions = { ...options, signal: hooks.signal }
+    const headers = { ...options.headers, ...hooks.headers }
+    const clientOptions = { ...options, headers, signal: hooks.signal }
     const open = (stream: boolean) =>
       streamChat({ ...request, model, maxTokens: request.maxTokens ?? maxTokens, stream }, clientOptions)
     return requestWithRetry(open, request, { streaming }, options, hooks)

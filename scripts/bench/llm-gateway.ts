@@ -85,7 +85,7 @@ function openGateway(baseUrl: string): Gateway {
     provider: { name: 'custom', model: 'm', baseUrl, key: null, notes: [] },
     runId: 'run-00000000000000000000',
     limits: { maxTokens: Number.MAX_SAFE_INTEGER },
-    onExchange: () => undefined,
+    onModelEvent: () => undefined,
     onDenied: () => undefined,
     logger: { info: () => undefined, warn: () => undefined },
   })

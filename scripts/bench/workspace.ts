@@ -88,7 +88,7 @@ function openGateway(): Gateway {
     provider: offlineProvider(false),
     runId,
     limits: { maxTokens: 1_000_000 },
-    onExchange: () => undefined,
+    onModelEvent: () => undefined,
     onDenied: () => undefined,
     logger: silent,
   })

@@ -88,6 +88,16 @@ const AgentEnd = z.strictObject({
   /** Paths that both changed; the parent's version was kept. */
   conflicts: z.array(Line).max(1_000),
 })
+/** A model request of the turn failed, and the agent makes another. */
+const TurnRetry = z.strictObject({
+  type: z.literal('turn-retry'),
+  stepId: StepId,
+  /** Kind of the failure, such as `timeout`. */
+  code: Line,
+  message: Text,
+  /** Pause before the next request. */
+  delayMs: Milliseconds,
+})
 /** A step's conversation was compacted. */
 const ContextCompact = z.strictObject({
   type: z.literal('context-compact'),
@@ -114,6 +124,7 @@ export const AgentEvent = z.discriminatedUnion('type', [
   StepRetry,
   StepEnd,
   TurnEnd,
+  TurnRetry,
   ToolStart,
   ToolEnd,
   AgentStart,

@@ -5,6 +5,7 @@ import { EgressRecord } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
 import { GovernanceNote, HostToolCall, MemoryNote, NoteId } from './extension.ts'
 import { HookPoint } from './hook.ts'
+import { ModelEnd, ModelRetry, ModelStart, ModelWait } from './model-request.ts'
 import { RunLimits, RunOutcome, Usage } from './task.ts'
 import {
   AgentPath,
@@ -113,24 +114,6 @@ const ApprovalAsked = z.strictObject({
   access: AccessQuestion.optional(),
 })
 const ApprovalDecided = z.strictObject({ type: z.literal('approval-decision'), ...ApprovalRecord.shape })
-const ModelEnd = z.strictObject({
-  type: z.literal('model-end'),
-  /** HTTP status given to the guest. */
-  status: z.int(),
-  /** Excludes `queuedMs`. */
-  durationMs: Milliseconds,
-  /** How long the request was queued for the provider; absent: negligible. */
-  queuedMs: Milliseconds.optional(),
-  usage: Usage,
-  /** By the user's price table; absent: unknown. */
-  costUsd: z.number().min(0).optional(),
-  /** The model, if it differs from the run's own, such as an embedding model. */
-  model: Line.optional(),
-  /** Whether the usage is the gateway's estimate because the provider gave none; absent in older journals. */
-  estimated: z.boolean().optional(),
-  /** Absent when the exchange succeeded. */
-  error: Line.optional(),
-})
 const EgressDenied = z.strictObject({ type: z.literal('egress-denied'), target: Line, reason: Line })
 const EgressEnd = z.strictObject({ type: z.literal('egress-end'), ...EgressRecord.shape })
 const ChangesReady = z.strictObject({
@@ -251,14 +234,17 @@ const RunEnd = z.strictObject({
 })
 
 /** Status shown during a run; never journaled. */
-export const HostDelta = z.strictObject({
-  type: z.literal('disk-full'),
-  /** For people: what cannot be written, free and required space, what to do. */
-  text: Text,
-  directory: z.string(),
-  freeBytes: Count,
-  neededBytes: Count,
-})
+export const HostDelta = z.discriminatedUnion('type', [
+  z.strictObject({
+    type: z.literal('disk-full'),
+    /** For people: what cannot be written, free and required space, what to do. */
+    text: Text,
+    directory: z.string(),
+    freeBytes: Count,
+    neededBytes: Count,
+  }),
+  ModelWait,
+])
 export type HostDelta = z.infer<typeof HostDelta>
 
 export const HostEvent = z.discriminatedUnion('type', [
@@ -274,6 +260,8 @@ export const HostEvent = z.discriminatedUnion('type', [
   SessionEnd,
   ApprovalAsked,
   ApprovalDecided,
+  ModelStart,
+  ModelRetry,
   ModelEnd,
   EgressDenied,
   EgressEnd,

@@ -2,6 +2,7 @@
 import type { ApprovalRequest } from './approval.ts'
 import type { RunReason } from './error.ts'
 import type { AgentEvent, HostEvent } from './event.ts'
+import type { RequestSource } from './model-request.ts'
 import type { Plan, StepState } from './plan.ts'
 import { addUsage, noUsage, type RunOutcome, type Usage } from './task.ts'
 
@@ -21,6 +22,8 @@ export interface RunState {
   /** Tool calls that started and have not ended, by call id. */
   openCalls: Record<string, { stepId: string; tool: string; agentPath: string }>
   toolCalls: number
+  /** Model requests that started and have not ended, by request id. */
+  openRequests: Record<string, RequestSource & { model?: string | undefined }>
   /** Host tool calls that started and have not ended, by call id. If the run has ended, their outcome is unknown. */
   openHostCalls: Record<string, { tool: string; arguments: string }>
   /** Undecided approvals, by approval id. */
@@ -52,6 +55,7 @@ export const initialRunState: RunState = {
   paused: false,
   openCalls: {},
   toolCalls: 0,
+  openRequests: {},
   openHostCalls: {},
   pendingApprovals: {},
   usage: noUsage,
@@ -135,9 +139,15 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
     }
     case 'approval-decision':
       return { ...state, pendingApprovals: without(state.pendingApprovals, event.approvalId) }
+    case 'model-start': {
+      const { type: _, requestId, ...request } = event
+      return { ...state, openRequests: { ...state.openRequests, [requestId]: request } }
+    }
     case 'model-end':
       return {
         ...state,
+        openRequests:
+          event.requestId === undefined ? state.openRequests : without(state.openRequests, event.requestId),
         usage: addUsage(state.usage, event.usage),
         isUsageEstimated: state.isUsageEstimated || event.estimated === true,
         costUsd: event.costUsd === undefined ? state.costUsd : (state.costUsd ?? 0) + event.costUsd,
@@ -191,6 +201,7 @@ function endRun(state: RunState, event: Extract<HostEvent, { type: 'run-end' }>)
     ...state,
     phase: 'ended',
     openCalls: {},
+    openRequests: {},
     paused: false,
     pendingApprovals: {},
     end: { outcome, reason, message, summary },

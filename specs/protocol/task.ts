@@ -72,6 +72,8 @@ export type Task = z.infer<typeof Task>
 export const Usage = z.strictObject({
   requests: Count,
   inputTokens: Count,
+  /** Part of the input tokens that the provider read from its cache; absent: it reported none. */
+  cachedTokens: Count.optional(),
   outputTokens: Count,
   reasoningTokens: Count,
 })
@@ -81,9 +83,11 @@ export const noUsage: Usage = { requests: 0, inputTokens: 0, outputTokens: 0, re
 
 /** The sum of two usages. */
 export function addUsage(a: Usage, b: Usage): Usage {
+  const isCached = a.cachedTokens !== undefined || b.cachedTokens !== undefined
   return {
     requests: a.requests + b.requests,
     inputTokens: a.inputTokens + b.inputTokens,
+    ...(isCached ? { cachedTokens: (a.cachedTokens ?? 0) + (b.cachedTokens ?? 0) } : {}),
     outputTokens: a.outputTokens + b.outputTokens,
     reasoningTokens: a.reasoningTokens + b.reasoningTokens,
   }

@@ -55,7 +55,7 @@ async function openWorld() {
     provider: customProvider(model.baseUrl),
     runId,
     limits: { maxTokens: 1_000_000 },
-    onExchange: () => undefined,
+    onModelEvent: () => undefined,
     onDenied: () => undefined,
     logger: { info: () => undefined, warn: () => undefined },
   })

@@ -28,6 +28,7 @@ interface World extends AsyncDisposable {
   readonly events: AgentEvent[]
   readonly approvals: string[]
   readonly logs: string[]
+  readonly modelEvents: Parameters<GatewayOptions['onModelEvent']>[0][]
   /** What the gateway answered to the model's client in the place of an answer. */
   readonly refusals: string[]
   readonly changes: { path: string; kind: string }[]
@@ -53,6 +54,7 @@ function openWorld(
   const [rpc, http] = [new LinkedPort(), new LinkedPort()]
   const heard = {
     events: [] as AgentEvent[],
+    modelEvents: [] as World['modelEvents'],
     approvals: [] as string[],
     logs: [] as string[],
     refusals: [] as string[],
@@ -63,7 +65,10 @@ function openWorld(
     provider: offlineProvider(false),
     runId,
     limits: { maxTokens: 1_000_000, ...limits },
-    onExchange: ({ error }) => void (error === undefined || heard.refusals.push(error)),
+    onModelEvent: (event) => {
+      heard.modelEvents.push(event)
+      if (event.type === 'model-end' && event.error !== undefined) heard.refusals.push(event.error)
+    },
     onDenied: () => undefined,
     logger: { info: () => undefined, warn: () => undefined },
   })
@@ -155,6 +160,14 @@ describe('the agent on its ports', () => {
     expect(types.indexOf('plan-update')).toBeLessThan(types.indexOf('step-start'))
     expect(types).toContain('tool-end')
     expect(completion.usage).toEqual(world.gateway.usage())
+    const sources = world.modelEvents.flatMap((event) =>
+      event.type === 'model-start' ? [`${event.agentPath} ${event.stepId} ${event.turn}`] : [],
+    )
+    const turns = world.events.flatMap((event) =>
+      event.type === 'turn-end' ? [`root ${event.stepId} ${event.turn}`] : [],
+    )
+    expect(sources).toEqual(turns)
+    expect(sources.slice(0, 2)).toEqual(['root plan 1', 'root create-1 1'])
     await expect.poll(() => world.logs.join('\n')).toMatch(/tool call .*write_file/)
 
     const collected = await world.link.request(workspaceCollect, { runId }, { timeoutMs: 10_000 })

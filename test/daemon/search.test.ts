@@ -2,6 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
+import type { ModelEnd } from '#specs/protocol/model-request.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { LinkedPort } from '#specs/testing/linked-port.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
@@ -10,7 +11,7 @@ import { createCodeSearch } from '../../agent/search/code-search.ts'
 import { createGatewayClient } from '../../agent/tool-calls/gateway-client.ts'
 import { toolFailure, toolSuccess } from '../../agent/tool-calls/tool.ts'
 import type { CodeSearchResult } from '../../agent/tools/search-code.ts'
-import { createGateway, defaultTimeouts, type ModelExchange } from '../../host/gateway/gateway.ts'
+import { createGateway, defaultTimeouts } from '../../host/gateway/gateway.ts'
 import { openAgentLink } from '../../host/guest/agent-link.ts'
 import { createHttpEmbedder } from '../../host/providers/embedder.ts'
 import { offlineModel, offlineProvider } from '../../host/providers/providers.ts'
@@ -35,7 +36,7 @@ async function openSearch(files: Readonly<Record<string, string>>, maxTokens: nu
     )
   })
   const provider = { ...customProvider(server.url), model: 'some/embed', baseUrl: server.url }
-  const exchanges: ModelExchange[] = []
+  const exchanges: ModelEnd[] = []
   const gateway = createGateway({
     provider: offlineProvider(false),
     runId,
@@ -45,7 +46,9 @@ async function openSearch(files: Readonly<Record<string, string>>, maxTokens: nu
       model: provider.model,
       price: null,
     },
-    onExchange: (exchange) => exchanges.push(exchange),
+    onModelEvent: (event) => {
+      if (event.type === 'model-end') exchanges.push(event)
+    },
     onDenied: () => undefined,
     logger: { info: () => undefined, warn: () => undefined },
   })

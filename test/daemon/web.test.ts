@@ -62,7 +62,7 @@ async function openWorld({ server, rules, person }: WorldOptions) {
     runId,
     limits: { maxTokens: 10_000_000 },
     services: { paths: serveWeb(test.web), egress: async (stream) => void stream.destroy() },
-    onExchange: () => undefined,
+    onModelEvent: () => undefined,
     onDenied: () => undefined,
     logger: { info: () => undefined, warn: () => undefined },
   })

@@ -75,6 +75,22 @@ function linesOfEvent(
           `↻ ${stepTitle(state, event.stepId)}: attempt ${event.attempt}, because ${sanitizeLine(event.reason, 300)}`,
         ),
       ]
+    case 'turn-retry': {
+      const { message, delayMs } = event
+      return [
+        colors.yellow(
+          `↻ The model request failed: ${sanitizeLine(message, 300)}; retry ${retryTime(delayMs)}`,
+        ),
+      ]
+    }
+    case 'model-retry': {
+      // A changed request is sent at once, which nobody needs to know.
+      const { cause, delayMs } = event
+      if (delayMs === 0) return []
+      return [
+        colors.yellow(`↻ The model server refused: ${sanitizeLine(cause, 300)}; retry ${retryTime(delayMs)}`),
+      ]
+    }
     case 'step-end':
       return stepEndLines(event, state, colors)
     case 'agent-start':
@@ -134,6 +150,10 @@ function linesOfEvent(
     default:
       return []
   }
+}
+
+function retryTime(delayMs: number): string {
+  return delayMs === 0 ? 'at once' : `in ${formatDuration(delayMs)}`
 }
 
 function accessLine({ kind, detail }: Of<'vm-access'>): string {

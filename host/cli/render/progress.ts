@@ -1,5 +1,6 @@
 /** Follows a run on a stream: event lines, and on a terminal one status line at the bottom that says what happens. */
 import type { Writable } from 'node:stream'
+import type { ModelWait } from '#specs/protocol/model-request.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { formatCount, formatDuration } from '../../files/format.ts'
 import type { FeedItem } from '../../journal/run-feed.ts'
@@ -35,9 +36,10 @@ export class ProgressView {
   /** @param isQuiet true for what somebody else shows */
   show(item: FeedItem, isQuiet = false): void {
     if (item.source === 'delta') {
-      if (item.delta.type === 'disk-full' && !isQuiet)
-        this.lines([this.#colors.yellow(sanitizeLine(item.delta.text, 1_000))])
-      this.#hint = hintOf(item.delta.type, item.delta.text)
+      const { delta } = item
+      if (delta.type === 'disk-full' && !isQuiet)
+        this.lines([this.#colors.yellow(sanitizeLine(delta.text, 1_000))])
+      this.#hint = delta.type === 'model-wait' ? describeWait(delta) : hintOf(delta.type, delta.text)
       return
     }
     const before = this.#state
@@ -118,6 +120,32 @@ function hintOf(type: string, text: string): string {
   if (type === 'reasoning-delta') return 'thinking'
   const line = text.trimEnd().split('\n').at(-1) ?? ''
   return sanitizeLine(line.slice(-60), 60)
+}
+
+/** What a model request waits for, for the status line. */
+export function describeWait({ for: what, position, until }: ModelWait): string {
+  const place = position === undefined || position === 1 ? '' : ` (number ${position})`
+  const at = until === undefined ? '' : ` until ${formatTime(until)}`
+  switch (what) {
+    case 'hook':
+      return 'waiting for a hook'
+    case 'budget':
+      return 'waiting for budget that other requests reserve'
+    case 'turn':
+      return `waiting for other model requests${place}`
+    case 'rate':
+      return `waiting for the request rate${at}${place}`
+    case 'pause':
+      return `waiting: the model server limits requests${at}${place}`
+    case 'answer':
+      return 'waiting for the model'
+    case 'rest':
+      return 'receiving the answer'
+  }
+}
+
+function formatTime(at: number): string {
+  return new Date(at).toTimeString().slice(0, 8)
 }
 
 /** One line: whether the agent holds, the running steps and agents, the open calls, the last output, the keys. */

@@ -56,7 +56,7 @@ interface RunParts {
 }
 
 export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
-  const { log, recorder, approvals, claims, note, hooks } = parts
+  const { log, recorder, approvals, claims, note, record, hooks } = parts
   const { provider, runId, limits, recording } = plan
   const policy = recording === undefined ? plan.egress : nothingOut
   const lasting = new PersistentGrants(plan.folders)
@@ -93,7 +93,8 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
     modelHooks: modelHooksOf(hooks),
     ...(embeddings === undefined ? {} : { embeddings }),
     wrapUpstream: (server, key) => recorder.wrap(recording?.upstream() ?? server, key),
-    onExchange: (exchange) => note({ type: 'model-end', ...exchange }),
+    onModelEvent: note,
+    onModelWait: (wait) => record.delta('root', wait),
     onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),
     logger: { info: write('info'), warn: write('warn') },
   })

@@ -109,7 +109,7 @@ function openGateway() {
     provider: offlineProvider(false),
     runId: RUN_ID,
     limits: { maxTokens: 1_000_000 },
-    onExchange: () => undefined,
+    onModelEvent: () => undefined,
     onDenied: () => undefined,
     logger: silent,
   })

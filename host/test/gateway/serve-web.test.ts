@@ -32,7 +32,7 @@ async function open(web: Partial<Web>) {
     runId: 'run-00000000000000000000',
     limits: { maxTokens: 1_000_000 },
     services: { paths: serveWeb(whole), egress: async (stream) => void stream.destroy() },
-    onExchange: () => undefined,
+    onModelEvent: () => undefined,
     onDenied: () => undefined,
     logger: { info: () => undefined, warn: () => undefined },
   })

@@ -14,7 +14,10 @@ const delta = (text: string): FeedItem => ({
 
 async function drain(items: AsyncIterable<FeedItem>): Promise<string[]> {
   const seen: string[] = []
-  for await (const item of items) seen.push(item.source === 'delta' ? item.delta.text : String(item.seq))
+  for await (const item of items) {
+    if (item.source !== 'delta') seen.push(String(item.seq))
+    else seen.push('text' in item.delta ? item.delta.text : `${item.delta.requestId} ${item.delta.for}`)
+  }
   return seen
 }
 
@@ -29,6 +32,25 @@ describe('the feed of a run', () => {
     feed.end()
     expect(await early).toEqual(['1', 'a', '2'])
     expect(await late).toEqual(['1', '2'])
+    expect(await drain(feed.watch())).toEqual(['1', '2'])
+  })
+
+  it('tells a late watcher what each open model request waits for [S1.10]', async () => {
+    const feed = new Feed()
+    const wait = (requestId: string, what: 'turn' | 'answer'): FeedItem => ({
+      source: 'delta',
+      runId: 'run-00000000000000000001',
+      agentPath: 'root',
+      delta: { type: 'model-wait', requestId, for: what },
+    })
+    feed.push(event(1))
+    for (const id of ['model-1', 'model-2'])
+      for (const what of ['turn', 'answer'] as const) feed.push(wait(id, what))
+    const end = { seq: 2, source: 'host', event: { type: 'model-end', requestId: 'model-1' } }
+    feed.push(end as unknown as JournalEvent)
+    const late = drain(feed.watch())
+    feed.end()
+    expect(await late).toEqual(['1', '2', 'model-2 answer'])
     expect(await drain(feed.watch())).toEqual(['1', '2'])
   })
 

@@ -181,7 +181,7 @@ describe('the paths of memory', () => {
         paths: serveMemory(memory, async (agentPath) => agentPath !== 'root/gone'),
         egress: async (stream) => void stream.destroy(),
       },
-      onExchange: () => undefined,
+      onModelEvent: () => undefined,
       onDenied: () => undefined,
       logger: { info: () => undefined, warn: () => undefined },
     })

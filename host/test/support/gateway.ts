@@ -3,12 +3,12 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import http2 from 'node:http2'
 import { createServer as createTlsServer } from 'node:https'
 import { type AddressInfo, createServer as createNetServer, type Socket } from 'node:net'
+import type { ModelEnd, ModelWait } from '#specs/protocol/model-request.ts'
 import {
   createGateway,
   type DeniedRequest,
   type Gateway,
   type GatewayOptions,
-  type ModelExchange,
 } from '../../gateway/gateway.ts'
 import { Secret } from '../../keys/secret.ts'
 import type { Provider } from '../../providers/providers.ts'
@@ -17,12 +17,16 @@ export const testKey = 'nvapi-test-0123456789abcdef'
 
 export interface TestGateway extends AsyncDisposable {
   readonly gateway: Gateway
-  readonly exchanges: ModelExchange[]
+  /** Everything that was reported of model requests, in order. */
+  readonly reported: (Parameters<GatewayOptions['onModelEvent']>[0] | ModelWait)[]
+  readonly exchanges: ModelEnd[]
   readonly denied: DeniedRequest[]
   readonly logged: string[]
   request(options?: RequestOptions): Promise<Answer>
   /** A stream that the caller reads. */
   open(options?: RequestOptions): http2.ClientHttp2Stream
+  /** Resolves when a request waits for this, or did. */
+  waitsFor(what: ModelWait['for']): Promise<void>
   /** Resolves when `count` exchanges were reported. */
   exchanged(count: number): Promise<void>
 }
@@ -75,7 +79,8 @@ export async function startGateway(
     >
   > = {},
 ): Promise<TestGateway> {
-  const exchanges: ModelExchange[] = []
+  const exchanges: ModelEnd[] = []
+  const reported: TestGateway['reported'] = []
   const denied: DeniedRequest[] = []
   const logged: string[] = []
   let wake: () => void = () => {}
@@ -84,8 +89,13 @@ export async function startGateway(
     limits: { maxTokens: 1_000_000 },
     ...options,
     provider,
-    onExchange: (exchange) => {
-      exchanges.push(exchange)
+    onModelEvent: (event) => {
+      reported.push(event)
+      if (event.type === 'model-end') exchanges.push(event)
+      wake()
+    },
+    onModelWait: (wait) => {
+      reported.push(wait)
       wake()
     },
     onDenied: (request) => denied.push(request),
@@ -116,10 +126,15 @@ export async function startGateway(
   return {
     gateway,
     exchanges,
+    reported,
     denied,
     logged,
     open,
     request: (wanted) => readAnswer(open(wanted)),
+    async waitsFor(what) {
+      const isIt = (item: TestGateway['reported'][number]) => item.type === 'model-wait' && item.for === what
+      while (!reported.some(isIt)) await new Promise<void>((resolve) => (wake = resolve))
+    },
     async exchanged(count) {
       while (exchanges.length < count) await new Promise<void>((resolve) => (wake = resolve))
     },

@@ -138,6 +138,25 @@ describe('the lines of a run', () => {
     expect(runEnd(estimated, 'completed', 'x')).toContain('· about 0 tokens')
   })
 
+  it('say why a model request is made again, and when [S1.10]', () => {
+    const refused = { type: 'model-retry', requestId: 'model-1', attempt: 2, status: 429 } as const
+    const busy = { ...refused, cause: 'upstream_busy: slow\u001b[2J down', delayMs: 20_000 }
+    expect(eventLines(busy, planned(), colors)).toEqual([
+      '↻ The model server refused: upstream_busy: slow\\e[2J down; retry in 20.0 s',
+    ])
+    expect(eventLines({ ...refused, cause: 'x', delayMs: 0 }, planned(), colors)).toEqual([])
+    const failed = {
+      type: 'turn-retry',
+      stepId: 's1',
+      code: 'timeout',
+      message: 'no answer',
+      delayMs: 0,
+    } as const
+    expect(eventLines(failed, planned(), colors)).toEqual([
+      '↻ The model request failed: no answer; retry at once',
+    ])
+  })
+
   it('say what a run cost where a price is known [G.05]', () => {
     const exchange = {
       type: 'model-end',
