@@ -359,6 +359,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'W.05': now(
     'A full disk of the host loses no finished work: what cannot be written waits for room, the run says how much it needs, and a person can cancel the wait',
   ),
+  'W.06': now(
+    'Several runs work on copies of one directory at once; a path that two of them changed is a conflict that names the other run, and no order of applies, undos, edits and crashes loses content',
+  ),
 
   // Runs that survive
   'R.01': later(

@@ -8,6 +8,7 @@ import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { WaitForDiskSpace } from '../files/disk-space.ts'
 import { Recorder } from '../recording/recorder.ts'
 import { removeLeftStaged, removeStagedOf, type WorkspaceResult } from '../workspace/index.ts'
+import type { DirectoryWait } from '../workspace/run-lock.ts'
 import { Journal } from './journal.ts'
 import { Feed } from './run-feed.ts'
 import type { RunPaths } from './run-store.ts'
@@ -41,11 +42,11 @@ export class RunRecord {
   }
 
   /** Holds a directory for the run until the result is disposed; see {@link RunLock.holdDirectory}. */
-  async holdDirectory(root: string): Promise<WorkspaceResult<AsyncDisposable>> {
+  async holdDirectory(root: string, wait: DirectoryWait = {}): Promise<WorkspaceResult<AsyncDisposable>> {
     const runs = path.dirname(this.paths.directory)
-    const held = await this.#journal.lock.holdDirectory(root, ({ runId, directory }) =>
-      removeStagedOf(directory, path.join(runs, runId)),
-    )
+    const onKilled = ({ runId, directory }: { runId: string; directory: string }) =>
+      removeStagedOf(directory, path.join(runs, runId))
+    const held = await this.#journal.lock.holdDirectory(root, onKilled, wait)
     // Its overwritten lock file no longer shows others a killed apply.
     if (held.ok && this.state.unfinished !== null) removeLeftStaged(this.paths.directory)
     return held

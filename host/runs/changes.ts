@@ -28,6 +28,7 @@ import {
   type WorkspaceError,
 } from '../workspace/index.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
+import { nameOtherRuns } from './other-runs.ts'
 import { manifestFile, requireValue } from './prepare.ts'
 import { boundHeld, type RunUndo, undoRun } from './undo-run.ts'
 
@@ -46,6 +47,8 @@ export class RunChanges {
   readonly #folders: Folders
   readonly #manifest: Manifest
   readonly #changes: ChangeSet
+  /** When the directory was copied, in ms since 1970. */
+  readonly #copiedAt: number
 
   private constructor(
     runId: string,
@@ -53,7 +56,9 @@ export class RunChanges {
     folders: Folders,
     manifest: Manifest,
     changes: ChangeSet,
+    copiedAt: number,
   ) {
+    this.#copiedAt = copiedAt
     this.runId = runId
     this.#store = store
     this.#folders = folders
@@ -68,7 +73,7 @@ export class RunChanges {
       const { directory } = store.paths(runId)
       const manifest = requireValue(await readManifest(manifestFile(directory), digests.manifest))
       const changes = requireValue(await readChangeSet(directory, digests.changes))
-      return new RunChanges(runId, store, folders, manifest, changes)
+      return new RunChanges(runId, store, folders, manifest, changes, digests.copiedAt)
     } catch (error) {
       const isLost = hasCode(
         error,
@@ -120,7 +125,7 @@ export class RunChanges {
     requireSignal('signal', options.signal)
     const { signal } = options
     const { sha256 } = this.#changes
-    return await this.#recorded(async (record, runDirectory) => {
+    return await this.#recorded(signal, async (record, runDirectory) => {
       using review = await this.#review()
       // Completes the journal entry of an interrupted apply.
       const { chosen, unknown } = selectChanges(review, selection)
@@ -129,9 +134,10 @@ export class RunChanges {
       const count = selection === 'all' ? review.items.length : selection.paths.length
       if (!isNothing) await record.host({ type: 'apply-start', paths: count, sha256 })
       if (!isNothing) await this.#keepRules(review)
-      const summary = requireValue(
+      const made = requireValue(
         await applyChanges({ review, selection, runDirectory, ...(signal ? { signal } : {}) }),
       )
+      const summary = { ...made, conflicts: await nameOtherRuns(made.conflicts, this.#around) }
       if (isNothing) return summary
       const { applied, leftOut, conflicts, failed, total } = summary
       const lists = { conflicts: boundHeld(conflicts), failed: boundHeld(failed), total }
@@ -161,14 +167,35 @@ export class RunChanges {
     }
   }
 
-  async #recorded<T>(work: (record: RunRecord, runDirectory: string) => Promise<T>): Promise<T> {
+  async #recorded<T>(
+    signal: AbortSignal | undefined,
+    work: (record: RunRecord, runDirectory: string) => Promise<T>,
+  ): Promise<T> {
     await using record = await RunRecord.open(this.#store.paths(this.runId))
-    await using _ = requireValue(await record.holdDirectory(this.#manifest.root))
+    const wait = signal === undefined ? {} : { signal }
+    await using _ = requireValue(await record.holdDirectory(this.#manifest.root, wait))
     return await withCode(() => work(record, record.paths.directory))
   }
 
   async #review(): Promise<Review> {
-    return requireValue<Review>(await reviewChanges(this.#manifest, this.#changes))
+    using opened = new DisposableStack()
+    const review = opened.use(requireValue<Review>(await reviewChanges(this.#manifest, this.#changes)))
+    const conflicts = review.items.flatMap(({ path, state }) =>
+      state.kind === 'conflict' ? [{ path, reason: state.reason }] : [],
+    )
+    const named = await nameOtherRuns(conflicts, this.#around)
+    const reasons = new Map(named.map(({ path, reason }) => [path, reason]))
+    opened.move()
+    const items = review.items.map((item) => {
+      const reason = reasons.get(item.path)
+      return reason === undefined ? item : { ...item, state: { kind: 'conflict', reason } as const }
+    })
+    return { ...review, items }
+  }
+
+  get #around() {
+    const { root } = this.#manifest
+    return { store: this.#store, runId: this.runId, root, sinceMs: this.#copiedAt }
   }
 }
 
@@ -192,21 +219,27 @@ async function attempt(written: Promise<void>): Promise<{ readonly stopped?: Wor
 }
 
 /**
- * Digests of the manifest and the change set, from the journal.
+ * Digests of the manifest and the change set, and when the directory was copied, from the journal.
  * @throws {CaissonError} `not_possible_now` when the run has no changes
  */
-async function readDigests(runId: string, store: RunStore): Promise<{ manifest: string; changes: string }> {
+async function readDigests(
+  runId: string,
+  store: RunStore,
+): Promise<{ manifest: string; changes: string; copiedAt: number }> {
   let manifest: string | undefined
   let changes: string | undefined
-  await store.visit(runId, ({ event }) => {
-    if (event.type === 'workspace-ready') manifest ??= event.manifestSha256
-    else if (event.type === 'changes-ready') changes = event.sha256
+  let copiedAt = 0
+  await store.visit(runId, ({ event, at }) => {
+    if (event.type === 'workspace-ready') {
+      manifest ??= event.manifestSha256
+      copiedAt ||= at
+    } else if (event.type === 'changes-ready') changes = event.sha256
   })
   if (manifest === undefined || changes === undefined)
     throw new CaissonError('not_possible_now', `${runId} has no changes`, {
       remedy: `see: caisson runs show ${runId}`,
     })
-  return { manifest, changes }
+  return { manifest, changes, copiedAt }
 }
 
 function requireSelection(selection: unknown): asserts selection is Selection {

@@ -1,6 +1,6 @@
 /**
- * Prepares the workspace before the VM starts: locks and scans the directory, writes it to a disk image, and keeps its
- * manifest with the run.
+ * Prepares the workspace before the VM starts: scans the directory, writes it to a disk image, and keeps its manifest
+ * with the run. Holds the directory's lock only meanwhile, so that several runs can work on copies of one directory.
  */
 
 import { rm } from 'node:fs/promises'
@@ -44,7 +44,7 @@ export async function prepareWorkspace(
   await using undo = new AsyncDisposableStack()
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const root = requireValue(checkDirectory(directory, places))
-  undo.use(requireValue(await record.holdDirectory(root)))
+  await using _ = requireValue(await record.holdDirectory(root, { signal }))
   const kept = new KeptRules(folders)
   if (plan.acceptIgnoreRules === true) await kept.accept(root)
   const ruleChanges = await kept.of(root)

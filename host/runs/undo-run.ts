@@ -18,6 +18,7 @@ import {
 } from '../workspace/index.ts'
 import { RunLock } from '../workspace/run-lock.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
+import { nameOtherRuns } from './other-runs.ts'
 import { requireValue } from './prepare.ts'
 
 export interface RunUndo extends UndoSummary {
@@ -42,7 +43,7 @@ export async function undoRun(
   if (root === '')
     throw new CaissonError('not_possible_now', `${runId} has no apply log, and ${textOf(journal)}`)
   const problems: string[] = []
-  await using held = await holdRun(store, runId, root, problems)
+  await using held = await holdRun(store, runId, root, problems, signal)
   const { record } = held
   // Read again under the lock: the log may have grown meanwhile.
   const log = readLog(directory)
@@ -59,12 +60,17 @@ export async function undoRun(
   await record?.host({ type: 'undo-start', paths }).catch(noteUnrecorded(problems))
   const options = { runDirectory: directory, ...(signal === undefined ? {} : { signal }) }
   const summary = requireValue(await undoChanges(options))
-  const { restored, conflicts, total, stopped } = summary
+  const { restored, total, stopped } = summary
+  const conflicts = await nameOtherRuns(
+    summary.conflicts,
+    { store, runId, root, sinceMs: log?.operations[0]?.at ?? 0 },
+    (other) => `; undo that run first: caisson workspace undo ${other}`,
+  )
   if (conflicts.length === 0 && stopped === undefined) await forgetRules()
   await record
     ?.host({ type: 'undo-end', restored: restored.length, conflicts: boundHeld(conflicts), total })
     .catch(noteUnrecorded(problems))
-  return { ...summary, problems }
+  return { ...summary, conflicts, problems }
 }
 
 /** The locked run and directory, with the record if the journal is writable. @throws {CaissonError} */
@@ -73,15 +79,17 @@ async function holdRun(
   runId: string,
   root: string,
   problems: string[],
+  signal: AbortSignal | undefined,
 ): Promise<AsyncDisposable & { readonly record: RunRecord | null }> {
   await using undo = new AsyncDisposableStack()
+  const wait = signal === undefined ? {} : { signal }
   const record = await openRecord(store, runId, problems)
   if (record !== null) {
     undo.use(record)
-    undo.use(requireValue(await record.holdDirectory(root)))
+    undo.use(requireValue(await record.holdDirectory(root, wait)))
   } else {
     const lock = undo.use(await RunLock.take(store.paths(runId).locks, runId))
-    undo.use(requireValue(await lock.holdDirectory(root)))
+    undo.use(requireValue(await lock.holdDirectory(root, undefined, wait)))
   }
   const held = undo.move()
   return { record, [Symbol.asyncDispose]: () => held.disposeAsync() }

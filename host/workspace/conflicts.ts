@@ -82,6 +82,8 @@ export class ConflictFinder {
   /** Directories that do not exist on the host yet, so nothing can be below them. */
   readonly #vacant = new Set<string>()
   readonly #isVacant = new Inherited((directory) => this.#vacant.has(directory) || undefined)
+  /** Whether a directory that was copied is gone. */
+  readonly #lost = new Map<string, boolean>()
   readonly #turns: Turns
 
   /** @param own states that an earlier apply left, by path: none of them is a conflict */
@@ -132,12 +134,27 @@ export class ConflictFinder {
     }
     if (isSameIgnoringSpecialBits(now, after)) return { kind: 'applied' }
     if (isSameState(now, manifestState(before))) {
-      return now.kind === 'directory' && after.kind !== 'directory'
-        ? await subtreeConflict(this.#root, this.#index, change.path, this.#turns)
-        : { kind: 'clear' }
+      if (now.kind === 'directory' && after.kind !== 'directory')
+        return await subtreeConflict(this.#root, this.#index, change.path, this.#turns)
+      return now.kind === 'absent' ? this.#parentConflict(change.path) : { kind: 'clear' }
     }
     if (isOwnState(this.#own.get(change.path), now)) return { kind: 'clear' }
     return conflict(describeConflict(now, before))
+  }
+
+  /** Nothing is added below a directory that the host lost meanwhile. */
+  #parentConflict(path: string): ConflictState {
+    const parent = path.slice(0, Math.max(0, path.lastIndexOf('/')))
+    if (this.#index.get(parent)?.kind !== 'directory') return { kind: 'clear' }
+    let isLost = this.#lost.get(parent)
+    if (isLost === undefined) {
+      const captured = captureState(this.#root, parent)
+      isLost = captured.ok && captured.value.state.kind === 'absent'
+      this.#lost.set(parent, isLost)
+    }
+    return isLost
+      ? conflict(`its directory "${parent}" was deleted on the host since the run began`)
+      : { kind: 'clear' }
   }
 
   #noteVacant(change: StoredChange, now: PathState['kind']): void {

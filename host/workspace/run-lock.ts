@@ -1,10 +1,11 @@
 /**
  * The lock of a run, held by one process at a time: to write its journal, to change or remove its files, and with
- * {@link RunLock.holdDirectory} to work in its workspace. The lock file names that directory.
+ * {@link RunLock.holdDirectory} to copy, change or restore its workspace. The lock file names that directory meanwhile.
  */
 
 import { mkdir, readdir } from 'node:fs/promises'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import {
@@ -20,6 +21,17 @@ import { lockTree } from './directory-lock.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 
 const SUFFIX = '.lock'
+
+/** How long to wait for a directory: copying, applying and undoing usually take less than a second. */
+const DIRECTORY_WAIT_MS = 30_000
+const DIRECTORY_ASK_MS = 100
+
+/** How to wait for a directory that another process holds. */
+export interface DirectoryWait {
+  /** Absent: 30 s. */
+  readonly waitMs?: number
+  readonly signal?: AbortSignal
+}
 
 /** A run whose process was killed while it held a directory. */
 interface KilledRun {
@@ -57,14 +69,31 @@ export class RunLock implements AsyncDisposable {
   }
 
   /**
-   * Holds a directory for this run until the result is disposed. Failures: `in_use`, naming the other run;
-   * `unreadable`, `internal`.
+   * Holds a directory for this run until the result is disposed: to copy it, or to change it. Waits while another
+   * process does so. Failures: `in_use`, naming the other run; `cancelled`, `unreadable`, `internal`.
    * @param root the real path of the workspace
    * @param onKilled receives runs whose process was killed in this directory, before anything else happens there
    */
   async holdDirectory(
     root: string,
     onKilled: (killed: KilledRun) => void = () => undefined,
+    { waitMs = DIRECTORY_WAIT_MS, signal }: DirectoryWait = {},
+  ): Promise<WorkspaceResult<AsyncDisposable>> {
+    for (const startedAt = performance.now(); ; ) {
+      const held = await this.#tryDirectory(root, onKilled)
+      const isOver = performance.now() - startedAt >= waitMs
+      if (held.ok || held.error.code !== 'in_use' || isOver) return held
+      try {
+        await sleep(DIRECTORY_ASK_MS, undefined, signal === undefined ? {} : { signal })
+      } catch (thrown) {
+        return failureOf(`waiting for the workspace "${root}"`, thrown)
+      }
+    }
+  }
+
+  async #tryDirectory(
+    root: string,
+    onKilled: (killed: KilledRun) => void,
   ): Promise<WorkspaceResult<AsyncDisposable>> {
     try {
       // One check at a time, or two overlapping runs would both be refused.
@@ -151,7 +180,7 @@ function inUse(
   const where = directory === root ? `"${root}"` : `"${root}" overlaps with "${directory}", which`
   return workspaceFailure(
     'in_use',
-    `${where} is in use by ${runId} (process ${pid}); wait until it ends or cancel it, then start again`,
+    `${where} is being copied or changed by ${runId} (process ${pid}); wait until that is done, then start again`,
   )
 }
 
@@ -159,6 +188,6 @@ function inUseElsewhere(root: string): WorkspaceResult<never> {
   return workspaceFailure(
     'in_use',
     `"${root}", or a directory within it or above it, is locked by a process that does not belong to this state folder, ` +
-      'such as a run with another CAISSON_HOME; wait for it to end, then start again',
+      'such as an apply with another CAISSON_HOME; wait until it ends, then start again',
   )
 }

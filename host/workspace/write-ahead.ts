@@ -27,6 +27,8 @@ const OperationIntent = z.strictObject({
   path: WorkspacePath,
   before: PathState,
   after: PathState,
+  /** When, in ms since 1970. Absent: written by an earlier version. */
+  at: Count.optional(),
   /** Owner of the previous file. */
   owner: z.strictObject({ uid: Count, gid: Count }).optional(),
   /** Offset of the previous content in `undo.bin`. */

@@ -59,7 +59,7 @@ interface HomeOptions {
   readonly quietMs?: number
 }
 
-/** @returns 0 when all changes are on the host now, there are none, or none was requested; else 5 */
+/** @returns 0 when everything that was chosen is on the host now, there are no changes, or none was requested; else 5 */
 export async function reviewAndApply(
   io: Io,
   host: Host,
@@ -231,7 +231,8 @@ function held(word: string, entries: readonly HeldBack[], colors: Colors): strin
   return entries.length > 50 ? [...lines, `  … ${entries.length - 50} more`] : lines
 }
 
-/** Whether everything that the run changed is now on the host. */
+/** Whether everything that was chosen is now on the host. */
 export function isComplete({ conflicts, failed, leftOut, stopped }: ApplySummary): boolean {
-  return stopped === undefined && conflicts.length + failed.length + leftOut.length === 0
+  const isLeftOut = leftOut.some(({ reason }) => reason !== notChosen)
+  return stopped === undefined && conflicts.length + failed.length === 0 && !isLeftOut
 }

@@ -29,12 +29,30 @@ describe('what is applied by name', () => {
     const apply = (...names: string[]) =>
       said(run, (io) => runCli(['workspace', 'apply', 'last', ...names], io))
     const first = await apply('a.txt')
+    expect(first.code).toBe(0)
     expect(first.text).toContain('Applied 1 change.\n  2 more changes not chosen\n')
     expect(first.text).not.toContain('b.txt')
     expect((await apply('a.txt')).text).toContain('Applied 0 changes.\n1 change was already in place.\n')
     const rest = await apply('--all')
     expect(rest.text).toContain('Applied 2 changes.\n1 change was already in place.\n')
     expect(rest).toMatchObject({ code: 0 })
+  })
+})
+
+describe('the exit code of an apply by name', () => {
+  it('is 0 when the named paths are in place, whatever became of the others [H.01 W.01]', async () => {
+    const flagged = { '.vscode/tasks.json': '{}', 'src/.envrc': 'x' }
+    const before = { 'a.txt': 'a', 'b.txt': 'b', 'src/c.txt': 'c' }
+    const after = { 'a.txt': 'A', 'b.txt': 'B', 'src/c.txt': 'C', ...flagged }
+    const run = await runThatChanged(before, after)
+    await writeFile(path.join(run.directory, 'b.txt'), 'in the way')
+    const codeOf = async (...names: string[]) =>
+      (await said(run, (io) => runCli(['workspace', 'apply', changedRunId, ...names], io))).code
+    expect(await codeOf('a.txt', 'src/c.txt')).toBe(0)
+    expect(await codeOf('a.txt')).toBe(0)
+    // Something in the directory needs its own name, and a conflict is not applied.
+    expect([await codeOf('src'), await codeOf('b.txt'), await codeOf('--all')]).toEqual([5, 5, 5])
+    expect(await codeOf('src/.envrc')).toBe(0)
   })
 })
 

@@ -87,20 +87,24 @@ describe('a run', () => {
 })
 
 describe('the directory of a run', () => {
-  it('is held by one run at a time, which is named to others, and is free afterwards [R.06]', async () => {
+  it('is held by one run at a time, which is named to others, and is free afterwards [R.06 W.06]', async () => {
     const { root, locks } = await places()
     await using one = await RunLock.take(locks, first)
     await using two = await RunLock.take(locks, second)
     const held = unwrap(await one.holdDirectory(root))
-    expect(await two.holdDirectory(root)).toMatchObject({
+    expect(await two.holdDirectory(root, undefined, { waitMs: 0 })).toMatchObject({
       ok: false,
       error: {
         code: 'in_use',
-        message: expect.stringContaining(`is in use by ${first} (process ${process.pid})`),
+        message: expect.stringContaining(`is being copied or changed by ${first} (process ${process.pid})`),
       },
     })
+    const { signal } = new AbortController()
+    const waiting = two.holdDirectory(root, undefined, { signal })
+    const cancelled = two.holdDirectory(root, undefined, { signal: AbortSignal.timeout(10) })
+    expect(await cancelled).toMatchObject({ ok: false, error: { code: 'cancelled' } })
     await held[Symbol.asyncDispose]()
-    await unwrap(await two.holdDirectory(root))[Symbol.asyncDispose]()
+    await unwrap(await waiting)[Symbol.asyncDispose]()
     expect((await readdir(locks)).toSorted()).toEqual([`${first}.lock`, `${second}.lock`])
   })
 
@@ -114,7 +118,10 @@ describe('the directory of a run', () => {
     await using two = await RunLock.take(locks, second)
     await using _ = unwrap(await one.holdDirectory(sub))
     for (const other of [root, path.join(alias, 'sub'), inside])
-      expect(await two.holdDirectory(other)).toMatchObject({ ok: false, error: { code: 'in_use' } })
+      expect(await two.holdDirectory(other, undefined, { waitMs: 0 })).toMatchObject({
+        ok: false,
+        error: { code: 'in_use' },
+      })
     const beside = path.join(root, 'beside')
     await mkdir(beside)
     await unwrap(await two.holdDirectory(beside))[Symbol.asyncDispose]()
@@ -125,14 +132,17 @@ describe('the directory of a run', () => {
     const child = await holder(locks, first, sub)
     await using other = await RunLock.take(otherLocks, first)
     for (const place of [sub, root]) {
-      expect(await other.holdDirectory(place)).toMatchObject({
+      expect(await other.holdDirectory(place, undefined, { waitMs: 0 })).toMatchObject({
         ok: false,
         error: { code: 'in_use', message: expect.stringContaining('CAISSON_HOME') },
       })
     }
     const moved = path.join(home, 'project/moved')
     await rename(sub, moved)
-    expect(await other.holdDirectory(moved)).toMatchObject({ ok: false, error: { code: 'in_use' } })
+    expect(await other.holdDirectory(moved, undefined, { waitMs: 0 })).toMatchObject({
+      ok: false,
+      error: { code: 'in_use' },
+    })
     await kill(child)
     await using _ = unwrap(await other.holdDirectory(moved))
     expect(await readdir(root)).toEqual(['moved'])
@@ -190,7 +200,10 @@ describe.skipIf(process.platform !== 'linux' || process.getuid?.() !== 0)(
       expect(await readdir(paths.directory)).toHaveLength(3)
       expect((await store.list()).map(({ isLive }) => isLive)).toEqual([true])
       await using two = await RunLock.take(locks, second)
-      expect(await two.holdDirectory(root)).toMatchObject({ ok: false, error: { code: 'in_use' } })
+      expect(await two.holdDirectory(root, undefined, { waitMs: 0 })).toMatchObject({
+        ok: false,
+        error: { code: 'in_use' },
+      })
     })
   },
 )

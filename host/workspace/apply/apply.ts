@@ -235,6 +235,7 @@ class Applier {
       path,
       before: state,
       after: target,
+      at: Date.now(),
       ...(owner === undefined ? {} : { owner }),
       ...(state.kind === 'file' && !isModeOnly ? { offset } : {}),
       ...this.#indexMeaning(item, path),
