@@ -16,6 +16,7 @@ import { ensureImage, type Image } from './image/image.ts'
 import { newRunId, type RunStore } from './journal/run-store.ts'
 import { mcpServersOf } from './mcp/config.ts'
 import type { McpPins } from './mcp/pins.ts'
+import { notesForTask } from './memory/memory-service.ts'
 import type { NoteStore } from './memory/note-store.ts'
 import { contextTokensOf } from './providers/model-choice.ts'
 import type { ProviderChoice } from './providers/providers.ts'
@@ -24,7 +25,6 @@ import { type PlanOptions, type RunOptions, runDefaults } from './run-options.ts
 import { findContinued } from './runs/continued-run.ts'
 import { findGivenPlan, type GivenPlan, givenPlanOf, requireAgents } from './runs/given-plan.ts'
 import type { ResolvedRun } from './runs/resolved-run.ts'
-import { readTaskContext } from './runs/task.ts'
 import { type SecretChanges, Secrets } from './secrets/secrets.ts'
 import type { Settings } from './settings.ts'
 import { skillRoots, UserSkills } from './skills/user-skills.ts'
@@ -180,6 +180,28 @@ export async function readSkills(
   { folders, env }: Pick<HostState, 'folders' | 'env'>,
 ): Promise<UserSkills> {
   return await UserSkills.read(skillRoots(config, folders, env))
+}
+
+/** Problems with skills and notes are reported to `say` and never stop a run. */
+async function readTaskContext(
+  { memory }: Pick<Config, 'memory'>,
+  skills: UserSkills,
+  notes: NoteStore,
+  directory: string,
+  say: (text: string) => void = () => undefined,
+): Promise<Pick<ResolvedRun, 'memory' | 'skills'>> {
+  if (skills.problems.length > 0)
+    say(`problems with skills: ${skills.problems.length}; to see them: caisson skills list`)
+  if (!memory.enabled) return { skills }
+  try {
+    const damaged = notes.damaged().length
+    if (damaged > 0) say(`unreadable notes: ${damaged}; to see them: caisson memory list`)
+    return { skills, memory: { store: notes, notes: notesForTask(notes, directory) } }
+  } catch (error) {
+    if (!(error instanceof CaissonError)) throw error
+    say(`this run has no memory: ${error.message}`)
+    return { skills }
+  }
 }
 
 /** @throws {CaissonError} `invalid_plan` @throws {CaissonError} `state_unavailable` */

@@ -16,8 +16,13 @@ import { type KeyPlace, resolveKey } from './keys/keys.ts'
 import type { Secret } from './keys/secret.ts'
 import { type Network, openNetwork } from './net/network.ts'
 import { findCommand } from './processes/programs.ts'
-import { chooseEmbeddings } from './providers/embeddings-choice.ts'
-import { chooseProvider, fetchKey, type Provider, type ProviderChoice } from './providers/providers.ts'
+import {
+  chooseEmbeddings,
+  chooseProvider,
+  fetchKey,
+  type Provider,
+  type ProviderChoice,
+} from './providers/providers.ts'
 import { checkFolderIfThere } from './state/folders.ts'
 
 export class Settings {

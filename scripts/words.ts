@@ -55,6 +55,11 @@ export const rules: readonly WordRule[] = [
   { phrases: ['takes back', 'taken back', 'take back', 'took back'], use: 'revoke, undo' },
   { phrases: ['goes on', 'go on', 'going on', 'went on', 'gone on'], use: 'continue' },
   { phrases: ['wish', 'wishes', 'wished'], use: 'request, option, requirement' },
+  { phrases: ['foreign'], use: 'untrusted, other' },
+  {
+    phrases: ['had begun', 'begun before', 'nobody allowed', 'told to', 'told the'],
+    use: 'the actor and the verb: "a second start", "was not approved", "receives"',
+  },
   { phrases: ['shelf', 'shelves'], use: 'catalog' },
   { phrases: ['outlook', 'outlooks'], use: 'preview' },
   { phrases: ['lay', 'lays', 'laid', 'laying'], use: 'install, write, copy' },

@@ -4,8 +4,17 @@
 import type { AccessQuestion, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
-import type { ApprovalAnswer, ApprovalMode, AskOptions, HostQuestion } from './approval-types.ts'
-import { type DecisionRecord, decisionByRule, modeNone, noPlan, unattended } from './decisions.ts'
+import {
+  type ApprovalAnswer,
+  type ApprovalMode,
+  type AskOptions,
+  type DecisionRecord,
+  decisionByRule,
+  type HostQuestion,
+  modeNone,
+  noPlan,
+  unattended,
+} from './decisions.ts'
 import { parseOutsidePlan, planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { settleQuestion } from './user-question.ts'

@@ -16,13 +16,20 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { Text } from '#specs/protocol/text.ts'
 import { ruleAccess, ruleCall, settleByPerson } from './answers.ts'
-import type { ApprovalAnswer, ApprovalMode, AskOptions, HostQuestion } from './approval-types.ts'
-import { type DecisionRecord, unattended, withdrawn } from './decisions.ts'
+import {
+  type ApprovalAnswer,
+  type ApprovalMode,
+  type AskOptions,
+  type DecisionRecord,
+  type HostQuestion,
+  unattended,
+  withdrawn,
+} from './decisions.ts'
 import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
 
-export type { ApprovalAnswer, ApprovalMode, HostQuestion } from './approval-types.ts'
+export type { ApprovalAnswer, ApprovalMode, HostQuestion } from './decisions.ts'
 
 export interface ApprovalQueueOptions {
   readonly mode: ApprovalMode

@@ -7,8 +7,7 @@ import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { askTool, isAnswerTo, UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import { findLikelySecret } from '../secrets/likely-secret.ts'
-import type { ApprovalAnswer, ApprovalMode } from './approval-types.ts'
-import { type DecisionRecord, decisionByRule } from './decisions.ts'
+import { type ApprovalAnswer, type ApprovalMode, type DecisionRecord, decisionByRule } from './decisions.ts'
 import { matchRules } from './rules.ts'
 
 /** Whether the request is, or claims to be, a question to the person. */

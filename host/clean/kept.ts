@@ -20,7 +20,7 @@ export interface Kept {
    * `old`: freed when asked to clean. `ended`: a run, freed by its age alone.
    */
   readonly state: 'busy' | 'current' | 'old' | 'ended'
-  /** What a person should know of it, such as a run's task; may hold foreign text. */
+  /** What a person should know of it, such as a run's task; may hold untrusted text. */
   readonly note?: string
 }
 

@@ -18,7 +18,7 @@ export function hostOf(io: Io): Host {
   return new Host({ env: io.env })
 }
 
-/** Prints a failure: our words, with whatever is foreign in them made harmless. */
+/** Prints a failure: our words, with whatever is untrusted in them made harmless. */
 export function printError(io: Io, error: unknown): void {
   const [first = '', ...rest] = withFlags(wordsOf(error)).split('\n')
   io.stderr.write(`caisson: ${sanitizeBlock(first, '')}\n`)

@@ -92,7 +92,7 @@ export const HookVerdict = z.strictObject({
   reason: z.string().max(limits.textMaxChars).optional(),
   /** In the place of the model's; the tool's schema is asked again. */
   arguments: z.record(z.string(), z.unknown()).optional(),
-  /** Told to the model beside the result. */
+  /** Shown to the model beside the result. */
   note: z.string().max(limits.textMaxChars).optional(),
 })
 export type HookVerdict = z.infer<typeof HookVerdict>

@@ -113,7 +113,7 @@ function failure(error: string): { ok: false; error: string } {
   return { ok: false, error }
 }
 
-/** Foreign text for a line of ours. */
+/** Untrusted text for a line of ours. */
 function printable(text: string): string {
   return text.slice(0, 200).replaceAll(/[^\x20-\x7e]/g, '?') + (text.length > 200 ? '…' : '')
 }

@@ -1,7 +1,27 @@
 /** Selects the configured server for a model id: by its lists, a prefix, or the default. Pure. */
 import type { Result } from '#specs/protocol/error.ts'
 import type { Config } from '../config/schema.ts'
-import { failure, type ProviderError } from './provider-error.ts'
+
+/** Why no model server can be used. The message names the setting and what to do. */
+export interface ProviderProblem {
+  readonly code:
+    | 'invalid_url'
+    | 'insecure_url'
+    | 'invalid_key'
+    | 'missing_key'
+    | 'invalid_model'
+    | 'missing_model'
+    | 'unknown_provider'
+    | 'ambiguous_provider'
+  readonly message: string
+}
+
+export function failure(
+  code: ProviderProblem['code'],
+  message: string,
+): { readonly ok: false; readonly error: ProviderProblem } {
+  return { ok: false, error: { code, message } }
+}
 
 /** What a model is used for; each has its own setting. */
 export type ModelPurpose = 'chat' | 'embeddings'
@@ -25,7 +45,7 @@ export function chooseServer(
   config: Config,
   hasNvidiaKey: boolean,
   purpose: ModelPurpose = 'chat',
-): Result<ServerChoice, ProviderError> {
+): Result<ServerChoice, ProviderProblem> {
   if (model === undefined) return chooseDefault(undefined, config, hasNvidiaKey, purpose)
   const fits = Object.entries(config.providers).flatMap(([name, { models = [] }]) => {
     const pattern = longestMatch(models, model)
@@ -59,7 +79,7 @@ function chooseDefault(
   config: Config,
   hasNvidiaKey: boolean,
   purpose: ModelPurpose,
-): Result<ServerChoice, ProviderError> {
+): Result<ServerChoice, ProviderProblem> {
   const { provider, providers } = config
   if (provider === 'offline') {
     if (model === undefined) return { ok: true, value: { name: provider, model } }

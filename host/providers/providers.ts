@@ -7,8 +7,14 @@ import { Config, type PriceConfig } from '../config/schema.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import { describeSource, type KeyPlace, resolveKey } from '../keys/keys.ts'
 import type { Secret } from '../keys/secret.ts'
-import { chooseServer, longestMatch, type ModelPurpose } from './model-choice.ts'
-import { failure, type ProviderError } from './provider-error.ts'
+import {
+  chooseServer,
+  failure,
+  longestMatch,
+  type ModelPurpose,
+  type ProviderProblem,
+  withoutEmbeddings,
+} from './model-choice.ts'
 import { isNvidiaAddress, readServerAddress } from './server-address.ts'
 
 /** A model server and its settings. */
@@ -77,7 +83,7 @@ const offlineNote =
   'CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file.'
 
 /** Selects without fetching a key or asking; the order is in specs/gateway.md. */
-export function chooseProvider(question: ProviderQuestion): Result<ProviderChoice, ProviderError> {
+export function chooseProvider(question: ProviderQuestion): Result<ProviderChoice, ProviderProblem> {
   const { env, config = Config.parse({}), storedKeys = [], purpose = 'chat' } = question
   const model = nonEmpty(question.model) ?? nonEmpty(env.CAISSON_MODEL) ?? config.model
   if (model !== undefined && !/^[\x21-\x7e]{1,200}$/.test(model)) {
@@ -101,11 +107,34 @@ export function chooseProvider(question: ProviderQuestion): Result<ProviderChoic
   return chooseConfigured(chosen.value, { env, config, storedKeys })
 }
 
+export interface EmbeddingsProblem {
+  /** `setting`: the configuration is wrong; `provider`: a key or something else on this machine. */
+  readonly kind: 'setting' | 'provider'
+  /** Names the setting and what to do. */
+  readonly message: string
+}
+
+/** Selects the server of embeddings, by the configuration only. Undefined if it names no model. */
+export function chooseEmbeddings(
+  config: Config,
+  { env, storedKeys = [] }: Pick<ProviderQuestion, 'env' | 'storedKeys'>,
+): Result<ProviderChoice | undefined, EmbeddingsProblem> {
+  if (config.embeddings === undefined) return { ok: true, value: undefined }
+  const { model } = config.embeddings
+  const setting = 'embeddings.model in the configuration'
+  const chosen = chooseProvider({ env, config, storedKeys, model, purpose: 'embeddings' })
+  if (!chosen.ok)
+    return { ok: false, error: { kind: 'provider', message: `${setting}: ${chosen.error.message}` } }
+  if (chosen.value.baseUrl !== null) return chosen
+  const message = `${setting}: the offline model has no embeddings; use a model of a server, or ${withoutEmbeddings}`
+  return { ok: false, error: { kind: 'setting', message } }
+}
+
 /** Fetches the key of the selected provider now. @param place where keys are stored */
 export async function fetchKey(
   { keySource, ...provider }: ProviderChoice,
   place: KeyPlace,
-): Promise<Result<Provider, ProviderError>> {
+): Promise<Result<Provider, ProviderProblem>> {
   if (keySource === null) return { ok: true, value: { ...provider, key: null } }
   const key = await resolveKey(keySource, place)
   if (!key.ok) return failure('invalid_key', `No key for the provider ${provider.name}: ${key.error}.`)
@@ -156,7 +185,7 @@ function chooseCustom(
   url: string,
   model: string | undefined,
   { env, config }: { env: ProviderQuestion['env']; config: Config },
-): Result<ProviderChoice, ProviderError> {
+): Result<ProviderChoice, ProviderProblem> {
   const address = readServerAddress(url, 'CAISSON_LLM_URL')
   if (!address.ok) return address
   if (model === undefined) {
@@ -175,7 +204,7 @@ function chooseCustom(
 function chooseConfigured(
   { name, model }: { readonly name: string; readonly model: string | undefined },
   { env, config, storedKeys }: Required<Pick<ProviderQuestion, 'env' | 'config' | 'storedKeys'>>,
-): Result<ProviderChoice, ProviderError> {
+): Result<ProviderChoice, ProviderProblem> {
   const given = Object.hasOwn(config.providers, name) ? config.providers[name] : undefined
   const setting = `providers.${name}.url in the configuration`
   const url = given?.url ?? (name === 'nvidia' ? nvidiaBaseUrl : undefined)

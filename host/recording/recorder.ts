@@ -4,6 +4,7 @@ import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { writeWithDiskSpace } from '../files/disk-space.ts'
 import type { WireError } from '../net/gateway-error.ts'
+import type { Embedder } from '../providers/embedder.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 import { createKeyRedaction, type Redaction } from '../secrets/redaction.ts'
 import {
@@ -195,4 +196,16 @@ async function* listen(
 
 function redactError(error: WireError, redaction: Redaction): WireError {
   return { ...error, message: redaction.text(error.message) }
+}
+
+/** The same embedder; each exchange is recorded as the guest gets it. */
+export function recordEmbedder(embedder: Embedder, recorder: Pick<Recorder, 'web'>): Embedder {
+  return {
+    embed: async (request, options) => {
+      const answer = await embedder.embed(request, options)
+      recorder.web('embed', request, answer)
+      return answer
+    },
+    close: () => embedder.close(),
+  }
 }

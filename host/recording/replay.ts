@@ -6,12 +6,16 @@
 import { createReadStream, statSync } from 'node:fs'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
+import * as z from 'zod'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
+import { EmbeddingsAnswer } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
+import { Count } from '#specs/protocol/text.ts'
 import { parseJson } from '../files/json.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import type { Embedder } from '../providers/embedder.ts'
 import type { ProviderChoice } from '../providers/providers.ts'
 import { type Upstream, UpstreamBreak } from '../providers/upstream.ts'
 import { digestChat, digestWeb, Exchange, type ModelAnswer, RecordingHeader, type WebKind } from './format.ts'
@@ -166,4 +170,21 @@ export async function openRecording(
 export function recordedProvider({ header: { model, runId } }: Recording): ProviderChoice {
   const note = `Replaying the recording of ${runId}; nothing is sent to the network.`
   return { name: 'recording', model, baseUrl: null, keySource: null, notes: [note] }
+}
+
+const Embedded = z.strictObject({ data: EmbeddingsAnswer.shape.data, tokens: Count.nullable() })
+
+/** Answers with recorded vectors; uses no network. */
+export function replayEmbedder(recording: Pick<Recording, 'web'>): Embedder {
+  return {
+    embed: async (request) => {
+      const answer = recording.web('embed', request)
+      if (!answer.ok) return answer
+      const value = Embedded.safeParse(answer.value)
+      if (value.success) return { ok: true, value: value.data }
+      const text = 'The recording holds vectors that are not of their form; run without option replay.'
+      return { ok: false, error: gatewayError('not_recorded', text) }
+    },
+    close: () => Promise.resolve(),
+  }
 }

@@ -1,12 +1,14 @@
-/** All settings of a run, decided before it starts and never changed. */
+/** All settings of a run, decided before it starts and never changed, and what the VM and the agent get of them. */
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { McpServer, MemoryNote } from '#specs/protocol/extension.ts'
-import type { RunLimits } from '#specs/protocol/task.ts'
+import type { RunLimits, Task } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
+import { toolsNamedByRules } from '../approvals/rules.ts'
 import type { Config } from '../config/schema.ts'
 import type { Policy } from '../egress/policy.ts'
 import type { Hook } from '../hooks/hook.ts'
+import type { RunHooks } from '../hooks/run-hooks.ts'
 import type { Image } from '../image/image.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import type { Secret } from '../keys/secret.ts'
@@ -15,6 +17,7 @@ import type { NoteStore } from '../memory/note-store.ts'
 import type { Network } from '../net/network.ts'
 import type { Provider } from '../providers/providers.ts'
 import type { Recording } from '../recording/replay.ts'
+import { placeholderOf } from '../secrets/placeholders.ts'
 import type { Secrets } from '../secrets/secrets.ts'
 import type { UserSkills } from '../skills/user-skills.ts'
 import type { Folders } from '../state/folders.ts'
@@ -94,4 +97,61 @@ export function vmOptions(
   start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
 ): StartVmOptions {
   return { ...options, image: disk ?? image, folders, stopsWhenDiskFull: true, ...start }
+}
+
+/**
+ * The task for the agent; excludes what the agent must not know.
+ * @param approvesPlan whether a person must approve every plan
+ */
+export function taskOf(plan: ResolvedRun, hooks: RunHooks, approvesPlan: boolean): Task {
+  const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
+  const { mode, given, contextTokens, embeddings, mcp } = plan
+  const context = { ...secretsContext(secrets), ...continues?.context, ...plan.context }
+  const hostTools = [...(plan.hostTools?.values() ?? [])].map(({ offer }) => offer)
+  const ofAgent = hooks.ofAgent
+  return {
+    runId,
+    prompt,
+    model: provider.model,
+    askTools: toolsNamedByRules(approvals.rules, ['*']),
+    limits,
+    ...(mode === 'work' ? {} : { mode }),
+    ...(approvesPlan ? { approvePlan: true } : {}),
+    ...(given === undefined ? {} : { plan: given.plan }),
+    ...(contextTokens === undefined ? {} : { contextTokens }),
+    ...(Object.keys(context).length === 0 ? {} : { context }),
+    ...(tools === undefined ? {} : { tools: [...tools] }),
+    ...(embeddings === undefined ? {} : { embeddingModel: embeddings.model }),
+    ...(hostTools.length === 0 ? {} : { hostTools }),
+    ...(mcp === undefined ? {} : { mcpServers: { ...mcp.servers } }),
+    ...(ofAgent.length === 0 ? {} : { hooks: [...ofAgent] }),
+    ...knowledgeOf(plan),
+  }
+}
+
+/** Names beyond these are not listed: they would fill the prompt. */
+const listedMaxCount = 100
+
+/** An entry of the task's context; none where there are no secrets. */
+function secretsContext(secrets: Secrets): Readonly<Record<string, string>> {
+  const bindings = secrets.list()
+  if (bindings.length === 0) return {}
+  const lines = bindings
+    .slice(0, listedMaxCount)
+    .map(({ name, hosts }) => `${placeholderOf(name)}: for ${hosts.join(', ')}`)
+  const rest = bindings.length > listedMaxCount ? [`and ${bindings.length - listedMaxCount} more`] : []
+  const intro =
+    'Write such a placeholder in a header of web_fetch, for example authorization: "Bearer {{NAME}}"; the host puts the ' +
+    'value in, over https and for these hosts alone. You never see it. A program has it put in by asking an http:// address ' +
+    'with the header caisson-upgrade: https.'
+  return { secrets: [intro, ...lines, ...rest].join('\n') }
+}
+
+/** The part that is sent with the task. */
+function knowledgeOf({ skills, memory }: ResolvedRun): Pick<Task, 'skills' | 'memory'> {
+  const heads = skills?.heads() ?? []
+  return {
+    ...(heads.length === 0 ? {} : { skills: heads }),
+    ...(memory === undefined ? {} : { memory: [...memory.notes] }),
+  }
 }

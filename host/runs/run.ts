@@ -29,8 +29,7 @@ import { AgentEventValidator } from './guest/agent-event-validator.ts'
 import { Guest } from './guest/guest.ts'
 import { IdleHibernation } from './guest/idle-hibernation.ts'
 import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
-import type { ResolvedRun } from './resolved-run.ts'
-import { taskOf } from './task.ts'
+import { type ResolvedRun, taskOf } from './resolved-run.ts'
 
 /** Time for the agent to complete a cancelled task before the VM is ended. */
 const cancelGraceMs = 10_000

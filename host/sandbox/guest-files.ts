@@ -21,7 +21,7 @@ export interface ReadFileOptions extends FileOptions {
 
 /** One entry of a directory. */
 export interface SandboxFile {
-  /** Foreign text. */
+  /** Untrusted text. */
   readonly name: string
   readonly type: 'file' | 'directory' | 'link' | 'other'
   /** Of a file its size. */

@@ -39,7 +39,7 @@ export class UserSkills {
   readonly roots: readonly string[]
   readonly #registry: SkillRegistry
   readonly #skills: readonly Skill[]
-  /** What is wrong with roots and skills; foreign text. */
+  /** What is wrong with roots and skills; untrusted text. */
   readonly problems: readonly SkillFinding[]
   /** Roots that are not there. No fault of a run: they may come, and one configuration may serve several machines. */
   readonly missing: readonly string[]

@@ -24,7 +24,7 @@ export interface GoogleState {
 }
 
 /** Placeholder signature that the API accepts for another model's call. */
-const foreignSignature = 'skip_thought_signature_validator'
+const skipSignature = 'skip_thought_signature_validator'
 const budgets = { none: 0, low: 1_024, medium: 8_192, high: 24_576 } as const
 
 export function toGeminiRequest(request: ProviderRequest, maxTokens?: number): Record<string, unknown> {
@@ -105,7 +105,7 @@ function toModelParts(message: LLMChatMessage, signed: boolean): Part[] {
     parts.push({ text: message.content, ...(state?.text ? { thoughtSignature: state.text } : {}) })
   for (const [at, call] of (message.tool_calls ?? []).entries()) {
     // The API rejects an answer whose first call has no signature.
-    const signature = state?.calls[at] ?? (signed && at === 0 ? foreignSignature : null)
+    const signature = state?.calls[at] ?? (signed && at === 0 ? skipSignature : null)
     const { name, arguments: argumentsText } = call.function
     parts.push({
       functionCall: { name, args: parseArgumentsObject(argumentsText) },

@@ -103,7 +103,7 @@ async function openWorld(
       record,
       log,
       claims,
-      outside: { approve: (request, signal) => approvals.ask(request, signal), requests },
+      requests,
       onJournalFull: () => undefined,
       onCompletion: completed.resolve,
     }),

@@ -184,7 +184,7 @@ describe('the documents', () => {
       'scripts/run',
       'scripts/test',
       'scripts/setup.sh',
-      'scripts/image-disk.ts',
+      'scripts/image.ts',
       'scripts/bench/main.ts',
       'package.json',
     ]

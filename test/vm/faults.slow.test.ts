@@ -85,7 +85,7 @@ describe('a fault in the middle of a run', () => {
     expect(paths).toEqual(['crash-now', 'kept.txt'])
   })
 
-  it('of an agent that carries a plan out which nobody allowed ends its session and the run, with its work to review [S0.07 S1.11 A.11]', async () => {
+  it('of an agent that carries out a plan that was not approved ends its session and the run, with its work to review [S0.07 S1.11 A.11]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const prompt = 'Run the command `echo early > early.txt; sleep 60`'
     const run = await startWithAgent(bench, 'lying-main.ts', { prompt, approvePlan: true })
@@ -93,7 +93,7 @@ describe('a fault in the middle of a run', () => {
     expect(state.end).toMatchObject({
       outcome: 'failed',
       reason: 'protocol_violation',
-      message: expect.stringMatching(/the guest sent the start of step ".*" of a plan that nobody allowed/),
+      message: expect.stringMatching(/the guest sent the start of step ".*" of a plan that was not approved/),
     })
     const types = events.map(({ type }) => type)
     expect(types).toContain('plan-update')

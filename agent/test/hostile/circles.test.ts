@@ -168,7 +168,7 @@ describe('a tool that gives no peace', () => {
 })
 
 describe('a flood of messages', () => {
-  it('is taken up to a bound, told to the model within its window, and the run ends [T.02]', async () => {
+  it('is taken up to a bound, given to the model within its window, and the run ends [T.02]', async () => {
     const verdicts = new Map<string, number>()
     let sent = 0
     const ending = await runTask(

@@ -59,7 +59,7 @@ describe('web_fetch', () => {
     }
   })
 
-  it('asks the host for the address and frames what comes as foreign [S1.04]', async () => {
+  it('asks the host for the address and frames what comes as untrusted [S1.04]', async () => {
     const { asked, invoke } = open(page)
     const { output, error } = await invoke('web_fetch', {
       url: 'https://site.test/a',
@@ -102,9 +102,9 @@ The moon pulls.
       '<',
       '/web-content>',
     )
-    const foreign = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(''))
+    const untrusted = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(''))
     await fc.assert(
-      fc.asyncProperty(foreign, foreign, foreign, async (content, title, contentType) => {
+      fc.asyncProperty(untrusted, untrusted, untrusted, async (content, title, contentType) => {
         const { invoke } = open({
           ...page,
           content,
@@ -141,7 +141,7 @@ describe('web_search', () => {
     { title: 'B', url: 'https://b.test/', snippet: '' },
   ]
 
-  it('lists what was found, framed as foreign [S1.04 S4.04]', async () => {
+  it('lists what was found, framed as untrusted [S1.04 S4.04]', async () => {
     const { asked, invoke } = open({ results })
     const { output } = await invoke('web_search', { query: 'tides', count: '2' })
     expect(output).toMatch(/^\[2 results\]\n<web-content>\n1\. A .*\n {3}https:\/\/a\.test\/\n/)

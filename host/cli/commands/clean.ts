@@ -1,4 +1,4 @@
-/** `caisson clean`: shows what Caisson keeps on disk, and frees what is safe to free when told to. */
+/** `caisson clean`: shows what Caisson keeps on disk, and frees what is safe to free on request. */
 
 import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'

@@ -62,9 +62,9 @@ async function vmShell(
   using stop = new StopOnSignal('ends the process')
   await using bench = await bootOne(io, host, flags, stop.signal)
   stop[Symbol.dispose]()
-  const toldToEnd = endWhenTold(io, bench)
+  const stopRequest = endWhenTold(io, bench)
   const code = await open(await VmClient.connect(host.vms.socketOf(bench.vm.id)))
-  toldToEnd.report()
+  stopRequest.report()
   return code
 }
 

@@ -1,4 +1,4 @@
-/** `caisson vm templates`: the saved VMs that others begin from, and what could not be made; removes them when told to. */
+/** `caisson vm templates`: the saved VMs that others begin from, and what could not be made; removes them on request. */
 
 import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'

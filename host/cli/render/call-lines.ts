@@ -1,4 +1,4 @@
-/** A call, a question and a decision on one line each, for the log of a run. Pure; all foreign text goes through foreign.ts. */
+/** A call, a question and a decision on one line each, for the log of a run. Pure; untrusted text goes through sanitize.ts. */
 
 import type { ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'

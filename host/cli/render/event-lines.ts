@@ -1,4 +1,4 @@
-/** The lines that one event of a run becomes, in a terminal as in a log. Pure; all foreign text goes through foreign.ts. */
+/** The lines that one event of a run becomes, in a terminal as in a log. Pure; all untrusted text goes through sanitize.ts. */
 
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { askTool } from '#specs/protocol/question.ts'

@@ -1,5 +1,5 @@
 /**
- * Breaks lines before the terminal would: a row that it broke itself would continue at its left edge, where foreign text
+ * Breaks lines before the terminal would: a row that it broke itself would continue at its left edge, where untrusted text
  * could pass for a line of ours. Colors pass through; everything else that a terminal obeys was made harmless before.
  */
 import type { Writable } from 'node:stream'

@@ -1,4 +1,4 @@
-/** What hooks said, and what runs on the host, on one line each. Pure; all foreign text goes through foreign.ts. */
+/** What hooks said, and what runs on the host, on one line each. Pure; all untrusted text goes through sanitize.ts. */
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Colors } from './colors.ts'

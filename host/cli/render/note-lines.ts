@@ -1,4 +1,4 @@
-/** Notes as lines: what is kept, what a run proposes, and what became of it. All of it but ids is foreign. */
+/** Notes as lines: what is kept, what a run proposes, and what became of it. All of it but ids is untrusted. */
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { formatCount, formatTime } from '../../files/format.ts'
 import type { StoredNote, WorkspaceNote } from '../../memory/note-store.ts'

@@ -1,4 +1,4 @@
-/** A review as lines: one per change, then diffs behind a margin. All paths and contents are foreign. */
+/** A review as lines: one per change, then diffs behind a margin. All paths and contents are untrusted. */
 import { formatBytes, formatCount } from '../../files/format.ts'
 import type { ReviewedChange } from '../../runs/changes.ts'
 import type { HistoryReport, ReviewItem, ReviewSide, SetAside } from '../../workspace/index.ts'

@@ -1,6 +1,6 @@
 /**
- * The one path of foreign text to a terminal (guest, model, files, web): whatever could move the cursor, change
- * colors, reorder or hide text becomes a visible escape. Everything else in this folder prints foreign text through here.
+ * The one path of untrusted text to a terminal (guest, model, files, web): whatever could move the cursor, change
+ * colors, reorder or hide text becomes a visible escape. Everything else in this folder prints untrusted text through here.
  */
 import { fitLine, leftToRightMark } from './fit.ts'
 

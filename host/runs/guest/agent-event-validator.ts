@@ -110,9 +110,9 @@ export class AgentEventValidator {
   #beginAgent(agentPath: string): string | null {
     const { maxAgents } = this.#bounds
     const parent = agentPath.slice(0, Math.max(0, agentPath.lastIndexOf('/')))
-    if (parent === '') return 'agent-start of root: the run itself has begun'
+    if (parent === '') return 'agent-start of root, which is the run itself'
     if (parent !== 'root') return `agent-start of ${agentPath}: a sub-agent has none of its own`
-    if (this.#agents.has(agentPath)) return `agent-start of ${agentPath}, which had begun before`
+    if (this.#agents.has(agentPath)) return `a second agent-start of ${agentPath}`
     if (this.#agents.size >= maxAgents)
       return `one agent more than the ${maxAgents} that the run may have (${agentPath})`
     this.#agents.set(agentPath, true)
@@ -129,7 +129,7 @@ export class AgentEventValidator {
     if (revision === 1 && !isGiven && !this.#allowed.has(digestOf(plan)))
       return 'another plan than the one that it was handed'
     const [problem] = this.#findRevisionProblems(plan)
-    if (problem !== undefined) return `revision ${revision} of the plan, which is none: ${problem}`
+    if (problem !== undefined) return `an invalid revision ${revision} of the plan: ${problem}`
     this.#plan = plan
     this.#revision = revision
     return null
@@ -145,8 +145,8 @@ export class AgentEventValidator {
     if (this.#plan === null) return `the start of step "${stepId}" before any plan`
     if (!this.#has(stepId)) return `the start of step "${stepId}", which its plan does not have`
     if (approvePlan && !this.#allowed.has(digestOf(this.#plan)))
-      return `the start of step "${stepId}" of a plan that nobody allowed`
-    if (this.#states.has(stepId)) return `the start of step "${stepId}", which had begun before`
+      return `the start of step "${stepId}" of a plan that was not approved`
+    if (this.#states.has(stepId)) return `a second start of step "${stepId}"`
     this.#states.set(stepId, { state: 'running' })
     return null
   }
@@ -155,7 +155,7 @@ export class AgentEventValidator {
   #endStep(stepId: string, state: StepState): string | null {
     if (!this.#has(stepId)) return null
     const was = this.#states.get(stepId)?.state
-    if (was !== undefined && was !== 'running') return `the end of step "${stepId}", which had ended before`
+    if (was !== undefined && was !== 'running') return `a second end of step "${stepId}"`
     this.#states.set(stepId, { state })
     return null
   }

@@ -397,7 +397,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         record: this.#record,
         log: this.#log,
         claims,
-        outside: this.#outside,
+        requests: this.#outside.requests,
         onCompletion: (completion) => this.#ends.complete(completion),
         onJournalFull: (error) => this.#loseForJournal(error),
       }),

@@ -1,6 +1,5 @@
 /** Builds what one run reaches through the host: its gateway, its egress and the gateway's own services. */
 import path from 'node:path'
-import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { ApprovalQueue } from '../../approvals/queue.ts'
@@ -10,7 +9,7 @@ import { accessTool, EgressApprovals } from '../../egress/egress-approvals.ts'
 import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import type { Policy } from '../../egress/policy.ts'
 import { readRule } from '../../egress/rules.ts'
-import { RunEgress } from '../../egress/run-egress.ts'
+import { type AccessAnswers, RunEgress } from '../../egress/run-egress.ts'
 import { priceOf } from '../../gateway/budget.ts'
 import type { EmbeddingModel } from '../../gateway/embeddings-route.ts'
 import { createGateway, defaultTimeouts, type Gateway } from '../../gateway/gateway.ts'
@@ -25,8 +24,8 @@ import { MemoryService } from '../../memory/memory-service.ts'
 import type { NoteStore } from '../../memory/note-store.ts'
 import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
-import { recordEmbedder, replayEmbedder } from '../../recording/recorded-embedder.ts'
-import type { Recorder } from '../../recording/recorder.ts'
+import { type Recorder, recordEmbedder } from '../../recording/recorder.ts'
+import { replayEmbedder } from '../../recording/replay.ts'
 import { createKeyRedaction } from '../../secrets/redaction.ts'
 import type { Web } from '../../web/web.ts'
 import { createWeb, recordWeb, replayWeb } from '../../web/web.ts'
@@ -36,8 +35,6 @@ import { RunRequests } from './run-requests.ts'
 
 export interface RunGateway {
   readonly gateway: Gateway
-  /** Answers a question of the agent: the egress answers about network access, the queue about tool calls. */
-  readonly approve: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
   readonly requests: RunRequests
   /** Closes all connections. */
   close(): Promise<void>
@@ -98,18 +95,19 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
     onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),
     logger: { info: write('info'), warn: write('warn') },
   })
-  const requests = new RunRequests(plan, parts)
+  const deciders = new Map<string, AccessAnswers['decide']>([
+    [accessTool, (request, signal) => egress.ask(request, signal)],
+  ])
   const { directory, mcp: known } = plan
-  const inform = (text: string): void => write('info')({ runId }, text)
-  const mcp = known && new McpTrust({ ...known, runId, directory, approvals, inform })
+  if (known !== undefined) {
+    const inform = (text: string): void => write('info')({ runId }, text)
+    const mcp = new McpTrust({ ...known, runId, directory, approvals, inform })
+    deciders.set(mcpOfferTool, (request, signal) => mcp.decide(request, signal))
+  }
+  const requests = new RunRequests(plan, { ...parts, deciders })
   return {
     gateway,
     requests,
-    approve: (request, signal) => {
-      if (request.tool === accessTool) return egress.ask(request, signal)
-      if (request.tool === mcpOfferTool && mcp !== undefined) return mcp.decide(request, signal)
-      return approvals.ask(request, signal)
-    },
     close: async () => {
       await requests.close()
       await gateway.close()

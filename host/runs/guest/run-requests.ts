@@ -31,13 +31,19 @@ interface RunRequestsParts {
   readonly approvals: ApprovalQueue
   readonly record: RunRecord
   readonly log: BoundedLog
+  /** By tool: answers of another part of the host than the approval queue. Absent: none. */
+  readonly deciders?: ReadonlyMap<string, Decider>
 }
+
+type Decider = (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
 
 /** Maximum hook requests of one run: each may start a process, and the guest can send any number. */
 const hooksMaxCount = (maxToolCalls: number): number => 4 * maxToolCalls + 4_096
 
 export class RunRequests {
   readonly #hooks: RunHooks
+  readonly #approvals: ApprovalQueue
+  readonly #deciders: ReadonlyMap<string, Decider>
   readonly #calls: HostCalls
   readonly #hooksMaxCount: number
   /** Digests of host-tool calls, with the arguments that hooks allowed. */
@@ -46,8 +52,10 @@ export class RunRequests {
   readonly #allowedByPerson = new Set<string>()
   #asked = 0
 
-  constructor(plan: ResolvedRun, { hooks, approvals, record, log }: RunRequestsParts) {
+  constructor(plan: ResolvedRun, { hooks, approvals, record, log, deciders = new Map() }: RunRequestsParts) {
     this.#hooks = hooks
+    this.#approvals = approvals
+    this.#deciders = deciders
     this.#hooksMaxCount = hooksMaxCount(plan.limits.maxToolCalls)
     const { rules } = plan.approvals
     const named = new Set(toolsNamedByRules(rules, ['*']))
@@ -66,9 +74,13 @@ export class RunRequests {
     })
   }
 
-  /** Whether the host itself asks about calls of this tool, so that the agent need not. */
-  asksItself(tool: string): boolean {
-    return this.#calls.has(tool)
+  /** Answers the agent's question. Called once per question. @param signal withdraws it */
+  async decide(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision> {
+    if (this.isAllowed(request)) return { decision: 'allow' }
+    // The agent's wording must not describe an action of the host.
+    if (this.#calls.has(request.tool)) return askedByHost
+    const decide = this.#deciders.get(request.tool)
+    return decide === undefined ? await this.#approvals.ask(request, signal) : await decide(request, signal)
   }
 
   /** Whether a person already allowed this exact call at a hook's request. */
@@ -140,10 +152,7 @@ interface AgentHandlerParts {
   readonly record: RunRecord
   readonly log: BoundedLog
   readonly claims: AgentEventValidator
-  readonly outside: {
-    readonly approve: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
-    readonly requests: RunRequests
-  }
+  readonly requests: RunRequests
   readonly onCompletion: (completion: Completion) => void
   /** Called when the journal's limit for guest events is reached. */
   readonly onJournalFull: (error: CaissonError) => void
@@ -157,7 +166,7 @@ export function agentHandlers({
   record,
   log,
   claims,
-  outside: { approve, requests },
+  requests,
   onCompletion,
   onJournalFull,
 }: AgentHandlerParts): LinkHandlers {
@@ -182,14 +191,8 @@ export function agentHandlers({
       if (!claims.isAtWork(agentPath)) return
       for (const delta of deltas) record.delta(agentPath, delta)
     },
-    requestApproval: async (request, { signal }) => {
-      const refusal = await refuseFor(request.agentPath)
-      if (refusal !== null) return refusal
-      if (requests.isAllowed(request)) return { ok: true, value: { decision: 'allow' } }
-      // The agent's wording must not describe an action of the host.
-      if (requests.asksItself(request.tool)) return { ok: true, value: askedByHost }
-      return { ok: true, value: await approve(request, signal) }
-    },
+    requestApproval: async (request, { signal }) =>
+      (await refuseFor(request.agentPath)) ?? { ok: true, value: await requests.decide(request, signal) },
     runHook: async (request, { signal }) => {
       const refusal = await refuseFor(request.agentPath)
       if (refusal !== null) return refusal

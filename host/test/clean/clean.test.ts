@@ -183,7 +183,7 @@ describe('what a cleaning frees', () => {
     expect(await readdir(place.folders.vms)).toEqual([ids[2]])
   })
 
-  it('is nothing that it does not know: foreign files are neither shown nor touched [V.07]', async () => {
+  it('is nothing that it does not know: unknown files are neither shown nor touched [V.07]', async () => {
     const place = await makePlace()
     const { cache } = place.folders
     for (const name of ['notes.txt', 'images/mine/x', 'agents/README', 'downloads/thesis.deb', 'build-x y/z'])
@@ -222,7 +222,7 @@ describe('caisson clean', () => {
     expect(await readdir(path.join(place.folders.cache, 'images'))).toEqual([])
   })
 
-  it('removes runs by age, never one that is at work, and shows foreign words harmlessly [H.01]', async () => {
+  it('removes runs by age, never one that is at work, and shows untrusted words harmlessly [H.01]', async () => {
     const place = await makePlace()
     const [ended, live] = ['run-00000000000000000001', 'run-00000000000000000002']
     for (const run of [ended, live])

@@ -14,7 +14,7 @@ import { changedRunId, runThatChanged } from '../support/changed-run.ts'
 import { unwrap } from '../workspace/support.ts'
 
 const names = Array.from({ length: 20 }, (_, at) => `f${String(at).padStart(2, '0')}`)
-const foreign = '.caisson-0123456789ab-7'
+const others = '.caisson-0123456789ab-7'
 const lockName = `${changedRunId}.lock`
 
 /** A run with changes whose apply was killed when the first of its files was in place. */
@@ -27,7 +27,7 @@ async function killedApply() {
   onTestFinished(() => void child.kill('SIGKILL'))
   const [, signal] = await once(child, 'exit')
   expect(signal).toBe('SIGKILL')
-  await writeFile(path.join(run.directory, foreign), 'mine')
+  await writeFile(path.join(run.directory, others), 'mine')
   const staged = async () =>
     (await readdir(run.directory, { recursive: true })).filter((name) => /\.caisson-/.test(name)).toSorted()
   // All files but the first, and that of the user.
@@ -48,8 +48,8 @@ describe('an apply that was killed half way', () => {
   it('leaves neither staged files nor a lock file once its run is removed, and what was applied stays [R.07 H.01]', async () => {
     const { say, staged, locks, host, directory } = await killedApply()
     expect(await say('runs', 'rm', 'last')).toMatchObject({ code: 0, stdout: `removed ${changedRunId}\n` })
-    expect(await staged()).toEqual([foreign])
-    expect(await readdir(directory)).toEqual([foreign, 'f00'])
+    expect(await staged()).toEqual([others])
+    expect(await readdir(directory)).toEqual([others, 'f00'])
     expect(await readdir(locks)).toEqual([])
     expect(await readdir(host.folders.runs)).toEqual([])
   })
@@ -63,17 +63,17 @@ describe('an apply that was killed half way', () => {
     ])
     expect(await staged()).toEqual(before)
     expect(await say('clean', '--yes')).toMatchObject({ code: 0, stderr: '' })
-    expect(await staged()).toEqual([foreign])
+    expect(await staged()).toEqual([others])
     expect(await readdir(locks)).toEqual([])
     expect((await say('workspace', 'apply', 'last', '--all')).stdout).toContain('Applied 19 changes.')
-    expect(await staged()).toEqual([foreign])
+    expect(await staged()).toEqual([others])
   })
 
   it('leaves nothing staged after a later run, which clears what the killed process needed [R.07]', async () => {
     const { host, staged, locks } = await killedApply()
     await writeFile(host.runs.paths(changedRunId).control, '')
     await host.runs.clearScratch()
-    expect(await staged()).toEqual([foreign])
+    expect(await staged()).toEqual([others])
     expect(await readdir(locks)).toEqual([])
   })
 
@@ -81,7 +81,7 @@ describe('an apply that was killed half way', () => {
     const { host, staged, directory } = await killedApply()
     await using record = await RunRecord.open(host.runs.paths(changedRunId))
     await using _ = unwrap(await record.holdDirectory(directory))
-    expect(await staged()).toEqual([foreign])
+    expect(await staged()).toEqual([others])
   })
 
   it('keeps nobody from removing the run when its directory is gone [R.07]', async () => {

@@ -142,7 +142,7 @@ async function cpuTicks(pid: number): Promise<number> {
 }
 
 describe('a VM that another process runs', { timeout: 240_000 }, () => {
-  it('is listed, runs commands, leads to its ports, stands still, gives its logs, and stops when told to [V.08 V.06 V.04]', async () => {
+  it('is listed, runs commands, leads to its ports, stands still, gives its logs, and stops on request [V.08 V.06 V.04]', async () => {
     const place = await cliPlace({ 'a.txt': 'from the workspace\n', 'page.html': 'hello from the guest\n' })
     expect(await place.run('vm', 'list')).toMatchObject({ code: 0, stdout: 'no VM is running\n' })
     const boot = await bootVm(place)

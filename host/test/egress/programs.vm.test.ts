@@ -46,7 +46,7 @@ try name curl -sSk --connect-to other.test:443:packages.test:443 https://other.t
 try ssh curl -sS -m 20 telnet://packages.test:22
 try direct-address curl -sS --noproxy '*' http://192.0.2.1/
 try direct-name curl -sS --noproxy '*' https://packages.test/
-try foreign-proxy curl -sS -x http://192.0.2.7:3128 https://packages.test/
+try other-proxy curl -sS -x http://192.0.2.7:3128 https://packages.test/
 try socks curl -sS -x socks5h://127.0.0.1:3128 https://packages.test/
 try six curl -sS -g --noproxy '*' 'http://[2001:db8::1]/'
 try tcp bash -c 'exec 3<>/dev/tcp/192.0.2.1/80'

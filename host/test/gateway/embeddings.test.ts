@@ -10,9 +10,8 @@ import type { EmbeddingModel } from '../../gateway/embeddings-route.ts'
 import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
 import { offlineProvider, type Provider } from '../../providers/providers.ts'
-import { recordEmbedder, replayEmbedder } from '../../recording/recorded-embedder.ts'
-import { Recorder } from '../../recording/recorder.ts'
-import { Recording } from '../../recording/replay.ts'
+import { Recorder, recordEmbedder } from '../../recording/recorder.ts'
+import { Recording, replayEmbedder } from '../../recording/replay.ts'
 import { customProvider, startGateway, startUpstream, type TestGateway, testKey } from '../support/gateway.ts'
 
 const timeouts = { firstByteTimeoutMs: 2_000, idleTimeoutMs: 1_000, queueTimeoutMs: 5_000 }

@@ -92,10 +92,10 @@ describe('state folders', () => {
     await prepareFolders(folders)
     await lchown(link, 65534, 65534)
     await expect(prepareFolders(folders)).rejects.toThrow(/link, which is a symbolic link of user 65534/)
-    const foreign = path.join(base, 'foreign')
-    await mkdir(path.join(foreign, 'mine'), { recursive: true, mode: 0o700 })
-    await lchown(foreign, 65534, 65534)
-    await expect(checkFolder(path.join(foreign, 'mine'))).rejects.toThrow(/foreign, which belongs to user/)
+    const others = path.join(base, 'others')
+    await mkdir(path.join(others, 'mine'), { recursive: true, mode: 0o700 })
+    await lchown(others, 65534, 65534)
+    await expect(checkFolder(path.join(others, 'mine'))).rejects.toThrow(/others, which belongs to user/)
   })
 
   it('are refused when they belong to somebody else', async () => {

@@ -34,9 +34,9 @@ export function packageReason(before: string | undefined, after: string): string
 
 function runsOf(key: string, value: unknown): string {
   if (!dependencyLists.has(key)) return JSON.stringify(value ?? null)
-  const isForeign = (from: unknown) => typeof from !== 'string' || /[:/]/.test(from)
+  const isElsewhere = (from: unknown) => typeof from !== 'string' || /[:/]/.test(from)
   if (typeof value !== 'object' || value === null) return JSON.stringify(value === undefined ? [] : [value])
-  return JSON.stringify(Object.entries(value).filter(([, from]) => isForeign(from)))
+  return JSON.stringify(Object.entries(value).filter(([, from]) => isElsewhere(from)))
 }
 
 function readObject(text: string): Record<string, unknown> | undefined {
@@ -91,8 +91,8 @@ const lockForms: Readonly<Record<string, LockForm>> = {
 export function lockReason(name: string, before: string | undefined, after: string): string | undefined {
   const form = lockForms[name]
   if (form === undefined) return
-  const known = new Set(foreignSources(form, before ?? ''))
-  const [source] = [...foreignSources(form, after)].filter((one) => !known.has(one))
+  const known = new Set(otherSources(form, before ?? ''))
+  const [source] = [...otherSources(form, after)].filter((one) => !known.has(one))
   const swapped = source === undefined ? swappedPackage(name, before, after) : undefined
   if (source === undefined && swapped === undefined) return
   return `it takes a package from elsewhere than the registry's own place for it: "${source ?? swapped}"`.slice(
@@ -101,7 +101,7 @@ export function lockReason(name: string, before: string | undefined, after: stri
   )
 }
 
-function* foreignSources({ source, registry }: LockForm, text: string): Generator<string> {
+function* otherSources({ source, registry }: LockForm, text: string): Generator<string> {
   for (const [, found = ''] of text.matchAll(source)) if (!registry.test(found)) yield found
 }
 

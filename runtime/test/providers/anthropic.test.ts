@@ -347,7 +347,7 @@ describe('requests to Anthropic', () => {
     const forced = await askGolden({ reasoningEffort: 'high', toolChoice: { name: 'now' } })
     expect(forced.sent).toMatchObject({ tool_choice: { type: 'tool', name: 'now' } })
     expect(forced.sent.thinking).toBeUndefined()
-    const foreign = await askGolden({
+    const other = await askGolden({
       reasoningEffort: 'high',
       messages: [
         ...question,
@@ -359,7 +359,7 @@ describe('requests to Anthropic', () => {
         { role: 'tool', tool_call_id: 'c', content: 'noon' },
       ],
     })
-    expect(foreign.sent.thinking).toBeUndefined()
+    expect(other.sent.thinking).toBeUndefined()
   })
 
   it('try the other way of thinking once where a model refuses one, and remember [S2.06]', async () => {

@@ -132,7 +132,7 @@ describe('a path below a root', () => {
     ])
   })
 
-  it('takes no link at all on its way when told to refuse them [S1.08]', () => {
+  it('takes no link at all on its way when asked to refuse them [S1.08]', () => {
     symlinkSync('a', join(workspace, 'link'))
     expect(read('link/b/f', { links: 'refuse' })).toBe('outside_workspace')
     expect(read('a/../a/b/f', { links: 'refuse' })).toBe('outside_workspace')

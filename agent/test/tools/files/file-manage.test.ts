@@ -87,7 +87,7 @@ describe('move_file', () => {
     expect(Object.keys(snapshot(folder.path)).sort()).toEqual(['d', 'd/new', 'd/new/place', 'd/new/place/g'])
   })
 
-  it('replaces a file only when told to, a directory never [S1.04]', async () => {
+  it('replaces a file only on request, a directory never [S1.04]', async () => {
     using folder = temporaryFolder()
     for (const name of ['a', 'b']) writeFileSync(join(folder.path, name), name)
     mkdirSync(join(folder.path, 'd'))
@@ -149,7 +149,7 @@ describe('delete_file', () => {
     expect(readdirSync(join(folder.path, 'd/e'))).toHaveLength(30)
   })
 
-  it('deletes a directory with all in it only when told to [S1.04]', async () => {
+  it('deletes a directory with all in it only on request [S1.04]', async () => {
     using folder = temporaryFolder()
     mkdirSync(join(folder.path, 'd/e'), { recursive: true })
     writeFileSync(join(folder.path, 'd/e/f'), '123')

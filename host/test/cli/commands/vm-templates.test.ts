@@ -49,7 +49,7 @@ describe('caisson vm templates', () => {
     )
   })
 
-  it('removes what is old when told to, and everything only with --all [V.01]', async () => {
+  it('removes what is old on request, and everything only with --all [V.01]', async () => {
     const { caisson, folder } = await makePlace()
     expect((await caisson('vm', 'templates', '--all')).code).toBe(2)
     expect((await caisson('vm', 'templates', '--prune')).stdout).toMatch(/^Removed 1 template, /)

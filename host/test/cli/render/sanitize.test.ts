@@ -13,7 +13,7 @@ const visible = (text: string) => !acts.test(bare(text))
 const widthOf = (row: string) =>
   [...row].reduce((sum, character) => sum + (character === '日' ? 2 : character === '\u0301' ? 0 : 1), 0)
 
-describe('foreign text on a terminal', () => {
+describe('untrusted text on a terminal', () => {
   it('shows escapes, carriage returns, bidi and zero-width characters instead of sending them [H.01]', () => {
     expect(sanitizeLine('a\u001b[31mred\r\u202eevil\u200b\u0007')).toBe(
       'a\\e[31mred\\r\\u{202e}evil\\u{200b}\\x07',

@@ -84,8 +84,8 @@ describe('a VM that is hibernated', () => {
     await guest.link.park()
     const saved = await hibernateVm(vm, directory)
     const again = { ...options, workspaceDisk: workspaceOf() }
-    const foreign = { ...saved, record: { ...saved.record, qemuVersion: '1.0.0' } }
-    await expect(wakeVm(again, foreign)).rejects.toThrow('saved by QEMU 1.0.0')
+    const other = { ...saved, record: { ...saved.record, qemuVersion: '1.0.0' } }
+    await expect(wakeVm(again, other)).rejects.toThrow('saved by QEMU 1.0.0')
     const memory = join(directory, 'memory')
     await rename(memory, `${memory}.whole`)
     await writeFile(memory, 'short')

@@ -64,7 +64,7 @@ describe('chooseLauncher', () => {
     await expect(choose(all, 'require', false)).rejects.toMatchObject({ kind: 'confinement_unavailable' })
   })
 
-  it('leaves bubblewrap out when told to [V.09]', async () => {
+  it('leaves bubblewrap out on request [V.09]', async () => {
     expect(await choose(all, 'off')).toEqual(bare)
   })
 })
