@@ -1,25 +1,12 @@
-/** The command line: which commands there are, and with which code one exits. Prints whatever fails to stderr. */
+/**
+ * The command line: which commands there are, and with which code one exits. Prints whatever fails to stderr. Loads the
+ * file of a command only when an argument names it, so that `--help` and `--version` start fast.
+ */
 import { readFileSync } from 'node:fs'
 import { Argument, Command, CommanderError } from 'commander'
-import { addApprovalCommands } from './commands/approvals.ts'
-import { addAttachCommand } from './commands/attach.ts'
-import { addCleanCommand } from './commands/clean.ts'
-import { addConfigCommands } from './commands/config.ts'
-import { addDoctorCommand } from './commands/doctor.ts'
-import { addImageCommands } from './commands/image.ts'
-import { addKeyCommands } from './commands/key.ts'
-import { addMcpCommands } from './commands/mcp.ts'
-import { addMemoryCommands } from './commands/memory.ts'
-import { addNoteCommands } from './commands/notes.ts'
-import { addPolicyCommands } from './commands/policy.ts'
-import { addRunCommand, type Example, settleContinue } from './commands/run.ts'
-import { addRunsCommands } from './commands/runs.ts'
-import { addSkillCommands } from './commands/skills.ts'
-import { addVmCommands } from './commands/vm.ts'
-import { addWorkspaceCommands } from './commands/workspace.ts'
 import { exitCodeOf, exitCodes } from './exit-codes.ts'
-import { type Io, printError } from './io.ts'
-import type { RunAction } from './options.ts'
+import type { Io } from './io.ts'
+import type { CommandInput, Example, RunAction } from './options.ts'
 
 /** The standard streams and environment of this process. */
 function processIo(): Io {
@@ -41,12 +28,13 @@ export async function runCli(
   example?: Example,
 ): Promise<number> {
   let code: number = exitCodes.completed
-  const { own, command } = splitCommand(argv)
-  const program = buildProgram({
+  const { own, command } = await splitCommand(argv)
+  const program = await buildProgram({
     io,
     onExit: (given) => {
       code = given
     },
+    words: argv,
     guestCommand: command,
     example,
   })
@@ -58,47 +46,127 @@ export async function runCli(
     // Commander has printed its own errors already.
     if (error instanceof CommanderError)
       return /help|version/.test(error.code) ? exitCodes.completed : exitCodes.usage
+    const { printError } = await import('./io.ts')
     printError(io, error)
     return exitCodeOf(error)
   }
 }
 
-interface ProgramOptions {
-  readonly io: Io
-  readonly onExit: (code: number) => void
-  readonly example?: Example | undefined
-  /** What follows `--` of `vm shell`. */
-  readonly guestCommand?: readonly string[]
+interface CommandRow {
+  readonly name: string
+  readonly description: string
+  /** Gives the function that declares arguments, options, subcommands and actions. */
+  readonly load: () => Promise<(command: Command, run: RunAction, given: CommandInput) => void>
 }
 
-/** Each command's options, help and action are in one file of `commands/`; `--help` lists them in this order. */
-export function buildProgram({ io, onExit, example, guestCommand = [] }: ProgramOptions): Command {
+/** In the order of `--help`. */
+const commands: readonly CommandRow[] = [
+  {
+    name: 'run',
+    description: 'Run a task in a VM on a copy of a directory; show plan, progress and changes',
+    load: async () => (await import('./commands/run.ts')).addRunCommand,
+  },
+  {
+    name: 'attach',
+    description: 'Watch a run of another process from its start; answer, steer or cancel it',
+    load: async () => (await import('./commands/attach.ts')).addAttachCommand,
+  },
+  {
+    name: 'doctor',
+    description: 'Check this machine: QEMU, accelerator, sandbox, image, memory, disk, keys',
+    load: async () => (await import('./commands/doctor.ts')).addDoctorCommand,
+  },
+  {
+    name: 'image',
+    description: 'Build and inspect the VM image',
+    load: async () => (await import('./commands/image.ts')).addImageCommands,
+  },
+  {
+    name: 'clean',
+    description: 'List what Caisson stores on disk; with --yes, remove what is old or left over',
+    load: async () => (await import('./commands/clean.ts')).addCleanCommand,
+  },
+  {
+    name: 'vm',
+    description: 'Manage virtual machines',
+    load: async () => (await import('./commands/vm.ts')).addVmCommands,
+  },
+  {
+    name: 'config',
+    description: 'Locate and check the configuration file',
+    load: async () => (await import('./commands/config.ts')).addConfigCommands,
+  },
+  {
+    name: 'policy',
+    description: 'Inspect network access rules and revoke permanent grants',
+    load: async () => (await import('./commands/policy.ts')).addPolicyCommands,
+  },
+  {
+    name: 'key',
+    description: "Manage keys in the system's keyring",
+    load: async () => (await import('./commands/key.ts')).addKeyCommands,
+  },
+  {
+    name: 'runs',
+    description: 'List, inspect, steer and remove runs',
+    load: async () => (await import('./commands/runs.ts')).addRunsCommands,
+  },
+  {
+    name: 'approvals',
+    description: 'Answer the approvals that active runs wait for',
+    load: async () => (await import('./commands/approvals.ts')).addApprovalCommands,
+  },
+  {
+    name: 'memory',
+    description: 'Manage the notes that runs remember about a workspace',
+    load: async () => (await import('./commands/memory.ts')).addMemoryCommands,
+  },
+  {
+    name: 'notes',
+    description: 'Manage notes of proposals (PROP-…)',
+    load: async () => (await import('./commands/notes.ts')).addNoteCommands,
+  },
+  {
+    name: 'skills',
+    description: 'List your skills',
+    load: async () => (await import('./commands/skills.ts')).addSkillCommands,
+  },
+  {
+    name: 'mcp',
+    description: 'Manage approved MCP servers',
+    load: async () => (await import('./commands/mcp.ts')).addMcpCommands,
+  },
+  {
+    name: 'workspace',
+    description: 'Review, apply and undo the changes of runs',
+    load: async () => (await import('./commands/workspace.ts')).addWorkspaceCommands,
+  },
+]
+
+interface ProgramOptions extends CommandInput {
+  readonly io: Io
+  readonly onExit: (code: number) => void
+  /** Arguments that may name commands; the others have no options and no action. Absent: all are complete. */
+  readonly words?: readonly string[]
+}
+
+export async function buildProgram(options: ProgramOptions): Promise<Command> {
+  const { io, onExit, words } = options
   const program = new Command('caisson')
     .description('Run an AI agent in a small VM on a copy of your files, then review its changes.')
     .version(io.version)
     .showHelpAfterError('(add --help for usage)')
     .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
+    .configureHelp({ subcommandTerm: (command) => command.name() })
     .exitOverride()
   const run: RunAction =
     (action) =>
     async (...args) =>
       onExit(await action(...([io, ...args] as never[])))
-  addRunCommand(program, run, example)
-  addAttachCommand(program, run)
-  addDoctorCommand(program, run)
-  addImageCommands(program, run)
-  addCleanCommand(program, run)
-  addVmCommands(program, run, guestCommand)
-  addConfigCommands(program, run)
-  addPolicyCommands(program, run)
-  addKeyCommands(program, run)
-  addRunsCommands(program, run)
-  addApprovalCommands(program, run)
-  addMemoryCommands(program, run)
-  addNoteCommands(program, run)
-  addSkillCommands(program, run)
-  addMcpCommands(program, run)
-  addWorkspaceCommands(program, run)
+  for (const { name, description, load } of commands) {
+    const command = program.command(name).description(description)
+    if (words?.includes(name) !== false) (await load())(command, run, options)
+  }
   program
     .command('completion')
     .addArgument(new Argument('<shell>', 'your shell').choices(['bash', 'zsh', 'fish']))
@@ -122,8 +190,8 @@ async function addComplete(program: Command): Promise<void> {
 }
 
 /** Splits what commander cannot: in `run` the task after `--continue`, in `vm shell` the guest's command after `--`. */
-function splitCommand(argv: readonly string[]): { own: string[]; command: string[] } {
-  if (argv[0] === 'run') return { own: settleContinue(argv), command: [] }
+async function splitCommand(argv: readonly string[]): Promise<{ own: string[]; command: string[] }> {
+  if (argv[0] === 'run') return { own: (await import('./commands/run.ts')).settleContinue(argv), command: [] }
   const at = argv[0] === 'vm' && argv[1] === 'shell' ? argv.indexOf('--') : -1
   return at < 0 ? { own: [...argv], command: [] } : { own: argv.slice(0, at), command: argv.slice(at + 1) }
 }

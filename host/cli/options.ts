@@ -10,6 +10,20 @@ export type RunAction = (
   action: (...args: never[]) => Promise<number>,
 ) => (...args: unknown[]) => Promise<void>
 
+/** The task and the directory of `run` without a task. */
+export interface Example {
+  readonly task: string
+  readonly workspace: string
+}
+
+/** What a command takes beside what commander parses. */
+export interface CommandInput {
+  /** What `run` does without a task. */
+  readonly example?: Example | undefined
+  /** What follows `--` of `vm shell`. */
+  readonly guestCommand: readonly string[]
+}
+
 export const runArgument = 'run ID, a unique prefix of it, or "last" (most recently started)'
 export const vmArgument = 'VM ID, run ID, a unique prefix of either, or "last" (most recently started)'
 

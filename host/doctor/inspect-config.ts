@@ -44,7 +44,7 @@ interface ConfigFact {
   readonly note?: string
   /** What is wrong and what to do; absent: nothing. */
   readonly problem?: string
-  /** Whether every run fails because of it. */
+  /** Whether every run that asks for nothing else fails because of it. */
   readonly stopsRuns?: true
 }
 
@@ -67,14 +67,16 @@ export async function inspectSections(
   ]
 }
 
-/** The provider and model of a run that names none. */
+/** The provider and model of a run that names none; a problem of it stops such runs. */
 export async function inspectModel(config: Config, place: KeyPlace): Promise<ConfigFact> {
   const chosen = chooseProvider({ env: place.env, config, storedKeys: await storedKeys(place) })
-  if (!chosen.ok) return { what: 'model', seen: 'none can be used', problem: chosen.error.message }
+  if (!chosen.ok)
+    return { what: 'model', seen: 'none can be used', problem: chosen.error.message, stopsRuns: true }
   const { model, name, baseUrl, notes } = chosen.value
   const seen = baseUrl === null ? `${model}, built in` : `${model} of ${name} at ${baseUrl}`
   const note = notes.join(' ')
-  return await withKey({ what: 'model', seen, ...(note === '' ? {} : { note }) }, chosen.value, place)
+  const fact = await withKey({ what: 'model', seen, ...(note === '' ? {} : { note }) }, chosen.value, place)
+  return fact.problem === undefined ? fact : { ...fact, stopsRuns: true }
 }
 
 async function inspectProvider(name: string, config: Config, place: KeyPlace): Promise<ConfigFact> {

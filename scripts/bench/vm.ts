@@ -1,5 +1,6 @@
 /**
- * Benchmarks of the VM, all from one run on one machine, so that ratios are meaningful where times are not.
+ * Benchmarks of the VM and the start of the command line, all from one run on one machine, so that ratios are meaningful
+ * where times are not.
  * `npm run bench:vm -- [--json] [--quick] [--starts N] [--only PART,PART]`; the parts are the names below.
  */
 
@@ -7,6 +8,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { type Figures, openBench } from './bench.ts'
+import { measureCli } from './cli.ts'
 import { type Figure, printFigures, repeats, round } from './figures.ts'
 import { parseBenchOptions, runParts } from './main.ts'
 import { measureRoundTrips } from './round-trips.ts'
@@ -16,6 +18,7 @@ import { measureTask } from './task.ts'
 import { measureWorkspace } from './workspace.ts'
 
 const parts = {
+  cli: measureCli,
   cold: measureCold,
   warm: measureWarm,
   many: measureMany,

@@ -109,9 +109,13 @@ function tableAfter(file: string, heading: string): string[][] {
   )
 }
 
-function program(): Command {
+function program(): Promise<Command> {
   const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
-  return buildProgram({ io: { stdin, stdout, stderr, env: {}, version: '0' }, onExit: () => undefined })
+  return buildProgram({
+    io: { stdin, stdout, stderr, env: {}, version: '0' },
+    onExit: () => undefined,
+    guestCommand: [],
+  })
 }
 
 const allCommands = (command: Command): Command[] => [command, ...command.commands.flatMap(allCommands)]
@@ -155,8 +159,8 @@ describe('the documents', () => {
     expect(named.filter(({ name }) => !existsSync(path.join(root, name)))).toEqual([])
   })
 
-  it('name commands that the command line has [S1.15]', () => {
-    const top = new Map(program().commands.map((command) => [command.name(), command]))
+  it('name commands that the command line has [S1.15]', async () => {
+    const top = new Map((await program()).commands.map((command) => [command.name(), command]))
     const unknown = documents.flatMap((file) =>
       codeOf(file)
         .flatMap((code) => [...code.matchAll(/\bcaisson ([a-z]+)(?: ([a-z]+))?/g)])
@@ -178,8 +182,9 @@ describe('the documents', () => {
     expect(named.filter(({ name }) => !Object.hasOwn(scripts, name))).toEqual([])
   })
 
-  it('name options that exist, and every option of a run [S1.15, H.01]', () => {
-    const known = new Set(['--help', '--version', ...allCommands(program()).flatMap(optionsOf)])
+  it('name options that exist, and every option of a run [S1.15, H.01]', async () => {
+    const all = await program()
+    const known = new Set(['--help', '--version', ...allCommands(all).flatMap(optionsOf)])
     const scripts = [
       'scripts/run',
       'scripts/test',
@@ -198,7 +203,7 @@ describe('the documents', () => {
       ),
     )
     expect(named.filter(({ option }) => !known.has(option) && !isOfAScript(option))).toEqual([])
-    const run = program().commands.find((command) => command.name() === 'run')
+    const run = all.commands.find((command) => command.name() === 'run')
     const said = new Set(named.map(({ option }) => option))
     expect(optionsOf(run as Command).filter((option) => !said.has(option))).toEqual([])
   })

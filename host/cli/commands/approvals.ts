@@ -22,8 +22,7 @@ import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { findLive } from './runs.ts'
 
-export function addApprovalCommands(program: Command, run: RunAction): void {
-  const approvals = program.command('approvals').description('Answer the approvals that active runs wait for')
+export function addApprovalCommands(approvals: Command, run: RunAction): void {
   const add = (name: string) =>
     approvals
       .command(name)

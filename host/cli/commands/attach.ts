@@ -15,11 +15,9 @@ import { sanitizeLine } from '../render/sanitize.ts'
 import { type FollowInterruption, follow, followAsJson } from './follow.ts'
 import { runsShow } from './runs.ts'
 
-export function addAttachCommand(program: Command, run: RunAction): void {
-  program
-    .command('attach')
+export function addAttachCommand(command: Command, run: RunAction): void {
+  command
     .argument('<run>', runArgument)
-    .description('Watch a run of another process from its start; answer, steer or cancel it')
     .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
     .action(run(attach))
 }

@@ -14,10 +14,8 @@ import { type Colors, colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export function addCleanCommand(program: Command, run: RunAction): void {
-  program
-    .command('clean')
-    .description('List what Caisson stores on disk; with --yes, remove what is old or left over')
+export function addCleanCommand(command: Command, run: RunAction): void {
+  command
     .option('--yes', 'remove the entries listed as "remove"; without it, nothing is removed')
     .option('--all', 'also remove current entries; the next run builds and downloads them again')
     .option('--runs', 'also remove finished runs with their journals and change sets')

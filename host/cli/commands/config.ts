@@ -10,8 +10,7 @@ import { colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export function addConfigCommands(program: Command, run: RunAction): void {
-  const config = program.command('config').description('Locate and check the configuration file')
+export function addConfigCommands(config: Command, run: RunAction): void {
   config
     .command('path')
     .description('Print the path of the configuration file, even if it does not exist')
@@ -28,7 +27,7 @@ async function configPath(io: Io): Promise<ExitCode> {
   return exitCodes.completed
 }
 
-/** A file that does not fit is an error like in every command; what fits but cannot be used ends with 4. */
+/** A file that does not fit is an error like in every command. What keeps runs from starting ends with 4, a warning with 0. */
 async function configCheck(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
   const file = configFile(host.folders)
@@ -39,8 +38,8 @@ async function configCheck(io: Io, flags: { json?: boolean }): Promise<ExitCode>
     () => true,
     () => false,
   )
-  const isWhole = facts.every(({ problem }) => problem === undefined)
-  if (flags.json === true) await writeJsonLine(io.stdout, { ok: isWhole, file, exists, facts })
+  const canRun = facts.every(({ problem, stopsRuns }) => problem === undefined || stopsRuns !== true)
+  if (flags.json === true) await writeJsonLine(io.stdout, { ok: canRun, file, exists, facts })
   else {
     const colors = colorsFor(io.stdout)
     io.stdout.write(`${sanitizeLine(file)}: ${exists ? 'valid' : 'does not exist; the defaults apply'}\n`)
@@ -52,5 +51,5 @@ async function configCheck(io: Io, flags: { json?: boolean }): Promise<ExitCode>
       if (problem !== undefined) io.stdout.write(`       → ${sanitizeLine(withFlags(problem))}\n`)
     }
   }
-  return isWhole ? exitCodes.completed : exitCodes.environment
+  return canRun ? exitCodes.completed : exitCodes.environment
 }

@@ -9,12 +9,8 @@ import { type Colors, colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 
-export function addDoctorCommand(program: Command, run: RunAction): void {
-  program
-    .command('doctor')
-    .description('Check this machine: QEMU, accelerator, sandbox, image, memory, disk, keys')
-    .option('--json', 'print as JSON')
-    .action(run(doctor))
+export function addDoctorCommand(command: Command, run: RunAction): void {
+  command.option('--json', 'print as JSON').action(run(doctor))
 }
 
 export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCode> {

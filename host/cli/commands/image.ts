@@ -12,8 +12,7 @@ import type { RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export function addImageCommands(program: Command, run: RunAction): void {
-  const image = program.command('image').description('Build and inspect the VM image')
+export function addImageCommands(image: Command, run: RunAction): void {
   const add = (name: string) =>
     image
       .command(name)

@@ -13,8 +13,7 @@ import type { RunAction } from '../options.ts'
 import { RawTerminal } from '../prompts/terminal-input.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 
-export function addKeyCommands(program: Command, run: RunAction): void {
-  const key = program.command('key').description("Manage keys in the system's keyring")
+export function addKeyCommands(key: Command, run: RunAction): void {
   key
     .command('set')
     .argument('<name>', 'name of the provider, or the name that the configuration uses')

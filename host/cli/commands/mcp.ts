@@ -15,8 +15,7 @@ import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { realDirectory } from './memory.ts'
 
-export function addMcpCommands(program: Command, run: RunAction): void {
-  const mcp = program.command('mcp').description('Manage approved MCP servers')
+export function addMcpCommands(mcp: Command, run: RunAction): void {
   mcp
     .command('list')
     .description('List approved MCP servers')

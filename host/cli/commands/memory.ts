@@ -27,10 +27,7 @@ import { noteLine, wholeNoteLines } from '../render/note-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { editNote } from './review-notes.ts'
 
-export function addMemoryCommands(program: Command, run: RunAction): void {
-  const memory = program
-    .command('memory')
-    .description('Manage the notes that runs remember about a workspace')
+export function addMemoryCommands(memory: Command, run: RunAction): void {
   const add = (name: string) =>
     memory.command(name).option('-w, --workspace <dir>', 'workspace directory (default: the current one)')
   const noteArgument = 'ID as listed, or a unique prefix of it'

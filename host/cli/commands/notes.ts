@@ -15,8 +15,7 @@ import { writeJsonLine } from '../render/json-lines.ts'
 import { wholeNoteLines } from '../render/note-lines.ts'
 import { noteText, put, removeNotes } from './memory.ts'
 
-export function addNoteCommands(program: Command, run: RunAction): void {
-  const notes = program.command('notes').description('Manage notes of proposals (PROP-…)')
+export function addNoteCommands(notes: Command, run: RunAction): void {
   notes
     .command('list')
     .argument('[proposal]', 'PROP-… (default: all)')

@@ -28,10 +28,7 @@ import { addEgressOptions, type RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export function addPolicyCommands(program: Command, run: RunAction): void {
-  const policy = program
-    .command('policy')
-    .description('Inspect network access rules and revoke permanent grants')
+export function addPolicyCommands(policy: Command, run: RunAction): void {
   addEgressOptions(policy.command('check').argument('<url>', 'full http or https URL'))
     .description('Check whether a request to a URL and a tunnel to its host are allowed, and by which rule')
     .option('--method <name>', 'HTTP method of the request', 'GET')

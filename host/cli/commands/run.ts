@@ -13,7 +13,9 @@ import { hostOf, type Io } from '../io.ts'
 import {
   addEgressOptions,
   addVmOptions,
+  type CommandInput,
   collect,
+  type Example,
   parseCount,
   parseCountOrNone,
   parseDollars,
@@ -34,14 +36,10 @@ import { rulesOfFlags } from './policy.ts'
 import { reviewAndApply } from './review-changes.ts'
 import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
 
-/** @param example what is done without a task */
-export function addRunCommand(program: Command, run: RunAction, example?: Example): void {
-  const command = program
-    .command('run')
-    .argument('[task]', 'what the agent should do; optional with --plan-from')
-    .description('Run a task in a VM on a copy of a directory; show plan, progress and changes')
-    .action(run((io: Io, task: string | undefined, flags: RunFlags) => runTask(io, task, flags, example)))
+export function addRunCommand(command: Command, run: RunAction, { example }: CommandInput): void {
   command
+    .argument('[task]', 'what the agent should do; optional with --plan-from')
+    .action(run((io: Io, task: string | undefined, flags: RunFlags) => runTask(io, task, flags, example)))
     .optionsGroup('Task and files:')
     .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
     .option(
@@ -76,12 +74,6 @@ export function addRunCommand(program: Command, run: RunAction, example?: Exampl
     .option('--keep-vm', 'keep the VM for a later --continue; implied by --continue')
     .option('--no-template', 'boot the VM instead of restoring it from a template')
   addVmOptions(command)
-}
-
-/** The task and the directory of `run` without a task. */
-export interface Example {
-  readonly task: string
-  readonly workspace: string
 }
 
 /** What `RunStore.find` can find; whatever else stands behind `--continue` is the task. */

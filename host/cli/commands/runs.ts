@@ -18,8 +18,7 @@ import { unknownCallLines } from '../render/hook-lines.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export function addRunsCommands(program: Command, run: RunAction): void {
-  const runs = program.command('runs').description('List, inspect, steer and remove runs')
+export function addRunsCommands(runs: Command, run: RunAction): void {
   runs
     .command('list')
     .description('List all runs, newest first')

@@ -9,10 +9,8 @@ import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export function addSkillCommands(program: Command, run: RunAction): void {
-  program
-    .command('skills')
-    .description('List your skills')
+export function addSkillCommands(command: Command, run: RunAction): void {
+  command
     .command('list')
     .description('List the skills that runs can use, their folders, and their problems')
     .option('--json', 'print one JSON object per line')

@@ -9,7 +9,14 @@ import type { VmExit } from '../../vm/vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { hostOf, type Io, printError } from '../io.ts'
-import { addVmOptions, type RunAction, type VmFlags, vmArgument, vmOptionsOf } from '../options.ts'
+import {
+  addVmOptions,
+  type CommandInput,
+  type RunAction,
+  type VmFlags,
+  vmArgument,
+  vmOptionsOf,
+} from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 import { addVmLogs } from './vm-logs.ts'
@@ -17,8 +24,7 @@ import { addVmShell } from './vm-shell.ts'
 import { addVmTemplates } from './vm-templates.ts'
 
 /** @param guestCommand what follows `--` of `vm shell` */
-export function addVmCommands(program: Command, run: RunAction, guestCommand: readonly string[]): void {
-  const vm = program.command('vm').description('Manage virtual machines')
+export function addVmCommands(vm: Command, run: RunAction, { guestCommand }: CommandInput): void {
   addVmOptions(vm.command('boot'))
     .description('Boot a VM without a task, print the time of each phase, and stop it on Ctrl-C')
     .option('-w, --workspace <dir>', 'copy this directory into the VM')

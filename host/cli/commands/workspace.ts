@@ -11,8 +11,7 @@ import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { isComplete, printApplied, showChanges } from './review-changes.ts'
 
-export function addWorkspaceCommands(program: Command, run: RunAction): void {
-  const workspace = program.command('workspace').description('Review, apply and undo the changes of runs')
+export function addWorkspaceCommands(workspace: Command, run: RunAction): void {
   workspace
     .command('diff')
     .argument('<run>', runArgument)

@@ -1,4 +1,5 @@
 import path from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { execa } from 'execa'
 import { describe, expect, it } from 'vitest'
 
@@ -12,6 +13,37 @@ async function offered(...words: string[]): Promise<string[]> {
   expect(lines.at(-1)).toMatch(/^:\d+$/)
   return lines.slice(0, -1).map((line) => line.split('\t')[0] ?? '')
 }
+
+/** The project's files that a command loads, relative to the project. */
+async function loadedBy(...argv: string[]): Promise<string[]> {
+  const hook = `import { registerHooks } from 'node:module'; import { writeSync } from 'node:fs'
+registerHooks({ load(url, context, next) { writeSync(2, url + '\\n'); return next(url, context) } })`
+  const args = ['--conditions=caisson-source', '--import', `data:text/javascript,${encodeURIComponent(hook)}`]
+  const { stderr } = await execa(process.execPath, [...args, bin, ...argv])
+  const root = pathToFileURL(path.join(import.meta.dirname, '../../..')).href
+  return stderr
+    .split('\n')
+    .filter((url) => url.startsWith(`${root}/`) && !url.includes('/node_modules/'))
+    .map((url) => url.slice(root.length + 1))
+}
+
+describe('what starts fast', () => {
+  it.each([[['--help']], [['--version']], [['completion', 'bash']], [['complete', '--', 'ru']]])(
+    '%j loads no command, and nothing of the library [H.01]',
+    async (argv) => {
+      const loaded = await loadedBy(...argv)
+      expect(loaded).toContain('host/cli/main.ts')
+      expect(loaded.filter((file) => !/^(host\/cli\/[^/]+|specs\/errors)\.ts$/.test(file))).toEqual([])
+      expect(loaded).not.toContain('host/cli/io.ts')
+    },
+  )
+
+  it('a command loads its own file and the library [H.01]', async () => {
+    const loaded = await loadedBy('config', '--help')
+    expect(loaded).toEqual(expect.arrayContaining(['host/cli/commands/config.ts', 'host/host.ts']))
+    expect(loaded).not.toContain('host/cli/commands/run.ts')
+  })
+})
 
 describe('shell completion', () => {
   it('offers commands, subcommands, options and their values [H.01]', async () => {

@@ -104,7 +104,7 @@ describe('caisson config', () => {
     return run
   }
 
-  it('tells which model is asked of whom, and whether the keys are there [H.01] [S0.09]', async () => {
+  it('tells which model is asked of whom, and warns of keys that are not there [H.01] [S0.09]', async () => {
     const run = await withConfig(
       `model = "qwen3"
 [providers.local]
@@ -120,7 +120,7 @@ hosts = ["api.example"]`,
       { LOCAL_KEY: key },
     )
     const { code, stdout } = await run(['config', 'check'])
-    expect(code).toBe(4)
+    expect(code).toBe(0)
     expect(stdout).toMatch(
       /ok {3}model +qwen3 of local at http:\/\/127\.0\.0\.1:9\/v1, key from the variable LOCAL_KEY/,
     )
@@ -130,10 +130,29 @@ hosts = ["api.example"]`,
     expect(stdout).not.toContain(key)
     const json = JSON.parse((await run(['config', 'check', '--json'])).stdout)
     expect(json).toMatchObject({
-      ok: false,
+      ok: true,
       exists: true,
       facts: expect.arrayContaining([expect.objectContaining({ what: 'egress' })]),
     })
+  })
+
+  it.each([
+    [
+      'a default model without its key',
+      'model',
+      '[providers.far]\nurl = "https://far.example/v1"\nkey = { file = "/nowhere/key" }',
+    ],
+    [
+      'a hook without its command',
+      'hooks.0',
+      '[[hooks]]\npoint = "before-tool"\ncommand = ["no-such-program"]',
+    ],
+  ])('ends with 4 for what keeps runs from starting: %s [H.01]', async (_, what, content) => {
+    const run = await withConfig(content)
+    const { code, stdout } = await run(['config', 'check'])
+    expect(stdout).toMatch(new RegExp(`^fail ${what} `, 'm'))
+    expect(code).toBe(4)
+    expect(JSON.parse((await run(['config', 'check', '--json'])).stdout)).toMatchObject({ ok: false })
   })
 
   it('says of a file that does not fit what every command says, and ends with 2 [H.01]', async () => {
