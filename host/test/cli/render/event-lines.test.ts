@@ -142,7 +142,7 @@ describe('the lines of a run', () => {
     const refused = { type: 'model-retry', requestId: 'model-1', attempt: 2, status: 429 } as const
     const busy = { ...refused, cause: 'upstream_busy: slow\u001b[2J down', delayMs: 20_000 }
     expect(eventLines(busy, planned(), colors)).toEqual([
-      '↻ The model server refused: upstream_busy: slow\\e[2J down; retry in 20.0 s',
+      '↻ The model server refused: upstream_busy: slow\\e[2J down; retry in 20 s',
     ])
     expect(eventLines({ ...refused, cause: 'x', delayMs: 0 }, planned(), colors)).toEqual([])
     const failed = {
