@@ -3,9 +3,11 @@ export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } fr
 export type { SkillFinding } from '#specs/node/skills/registry.ts'
 export type {
   AccessQuestion,
+  AnsweredVia,
   ApprovalRequest,
   ApprovalRule,
   ApprovalScope,
+  OfferedAnswer,
 } from '#specs/protocol/approval.ts'
 export type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
 export type { RunReason, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
@@ -29,12 +31,12 @@ export {
   type ToolValidationFailure,
   type ToolValidationIssue,
 } from '#specs/protocol/validation-failure.ts'
-export type { ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
+export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
 export { OptionsError } from './check-options.ts'
 export type { Config, ConfigInput } from './config/schema.ts'
 export type { VmInfo } from './control/messages.ts'
 export type { RunClient, WatchEnd } from './control/run-client.ts'
-export type { CancelOptions, RunActor, RunHandle, RunResult } from './control/run-handle.ts'
+export type { AnswerActor, CancelOptions, RunActor, RunHandle, RunResult } from './control/run-handle.ts'
 export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
 export type { VmDirectory, VmEntry } from './control/vms.ts'

@@ -71,7 +71,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Model deltas and progress are streamed to the host; each model request is reported from its start to its end, with what it waits for',
   ),
   'S1.11': now(
-    'Tools that ask wait for an approval that is decided on the host: those that delete, and those that the run names',
+    'Tools that ask wait for an approval that is decided on the host: those that delete, and those that the run names; the question offers its answers, and the decision names who made it',
     'approval of what a program deletes inside the VM, which the review of the changes shows',
   ),
   'S1.12': now('Every tool call is logged in structured form, and the log reaches the host'),

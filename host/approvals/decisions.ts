@@ -4,6 +4,7 @@
  */
 import type {
   AccessQuestion,
+  AnsweredVia,
   ApprovalDecision,
   ApprovalRecord,
   ApprovalRule,
@@ -32,6 +33,27 @@ export interface ApprovalAnswer {
   /** With a yes of scope `once` to `ask_user`: the answer in the requested form. */
   readonly answer?: UserAnswer
 }
+
+/** Who answers, for the journal. */
+export interface Answerer {
+  /** One line. */
+  readonly name: string
+  readonly via: AnsweredVia
+}
+
+/** What became of an answer. */
+export type AnswerResult =
+  | { readonly taken: true }
+  | {
+      readonly taken: false
+      /**
+       * `decided`: it was decided before; `unknown`: the run has no approval with this id; `not_offered`: the question does
+       * not accept this answer; `connection_lost`: nobody took it.
+       */
+      readonly reason: 'decided' | 'unknown' | 'not_offered' | 'connection_lost'
+      /** For people: what happened, and what would be accepted. */
+      readonly message: string
+    }
 
 /** A question of the host: its wording, what answers it, and the effect of an answer. */
 export interface HostQuestion {

@@ -13,10 +13,13 @@ import {
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { AccessReach } from '#specs/protocol/egress.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { Text } from '#specs/protocol/text.ts'
 import { ruleAccess, ruleCall, settleByPerson } from './answers.ts'
 import {
+  type Answerer,
+  type AnswerResult,
   type ApprovalAnswer,
   type ApprovalMode,
   type AskOptions,
@@ -25,11 +28,12 @@ import {
   unattended,
   withdrawn,
 } from './decisions.ts'
+import { offeredAnswers } from './offered-answers.ts'
 import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
-import { isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
+import { describeAnswer, isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
 
-export type { ApprovalAnswer, ApprovalMode, HostQuestion } from './decisions.ts'
+export type { Answerer, AnswerResult, ApprovalAnswer, ApprovalMode, HostQuestion } from './decisions.ts'
 
 export interface ApprovalQueueOptions {
   readonly mode: ApprovalMode
@@ -66,12 +70,24 @@ const AnswerForm = z.looseObject({
   hint: Text.optional(),
 })
 
+/** Decisions that are remembered. */
+const decidedMax = 1_000
+const application: Answerer = { name: 'the application', via: 'library' }
+const deciders = {
+  rule: 'a rule',
+  mode: 'the approval mode',
+  cancel: 'the end of the run',
+  agent: 'the agent, which withdrew it',
+} as const
+
 export class ApprovalQueue {
   readonly #options: ApprovalQueueOptions
   /** By approval id, oldest first. */
   readonly #waiting = new Map<string, Waiting>()
   /** Answers of scope `run`, by tool. */
   readonly #runAnswers = new Map<string, DecisionRecord>()
+  /** The last decisions, by approval id, for those who answer later. */
+  readonly #decided = new Map<string, { readonly ruling: DecisionRecord; readonly at: number }>()
   /** Number of `ask_user` questions put to a person. */
   #questions = 0
   #closed: DecisionRecord | undefined
@@ -118,8 +134,10 @@ export class ApprovalQueue {
       request: { approvalId, ...asked },
       digest: digestOf(request),
       ...(enforced === undefined ? {} : { access: enforced.access }),
+      answers: offeredAnswers(request, enforced?.access),
     })
     const ruling = ruled ?? (await answered) ?? unattended
+    this.#noteDecided(approvalId, ruling)
     await record({ type: 'approval-decision', approvalId, ...ruling })
     asking.onDecision?.(ruling)
     if (enforced !== undefined) return await this.#apply(enforced, ruling)
@@ -136,19 +154,42 @@ export class ApprovalQueue {
     }
   }
 
-  /** Records a person's answer. False if the question is unknown, already answered, or does not accept this answer. */
-  answer(approvalId: string, answer: ApprovalAnswer): boolean {
+  /** Records a person's answer, or says why it does not count. */
+  answer(approvalId: string, answer: ApprovalAnswer, by: Answerer = application): AnswerResult {
     const entry = this.#waiting.get(approvalId)
-    if (entry === undefined || !AnswerForm.safeParse(answer).success) return false
+    if (entry === undefined) return this.#explainGone(approvalId)
+    if (!AnswerForm.safeParse(answer).success) return notOffered(entry)
     const { request, enforced } = entry
     const asked = { request, access: enforced?.access }
-    const ruling = settleByPerson(asked, answer, this.#options.findPlanProblems)
-    if (ruling === undefined) return false
+    const settled = settleByPerson(asked, answer, this.#options.findPlanProblems)
+    if (settled === undefined) return notOffered(entry)
+    const ruling = { ...settled, name: by.name.slice(0, limits.lineMaxChars), via: by.via }
+    this.#noteDecided(approvalId, ruling)
     this.#resolve(approvalId, ruling)
     const { plan: _, ...runAnswer } = ruling
     // The next plan question is about another plan.
     if (enforced === undefined && ruling.scope === 'run') this.#applyToTool(request.tool, runAnswer)
-    return true
+    return { taken: true }
+  }
+
+  #noteDecided(approvalId: string, ruling: DecisionRecord): void {
+    if (this.#decided.has(approvalId)) return
+    this.#decided.set(approvalId, { ruling, at: Date.now() })
+    const [oldest] = this.#decided.keys()
+    if (this.#decided.size > decidedMax && oldest !== undefined) this.#decided.delete(oldest)
+  }
+
+  #explainGone(approvalId: string): AnswerResult {
+    const decided = this.#decided.get(approvalId)
+    if (decided === undefined) {
+      const message = `no approval of this run has the ID ${JSON.stringify(approvalId)}; list them: caisson approvals list, or pendingApprovals of the run's state`
+      return { taken: false, reason: 'unknown', message }
+    }
+    const { ruling, at } = decided
+    const who = ruling.by === 'person' ? `${ruling.name} (${ruling.via})` : deciders[ruling.by]
+    const word = ruling.decision === 'allow' ? 'allowed' : 'denied'
+    const message = `${approvalId} was already ${word} by ${who} at ${new Date(at).toISOString()}; the first answer counts`
+    return { taken: false, reason: 'decided', message }
   }
 
   /** Applies the answer to all pending and later questions of the tool. */
@@ -228,6 +269,14 @@ export class ApprovalQueue {
     this.#options.onWaiting?.(-1, entry.isUnseen)
     entry.answered.resolve(ruling)
   }
+}
+
+function notOffered({ request, enforced }: Waiting): AnswerResult {
+  const { approvalId, question } = request
+  const labels = offeredAnswers(request, enforced?.access).map(({ label }) => label)
+  const form = question === undefined ? '' : ` (${describeAnswer(question)})`
+  const message = `${approvalId} does not accept this answer; expected one of: ${labels.join(', ')}${form}`
+  return { taken: false, reason: 'not_offered', message }
 }
 
 function digestOf(request: ApprovalRequest): string {

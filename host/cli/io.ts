@@ -1,4 +1,5 @@
 /** What a command talks through; tests give their own. */
+import { userInfo } from 'node:os'
 import type { Readable, Writable } from 'node:stream'
 import { Host } from '../host.ts'
 import { wordsOf } from '../runs/ending.ts'
@@ -11,6 +12,16 @@ export interface Io {
   readonly stderr: Writable & { isTTY?: boolean }
   readonly env: Readonly<Record<string, string | undefined>>
   readonly version: string
+}
+
+/** Name of the person at the terminal, for journals. */
+export function userName(): string {
+  try {
+    return userInfo().username
+  } catch {
+    // A user without an entry in the system's list.
+    return `user ${process.getuid?.() ?? ''}`.trimEnd()
+  }
 }
 
 /** The host for this environment. */

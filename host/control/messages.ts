@@ -112,6 +112,8 @@ export const WatchInput = z.discriminatedUnion('type', [
     hint: Text.optional(),
     plan: Plan.optional(),
     answer: UserAnswer.optional(),
+    /** Who answers. */
+    by: Line,
   }),
   z.strictObject({ type: z.literal('cancel'), by: Line, now: z.boolean() }),
 ])
@@ -131,8 +133,19 @@ export const WatchOutput = z.discriminatedUnion('type', [
     agentPath: AgentPath,
     delta: z.union([Delta, HostDelta]),
   }),
-  /** Whether the answer was the deciding one. */
-  z.strictObject({ type: z.literal('answered'), approvalId: Id, taken: z.boolean() }),
+  /** Whether the answer counts; if not, why. */
+  z.strictObject({
+    type: z.literal('answered'),
+    approvalId: Id,
+    result: z.discriminatedUnion('taken', [
+      z.strictObject({ taken: z.literal(true) }),
+      z.strictObject({
+        taken: z.literal(false),
+        reason: z.enum(['decided', 'unknown', 'not_offered', 'connection_lost']),
+        message: Text,
+      }),
+    ]),
+  }),
   /** End of the run and of the watch. */
   z.strictObject({
     type: z.literal('end'),

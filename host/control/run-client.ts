@@ -6,13 +6,15 @@
 import * as z from 'zod'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import type { FramedStream } from '#specs/node/framed-stream.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
-import type { ApprovalAnswer } from '../approvals/queue.ts'
+import type { AnswerResult, ApprovalAnswer } from '../approvals/queue.ts'
 import { Feed, type FeedItem } from '../journal/run-feed.ts'
 import { askControl, errorOfControl, nextFrame, parseMessage } from './client.ts'
 import { ControlFailure, ControlReply, type ControlRequest, WatchInput, WatchOutput } from './messages.ts'
 import {
+  type AnswerActor,
   application,
   type CancelOptions,
   type RunActor,
@@ -39,7 +41,7 @@ export class RunClient implements RunHandle {
   readonly #feed = new Feed()
   /** Pending questions, with promises that resolve when they are answered. */
   readonly #open = new Map<string, PromiseWithResolvers<void>>()
-  readonly #answers = new Map<string, ((taken: boolean) => void)[]>()
+  readonly #answers = new Map<string, ((result: AnswerResult) => void)[]>()
   #state = initialRunState
   #hasLeft = false
 
@@ -73,15 +75,30 @@ export class RunClient implements RunHandle {
     await this.#open.get(approvalId)?.promise
   }
 
-  /** Answers an approval; resolves with whether this answer decided. */
-  async answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean> {
-    const input = WatchInput.safeParse({ type: 'answer', approvalId, ...answer })
+  /** Answers an approval; resolves with whether this answer counts, and if not, why. */
+  async answer(
+    approvalId: string,
+    answer: ApprovalAnswer,
+    { by = application }: AnswerActor = {},
+  ): Promise<AnswerResult> {
+    const name = by.slice(0, limits.lineMaxChars)
+    const input = WatchInput.safeParse({ type: 'answer', approvalId, ...answer, by: name }, plainMessages)
     // The other side would end the connection on an invalid message.
-    if (!input.success) return false
-    const taken = Promise.withResolvers<boolean>()
+    if (!input.success) {
+      const message = `this is not an answer to an approval: ${describeIssues(input.error, { root: 'it', max: 1 })}`
+      return { taken: false, reason: 'not_offered', message }
+    }
+    const taken = Promise.withResolvers<AnswerResult>()
     this.#answers.set(approvalId, [...(this.#answers.get(approvalId) ?? []), taken.resolve])
     await this.#say(input.data)
-    return await Promise.race([taken.promise, this.ended.then(() => false)])
+    const lost = this.ended.then(
+      (): AnswerResult => ({
+        taken: false,
+        reason: 'connection_lost',
+        message: `the connection to ${this.id} ended before the answer was taken`,
+      }),
+    )
+    return await Promise.race([taken.promise, lost])
   }
 
   async result(): Promise<RunResult> {
@@ -152,7 +169,7 @@ export class RunClient implements RunHandle {
   #take(message: Exclude<z.infer<typeof WatchOutput>, { type: 'end' }>): void {
     if (message.type === 'answered') {
       const waiting = this.#answers.get(message.approvalId) ?? []
-      waiting.shift()?.(message.taken)
+      waiting.shift()?.(message.result)
     } else if (message.type === 'delta') {
       const { runId, agentPath, delta } = message
       this.#feed.push({ source: 'delta', runId, agentPath, delta })

@@ -1,9 +1,10 @@
 /** A run as an application handles it, whether this process executes it or another. Every method rejects with a CaissonError. */
 import { CaissonError } from '#specs/errors.ts'
+import type { AnsweredVia } from '#specs/protocol/approval.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { RunOutcome, Usage } from '#specs/protocol/task.ts'
-import type { ApprovalAnswer } from '../approvals/queue.ts'
+import type { AnswerResult, ApprovalAnswer } from '../approvals/queue.ts'
 import type { FeedItem } from '../journal/run-feed.ts'
 
 /** How a run ended. */
@@ -33,6 +34,12 @@ export interface RunActor {
   readonly by?: string
 }
 
+/** Who answers an approval, for its journal. */
+export interface AnswerActor extends RunActor {
+  /** Default `library`. An answer to a run of another process is recorded as `control`. */
+  readonly via?: AnsweredVia
+}
+
 export interface CancelOptions extends RunActor {
   /** Ends the VM at once, without a grace period and without its changes. Default false. */
   readonly now?: boolean
@@ -47,8 +54,11 @@ export interface RunHandle {
    * after {@link detach}
    */
   result(): Promise<RunResult>
-  /** Resolves with whether this answer decided: false when the approval no longer waits or the answer does not fit it. */
-  answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean>
+  /**
+   * Answers an approval; the first answer counts. Resolves with whether this one was taken, and if not, why: somebody
+   * decided before (who and when), no approval has this id, or the answer is not one of those that it offers.
+   */
+  answer(approvalId: string, answer: ApprovalAnswer, actor?: AnswerActor): Promise<AnswerResult>
   /**
    * Sends a message to the agent, which reads it on its next turn. Resolves when the agent has it; at once while the agent
    * has not started or its VM is paused or hibernated.

@@ -37,15 +37,16 @@ async function takeInput(run: RunService, client: FramedStream): Promise<void> {
     const input = WatchInput.parse(client.parseJson(frame))
     if (input.type === 'cancel') await run.cancel({ by: input.by, now: input.now })
     else {
-      const { type: _, approvalId, reach, hint, plan, answer, ...rest } = input
-      const taken = await run.answer(approvalId, {
+      const { type: _, approvalId, reach, hint, plan, answer, by, ...rest } = input
+      const given = {
         ...rest,
         ...(reach === undefined ? {} : { reach }),
         ...(hint === undefined ? {} : { hint }),
         ...(plan === undefined ? {} : { plan }),
         ...(answer === undefined ? {} : { answer }),
-      })
-      await client.sendJson({ type: 'answered', approvalId, taken } satisfies WatchOutput)
+      }
+      const result = await run.answer(approvalId, given, { by, via: 'control' })
+      await client.sendJson({ type: 'answered', approvalId, result } satisfies WatchOutput)
     }
   }
 }

@@ -1,14 +1,10 @@
 /** Lets an application answer the approvals of a run with a function, and warns when nothing answers them. */
 import { errorMessage } from '#specs/errors.ts'
-import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
+import { initialRunState, type PendingApproval, reduceRun } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import type { RunHandle } from '../control/run-handle.ts'
 
-/** An approval that waits for an answer. */
-export interface PendingApproval extends Omit<ApprovalRequest, 'runId'> {
-  /** Of a question about network access: the answers it offers. */
-  readonly access?: AccessQuestion
-}
+export type { PendingApproval }
 
 /** `allow` and `deny` are short for an answer of scope `once`. */
 export type ApprovalReply =
@@ -36,9 +32,10 @@ export async function answerApprovals(
 ): Promise<void> {
   for await (const item of run.watch()) {
     if (item.source !== 'host' || item.event.type !== 'approval-request') continue
-    const { request, access } = item.event
-    if (!run.hasPendingApproval(request.approvalId)) continue
-    void answerOne(run, { ...request, ...(access === undefined ? {} : { access }) }, onApproval, warn)
+    const { approvalId } = item.event.request
+    if (!run.hasPendingApproval(approvalId)) continue
+    const approval = reduceRun(initialRunState, item).pendingApprovals[approvalId]
+    if (approval !== undefined) void answerOne(run, approval, onApproval, warn)
   }
 }
 
@@ -53,16 +50,14 @@ async function answerOne(
   void run.whenResolved(approvalId).then(() => resolved.abort())
   const deny = async (why: string): Promise<void> => {
     warn(`${run.id}: the approval of ${tool} was denied: ${why}`)
-    await run.answer(approvalId, { decision: 'deny', scope: 'once' })
+    await run.answer(approvalId, { decision: 'deny', scope: 'once' }, { by: 'onApproval' })
   }
   try {
     const reply = await onApproval(approval, { signal: resolved.signal })
     const answer = typeof reply === 'string' ? { decision: reply } : reply
-    const isTaken = await run.answer(approvalId, { scope: 'once', ...answer })
-    if (!isTaken && run.hasPendingApproval(approvalId))
-      await deny(
-        'onApproval returned an answer that does not fit it; return "allow", "deny" or an ApprovalAnswer',
-      )
+    const result = await run.answer(approvalId, { scope: 'once', ...answer }, { by: 'onApproval' })
+    if (!result.taken && run.hasPendingApproval(approvalId))
+      await deny(`onApproval returned an answer that does not fit it: ${result.message}`)
   } catch (error) {
     if (run.hasPendingApproval(approvalId)) await deny(`onApproval failed: ${errorMessage(error)}`)
   }

@@ -4,8 +4,9 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Completion } from '#specs/protocol/task.ts'
 import { asksAboutPlan } from '../approvals/plan-question.ts'
-import { type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
+import { type AnswerResult, type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
 import {
+  type AnswerActor,
   application,
   type CancelOptions,
   type RunActor,
@@ -120,8 +121,12 @@ export class Run implements RunHandle {
     return this.#record.feed.watch()
   }
 
-  async answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean> {
-    return this.#approvals.answer(approvalId, answer)
+  async answer(
+    approvalId: string,
+    answer: ApprovalAnswer,
+    { by = application, via = 'library' }: AnswerActor = {},
+  ): Promise<AnswerResult> {
+    return this.#approvals.answer(approvalId, answer, { name: by, via })
   }
 
   /** Whether an approval is pending. */

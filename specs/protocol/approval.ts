@@ -44,6 +44,21 @@ export const AccessQuestion = z.strictObject({
 })
 export type AccessQuestion = z.infer<typeof AccessQuestion>
 
+/** An answer that a question accepts, for a client to offer. Every denial may have a hint. */
+export const OfferedAnswer = z.strictObject({
+  /** For people. */
+  label: Line,
+  decision: z.enum(['allow', 'deny']),
+  scope: ApprovalScope,
+  /** For network access: the reach to give with it; absent for a denial. */
+  reach: AccessReach.optional(),
+  /** What must be given with it: the answer to `question`. */
+  needs: z.literal('answer').optional(),
+  /** What may be given with it: a changed plan. */
+  takes: z.literal('plan').optional(),
+})
+export type OfferedAnswer = z.infer<typeof OfferedAnswer>
+
 /** The answer for the agent. */
 export const ApprovalDecision = z.strictObject({
   decision: z.enum(['allow', 'deny']),
@@ -59,6 +74,13 @@ export type ApprovalDecision = z.infer<typeof ApprovalDecision>
 /** Who or what decided; `cancel`: the run ended, `agent`: it withdrew its question. */
 export const DecidedBy = z.enum(['person', 'rule', 'mode', 'cancel', 'agent'])
 
+/**
+ * The way by which a person's answer came: the run's own terminal, the JSON lines of its standard input, the application
+ * that started it, or the control socket, from another process of the user.
+ */
+export const AnsweredVia = z.enum(['terminal', 'stdin', 'library', 'control'])
+export type AnsweredVia = z.infer<typeof AnsweredVia>
+
 /** The host's record of a decision, as journaled. */
 export const ApprovalRecord = z.strictObject({
   approvalId: Id,
@@ -67,6 +89,10 @@ export const ApprovalRecord = z.strictObject({
   /** For network access: how broadly the answer applies around the address; absent when it changed nothing. */
   reach: AccessReach.optional(),
   by: DecidedBy,
+  /** Name of the person or program, as the client gave it; only with `by: person`, absent in older journals. */
+  name: Line.optional(),
+  /** Only with `by: person`; absent in older journals. */
+  via: AnsweredVia.optional(),
   /** The deciding rule, the flag that would allow it, or why the question was withdrawn. */
   rule: Line.optional(),
   hint: Text.optional(),

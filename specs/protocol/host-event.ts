@@ -1,6 +1,6 @@
 /** Events of the host: facts that only the host can write. */
 import * as z from 'zod'
-import { AccessQuestion, ApprovalRecord, ApprovalRequest } from './approval.ts'
+import { AccessQuestion, ApprovalRecord, ApprovalRequest, OfferedAnswer } from './approval.ts'
 import { EgressRecord } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
 import { GovernanceNote, HostToolCall, MemoryNote, NoteId } from './extension.ts'
@@ -112,6 +112,8 @@ const ApprovalAsked = z.strictObject({
   digest: Sha256,
   /** For a question about network access; `request` is then only its cause. */
   access: AccessQuestion.optional(),
+  /** The answers that it accepts; absent in older journals. */
+  answers: z.array(OfferedAnswer).max(16).optional(),
 })
 const ApprovalDecided = z.strictObject({ type: z.literal('approval-decision'), ...ApprovalRecord.shape })
 const EgressDenied = z.strictObject({ type: z.literal('egress-denied'), target: Line, reason: Line })

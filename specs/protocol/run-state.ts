@@ -1,10 +1,13 @@
 /** The state of a run, computed from its events by one reducer for host, agent, screens and `runs show`. */
-import type { ApprovalRequest } from './approval.ts'
 import type { RunReason } from './error.ts'
 import type { AgentEvent, HostEvent } from './event.ts'
 import type { RequestSource } from './model-request.ts'
 import type { Plan, StepState } from './plan.ts'
 import { addUsage, noUsage, type RunOutcome, type Usage } from './task.ts'
+
+/** An undecided approval: the agent's request, and what its `approval-request` says of it. */
+export type PendingApproval = Extract<HostEvent, { type: 'approval-request' }>['request'] &
+  Pick<Extract<HostEvent, { type: 'approval-request' }>, 'kind' | 'access' | 'answers'>
 
 export interface RunState {
   phase: 'preparing' | 'planning' | 'working' | 'ended'
@@ -27,7 +30,7 @@ export interface RunState {
   /** Host tool calls that started and have not ended, by call id. If the run has ended, their outcome is unknown. */
   openHostCalls: Record<string, { tool: string; arguments: string }>
   /** Undecided approvals, by approval id. */
-  pendingApprovals: Record<string, Omit<ApprovalRequest, 'runId'>>
+  pendingApprovals: Record<string, PendingApproval>
   /** As counted by the gateway. */
   usage: Usage
   /** Whether any of it is the gateway's estimate because the provider gave no numbers. */
@@ -134,8 +137,14 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
     case 'pause-end':
       return { ...state, paused: false }
     case 'approval-request': {
-      const asked = { [event.request.approvalId]: event.request }
-      return { ...state, pendingApprovals: { ...state.pendingApprovals, ...asked } }
+      const { request, kind, access, answers } = event
+      const asked = {
+        ...request,
+        kind,
+        ...(access === undefined ? {} : { access }),
+        ...(answers === undefined ? {} : { answers }),
+      }
+      return { ...state, pendingApprovals: { ...state.pendingApprovals, [request.approvalId]: asked } }
     }
     case 'approval-decision':
       return { ...state, pendingApprovals: without(state.pendingApprovals, event.approvalId) }

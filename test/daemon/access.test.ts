@@ -112,7 +112,9 @@ describe('the agent that asks for network access', () => {
     link.restartSession('as after a sleep')
     await expect.poll(() => sessions.length).toBe(2)
     await sleep(20)
-    expect(approvals.answer('ap-ask000001', { decision: 'allow', scope: 'run' })).toBe(true)
+    expect(approvals.answer('ap-ask000001', { decision: 'allow', scope: 'run' })).toMatchObject({
+      taken: true,
+    })
     expect((await completion).summary).toContain(
       'told: allowed: https connections to api.example.com (port 443), in this run.',
     )

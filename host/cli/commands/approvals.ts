@@ -14,7 +14,7 @@ import type { RunClient } from '../../control/run-client.ts'
 import { mapBounded } from '../../files/bounded-map.ts'
 import type { Host } from '../../host.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { hostOf, type Io } from '../io.ts'
+import { hostOf, type Io, userName } from '../io.ts'
 import { type RunAction, runArgument } from '../options.ts'
 import { describeQuestion, offerLines } from '../render/call-lines.ts'
 import { writeLines } from '../render/fit.ts'
@@ -140,11 +140,8 @@ async function answer(
   try {
     const request = await findPending(hostOf(io), run, approval)
     const given = word(request)
-    if (!(await run.answer(request.approvalId, given)))
-      throw new CaissonError(
-        'not_possible_now',
-        `${request.approvalId} no longer waits for an answer, or does not accept this one`,
-      )
+    const result = await run.answer(request.approvalId, given, { by: userName() })
+    if (!result.taken) throw new CaissonError('not_possible_now', result.message)
     io.stdout.write(`${run.id}: ${request.approvalId} answered\n`)
     return exitCodes.completed
   } finally {

@@ -1,13 +1,10 @@
 /** Follows a run in this terminal or as JSON lines, whether this process carries it out or another, and puts its questions. */
 import { errorMessage } from '#specs/errors.ts'
-import type { HostEvent } from '#specs/protocol/event.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
-import type { UserQuestion } from '#specs/protocol/question.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
-import { describeAnswer } from '../../approvals/user-question.ts'
 import type { RunHandle } from '../../control/run-handle.ts'
 import type { FeedItem } from '../../journal/run-feed.ts'
-import type { Io } from '../io.ts'
+import { type Io, userName } from '../io.ts'
 import { promptApproval } from '../prompts/approval-prompt.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
 import { SteeringPrompt } from '../prompts/steering-prompt.ts'
@@ -79,45 +76,26 @@ export async function follow(
 
 /** @param onInputEnd called when nobody can answer any more */
 export async function followAsJson(io: Io, run: FollowedRun, onInputEnd: () => void): Promise<void> {
-  const questions = new Map<string, UserQuestion>()
   const stop = readJsonLines(io.stdin, {
-    onInput: (input) => void obey(io, run, input, questions),
+    onInput: (input) => void obey(io, run, input),
     onProblem: (message) => io.stderr.write(`${message}\n`),
     onEnd: onInputEnd,
   })
   try {
-    for await (const item of run.watch()) {
-      if (item.source === 'host') noteQuestion(questions, item.event)
-      await writeJsonLine(io.stdout, item)
-    }
+    for await (const item of run.watch()) await writeJsonLine(io.stdout, item)
   } finally {
     stop()
   }
 }
 
-/** Keeps the questions that wait, to be able to say what an answer to them is. */
-function noteQuestion(questions: Map<string, UserQuestion>, event: HostEvent): void {
-  if (event.type === 'approval-decision') questions.delete(event.approvalId)
-  if (event.type === 'approval-request' && event.request.question !== undefined)
-    questions.set(event.request.approvalId, event.request.question)
-}
-
-async function obey(
-  io: Io,
-  run: FollowedRun,
-  input: JsonInput,
-  questions: ReadonlyMap<string, UserQuestion>,
-): Promise<void> {
+async function obey(io: Io, run: FollowedRun, input: JsonInput): Promise<void> {
   const by = 'standard input'
   if ('cancel' in input) return await run.cancel({ by })
   if ('approvalId' in input) {
     const { approvalId } = input
-    if (await run.answer(approvalId, answerOf(input))) return
-    const question = questions.get(approvalId)
-    const expected = question === undefined ? '' : `; expected ${sanitizeLine(describeAnswer(question))}`
-    io.stderr.write(
-      `approval ${approvalId} does not wait for an answer, or does not accept this one${expected}\n`,
-    )
+    const result = await run.answer(approvalId, answerOf(input), { by, via: 'stdin' })
+    if (result.taken) return
+    io.stderr.write(`${sanitizeLine(result.message, 1_000)}\n`)
     return
   }
   try {
@@ -185,7 +163,7 @@ async function putQuestion(
     findPlanProblems: (next) => (current === null ? [] : findRevisionProblems(current, next, steps)),
     ...(edit === undefined ? {} : { edit }),
   })
-  if (answer !== null) await run.answer(request.approvalId, answer)
+  if (answer !== null) await run.answer(request.approvalId, answer, { by: userName(), via: 'terminal' })
   else if (!signal.aborted) interrupts.interrupt('the person at the terminal')
   view.resume()
 }

@@ -76,7 +76,9 @@ export function decisionLine(event: Of<'approval-decision'>, colors: Colors, bef
     return colors.yellow(`  Question withdrawn by the agent: ${sanitizeLine(event.rule ?? '')}`)
   const pending = before?.pendingApprovals ?? {}
   const asked = Object.hasOwn(pending, event.approvalId) ? pending[event.approvalId]?.question : undefined
-  const whom = { person: 'you', rule: 'a rule', mode: 'the approval mode', cancel: 'the end of the run' }[
+  const isElsewhere = event.via === 'control' || event.via === 'library'
+  const you = isElsewhere ? sanitizeLine(event.name ?? '', 100) : 'you'
+  const whom = { person: you, rule: 'a rule', mode: 'the approval mode', cancel: 'the end of the run' }[
     event.by
   ]
   const isReported = event.by === 'person' || event.reach !== undefined

@@ -40,7 +40,7 @@ describe('a question about a plan', () => {
     const { queue, allowed, events } = open()
     const decision = queue.ask(question())
     await expect.poll(() => queue.pending).toEqual(['p1'])
-    expect(queue.answer('p1', { decision: 'allow', scope: 'once' })).toBe(true)
+    expect(queue.answer('p1', { decision: 'allow', scope: 'once' })).toMatchObject({ taken: true })
     expect(await decision).toEqual({ decision: 'allow' })
     expect(allowed).toEqual([plan])
     expect(events[1]).toMatchObject({ type: 'approval-decision', by: 'person' })
@@ -50,7 +50,7 @@ describe('a question about a plan', () => {
     const { queue, allowed, events } = open()
     const decision = queue.ask(question())
     await expect.poll(() => queue.pending).toEqual(['p1'])
-    expect(queue.answer('p1', { decision: 'allow', scope: 'run', plan: mine })).toBe(true)
+    expect(queue.answer('p1', { decision: 'allow', scope: 'run', plan: mine })).toMatchObject({ taken: true })
     expect(await decision).toEqual({ decision: 'allow', plan: mine })
     expect(allowed).toEqual([mine])
     expect(events[1]).toMatchObject({ decision: 'allow', by: 'person', plan: mine })
@@ -82,7 +82,7 @@ describe('a question about a plan', () => {
     })
     const decision = queue.ask(question())
     await expect.poll(() => queue.pending).toEqual(['p1'])
-    expect(queue.answer('p1', answer as never)).toBe(false)
+    expect(queue.answer('p1', answer as never)).toMatchObject({ taken: false })
     expect(queue.pending).toEqual(['p1'])
     queue.close()
     expect((await decision).decision).toBe('deny')
@@ -106,7 +106,9 @@ describe('a question about a plan', () => {
     const { queue } = open()
     const decision = queue.ask(question({ tool: 'delete_file' }))
     await expect.poll(() => queue.pending).toEqual(['p1'])
-    expect(queue.answer('p1', { decision: 'allow', scope: 'once', plan: mine })).toBe(false)
+    expect(queue.answer('p1', { decision: 'allow', scope: 'once', plan: mine })).toMatchObject({
+      taken: false,
+    })
     queue.close()
     await decision
   })

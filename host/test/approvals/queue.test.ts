@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
-import type { HostEvent } from '#specs/protocol/event.ts'
+import { HostEvent } from '#specs/protocol/event.ts'
+import { Plan } from '#specs/protocol/plan.ts'
+import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { DecisionRecord } from '../../approvals/decisions.ts'
 import { ApprovalQueue, type ApprovalQueueOptions, type HostQuestion } from '../../approvals/queue.ts'
 
@@ -35,12 +37,70 @@ describe('the approval queue', () => {
     const { queue, events, waits } = open()
     const decision = queue.ask(request())
     await expect.poll(() => queue.pending).toEqual(['a1'])
-    expect(queue.answer('a1', { decision: 'deny', scope: 'once', hint: 'move it instead' })).toBe(true)
-    expect(queue.answer('a1', { decision: 'allow', scope: 'once' })).toBe(false)
+    expect(queue.answer('a1', { decision: 'deny', scope: 'once', hint: 'move it instead' })).toMatchObject({
+      taken: true,
+    })
+    expect(queue.answer('a1', { decision: 'allow', scope: 'once' })).toMatchObject({ taken: false })
     expect(await decision).toEqual({ decision: 'deny', hint: 'move it instead' })
     expect(events.map(({ type }) => type)).toEqual(['approval-request', 'approval-decision'])
     expect(events[1]).toMatchObject({ by: 'person', decision: 'deny' })
     expect(waits).toEqual([1, -1])
+  })
+
+  it('says who answered and by what way, and tells whoever answers later [S1.11 A.08]', async () => {
+    const { queue, events } = open()
+    const decision = queue.ask(request())
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    queue.answer('a1', { decision: 'deny', scope: 'once' }, { name: 'ann', via: 'terminal' })
+    await decision
+    expect(events[1]).toMatchObject({ by: 'person', name: 'ann', via: 'terminal' })
+    expect(queue.answer('a1', { decision: 'allow', scope: 'once' })).toEqual({
+      taken: false,
+      reason: 'decided',
+      message: expect.stringMatching(/^a1 was already denied by ann \(terminal\) at 2\d{3}-.*Z; /),
+    })
+    expect(queue.answer('a2', { decision: 'allow', scope: 'once' })).toMatchObject({
+      taken: false,
+      reason: 'unknown',
+      message: expect.stringContaining('no approval of this run has the ID "a2"'),
+    })
+    const ruled = open({ rules: [{ effect: 'deny', tool: '*' }] })
+    await ruled.queue.ask(request())
+    expect(ruled.queue.answer('a1', { decision: 'allow', scope: 'once' })).toMatchObject({
+      reason: 'decided',
+      message: expect.stringContaining('denied by a rule'),
+    })
+  })
+
+  it('offers its answers in the event and in the state, accepts each of them, and names them where it refuses another [S1.11]', async () => {
+    const plan = { goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'do' }] }
+    const questions = [
+      request(),
+      request({ tool: 'submit_plan', stepId: 'plan', arguments: JSON.stringify(Plan.parse(plan)) }),
+      request({ tool: 'ask_user', question: { question: 'Which?', kind: 'text' } }),
+    ]
+    for (const asked of questions) {
+      const probe = open()
+      void probe.queue.ask(asked)
+      await expect.poll(() => probe.queue.pending).toEqual(['a1'])
+      const event = HostEvent.parse(probe.events[0])
+      if (event.type !== 'approval-request') throw new Error(event.type)
+      const { answers = [] } = event
+      const state = reduceRun(initialRunState, { event })
+      expect(state.pendingApprovals).toMatchObject({ a1: { kind: 'cooperative', tool: asked.tool, answers } })
+      expect(answers.map(({ decision, scope }) => `${decision} ${scope}`)).toContain('deny once')
+      for (const { decision, scope, needs } of answers) {
+        const { queue } = open()
+        void queue.ask(asked)
+        await expect.poll(() => queue.pending).toEqual(['a1'])
+        const answer = needs === undefined ? {} : { answer: 'this' }
+        expect(queue.answer('a1', { decision, scope, ...answer })).toEqual({ taken: true })
+      }
+      expect(probe.queue.answer('a1', { decision: 'allow', scope: 'always' })).toMatchObject({
+        reason: 'not_offered',
+        message: expect.stringContaining(answers[0]?.label ?? '-'),
+      })
+    }
   })
 
   it('denies a request under the id of a pending question, which stays open', async () => {
@@ -84,10 +144,12 @@ describe('the approval queue', () => {
     const { queue } = open()
     const decision = queue.ask(request())
     await expect.poll(() => queue.pending).toEqual(['a1'])
-    expect(queue.answer('a1', { decision: 'allow', scope: 'always' })).toBe(false)
-    expect(queue.answer('a1', { decision: 'allow', scope: 'once', reach: 'host' })).toBe(false)
+    expect(queue.answer('a1', { decision: 'allow', scope: 'always' })).toMatchObject({ taken: false })
+    expect(queue.answer('a1', { decision: 'allow', scope: 'once', reach: 'host' })).toMatchObject({
+      taken: false,
+    })
     expect(queue.pending).toEqual(['a1'])
-    expect(queue.answer('a1', { decision: 'allow', scope: 'once' })).toBe(true)
+    expect(queue.answer('a1', { decision: 'allow', scope: 'once' })).toMatchObject({ taken: true })
     expect(await decision).toEqual({ decision: 'allow' })
   })
 
@@ -106,7 +168,7 @@ describe('the approval queue', () => {
       { decision: 'deny', scope: 'once', hint: 7 },
     ]
     for (const answer of wrong)
-      expect(queue.answer('a1', answer as never), JSON.stringify(answer)).toBe(false)
+      expect(queue.answer('a1', answer as never), JSON.stringify(answer)).toMatchObject({ taken: false })
     expect(queue.pending).toEqual(['a1'])
     expect(events).toHaveLength(1)
     queue.answer('a1', { decision: 'deny', scope: 'once' })
@@ -138,7 +200,7 @@ describe('the approval queue', () => {
     queue.answer('a2', { decision: 'allow', scope: 'run' })
     expect(await tool).toEqual({ decision: 'allow' })
     expect(queue.pending).toEqual(['a1'])
-    expect(queue.answer('a1', allow)).toBe(true)
+    expect(queue.answer('a1', allow)).toMatchObject({ taken: true })
     expect(await way).toEqual({ decision: 'allow', hint: 'now' })
     expect(seen).toEqual(['once suffix after approval-decision'])
   })
@@ -176,7 +238,7 @@ describe('the approval queue', () => {
     asker.abort('the step that asked has ended')
     await settled
     expect(queue.pending).toEqual(['a2'])
-    expect(queue.answer('a1', { decision: 'allow', scope: 'run' })).toBe(false)
+    expect(queue.answer('a1', { decision: 'allow', scope: 'run' })).toMatchObject({ taken: false })
     expect(await decision).toEqual({ decision: 'deny' })
     expect(events.at(-1)).toMatchObject({ by: 'agent', rule: 'the step that asked has ended' })
     expect(waits).toEqual([1, 1, -1])

@@ -47,8 +47,8 @@ const yes = { decision: 'allow', scope: 'once' } as const
 describe('a question to the person', () => {
   it('takes the first answer of its form, journals it and hands it to the agent [S2.16]', async () => {
     const { answer, decision, events } = await asked(choice)
-    expect(answer({ ...yes, answer: 'json' })).toBe(true)
-    expect(answer({ ...yes, answer: 'csv' })).toBe(false)
+    expect(answer({ ...yes, answer: 'json' })).toMatchObject({ taken: true })
+    expect(answer({ ...yes, answer: 'csv' })).toMatchObject({ taken: false })
     expect(await decision).toEqual({ decision: 'allow', answer: 'json' })
     expect(events[0]).toMatchObject({ type: 'approval-request', request: { question: choice } })
     expect(events[1]).toMatchObject({ type: 'approval-decision', by: 'person', answer: 'json' })
@@ -65,20 +65,21 @@ describe('a question to the person', () => {
     for (const [kind, answers] of Object.entries(wrong)) {
       const options = kind.startsWith('choice') ? { options: choice.options } : {}
       const { answer, queue } = await asked(UserQuestion.parse({ question: 'q', kind, ...options }))
-      for (const one of answers) expect(answer({ ...yes, answer: one as never })).toBe(false)
+      for (const one of answers)
+        expect(answer({ ...yes, answer: one as never })).toMatchObject({ taken: false })
       expect(queue.pending).toEqual(['q1'])
     }
     const { answer } = await asked(choice)
     const plan = { goal: 'g', steps: [] } as never
     for (const more of [{ scope: 'run' }, { scope: 'always' }, { reach: 'host' }, { plan }] as const)
-      expect(answer({ ...yes, answer: 'csv', ...more })).toBe(false)
-    expect(answer({ decision: 'deny', scope: 'once', answer: 'csv' })).toBe(false)
-    expect(answer({ ...yes, answer: 'csv' })).toBe(true)
+      expect(answer({ ...yes, answer: 'csv', ...more })).toMatchObject({ taken: false })
+    expect(answer({ decision: 'deny', scope: 'once', answer: 'csv' })).toMatchObject({ taken: false })
+    expect(answer({ ...yes, answer: 'csv' })).toMatchObject({ taken: true })
   })
 
   it('can be declined in words, for this time or for the run [S2.16]', async () => {
     const { answer, decision, queue } = await asked(choice)
-    expect(answer({ decision: 'deny', scope: 'run', hint: 'you decide' })).toBe(true)
+    expect(answer({ decision: 'deny', scope: 'run', hint: 'you decide' })).toMatchObject({ taken: true })
     expect(await decision).toEqual({ decision: 'deny', hint: 'you decide' })
     expect((await queue.ask(ask(choice, { approvalId: 'q2' }))).decision).toBe('deny')
     expect(queue.pending).toEqual([])
@@ -86,16 +87,16 @@ describe('a question to the person', () => {
 
   it('takes another text than an option where it says so, and no other form of it [S2.16]', async () => {
     const { answer } = await asked({ ...choice, allowOther: true })
-    expect(answer({ ...yes, answer: 7 })).toBe(false)
-    expect(answer({ ...yes, answer: 'xml' })).toBe(true)
+    expect(answer({ ...yes, answer: 7 })).toMatchObject({ taken: false })
+    expect(answer({ ...yes, answer: 'xml' })).toMatchObject({ taken: true })
   })
 
   it('is answered by no mode and no allow rule [S2.16]', async () => {
     const confirm: UserQuestion = { question: 'Drop the table?', kind: 'confirm' }
     const rules: ApprovalRule[] = [{ effect: 'allow', tool: '*' }]
     const { answer, decision } = await asked(confirm, { mode: 'all', rules })
-    expect(answer({ ...yes })).toBe(false)
-    expect(answer({ ...yes, answer: false })).toBe(true)
+    expect(answer({ ...yes })).toMatchObject({ taken: false })
+    expect(answer({ ...yes, answer: false })).toMatchObject({ taken: true })
     expect(await decision).toEqual({ decision: 'allow', answer: false })
   })
 
@@ -138,7 +139,7 @@ describe('a question to the person', () => {
     const { queue, decision, answer, events } = await asked({ ...choice, defaultAnswer: 'csv' })
     queue.close()
     expect(await decision).toEqual({ decision: 'deny' })
-    expect(answer({ ...yes, answer: 'csv' })).toBe(false)
+    expect(answer({ ...yes, answer: 'csv' })).toMatchObject({ taken: false })
     expect(events.at(-1)).toMatchObject({ by: 'cancel' })
   })
 })
@@ -162,21 +163,21 @@ describe('a question of an MCP server', () => {
     left.queue.detach()
     expect(await left.decision).toMatchObject({ decision: 'deny' })
     const there = await asked(server)
-    expect(there.answer({ ...yes, answer: 'csv' })).toBe(true)
+    expect(there.answer({ ...yes, answer: 'csv' })).toMatchObject({ taken: true })
     expect(await there.decision).toMatchObject({ decision: 'allow', answer: 'csv' })
   })
 
   it('gets nothing that looks like a secret, from whichever surface it comes [A.09]', async () => {
     const question = { question: 'What is it?', kind: 'text', server: 'travel' } as const
     const { answer, queue } = await asked(question)
-    expect(answer({ ...yes, answer: 'sk-0123456789abcdef0123456789' })).toBe(false)
+    expect(answer({ ...yes, answer: 'sk-0123456789abcdef0123456789' })).toMatchObject({ taken: false })
     expect(queue.pending).toEqual(['q1'])
     expect(describeAnswer(question)).toBe('a text without passwords, keys and tokens')
-    expect(answer({ ...yes, answer: 'a lamp' })).toBe(true)
+    expect(answer({ ...yes, answer: 'a lamp' })).toMatchObject({ taken: true })
     // The agent's own question is answered as it was.
     const { server: _, ...own } = question
     const mine = await asked(own)
-    expect(mine.answer({ ...yes, answer: 'sk-0123456789abcdef0123456789' })).toBe(true)
+    expect(mine.answer({ ...yes, answer: 'sk-0123456789abcdef0123456789' })).toMatchObject({ taken: true })
   })
 
   it('can be kept back by a rule about the server [A.09]', async () => {
@@ -200,8 +201,8 @@ describe('a hostile agent', () => {
     const { queue: asking } = open()
     void asking.ask({ ...bare, approvalId: 'q3', tool: 'delete_file' })
     await expect.poll(() => asking.pending).toEqual(['q3'])
-    expect(asking.answer('q3', { ...yes, answer: 'csv' })).toBe(false)
-    expect(asking.answer('q3', yes)).toBe(true)
+    expect(asking.answer('q3', { ...yes, answer: 'csv' })).toMatchObject({ taken: false })
+    expect(asking.answer('q3', yes)).toMatchObject({ taken: true })
   })
 
   it('asks a person no more than so often in a run, whoever of its agents asks [S2.16]', async () => {

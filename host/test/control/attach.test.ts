@@ -62,7 +62,8 @@ async function scriptedRun(): Promise<Scripted> {
   }
   const service: RunService = {
     watch: () => feed.watch(),
-    answer: async (approvalId, answer) => queue.answer(approvalId, answer),
+    answer: async (approvalId, answer, { by = '', via = 'library' } = {}) =>
+      queue.answer(approvalId, answer, { name: by, via }),
     hasPendingApproval: (approvalId) => queue.pending.includes(approvalId),
     cancel: async ({ by = '', now } = {}) => void cancels.push([by, now]),
     steer: (text, { by } = {}) => hear(`${by}: ${text}`),
@@ -163,8 +164,19 @@ describe('an attached run', () => {
     const decision = run.ask('a1')
     await until(() => first.hasPendingApproval('a1') && second.hasPendingApproval('a1'), 'the question')
     const withdrawn = second.whenResolved('a1')
-    expect(await first.answer('a1', { decision: 'deny', scope: 'once', hint: 'keep it' })).toBe(true)
-    expect(await second.answer('a1', { decision: 'allow', scope: 'once' })).toBe(false)
+    const no = { decision: 'deny', scope: 'once', hint: 'keep it' } as const
+    expect(await first.answer('a1', no, { by: 'Ann' })).toEqual({ taken: true })
+    expect(await second.answer('a1', { decision: 'allow', scope: 'once' })).toMatchObject({
+      taken: false,
+      reason: 'decided',
+      message: expect.stringContaining('denied by Ann (control)'),
+    })
+    await first.detach()
+    for await (const item of second.watch()) {
+      if (item.source !== 'host' || item.event.type !== 'approval-decision') continue
+      expect(item.event).toMatchObject({ decision: 'deny', by: 'person', name: 'Ann', via: 'control' })
+      break
+    }
     expect(await decision).toEqual({ decision: 'deny', hint: 'keep it' })
     await withdrawn
     expect(second.hasPendingApproval('a1')).toBe(false)
@@ -175,9 +187,18 @@ describe('an attached run', () => {
     const client = await RunClient.connect(runId, run.socket)
     const answered = run.askAccess('a1')
     await until(() => client.hasPendingApproval('a1'), 'the question')
-    expect(await client.answer('a1', { decision: 'allow', scope: 'run', reach: 'path' })).toBe(false)
-    expect(await client.answer('a1', { decision: 'allow', scope: 'always', reach: 'suffix' })).toBe(true)
-    expect(await answered).toEqual({ decision: 'allow', scope: 'always', reach: 'suffix', by: 'person' })
+    expect(await client.answer('a1', { decision: 'allow', scope: 'run', reach: 'path' })).toMatchObject({
+      taken: false,
+    })
+    expect(await client.answer('a1', { decision: 'allow', scope: 'always', reach: 'suffix' })).toMatchObject({
+      taken: true,
+    })
+    expect(await answered).toMatchObject({
+      decision: 'allow',
+      scope: 'always',
+      reach: 'suffix',
+      by: 'person',
+    })
   })
 
   it('may answer a question about a plan with another one, and not with what is none [V.08 S1.11 A.11]', async () => {
@@ -187,8 +208,12 @@ describe('an attached run', () => {
     const decision = run.askPlan('p1', plan)
     await until(() => client.hasPendingApproval('p1'), 'the question')
     const mine = { ...plan, goal: 'mine' }
-    expect(await client.answer('p1', { decision: 'deny', scope: 'once', plan: mine })).toBe(false)
-    expect(await client.answer('p1', { decision: 'allow', scope: 'once', plan: mine })).toBe(true)
+    expect(await client.answer('p1', { decision: 'deny', scope: 'once', plan: mine })).toMatchObject({
+      taken: false,
+    })
+    expect(await client.answer('p1', { decision: 'allow', scope: 'once', plan: mine })).toMatchObject({
+      taken: true,
+    })
     expect(await decision).toEqual({ decision: 'allow', plan: mine })
   })
 
@@ -201,9 +226,15 @@ describe('an attached run', () => {
     const decision = run.askUser('q1', { question: 'How many?', kind: 'number' })
     await until(() => first.hasPendingApproval('q1') && second.hasPendingApproval('q1'), 'the question')
     for (const answer of ['3', Number.NaN, true])
-      expect(await first.answer('q1', { decision: 'allow', scope: 'once', answer })).toBe(false)
-    expect(await first.answer('q1', { decision: 'allow', scope: 'once', answer: 3 })).toBe(true)
-    expect(await second.answer('q1', { decision: 'allow', scope: 'once', answer: 4 })).toBe(false)
+      expect(await first.answer('q1', { decision: 'allow', scope: 'once', answer })).toMatchObject({
+        taken: false,
+      })
+    expect(await first.answer('q1', { decision: 'allow', scope: 'once', answer: 3 })).toMatchObject({
+      taken: true,
+    })
+    expect(await second.answer('q1', { decision: 'allow', scope: 'once', answer: 4 })).toMatchObject({
+      taken: false,
+    })
     expect(await decision).toEqual({ decision: 'allow', answer: 3 })
     await second.whenResolved('q1')
   })

@@ -86,8 +86,13 @@ describe('request_access', () => {
     expect(decisions()[0]?.rule).toContain('deny *.example.com')
     void answers.decide(request('https://1.2.3.4/'))
     const [id = ''] = await waiting()
-    expect(approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'suffix' })).toBe(false)
-    expect(approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'host' })).toBe(true)
+    expect(approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'suffix' })).toMatchObject({
+      taken: false,
+      reason: 'not_offered',
+    })
+    expect(approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'host' })).toMatchObject({
+      taken: true,
+    })
   })
 
   it('can be about tunnels where requests are let out already; the path alone is not offered then [G.02]', async () => {

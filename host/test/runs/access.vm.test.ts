@@ -116,7 +116,9 @@ describe('network access of the VM', () => {
       if (item.source !== 'host') continue
       if (item.event.type === 'approval-request') approvalId = item.event.request.approvalId
       if (item.event.type === 'vm-sleep') {
-        expect(await run.answer(approvalId, { decision: 'allow', scope: 'run' })).toBe(true)
+        expect(await run.answer(approvalId, { decision: 'allow', scope: 'run' })).toMatchObject({
+          taken: true,
+        })
         break
       }
     }

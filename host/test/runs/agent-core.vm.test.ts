@@ -150,7 +150,7 @@ describe('a plan that is asked about', () => {
       for await (const item of run.watch()) {
         if (item.source !== 'host' || item.event.type !== 'approval-request') continue
         expect(Plan.parse(JSON.parse(item.event.request.arguments))).toEqual(plan)
-        expect(await run.answer(item.event.request.approvalId, answer)).toBe(true)
+        expect(await run.answer(item.event.request.approvalId, answer)).toMatchObject({ taken: true })
       }
       return await finished
     }

@@ -27,9 +27,15 @@ describe('a question to the person', () => {
     await sees(run, 'vm-sleep')
     expect(await findVms(bench.home)).toEqual([])
     const client = await bench.host.attach(run.id)
-    expect(await client?.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'xml' })).toBe(false)
-    expect(await client?.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'json' })).toBe(true)
-    expect(await run.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'csv' })).toBe(false)
+    expect(
+      await client?.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'xml' }),
+    ).toMatchObject({ taken: false })
+    expect(
+      await client?.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'json' }),
+    ).toMatchObject({ taken: true })
+    expect(await run.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'csv' })).toMatchObject({
+      taken: false,
+    })
     await client?.detach()
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'completed' })

@@ -135,7 +135,7 @@ describe('a run in a real VM', () => {
       expect(await findVms(bench.home)).toEqual([])
       await sleep(1_000)
       expect(await findVms(bench.home)).toEqual([])
-      expect(await run.answer(asked, { decision: 'allow', scope: 'once' })).toBe(true)
+      expect(await run.answer(asked, { decision: 'allow', scope: 'once' })).toMatchObject({ taken: true })
     }
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'completed' })
@@ -210,7 +210,9 @@ async function decide(
   for await (const item of run.watch()) {
     if (item.source !== 'host' || item.event.type !== 'approval-request') continue
     asked = item.event.request
-    expect(await run.answer(item.event.request.approvalId, { decision, scope: 'once' })).toBe(true)
+    expect(await run.answer(item.event.request.approvalId, { decision, scope: 'once' })).toMatchObject({
+      taken: true,
+    })
   }
   return { asked, finished: await finished }
 }

@@ -53,7 +53,8 @@ export async function runAtWork(): Promise<RunAtWork> {
         watched.resolve()
         return record.feed.watch()
       },
-      answer: async (approvalId, answer) => queue.answer(approvalId, answer),
+      answer: async (approvalId, answer, { by = '', via = 'library' } = {}) =>
+        queue.answer(approvalId, answer, { name: by, via }),
       hasPendingApproval: (approvalId) => queue.pending.includes(approvalId),
       cancel: async () => undefined,
       steer: refused,

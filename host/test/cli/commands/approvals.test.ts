@@ -112,7 +112,7 @@ describe('caisson approvals', () => {
     await expect.poll(async () => (await caisson('approvals', 'list')).stdout).toContain('ap-2')
     expect((await caisson('approvals', 'answer', runId, 'ap-2', 'yes')).code).toBe(2)
     const always = await caisson('approvals', 'allow', runId, 'ap-2', '--scope', 'always')
-    expect([always.code, always.stderr]).toEqual([1, expect.stringContaining('does not accept this one')])
+    expect([always.code, always.stderr]).toEqual([1, expect.stringContaining('does not accept this answer')])
     expect((await caisson('approvals', 'allow', runId, 'ap-2', '--scope', 'run')).code).toBe(0)
     expect(await deleted).toEqual({ decision: 'allow' })
   })

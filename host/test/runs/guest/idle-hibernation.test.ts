@@ -58,7 +58,9 @@ describe('a run that waits for a person', () => {
   it('does not sleep while a tool is at work that nobody is asked about [V.04]', () => {
     const call = { stepId: 's', tool: 'run_bash', agentPath: 'root' }
     const request = { approvalId: 'ap-1', agentPath: 'root', stepId: 's', callId: 'c1', tool: 'delete_file' }
-    const pendingApprovals = { 'ap-1': { ...request, arguments: '{}', preview: '' } }
+    const pendingApprovals = {
+      'ap-1': { ...request, arguments: '{}', preview: '', kind: 'cooperative' as const },
+    }
     expect(isAtWork({ openCalls: { c1: call }, pendingApprovals })).toBe(false)
     expect(isAtWork({ openCalls: { c1: call, c2: call }, pendingApprovals })).toBe(true)
   })
