@@ -257,6 +257,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'V.12': now(
     'A program reads, writes, lists and removes files of such a VM, byte by byte, and below its workspace alone',
   ),
+  'V.13': now(
+    'A person and a program copy files and directories into a living VM and out of it; what a hostile VM sends is written below the one path that was given, and is bounded',
+  ),
 
   // The agent core
   'A.01': now(

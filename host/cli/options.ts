@@ -30,7 +30,7 @@ export const vmArgument = 'VM ID, run ID, a unique prefix of either, or "last" (
 const units: Readonly<Record<string, number>> = { '': 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 }
 
 /** `512M`, `2G`, `8GiB`: bytes, in powers of 1024. */
-function parseSize(text: string): number {
+export function parseSize(text: string): number {
   const match = /^(\d{1,9})\s*([kmgt]?)(?:i?b)?$/i.exec(text.trim())
   const unit = units[(match?.[2] ?? '').toLowerCase()]
   if (match?.[1] === undefined || unit === undefined)

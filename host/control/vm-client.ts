@@ -6,6 +6,9 @@ import { waitForDrain } from '#specs/node/drain.ts'
 import { frameKinds } from '#specs/node/typed-frames.ts'
 import type { ShellOptions } from '#specs/protocol/methods.ts'
 import { askControl, nextFrame, parseMessage, requireOk } from './client.ts'
+import type { CopyOptions, CopyResult } from './copy.ts'
+import { copyIn, writeArchive } from './copy-in.ts'
+import { copyOut, readArchive } from './copy-out.ts'
 import { ControlReply, InfoReply, type VmInfo } from './messages.ts'
 import { Shell } from './shell.ts'
 
@@ -124,6 +127,31 @@ export class VmClient {
   /** Starts a shell or a command as the user `work` in the workspace. @throws {CaissonError} `connection_lost` */
   async openShell(options: ShellOptions): Promise<Shell> {
     return new Shell(await askControl(this.#path, { op: 'vm/shell', ...options }))
+  }
+
+  /**
+   * Copies a file or directory of the VM to `to` on this machine, by the rules of `docker cp`. Nothing is written but
+   * below `to`, and through no link there. Relative paths of the VM begin at /mnt/workspace.
+   * @throws {CaissonError} `file_not_found`, `limit_reached`, `no_space`, `protocol_violation`, `not_possible_now`,
+   * `invalid_options`, `cancelled`, `connection_lost`
+   */
+  async copyOut(from: string, to: string, options?: CopyOptions): Promise<CopyResult> {
+    return await copyOut(this, from, to, options)
+  }
+
+  /** Copies a file or directory of this machine to `to` in the VM. @throws {CaissonError} as {@link copyOut} */
+  async copyIn(from: string, to: string, options?: CopyOptions): Promise<CopyResult> {
+    return await copyIn(this, from, to, options)
+  }
+
+  /** A file or directory of the VM as a tar archive. Its bytes are the guest's. @throws {CaissonError} as {@link copyOut} */
+  readArchive(from: string, options?: CopyOptions): AsyncGenerator<Buffer> {
+    return readArchive(this, from, options)
+  }
+
+  /** Unpacks a tar archive in a directory of the VM. @throws {CaissonError} as {@link copyOut} */
+  async writeArchive(pieces: AsyncIterable<Uint8Array>, to: string, options?: CopyOptions): Promise<void> {
+    await writeArchive(this, pieces, to, options)
   }
 
   /**

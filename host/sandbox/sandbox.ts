@@ -5,6 +5,7 @@
 import * as z from 'zod'
 import { CaissonError, withCode } from '#specs/errors.ts'
 import { Port } from '#specs/protocol/methods.ts'
+import type { CopyOptions, CopyResult } from '../control/copy.ts'
 import type { VmInfo } from '../control/messages.ts'
 import { type Forwarding, VmClient } from '../control/vm-client.ts'
 import { checkArguments, type Names } from '../files/check-arguments.ts'
@@ -111,6 +112,19 @@ export class Sandbox implements AsyncDisposable {
   /** Removes a file, a link, or a directory with all below it. @throws {CaissonError} as {@link readFile} */
   async remove(path: string, options?: FileOptions): Promise<void> {
     await this.#call(() => this.#files.remove(path, options))
+  }
+
+  /**
+   * Copies a file or directory out of the sandbox to `to` on this machine, by the rules of `docker cp`; see
+   * {@link VmClient.copyOut}. @throws {CaissonError}
+   */
+  async copyOut(from: string, to: string, options?: CopyOptions): Promise<CopyResult> {
+    return await this.#call(() => this.#client.copyOut(from, to, options))
+  }
+
+  /** Copies a file or directory of this machine into the sandbox. @throws {CaissonError} */
+  async copyIn(from: string, to: string, options?: CopyOptions): Promise<CopyResult> {
+    return await this.#call(() => this.#client.copyIn(from, to, options))
   }
 
   /**

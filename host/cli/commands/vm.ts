@@ -19,6 +19,7 @@ import {
 } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
+import { addVmCopy } from './vm-copy.ts'
 import { addVmLogs } from './vm-logs.ts'
 import { addVmShell } from './vm-shell.ts'
 import { addVmTemplates } from './vm-templates.ts'
@@ -31,6 +32,7 @@ export function addVmCommands(vm: Command, run: RunAction, { guestCommand }: Com
     .option('--once', 'stop the VM as soon as it is ready')
     .action(run(vmBoot))
   addVmShell(vm, run, guestCommand)
+  addVmCopy(vm, run)
   vm.command('forward')
     .argument('<vm>', vmArgument)
     .argument('<ports>', '[HOSTPORT:]GUESTPORT; 0 as HOSTPORT picks a free port')
