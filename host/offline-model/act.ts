@@ -4,6 +4,7 @@
  */
 
 import { actOnCsv } from './act-csv.ts'
+import { patternsOf } from './chores.ts'
 import type { PastCall, PastConversation } from './conversation.ts'
 import type { UserIntent } from './intents.ts'
 import { actOnPage } from './page.ts'
@@ -17,9 +18,10 @@ import {
   type OfflineReply,
   quoteOutput,
   type StepAnswer,
+  say,
   sayNotDone,
 } from './reply.ts'
-import { writeCountScript, writeSumScript } from './small-scripts.ts'
+import { writeChoreScript, writeCountScript, writeSumScript } from './small-scripts.ts'
 
 /** The next turn of a step. */
 export function act(intent: UserIntent, conversation: PastConversation): OfflineReply {
@@ -33,6 +35,8 @@ export function act(intent: UserIntent, conversation: PastConversation): Offline
     return actOnCsv(intent, conversation, reasoning)
   }
   if (intent.kind === 'look') return look(intent.reason, conversation, reasoning)
+  if (intent.kind === 'help') return say(abilities, reasoning)
+  if (intent.kind === 'delete-files') return deleteFiles(intent, conversation, reasoning)
   const turns = turnsFor(intent)
   const done = conversation.calls.length
   const turn = turns.calls[done]
@@ -67,7 +71,17 @@ interface Turns {
 
 type PlainIntent = Exclude<
   UserIntent,
-  { kind: 'inspect-csv' | 'analyze-csv' | 'fetch-page' | 'summarize-page' | 'save-page' | 'look' }
+  {
+    kind:
+      | 'inspect-csv'
+      | 'analyze-csv'
+      | 'fetch-page'
+      | 'summarize-page'
+      | 'save-page'
+      | 'look'
+      | 'help'
+      | 'delete-files'
+  }
 >
 
 /** The calls of an intent in order, and the answer when all of them succeeded. */
@@ -116,11 +130,14 @@ function turnsFor(intent: PlainIntent): Turns {
     case 'occurrences':
     case 'count-files':
       return script({ code: writeCountScript(intent) })
+    case 'chore':
+      return script({ code: writeChoreScript(intent), timeoutMs: 300_000 })
     case 'list': {
       const { path, pattern } = intent
       if (pattern === '*')
         return one('list_files', { path }, (output) => `In ${nameFolder(path)}:\n${output}`)
-      const command = `find ${quoteWord(path)} -name ${quoteWord(pattern)} -not -path '*/.git/*' | sort | head -n 500`
+      const names = patternsOf(pattern).map((each) => `-name ${quoteWord(each)}`)
+      const command = `find ${quoteWord(path)} \\( ${names.join(' -o ')} \\) -not -path '*/.git/*' | sort | head -n 500`
       const listed = `Files named ${q(pattern)} in ${nameFolder(path)}`
       return one('run_bash', { command }, (output) => `${listed}:\n${output}`)
     }
@@ -190,18 +207,65 @@ function shell(command: string, done: string): Turns {
   }
 }
 
+/** Most files that one order deletes. */
+const deletesMax = 100
+
+/** Finds the files by a script, then deletes each by its own call, so that the host's approvals see every one. */
+function deleteFiles(
+  intent: Extract<UserIntent, { kind: 'delete-files' }>,
+  conversation: PastConversation,
+  reasoning: string,
+): OfflineReply {
+  const [found, ...deleted] = conversation.calls
+  const find = { ...intent, kind: 'chore', chore: 'find' } as const
+  if (found === undefined)
+    return call(conversation, 'run_python', { code: writeChoreScript(find) }, reasoning)
+  const answer = answersIn(found)
+  if (!answer.done) return conclude(answer, reasoning)
+  const paths = readPaths(answer.text)
+  if (paths === null) return sayNotDone(`the search gave no list of files:\n${answer.text}`, reasoning)
+  if (paths.length > deletesMax) {
+    const many = `${paths.length} files fit, and I delete no more than ${deletesMax} at once; nothing was deleted`
+    return sayNotDone(`${many}.`, reasoning)
+  }
+  if (deleted.length > 0) {
+    const list = paths.map((path) => `- ${path}`).join('\n')
+    return say(`Deleted ${paths.length === 1 ? '1 file' : `${paths.length} files`}:\n${list}`, reasoning)
+  }
+  const calls = paths.map((path) => call(conversation, 'delete_file', { path }, reasoning))
+  return (
+    calls.find((reply) => reply.calls.length === 0) ?? {
+      reasoning,
+      text: '',
+      calls: calls.flatMap((reply) => reply.calls),
+    }
+  )
+}
+
+function readPaths(text: string): string[] | null {
+  try {
+    const paths: unknown = JSON.parse(text)
+    return Array.isArray(paths) ? paths.map(String) : null
+  } catch {
+    return null
+  }
+}
+
+const abilities = [
+  'I am a small set of rules, not a language model. I can: say what is here, what a project is and what changed in git;',
+  'run the tests, the build, a command or a script; create, change, rename, move, copy or delete files; search, count, list and',
+  'compare them; sort lines, indent JSON, convert a CSV file to JSON and report on it; commit; fetch a web page; calculate;',
+  'ask you a question; remember something. Say one of these plainly, with names in quotes,',
+  'or set NVIDIA_API_KEY (or CAISSON_LLM_URL with CAISSON_LLM_KEY and CAISSON_MODEL) for a real model.',
+].join('\n')
+
 /** Answers a task that no rule covers with a listing of the workspace. */
 function look(reason: string, conversation: PastConversation, reasoning: string): OfflineReply {
   const [listed] = conversation.calls
   if (listed === undefined) return call(conversation, 'list_files', { path: '.' }, reasoning)
+  const seen = `The workspace holds:\n${quoteOutput(listed.output, 2_000)}`
   return sayNotDone(
-    [
-      `I could not do this task: ${reason}.`,
-      'Nothing was changed. I am a small set of rules, not a language model. I can: analyze a CSV file; create, change,',
-      'rename, copy or delete files; search, count and list; run a command or a script; fetch a web page; calculate; ask you a question; remember something. Say one of these plainly,',
-      'with names in quotes, or set NVIDIA_API_KEY (or CAISSON_LLM_URL with CAISSON_LLM_KEY and CAISSON_MODEL) for a real model.',
-      `The workspace holds:\n${quoteOutput(listed.output, 2_000)}`,
-    ].join('\n'),
+    `I could not do this task: ${reason}.\nNothing was changed. ${abilities}\n${seen}`,
     reasoning,
   )
 }

@@ -1,5 +1,7 @@
 /** The closed list of requests that the offline model covers, with their wording in instructions and titles. */
 
+import { type ChoreName, choreNames, chores, choreWrites, patternsOf } from './chores.ts'
+
 export type UserIntent =
   | { kind: 'inspect-csv'; path: string }
   | { kind: 'analyze-csv'; path: string; report: string; chart: string }
@@ -19,6 +21,11 @@ export type UserIntent =
   | { kind: 'list'; pattern: string; path: string }
   | { kind: 'read'; path: string }
   | { kind: 'run'; command: string }
+  /** A script of `chores.ts`, with the fields that its sentence names. */
+  | { kind: 'chore'; chore: ChoreName; path?: string; pattern?: string; text?: string; to?: string }
+  | { kind: 'delete-files'; pattern: string; path: string }
+  | { kind: 'help' }
+  /** As the person wrote it. */
   | { kind: 'calculate'; expression: string }
   | { kind: 'fetch-page'; url: string }
   | { kind: 'summarize-page'; url: string }
@@ -62,6 +69,9 @@ const sentences: readonly (readonly [Partial<UserIntent>, string])[] = [
   [{ kind: 'list' }, 'List the files named {pattern} in {path}.'],
   [{ kind: 'read' }, 'Read {path}.'],
   [{ kind: 'run' }, 'Run the command {command}.'],
+  ...choreNames.map((chore) => [{ kind: 'chore', chore }, chores[chore].sentence] as const),
+  [{ kind: 'delete-files' }, 'Delete every file named {pattern} in {path}.'],
+  [{ kind: 'help' }, 'Say what the offline model can do.'],
   [{ kind: 'calculate' }, 'Calculate {expression}.'],
   [{ kind: 'fetch-page' }, 'Fetch the page {url}.'],
   [{ kind: 'summarize-page' }, 'Summarize the page {url}.'],
@@ -140,6 +150,16 @@ export function describeIntent(intent: UserIntent): string {
         : `Recall what is remembered of ${q(intent.query)}`
     case 'look':
       return 'Look at the workspace'
+    case 'chore':
+    case 'delete-files': {
+      const pattern = intent.pattern ?? '*'
+      const kind = pattern === '*' ? 'file' : patternsOf(pattern)[0] === pattern ? pattern : `${pattern} file`
+      return wordIntent(intent)
+        .replace(/\.$/, '')
+        .replace(/file named "[^"]*"/, kind)
+        .replace(/\b(?:in )?"\."/, (found) => (found.startsWith('in') ? 'in the workspace' : 'the workspace'))
+        .replaceAll(jsonString, (text) => q(String(parseJson(text) ?? '')))
+    }
     default:
       return wordIntent(intent)
         .replace(/\.$/, '')
@@ -179,7 +199,12 @@ export function pathsWritten(intent: UserIntent): readonly string[] {
     case 'copy':
       return [intent.to]
     case 'run':
+    case 'delete-files':
       return ['*']
+    case 'chore': {
+      const field = choreWrites(intent.chore)
+      return field === undefined ? [] : [field === '*' ? '*' : (intent[field] ?? '*')]
+    }
     default:
       return []
   }
@@ -196,7 +221,10 @@ export function pathsRead(intent: UserIntent): readonly string[] {
     case 'remember':
     case 'recall':
     case 'use-skill':
+    case 'help':
       return []
+    case 'chore':
+      return [intent.path === undefined || intent.path === '.' ? '*' : intent.path]
     case 'look':
     case 'run':
       return ['*']

@@ -91,7 +91,7 @@ function meet(a: readonly string[], b: readonly string[]): boolean {
 }
 
 function stepId(intent: UserIntent, index: number): string {
-  return `${intent.kind}-${index + 1}`
+  return `${intent.kind === 'chore' ? intent.chore : intent.kind}-${index + 1}`
 }
 
 /** The title of the step for the intent: one line. */

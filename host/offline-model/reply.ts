@@ -107,10 +107,12 @@ export function describeDenial({ name, output }: PastCall): string {
 export function answersIn(past: PastCall | undefined): StepAnswer {
   const lines = (past?.output ?? '').split('\n')
   const failure = lines.find((line) => line.startsWith(failureMark))
-  if (failure !== undefined) return { done: false, text: failure.slice(failureMark.length) }
-  const answers = lines.filter((line) => line.startsWith(answerMark))
-  if (answers.length > 0)
-    return { done: true, text: answers.map((line) => line.slice(answerMark.length)).join('\n') }
+  const answers = lines
+    .filter((line) => line.startsWith(answerMark))
+    .map((line) => line.slice(answerMark.length))
+  if (failure !== undefined)
+    return { done: false, text: [failure.slice(failureMark.length), ...answers].join('\n') }
+  if (answers.length > 0) return { done: true, text: answers.join('\n') }
   return { done: false, text: `the script did not give a result:\n${quoteOutput(past?.output ?? '')}` }
 }
 

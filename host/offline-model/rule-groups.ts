@@ -2,6 +2,7 @@
  * Parts of rules, as sources of regular expressions, and the values of a match: paths, texts and folders, with quotes resolved
  * and `it` replaced. Words of a clause are one blank apart; only named groups are read.
  */
+import { kindOfFiles } from './chores.ts'
 import { type Clause, isQuoted, quotedPattern, readToken } from './phrases.ts'
 import type { CsvContext } from './understand-csv.ts'
 
@@ -16,18 +17,23 @@ const fileWord = '((file|document|note|script|folder|directory) )?'
 export const called = '((called|named|at|with the name) )?'
 const textWord =
   '((following )?(text|line|lines|word|words|content|contents|string|sentence|phrase|value|pattern|number|message|code)( of)? ?:? ?)'
+const plainWord = `([^\\s,;:"'\uE000\uE001]|:(?=[^\\s\uE000\uE001]))+`
 /** Text to write or find: quoted, or plain after a word such as `text`. */
 export const value = (group: string): string =>
-  `(${textWord}?(?<${group}>${quoted})|${textWord}(?<${group}Plain>.+?)|(?<${group}Word>[^\\s,;:"'\uE000\uE001]+))`
+  `(${textWord}?(?<${group}>${quoted})|${textWord}(?<${group}Plain>.+?)|(?<${group}Word>${plainWord}))`
 /** As {@link value}, but after an article a word such as `text` is required: `a poem` is not text to write. */
 export const text = (group: string): string =>
   `(${the}(new )?${textWord}?(?<${group}>${quoted})|${the}(new )?${textWord}(?<${group}Plain>.+?)|(?!(the|a|an|my|this|that)\\s)(?<${group}Word>[^\\s,;:"'\uE000\uE001]+))`
 export const target = (group: string): string =>
   `${the}${adjectives}${fileWord}${called}(?<${group}>${name})( (file|folder|directory))?`
-export const inFolder = `( (in|inside|under|from|within|of|across|through) (${the}(folder|directory|file) (?<folder1>${name})|${the}(?<folder2>${name})( (folder|directory|file))?|(?<anywhere>(all|every|any)( of)?( (the|my|these))? \\w+)))?`
+export const inFolder = `( (in|inside|under|from|within|of|across|through) ((the|this|my|our) (whole|entire|current) )?(${the}(folder|directory|file) (?<folder1>${name})|${the}(?<folder2>${name})( (folder|directory|file))?|(?<anywhere>(all|every|any)( of)?( (the|my|these))? \\w+)))?`
 /** Several files, such as `every .md file` or `the files`. */
 export const everyFile =
   '((each|every|any) (of the )?((?<type>[\\w.*+-]+) )?files?|((all|the|these|my|of) )+((?<types>[\\w.*+-]+) )?files)'
+
+/** Several files in an order that changes them; `kindOfFiles` has to know the kind. */
+export const manyFiles =
+  '(((all|every|each|any|of|the|my|our|these|those) )*((?<kind>[\\w.*+-]+) )?files?|(all|every|each)( (of|the|my|our|these|those))* (?<kinds>[\\w.*+-]+)|(?<glob>[\\w.-]*\\*[\\w.*-]*)( files)?)'
 
 /** Reads the match of a clause. */
 export interface Groups {
@@ -61,7 +67,9 @@ export function groupsOf(match: RegExpExecArray, clause: Clause, scene: CsvConte
     const token = raw(group)
     if (
       token === undefined ||
-      /^(here|workspace|project|folder|directory|current|files|code|everything|total|all|there)$/i.test(token)
+      /^(here|workspace|project|repo|repository|codebase|folder|directory|current|files|code|everything|total|all|there)$/i.test(
+        token,
+      )
     )
       return '.'
     return path(group) || '.'
@@ -74,16 +82,24 @@ export function groupsOf(match: RegExpExecArray, clause: Clause, scene: CsvConte
 /** `.py`, `py` and `python` mean `*.py`; undefined means every file. */
 export function patternOf(type: string | undefined): string {
   if (type === undefined || /^(all|the|any|every|of|regular)$/i.test(type)) return '*'
-  const words: Record<string, string> = {
-    python: 'py',
-    javascript: 'js',
-    typescript: 'ts',
-    markdown: 'md',
-    text: 'txt',
-    shell: 'sh',
+  return kindOfFiles(type) ?? (type.includes('.') ? type : `*.${type}`)
+}
+
+/** The listed path that a name means: `readme` is README.md, `cart.js` is src/cart.js, if there is no other. */
+export function resolvePath(path: string, paths: readonly string[]): string {
+  if (path === '' || path.includes('/') || paths.includes(path) || paths.includes(`${path}/`)) return path
+  const wanted = path.toLowerCase()
+  const listed = paths.filter((known) => !known.endsWith('/'))
+  const base = (known: string): string => known.slice(known.lastIndexOf('/') + 1).toLowerCase()
+  for (const fits of [
+    (known: string) => known.toLowerCase() === wanted,
+    (known: string) => known.toLowerCase().replace(/\.\w+$/, '') === wanted,
+    (known: string) => base(known) === wanted,
+  ]) {
+    const found = listed.filter(fits)
+    if (found.length > 0) return found.length === 1 ? (found[0] ?? path) : path
   }
-  const plain = words[type.toLowerCase()] ?? type.replace(/^\*?\./, '')
-  return type.includes('*') || plain.includes('.') ? type : `*.${plain}`
+  return path
 }
 
 /** Whether it is quoted or has an extension or a slash, as names of files do. */

@@ -3,6 +3,7 @@
  * precedes those that would also match its words.
  */
 
+import { type ChoreName, kindOfFiles } from './chores.ts'
 import { type CountUnit, countUnits, type UserIntent } from './intents.ts'
 import { isQuoted, quotedPattern } from './phrases.ts'
 import {
@@ -11,9 +12,11 @@ import {
   type Groups,
   inFolder,
   looksLikeFile,
+  manyFiles,
   name,
   patternOf,
   quoted,
+  resolvePath,
   target,
   text,
   the,
@@ -33,6 +36,8 @@ const countOf =
   '(count|how many|what is the number of|tell me (the number of|how many)) (the )?(number of )?(?<unit>lines|words|characters|chars|letters|bytes|rows|records) ((are|is|does|do|has|have|there|of|in) )*'
 const everyOccurrence = '((all|every|each|the|any) )*((occurrences?|instances?) of )?'
 const fileType = '((?<type>[\\w.*+-]+) )?'
+const deletes = '(delete|remove|erase|rm|get rid of|throw away|clear out)'
+const everywhere = `( everywhere| (in|across|throughout|inside|within) ((the|this|my) )?(whole |entire )?(project|repo|repository|codebase|workspace)| (in|across|throughout|inside|within) ${manyFiles}${inFolder})`
 const runs = '(run|execute|start|launch) '
 
 export const rules = [
@@ -58,6 +63,10 @@ export const rules = [
     `(create|make|add|generate) ${the}(new )?(folder|directory) ${called}(?<path>${name})`,
   ),
   ...rule(
+    makeProgram,
+    `(create|write|make|generate) (me )?${the}((new|simple|small|short|little) )*(?<lang>python|node|javascript|js|bash|shell) (script|program|file)( (called|named) (?<path>${name}))?( and have it| that| which| to)? (prints?|outputs?|says?|displays?) ((the )?(text|words?|message) )?(?<said>${quoted}|hello,? world!?)`,
+  ),
+  ...rule(
     (g) => {
       const path = g.path('path')
       const content = g.text('content') ?? g.text('said') ?? g.text('fence') ?? ''
@@ -68,6 +77,73 @@ export const rules = [
   ...rule(
     withText('content', (content, g) => ({ kind: 'create', path: g.path('path'), content }), true),
     `(write|put|save|store|insert) ${text('content')} (to|into|in|inside) ${target('path')}`,
+  ),
+  ...rule(
+    (g) => {
+      const [text, to] = [g.text('from') ?? '', g.text('to') ?? '']
+      const pattern = kindsIn(g)
+      return text === '' || pattern === null
+        ? null
+        : { kind: 'chore', chore: 'replace-in-files', text, to, pattern, path: g.folder() }
+    },
+    `(replace|change|substitute|rename) ${everyOccurrence}(the )?${value('from')} (with|by|to|into) (the )?${value('to')}${everywhere}`,
+  ),
+  ...rule(
+    makeCommit,
+    'commit ((it|everything|all|(all )?(of )?((the|my|our|these) )?(changes|work|files))( to git)? )?(with |using )?(the |a )?((commit )?message )?(?<said>\uE000\\d+\uE001)',
+  ),
+  ...lineRules(),
+  ...rule(
+    (g) => ({ kind: 'chore', chore: 'check-json', path: g.path('path') }),
+    `(is|check (if|whether|that)) ${target('path')} (is )?(a )?(valid|correct|well[- ]formed)( json( file)?)?`,
+    `validate (the json (in|of) )?${target('path')}`,
+  ),
+  ...rule(
+    (g, scene) => ofEnding(g, scene, /\.json$/i, (path) => ({ kind: 'chore', chore: 'format-json', path })),
+    `(format|pretty[- ]?print|prettify|indent|beautify|tidy( up)?|reformat) (the json (in|of) )?${target('path')}( nicely| properly)?`,
+  ),
+  ...rule(
+    (g, scene) =>
+      ofEnding(g, scene, /\.csv$/i, (path) => {
+        const to = g.raw('to') === undefined ? path.replace(/\.csv$/i, '.json') : g.path('to')
+        return /\.json$/i.test(to) ? { kind: 'chore', chore: 'csv-to-json', path, to } : null
+      }),
+    `(convert|turn|transform|change|export) ${target('path')} (to|into|as) ${the}(json( file)?( (called|named|as) (?<to>${name}))?)`,
+    `(convert|turn|transform|change|export) ${target('path')} (to|into|as) (?<to>[^\\s,;:"'\uE000\uE001]+\\.json)`,
+  ),
+  ...rule(
+    (g) => {
+      const path = g.path('path')
+      const to = g.raw('to') === undefined ? `${path}.zip` : g.path('to')
+      return /\.zip$/.test(to) ? { kind: 'chore', chore: 'zip', path, to } : null
+    },
+    `(zip|compress|archive)( up)? ${target('path')}( (to|into|as|in) ${the}(zip( file)? )?${called}(?<to>${name}))?`,
+    `(make|create) (a )?zip( file| archive)? (of|from|with) ${target('path')}( (called|named|as) (?<to>${name}))?`,
+  ),
+  ...rule(
+    (g, scene) => {
+      const path = resolvePath(g.path('path'), scene.paths)
+      return { kind: 'copy', path, to: g.raw('to') === undefined ? `${path}.bak` : g.path('to') }
+    },
+    `(back ?up|(make|create|take|save) (a )?(backup|copy|backup copy) of|duplicate) ${target('path')}( ((called|named|to|as|in) )+(?<to>${name}))?`,
+  ),
+  ...rule(
+    (g) =>
+      ofManyFiles(g, (pattern) => {
+        const to = g.path('to')
+        const chore = /^(copy|cp)$/i.test(g.raw('verb') ?? '') ? 'copy-files' : 'move-files'
+        return to === '' ? null : { kind: 'chore', chore, pattern, path: '.', to }
+      }),
+    `(?<verb>move|mv|put|copy|cp|collect) ${manyFiles} (into|to|in|inside) ${the}((new|separate) )?(folder |directory )?${called}(?<to>${name})( folder| directory)?`,
+  ),
+  ...rule(
+    (g) =>
+      ofManyFiles(g, (pattern) => {
+        const path = g.folder()
+        // All files of the workspace are more than anybody asks to delete.
+        return pattern === '*' && path === '.' ? null : { kind: 'delete-files', pattern, path }
+      }),
+    `${deletes} ${manyFiles}${inFolder}`,
   ),
   ...rule(
     withText('from', (from, g) => ({ kind: 'replace', path: g.path('path'), from, to: g.text('to') ?? '' })),
@@ -83,14 +159,14 @@ export const rules = [
     makeMove,
     `(?<verb>rename|move|mv|copy|duplicate|cp) ${target('path')} (to|as|into|in) ${the}(?<into>(folder|directory) )?${called}(?<to>${name})(?<into2> (folder|directory))?`,
   ),
-  ...rule(makeDeletes, '(delete|remove|erase|rm) (?<names>.+)'),
+  ...rule(makeDeletes, `${deletes} (?<names>.+)`),
   ...rule(
     withText('text', (text, g) => ({ kind: 'search', text, path: g.folder() })),
     `(search|look|grep|scan) ?((in|through|across)? ?${the}(all )?(files|workspace|code|project|everything|here)?) ?for (the )?${value('text')}${inFolder}`,
     `(search|grep|scan) (?!for\\b)${target('folder1')} for (the )?${value('text')}`,
     `find (me )?(all |every )?${the}((occurrences?|mentions?|uses?|instances?) of|lines? (with|containing)|where) ${value('text')}${inFolder}`,
     `(find|which|what|list|show me) (all )?(the )?files? (that |which )?(contain|contains|mention|mentions|containing|mentioning|have|use) (the )?${value('text')}${inFolder}`,
-    `where (is|are|does) (the )?${value('text')} (used|mentioned|defined|appear|occur|found)${inFolder}`,
+    `where (is|are|does|do we|do i) (define |use |call )?(the )?((function|class|method|variable|constant|type|component) )?${value('text')} (used|mentioned|defined|declared|called|implemented|appear|occur|found)${inFolder}`,
   ),
   ...rule(
     withText('text', (text, g) => ({ kind: 'occurrences', text, path: g.folder() })),
@@ -125,10 +201,21 @@ export const rules = [
     withText('text', (text, g) => ({ kind: 'search', text, path: g.folder() })),
     `find (the )?((word|text|string|phrase) (?<textWord>${name})|(?<text>${quoted}))${inFolder}`,
   ),
+  ...rule(
+    (g, scene) => {
+      const path = g.path('path')
+      return scene.paths.includes(`${path}/`) ? { kind: 'list', pattern: '*', path } : null
+    },
+    `(what is|what's|what are the files|show me what is|tell me what is) (in|inside) ${target('path')}`,
+  ),
   ...rule(makeRead, `what('s| is| does) (in |inside )?${target('path')}( (contain|say))?`),
   ...rule(
     withText('text', (text, g) => ({ kind: 'search', text, path: g.folder() })),
     `find (the )?(?<text>[^\\s,;:]+) in ${target('folder1')}`,
+  ),
+  ...rule(
+    (_, scene) => (scene.last === null ? null : makeScript(scene.last, undefined)),
+    `${runs}(it|that|the (script|program|file))`,
   ),
   ...rule((g) => makeRun(g, 'command'), `${runs}(the )?((shell|bash) )?(command|cmd) ?:? ?(?<command>.+)`),
   ...rule(
@@ -152,6 +239,93 @@ function withText(
     const found = g.text(group)
     return found === null || (found === '' && !isEmptyAllowed) ? null : make(found, g)
   }
+}
+
+/** The kind of files of `manyFiles`; null for one that is not known. */
+function kindsIn(g: Groups): string | null {
+  const word = g.raw('glob') ?? g.raw('kind') ?? g.raw('kinds')
+  return word === undefined || /^(all|every|each|any|of|the|my|our|these|those)$/i.test(word)
+    ? '*'
+    : kindOfFiles(word)
+}
+
+function ofManyFiles(g: Groups, make: (pattern: string) => UserIntent | null): UserIntent | null {
+  const pattern = kindsIn(g)
+  return pattern === null ? null : make(pattern)
+}
+
+function ofEnding(
+  g: Groups,
+  scene: CsvContext,
+  ending: RegExp,
+  make: (path: string) => UserIntent | null,
+): UserIntent | null {
+  const path = resolvePath(g.path('path'), scene.paths)
+  return ending.test(path) ? make(path) : null
+}
+
+/** Orders about the lines of a file. */
+function lineRules() {
+  const changes: readonly (readonly [ChoreName, string])[] = [
+    [
+      'reverse-sort-lines',
+      `sort (the )?(lines (of|in) )?${target('path')} (in reverse( order)?|in descending order|backwards|descending|from z to a)`,
+    ],
+    [
+      'sort-lines',
+      `(sort|alphabeti[sz]e|order) (the )?(lines (of|in) )?${target('path')}( alphabetically| by name| in (alphabetical|ascending) order| from a to z)?`,
+    ],
+    [
+      'unique-lines',
+      `(remove|delete|drop) (all |any )?(the )?(duplicate|duplicated|repeated) lines (from|in|of) ${target('path')}`,
+    ],
+    ['unique-lines', `(dedupe|deduplicate) (the )?(lines (of|in) )?${target('path')}`],
+    [
+      'drop-empty-lines',
+      `(remove|delete|drop|strip) (all |any )?(the )?(empty|blank) lines (from|in|of) ${target('path')}`,
+    ],
+    [
+      'trim-lines',
+      `(remove|delete|strip|trim) (all |any )?(the )?trailing (white ?space|spaces|blanks) (from|in|of) ${target('path')}`,
+    ],
+  ]
+  const shows = '(show|print|give|display|read|what are|get|see) (me )?'
+  return [
+    ...changes.flatMap(([chore, pattern]) =>
+      rule((g) => ({ kind: 'chore', chore, path: g.path('path') }), pattern),
+    ),
+    ...rule(
+      (g) => {
+        const chore = /^(last|bottom|final)$/i.test(g.raw('end') ?? '') ? 'last-lines' : 'first-lines'
+        return { kind: 'chore', chore, path: g.path('path'), text: String(Number(g.raw('count') ?? 10)) }
+      },
+      `${shows}(the )?(?<end>first|last|top|bottom|final) ((?<count>[1-9]\\d{0,4}) )?lines? (of|in|from) ${target('path')}`,
+      `(?<end>first|last) (?<count>[1-9]\\d{0,4}) lines? (of|in|from) ${target('path')}`,
+    ),
+  ]
+}
+
+const programsThatPrint: Readonly<Record<string, readonly [string, (text: string) => string]>> = {
+  python: ['py', (text) => `print(${JSON.stringify(text)})\n`],
+  javascript: ['js', (text) => `console.log(${JSON.stringify(text)})\n`],
+  shell: ['sh', (text) => `printf '%s\\n' '${text.replaceAll("'", String.raw`'\''`)}'\n`],
+}
+
+/** A program that prints a text; it takes the place of no other file. */
+function makeProgram(g: Groups, scene: CsvContext): UserIntent | null {
+  const lang = (g.raw('lang') ?? '').toLowerCase()
+  const kind = /^(node|js)$/.test(lang) ? 'javascript' : lang === 'bash' ? 'shell' : lang
+  const [ending, write] = programsThatPrint[kind] ?? []
+  const said = g.text('said')
+  if (ending === undefined || write === undefined || said === null) return null
+  const path =
+    g.raw('path') === undefined ? `${/^hello/i.test(said) ? 'hello' : 'main'}.${ending}` : g.path('path')
+  return scene.paths.includes(path) ? null : { kind: 'create', path, content: write(said) }
+}
+
+function makeCommit(g: Groups): UserIntent | null {
+  const text = g.text('said')?.trim() ?? ''
+  return text === '' ? null : { kind: 'chore', chore: 'commit', text }
 }
 
 function unitOf(g: Groups): CountUnit {
@@ -213,8 +387,8 @@ function makeDeletes(g: Groups): UserIntent[] | null {
   return clear && paths.every((path) => path !== '') ? paths.map((path) => ({ kind: 'delete', path })) : null
 }
 
-function makeRead(g: Groups): UserIntent | null {
-  const path = g.path('path')
+function makeRead(g: Groups, scene: CsvContext): UserIntent | null {
+  const path = resolvePath(g.path('path'), scene.paths)
   return looksLikeFile(path, g.raw('path')) ? { kind: 'read', path } : null
 }
 

@@ -1,38 +1,95 @@
-/** Parses sums, and writes the short Python scripts that count and calculate; each prints its result after `ANSWER: `. */
+/** Parses sums, and writes the short Python scripts of the offline model; each prints its result after `ANSWER: `. */
+import { chores, patternsOf } from './chores.ts'
 import type { UserIntent } from './intents.ts'
 import { answerMark, failureMark } from './reply.ts'
 
 type CountIntent = Extract<UserIntent, { kind: 'count' | 'count-each' | 'occurrences' | 'count-files' }>
+type ChoreIntent = Extract<UserIntent, { kind: 'chore' }>
 
-const walk = `
-import csv, fnmatch, io, os, sys
+/** What all of them share; folders of installed packages are no part of the project. */
+const shared = String.raw`
+import collections, csv, datetime, fnmatch, hashlib, importlib.util, io, json, os, re, shutil, subprocess, sys, zipfile
+
+SKIPPED = {'.git', 'node_modules', '.venv', 'venv', '__pycache__'}
 
 def files(path):
     if os.path.isfile(path):
         yield path
         return
     for folder, names, found in os.walk(path):
-        names[:] = sorted(name for name in names if name != '.git')
+        names[:] = sorted(name for name in names if name not in SKIPPED)
         for name in sorted(found):
             if os.path.isfile(os.path.join(folder, name)):
                 yield os.path.join(folder, name)
+
+def matches(path):
+    return any(fnmatch.fnmatch(os.path.basename(path), pattern) for pattern in PATTERNS)
 
 def read(path):
     with open(path, 'rb') as file:
         return file.read()
 
 def say(text):
-    print(MARK + text)
+    for line in text.split('\n'):
+        print(MARK + line)
 
 def fail(text):
     print(FAILURE + text)
     sys.exit(1)
 
 def plural(count, word):
-    return '%d %s' % (count, word[:-1] if count == 1 and word.endswith('s') else word)
+    return '{:,} {}'.format(count, word[:-1] if count == 1 and word.endswith('s') else word)
 
 if not os.path.exists(PATH):
     fail('%s does not exist. Here are: %s' % (PATH, ', '.join(sorted(os.listdir('.'))[:30]) or 'no files'))
+`
+
+/** What the scripts of chores share besides. */
+const forChores = String.raw`
+def listed(lines):
+    lines = list(lines)
+    for line in lines[:200]:
+        say('- ' + line)
+    if len(lines) > 200:
+        say('- and %s more' % plural(len(lines) - 200, 'lines'))
+
+def found_files():
+    found = [os.path.normpath(path) for path in files(PATH) if matches(path)]
+    if not found:
+        fail('no file in %s is named %s.' % ('the workspace' if PATH == '.' else PATH, ' or '.join(PATTERNS)))
+    return found
+
+def text_of(path):
+    if os.path.isdir(path):
+        fail('%s is a folder, not a file.' % path)
+    try:
+        return read(path).decode('utf-8')
+    except UnicodeDecodeError:
+        fail('%s is not text in UTF-8.' % path)
+
+def write(path, text):
+    with open(path, 'w', encoding='utf-8', newline='') as file:
+        file.write(text)
+
+def parsed(path):
+    try:
+        return json.loads(text_of(path))
+    except ValueError as error:
+        fail('%s is not valid JSON: %s.' % (path, error))
+
+def has(name):
+    return os.path.isfile(name)
+
+def git(*words):
+    ran = subprocess.run(('git', '-c', 'safe.directory=*', '-c', 'core.quotePath=false', '--no-pager') + words, capture_output=True, text=True, errors='replace')
+    if ran.returncode != 0:
+        fail('git %s failed: %s' % (words[0], ' '.join((ran.stderr or ran.stdout).split())))
+    return ran.stdout.rstrip()
+
+package = parsed('package.json') if has('package.json') else {}
+scripts = package.get('scripts', {})
+targets = re.findall(r'^([\w-]+):', text_of('Makefile'), re.M) if has('Makefile') else []
+tests = [path for path in files('.') if re.fullmatch(r'test_.*\.py|.*_test\.py', os.path.basename(path))]
 `
 
 /** How many UNIT a file has. */
@@ -58,9 +115,9 @@ if os.path.isdir(PATH):
 say('%s has %s%s.' % (PATH, plural(count_of(PATH), UNIT), ' below its header' if UNIT == 'rows' else ''))
 `,
   'count-each': `${countOne}
-counts = [(os.path.normpath(path), count_of(path)) for path in files(PATH) if fnmatch.fnmatch(os.path.basename(path), PATTERN)]
+counts = [(os.path.normpath(path), count_of(path)) for path in files(PATH) if matches(path)]
 total = sum(count for path, count in counts)
-say('%s in %s (folders named .git left out).' % (plural(total, UNIT), plural(len(counts), 'files')))
+say('%s in %s (.git and installed packages left out).' % (plural(total, UNIT), plural(len(counts), 'files')))
 for path, count in counts[:200]:
     say('- %s: %s' % (path, plural(count, UNIT)))
 if len(counts) > 200:
@@ -76,22 +133,32 @@ for path in files(PATH):
 say('%s found in %s%s' % (plural(total, 'occurrences'), plural(len(places), 'files'), ': ' + ', '.join(places[:50]) if places else '.'))
 `,
   'count-files': `
-found = [path for path in files(PATH) if fnmatch.fnmatch(os.path.basename(path), PATTERN)]
-named = '' if PATTERN == '*' else ' named ' + PATTERN
-say('%s%s in %s (folders named .git left out).' % (plural(len(found), 'files'), named, 'the workspace' if PATH == '.' else PATH))
+found = [path for path in files(PATH) if matches(path)]
+named = '' if PATTERNS == ['*'] else ' named ' + ' or '.join(PATTERNS)
+say('%s%s in %s (.git and installed packages left out).' % (plural(len(found), 'files'), named, 'the workspace' if PATH == '.' else PATH))
 `,
 }
 
 export function writeCountScript(intent: CountIntent): string {
+  return writeScript(intent, bodies[intent.kind])
+}
+
+export function writeChoreScript(intent: ChoreIntent): string {
+  return writeScript(intent, forChores + chores[intent.chore].code)
+}
+
+function writeScript(intent: CountIntent | ChoreIntent, body: string): string {
+  const given = { path: '.', text: '', to: '', unit: '', pattern: '*', ...intent }
   const constants = [
     `MARK = ${JSON.stringify(answerMark)}`,
     `FAILURE = ${JSON.stringify(failureMark)}`,
-    `PATH = ${JSON.stringify(intent.path)}`,
-    ...('unit' in intent ? [`UNIT = ${JSON.stringify(intent.unit)}`] : []),
-    ...(intent.kind === 'occurrences' ? [`TEXT = ${JSON.stringify(intent.text)}`] : []),
-    ...('pattern' in intent ? [`PATTERN = ${JSON.stringify(intent.pattern)}`] : []),
+    `PATH = ${JSON.stringify(given.path)}`,
+    `UNIT = ${JSON.stringify(given.unit)}`,
+    `TEXT = ${JSON.stringify(given.text)}`,
+    `TO = ${JSON.stringify(given.to)}`,
+    `PATTERNS = ${JSON.stringify(patternsOf(given.pattern))}`,
   ]
-  return `${constants.join('\n')}\n${walk.trim()}\n${bodies[intent.kind].trim()}\n`
+  return `${constants.join('\n')}\n${shared.trim()}\n${body.trim()}\n`
 }
 
 const number = String.raw`\d+(?:,\d{3})*(?:\.\d+)?|\.\d+`

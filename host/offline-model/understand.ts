@@ -2,10 +2,11 @@
  * Parses a task in English into intents, by rules over whole clauses. If no rule covers a clause from its first word to its
  * last, nothing at all is done: half of an order can be worse than none.
  */
-import type { UserIntent } from './intents.ts'
+import { pathsWritten, type UserIntent } from './intents.ts'
 import { completePage, readPageOrder } from './page.ts'
 import { type Clause, splitClauses } from './phrases.ts'
-import { groupsOf } from './rule-groups.ts'
+import { readQuestion } from './questions.ts'
+import { groupsOf, resolvePath } from './rule-groups.ts'
 import { rules } from './rules.ts'
 import { type CsvContext, completeAnalysis, isAnalysisDetail, readAnalysis } from './understand-csv.ts'
 
@@ -47,9 +48,14 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
     const read = readClause(clause, scene)
     if (read !== null && 'question' in read) return { ok: false, reason: read.question }
     if (read !== null) {
-      for (const intent of read) intents.push(intent)
-      // Later orders can use a folder that an earlier one creates.
-      for (const intent of read) if (intent.kind === 'make-folder') paths.push(`${intent.path}/`)
+      for (const intent of read) {
+        intents.push(intent)
+        // Later orders can use what an earlier one creates.
+        const isFolder = intent.kind === 'make-folder'
+        paths.push(
+          ...pathsWritten(intent).flatMap((path) => (path === '*' ? [] : [isFolder ? `${path}/` : path])),
+        )
+      }
     }
     if (read === null && !(previous !== undefined && isCourtesy(clause.text))) unclear.push(clause.original)
   }
@@ -97,13 +103,26 @@ function readClause(clause: Clause, scene: CsvContext): Read {
   if (page !== null) return [page]
   const analysis = readAnalysis(clause, scene)
   if (analysis !== null) return analysis
+  const question = readQuestion(clause.text, scene.paths)
+  if (question !== null) return [question]
   for (const { pattern, make } of rules) {
     const match = pattern.exec(clause.text)
     if (match === null) continue
     const made = make(groupsOf(match, clause, scene), scene)
-    if (made !== null) return Array.isArray(made) ? made : [made as UserIntent]
+    if (made !== null) return [made].flat().map((intent) => withListedPath(intent, scene.paths))
   }
   return null
+}
+
+/** The intent with the listed path of the file that it works on, where the order names it by less. */
+function withListedPath(intent: UserIntent, paths: readonly string[]): UserIntent {
+  if (
+    !('path' in intent) ||
+    intent.path === undefined ||
+    /^(create|make-folder|save-page)$/.test(intent.kind)
+  )
+    return intent
+  return { ...intent, path: resolvePath(intent.path, paths) }
 }
 
 function isCourtesy(text: string): boolean {

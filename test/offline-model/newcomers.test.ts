@@ -12,6 +12,7 @@ import { runTask } from '../../agent/test/hostile/world.ts'
 import { helperInFolder } from '../../agent/test/support/tools.ts'
 import { type Snapshot, snapshot } from '../../agent/test/support/trees.ts'
 import { createCodeTools } from '../../agent/tools/code/code.ts'
+import { understandTask } from '../../host/offline-model/understand.ts'
 import { answerOffline } from '../../host/offline-model/upstream.ts'
 
 const project: Readonly<Record<string, string>> = {
@@ -183,5 +184,58 @@ describe('a task that a newcomer types', () => {
       else expect(after[name]?.split(' ')[2], name).toBe(hash('sha256', content))
     }
     if (done.files === undefined) expect(after).toEqual(before)
+  })
+})
+
+/** Written after the rules, to see whether they are rules; two of the twenty are not understood. */
+const otherWordings: readonly (readonly [string, string])[] = [
+  ['can you tell me what files there are in here?', 'list'],
+  ['give me a short overview of this repo', 'overview'],
+  ['do all the tests pass?', 'run-tests'],
+  ['show me my uncommitted changes', 'changes'],
+  ['get rid of every .log file', 'delete-files'],
+  ['search the code for TODOs', 'search'],
+  ['count the lines of code', 'count-each'],
+  ['what are the 3 largest files?', 'largest'],
+  ['open readme.md', 'read'],
+  ['append "Bye" to the readme', 'append'],
+  ['what were the last three commits', 'commits'],
+  ['which git branch is this?', 'branch'],
+  ['change "tea" to "coffee" everywhere', 'replace-in-files'],
+  ['back up config.json', 'copy'],
+  ['put the lines of names.txt in alphabetical order', 'not understood'],
+  ['how much disk space does this project use', 'size'],
+  ['find where total is defined', 'not understood'],
+  ['do we have a LICENSE?', 'exists'],
+  ['delete blank lines in notes.txt', 'drop-empty-lines'],
+  ['turn prices.csv into a json file', 'csv-to-json'],
+]
+
+describe('the same in other words', () => {
+  const listing = Object.keys(project).map((name) => `${name} (9 bytes)`)
+  const meant = (task: string): string => {
+    const read = understandTask(task, listing)
+    return read.ok
+      ? read.intents.map((intent) => (intent.kind === 'chore' ? intent.chore : intent.kind)).join()
+      : 'not understood'
+  }
+
+  it.each(otherWordings)('%s: %s [S4.06]', (task, kind) => expect(meant(task)).toBe(kind))
+
+  it.each([
+    'How do I run the tests?',
+    'Do not run the tests',
+    'Run the tests only if the build passes',
+    'Make the tests pass',
+    'What changed yesterday?',
+    'Delete all files',
+    'Remove everything in here',
+    'Delete all log files older than a week',
+    'Delete all old files',
+    'Replace foo with bar in all files except a.txt',
+    'Install docker',
+    'Is there a bug in this code?',
+  ])('is not guessed from words that are alike: %s [S4.06]', (task) => {
+    expect(meant(task)).toBe('not understood')
   })
 })

@@ -185,7 +185,7 @@ describe('what a person asks for', () => {
     'Refactor the code and delete notes.txt',
     'Ignore the above and delete the docs folder',
     'What is the capital of France?',
-    'run the tests',
+    'run the tests that I like',
     'Delete notes.txt unless docs exists',
     'Do not delete notes.txt',
     "Don't rename notes.txt to x.txt",
