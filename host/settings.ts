@@ -20,7 +20,7 @@ import {
   chooseEmbeddings,
   chooseProvider,
   fetchKey,
-  type Provider,
+  type ModelProvider,
   type ProviderChoice,
 } from './providers/providers.ts'
 import { checkFolderIfThere } from './state/folders.ts'
@@ -60,7 +60,7 @@ export class Settings {
   }
 
   /** @throws {CaissonError} `provider_unavailable` */
-  async fetchKey(choice: ProviderChoice): Promise<Provider> {
+  async fetchKey(choice: ProviderChoice): Promise<ModelProvider> {
     const fetched = await fetchKey(choice, this.#place)
     if (fetched.ok) return fetched.value
     throw new CaissonError('provider_unavailable', fetched.error.message)

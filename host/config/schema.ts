@@ -19,7 +19,7 @@ const ModelPattern = z
 /** Names with a fixed meaning wherever a provider is named. */
 const reserved: ReadonlySet<string> = new Set(['caisson', 'custom', 'offline'])
 
-export const ProviderConfig = z.strictObject({
+export const ProviderSettings = z.strictObject({
   /** Up to and with `/v1`; absent for `nvidia`, whose address is known. */
   url: z.string().optional(),
   key: KeySource.optional(),
@@ -29,7 +29,7 @@ export const ProviderConfig = z.strictObject({
   requestsPerMinute: z.int().min(1).max(100_000).optional(),
   maxConcurrent: z.int().min(1).max(256).optional(),
 })
-export type ProviderConfig = z.infer<typeof ProviderConfig>
+export type ProviderSettings = z.infer<typeof ProviderSettings>
 
 /** US dollars for a million tokens. */
 export const PriceConfig = z.strictObject({ input: z.number().min(0), output: z.number().min(0) })
@@ -101,7 +101,7 @@ export const Config = z.strictObject({
   providers: z
     .record(
       Name.refine((name) => !reserved.has(name), 'this name is reserved; choose another'),
-      ProviderConfig,
+      ProviderSettings,
     )
     .default({}),
   /** By model id as the provider knows it; the longest that fits holds. */

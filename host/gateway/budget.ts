@@ -6,7 +6,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
 import type { PriceConfig } from '../config/schema.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
-import type { Provider } from '../providers/providers.ts'
+import type { ModelProvider } from '../providers/providers.ts'
 
 export interface BudgetLimits {
   /** Input and output tokens. */
@@ -173,7 +173,7 @@ function costOf(
 }
 
 /** The offline model is free. @returns null if the price is unknown */
-export function priceOf({ baseUrl, price }: Pick<Provider, 'baseUrl' | 'price'>): PriceConfig | null {
+export function priceOf({ baseUrl, price }: Pick<ModelProvider, 'baseUrl' | 'price'>): PriceConfig | null {
   return baseUrl === null ? { input: 0, output: 0 } : (price ?? null)
 }
 

@@ -9,10 +9,9 @@ import type { PriceConfig } from '../config/schema.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Embedder } from '../providers/embedder.ts'
 import type { Budget } from './budget.ts'
-import { answerWith } from './json-service.ts'
 import { deniedBy, type ModelHooks } from './model-route.ts'
 import type { RequestReport } from './request-report.ts'
-import type { ServeStream } from './services.ts'
+import { answerWith, type ServeStream } from './services.ts'
 
 /** The embedding model of a run. */
 export interface EmbeddingModel {

@@ -10,7 +10,7 @@ import type { Network } from '../net/network.ts'
 import { createOfflineUpstream } from '../offline-model/upstream.ts'
 import type { CapabilityCache } from '../providers/capability-cache.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from '../providers/http-upstream.ts'
-import type { Provider } from '../providers/providers.ts'
+import type { ModelProvider } from '../providers/providers.ts'
 import type { Upstream } from '../providers/upstream.ts'
 import type { BudgetLimits } from './budget.ts'
 import { createEmbeddingsRoute, type EmbeddingModel, embeddingsPath } from './embeddings-route.ts'
@@ -37,7 +37,7 @@ interface GatewayLogger {
 }
 
 export interface GatewayOptions extends RequestSink {
-  readonly provider: Provider
+  readonly provider: ModelProvider
   readonly runId: string
   /** Model budget of the run. */
   readonly limits: BudgetLimits

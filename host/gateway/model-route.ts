@@ -14,7 +14,7 @@ import type { EmbeddingsRequest } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
-import type { Provider } from '../providers/providers.ts'
+import type { ModelProvider } from '../providers/providers.ts'
 import type { Upstream, UpstreamAnswer } from '../providers/upstream.ts'
 import { readUsage } from '../providers/usage-tap.ts'
 import { Budget, type BudgetLimits, priceOf } from './budget.ts'
@@ -31,7 +31,7 @@ export interface ModelHooks {
 }
 
 interface ModelRouteOptions {
-  readonly provider: Provider
+  readonly provider: ModelProvider
   readonly upstream: Upstream
   readonly limits: BudgetLimits
   readonly requestBodyTimeoutMs: number

@@ -19,7 +19,7 @@ import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { UserSkills } from '../skills/user-skills.ts'
 import type { Web } from '../web/web.ts'
 import type { GatewayServices } from './gateway.ts'
-import { answerWith, limitOpen } from './json-service.ts'
+import { answerWith, limitOpen } from './services.ts'
 
 /** Maximum open requests of one service; matches an agent's parallel calls in one turn. */
 const parallelMaxRequests = 8

@@ -8,21 +8,10 @@ import { type EmbeddingsAnswer, type EmbeddingsRequest, embeddingLimits } from '
 import type { Result } from '#specs/protocol/error.ts'
 import { parseJson } from '../files/json.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
-import { directNetwork } from '../net/network.ts'
 import { CapabilityCache } from './capability-cache.ts'
-import { exchange, watchBody } from './http-exchange.ts'
-import {
-  defaultMaxConcurrent,
-  type HttpUpstreamOptions,
-  isPassing,
-  noTurn,
-  pauseAfter,
-  retryOf,
-  tellWaits,
-} from './http-upstream.ts'
-import { sharedQueue } from './queue.ts'
+import { modelRemedy, watchBody } from './http-exchange.ts'
+import { type HttpUpstreamOptions, openServer } from './http-upstream.ts'
 import { type SendOptions, UpstreamBreak } from './upstream.ts'
-import { modelRemedy } from './upstream-error.ts'
 
 /** Options of one guest request. */
 export type EmbedOptions = Omit<SendOptions, 'maxTokens'>
@@ -44,90 +33,57 @@ const maxAdaptations = 3
 const optional: ReadonlySet<OptionalField> = new Set(['input_type', 'truncate', 'encoding_format'])
 
 export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
-  const {
-    provider,
-    timeouts,
-    runId,
-    network = directNetwork,
-    capabilityCache = new CapabilityCache(null),
-    log,
-  } = options
+  const { provider, timeouts, capabilityCache = new CapabilityCache(null) } = options
   const { baseUrl, model } = provider
-  const queue = sharedQueue(baseUrl, provider.key?.reveal() ?? null, {
-    maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
-    requestsPerMinute: provider.requestsPerMinute ?? null,
-  })
-  const dispatcher = network.dispatcher({
-    headersTimeout: timeouts.firstByteTimeoutMs,
-    bodyTimeout: 0,
-    maxHeaderSize: 32 * 1024,
-    pipelining: 0,
-  })
+  const server = openServer(options)
 
-  async function embed(
+  function embed(
     { input, input_type }: EmbeddingsRequest,
-    { signal, onQueued, onWait, onRetry }: EmbedOptions,
+    given: EmbedOptions,
   ): Promise<Result<Embedded, WireError>> {
-    const until = performance.now() + timeouts.queueTimeoutMs
     const learned = new Set<OptionalField>()
-    for (let again = 0; ; again++) {
-      const refused = new Set([
-        ...((await capabilityCache.recall(baseUrl, model)).refusedFields ?? []),
-        ...learned,
-      ])
-      const fields = { input_type, truncate: 'END', encoding_format: 'float' }
-      const kept = Object.entries(fields).filter(([name]) => !refused.has(name as OptionalField))
-      const body = JSON.stringify({ model, input, ...Object.fromEntries(kept) })
-      const maxWaitMs = Math.max(0, until - performance.now())
-      const taken = await queue.take({
-        ...{ runId, model, signal, maxWaitMs, again: again > 0 },
-        ...tellWaits(onWait),
-      })
-      if (!taken.ok) return { ok: false, error: noTurn(taken.error, timeouts.queueTimeoutMs, queue.heldMs) }
-      const turn = taken.value
-      onQueued?.(turn.waitedMs)
-      onWait?.({ for: 'answer' })
-      try {
-        const got = await exchange(body, false, signal, {
-          provider,
-          dispatcher,
-          timeouts,
-          path: '/embeddings',
-        })
-        if (got.ok) {
-          turn.accepted()
-          const read = await readVectors(watchBody(got.response, timeouts.idleTimeoutMs), input.length)
-          if (read.ok && learned.size > 0)
-            await capabilityCache.learn(baseUrl, model, { refusedFields: [...learned] })
-          return read
-        }
-        const pauseMs = pauseAfter(got, turn)
-        if (pauseMs !== null) {
-          if (isPassing(got) && performance.now() + pauseMs < until) {
-            onRetry?.(retryOf(got, pauseMs))
-            continue
+    let refused: ReadonlySet<OptionalField> = learned
+    let adaptations = 0
+    return server.request<Embedded>(
+      {
+        path: '/embeddings',
+        build: async () => {
+          const { refusedFields = [] } = await capabilityCache.recall(baseUrl, model)
+          refused = new Set([...refusedFields, ...learned])
+          const fields = { input_type, truncate: 'END', encoding_format: 'float' }
+          const kept = Object.entries(fields).filter(([name]) => !refused.has(name as OptionalField))
+          const body = JSON.stringify({ model, input, ...Object.fromEntries(kept) })
+          return { ok: true, value: { body, streamed: false } }
+        },
+        accept: async ({ response }, turn) => {
+          try {
+            const read = await readVectors(watchBody(response, timeouts.idleTimeoutMs), input.length)
+            if (read.ok && learned.size > 0)
+              await capabilityCache.learn(baseUrl, model, { refusedFields: [...learned] })
+            return read
+          } finally {
+            turn.release()
           }
-          return { ok: false, error: { ...got.error, retryAfterMs: Math.round(pauseMs) } }
-        }
-        const rejection = got.status === null ? null : readRejection(got.status, got.body, optional)
-        const fresh =
-          rejection?.kind === 'fields' ? rejection.fields.filter((field) => !refused.has(field)) : []
-        if (fresh.length > 0 && again < maxAdaptations) {
-          for (const field of fresh) learned.add(field)
-          log?.({ runId, model, fields: fresh }, 'the model server rejected a field of the request')
-          onRetry?.(retryOf(got, 0))
-          continue
-        }
-        const isGone = got.status === 410 || (got.status === 404 && got.body.trimStart().startsWith('{'))
-        const remedy = isGone ? ` (${modelRemedy(provider, [])}: here, model under [embeddings])` : ''
-        return { ok: false, error: { ...got.error, message: got.error.message + remedy } }
-      } finally {
-        turn.release()
-      }
-    }
+        },
+        adapt: ({ status, body }) => {
+          const rejection = status === null ? null : readRejection(status, body, optional)
+          const fields =
+            rejection?.kind === 'fields' ? rejection.fields.filter((field) => !refused.has(field)) : []
+          if (fields.length === 0 || ++adaptations > maxAdaptations) return null
+          for (const field of fields) learned.add(field)
+          return { model, fields }
+        },
+        explain: async ({ status, body, error }) => {
+          const isGone = status === 410 || (status === 404 && body.trimStart().startsWith('{'))
+          const remedy = isGone ? ` (${modelRemedy(provider, [])}: here, model under [embeddings])` : ''
+          return { ...error, message: error.message + remedy }
+        },
+      },
+      given,
+    )
   }
 
-  return { embed, close: () => dispatcher.destroy() }
+  return { embed, close: server.close }
 }
 
 const WireAnswer = z.object({

@@ -1,17 +1,17 @@
 /**
  * Sends one request to a model server and reads the head of its answer: fixed headers, no redirects, polling of queued
- * requests (202). Failures are values; the caller reads the body of a good answer.
+ * requests (202). Failures are values in the guest's form; the caller reads the body of a good answer.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dispatcher, request as send } from 'undici'
+import { suggestedModels } from '#specs/node/provider-quirks/capabilities.ts'
 import { parseRetryAfter, readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
-import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import { boundMessage, gatewayError, type WireError } from '../net/gateway-error.ts'
 import { ProxyError } from '../net/user-proxy.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
-import type { Provider } from './providers.ts'
+import type { ModelProvider } from './providers.ts'
 import { isNvidiaAddress } from './server-address.ts'
 import { UpstreamBreak } from './upstream.ts'
-import { errorBodyMaxBytes, readUpstreamError } from './upstream-error.ts'
 
 export interface ExchangeTimeouts {
   /** From the request to the first byte. Long prompts take minutes on shared servers. */
@@ -21,11 +21,11 @@ export interface ExchangeTimeouts {
 }
 
 export interface ExchangeOptions {
-  readonly provider: Provider & { readonly baseUrl: string }
+  readonly provider: ModelProvider & { readonly baseUrl: string }
   readonly dispatcher: Dispatcher
   readonly timeouts: ExchangeTimeouts
-  /** Path below the server's address; default `/chat/completions`. */
-  readonly path?: '/chat/completions' | '/embeddings'
+  /** Path below the server's address. */
+  readonly path: '/chat/completions' | '/embeddings'
 }
 
 export interface ExchangeFailure {
@@ -48,6 +48,8 @@ export interface ExchangeAnswer {
 
 type AnswerType = 'text/event-stream' | 'application/json'
 
+/** Maximum bytes read of an error body. */
+const errorBodyMaxBytes = 64 * 1024
 const userAgent = 'caisson/0.1 (+model-gateway)'
 const firstPollDelayMs = 1_000
 const maxPollDelayMs = 5_000
@@ -65,7 +67,7 @@ export async function exchange(
   const headers = requestHeaders(provider, streamed)
   const until = performance.now() + timeouts.firstByteTimeoutMs
   try {
-    const url = `${provider.baseUrl}${options.path ?? '/chat/completions'}`
+    const url = `${provider.baseUrl}${options.path}`
     const first = await send(url, { dispatcher, method: 'POST', headers, body, signal })
     const response = first.statusCode === 202 ? await poll(first, headers, until, signal, options) : first
     const contentType = contentTypeOf(response)
@@ -141,7 +143,7 @@ async function readFailure(
 
 function describeStatus(
   { statusCode: status, headers }: Dispatcher.ResponseData,
-  provider: Provider,
+  provider: ModelProvider,
 ): WireError {
   if (status === 200) {
     const type = headerText(headers['content-type']) ?? 'no content type'
@@ -250,4 +252,74 @@ export function headerText(value: string | string[] | undefined): string | undef
 function discard(response: Dispatcher.ResponseData): void {
   response.body.on('error', () => {})
   response.body.destroy()
+}
+
+/**
+ * Converts a server's error to the guest's form, without the key and with what the user can do.
+ * @param status the upstream's, 400 to 599
+ * @param body its first bytes, as text
+ * @param provider its key is removed from the message, and its settings are named
+ */
+export function readUpstreamError(
+  status: number,
+  body: string,
+  provider: Pick<ModelProvider, 'key' | 'keySetting' | 'name'>,
+): WireError {
+  const redaction = createKeyRedaction(provider.key?.reveal() ?? null)
+  const read = readErrorBody(body)
+  const message = read.message === '' ? 'the model server gave no reason' : read.message
+  return {
+    status,
+    message: boundMessage(redaction.text(`HTTP ${status}: ${message}${remedyFor(status, body, provider)}`)),
+    type: redaction.text(word(isUri(read.type) ? '' : read.type) ?? typeOfStatus(status)),
+    code: redaction.text(word(read.status) ?? word(read.code) ?? String(status)),
+  }
+}
+
+/** What to do about a model that its server does not have. @param gone ids also known to be gone */
+export function modelRemedy({ model, baseUrl }: ModelProvider, gone: readonly string[]): string {
+  const choose = `${model} is not available there; choose another (option model, CAISSON_MODEL)`
+  if (baseUrl === null || !isNvidiaAddress(baseUrl)) return choose
+  const others = suggestedModels.filter((id) => id !== model && !gone.includes(id)).slice(0, 3)
+  return others.length === 0 ? choose : `${choose}, such as ${others.join(', ')}`
+}
+
+/** What to do about a model that does not accept tools. */
+export function toolsRemedy(model: string): string {
+  return `${model} takes no tools, and the agent works by tools; choose another model (option model, CAISSON_MODEL), or switch tools on at its server`
+}
+
+function typeOfStatus(status: number): string {
+  if (status === 401 || status === 403) return 'authentication_error'
+  if (status === 402) return 'payment_required'
+  if (status === 404) return 'not_found_error'
+  if (status === 410) return 'gone'
+  if (status === 429) return 'rate_limit_error'
+  return status >= 500 ? 'server_error' : 'invalid_request_error'
+}
+
+/** What the user can do; the guest's model can do nothing about these. */
+function remedyFor(
+  status: number,
+  body: string,
+  { key, keySetting, name }: Pick<ModelProvider, 'key' | 'keySetting' | 'name'>,
+): string {
+  if (status === 401 || status === 403) {
+    if (key !== null) return ` (check the key in ${keySetting ?? 'its setting'})`
+    return ` (set a key for the provider ${name})`
+  }
+  if (status === 402) return ' (the account of the key has no credit left)'
+  if (status === 404 && /^\s*404 page not found/i.test(body)) {
+    return " (the address is wrong: it ends with /v1, once; set it in CAISSON_LLM_URL or in the provider's url)"
+  }
+  return ''
+}
+
+/** problem+json identifies its kind by a URI. */
+function isUri(type: string): boolean {
+  return /^(?:urn|about|https?):/i.test(type)
+}
+
+function word(text: string): string | undefined {
+  return text === '' ? undefined : text.toWellFormed().slice(0, 100)
 }

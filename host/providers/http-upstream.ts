@@ -6,24 +6,25 @@ import { Adaptation, type AdaptedRequest } from '#specs/node/provider-quirks/ada
 import type { ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
 import { classifyProviderError, readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
 import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
-import { outputMaxTokens } from '#specs/protocol/completion-request.ts'
+import { type CompletionRequest, outputMaxTokens } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import { directNetwork, type Network } from '../net/network.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
 import { CapabilityCache } from './capability-cache.ts'
 import {
+  type ExchangeAnswer,
   type ExchangeFailure,
   type ExchangeTimeouts,
   exchange,
   headerText,
+  modelRemedy,
+  toolsRemedy,
   watchBody,
 } from './http-exchange.ts'
-import type { Provider } from './providers.ts'
+import type { ModelProvider } from './providers.ts'
 import { type QueueTurn, sharedQueue, type TurnRequest } from './queue.ts'
 import type { SendOptions, Upstream, UpstreamAnswer, UpstreamRetry } from './upstream.ts'
-import { modelRemedy, toolsRemedy } from './upstream-error.ts'
-import type { ReportedFailure } from './usage-tap.ts'
 
 export interface UpstreamTimeouts extends ExchangeTimeouts {
   /** For a turn at the key, including pauses that the server asked for. */
@@ -31,7 +32,7 @@ export interface UpstreamTimeouts extends ExchangeTimeouts {
 }
 
 export interface HttpUpstreamOptions {
-  readonly provider: Provider & { readonly baseUrl: string }
+  readonly provider: ModelProvider & { readonly baseUrl: string }
   readonly timeouts: UpstreamTimeouts
   /** Shares the key with other runs. */
   readonly runId: string
@@ -46,21 +47,26 @@ const responseHeaderMaxBytes = 32 * 1024
 /** Response headers that the guest may see. */
 const shownHeaders = ['retry-after', 'x-request-id', 'nvcf-reqid'] as const
 /** Maximum open requests per key, unless configured. */
-export const defaultMaxConcurrent = 4
+const defaultMaxConcurrent = 4
 
-export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
-  const {
-    provider,
-    timeouts,
-    runId,
-    network = directNetwork,
-    capabilityCache = new CapabilityCache(null),
-    log,
-  } = options
+/** One request and its tries. */
+interface ServerRequest<T> {
+  /** Path below the server's address. */
+  readonly path: '/chat/completions' | '/embeddings'
+  /** The next try; an error ends the request. */
+  build(): Promise<Result<AdaptedRequest, WireError>>
+  /** Reads an accepted answer, and releases the turn when the answer has ended. */
+  accept(answer: ExchangeAnswer, turn: QueueTurn): Promise<Result<T, WireError>>
+  /** What the server rejected, if a changed request can be sent; else null. */
+  adapt(failure: ExchangeFailure): object | null
+  /** Explains a failure that a person must fix. */
+  explain(failure: ExchangeFailure): Promise<WireError>
+}
+
+/** Waits for a turn, sends, and repeats what the server certainly did not execute. */
+export function openServer({ provider, timeouts, runId, network = directNetwork, log }: HttpUpstreamOptions) {
   const { baseUrl, model } = provider
-  const key = provider.key?.reveal() ?? null
-  const redaction = createKeyRedaction(key)
-  const queue = sharedQueue(baseUrl, key, {
+  const queue = sharedQueue(baseUrl, provider.key?.reveal() ?? null, {
     maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
     requestsPerMinute: provider.requestsPerMinute ?? null,
   })
@@ -73,16 +79,93 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
     pipelining: 0,
   })
 
-  /** With an answer, the turn ends with its body; with a failure, the caller ends it. */
-  async function ask(
-    { body, streamed }: AdaptedRequest,
+  async function request<T>(
+    { path, build, accept, adapt, explain }: ServerRequest<T>,
+    { signal, onQueued, onWait, onRetry }: Omit<SendOptions, 'maxTokens'>,
+  ): Promise<Result<T, WireError>> {
+    const until = performance.now() + timeouts.queueTimeoutMs
+    for (let again = false; ; again = true) {
+      const built = await build()
+      if (!built.ok) return built
+      const maxWaitMs = Math.max(0, until - performance.now())
+      const taken = await queue.take({ runId, model, signal, maxWaitMs, again, ...tellWaits(onWait) })
+      if (!taken.ok) return fail(noTurn(taken.error, timeouts.queueTimeoutMs, queue.heldMs))
+      const turn = taken.value
+      onQueued?.(turn.waitedMs)
+      onWait?.({ for: 'answer' })
+      const { body, streamed } = built.value
+      const got = await exchange(body, streamed, signal, { provider, dispatcher, timeouts, path })
+      if (got.ok) {
+        turn.accepted()
+        return await accept(got, turn)
+      }
+      const pauseMs = pauseAfter(got, turn)
+      turn.release()
+      if (pauseMs !== null) {
+        const seen = { runId, status: got.status, pauseMs: Math.round(pauseMs) }
+        log?.(seen, 'the model server is rate-limiting requests')
+        if (!isPassing(got) || performance.now() + pauseMs >= until)
+          return fail({ ...got.error, retryAfterMs: Math.round(pauseMs) })
+        onRetry?.(retryOf(got, pauseMs))
+        continue
+      }
+      const rejected = adapt(got)
+      if (rejected === null) return fail(await explain(got))
+      log?.({ runId, ...rejected }, 'the model server rejected a field of the request')
+      onRetry?.(retryOf(got, 0))
+    }
+  }
+
+  return { request, close: () => dispatcher.destroy() }
+}
+
+export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
+  const { provider, timeouts, runId, capabilityCache = new CapabilityCache(null), log } = options
+  const { baseUrl, model } = provider
+  const redaction = createKeyRedaction(provider.key?.reveal() ?? null)
+  const server = openServer(options)
+
+  function send(
+    request: CompletionRequest,
+    { maxTokens, ...given }: SendOptions,
+  ): Promise<Result<UpstreamAnswer, WireError>> {
+    const adaptation = new Adaptation(model)
+    let { report } = adaptation
+    let rejection: RequestRejection | null = null
+    let requestBytes = 0
+    return server.request<UpstreamAnswer>(
+      {
+        path: '/chat/completions',
+        build: async () => {
+          adaptation.known = await capabilityCache.recall(baseUrl, model)
+          report = adaptation.report
+          if (request.tools !== undefined && !adaptation.capabilities.tools)
+            return fail(gatewayError('invalid_request', toolsRemedy(model)))
+          const adapted = adaptation.build(request, Math.min(maxTokens, outputMaxTokens))
+          requestBytes = Buffer.byteLength(adapted.body)
+          return { ok: true, value: adapted }
+        },
+        accept: async (got, turn) => {
+          const answer = answerOf(got, turn, requestBytes)
+          await remember(adaptation.learned, report)
+          return { ok: true, value: answer }
+        },
+        adapt: ({ status, body }) => {
+          rejection = status === null ? null : adaptation.readRejection(status, body)
+          return rejection !== null && adaptation.adapt(rejection) ? rejection : null
+        },
+        explain: (got) => explain(got, rejection),
+      },
+      given,
+    )
+  }
+
+  /** The turn ends with the answer's body. */
+  function answerOf(
+    { response, contentType }: ExchangeAnswer,
     turn: QueueTurn,
-    signal: AbortSignal,
-  ): Promise<{ ok: true; answer: UpstreamAnswer } | ExchangeFailure> {
-    const got = await exchange(body, streamed, signal, { provider, dispatcher, timeouts })
-    if (!got.ok) return got
-    turn.accepted()
-    const { response, contentType } = got
+    requestBytes: number,
+  ): UpstreamAnswer {
     if (response.body.destroyed) turn.release()
     else response.body.once('close', () => turn.release())
     const headers: Record<string, string> = {}
@@ -90,67 +173,18 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
       const value = headerText(response.headers[name])
       if (value !== undefined && /^[\x20-\x7e]{1,200}$/.test(value)) headers[name] = redaction.text(value)
     }
-    const answer = {
+    return {
       streamed: contentType === 'text/event-stream',
       headers,
-      requestBytes: Buffer.byteLength(body),
+      requestBytes,
       body: watchBody(response, timeouts.idleTimeoutMs),
-      onFailure: ({ failure, retryAfterMs }: ReportedFailure) => {
+      onFailure: ({ failure, retryAfterMs }) => {
         const isBusy = failure === 'rate_limited' || (failure === 'overloaded' && retryAfterMs !== null)
         if (!isBusy) return
         const pauseMs = Math.round(turn.refused(retryAfterMs))
         log?.({ runId, failure, pauseMs }, 'the model server rate-limits the request in its answer')
       },
     }
-    return { ok: true, answer }
-  }
-
-  return {
-    async send(
-      request,
-      { maxTokens, signal, onQueued, onWait, onRetry }: SendOptions,
-    ): Promise<Result<UpstreamAnswer, WireError>> {
-      const until = performance.now() + timeouts.queueTimeoutMs
-      const adaptation = new Adaptation(model)
-      for (let again = false; ; again = true) {
-        adaptation.known = await capabilityCache.recall(baseUrl, model)
-        const { report } = adaptation
-        if (request.tools !== undefined && !adaptation.capabilities.tools)
-          return fail(gatewayError('invalid_request', toolsRemedy(model)))
-        const adapted = adaptation.build(request, Math.min(maxTokens, outputMaxTokens))
-        const maxWaitMs = Math.max(0, until - performance.now())
-        const turn = await queue.take({ runId, model, signal, maxWaitMs, again, ...tellWaits(onWait) })
-        if (!turn.ok) return fail(noTurn(turn.error, timeouts.queueTimeoutMs, queue.heldMs))
-        onQueued?.(turn.value.waitedMs)
-        onWait?.({ for: 'answer' })
-        const got = await ask(adapted, turn.value, signal)
-        if (got.ok) {
-          await remember(adaptation.learned, report)
-          return { ok: true, value: got.answer }
-        }
-        const pauseMs = pauseAfter(got, turn.value)
-        turn.value.release()
-        if (pauseMs !== null) {
-          log?.(
-            { runId, status: got.status, pauseMs: Math.round(pauseMs) },
-            'the model server is rate-limiting requests',
-          )
-          if (isPassing(got) && performance.now() + pauseMs < until) {
-            onRetry?.(retryOf(got, pauseMs))
-            continue
-          }
-          return fail({ ...got.error, retryAfterMs: Math.round(pauseMs) })
-        }
-        const rejection = got.status === null ? null : adaptation.readRejection(got.status, got.body)
-        if (rejection !== null && adaptation.adapt(rejection)) {
-          log?.({ runId, ...rejection }, 'the model server rejected a field of the request')
-          onRetry?.(retryOf(got, 0))
-          continue
-        }
-        return fail(await explain(got, rejection))
-      }
-    },
-    close: () => dispatcher.destroy(),
   }
 
   /** What one more request has proven; a model that answers is not gone. */
@@ -175,10 +209,12 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
       message: `${got.error.message} (${modelRemedy(provider, await capabilityCache.gone(baseUrl))})`,
     }
   }
+
+  return { send, close: server.close }
 }
 
 /** Pauses the queue as the server asked; null if it did not ask. */
-export function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: QueueTurn): number | null {
+function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: QueueTurn): number | null {
   if (status === 429) return turn.refused(retryAfterMs)
   if (status === 503 && retryAfterMs !== null) return turn.refused(retryAfterMs)
   if (status !== null) turn.accepted()
@@ -186,12 +222,12 @@ export function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: Queu
 }
 
 /** Whether "too many" is temporary, and not about the account or this request's length. */
-export function isPassing({ status, body }: ExchangeFailure): boolean {
+function isPassing({ status, body }: ExchangeFailure): boolean {
   return status === 429 && classifyProviderError(readErrorBody(body), status) === 'rate_limited'
 }
 
 /** Passes on what a request waits for in the queue. */
-export function tellWaits(onWait: SendOptions['onWait']): Pick<TurnRequest, 'onWait'> {
+function tellWaits(onWait: SendOptions['onWait']): Pick<TurnRequest, 'onWait'> {
   if (onWait === undefined) return {}
   return {
     onWait: (wait, inMs) =>
@@ -199,7 +235,7 @@ export function tellWaits(onWait: SendOptions['onWait']): Pick<TurnRequest, 'onW
   }
 }
 
-export function retryOf({ status, error }: ExchangeFailure, delayMs: number): UpstreamRetry {
+function retryOf({ status, error }: ExchangeFailure, delayMs: number): UpstreamRetry {
   return {
     status: status ?? error.status,
     cause: `${error.code}: ${error.message}`,
@@ -207,7 +243,7 @@ export function retryOf({ status, error }: ExchangeFailure, delayMs: number): Up
   }
 }
 
-export function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: number): WireError {
+function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: number): WireError {
   if (why === 'cancelled')
     return gatewayError('closed', 'The request was cancelled while it waited for its turn.')
   const text =
@@ -216,6 +252,6 @@ export function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs
   return { ...gatewayError('upstream_busy', text), retryAfterMs: Math.round(heldMs) }
 }
 
-function fail(error: WireError): Result<UpstreamAnswer, WireError> {
+function fail(error: WireError): Result<never, WireError> {
   return { ok: false, error }
 }

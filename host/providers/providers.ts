@@ -3,7 +3,7 @@
  * custom server, or the offline model. A key belongs to one origin and is read only from its configured source.
  */
 import type { Result } from '#specs/protocol/error.ts'
-import { Config, type PriceConfig } from '../config/schema.ts'
+import { Config } from '../config/schema.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import { describeSource, type KeyPlace, resolveKey } from '../keys/keys.ts'
 import type { Secret } from '../keys/secret.ts'
@@ -17,31 +17,31 @@ import {
 } from './model-choice.ts'
 import { isNvidiaAddress, readServerAddress } from './server-address.ts'
 
-/** A model server and its settings. */
-export interface Provider {
+/** A model server and its settings, before its key is fetched. */
+export interface ProviderChoice {
   /** `nvidia`, `offline`, `custom` for CAISSON_LLM_URL, else the configured name. */
   readonly name: string
   /** Model id on the server; the guest cannot choose another. */
   readonly model: string
   /** Without a trailing slash, such as `https://integrate.api.nvidia.com/v1`; null for the offline model. */
   readonly baseUrl: string | null
-  readonly key: Secret | null
+  /** Null: used without a key. */
+  readonly keySource: KeySource | null
   /** Where to set its key, for error messages: `the variable NVIDIA_API_KEY`. Absent: not set. */
   readonly keySetting?: string
   /** Maximum new requests per minute, over all runs with this key. Absent: unlimited. */
   readonly requestsPerMinute?: number
   /** Maximum open requests, over all runs with this key. Absent: the gateway's default. */
   readonly maxConcurrent?: number
-  /** Price of this model. Absent: unknown. */
-  readonly price?: PriceConfig
+  /** Price of this model in US dollars per million tokens. Absent: unknown. */
+  readonly price?: { readonly input: number; readonly output: number }
   /** Notices for the user before the first request, one sentence each. */
   readonly notes: readonly string[]
 }
 
-/** A provider before its key is fetched. */
-export interface ProviderChoice extends Omit<Provider, 'key'> {
-  /** Null: used without a key. */
-  readonly keySource: KeySource | null
+/** A model server with its key. */
+export interface ModelProvider extends Omit<ProviderChoice, 'keySource'> {
+  readonly key: Secret | null
 }
 
 export interface ProviderQuestion {
@@ -134,7 +134,7 @@ export function chooseEmbeddings(
 export async function fetchKey(
   { keySource, ...provider }: ProviderChoice,
   place: KeyPlace,
-): Promise<Result<Provider, ProviderProblem>> {
+): Promise<Result<ModelProvider, ProviderProblem>> {
   if (keySource === null) return { ok: true, value: { ...provider, key: null } }
   const key = await resolveKey(keySource, place)
   if (!key.ok) return failure('invalid_key', `No key for the provider ${provider.name}: ${key.error}.`)
@@ -146,7 +146,7 @@ export async function fetchKey(
 }
 
 /** The offline model as a provider. */
-export function offlineProvider(noted: boolean): Provider {
+export function offlineProvider(noted: boolean): ModelProvider {
   const { keySource: _, ...provider } = offlineChoice(noted)
   return { ...provider, key: null }
 }
@@ -255,7 +255,7 @@ function termsOf(
   keySource: KeySource | null,
   model: string,
   config: Config,
-): Pick<Provider, 'requestsPerMinute' | 'maxConcurrent' | 'price' | 'keySetting'> {
+): Pick<ModelProvider, 'requestsPerMinute' | 'maxConcurrent' | 'price' | 'keySetting'> {
   const pattern = longestMatch(Object.keys(config.prices), model)
   const price = pattern === undefined ? undefined : config.prices[pattern]
   return {

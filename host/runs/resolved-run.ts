@@ -15,7 +15,7 @@ import type { Secret } from '../keys/secret.ts'
 import type { McpPins } from '../mcp/pins.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import type { Network } from '../net/network.ts'
-import type { Provider } from '../providers/providers.ts'
+import type { ModelProvider } from '../providers/providers.ts'
 import type { Recording } from '../recording/replay.ts'
 import { placeholderOf } from '../secrets/placeholders.ts'
 import type { Secrets } from '../secrets/secrets.ts'
@@ -43,9 +43,9 @@ export interface ResolvedRun {
   readonly secrets: Secrets
   /** Reads a key from its configured source. */
   readonly resolveKey: (source: KeySource) => Promise<Result<Secret, string>>
-  readonly provider: Provider
+  readonly provider: ModelProvider
   /** Provider of embeddings. Absent: no embeddings. */
-  readonly embeddings?: Provider
+  readonly embeddings?: ModelProvider
   /** Replaces the model's server and the web; the run then uses no network. */
   readonly recording?: Recording
   readonly prompt: string

@@ -28,7 +28,7 @@ export interface ChatRequest {
   /** Adapts the request to the server; absent where the gateway does. */
   readonly adaptation?: Adaptation
   /** Absent: the model chooses. Only with tools. */
-  readonly toolChoice?: ToolChoice
+  readonly toolChoice?: ToolCallChoice
   /** Requests JSON of this schema, if the server supports it. */
   readonly responseFormat?: ResponseFormat
   /** Additional body fields of the server's API; must not repeat the fields above. */
@@ -37,7 +37,7 @@ export interface ChatRequest {
   readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens'
 }
 
-export type ToolChoice = 'none' | 'required' | { readonly name: string }
+export type ToolCallChoice = 'none' | 'required' | { readonly name: string }
 
 export interface ResponseFormat {
   /** 1 to 64 of A-Z a-z 0-9 _ - */
@@ -156,7 +156,7 @@ function toWireRequest(request: ChatRequest): AdaptableRequest & { readonly stre
   }
 }
 
-function toWireChoice(choice: ToolChoice): NonNullable<AdaptableRequest['tool_choice']> {
+function toWireChoice(choice: ToolCallChoice): NonNullable<AdaptableRequest['tool_choice']> {
   return typeof choice === 'string' ? choice : { type: 'function', function: choice }
 }
 

@@ -5,7 +5,7 @@ import type { ModelErrorCode } from '#runtime/llm/errors.ts'
 import { errorWithin } from '#specs/node/provider-quirks/provider-error.ts'
 import { providerErrors } from '#specs/testing/provider-errors.ts'
 import { errorBody, gatewayError, gatewayErrorCodes } from '../../host/net/gateway-error.ts'
-import { readUpstreamError } from '../../host/providers/upstream-error.ts'
+import { readUpstreamError } from '../../host/providers/http-exchange.ts'
 import { createStreamTap } from '../../host/providers/usage-tap.ts'
 
 /** Refusals that asking again may fix. */

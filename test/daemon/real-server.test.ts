@@ -9,7 +9,7 @@ import { LinkedPort } from '#specs/testing/linked-port.ts'
 import { GuestHttp } from '../../agent/link/http.ts'
 import { serveHttp2 } from '../../host/guest/http-server.ts'
 import { Secret } from '../../host/keys/secret.ts'
-import type { Provider } from '../../host/providers/providers.ts'
+import type { ModelProvider } from '../../host/providers/providers.ts'
 import { startGateway } from '../../host/test/support/gateway.ts'
 import { type LlamaServer, llamaKey, llamaModel, useLlamaServer } from '../support/llama-server.ts'
 
@@ -22,7 +22,7 @@ afterEach(async () => {
 
 /** What the client needs to reach the server through a gateway. */
 async function openRoute(server: LlamaServer, key = llamaKey) {
-  const provider: Provider = {
+  const provider: ModelProvider = {
     name: 'custom',
     model: llamaModel,
     baseUrl: server.url,

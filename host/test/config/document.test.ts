@@ -3,7 +3,7 @@ import path from 'node:path'
 import { parse } from 'smol-toml'
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../config/load.ts'
-import { Config, ProviderConfig } from '../../config/schema.ts'
+import { Config, ProviderSettings } from '../../config/schema.ts'
 import { makePolicy } from '../../egress/policy.ts'
 import { openNetwork } from '../../net/network.ts'
 import { chooseProvider } from '../../providers/providers.ts'
@@ -20,7 +20,7 @@ describe('the example in the document on the configuration', () => {
     if (!read.ok) throw new Error(read.error)
     expect(Object.keys(parse(text)).sort()).toEqual(Object.keys(Config.shape).sort())
     const shown = new Set(Object.values(read.value.providers).flatMap((provider) => Object.keys(provider)))
-    expect([...shown].sort()).toEqual(Object.keys(ProviderConfig.shape).sort())
+    expect([...shown].sort()).toEqual(Object.keys(ProviderSettings.shape).sort())
     const { limits, network, search, secrets, embeddings } = read.value
     expect(Object.keys(limits).sort()).toEqual(Object.keys(Config.shape.limits.unwrap().shape).sort())
     expect([network.proxy, network.ca, search, secrets.GITHUB_TOKEN, embeddings]).not.toContain(undefined)

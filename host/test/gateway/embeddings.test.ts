@@ -9,7 +9,7 @@ import { llamaKey, useLlamaServer } from '../../../test/support/llama-server.ts'
 import type { EmbeddingModel } from '../../gateway/embeddings-route.ts'
 import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
-import { offlineProvider, type Provider } from '../../providers/providers.ts'
+import { type ModelProvider, offlineProvider } from '../../providers/providers.ts'
 import { Recorder, recordEmbedder } from '../../recording/recorder.ts'
 import { Recording, replayEmbedder } from '../../recording/replay.ts'
 import { customProvider, startGateway, startUpstream, type TestGateway, testKey } from '../support/gateway.ts'
@@ -17,7 +17,7 @@ import { customProvider, startGateway, startUpstream, type TestGateway, testKey 
 const timeouts = { firstByteTimeoutMs: 2_000, idleTimeoutMs: 1_000, queueTimeoutMs: 5_000 }
 
 function embeddingsAt(url: string, price: EmbeddingModel['price'] = null, key = testKey): EmbeddingModel {
-  const provider = { ...customProvider(url, key), model: 'test/embed' } as Provider & { baseUrl: string }
+  const provider = { ...customProvider(url, key), model: 'test/embed' } as ModelProvider & { baseUrl: string }
   const embedder = createHttpEmbedder({ provider, timeouts, runId: 'run-00000000000000000000' })
   return { embedder, model: provider.model, price }
 }

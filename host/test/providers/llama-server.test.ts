@@ -3,12 +3,12 @@ import { createParser } from 'eventsource-parser'
 import { expect, it } from 'vitest'
 import { type LlamaServer, llamaKey, llamaModel, useLlamaServer } from '../../../test/support/llama-server.ts'
 import { Secret } from '../../keys/secret.ts'
-import type { Provider } from '../../providers/providers.ts'
+import type { ModelProvider } from '../../providers/providers.ts'
 import { type RequestOptions, startGateway } from '../support/gateway.ts'
 
 const start = useLlamaServer()
 
-function provider(server: LlamaServer, key = llamaKey): Provider {
+function provider(server: LlamaServer, key = llamaKey): ModelProvider {
   const keySetting = 'the variable CAISSON_LLM_KEY'
   return {
     name: 'custom',

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import { CompletionRequest, parseCompletionRequest } from '#specs/protocol/completion-request.ts'
 import { Secret } from '../../keys/secret.ts'
-import { readUpstreamError } from '../../providers/upstream-error.ts'
+import { readUpstreamError } from '../../providers/http-exchange.ts'
 import { createStreamTap, readWholeAnswer } from '../../providers/usage-tap.ts'
 
 const keys = fc.constantFrom(

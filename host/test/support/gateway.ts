@@ -11,7 +11,7 @@ import {
   type GatewayOptions,
 } from '../../gateway/gateway.ts'
 import { Secret } from '../../keys/secret.ts'
-import type { Provider } from '../../providers/providers.ts'
+import type { ModelProvider } from '../../providers/providers.ts'
 
 export const testKey = 'nvapi-test-0123456789abcdef'
 
@@ -52,7 +52,7 @@ export interface Answer {
 
 export const chatBody = { messages: [{ role: 'user', content: 'hello' }], stream: true }
 
-export function customProvider(baseUrl: string, key: string | null = testKey): Provider {
+export function customProvider(baseUrl: string, key: string | null = testKey): ModelProvider {
   return {
     name: 'custom',
     model: 'test/model',
@@ -64,7 +64,7 @@ export function customProvider(baseUrl: string, key: string | null = testKey): P
 }
 
 export async function startGateway(
-  provider: Provider,
+  provider: ModelProvider,
   options: Partial<
     Pick<
       GatewayOptions,
