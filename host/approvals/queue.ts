@@ -256,7 +256,7 @@ export class ApprovalQueue {
     if (request.question !== undefined) this.#questions += 1
     this.#options.onWaiting?.(1, isUnseen)
     const withdraw = () => this.#resolve(approvalId, withdrawn(signal?.reason))
-    signal?.addEventListener('abort', withdraw, { once: true })
+    signal?.addEventListener('abort', withdraw)
     void answered.promise.then(() => signal?.removeEventListener('abort', withdraw))
     if (signal?.aborted) withdraw()
     return answered.promise

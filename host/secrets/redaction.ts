@@ -81,11 +81,7 @@ function createStream(forms: readonly string[], pattern: RegExp | null): StreamR
       held = text.slice(holdAt)
       return Buffer.from(out + text.slice(from, holdAt), 'latin1')
     },
-    end() {
-      const last = held.replaceAll(pattern, redactedMark)
-      held = ''
-      return Buffer.from(last, 'latin1')
-    },
+    end: () => Buffer.from(held.replaceAll(pattern, redactedMark), 'latin1'),
   }
 }
 

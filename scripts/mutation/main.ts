@@ -8,8 +8,8 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writ
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { type CheckedModule, checkedModules } from './modules.ts'
-import { applyMutant, findMutants, type Mutant } from './mutants.ts'
+import { type CheckedModule, checkedModules, findTestedMutants } from './modules.ts'
+import { applyMutant, type Mutant } from './mutants.ts'
 
 /** Share of a sample that tests must notice. */
 const minKilledShare = 0.6
@@ -155,7 +155,7 @@ function essentialJobs(): Job[] {
 /** Mutants of all modules in an order that the seed decides. */
 function sampledJobs(): Job[] {
   const all = modules.flatMap((module) =>
-    findMutants(read(module.file)).map((mutant) => ({ module, mutant, isEssential: false })),
+    findTestedMutants(module, read(module.file)).map((mutant) => ({ module, mutant, isEssential: false })),
   )
   if (values.all !== undefined) return all
   let state = seed

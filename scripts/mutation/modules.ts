@@ -1,12 +1,24 @@
 // The modules whose tests are checked by mutation, with the fast tests that cover each.
 
+import { applyMutant, findMutants, type Mutant } from './mutants.ts'
+
 export interface CheckedModule {
   readonly file: string
   /** Test files of the fast project. */
   readonly tests: readonly string[]
   /** Changes that a test must notice whatever the sample: each replaces the one place of its text. */
-  readonly essential?: readonly { readonly from: string; readonly to: string }[]
+  readonly essential?: readonly Change[]
+  /** Mutants that change no behavior, so that no test can notice them; they are left out. */
+  readonly equivalent?: readonly (Change & { readonly reason: string })[]
 }
+
+/** `from` occurs once in the module. */
+interface Change {
+  readonly from: string
+  readonly to: string
+}
+
+const workspace = (...names: string[]): string[] => names.map((name) => `host/test/workspace/${name}.test.ts`)
 
 const egress = ['policy', 'policy-properties'].map((name) => `host/test/egress/${name}.test.ts`)
 
@@ -18,7 +30,7 @@ export const checkedModules: readonly CheckedModule[] = [
   },
   {
     file: 'host/approvals/queue.ts',
-    tests: ['host/test/approvals/queue.test.ts'],
+    tests: ['queue', 'plan-question', 'user-question'].map((name) => `host/test/approvals/${name}.test.ts`),
     essential: [
       {
         from: "return { decision: 'deny', hint: 'another approval waits under this id' }",
@@ -40,9 +52,42 @@ export const checkedModules: readonly CheckedModule[] = [
   {
     file: 'host/secrets/redaction.ts',
     tests: ['host/test/secrets/redaction.test.ts', 'host/test/secrets/redaction-stream.test.ts'],
+    equivalent: [
+      {
+        from: 'if (from > holdAt)',
+        to: 'if (from >= holdAt)',
+        reason: 'where both are equal, the same end of the text is measured again',
+      },
+      {
+        from: 'length > most;',
+        to: 'length >= most;',
+        reason: 'of equal lengths either may be the longest',
+      },
+      ...['Math.ceil((offset * 9) / 6)', 'Math.ceil((offset * 8) / 7)'].map((to) => ({
+        from: 'Math.ceil((offset * 8) / 6)',
+        to,
+        reason: 'rounds up to the same number for the offsets 0, 1 and 2',
+      })),
+    ],
   },
   { file: 'host/check-options.ts', tests: ['host/test/check-options.test.ts'] },
   { file: 'specs/node/frames.ts', tests: ['specs/test/node/frames.test.ts'] },
+  { file: 'specs/node/descriptor-walk.ts', tests: ['specs/test/node/descriptor-walk.test.ts'] },
+  {
+    file: 'host/workspace/receive/sense-check.ts',
+    tests: workspace('receive/sense-check', 'receive/receive'),
+  },
+  {
+    file: 'host/workspace/flags/flag-rules.ts',
+    tests: workspace('flags/flag-table', 'flagged', 'flagged-names'),
+  },
+  { file: 'host/workspace/review/selection.ts', tests: workspace('apply/apply', 'flagged') },
   { file: 'specs/node/path-text.ts', tests: ['specs/test/node/path-text.test.ts'] },
   { file: 'agent/run/budget.ts', tests: ['agent/test/run/budget.test.ts'] },
 ]
+
+/** The mutants of a module's text but for the equivalent ones. */
+export function findTestedMutants({ equivalent = [] }: CheckedModule, text: string): Mutant[] {
+  const same = new Set(equivalent.map(({ from, to }) => text.replace(from, () => to)))
+  return findMutants(text).filter((mutant) => !same.has(applyMutant(text, mutant)))
+}

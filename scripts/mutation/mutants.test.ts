@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { checkedModules } from './modules.ts'
+import { checkedModules, findTestedMutants } from './modules.ts'
 import { applyMutant, findMutants } from './mutants.ts'
 
 const root = path.join(import.meta.dirname, '../..')
@@ -38,7 +38,10 @@ describe('mutants of a module', () => {
     (module) => {
       expect([module.file, ...module.tests].filter((file) => !existsSync(path.join(root, file)))).toEqual([])
       const text = readFileSync(path.join(root, module.file), 'utf8')
-      for (const { from } of module.essential ?? []) expect(text.split(from)).toHaveLength(2)
+      const { essential = [], equivalent = [] } = module
+      for (const { from } of [...essential, ...equivalent]) expect(text.split(from)).toHaveLength(2)
+      // Each of the equivalent ones is a mutant.
+      expect(findTestedMutants(module, text)).toHaveLength(findMutants(text).length - equivalent.length)
     },
   )
 })

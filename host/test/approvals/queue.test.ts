@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import { HostEvent } from '#specs/protocol/event.ts'
@@ -31,6 +32,24 @@ function open(options: Partial<ApprovalQueueOptions> = {}) {
   })
   return { queue, events, waits }
 }
+
+/** A question of the host about network access; `known` is what it knows by now. */
+const accessQuestion = (
+  over: Partial<HostQuestion['access']> = {},
+  known: () => DecisionRecord | undefined = () => undefined,
+): HostQuestion => ({
+  access: {
+    from: 'agent',
+    address: 'https://a.example/',
+    because: 'no rule allows it',
+    offers: [{ reach: 'suffix', allows: 'a' }],
+    ...over,
+  },
+  call: { tool: 'request_access', arguments: '{"host":"a.example"}' },
+  known,
+  unattended: { decision: 'deny', scope: 'once', by: 'mode', rule: 'nobody is here' },
+  apply: async ({ decision }) => ({ decision }),
+})
 
 describe('the approval queue', () => {
   it('waits for a person, takes the first answer and journals both [S1.11]', async () => {
@@ -203,6 +222,128 @@ describe('the approval queue', () => {
     expect(queue.answer('a1', allow)).toMatchObject({ taken: true })
     expect(await way).toEqual({ decision: 'allow', hint: 'now' })
     expect(seen).toEqual(['once suffix after approval-decision'])
+  })
+
+  it('journals whether host or agent enforces the answer, with a digest of all that was asked [S1.11]', async () => {
+    const { queue, events } = open({ mode: 'all' })
+    const question = (text: string) =>
+      ({ question: { question: text, kind: 'text', defaultAnswer: 'x' } }) as const
+    await queue.ask(request())
+    await queue.ask(request({ approvalId: 'a2' }), undefined, undefined, { askedBy: 'host' })
+    await queue.ask(request({ approvalId: 'a3' }), AbortSignal.abort(), accessQuestion())
+    await queue.ask(request({ approvalId: 'a4', ...question('one') }))
+    await queue.ask(request({ approvalId: 'a5', ...question('two') }))
+    const asked = events.filter((event) => event.type === 'approval-request')
+    expect(asked.map(({ kind }) => kind)).toEqual([
+      'cooperative',
+      'enforced',
+      'enforced',
+      'cooperative',
+      'cooperative',
+    ])
+    expect(asked.map(({ access }) => access?.address)).toEqual([
+      undefined,
+      undefined,
+      'https://a.example/',
+      undefined,
+      undefined,
+    ])
+    const [first, second, , one, two] = asked.map(({ digest }) => digest)
+    expect(first).toBe(second)
+    expect(new Set([first, one, two]).size).toBe(3)
+  })
+
+  it('tells the asker of a decision, and who waits on a question when it is settled [S1.11]', async () => {
+    const { queue } = open()
+    const decided: DecisionRecord[] = []
+    const decision = queue.ask(request(), undefined, undefined, { onDecision: (one) => decided.push(one) })
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    let isResolved = false
+    const resolved = queue.whenResolved('a1').then(() => {
+      isResolved = true
+    })
+    await new Promise((next) => setImmediate(next))
+    expect([isResolved, decided]).toEqual([false, []])
+    queue.answer('a1', { decision: 'allow', scope: 'once' })
+    await resolved
+    await decision
+    expect(decided).toMatchObject([{ decision: 'allow', by: 'person' }])
+  })
+
+  it('applies an answer for the run to the waiting questions of its tool alone, and one for once to none [S1.11]', async () => {
+    const { queue } = open({ rules: [{ effect: 'ask', tool: 'delete_file', pattern: 'src/*' }] })
+    const tools = ['delete_file', 'delete_file', 'run_bash', 'delete_file']
+    const [first, second, , ruled] = tools.map((tool, at) =>
+      queue.ask(
+        request({ approvalId: `a${at}`, tool, ...(at === 3 ? { arguments: '{"path":"src/a"}' } : {}) }),
+      ),
+    )
+    await expect.poll(() => queue.pending).toHaveLength(4)
+    queue.answer('a0', { decision: 'allow', scope: 'once' })
+    expect(await first).toEqual({ decision: 'allow' })
+    expect(queue.pending).toEqual(['a1', 'a2', 'a3'])
+    const again = queue.ask(request({ approvalId: 'b1' }))
+    await expect.poll(() => queue.pending).toEqual(['a1', 'a2', 'a3', 'b1'])
+    queue.answer('b1', { decision: 'allow', scope: 'run' })
+    expect([await again, await second]).toEqual([{ decision: 'allow' }, { decision: 'allow' }])
+    expect(queue.pending).toEqual(['a2', 'a3'])
+    queue.answer('a3', { decision: 'deny', scope: 'once' })
+    expect(await ruled).toEqual({ decision: 'deny' })
+  })
+
+  it('settles all questions about an access that an answer to one of them decides [S1.11]', async () => {
+    const { queue, events } = open()
+    let granted: DecisionRecord | undefined
+    const known = () => granted
+    const first = queue.ask(request(), undefined, accessQuestion({}, known))
+    const second = queue.ask(request({ approvalId: 'a2' }), undefined, accessQuestion({}, known))
+    const other = queue.ask(request({ approvalId: 'a3' }), undefined, accessQuestion())
+    await expect.poll(() => queue.pending).toEqual(['a1', 'a2', 'a3'])
+    granted = { decision: 'allow', scope: 'run', by: 'person' }
+    queue.answer('a1', { decision: 'allow', scope: 'run', reach: 'suffix' })
+    expect([await first, await second]).toEqual([{ decision: 'allow' }, { decision: 'allow' }])
+    expect(queue.pending).toEqual(['a3'])
+    queue.detach()
+    expect(await other).toEqual({ decision: 'deny' })
+    expect(events.at(-1)).toMatchObject({ rule: 'nobody is here' })
+  })
+
+  it('says of a wait whether the agent knows of it: not of a connection of a program [S1.11]', async () => {
+    const unseen: boolean[] = []
+    const { queue } = open({ onWaiting: (_, isUnseen) => unseen.push(isUnseen) })
+    void queue.ask(request(), undefined, accessQuestion({ from: 'connection' }))
+    void queue.ask(request({ approvalId: 'a2' }), undefined, accessQuestion())
+    void queue.ask(request({ approvalId: 'a3' }))
+    await expect.poll(() => queue.pending).toHaveLength(3)
+    queue.close()
+    expect(unseen).toEqual([true, false, false, true, false, false])
+  })
+
+  it('denies what waits, and what comes later, once nobody can answer any more [S1.11]', async () => {
+    const { queue, events } = open()
+    const waiting = queue.ask(request())
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    queue.detach()
+    expect((await waiting).decision).toBe('deny')
+    expect(events.at(-1)).toMatchObject({ by: 'mode', rule: expect.stringContaining('option approvals') })
+    expect((await queue.ask(request({ approvalId: 'a2' }))).decision).toBe('deny')
+    expect(queue.pending).toEqual([])
+  })
+
+  it('keeps an answer that its asker withdraws at the same moment, and no listener on the asker [S1.11]', async () => {
+    const { queue } = open()
+    const asker = new AbortController()
+    const decision = queue.ask(request(), asker.signal)
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    queue.answer('a1', { decision: 'allow', scope: 'once' })
+    asker.abort()
+    expect(await decision).toEqual({ decision: 'allow' })
+    const later = new AbortController()
+    const second = queue.ask(request({ approvalId: 'a2' }), later.signal)
+    await expect.poll(() => getEventListeners(later.signal, 'abort')).toHaveLength(1)
+    queue.answer('a2', { decision: 'deny', scope: 'once' })
+    await second
+    expect(getEventListeners(later.signal, 'abort')).toEqual([])
   })
 
   it('denies what asks when nobody is there, and names what would allow it', async () => {

@@ -87,3 +87,13 @@ it('bytes that are not UTF-8 pass unchanged beside a key', () => {
     Buffer.concat([Buffer.of(0xff, 0xc3), Buffer.from('[redacted]'), Buffer.of(0x80)]),
   )
 })
+
+it('what cannot be the beginning of a secret passes at once; what can is held to the end, and left out where more was cut off [G.01]', () => {
+  const redaction = createRedaction(['secret-of-a-server'])
+  const redactor = redaction.stream()
+  expect(redactor.push(Buffer.from('hello')).toString()).toBe('hello')
+  expect(redactor.push(Buffer.from(', my sec')).toString()).toBe(', my ')
+  expect(redactor.end().toString()).toBe('sec')
+  expect(redaction.bytes(Buffer.from('my sec'), false).toString()).toBe('my sec')
+  expect(redaction.bytes(Buffer.from('my sec'), true).toString()).toBe('my ')
+})

@@ -27,3 +27,27 @@ describe('a secret that a server echoes', () => {
     expect(bytes.toString()).toBe('x [redacted] y')
   })
 })
+
+describe('an encoded form', () => {
+  const secret = (length: number) => 'k7#Qz!x2'.slice(0, length)
+  const encoded = (value: string) => ({
+    hex: Buffer.from(value).toString('hex'),
+    base64: Buffer.from(value).toString('base64'),
+    reversed: [...value].reverse().join(''),
+  })
+
+  it('is taken out from the length at which it is no word by chance [G.04]', () => {
+    const [seven, eight] = [encoded(secret(7)), encoded(secret(8))]
+    for (const form of [eight.hex, eight.reversed])
+      expect(createRedaction([secret(8)]).text(form)).toBe('[redacted]')
+    for (const form of [seven.hex, seven.reversed]) expect(createRedaction([secret(7)]).text(form)).toBe(form)
+    expect(createRedaction([secret(6)]).text(encoded(secret(6)).base64)).toBe('[redacted]')
+    const five = encoded(secret(5)).base64
+    expect(createRedaction([secret(5)]).text(five)).toBe(five)
+  })
+
+  it('in base64 is taken out as a whole, to its last character that depends on the secret alone [G.04]', () => {
+    const value = `${secret(8)}-${secret(8)}-${secret(3)}`
+    expect(createRedaction([value]).text(encoded(value).base64)).toBe('[redacted]')
+  })
+})

@@ -210,6 +210,7 @@ export const languageServers: readonly FlagGroup[] = [
         source: 'https://lean-lang.org/doc/reference/latest/Build-Tools-and-Distribution/Lake/',
         patterns: ['lakefile.lean', 'lakefile.toml', 'lake-manifest.json', 'lean-toolchain'],
       },
+      // It loads plugins by path, from any tsconfig that the project's refers to or extends.
       {
         tool: 'Vue language tools, MDX analyzer (plugins)',
         source:
