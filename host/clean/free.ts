@@ -50,6 +50,8 @@ async function freeOne(folders: Folders, { kind, name, path: place }: Kept): Pro
     case 'download':
     case 'probe':
       return await rm(place, { force: true })
+    case 'unknown':
+      throw new Error('only a person can know whether it is needed')
   }
 }
 

@@ -1,9 +1,10 @@
-// Finds what Caisson keeps in its cache and state folders. Lists only what it knows by its name: a file that somebody
-// else put there is never shown, and so never freed.
+// Finds what Caisson keeps in its cache and state folders. Only what it knows by its name is ever freed; what else lies in
+// the state folder is listed as unknown.
 
 import { lstat, readdir, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
+import { RunId } from '#specs/protocol/text.ts'
 import { mapBounded } from '../files/bounded-map.ts'
 import { findAgentDisk } from '../image/agent-disk.ts'
 import { readRecipeKey } from '../image/recipe-key.ts'
@@ -18,6 +19,8 @@ import { listVmRecords } from '../vm/vm-folder.ts'
 import { type FolderUsage, findUsage } from './in-use.ts'
 import { type Kept, type KeptKind, keptKinds, measure } from './kept.ts'
 
+/** Folder of a VM, and its draft. */
+const VM_NAME = /^\.?vm-[0-9a-f]{12}$/
 const DIGEST = /^[0-9a-f]{64}$/
 /** What is older than this and still has the name of unfinished work was left by a killed process. */
 const ABANDONED_MS = 60 * 60 * 1000
@@ -46,6 +49,7 @@ export async function listKept({ folders, now, sources = findSources() }: Invent
     listLeftLocks(folders),
     listDeadVms(folders.vms, now),
     listRuns(folders),
+    listUnknown(folders),
   ])
   const rank = (kind: KeptKind) => keptKinds.indexOf(kind)
   return parts.flat().sort((a, b) => rank(a.kind) - rank(b.kind) || b.bytes - a.bytes)
@@ -168,7 +172,7 @@ async function listDeadVms(vms: string, now: number): Promise<Kept[]> {
       const entry = await describe('leftover', path.join(vms, name), 'old')
       const isDead = record
         ? (await judgeProcess(record.host)) === 'dead'
-        : /^\.?vm-[0-9a-f]{12}$/.test(name) && now - entry.usedAt > VM_DRAFT_MS
+        : VM_NAME.test(name) && now - entry.usedAt > VM_DRAFT_MS
       return isDead ? { ...entry, note: 'its process is dead' } : undefined
     }),
   )
@@ -178,10 +182,16 @@ async function listDeadVms(vms: string, now: number): Promise<Kept[]> {
 async function listRuns(folders: Folders): Promise<Kept[]> {
   const store = new RunStore(folders)
   return await mapBounded(await store.list(), async (run) => {
-    const { directory } = store.paths(run.runId)
+    const { directory, hibernated, kept } = store.paths(run.runId)
     const { bytes } = await measure(directory)
     const state = run.isLive ? 'busy' : 'ended'
-    const note = noteOf(run)
+    const known = [hibernated, kept]
+      .flatMap((place) => [place, `${place}.draft`])
+      .map((place) => path.basename(place))
+    const entries = await readdir(directory, { withFileTypes: true }).catch(() => [])
+    const unknown = entries.filter((entry) => entry.isDirectory() && !known.includes(entry.name))
+    const names = unknown.map(({ name }) => `folder ${name} of another version, `).join('')
+    const note = `${names}${noteOf(run)}`
     return {
       kind: 'run',
       name: run.runId,
@@ -192,6 +202,29 @@ async function listRuns(folders: Folders): Promise<Kept[]> {
       note,
     } as const
   })
+}
+
+/** Folders that another version made, or a person. */
+async function listUnknown({ home, runs, vms, locks, cache, config }: Folders): Promise<Kept[]> {
+  const own = [runs, vms, locks, cache, config]
+  const isOwn = (place: string) => own.some((folder) => folder === place || folder.startsWith(`${place}/`))
+  const below = async (folder: string, isKnown: (place: string) => boolean) => {
+    const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
+    const places = entries.filter((entry) => entry.isDirectory()).map(({ name }) => path.join(folder, name))
+    return places.filter((place) => !isKnown(place))
+  }
+  const isRun = (place: string) => RunId.safeParse(path.basename(place)).success
+  const places = [
+    ...(await below(home, isOwn)),
+    ...(await below(runs, isRun)),
+    ...(await below(vms, (place) => VM_NAME.test(path.basename(place)))),
+  ]
+  return await Promise.all(
+    places.map(async (place) => ({
+      ...(await describe('unknown', place, 'unknown')),
+      note: `not of this version: ${place}`,
+    })),
+  )
 }
 
 function noteOf({ prompt, state, problem }: RunSummary): string {

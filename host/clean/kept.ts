@@ -3,7 +3,16 @@
 import { lstat, readdir } from 'node:fs/promises'
 import path from 'node:path'
 
-export const keptKinds = ['image', 'agent', 'template', 'download', 'probe', 'leftover', 'run'] as const
+export const keptKinds = [
+  'image',
+  'agent',
+  'template',
+  'download',
+  'probe',
+  'leftover',
+  'run',
+  'unknown',
+] as const
 export type KeptKind = (typeof keptKinds)[number]
 
 export interface Kept {
@@ -17,9 +26,10 @@ export interface Kept {
   readonly usedAt: number
   /**
    * `busy`: a process works with it, nothing frees it. `current`: what the next run would take, freed by `all` alone.
-   * `old`: freed when asked to clean. `ended`: a run, freed by its age alone.
+   * `old`: freed when asked to clean. `ended`: a run, freed by its age alone. `unknown`: not made by this version,
+   * never freed.
    */
-  readonly state: 'busy' | 'current' | 'old' | 'ended'
+  readonly state: 'busy' | 'current' | 'old' | 'ended' | 'unknown'
   /** What a person should know of it, such as a run's task; may hold untrusted text. */
   readonly note?: string
 }
@@ -43,6 +53,7 @@ export function isFreed({ state, usedAt }: Kept, { all, runsOlderThanMs, now }: 
     case 'ended':
       return runsOlderThanMs !== undefined && now - usedAt >= runsOlderThanMs
     case 'busy':
+    case 'unknown':
       return false
   }
 }

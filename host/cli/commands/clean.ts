@@ -49,6 +49,7 @@ const titles: Readonly<Record<KeptKind, string>> = {
   probe: 'Results of machine checks',
   leftover: 'Unfinished: in progress, or left over by processes that ended',
   run: 'Runs',
+  unknown: 'Folders that this version did not make: remove them yourself if you do not need them',
 }
 
 export async function clean(io: Io, flags: CleanFlags): Promise<ExitCode> {
@@ -132,6 +133,7 @@ const stateWords: Readonly<Record<Kept['state'], string>> = {
   current: 'current',
   old: 'old',
   ended: 'kept',
+  unknown: 'unknown',
 }
 
 function shortName({ kind, name }: Kept): string {

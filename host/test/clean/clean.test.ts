@@ -75,7 +75,9 @@ describe('what a cleaning frees', () => {
     const entry = (state: Kept['state'], usedAt = 0) =>
       ({ kind: 'run', name: 'x', path: '/x', bytes: 1, usedAt, state }) as const
     const of = (options: Parameters<typeof isFreed>[1]) =>
-      (['busy', 'current', 'old', 'ended'] as const).filter((state) => isFreed(entry(state), options))
+      (['busy', 'current', 'old', 'ended', 'unknown'] as const).filter((state) =>
+        isFreed(entry(state), options),
+      )
     expect(of({ all: false, now: 100 })).toEqual(['old'])
     expect(of({ all: true, now: 100 })).toEqual(['current', 'old'])
     expect(of({ all: false, runsOlderThanMs: 100, now: 100 })).toEqual(['old', 'ended'])
@@ -121,6 +123,25 @@ describe('what a cleaning frees', () => {
       expect(find(await place.list(), oldKey)?.state).toBe('busy')
       await rm(folder, { recursive: true })
     }
+  })
+
+  it('is no folder that this version did not make, which is listed with its place, a run’s with the run [V.07]', async () => {
+    const place = await makePlace()
+    const { home, runs, vms } = place.folders
+    const unknown = [path.join(home, 'older'), path.join(runs, 'drafts'), path.join(vms, 'saved')]
+    for (const folder of unknown) await write(path.join(folder, 'memory'), 'x'.repeat(10_000))
+    const run = new RunStore(place.folders).paths('run-00000000000000000001')
+    await write(path.join(run.directory, 'older/memory'), 'x'.repeat(10_000))
+    const entries = await place.list()
+    const found = entries.filter(({ kind }) => kind === 'unknown')
+    expect(found.map((entry) => entry.path).toSorted()).toEqual(unknown.toSorted())
+    for (const { bytes, state } of found) expect([bytes >= 10_000, state]).toEqual([true, 'unknown'])
+    expect(find(entries, run.runId)).toMatchObject({ note: expect.stringContaining('folder older') })
+    const { code, stdout } = await clean(place, '--yes', '--all')
+    expect([code, stdout]).toEqual([0, expect.stringContaining('did not make')])
+    for (const folder of unknown) expect(await readdir(folder)).toEqual(['memory'])
+    expect((await clean(place, '--yes', '--runs', '--older-than', '0h')).code).toBe(0)
+    expect(await readdir(runs)).toEqual(['drafts'])
   })
 
   it('leaves what another process builds right now, and says so [V.07]', async () => {
