@@ -26,8 +26,8 @@ export class RunBudget {
   #timer: NodeJS.Timeout | undefined
   #spentMs = 0
   /** When the clock was last started; null while it is stopped. */
-  #startedAt: number | null
-  #waiting = 0
+  #startedAt: number | null = null
+  #waiting: number
   #held: PromiseWithResolvers<void> | null = null
   #stopped = false
   #calls = 0
@@ -41,8 +41,7 @@ export class RunBudget {
     this.#now = now
     // A part may begin while a person considers an approval.
     this.#waiting = parent === undefined ? 0 : parent.#whole.#waiting
-    this.#startedAt = this.#waiting === 0 ? now() : null
-    if (this.#waiting === 0) this.#arm()
+    if (this.#waiting === 0) this.#start()
   }
 
   /**
@@ -154,8 +153,7 @@ export class RunBudget {
   #resume(): void {
     for (const part of this.#parts) part.#resume()
     if (--this.#waiting > 0 || this.#tripped !== null || this.#stopped) return
-    this.#startedAt = this.#now()
-    this.#arm()
+    this.#start()
   }
 
   /** Stops the clock while the host requests it; repeated requests have no effect. */
@@ -183,17 +181,16 @@ export class RunBudget {
     this.#startedAt = null
   }
 
-  #arm(): void {
+  #start(): void {
+    this.#startedAt = this.#now()
     const leftMs = Math.max(0, this.#limits.maxWallMs - this.#spentMs)
     // setTimeout fires at once beyond 2^31 - 1.
     this.#timer = setTimeout(() => this.#checkTime(), Math.min(leftMs, 2 ** 31 - 1))
   }
 
   #checkTime(): void {
-    if (this.#startedAt === null) return
-    this.#spentMs += this.#now() - this.#startedAt
-    this.#startedAt = this.#now()
-    if (this.#spentMs < this.#limits.maxWallMs) this.#arm()
+    this.#halt()
+    if (this.#spentMs < this.#limits.maxWallMs) this.#start()
     else this.#trip('limit_time', `${this.#who} used its ${this.#limits.maxWallMs} ms of time`)
   }
 

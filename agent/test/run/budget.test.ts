@@ -1,5 +1,5 @@
 // The budget of a run, on a clock of its own where time matters.
-import { describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { RunBudget } from '../../run/budget.ts'
 import { CallIds, sliceText } from '../../run/run.ts'
@@ -101,6 +101,137 @@ describe('a part of a budget', () => {
     await expect.poll(() => late?.tripped?.reason).toBe('limit_time')
     expect(budget.tripped).toBeNull()
     expect(budget.part({}, 1)?.limits.maxWallMs).toBe((60_000 - 1_500) * 0.75)
+  })
+})
+
+describe('the clock of a budget', () => {
+  beforeEach(() => {
+    vi.useFakeTimers()
+    onTestFinished(() => void vi.useRealTimers())
+  })
+  const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+  const limits = { maxToolCalls: 10, maxTokens: 100, maxWallMs: 10_000 }
+
+  it('trips when the time is over and not before, and names the limit [S0.07]', async () => {
+    const budget = new RunBudget(limits)
+    await pass(9_999)
+    expect([budget.tripped, budget.left.wallMs]).toEqual([null, 1])
+    await pass(1)
+    expect(budget.tripped).toEqual({ reason: 'limit_time', message: 'the run used its 10000 ms of time' })
+    expect(budget.signal.aborted).toBe(true)
+    // The first limit is the reason, and a budget that tripped spends no more time.
+    budget.addUsage({ ...usage, inputTokens: 1_000 })
+    expect(budget.tripped?.reason).toBe('limit_time')
+    await pass(5_000)
+    expect(budget.left).toEqual({ calls: 10, tokens: 0, wallMs: 0 })
+  })
+
+  it('counts a limit that is longer than any timer [S0.07]', async () => {
+    const budget = new RunBudget({ ...limits, maxWallMs: 2 ** 31 + 5_000 })
+    await pass(2 ** 31 + 4_999)
+    expect(budget.tripped).toBeNull()
+    await pass(1)
+    expect(budget.tripped?.reason).toBe('limit_time')
+  })
+
+  it('stands from the first wait to the end of the last one, and then continues [S0.07]', async () => {
+    const budget = new RunBudget(limits)
+    const part = budget.part({ maxWallMs: 5_000 }, 1)
+    await pass(4_000)
+    const waits = [60_000, 90_000].map((ms) =>
+      budget.whileWaiting(new Promise((resolve) => setTimeout(resolve, ms))),
+    )
+    const late = budget.part({ maxWallMs: 1_000 }, 1)
+    await pass(80_000)
+    expect([budget.left.wallMs, part?.left.wallMs, late?.left.wallMs]).toEqual([6_000, 1_000, 1_000])
+    await pass(10_000)
+    await Promise.all(waits)
+    await pass(999)
+    expect([budget.tripped, part?.tripped, late?.tripped]).toEqual([null, null, null])
+    await pass(1)
+    expect([part?.tripped?.reason, late?.tripped?.reason]).toEqual(['limit_time', 'limit_time'])
+    await pass(4_999)
+    expect(budget.tripped).toBeNull()
+    await pass(1)
+    expect(budget.tripped?.reason).toBe('limit_time')
+  })
+
+  it('stands while the host holds it, however often the host says so [S0.07]', async () => {
+    const budget = new RunBudget(limits)
+    budget.hold(false)
+    await pass(1_000)
+    budget.hold(true)
+    budget.hold(true)
+    await pass(60_000)
+    expect(budget.left.wallMs).toBe(9_000)
+    budget.hold(false)
+    budget.hold(false)
+    await pass(2_000)
+    expect(budget.left.wallMs).toBe(7_000)
+    budget.hold(true)
+    await pass(60_000)
+    expect(budget.left.wallMs).toBe(7_000)
+  })
+
+  it('is over when the budget stops or trips, also during a wait [S0.07]', async () => {
+    const [stopped, tripped] = [new RunBudget(limits), new RunBudget({ ...limits, maxToolCalls: 0 })]
+    const waits = [stopped, tripped].map((one) =>
+      one.whileWaiting(new Promise((resolve) => setTimeout(resolve, 1_000))),
+    )
+    stopped.stop()
+    tripped.takeCall()
+    await pass(1_000)
+    await Promise.all(waits)
+    await pass(60_000)
+    expect([stopped.left.wallMs, tripped.left.wallMs]).toEqual([10_000, 10_000])
+    expect([stopped.tripped, tripped.tripped?.reason]).toEqual([null, 'limit_calls'])
+    const running = new RunBudget(limits)
+    await pass(1_000)
+    running.stop()
+    await pass(60_000)
+    expect([running.left.wallMs, running.tripped, vi.getTimerCount()]).toEqual([9_000, null, 0])
+  })
+})
+
+describe('what is left of a budget', () => {
+  const limits = { maxToolCalls: 10, maxTokens: 100, maxWallMs: 10_000 }
+  const tokens = (count: number) => ({ ...usage, inputTokens: count, outputTokens: 0 })
+  const fixed = (over: Partial<typeof limits> = {}) => new RunBudget({ ...limits, ...over }, () => 0)
+
+  it('is what is neither spent nor promised to a part, never less than none [A.07 A.03]', () => {
+    const budget = fixed()
+    const part = budget.part({ maxToolCalls: 4, maxTokens: 60 }, 1)
+    expect(budget.left).toMatchObject({ calls: 6, tokens: 40 })
+    for (let call = 0; call < 5; call++) part?.takeCall()
+    part?.addUsage(tokens(70))
+    // The part spent its four calls, and ten tokens more than its share.
+    expect(budget.left).toMatchObject({ calls: 6, tokens: 30 })
+    budget.addUsage(tokens(50))
+    for (let call = 0; call < 7; call++) budget.takeCall()
+    expect(budget.left).toMatchObject({ calls: 0, tokens: 0 })
+  })
+
+  it('trips with the first token above the limit, not with the last one within [S0.07]', () => {
+    const budget = fixed()
+    budget.addUsage(tokens(100))
+    expect([budget.tripped, budget.left.tokens]).toEqual([null, 0])
+    budget.addUsage(tokens(1))
+    expect(budget.tripped?.message).toBe('the run used 101 of 100 tokens')
+  })
+
+  it('can be a part of one call, one token and one millisecond, and no smaller one [A.07]', () => {
+    const one = { maxToolCalls: 1, maxTokens: 1, maxWallMs: 1 }
+    expect(fixed().part(one, 1)?.limits).toEqual(one)
+    for (const name of ['maxToolCalls', 'maxTokens', 'maxWallMs'] as const)
+      expect(fixed().part({ ...one, [name]: 0 }, 1), name).toBeNull()
+  })
+
+  it('is no part once the budget stopped or tripped [A.07]', () => {
+    const [stopped, tripped] = [fixed(), fixed()]
+    stopped.stop()
+    tripped.addUsage(tokens(101))
+    for (const budget of [stopped, tripped])
+      expect(budget.part({ maxToolCalls: 1, maxTokens: 1, maxWallMs: 1 }, 1)).toBeNull()
   })
 })
 
