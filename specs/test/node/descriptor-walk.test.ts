@@ -132,6 +132,33 @@ describe('a path below a root', () => {
     ])
   })
 
+  it('goes through an absolute link in a folder, and a name with a slash behind it [S1.08]', () => {
+    symlinkSync(join(workspace, 'a/b'), join(workspace, 'a/absolute'))
+    expect(read('a/absolute/f')).toBe('inside')
+    expect(at('a/absolute/f', (place) => place.path)).toBe('a/b/f')
+    expect(['a/b/f/', 'a/b/f/.'].map((path) => read(path))).toEqual(['inside', 'inside'])
+  })
+
+  it('follows forty links and no more [S1.08]', () => {
+    symlinkSync('a/b/f', join(workspace, 'l1'))
+    for (let link = 2; link <= 41; link++) symlinkSync(`l${link - 1}`, join(workspace, `l${link}`))
+    expect([read('l40'), read('l41')]).toEqual(['inside', 'invalid_input'])
+  })
+
+  it('makes missing directories for the owner that the root has [S1.08]', () => {
+    const owner = { uid: 1000, gid: 1000 }
+    const opened = Root.open(workspace, { owner })
+    if (!opened.ok) throw new Error(opened.error.message)
+    using root = opened.value
+    expect(root.owner).toEqual(owner)
+    const found = root.locate('made/for/file', { createParents: true })
+    if (!found.ok) throw new Error(found.error.message)
+    using _place = found.value
+    const mayGive = process.getuid?.() === 0
+    for (const made of ['made', 'made/for'])
+      expect(statSync(join(workspace, made)).uid).toBe(mayGive ? owner.uid : process.getuid?.())
+  })
+
   it('takes no link at all on its way when asked to refuse them [S1.08]', () => {
     symlinkSync('a', join(workspace, 'link'))
     expect(read('link/b/f', { links: 'refuse' })).toBe('outside_workspace')
@@ -149,6 +176,8 @@ describe('a path below a root', () => {
     expect(read('x'.repeat(256))).toBe('invalid_input')
     expect(read(`${'a/../'.repeat(818)}a/b/f`)).toBe('inside')
     expect(read(`${'a/../'.repeat(819)}a/b/f`)).toBe('invalid_input')
+    // Of 2,121 characters, in bytes too long.
+    expect(read(`${'ä'.repeat(100)}/`.repeat(21))).toBe('invalid_input')
   })
 
   it('finds names that are not UTF-8, and refuses text that stands for none [S1.08]', () => {

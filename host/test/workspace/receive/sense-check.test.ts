@@ -40,4 +40,98 @@ describe('the sense of a change set', () => {
     expect(refused).toThrow('deleted but never went in')
     check.next({ kind: 'deleted', path: 'z/in' })
   })
+
+  const name = (bytes: number) => 'x'.repeat(bytes)
+  /** As many names of 254 bytes as make a path of this length, and one more for the rest. */
+  const long = (bytes: number) => `${`${name(254)}/`.repeat(Math.floor(bytes / 255))}${name(bytes % 255)}`
+
+  type Entries = readonly (readonly [Parameters<SenseCheck['next']>[0]['kind'], string])[]
+  const before = treeOf({ 'd/in': 'in', 'd/sub/deep': 'deep', f: 'f', link: '-> f' })
+
+  it.each<[string, Entries]>([
+    [
+      'what is deleted below a directory whose mode changed',
+      [
+        ['mode', 'd'],
+        ['deleted', 'd/in'],
+      ],
+    ],
+    [
+      'what is deleted below a directory that is named again',
+      [
+        ['directory', 'd'],
+        ['deleted', 'd/in'],
+      ],
+    ],
+    [
+      'a new file far below a directory whose mode changed',
+      [
+        ['mode', 'd'],
+        ['file', 'd/sub/new'],
+      ],
+    ],
+    [
+      'a new file far below a directory that is named again',
+      [
+        ['directory', 'd'],
+        ['file', 'd/sub/new'],
+      ],
+    ],
+    ['a name of 255 bytes', [['file', name(255)]]],
+  ])('takes %s [C.02]', async (_, entries) => {
+    using bench = new Bench(before)
+    const check = new SenseCheck((await bench.takeIn()).manifest)
+    for (const [kind, path] of entries) check.next({ kind, path })
+  })
+
+  it.each<[Entries, string]>([
+    [[['file', long(4_096)]], 'its path is too long'],
+    [[['file', long(4_095)]], 'above it is no directory'],
+    [[['file', name(256)]], 'a name in it is too long'],
+    [
+      [
+        ['directory', 'n'],
+        ['file', 'n/x/y'],
+      ],
+      '"n/x/y": the directory "n/x" above it is missing',
+    ],
+    [
+      [
+        ['file', 'n'],
+        ['file', 'n/x'],
+      ],
+      '"n/x": "n" above it is no directory in the same change set',
+    ],
+    [
+      [
+        ['file', 'n'],
+        ['file', 'n/x/y'],
+      ],
+      '"n/x/y": "n" above it is no directory in the same change set',
+    ],
+    [
+      [
+        ['mode', 'f'],
+        ['file', 'f/x'],
+      ],
+      '"f/x": "f" above it is no directory in the same change set',
+    ],
+    [
+      [
+        ['deleted', 'd'],
+        ['file', 'd/sub/x'],
+      ],
+      '"d/sub/x": "d" above it is no directory in the same change set',
+    ],
+    [[['file', 'link/x']], '"link/x": "link" above it is no directory'],
+    [[['mode', 'link']], '"link": its mode changed but no file or directory of that path went in'],
+    [[['deleted', name(250)]], `"${name(200)}": it is deleted but never went in`],
+  ])('refuses the last of %j, and says why [C.02]', async (entries, why) => {
+    using bench = new Bench(before)
+    const check = new SenseCheck((await bench.takeIn()).manifest)
+    const [last, ...first] = entries.toReversed()
+    for (const [kind, path] of first.toReversed()) check.next({ kind, path })
+    if (last === undefined) throw new Error('no entry')
+    expect(() => check.next({ kind: last[0], path: last[1] })).toThrow(why)
+  })
 })
