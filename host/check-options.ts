@@ -144,20 +144,22 @@ type SameKeys<Declared, Schema extends z.ZodType> = [keyof Declared] extends [ke
     ? true
     : never
   : never
+type AllTrue<Checks extends readonly true[]> = Checks
 /** Does not compile where a schema and the declared type of the options have different fields. */
-const haveSameFields: [
-  SameKeys<RunOptions, typeof RunSchema>,
-  SameKeys<FileSelection, typeof FilesSchema>,
-  SameKeys<PlanOptions, typeof PlanSchema>,
-  SameKeys<ApprovalOptions, typeof ApprovalsSchema>,
-  SameKeys<EgressOptions, typeof EgressSchema>,
-  SameKeys<RunExtensions, typeof ExtensionsSchema>,
-  SameKeys<RunVmOptions, typeof RunVmSchema>,
-  SameKeys<VmOptions, typeof VmSchema>,
-  SameKeys<SandboxOptions, typeof SandboxSchema>,
-  SameKeys<HostOptions, typeof HostSchema>,
-] = [true, true, true, true, true, true, true, true, true, true]
-void haveSameFields
+export type SameFields = AllTrue<
+  [
+    SameKeys<RunOptions, typeof RunSchema>,
+    SameKeys<FileSelection, typeof FilesSchema>,
+    SameKeys<PlanOptions, typeof PlanSchema>,
+    SameKeys<ApprovalOptions, typeof ApprovalsSchema>,
+    SameKeys<EgressOptions, typeof EgressSchema>,
+    SameKeys<RunExtensions, typeof ExtensionsSchema>,
+    SameKeys<RunVmOptions, typeof RunVmSchema>,
+    SameKeys<VmOptions, typeof VmSchema>,
+    SameKeys<SandboxOptions, typeof SandboxSchema>,
+    SameKeys<HostOptions, typeof HostSchema>,
+  ]
+>
 
 /** The names that an error lists, by the place of the object. */
 export const runNames = {

@@ -4,7 +4,13 @@ import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ruleCall } from '../approvals/answers.ts'
-import { checkRunOptions, OptionsError } from '../check-options.ts'
+import {
+  checkCallOptions,
+  checkModelOptions,
+  checkRunOptions,
+  checkSandboxOptions,
+  OptionsError,
+} from '../check-options.ts'
 import { Host, type HostOptions, type RunOptions } from '../host.ts'
 
 const wrong: [string, object, string[], RegExp][] = [
@@ -93,6 +99,20 @@ const wrong: [string, object, string[], RegExp][] = [
     ['approvals.interactive'],
     /must be true or false, got "yes"/,
   ],
+  ['a disk that is none', { vm: { disk: null } }, ['vm.disk'], /expected a disk image/],
+  ['a text for a disk', { vm: { disk: 'root.qcow2' } }, ['vm.disk'], /expected a disk image/],
+  [
+    'a tool without a schema',
+    { extensions: { hostTools: { t: { description: 'd', inputSchema: null, execute: () => 1 } } } },
+    ['extensions.hostTools.t.inputSchema'],
+    /expected a schema/,
+  ],
+  [
+    'more rules than anybody reads',
+    { approvals: { rules: Array.from({ length: 1_001 }, () => ({ effect: 'allow', tool: 'x' })) } },
+    ['approvals.rules'],
+    /1000/,
+  ],
   ['a signal that is none', { signal: {} }, ['signal'], /AbortSignal/],
   ['a number for a path', { workspace: 7 }, ['workspace'], /must be text, got 7/],
 ]
@@ -159,6 +179,37 @@ describe('the options of a run', () => {
   })
 })
 
+describe('the options of a call and of a sandbox', () => {
+  const signal = new AbortController().signal
+  const onProgress = () => undefined
+
+  it('are taken where they are right, each of them [H.01]', () => {
+    expect(() => checkCallOptions({ signal, onProgress })).not.toThrow()
+    expect(() => checkModelOptions({ model: 'm', replay: 'last' })).not.toThrow()
+    const vm = { disk: { file: 'root.qcow2' }, start: 'cold', cpus: 1 } as never
+    const egress = { rules: [{ effect: 'allow', host: 'pypi.org' }] } as const
+    expect(() => checkSandboxOptions({ workspace: '.', egress, signal, onProgress, vm })).not.toThrow()
+    const hooks = (['allow', 'deny'] as const).map((onFailure) => ({
+      point: 'before-tool' as const,
+      run: () => undefined,
+      onFailure,
+    }))
+    const rules = Array.from({ length: 1_000 }, () => ({ effect: 'allow', tool: 'x' }) as const)
+    expect(() => checkRunOptions({ prompt: 'x', extensions: { hooks }, approvals: { rules } })).not.toThrow()
+    expect(() => new Host({ pool: { size: 0, maxVms: 1 } })).not.toThrow()
+  })
+
+  it.each<[string, (options: never) => void]>([
+    ['call', checkCallOptions],
+    ['call', checkModelOptions],
+    ['sandbox', checkSandboxOptions],
+  ])('are refused with the name of the field: %s [H.01]', (what, check) => {
+    const error = thrownBy(() => check({ sginal: signal } as never))
+    expect(error).toMatchObject({ fields: ['sginal'] })
+    expect((error as OptionsError).message).toContain(`the options of the ${what} cannot be used`)
+  })
+})
+
 describe('the options of a host', () => {
   it.each<[string, object, string[], RegExp]>([
     ['an unknown option', { cofig: {} }, ['cofig'], /the names are pool, config, env/],
@@ -166,6 +217,7 @@ describe('the options of a host', () => {
     ['a pool without a size', { pool: {} }, ['pool.size'], /is missing; must be a number/],
     ['an unknown field of a pool', { pool: { size: 1, max: 2 } }, ['pool.max'], /names are size, maxVms/],
     ['an unknown field of its VMs', { pool: { size: 1, vm: { ram: 2 } } }, ['pool.vm.ram'], /memoryBytes/],
+    ['a start for its VMs', { pool: { size: 1, vm: { start: 'cold' } } }, ['pool.vm.start'], /memoryBytes/],
     ['a word for the environment', { env: 'HOME=/tmp' }, ['env'], /a map of variables/],
   ])('are refused with the name of the field: %s [H.01]', (_, options, fields, message) => {
     const error = thrownBy(() => new Host(options as HostOptions))
