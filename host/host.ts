@@ -25,6 +25,7 @@ import {
   type HostState,
   prepareImage,
   readSkills,
+  requireAccelerator,
   requireDirectory,
   resolveEgress,
   resolveRun,
@@ -188,6 +189,7 @@ export class Host implements AsyncDisposable {
       if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
       checkSandboxOptions(options)
       const { workspace, vm, egress, signal } = options
+      await requireAccelerator(vm ?? {}, this.folders, signal)
       const config = await this.config()
       const policy = resolveEgress(config, egress?.rules)
       const network = this.#state.settings.network(config)

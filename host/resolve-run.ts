@@ -2,6 +2,7 @@
  * Decides all settings of a run from its options and the configuration. Refuses what cannot work before a run
  * exists.
  */
+import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import { ApprovalRules } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
@@ -12,12 +13,13 @@ import type { Config } from './config/schema.ts'
 import { makePolicy, type Policy } from './egress/policy.ts'
 import { describeMissingPrice, priceOf } from './gateway/budget.ts'
 import { codeHook } from './hooks/code-hook.ts'
-import { ensureImage, type Image } from './image/image.ts'
+import { ensureImage, findRoot, type Image } from './image/image.ts'
 import { newRunId, type RunStore } from './journal/run-store.ts'
 import { mcpServersOf } from './mcp/config.ts'
 import type { McpPins } from './mcp/pins.ts'
 import { notesForTask } from './memory/memory-service.ts'
 import type { NoteStore } from './memory/note-store.ts'
+import { searchProgram } from './processes/programs.ts'
 import { contextTokensOf } from './providers/model-choice.ts'
 import type { ProviderChoice } from './providers/providers.ts'
 import { openRecording, type Recording, recordedProvider } from './recording/replay.ts'
@@ -31,6 +33,9 @@ import { skillRoots, UserSkills } from './skills/user-skills.ts'
 import { type Folders, prepareFolders } from './state/folders.ts'
 import { prepareHostTools } from './tools/host-tools.ts'
 import { requirePossible, toolListOf } from './tools/tool-list.ts'
+import { probeRequested } from './vm/qemu/accelerator.ts'
+import { QEMU } from './vm/qemu/qemu-programs.ts'
+import type { VmOptions } from './vm/vm-options.ts'
 import { checkDirectory } from './workspace/index.ts'
 
 /** What a host lends to its runs. */
@@ -94,6 +99,7 @@ export async function resolveRun(
   if (options.onNotes !== undefined) options.onNotes(choice.notes)
   else if (onProgress === undefined) warn(choice.notes)
   const { keep = continues !== undefined, ...machine } = vm
+  await requireAccelerator(machine, folders, options.signal)
   return {
     mode: (plan.only ?? runDefaults.plan.only) ? 'plan' : 'work',
     approvePlan: plan.approve ?? runDefaults.plan.approve,
@@ -159,6 +165,26 @@ export function requireDirectory(workspace: string, { home, cache, config }: Fol
   const checked = checkDirectory(workspace, { ownFolders: [home, cache, config] })
   if (checked.ok) return checked.value
   throw new CaissonError('workspace_refused', checked.error.message)
+}
+
+/** Refuses an accelerator that does not work here, before an image is built. @throws VmError `accelerator_unavailable` */
+export async function requireAccelerator(
+  { accelerator = 'auto', confine = 'auto' }: Pick<VmOptions, 'accelerator' | 'confine'>,
+  { cache }: Pick<Folders, 'cache'>,
+  signal?: AbortSignal,
+): Promise<void> {
+  if (accelerator === 'auto' || accelerator === 'tcg') return
+  const qemu = (await searchProgram(QEMU)).path
+  // The start says what is missing.
+  if (qemu === undefined) return
+  const root = await findRoot({ cacheDir: cache }).catch(() => undefined)
+  await probeRequested(accelerator, {
+    qemu,
+    ...(root === undefined ? {} : { kernel: path.join(root.directory, 'vmlinuz') }),
+    cacheDirectory: cache,
+    confine,
+    ...(signal === undefined ? {} : { signal }),
+  })
 }
 
 /** Builds the image if it is missing. */

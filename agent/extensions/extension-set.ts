@@ -93,8 +93,8 @@ async function openTools(
     const names = new Set(taken)
     const own: Tool[] = []
     for (const tool of tools) {
-      const isElsewhere = tool.runs !== undefined && tool.runs !== 'agent'
-      if (isElsewhere && isReservedToolName(tool.name))
+      const isOwn = tool.isOwn ?? (tool.runs ?? 'agent') === 'agent'
+      if (!isOwn && isReservedToolName(tool.name))
         await host.note('warn', `a tool named ${tool.name} is left out: the name is reserved`)
       else if (names.has(tool.name)) await host.note('warn', `a second tool named ${tool.name} is left out`)
       else own.push(tool)

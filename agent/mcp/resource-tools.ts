@@ -26,6 +26,7 @@ const common = {
   requiresApproval: false,
   readOnly: true,
   runs: 'server',
+  isOwn: true,
   render: ({ text }: z.output<typeof ServerText>) => quoteServer(text),
 } as const
 

@@ -96,6 +96,8 @@ export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.Z
    * Absent: `agent`.
    */
   readonly runs?: 'agent' | 'host' | 'server'
+  /** Whether it is one of the agent's own, which alone may have a reserved name. Absent: as `runs` is `agent`. */
+  readonly isOwn?: boolean
   /**
    * The schema shown to the model instead of one made from `inputSchema`, when an external definition provides it.
    */

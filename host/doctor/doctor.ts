@@ -9,7 +9,13 @@ import { findImage, findRoot, type ImageOptions } from '../image/image.ts'
 import { ImageError } from '../image/image-error.ts'
 import { describeLeftOut, searchProgram } from '../processes/programs.ts'
 import { checkFolder, type Folders, prepareFolders } from '../state/folders.ts'
-import { type Machine, probeMachine } from '../vm/qemu/accelerator.ts'
+import {
+  acceleratorRemedy,
+  describeTrials,
+  type Machine,
+  noAccelerator,
+  probeMachine,
+} from '../vm/qemu/accelerator.ts'
 import { QEMU } from '../vm/qemu/qemu-programs.ts'
 import { describeReasons, type TemplateFailure } from '../vm/template/template-failures.ts'
 import { TEMPLATE_DISK_BYTES, type TemplateInfo, TemplateStore } from '../vm/template/template-store.ts'
@@ -137,20 +143,15 @@ function describeAccelerator({ accelerator, trials }: Machine, tried: boolean): 
     const seen = `${accelerator}: the CPU isolates the guest, a boundary that QEMU's maintainers support`
     return { ...heading, status: 'ok', seen }
   }
-  const why = trials.map((trial) => `${trial.accelerator} was tried: ${trial.seen}`).join('; ')
-  const none = tried
-    ? 'no accelerator available to this user'
-    : 'accelerators are checked once the image is built'
+  const why = describeTrials(trials)
+  const none = tried ? noAccelerator : 'accelerators are checked once the image is built'
   return {
     ...heading,
     status: 'warn',
     seen:
       `tcg, software emulation (${why || none}): slower, and QEMU's maintainers do not call it a security ` +
       'boundary, so it is the confinement of QEMU that protects you',
-    remedy:
-      process.platform === 'linux'
-        ? 'For KVM: turn virtualization on in the firmware, and let this user open /dev/kvm (group kvm). In a cloud VM it may not be possible.'
-        : 'Nothing to do: this machine cannot accelerate this guest.',
+    remedy: acceleratorRemedy(),
   }
 }
 
@@ -167,6 +168,7 @@ function describeConfinement({ confinement, seccomp, accelerator }: Machine): Fi
   return {
     ...heading,
     status: 'warn',
+    ...(accelerator === 'tcg' ? { isUnsafe: true } : {}),
     seen: `${around}${confinement.reason ? ` (${confinement.reason})` : ''}${weak}`,
     remedy:
       process.platform === 'linux'

@@ -29,6 +29,8 @@ export interface Finding {
   readonly title: string
   /** `warn`: works with a restriction; `fail`: no VM can start. */
   readonly status: 'ok' | 'warn' | 'fail'
+  /** Whether nothing protects the user from a hostile guest; absent: no. */
+  readonly isUnsafe?: boolean
   /** What was found. */
   readonly seen: string
   /** What to do; absent when nothing need be done. */

@@ -28,7 +28,7 @@ import type { SandboxNetwork } from './sandbox-network.ts'
 
 const requestTimeoutMs = 60_000
 
-interface StandaloneVmOptions {
+export interface StandaloneVmOptions {
   readonly image: Image
   readonly folders: Folders
   readonly vm?: VmOptions

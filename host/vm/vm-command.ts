@@ -7,7 +7,7 @@ import { describeLeftOut, searchProgram } from '../processes/programs.ts'
 import { type Folders, prepareFolders } from '../state/folders.ts'
 import { READY_MARKER } from './boot-watch.ts'
 import { type DriveOptions, openDrives, type ScratchFile, type ScratchStart } from './drives.ts'
-import { findCandidates, type Machine, probeMachine } from './qemu/accelerator.ts'
+import { type Machine, probeRequested } from './qemu/accelerator.ts'
 import { type ConfineMode, chooseLauncher } from './qemu/confinement.ts'
 import { type Confinement, confinementOf, type Launcher } from './qemu/launcher.ts'
 import type { Accelerator, BootSpec } from './qemu/qemu-args.ts'
@@ -75,7 +75,8 @@ export async function planVm(
 ): Promise<VmCommand> {
   const size = resolveSize(options)
   const boot = bootSpec(options)
-  const accelerator = await chooseAccelerator(options.accelerator ?? 'auto', machine)
+  const { accelerator: requested = 'auto' } = options
+  const accelerator = requested === 'auto' ? machine.accelerator : requested
   const launcher = await chooseLauncher(machine.confinement, {
     mode: options.confine ?? 'auto',
     seccomp: machine.seccomp,
@@ -161,7 +162,7 @@ export async function prepareMachine(options: StartVmOptions, fresh: boolean): P
       remedy: 'Install QEMU (Debian: apt install qemu-system-x86, macOS: brew install qemu).',
     })
   }
-  return probeMachine({
+  return await probeRequested(options.accelerator ?? 'auto', {
     qemu: found.path,
     ...('disk' in options.image ? {} : { kernel: options.image.kernel }),
     cacheDirectory: options.folders.cache,
@@ -175,18 +176,6 @@ export async function prepareMachine(options: StartVmOptions, fresh: boolean): P
 async function prepareMemory({ path, isTemplate }: MemoryFile, launcher: Launcher): Promise<void> {
   const drop = 'drop' in launcher ? launcher.drop : undefined
   if (drop !== undefined && isTemplate !== true) await giveMemory(path, drop.uid)
-}
-
-async function chooseAccelerator(requested: Accelerator | 'auto', machine: Machine): Promise<Accelerator> {
-  if (requested === 'auto') return machine.accelerator
-  if (requested === 'tcg' || (await findCandidates()).includes(requested)) return requested
-  throw new VmError({
-    kind: 'accelerator_unavailable',
-    phase: 'prepare',
-    expected: `the requested accelerator ${requested}`,
-    seen: requested === 'kvm' ? 'cannot open /dev/kvm' : 'not available on this machine',
-    remedy: 'Use tcg (option vm.accelerator), or run caisson doctor to see what is available.',
-  })
 }
 
 function bootSpec(options: StartVmOptions): BootSpec {

@@ -1,7 +1,10 @@
 // MCP servers as the agent has them: real processes behind the frames of the root side, and a host that allows or denies.
+import { createRequire } from 'node:module'
 import { describe, expect, it } from 'vitest'
 import type { UserQuestion } from '#specs/protocol/question.ts'
+import { openExtensions } from '../../extensions/extension-set.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
+import { makeTask, silentLogger } from '../support/run.ts'
 import { McpWorld, small } from './world.ts'
 
 const names = (tools: readonly { name: string }[]) => tools.map(({ name }) => name)
@@ -114,6 +117,44 @@ describe('a server that is a program', () => {
     expect(world.programs.requests[1]).toMatchObject({ view: 'v1' })
     ending.abort()
     await expect.poll(() => world.programs.running).toBe(1)
+  })
+})
+
+describe('what a server has besides tools', () => {
+  it('reaches the model under reserved names, which no tool of the server can have [A.09]', async () => {
+    const script = createRequire(import.meta.url).resolve(
+      '@modelcontextprotocol/server-everything/dist/index.js',
+    )
+    const everything = { transport: 'stdio' as const, command: process.execPath, args: [script] }
+    await using world = await McpWorld.open({ mcpServers: { everything } })
+    const notes: string[] = []
+    const opened = await openExtensions([() => Promise.resolve(world.extension)], {
+      task: makeTask({}),
+      host: {
+        requestApproval: () => Promise.resolve({ decision: 'allow' }),
+        runHook: () => Promise.resolve({ decision: 'allow' }),
+        callTool: () => Promise.reject(new Error('no tool of the host is called')),
+        note: (_, text) => Promise.resolve(void notes.push(text)),
+      },
+      taken: new Set(['read_file']),
+      workspace: world.root,
+      signal: new AbortController().signal,
+      logger: silentLogger,
+    })
+    expect(notes).toEqual([])
+    const { tools } = opened
+    expect(names(tools)).toEqual(
+      expect.arrayContaining(['list_mcp_resources', 'read_mcp_resource', 'get_mcp_prompt']),
+    )
+    const listed = await world.call(tools, 'list_mcp_resources')
+    const uri = /^- (demo:\/\/\S+\.md) /m.exec(listed.output)?.[1] ?? ''
+    const read = await world.call(tools, 'read_mcp_resource', { server: 'everything', uri })
+    expect(read.error).toBeUndefined()
+    expect(read.output).toMatch(/^<server-content>\n[\s\S]*Everything Server/)
+    const prompts = await world.call(tools, 'get_mcp_prompt', { server: 'everything' })
+    expect(prompts.output).toContain('- simple-prompt()')
+    const prompt = await world.call(tools, 'get_mcp_prompt', { server: 'everything', name: 'simple-prompt' })
+    expect(prompt.output).toContain('This is a simple prompt')
   })
 })
 

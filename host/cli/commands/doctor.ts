@@ -35,10 +35,11 @@ export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCod
   return failed ? exitCodes.environment : exitCodes.completed
 }
 
-function linesOf({ title, status, seen, remedy }: Finding, colors: Colors): string[] {
+function linesOf({ title, status, isUnsafe, seen, remedy }: Finding, colors: Colors): string[] {
   const mark = { ok: colors.green('ok  '), warn: colors.yellow('warn'), fail: colors.red('FAIL') }[status]
   const [first = '', ...rest] = seen.split('\n')
-  const head = `${mark} ${title.padEnd(26)} ${sanitizeLine(first)}`
+  const text = sanitizeLine(first)
+  const head = `${mark} ${title.padEnd(26)} ${isUnsafe === true ? colors.red(text) : text}`
   const more = rest.length === 0 ? [] : [sanitizeBlock(rest.join('\n'), '       │ ', 20)]
   return remedy === undefined
     ? [head, ...more]

@@ -12,13 +12,17 @@ import { waitForDrain } from '#specs/node/drain.ts'
 import type { Shell, ShellEnd } from '../../control/shell.ts'
 import { VmClient } from '../../control/vm-client.ts'
 import type { Host } from '../../host.ts'
-import { StandaloneVm } from '../../sandbox/standalone-vm.ts'
+import { requireAccelerator } from '../../resolve-run.ts'
+import { openSandboxNetwork } from '../../sandbox/sandbox-network.ts'
+import { StandaloneVm, type StandaloneVmOptions } from '../../sandbox/standalone-vm.ts'
+import { Settings } from '../../settings.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
-import { addVmOptions, type RunAction, type VmFlags, vmArgument, vmOptionsOf } from '../options.ts'
+import { addVmOptions, collect, type RunAction, type VmFlags, vmArgument, vmOptionsOf } from '../options.ts'
 import { RawTerminal } from '../prompts/terminal-input.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import { rulesOfFlags } from './policy.ts'
 
 /** @param command what follows `--`: the guest's command */
 export function addVmShell(vm: Command, run: RunAction, command: readonly string[]): void {
@@ -26,6 +30,8 @@ export function addVmShell(vm: Command, run: RunAction, command: readonly string
     .argument('[vm]', `${vmArgument} (default: the only running VM, else a new one)`)
     .description('Open a shell in a VM, or run the command after -- and return its exit code')
     .option('-w, --workspace <dir>', 'for a new VM: directory to copy into it (default: the current one)')
+    .option('--allow-host <host>', 'for a new VM: allow https requests to this host; repeatable', collect)
+    .option('--egress <file>', 'for a new VM: file of egress rules')
     .option('--plain', 'print escape sequences of the guest instead of interpreting them')
     .action(run((io: Io, name: string | undefined, flags: ShellFlags) => vmShell(io, command, name, flags)))
 }
@@ -33,6 +39,9 @@ export function addVmShell(vm: Command, run: RunAction, command: readonly string
 interface ShellFlags extends VmFlags {
   readonly workspace?: string
   readonly plain?: boolean
+  readonly allowHost?: string[]
+  /** A file of rules of egress. */
+  readonly egress?: string
 }
 
 /** @returns the program's own exit code; 128 and the signal's number where one ended it, 1 where nobody can say */
@@ -56,6 +65,11 @@ async function vmShell(
       : runCommand(io, vm, command, flags.plain === true)
   const running = name === undefined ? await host.vms.findOnly() : await host.vms.find(name)
   if (running !== null) {
+    if (hasEgress(flags))
+      throw new CaissonError(
+        'invalid_options',
+        `${running.info.id} runs already, and --allow-host and --egress are for a new VM; stop it first, or run a task with these options`,
+      )
     announce(io, running, command)
     return await open(running)
   }
@@ -93,13 +107,16 @@ async function bootOne(io: Io, host: Host, flags: ShellFlags, signal: AbortSigna
   io.stderr.write(
     `No VM is running: starting one on a copy of ${sanitizeLine(directory)}. Its changes are discarded when this shell ends.\n`,
   )
+  const vm = vmOptionsOf(flags)
+  await requireAccelerator(vm, host.folders, signal)
   const image = await host.image({ signal, onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`) })
   const bench = await StandaloneVm.open({
     image,
     folders: host.folders,
-    vm: vmOptionsOf(flags),
+    vm,
     directory,
     signal,
+    ...(await networkOf(io, host, flags)),
   })
   try {
     await bench.ready
@@ -108,6 +125,22 @@ async function bootOne(io: Io, host: Host, flags: ShellFlags, signal: AbortSigna
     await bench[Symbol.asyncDispose]()
     throw error
   }
+}
+
+/** What the rules of the options and of the configuration allow, judged as of a run; without one of these options nothing. */
+async function networkOf(
+  io: Io,
+  host: Host,
+  flags: ShellFlags,
+): Promise<Pick<StandaloneVmOptions, 'network'>> {
+  if (!hasEgress(flags)) return {}
+  const policy = await host.egressPolicy(await rulesOfFlags(flags))
+  const network = new Settings({ folders: host.folders, env: io.env }).network(await host.config())
+  return { network: (log) => openSandboxNetwork({ policy, network, log }) }
+}
+
+function hasEgress({ allowHost, egress }: ShellFlags): boolean {
+  return allowHost !== undefined || egress !== undefined
 }
 
 async function runShell(io: Io, vm: VmClient, plain: boolean): Promise<number> {

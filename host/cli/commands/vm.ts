@@ -4,6 +4,7 @@ import type { Command } from 'commander'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import type { VmEntry } from '../../control/vms.ts'
 import { formatBytes, formatDuration, formatTable } from '../../files/format.ts'
+import { requireAccelerator } from '../../resolve-run.ts'
 import { StandaloneVm } from '../../sandbox/standalone-vm.ts'
 import type { VmExit } from '../../vm/vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
@@ -61,6 +62,7 @@ export function addVmCommands(vm: Command, run: RunAction, { guestCommand }: Com
 
 async function vmBoot(io: Io, flags: VmFlags & { workspace?: string; once?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
+  await requireAccelerator(vmOptionsOf(flags), host.folders)
   const image = await host.image({ onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`) })
   const directory = flags.workspace === undefined ? {} : { directory: flags.workspace }
   await using bench = await StandaloneVm.open({

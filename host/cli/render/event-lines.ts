@@ -43,7 +43,7 @@ function linesOfEvent(
     case 'workspace-ready':
       return workspaceLines(event, colors)
     case 'vm-ready':
-      return [vmLine(event, colors), ...coldLines(event, colors)]
+      return [vmLine(event, colors), ...unsafeLines(event, colors), ...coldLines(event, colors)]
     case 'vm-sleep':
       return [
         colors.dim(`The VM hibernated in ${formatDuration(event.durationMs)}; it wakes when you answer`),
@@ -198,6 +198,17 @@ function keptLine(runId = 'RUN', colors: Colors): string {
   return colors.dim(
     `The VM is kept. Continue in it: caisson run --continue ${runId} "TASK". Remove it with its run: caisson runs rm ${runId}`,
   )
+}
+
+/** Neither the CPU nor a sandbox around QEMU isolates the guest. */
+function unsafeLines({ accelerator, confinement }: Of<'vm-ready'>, colors: Colors): string[] {
+  if (accelerator !== 'tcg' || confinement.startsWith('bubblewrap')) return []
+  return [
+    colors.red(
+      '  No bubblewrap around QEMU, and software emulation is no security boundary: a hostile guest may reach this machine.',
+    ),
+    colors.red('  Install bubblewrap, or stop the run. For details, run: caisson doctor'),
+  ]
 }
 
 /** Why the VM, or its way of starting, is not the expected one. */

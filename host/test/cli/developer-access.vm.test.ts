@@ -231,7 +231,7 @@ describe('a VM that another process runs', { timeout: 240_000 }, () => {
 })
 
 describe('caisson vm shell without a VM', { timeout: 240_000 }, () => {
-  it('boots one on a copy of the directory, which ends with the shell and brings nothing home [V.08 V.06]', async () => {
+  it('boots one on a copy of the directory, which reaches the hosts that are allowed, ends with the shell and brings nothing home [V.08 V.06]', async () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     const result = await place.run(
       'vm',
@@ -239,14 +239,17 @@ describe('caisson vm shell without a VM', { timeout: 240_000 }, () => {
       ...size,
       '-w',
       place.workspace,
+      '--allow-host',
+      'allowed.invalid',
       '--',
       'sh',
       '-c',
-      'cat a.txt; rm a.txt',
+      'cat a.txt; rm a.txt; for h in allowed other; do curl -so /dev/null -w "%{http_connect} " https://$h.invalid/; done; echo',
     )
     expect(result).toMatchObject({
       code: 0,
-      stdout: 'a\n',
+      // One goes out and has no address; the other is refused.
+      stdout: expect.stringMatching(/^a\n50\d 403 \n$/),
       stderr: expect.stringContaining('Its changes are discarded'),
     })
     expect(await place.run('vm', 'list')).toMatchObject({ stdout: 'no VM is running\n' })

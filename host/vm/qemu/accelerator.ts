@@ -97,6 +97,48 @@ export async function probeMachine(options: ProbeOptions): Promise<Machine> {
   return machine
 }
 
+/**
+ * The same for an accelerator that somebody asked for: a remembered failure is tried again first.
+ * @throws VmError `accelerator_unavailable` when it does not work here
+ */
+export async function probeRequested(
+  requested: Accelerator | 'auto',
+  options: ProbeOptions,
+): Promise<Machine> {
+  const hasFailed = ({ trials }: Machine): boolean =>
+    trials.some(({ accelerator, works }) => accelerator === requested && !works)
+  if (requested !== 'auto' && requested !== 'tcg' && !(await findCandidates()).includes(requested))
+    throw acceleratorUnavailable(requested, [])
+  const machine = await probeMachine(options)
+  if (!hasFailed(machine)) return machine
+  const again = options.fresh === true ? machine : await probeMachine({ ...options, fresh: true })
+  if (hasFailed(again)) throw acceleratorUnavailable(requested, again.trials)
+  return again
+}
+
+function acceleratorUnavailable(requested: string, trials: readonly Trial[]): VmError {
+  return new VmError({
+    kind: 'accelerator_unavailable',
+    phase: 'prepare',
+    expected: `the requested accelerator ${requested} (option vm.accelerator: ${requested})`,
+    seen: describeTrials(trials) || noAccelerator,
+    remedy: `${acceleratorRemedy()} Without acceleration: option vm.accelerator: tcg.`,
+  })
+}
+
+/** What each trial showed, for people; empty without any. */
+export function describeTrials(trials: readonly Trial[]): string {
+  return trials.map(({ accelerator, seen }) => `${accelerator} was tried: ${seen}`).join('; ')
+}
+
+export const noAccelerator = 'no accelerator available to this user'
+
+export function acceleratorRemedy(): string {
+  return process.platform === 'linux'
+    ? 'For KVM: turn virtualization on in the firmware, and let this user open /dev/kvm (group kvm). In a cloud VM it may not be possible.'
+    : 'Nothing to do: this machine cannot accelerate this guest.'
+}
+
 /** Available accelerators, best first, without tcg. */
 export async function findCandidates(): Promise<Accelerator[]> {
   // The guest is x86-64: other host architectures must emulate it.

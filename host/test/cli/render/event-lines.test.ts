@@ -192,6 +192,20 @@ describe('the lines of a run', () => {
     expect(kept).toEqual([expect.stringContaining('Kept VM ready in 1.5 s')])
   })
 
+  it('warn in red when neither the CPU nor bubblewrap isolates the guest [V.09]', () => {
+    const red = colorsFor({ isTTY: true }, {})
+    const ready = { type: 'vm-ready', start: 'template', accelerator: 'tcg', phasesMs: {} } as const
+    const linesFor = (accelerator: string, confinement: string): string[] =>
+      eventLines({ ...ready, accelerator, confinement }, planned(), red).slice(1)
+    expect(linesFor('tcg', 'seccomp')[0]).toBe(
+      red.red(
+        '  No bubblewrap around QEMU, and software emulation is no security boundary: a hostile guest may reach this machine.',
+      ),
+    )
+    expect(linesFor('tcg', 'bubblewrap+seccomp')).toEqual([])
+    expect(linesFor('kvm', 'seccomp')).toEqual([])
+  })
+
   it('name the arguments of a call, and of a long text only its beginning [H.01]', () => {
     expect(toolStart('{"command":"ls -la","args":[],"timeoutMs":1000}')).toBe(
       '    run_bash command: ls -la · timeoutMs: 1000',
