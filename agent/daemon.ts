@@ -5,7 +5,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
-import type { Model } from '#runtime/llm/model.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { OpenExtension } from './extensions/extension.ts'
@@ -87,7 +86,11 @@ export function startDaemon(options: DaemonOptions): Daemon {
             createAgents(run, { ...agents, reportFor, extensionTools }),
         }),
     extensions,
-    modelFor: ({ model }) => openModel(model, baseUrl, link),
+    // An idle agent does not need the client.
+    modelFor: async ({ model }) => {
+      const { createModel } = await import('#runtime/llm/model.ts')
+      return createModel({ model, baseUrl, sendRequest: (url, options) => link.http.post(url, options) })
+    },
     listWorkspace: (signal) => options.listWorkspace(signal),
     readGuidance: () => options.readGuidance?.() ?? Promise.resolve(undefined),
     ...(openSkills === undefined ? {} : { openSkills }),
@@ -101,19 +104,6 @@ export function startDaemon(options: DaemonOptions): Daemon {
       link.close()
       await ended
     },
-  }
-}
-
-/** Loads the client with the first request: an idle agent does not need it. */
-function openModel(model: string, baseUrl: string, link: HostLink): Model {
-  let loaded: Promise<Model> | undefined
-  const load = async (): Promise<Model> => {
-    const { createModel } = await import('#runtime/llm/model.ts')
-    return createModel({ model, baseUrl, sendRequest: (url, options) => link.http.post(url, options) })
-  }
-  return async (request, hooks) => {
-    loaded ??= load()
-    return (await loaded)(request, hooks)
   }
 }
 

@@ -2,7 +2,6 @@
  * The agent's process in the guest: opens the two ports, creates the tools over the workspace, and serves until it is
  * asked to end. An unhandled fault ends the process; PID 1 restarts it and keeps its last output.
  */
-import { readGuidance } from './context/guidance.ts'
 import { startDaemon } from './daemon.ts'
 import { openHostTools } from './extensions/host-tools.ts'
 import { createPortOpener } from './link/port.ts'
@@ -28,7 +27,7 @@ import { createRevisePlanTool } from './tools/revise-plan.ts'
 import { createAgentTools } from './tools/run-agents.ts'
 import { createWebTools } from './tools/web.ts'
 import { defaultRoot } from './workspace/file-access.ts'
-import { describeWorkspace } from './workspace/listing.ts'
+import { describeWorkspace, readGuidance } from './workspace/listing.ts'
 
 /**
  * Serves until the process is asked to end; `start.ts` calls it once.

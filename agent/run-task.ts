@@ -12,14 +12,13 @@ import { type OpenedExtensions, openExtensions } from './extensions/extension-se
 import { interruption } from './plan/ending.ts'
 import { executePlan } from './plan/executor.ts'
 import { boundsOf, findPlanProblems } from './plan/parse-plan.ts'
-import { adoptAllowed, askConsent } from './plan/plan-approval.ts'
+import { adoptAllowed, askConsent, describePlan } from './plan/plan-approval.ts'
 import { createExplorer } from './plan/plan-only.ts'
 import { PlanState } from './plan/plan-state.ts'
 import { makePlan, type PlanFailure, type Planner } from './plan/planner.ts'
-import { describePlan } from './plan/render.ts'
 import type { RunBudget } from './run/budget.ts'
 import { openHooks } from './run/hooks.ts'
-import { holdModel } from './run/pause.ts'
+import { openRunModel } from './run/pause.ts'
 import { type AgentRun, CallIds, type Report, type RunEnding, type RunHost } from './run/run.ts'
 import type { Steering } from './run/steering.ts'
 import { OutputStore } from './run/tool-outputs.ts'
@@ -50,7 +49,8 @@ export interface RunParts extends Stages {
     reportFor: (agentPath: string) => Report,
     extensionTools: OpenedExtensions['toolsFor'],
   ): RunAgents
-  modelFor(task: Task): Model
+  /** Opens the task's model; called with its first request. */
+  modelFor(task: Task): Model | Promise<Model>
   /** Lists the workspace for the prompts. */
   listWorkspace(signal: AbortSignal): Promise<string>
   /** Reads the workspace's AGENTS.md; absent, or undefined: there is none. */
@@ -106,7 +106,7 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
   const run: AgentRun = {
     task: { ...task, askTools: tools.value.askTools },
     agentPath: 'root',
-    model: holdModel(parts.modelFor(task), steering),
+    model: openRunModel(() => parts.modelFor(task), steering),
     registry: tools.value.registry,
     workspaceListing: signal.aborted ? '' : await parts.listWorkspace(signal),
     ...(guidance === undefined ? {} : { guidance }),

@@ -3,13 +3,14 @@
  * come first and are identical in all its requests; sections of a step follow. New content is a new section in the
  * list.
  */
+
+import type { MemoryNote } from '#specs/protocol/extension.ts'
 import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { SteerMessage } from '../run/steering.ts'
 import { block, oneLine } from '../text/prompt-block.ts'
 import { truncateMiddle } from '../text/truncate.ts'
 import type { KnownSkill } from '../tool-calls/tool.ts'
-import { renderNotes } from './notes.ts'
 
 /** A plan step and the results it depends on. */
 export interface StepWork {
@@ -281,4 +282,15 @@ function describeSkills(skills: readonly KnownSkill[], maxChars: number): string
   if (rest > 0)
     blocks.push(`(${rest} more; load_skill lists the ids when it is asked for one that is not known.)`)
   return `# Skills\nLoad one with load_skill before work that its description fits.\n${blocks.join('\n')}`
+}
+
+/** Formats the notes in their order. */
+export function renderNotes(notes: readonly MemoryNote[]): string {
+  return notes
+    .map(({ noteId, text, tags, state }) => {
+      const tagged = tags.length === 0 ? '' : ` tags=${JSON.stringify(tags.map(oneLine).join(', '))}`
+      const proposed = state === 'kept' ? '' : ' state="proposed"'
+      return block('note', text, ` id="${noteId}"${tagged}${proposed}`)
+    })
+    .join('\n')
 }

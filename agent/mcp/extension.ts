@@ -5,7 +5,7 @@
 import { workspaceMcpFile } from '#specs/protocol/mcp-config.ts'
 import { mayBeOfServer, serverToolPrefix } from '#specs/protocol/tool-names.ts'
 import type { ExtensionParts, OpenExtension } from '../extensions/extension.ts'
-import type { ChosenServer, McpEnvironment } from './environment.ts'
+import type { ChosenServer, McpEnvironment } from './open-servers.ts'
 import { readWorkspaceServers, type WorkspaceServers } from './workspace-servers.ts'
 
 /** Names of the tools in `resource-tools.ts`, which is loaded only when there is a server. */

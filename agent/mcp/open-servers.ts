@@ -2,8 +2,8 @@
  * The MCP servers of one run: started in parallel, with their tools for the root agent and for each sub-agent.
  * Servers that are programs run again over each sub-agent's view. Their number is bounded; all end with the run.
  */
-
 import { randomBytes } from 'node:crypto'
+import type { Duplex } from 'node:stream'
 import { dropUndefined } from '#runtime/mcp/config.ts'
 import { McpConnection } from '#runtime/mcp/connection.ts'
 import { openHttpTransport } from '#runtime/mcp/http.ts'
@@ -12,15 +12,35 @@ import { errorMessage } from '#specs/errors.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { type McpServer, mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { AgentWorkspace, Extension, ExtensionParts } from '../extensions/extension.ts'
+import type { ExecRequest } from '../link/root-helper.ts'
+import type { StreamOpener } from '../proxy/egress-stream.ts'
+import type { ProgramNetwork } from '../proxy/proxy.ts'
 import type { Tool } from '../tool-calls/tool.ts'
 import { defaultProgramLimits, programEnvironment } from '../tools/code/code.ts'
-import { defaultRoot } from '../workspace/file-access.ts'
+import { defaultRoot, type FileToolsOptions } from '../workspace/file-access.ts'
 import { createEgressFetch } from './egress-fetch.ts'
-import type { ChosenServer, McpEnvironment } from './environment.ts'
-import { type Connected, createResourceTools, resourceToolNames } from './resource-tools.ts'
+import type { OfferSource } from './offer.ts'
+import { type Connected, createResourceTools, createServerTool, resourceToolNames } from './resource-tools.ts'
 import { RunServer } from './run-server.ts'
-import { createServerTool } from './server-tools.ts'
 import { VmTransport } from './vm-transport.ts'
+
+/** What servers need from the guest. */
+export interface McpEnvironment {
+  /** Starts a program in the sandbox, which ends with the connection. */
+  openProgram(request: Omit<ExecRequest, 'stdin'>): Promise<Duplex>
+  /** Network access for programs. */
+  readonly network: Pick<ProgramNetwork, 'prepare'>
+  /** The path to the host, for servers with an address. */
+  readonly http: StreamOpener
+  /** The workspace, which may name its own servers. */
+  readonly files?: FileToolsOptions
+}
+
+export interface ChosenServer {
+  readonly name: string
+  readonly source: OfferSource
+  readonly config: McpServer
+}
 
 /** Maximum number of server programs of all agents together: the VM runs 32 programs at once. */
 const programsMaxCount = 20

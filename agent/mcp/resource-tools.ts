@@ -1,14 +1,14 @@
 /**
- * Access to what servers offer besides tools: `list_mcp_resources`, `read_mcp_resource` and `get_mcp_prompt`, when a
- * server has some.
+ * The tools of MCP servers as the agent's, marked as untrusted; and access to what servers offer besides:
+ * `list_mcp_resources`, `read_mcp_resource` and `get_mcp_prompt`, when a server has some.
  */
+
 import * as z from 'zod'
 import type { McpConnection } from '#runtime/mcp/connection.ts'
 import type { McpPromptInfo, McpResourceInfo } from '#runtime/mcp/lists.ts'
 import { oneLine } from '../text/prompt-block.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
-import { quoteServer, type RunServer } from './run-server.ts'
-import { ServerText } from './server-tools.ts'
+import { type Definition, quoteServer, type RunServer } from './run-server.ts'
 
 export const resourceToolNames = ['list_mcp_resources', 'read_mcp_resource', 'get_mcp_prompt'] as const
 
@@ -17,6 +17,8 @@ export interface Connected {
   readonly server: RunServer
   readonly connection: McpConnection
 }
+
+const ServerText = z.strictObject({ text: z.string() })
 
 const listedMaxCount = 200
 const lineMaxChars = 300
@@ -129,4 +131,48 @@ function getPrompt(all: readonly Connected[], shared: Shared): Tool {
 function promptLine({ name, description, arguments: given }: McpPromptInfo): string {
   const asked = given.map((one) => (one.required ? one.name : `${one.name}?`)).join(', ')
   return `- ${name}(${asked}) ${oneLine(description)}`.slice(0, lineMaxChars)
+}
+
+interface ServerToolParts {
+  readonly server: RunServer
+  /** Name for the model. */
+  readonly name: string
+  readonly definition: Definition
+  readonly caller: {
+    readonly connection: Parameters<RunServer['call']>[2]['connection']
+    readonly agentPath: string
+  }
+  /** Whether a rule requires approval for every call. */
+  readonly asksAll: boolean
+}
+
+export function createServerTool({ server, name, definition, caller, asksAll }: ServerToolParts): Tool {
+  const { info, schema } = definition
+  const readOnly = server.config.trustHints === true && info.readOnlyHint
+  return defineTool({
+    name,
+    description: `[Tool ${JSON.stringify(info.name)} of the MCP server ${server.name}, in its words] ${info.description}`,
+    // Uses the definition at the time of the call; it may have changed since the run began.
+    inputSchema: z.record(z.string(), z.json()).superRefine((input, context) => {
+      const checked = server.definition(info.name)?.schema?.check(input)
+      if (checked?.ok === false) context.addIssue({ code: 'custom', message: checked.error })
+    }),
+    outputSchema: ServerText,
+    // Such a server acts outside of the VM.
+    requiresApproval: asksAll || (!server.isProgram && !readOnly),
+    readOnly,
+    runs: 'server',
+    // A schema that cannot be checked guarantees nothing.
+    parameters: schema === null ? { type: 'object' } : withoutDialect(info.inputSchema),
+    execute: (input, { signal, askUser }) => server.call(info.name, input, { ...caller, signal, askUser }),
+    render: ({ text }) => quoteServer(text),
+  })
+}
+
+/** Providers accept an object schema without `$schema`. */
+function withoutDialect({
+  $schema: _,
+  ...schema
+}: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return { ...schema, type: 'object' }
 }

@@ -1,8 +1,11 @@
-/** Asks whether a plan may be executed, when the task requires it; the answer may contain a changed plan. */
+/**
+ * Asks whether a plan may be executed, when the task requires it; the answer may contain a changed plan. Shows plans as
+ * lines.
+ */
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { Plan } from '#specs/protocol/plan.ts'
+import type { Condition, Plan, Step } from '#specs/protocol/plan.ts'
 import type { AgentRun } from '../run/run.ts'
 import { askPerson } from '../step/step-calls.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
@@ -10,7 +13,6 @@ import type { ApprovalQuestion } from '../tool-calls/call.ts'
 import { findPlanProblems, type PlanBounds } from './parse-plan.ts'
 import type { PlanState } from './plan-state.ts'
 import { planningStepId, submitPlanName } from './planner.ts'
-import { describePlan } from './render.ts'
 
 type Consent =
   | { readonly allowed: true; readonly plan: Plan; readonly isEdited: boolean }
@@ -70,4 +72,42 @@ export async function adoptAllowed(
   run: AgentRun,
 ): Promise<void> {
   await book.adopt(consent.plan, consent.isEdited ? `${reason}; edited by the person` : reason, run)
+}
+
+const failures = {
+  abort: null,
+  continue: 'a failure only leaves out what needs it',
+  replan: 'a failure replaces the rest with a new plan',
+} as const
+
+/** The plan in lines; each step with its conditions, dependencies and options. */
+export function describePlan(plan: Plan): string {
+  return [`Goal: ${plan.goal}`, ...plan.steps.map((step, index) => describeStep(step, index + 1))].join(
+    '\n\n',
+  )
+}
+
+function describeStep(step: Step, number: number): string {
+  const facts = [
+    step.kind === 'agent' ? 'a sub-agent' : null,
+    step.needs.length > 0 ? `after ${step.needs.join(', ')}` : null,
+    step.when === undefined ? null : `only if ${describeCondition(step.when)}`,
+    step.writes.length === 0 ? 'writes nothing' : `writes ${step.writes.join(', ')}`,
+    step.retries === undefined || step.retries === 0 ? null : `retried up to ${step.retries} times`,
+    failures[step.onFailure],
+    step.output === undefined ? null : `answers with JSON`,
+    step.tools === undefined ? null : `may use ${step.tools.join(', ')}`,
+  ].filter((fact) => fact !== null)
+  const head = `${number}. ${step.id}: ${step.title}\n   (${facts.join('; ')})`
+  if (step.instructions === step.title) return head
+  return `${head}\n   ${step.instructions.replaceAll('\n', '\n   ')}`
+}
+
+function describeCondition({ step, state, path, equals, contains }: Condition): string {
+  const parts = [`${step} ${state ?? 'completed'}`]
+  const value = path === undefined ? 'its answer' : path
+  if (equals !== undefined) parts.push(`${value} is ${JSON.stringify(equals)}`)
+  if (contains !== undefined) parts.push(`${value} has ${JSON.stringify(contains)}`)
+  if (path !== undefined && equals === undefined && contains === undefined) parts.push(`it has ${path}`)
+  return parts.join(' and ')
 }

@@ -42,12 +42,14 @@ export function followPauses(
   }
 }
 
-/** Wraps `model` so that it is called only while the run is not paused. */
-export function holdModel(model: Model, steering: Steering): Model {
+/** The run's model: opened with its first request, and asked only while the run is not paused. */
+export function openRunModel(open: () => Model | Promise<Model>, steering: Steering): Model {
+  let opened: Model | Promise<Model> | undefined
   return async (request, hooks) => {
     await steering.ready(hooks.signal)
     if (hooks.signal.aborted)
       return { ok: false, error: modelError('cancelled', 'the request was cancelled') }
-    return model(request, hooks)
+    opened ??= open()
+    return (await opened)(request, hooks)
   }
 }

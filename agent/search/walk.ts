@@ -1,11 +1,12 @@
 /**
  * Walks a workspace for files to index: by descriptor, without following links, opening only directories. Counts what
- * it leaves out by reason, so that a search can report it.
+ * it leaves out by reason, so that a search can report it. Not the walk of `list_files`: that one goes level by level
+ * and lists names, this one goes folder by folder and takes each file while its folder is open.
  */
 import { lstatSync, type Stats } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Directory } from '#specs/node/directory.ts'
 import { attempt } from '#specs/node/file-error.ts'
-import type { Slices } from './slices.ts'
 
 /** Why a file or folder is not searched, as shown in a result. */
 export const leftOutReasons = {
@@ -133,4 +134,27 @@ function look(
 
 function join(parent: string, name: string): string {
   return parent === '' ? name : `${parent}/${name}`
+}
+
+const sliceMs = 12
+
+export class Slices {
+  readonly #signal: AbortSignal
+  #since = performance.now()
+
+  constructor(signal: AbortSignal) {
+    this.#signal = signal
+  }
+
+  /** Whether the slice is used up; check between small pieces of work. */
+  get isDue(): boolean {
+    return performance.now() - this.#since >= sliceMs
+  }
+
+  /** Yields to other work. Throws the signal's reason once it is aborted. */
+  async pause(): Promise<void> {
+    await nextTurn()
+    this.#signal.throwIfAborted()
+    this.#since = performance.now()
+  }
 }

@@ -10,9 +10,8 @@ import type { IndexMemoryBudget } from './index-memory-budget.ts'
 import { type IndexedFile, IndexedFiles, rowsOf } from './indexed-files.ts'
 import { cutText, indexLines, type Passage, passageText } from './passages.ts'
 import { type IndexedText, isFresh, isUnchanged, readIndexedText, stateOf } from './read-file.ts'
-import { Slices } from './slices.ts'
 import { openStore, type Store } from './store.ts'
-import { type FoundFile, type SearchLeftOut, walkWorkspace } from './walk.ts'
+import { type FoundFile, type SearchLeftOut, Slices, walkWorkspace } from './walk.ts'
 import { prepareText } from './words.ts'
 
 /** Limits, each with a default. */

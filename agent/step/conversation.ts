@@ -2,10 +2,10 @@
  * One step's conversation with the model, within the model's window: history, token count and compaction. When a
  * request is still too long, the window is lowered and the request repeated once.
  */
-import type { Turn } from '#runtime/llm/client.ts'
+
 import type { ModelError } from '#runtime/llm/errors.ts'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
-import type { Model, TurnHooks } from '#runtime/llm/model.ts'
+import type { Model, Turn, TurnHooks } from '#runtime/llm/model.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { compact } from '../context/compact.ts'

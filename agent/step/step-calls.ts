@@ -4,25 +4,17 @@
  */
 
 import { correctionsMaxCount, validationFailure } from '#runtime/arguments/failure.ts'
-import type { Turn } from '#runtime/llm/client.ts'
 import type { ToolCallRequest } from '#runtime/llm/messages.ts'
+import type { Turn } from '#runtime/llm/model.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { ToolError } from '#specs/protocol/error.ts'
-import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { askTool, isAnswerTo } from '#specs/protocol/question.ts'
-import { askSafely, hookTextMaxBytes, isHooked } from '../run/hooks.ts'
+import { callHooks } from '../run/hooks.ts'
 import { type AgentRun, sliceText } from '../run/run.ts'
-import { truncate, truncateJson, truncateMiddle } from '../text/truncate.ts'
-import {
-  type ApprovalQuestion,
-  type CallHooks,
-  defaultsMaxCount,
-  type Invocation,
-  type InvokeContext,
-  invokeTool,
-} from '../tool-calls/call.ts'
+import { truncate, truncateMiddle } from '../text/truncate.ts'
+import { type ApprovalQuestion, type Invocation, type InvokeContext, invokeTool } from '../tool-calls/call.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
 /** Maximum calls in one reply; the rest are answered with an error. */
@@ -241,55 +233,5 @@ function isWholeObject(text: string): boolean {
     return typeof value === 'object' && value !== null && !Array.isArray(value)
   } catch {
     return false
-  }
-}
-
-/** The hooks around one call; undefined when no hook concerns tools. */
-function callHooks(
-  run: AgentRun,
-  {
-    stepId,
-    callId,
-    signal,
-  }: { readonly stepId: string; readonly callId: string; readonly signal: AbortSignal },
-): CallHooks | undefined {
-  const { hooks } = run
-  if (hooks === undefined || !hooks.hooks.some(({ point }) => point.endsWith('-tool'))) return undefined
-  const ask = async (subject: HookRequest['subject'], tool: string): Promise<HookDecision | undefined> => {
-    if (!isHooked(hooks.hooks, subject.point, tool)) return undefined
-    const decision = await askSafely(hooks, { agentPath: run.agentPath, stepId, subject }, signal, run.logger)
-    // Approval during a pause does not end the pause.
-    await run.steering.ready(signal)
-    return decision
-  }
-  return {
-    looksAfter: (tool) => isHooked(hooks.hooks, 'after-tool', tool),
-    before: (tool, given, defaults) =>
-      ask(
-        {
-          point: 'before-tool',
-          callId,
-          tool,
-          arguments: given,
-          ...(defaults.length === 0 ? {} : { defaults: defaults.slice(0, defaultsMaxCount) }),
-        },
-        tool,
-      ),
-    after: (tool, given, output, error?: ToolError) =>
-      ask(
-        {
-          point: 'after-tool',
-          callId,
-          tool,
-          arguments: given,
-          output: truncateJson(
-            truncateMiddle(output, limits.textMaxChars),
-            limits.textMaxChars,
-            hookTextMaxBytes,
-          ),
-          ...(error === undefined ? {} : { error }),
-        },
-        tool,
-      ),
   }
 }

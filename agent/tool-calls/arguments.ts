@@ -6,8 +6,8 @@
 
 import { coerceArguments, findMeant, isDestructive, propertiesOf } from '#runtime/arguments/coerce.ts'
 import { argumentIssues, type ValidationFailure, validationFailure } from '#runtime/arguments/failure.ts'
-import { readArgumentsJson } from '#runtime/arguments/read-json.ts'
 import { isRecord, toInputSchema } from '#runtime/llm/json-schema.ts'
+import { readArgumentsJson } from '#runtime/llm/repair.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'

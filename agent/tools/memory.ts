@@ -12,7 +12,7 @@ import {
   RememberRequest,
 } from '#specs/protocol/extension.ts'
 import { Count, Line } from '#specs/protocol/text.ts'
-import { renderNotes } from '../context/notes.ts'
+import { renderNotes } from '../context/sections.ts'
 import { block } from '../text/prompt-block.ts'
 import type { GatewayClient } from '../tool-calls/gateway-client.ts'
 import { defineTool, type Tool } from '../tool-calls/tool.ts'

@@ -4,7 +4,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { block } from '../text/prompt-block.ts'
 import { defineTool, type Tool, toolSuccess } from '../tool-calls/tool.ts'
-import { type FileToolsOptions, pathArgument, withPlace } from '../workspace/file-access.ts'
+import { type FileToolsOptions, findPath, pathArgument } from '../workspace/file-access.ts'
 import { nameInLine } from '../workspace/listing.ts'
 
 /** Maximum characters of all passages. */
@@ -68,12 +68,9 @@ export function createSearchCode(
     requiresApproval: false,
     readOnly: true,
     async execute(input, { signal }) {
-      const place = await withPlace(options, input.path, {}, (found) => {
-        const stat = found.stat()
-        return stat.ok ? toolSuccess(found.path) : stat
-      })
-      if (!place.ok) return place
-      const found = await search({ ...input, path: place.value }, signal)
+      const path = await findPath(options, input.path)
+      if (!path.ok) return path
+      const found = await search({ ...input, path: path.value }, signal)
       return found.ok ? toolSuccess(bound(found.value)) : found
     },
     render({ passages, files, notes }) {

@@ -54,6 +54,14 @@ export async function withPlace<T>(
   return await withPlaceIn(place, path, locate, action)
 }
 
+/** The path of something that exists in the workspace, with links resolved: a link cannot redirect what follows. */
+export function findPath(options: FileToolsOptions, path: string): Promise<Result<string>> {
+  return withPlace(options, path, {}, (place) => {
+    const stat = place.stat()
+    return stat.ok ? { ok: true, value: place.path } : stat
+  })
+}
+
 /** The first `maxBytes` of a regular file in the workspace, plus one byte if it is longer. */
 export function readBounded(
   options: FileToolsOptions,

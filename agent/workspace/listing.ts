@@ -1,7 +1,8 @@
-/** Lists a workspace for the prompts: `path (N bytes)`, folders as `path/`, nearest first. */
+/** What the prompts show of a workspace: its files, as `path (N bytes)`, folders as `path/`, nearest first; and its AGENTS.md. */
 import * as z from 'zod'
 import { nameInLine } from '#specs/node/path-text.ts'
 import type { Tool, ToolContext } from '../tool-calls/tool.ts'
+import { type FileToolsOptions, readBounded } from './file-access.ts'
 
 export { nameInLine }
 
@@ -28,4 +29,20 @@ export async function describeWorkspace(tools: readonly Tool[], signal: AbortSig
     return type === 'file' ? `${nameInLine(path)} (${sizeBytes ?? 0} bytes)` : `${nameInLine(path)} (${type})`
   })
   return [...lines, ...(truncated ? ['(there is more: list_files shows it)'] : [])].join('\n')
+}
+
+const fileName = 'AGENTS.md'
+const maxBytes = 32 * 1024
+
+/** The text, with a note where it is cut; undefined when the file is missing or is not text. */
+export async function readGuidance(options: FileToolsOptions = {}): Promise<string | undefined> {
+  const read = await readBounded(options, fileName, maxBytes)
+  if (!read.ok) return undefined
+  const bytes = read.value
+  if (bytes.includes(0)) return undefined
+  const isCut = bytes.length > maxBytes
+  // Drop a character that the cut split.
+  const text = new TextDecoder('utf-8').decode(bytes.subarray(0, maxBytes), { stream: isCut }).trim()
+  if (text === '') return undefined
+  return isCut ? `${text}\n[… only the first ${maxBytes} bytes of ${fileName} are shown …]` : text
 }

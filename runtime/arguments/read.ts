@@ -7,10 +7,10 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { ToolValidationIssue } from '#specs/protocol/validation-failure.ts'
 import type { LLMTool } from '../contract/contract.ts'
 import { isRecord, isZod, toInputSchema } from '../llm/json-schema.ts'
+import { readArgumentsJson } from '../llm/repair.ts'
 import { coerceArguments, findMeant, isDestructive, propertiesOf, type ToolEffect } from './coerce.ts'
 import { argumentIssues, describeFaults, validationFailure } from './failure.ts'
 import { type OpenedSchema, openSchema } from './json-schema.ts'
-import { readArgumentsJson } from './read-json.ts'
 
 interface ToolArguments extends ToolEffect {
   readonly name: string

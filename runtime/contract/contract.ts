@@ -4,7 +4,7 @@
  */
 import type { z } from 'zod'
 import type { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
-import type { StreamPart } from '../llm/chunk.ts'
+import type { StreamPart } from '../llm/exchange.ts'
 
 export type ReasoningEffort = 'default' | 'none' | 'low' | 'medium' | 'high'
 /** `auto`: tools run; `ask`: the application is asked first; `read`: only read-only tools are offered. */

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import type { LLMChatMessage, LLMResponse, LLMToolCall, LLMUsage } from '../contract/contract.ts'
 import type { ToolSet } from '../environment/tool-set.ts'
-import type { Turn } from '../llm/client.ts'
+import type { Turn } from '../llm/model.ts'
 import { isCutOff } from '../llm/tool-calls.ts'
 
 const stopKinds: Readonly<Record<string, LLMResponse['stopKind']>> = {

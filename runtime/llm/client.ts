@@ -1,21 +1,26 @@
 /**
- * The model client: sends one request, yields its answer as typed parts, and folds them into a turn. Uses the
- * OpenAI-compatible protocol; knows no key (the gateway or a header adds it). Never throws for server errors.
+ * The OpenAI-compatible protocol (chat completions): writes a request and reads its answer as typed parts. Knows no key
+ * (the gateway or a header adds it); a field of an unexpected type counts as absent. Forms that servers differ about are
+ * the work of `specs/node/provider-quirks/`.
  */
 import type { AdaptableRequest, Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
-import type { Result } from '#specs/protocol/error.ts'
-import { noUsage, type Usage } from '#specs/protocol/task.ts'
-import { readChunk, type StreamPart, type TokenCount } from './chunk.ts'
-import { type ModelError, modelError } from './errors.ts'
-import { type AnswerDecoder, type ExchangeOptions, exchange } from './exchange.ts'
+import { errorWithin } from '#specs/node/provider-quirks/provider-error.ts'
+import type {
+  CompletionMessage,
+  CompletionRequest,
+  CompletionToolCall,
+} from '#specs/protocol/completion-request.ts'
+import { errorFromStream, modelError } from './errors.ts'
 import {
-  type ChatMessage,
-  type ToolCallRequest,
-  type ToolSpec,
-  toWireMessage,
-  toWireTool,
-} from './messages.ts'
-import { ToolCallCollector, takeNamedCalls } from './tool-calls.ts'
+  type AnswerDecoder,
+  type ExchangeOptions,
+  exchange,
+  type StreamPart,
+  type TokenCount,
+} from './exchange.ts'
+import { isRecord } from './json-schema.ts'
+import type { ChatMessage, ToolCallRequest, ToolSpec } from './messages.ts'
+import type { ToolCallFragment } from './tool-calls.ts'
 
 export interface ChatRequest {
   readonly model: string
@@ -52,22 +57,6 @@ export interface ClientOptions extends ExchangeOptions {
   readonly query?: string
 }
 
-/** A model's complete answer. */
-export interface Turn {
-  readonly text: string
-  readonly reasoning: string
-  /** Each has a name. */
-  readonly toolCalls: readonly ToolCallRequest[]
-  readonly usage: Usage
-  /** `stop`, `tool_calls`, `length`, `content_filter` or the provider's own reason; `unknown` when it gave none. */
-  readonly finishReason: string
-  /** Provider data to send back with this answer; absent when there is none. */
-  readonly providerState?: unknown
-}
-
-/** Maximum calls that the host accepts in one message. */
-const toolCallsMaxCount = 128
-
 /**
  * The answer to `request` in parts, batched per read. A part `error` is the last; the request is not retried here.
  */
@@ -89,54 +78,6 @@ export function streamChat(
 
 /** Every event is a chunk, and a complete answer is one. */
 const chatDecoder: AnswerDecoder = { readValue: readChunk }
-
-/**
- * Folds the parts into a turn. Reasoning and calls inside its text stay there for `text-calls.ts`. `onPart` receives
- * text and reasoning as they arrive. Fails with the stream's error and discards partial output, which nothing has
- * acted on.
- */
-export async function collectTurn(
-  batches: AsyncIterable<readonly StreamPart[]>,
-  onPart?: (part: StreamPart) => void,
-): Promise<Result<Turn, ModelError>> {
-  const text: string[] = []
-  const reasoning: string[] = []
-  const calls = new ToolCallCollector()
-  let tokens: TokenCount = noUsage
-  let finishReason = 'unknown'
-  let providerState: unknown
-  for await (const parts of batches) {
-    for (const part of parts) {
-      onPart?.(part)
-      if (part.type === 'text') text.push(part.text)
-      else if (part.type === 'tool-call-delta') calls.add(part.fragment)
-      else if (part.type === 'reasoning') reasoning.push(part.text)
-      else if (part.type === 'usage') tokens = greater(tokens, part.usage)
-      else if (part.type === 'finish') finishReason = part.reason
-      else if (part.type === 'state') providerState = part.state
-      else return { ok: false, error: part.error }
-    }
-    if (calls.count > toolCallsMaxCount) {
-      const message = `more than ${toolCallsMaxCount} tool calls in one answer`
-      return { ok: false, error: modelError('answer_too_large', message) }
-    }
-  }
-  const said = text.join('')
-  const toolCalls = takeNamedCalls(calls.finish(), { text: said, finishReason })
-  if (toolCalls === null)
-    return { ok: false, error: modelError('nameless_call', 'the answer calls a tool without its name') }
-  return {
-    ok: true,
-    value: {
-      text: said.toWellFormed(),
-      reasoning: reasoning.join('').toWellFormed(),
-      toolCalls,
-      usage: { requests: 1, ...tokens },
-      finishReason,
-      ...(providerState === undefined ? {} : { providerState }),
-    },
-  }
-}
 
 function toWireRequest(request: ChatRequest): AdaptableRequest & { readonly stream: boolean } {
   const streamed = request.stream !== false
@@ -160,10 +101,174 @@ function toWireChoice(choice: ToolCallChoice): NonNullable<AdaptableRequest['too
   return typeof choice === 'string' ? choice : { type: 'function', function: choice }
 }
 
-function greater(a: TokenCount, b: TokenCount): TokenCount {
-  return {
-    inputTokens: Math.max(a.inputTokens, b.inputTokens),
-    outputTokens: Math.max(a.outputTokens, b.outputTokens),
-    reasoningTokens: Math.max(a.reasoningTokens, b.reasoningTokens),
+/** The message in wire form, its calls valid whatever the model said. */
+export function toWireMessage(message: ChatMessage): CompletionMessage {
+  switch (message.role) {
+    case 'assistant': {
+      const { content, toolCalls, reasoning } = message
+      if (toolCalls.length === 0) return { role: 'assistant', content }
+      const thought = reasoning === undefined ? {} : { reasoning_content: reasoning }
+      return { role: 'assistant', content, ...thought, tool_calls: toolCalls.map(toWireCall) }
+    }
+    case 'tool':
+      return { role: 'tool', tool_call_id: message.callId, content: message.content }
+    default:
+      return { role: message.role, content: message.content }
   }
+}
+
+function toWireTool(tool: ToolSpec): NonNullable<CompletionRequest['tools']>[number] {
+  return {
+    type: 'function',
+    function: { name: tool.name, description: tool.description, parameters: tool.parameters },
+  }
+}
+
+/** Every turn sends the whole conversation; each call is converted once. */
+const wireCalls = new WeakMap<ToolCallRequest, CompletionToolCall>()
+
+function toWireCall(call: ToolCallRequest): CompletionToolCall {
+  const known = wireCalls.get(call)
+  if (known !== undefined) return known
+  const made: CompletionToolCall = {
+    id: call.id,
+    type: 'function',
+    function: {
+      name: toWireName(call.name),
+      // llama-server answers 500 to a history that it cannot parse.
+      arguments: isJsonObject(call.argumentsText) ? call.argumentsText : '{}',
+    },
+  }
+  wireCalls.set(call, made)
+  return made
+}
+
+/** A name that every server accepts, also when the model used an invalid tool name. */
+function toWireName(name: string): string {
+  const plain = name
+    .trim()
+    .replaceAll(/[^A-Za-z0-9_-]/g, '_')
+    .slice(0, 64)
+  return plain === '' ? 'unknown' : plain
+}
+
+function isJsonObject(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+  } catch {
+    return false
+  }
+}
+
+/** Appends the parts of one decoded chunk to `parts`, in the order reasoning, text, calls, usage, finish. */
+function readChunk(chunk: unknown, parts: StreamPart[]): void {
+  if (!isRecord(chunk)) return
+  const failure = errorWithin(chunk)
+  if (failure !== undefined) return void parts.push({ type: 'error', error: errorFromStream(failure) })
+  const choice: unknown = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined
+  if (isRecord(choice)) {
+    const delta = isRecord(choice.delta) ? choice.delta : choice.message
+    if (isRecord(delta)) readDelta(delta, parts)
+  }
+  const usage = [chunk.usage, isRecord(choice) ? choice.usage : undefined].find(isRecord)
+  if (usage !== undefined) parts.push({ type: 'usage', usage: readUsage(usage) })
+  if (isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '')
+    parts.push(readFinish(choice.finish_reason))
+}
+
+function readDelta(delta: Record<string, unknown>, parts: StreamPart[]): void {
+  // Some servers send the same reasoning under both names.
+  const reasoning = textOf(delta.reasoning_content) || textOf(delta.reasoning)
+  if (reasoning !== '') parts.push({ type: 'reasoning', text: reasoning })
+  if (Array.isArray(delta.content)) for (const part of delta.content) readContentPart(part, parts)
+  const text = textOf(delta.content) || textOf(delta.refusal)
+  if (text !== '') parts.push({ type: 'text', text })
+  if (!Array.isArray(delta.tool_calls)) return
+  for (const call of delta.tool_calls)
+    if (isRecord(call) && !isOfServer(call))
+      parts.push({ type: 'tool-call-delta', fragment: readFragment(call) })
+}
+
+/** Content as a list: text, and the reasoning of Mistral's models, itself a list. */
+function readContentPart(part: unknown, parts: StreamPart[]): void {
+  if (!isRecord(part)) return
+  if (textOf(part.text) !== '') parts.push({ type: 'text', text: textOf(part.text) })
+  const thoughts = Array.isArray(part.thinking) ? part.thinking : [part.thinking]
+  for (const thought of thoughts) {
+    const text = isRecord(thought) ? textOf(thought.text) : textOf(thought)
+    if (text !== '') parts.push({ type: 'reasoning', text })
+  }
+}
+
+/** Whether an entry reports a tool that the server runs, which is not a call for us. */
+function isOfServer({ type, function: body }: Record<string, unknown>): boolean {
+  return typeof type === 'string' && type !== '' && type !== 'function' && !isRecord(body)
+}
+
+function readFragment(call: Record<string, unknown>): ToolCallFragment {
+  const body = isRecord(call.function) ? call.function : {}
+  const { arguments: args } = body
+  return {
+    index: typeof call.index === 'number' && Number.isInteger(call.index) ? call.index : null,
+    id: typeof call.id === 'string' ? call.id : null,
+    name: typeof body.name === 'string' ? body.name : null,
+    // Some servers send the arguments as an object.
+    argumentsText: typeof args === 'string' ? args : isRecord(args) ? JSON.stringify(args) : '',
+  }
+}
+
+/** Synonyms of the four finish reasons in use. */
+const finishReasons: Readonly<Record<string, string>> = {
+  max_tokens: 'length',
+  max_output_tokens: 'length',
+  model_length: 'length',
+  model_context_window_exceeded: 'length',
+  end_turn: 'stop',
+  stop_sequence: 'stop',
+  eos: 'stop',
+  eos_token: 'stop',
+  function_call: 'tool_calls',
+  tool_call: 'tool_calls',
+  tool_use: 'tool_calls',
+  safety: 'content_filter',
+  refusal: 'content_filter',
+  recitation: 'content_filter',
+  blocklist: 'content_filter',
+  prohibited_content: 'content_filter',
+  spii: 'content_filter',
+}
+
+/** Normalizes a server's finish reason. */
+export function readFinish(word: string): StreamPart {
+  const plain = word.toLowerCase()
+  if (plain === 'error' || plain === 'abort') {
+    const message = `the model's server ended its answer with the reason "${plain}"`
+    return { type: 'error', error: modelError('server_error', message) }
+  }
+  return {
+    type: 'finish',
+    reason: Object.hasOwn(finishReasons, plain) ? (finishReasons[plain] ?? word) : plain,
+  }
+}
+
+function readUsage(value: Record<string, unknown>): TokenCount {
+  const details = isRecord(value.completion_tokens_details) ? value.completion_tokens_details : {}
+  return {
+    inputTokens: readCount(value.prompt_tokens),
+    outputTokens: readCount(value.completion_tokens),
+    reasoningTokens: readCount(details.reasoning_tokens),
+  }
+}
+
+/** A token count; invalid values are 0. */
+export function readCount(value: unknown): number {
+  return typeof value === 'number' && Number.isFinite(value) && value > 0
+    ? Math.min(Math.floor(value), 2 ** 40)
+    : 0
+}
+
+/** A field's text; other types are empty. */
+export function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : ''
 }

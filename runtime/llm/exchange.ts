@@ -6,11 +6,34 @@ import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import { describePage, isHtml } from '#specs/node/provider-quirks/provider-error.ts'
 import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
-import { errorFromResponse, errorFromStream } from './answer-errors.ts'
-import type { StreamPart } from './chunk.ts'
-import { type ModelError, type ModelErrorCode, modelError } from './errors.ts'
+import {
+  errorFromResponse,
+  errorFromStream,
+  type ModelError,
+  type ModelErrorCode,
+  modelError,
+} from './errors.ts'
 import { parseExactly } from './json-tokens.ts'
 import { type BodyLimits, readBody, readFailure, readHead, type SseEvent } from './sse.ts'
+import type { ToolCallFragment } from './tool-calls.ts'
+
+export interface TokenCount {
+  readonly inputTokens: number
+  readonly outputTokens: number
+  readonly reasoningTokens: number
+}
+
+/** A part of a model's answer. `error` is always the last. */
+export type StreamPart =
+  | { readonly type: 'text'; readonly text: string }
+  | { readonly type: 'reasoning'; readonly text: string }
+  | { readonly type: 'tool-call-delta'; readonly fragment: ToolCallFragment }
+  /** Counts so far: a later one replaces an earlier one. */
+  | { readonly type: 'usage'; readonly usage: TokenCount }
+  | { readonly type: 'finish'; readonly reason: string }
+  /** Opaque provider data to send back unchanged with this answer. */
+  | { readonly type: 'state'; readonly state: unknown }
+  | { readonly type: 'error'; readonly error: ModelError }
 
 /** Sends a POST request; resolves with the head of its answer. undici's `request` is one. */
 export type SendRequest = (

@@ -7,12 +7,29 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { StreamPart } from './chunk.ts'
-import { type ChatRequest, type ClientOptions, collectTurn, streamChat, type Turn } from './client.ts'
+import { noUsage, type Usage } from '#specs/protocol/task.ts'
+import { type ChatRequest, type ClientOptions, streamChat } from './client.ts'
 import { type ModelError, type ModelErrorCode, modelError, modelFailures } from './errors.ts'
-import type { ToolSpec } from './messages.ts'
+import type { StreamPart, TokenCount } from './exchange.ts'
+import type { ToolCallRequest, ToolSpec } from './messages.ts'
 import { readTurnText, type SaidMessage } from './text-calls.ts'
-import { isCutOff } from './tool-calls.ts'
+import { isCutOff, ToolCallCollector, takeNamedCalls } from './tool-calls.ts'
+
+/** A model's complete answer. */
+export interface Turn {
+  readonly text: string
+  readonly reasoning: string
+  /** Each has a name. */
+  readonly toolCalls: readonly ToolCallRequest[]
+  readonly usage: Usage
+  /** `stop`, `tool_calls`, `length`, `content_filter` or the provider's own reason; `unknown` when it gave none. */
+  readonly finishReason: string
+  /** Provider data to send back with this answer; absent when there is none. */
+  readonly providerState?: unknown
+}
+
+/** Maximum calls that the host accepts in one message. */
+const toolCallsMaxCount = 128
 
 export interface RetryPolicy {
   /** Upper limit on requests per turn, including the first, below each failure's own limit. */
@@ -183,6 +200,62 @@ async function askOnce(
   if (cut === undefined) return turn
   const message = `the arguments of a call of ${JSON.stringify(cut.name.slice(0, 64))} stop in the middle, in an answer said to be finished`
   return { ok: false, error: modelError('cut_arguments', message) }
+}
+
+/**
+ * Folds the parts into a turn. Reasoning and calls inside its text stay there for `text-calls.ts`. `onPart` receives
+ * text and reasoning as they arrive. Fails with the stream's error and discards partial output, which nothing has
+ * acted on.
+ */
+export async function collectTurn(
+  batches: AsyncIterable<readonly StreamPart[]>,
+  onPart?: (part: StreamPart) => void,
+): Promise<Result<Turn, ModelError>> {
+  const text: string[] = []
+  const reasoning: string[] = []
+  const calls = new ToolCallCollector()
+  let tokens: TokenCount = noUsage
+  let finishReason = 'unknown'
+  let providerState: unknown
+  for await (const parts of batches) {
+    for (const part of parts) {
+      onPart?.(part)
+      if (part.type === 'text') text.push(part.text)
+      else if (part.type === 'tool-call-delta') calls.add(part.fragment)
+      else if (part.type === 'reasoning') reasoning.push(part.text)
+      else if (part.type === 'usage') tokens = greater(tokens, part.usage)
+      else if (part.type === 'finish') finishReason = part.reason
+      else if (part.type === 'state') providerState = part.state
+      else return { ok: false, error: part.error }
+    }
+    if (calls.count > toolCallsMaxCount) {
+      const message = `more than ${toolCallsMaxCount} tool calls in one answer`
+      return { ok: false, error: modelError('answer_too_large', message) }
+    }
+  }
+  const said = text.join('')
+  const toolCalls = takeNamedCalls(calls.finish(), { text: said, finishReason })
+  if (toolCalls === null)
+    return { ok: false, error: modelError('nameless_call', 'the answer calls a tool without its name') }
+  return {
+    ok: true,
+    value: {
+      text: said.toWellFormed(),
+      reasoning: reasoning.join('').toWellFormed(),
+      toolCalls,
+      usage: { requests: 1, ...tokens },
+      finishReason,
+      ...(providerState === undefined ? {} : { providerState }),
+    },
+  }
+}
+
+function greater(a: TokenCount, b: TokenCount): TokenCount {
+  return {
+    inputTokens: Math.max(a.inputTokens, b.inputTokens),
+    outputTokens: Math.max(a.outputTokens, b.outputTokens),
+    reasoningTokens: Math.max(a.reasoningTokens, b.reasoningTokens),
+  }
 }
 
 function pauseBefore(attempt: number, error: ModelError, policy: RetryPolicy): number {

@@ -10,8 +10,8 @@ import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { CallClock } from './call-clock.ts'
 import { isMcpError, isTimeout, type Live, type McpRoot, openClient } from './client.ts'
-import type { McpServerConfig } from './config.ts'
-import type { AskPerson } from './elicitation.ts'
+import { hideSecrets, type McpServerConfig } from './config.ts'
+import { type AskPerson, type CallUnderWay, ServerQuestions } from './elicitation.ts'
 import { openHttpTransport } from './http.ts'
 import {
   type McpPromptInfo,
@@ -21,9 +21,7 @@ import {
   readResources,
   readTools,
 } from './lists.ts'
-import { type CallUnderWay, ServerQuestions } from './questions.ts'
 import { type McpResult, toContentsResult, toMcpResult, toPromptResult } from './result.ts'
-import { hideSecrets } from './secrets.ts'
 import { StdioTransport } from './stdio.ts'
 
 export type McpState = 'idle' | 'connected' | 'failed' | 'closed'

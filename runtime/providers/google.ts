@@ -1,10 +1,9 @@
 /** Provider for Gemini's `streamGenerateContent`: converts its chunks into the common parts. */
 import { errorWithin } from '#specs/node/provider-quirks/provider-error.ts'
 import type { Provider } from '../contract/contract.ts'
-import { errorFromStream } from '../llm/answer-errors.ts'
-import { readCount, readFinish, type StreamPart, textOf } from '../llm/chunk.ts'
-import { modelError } from '../llm/errors.ts'
-import { type AnswerDecoder, exchange } from '../llm/exchange.ts'
+import { readCount, readFinish, textOf } from '../llm/client.ts'
+import { errorFromStream, modelError } from '../llm/errors.ts'
+import { type AnswerDecoder, exchange, type StreamPart } from '../llm/exchange.ts'
 import { isRecord } from '../llm/json-schema.ts'
 import type { Connection } from './connection.ts'
 import { GeminiCalls } from './google-calls.ts'

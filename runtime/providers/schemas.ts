@@ -2,7 +2,7 @@
  * Converts JSON schemas to the subsets of providers. Unsupported keywords are dropped or described in text; nested
  * schemas stay at any depth. Bounded, since schemas may be untrusted.
  */
-import { isRecord } from '../llm/json-schema.ts'
+import { definitionOf, isRecord } from '../llm/json-schema.ts'
 
 type Schema = Record<string, unknown>
 
@@ -89,7 +89,7 @@ class GoogleSchemas {
 
   #follow(node: Schema, reference: string, depth: number, references: readonly string[]): Schema {
     const { $ref: _reference, ...beside } = node
-    const target = references.includes(reference) ? undefined : resolve(this.#root, reference)
+    const target = references.includes(reference) ? undefined : definitionOf(reference, this.#root)
     // A recursive schema is expanded until it would repeat.
     if (!isRecord(target)) return { type: 'object', ...pickText(beside) }
     return this.convert({ ...target, ...beside }, depth + 1, [...references, reference])
@@ -168,17 +168,6 @@ function mergeAll(node: Schema, parts: readonly unknown[]): Schema {
 /** Without a prototype, so that a property of that name is an ordinary one. */
 function bare(): Schema {
   return Object.create(null)
-}
-
-function resolve(root: Readonly<Schema>, reference: string): unknown {
-  if (!reference.startsWith('#/')) return reference === '#' ? root : undefined
-  let at: unknown = root
-  for (const step of reference.slice(2).split('/')) {
-    const key = step.replaceAll('~1', '/').replaceAll('~0', '~')
-    if (!isRecord(at) || !Object.hasOwn(at, key)) return undefined
-    at = at[key]
-  }
-  return at
 }
 
 function pickText(node: Schema): Schema {

@@ -7,10 +7,9 @@ import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
 import { asObjectSchema, type JsonSchema } from '../arguments/json-schema.ts'
-import type { Turn } from '../llm/client.ts'
 import type { ModelError, ModelErrorCode } from '../llm/errors.ts'
 import type { ChatMessage } from '../llm/messages.ts'
-import type { Model, TurnHooks, TurnRequest } from '../llm/model.ts'
+import type { Model, Turn, TurnHooks, TurnRequest } from '../llm/model.ts'
 import { parseModelJson } from '../llm/repair.ts'
 
 /** Ways to request a form, strictest first. */

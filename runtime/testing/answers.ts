@@ -4,8 +4,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { failure as serverFailure, reply as serverReply } from '#specs/testing/model-replies.ts'
 import type { ServerReply } from '#specs/testing/model-server.ts'
 import type { LLMResponse, LLMToolCall, LLMUsage, ProviderPart } from '../contract/contract.ts'
-import { errorFromResponse } from '../llm/answer-errors.ts'
-import { type ModelError, modelError } from '../llm/errors.ts'
+import { errorFromResponse, type ModelError, modelError } from '../llm/errors.ts'
 import { argumentsOf, type ScriptedCall, type ScriptedReply, textOf } from './replies.ts'
 
 /** A reply whose calls have ids. */

@@ -1,8 +1,8 @@
 /** `caisson/testing`: a scripted model, to test tools and workflows without a real one. */
 export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } from '#specs/errors.ts'
 export type * from '../contract/contract.ts'
-export type { TokenCount } from '../llm/chunk.ts'
 export type { ModelError, ModelErrorCode } from '../llm/errors.ts'
+export type { TokenCount } from '../llm/exchange.ts'
 export type { ToolCallFragment } from '../llm/tool-calls.ts'
 export {
   calls,

@@ -1,7 +1,16 @@
-/** The type of a built-in tool: a zod schema of its parameters, and its function. */
-import type { z } from 'zod'
+/**
+ * The type of a built-in tool: a zod schema of its parameters, and its function; and the working directory of a call,
+ * which file tools cannot leave.
+ */
+
+import path from 'node:path'
+import * as z from 'zod'
+import type { LocateOptions, Root } from '#specs/node/descriptor-walk.ts'
+import { failure } from '#specs/node/file-error.ts'
+import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { LLMToolContext } from '../contract/contract.ts'
+import { withPlaceIn } from './workspace-file.ts'
 
 /** Result of a call. A value other than text becomes JSON. */
 export interface ToolOutcome {
@@ -35,4 +44,18 @@ export function toOutcome(result: Result<unknown>): ToolOutcome {
   return result.ok
     ? { ok: true, content: result.value }
     : { ok: false, content: `Error (${result.error.code}): ${result.error.message}` }
+}
+
+export const pathParameter = z.string().min(1).max(8_192)
+
+/** Opens `target` below the working directory, runs `action` on it and closes both. */
+export async function withinDirectory<T>(
+  { workingDirectory }: LLMToolContext,
+  target: string,
+  locate: LocateOptions,
+  action: (place: Place, root: Root) => Result<T> | Promise<Result<T>>,
+): Promise<Result<T>> {
+  if (workingDirectory === undefined)
+    return failure('unavailable', 'there is no working directory: the application gave none with this call')
+  return await withPlaceIn({ path: path.resolve(workingDirectory) }, target, locate, action)
 }

@@ -1,12 +1,10 @@
 /** The built-in tools that need no registry. Loaded when a request may offer one. */
 import type { BuiltIn } from './built-in.ts'
+import { listFilesTool, readFileTool, writeFileTool } from './files.ts'
 import { grepTool } from './grep.ts'
 import { humanRequestTool } from './human-request.ts'
-import { listFilesTool } from './list-files.ts'
-import { readFileTool } from './read-file.ts'
 import { shellCmdTool } from './shell-cmd.ts'
 import { createWebFetch, type WebFetchOptions } from './web-fetch.ts'
-import { writeFileTool } from './write-file.ts'
 
 /** All but `load_skill`, which depends on the available skills. */
 export function builtInTools(options: WebFetchOptions): BuiltIn[] {

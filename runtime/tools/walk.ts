@@ -5,8 +5,10 @@
 import { lstatSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Directory, DirectoryEntry, EntryKind } from '#specs/node/directory.ts'
-import { attempt } from '#specs/node/file-error.ts'
-import { nameInLine } from '#specs/node/path-text.ts'
+import { attempt, failure } from '#specs/node/file-error.ts'
+import { comparePaths, nameInLine } from '#specs/node/path-text.ts'
+import type { Place } from '#specs/node/place.ts'
+import type { Result } from '#specs/protocol/error.ts'
 
 /** Listed but not entered: large and never relevant. A walk reports those that it met. */
 export const closedDirectories: ReadonlySet<string> = new Set([
@@ -135,6 +137,55 @@ export class Walk {
   }
 }
 
+interface ListOptions extends WalkOptions {
+  /** Maximum entries to return. */
+  readonly limit: number
+  /** Maximum characters of all paths; default: no limit. */
+  readonly pathsMaxChars?: number
+  /** Whether an entry is returned; default: each. */
+  includes?(path: string): boolean
+}
+
+/** What lies below a directory. */
+interface Listing {
+  /** Sorted by path. */
+  readonly entries: readonly ListedEntry[]
+  /** Whether a limit on numbers left something out. */
+  readonly truncated: boolean
+  /** Whether there are folders below the last level. */
+  readonly hasDeeper: boolean
+  /** What could not be read or was left out. */
+  readonly notes: readonly string[]
+}
+
+/** Lists what lies below `place`; failures: `not_a_directory`, `cancelled`, and those of opening it. */
+export async function listBelow(place: Place, options: ListOptions): Promise<Result<Listing>> {
+  const stat = place.stat()
+  if (!stat.ok) return stat
+  if (!stat.value.isDirectory())
+    return failure('not_a_directory', `${place} is not a directory; use read_file for a file.`)
+  const opened = place.openDirectory()
+  if (!opened.ok) return opened
+  using directory = opened.value
+  const walk = new Walk(options)
+  const { limit, pathsMaxChars = Number.POSITIVE_INFINITY, includes = () => true } = options
+  const entries: ListedEntry[] = []
+  let chars = 0
+  for await (const entry of walk.entries(directory, place.path)) {
+    if (!includes(entry.path)) continue
+    chars += entry.path.length
+    if (entries.length === limit || chars > pathsMaxChars) {
+      walk.truncated = true
+      break
+    }
+    entries.push(listed(entry))
+  }
+  if (options.signal.aborted) return failure('cancelled', 'Listing was cancelled.')
+  entries.sort((left, right) => comparePaths(left.path, right.path))
+  const { truncated, hasDeeper, notes } = walk
+  return { ok: true, value: { entries, truncated, hasDeeper, notes } }
+}
+
 /** An entry in the form for lists. */
 export interface ListedEntry {
   readonly path: string
@@ -143,7 +194,7 @@ export interface ListedEntry {
   readonly sizeBytes?: number
 }
 
-export function listed({ directory, name, path, kind }: WalkedEntry): ListedEntry {
+function listed({ directory, name, path, kind }: WalkedEntry): ListedEntry {
   if (kind !== 'file') return { path, type: kind }
   const stat = attempt('', () => lstatSync(directory.at(name)))
   return stat.ok ? { path, type: kind, sizeBytes: stat.value.size } : { path, type: kind }

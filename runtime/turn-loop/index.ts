@@ -8,7 +8,6 @@ export {
   type TextAssessment,
   type TextClassification,
 } from './classify.ts'
-export type { ParsedToolIntent } from './intent.ts'
 export {
   DEFAULT_TURN_LOOP_MAX_CONSECUTIVE_SAME_TOOL_CALL_BATCHES,
   DEFAULT_TURN_LOOP_MAX_CONSECUTIVE_TOOL_TURNS,

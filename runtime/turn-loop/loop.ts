@@ -5,12 +5,12 @@
 import { CaissonError } from '#specs/errors.ts'
 import type { LLMChatMessage, LLMResponse, LLMToolCall } from '../contract/contract.ts'
 import { DEFAULT_REPEATED_TOOL_CALL_RECOVERY_INSTRUCTION } from './classify.ts'
-import { normalizeToolIntent } from './intent.ts'
 import { Interruptions, interrupted } from './interruption.ts'
 import { readLimits } from './limits.ts'
 import { type End, Progress } from './progress.ts'
 import { takeEmptyText, takeText, takeUnhandled } from './text-turn.ts'
 import type {
+  ParsedToolIntent,
   RunTurnLoopOptions,
   RunTurnLoopResult,
   TurnLoopModelCall,
@@ -145,6 +145,31 @@ function normalize<TState, TMessage, TResponse extends LLMResponse>(
   if (normalized === null) return response
   progress.syntheticCalls++
   return normalized
+}
+
+/** `response` with one call of the id `id`; null when the text contains none. Text and all other fields are kept. */
+function normalizeToolIntent<TResponse extends LLMResponse>(
+  response: TResponse,
+  parse: (content: string) => ParsedToolIntent | null | undefined,
+  id: string,
+  mark: boolean,
+): TResponse | null {
+  const content: string | undefined = response.content
+  if (response.type !== 'text' || (content ?? '').trim() === '') return null
+  const intent = parse(content)
+  if (!intent) return null
+  const call: LLMToolCall = {
+    id,
+    type: 'function',
+    function: { name: intent.toolName, arguments: JSON.stringify(intent.toolArgs ?? {}) },
+    ...(mark ? { synthetic: true } : {}),
+  }
+  return {
+    ...response,
+    type: 'tool_calls',
+    tool_calls: [call],
+    assistantMessage: { ...response.assistantMessage, tool_calls: [{ ...call }] },
+  }
 }
 
 function branch<TState, TMessage, TResponse extends LLMResponse>(

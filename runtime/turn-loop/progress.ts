@@ -3,25 +3,38 @@ import type { LLMResponse } from '../contract/contract.ts'
 import { type Interruptions, interrupted } from './interruption.ts'
 import type { TurnLoopLimits } from './limits.ts'
 import { ToolRounds } from './tool-rounds.ts'
-import {
-  Trace,
-  type TurnCounters,
-  type TurnLoopRepeatedToolCallStopDetail,
-  type TurnLoopRetrySummary,
-  type TurnLoopStepBranch,
-  type TurnLoopTerminalReason,
+import type {
+  TurnLoopClassificationSummary,
+  TurnLoopRepeatedToolCallStopDetail,
+  TurnLoopRetrySummary,
+  TurnLoopStepBranch,
+  TurnLoopStepSummary,
+  TurnLoopTerminalReason,
+  TurnLoopToolCallSummary,
 } from './trace.ts'
 import type { RunTurnLoopOptions, RunTurnLoopResult, TurnLoopStepResult } from './types.ts'
 
 /** How the loop ended; null while it continues. */
 export type End<TState, TResponse> = RunTurnLoopResult<TState, TResponse> | null
 
+interface Trace {
+  readonly steps: TurnLoopStepSummary[]
+  readonly toolCalls: TurnLoopToolCallSummary[]
+  readonly classifications: TurnLoopClassificationSummary[]
+  readonly retries: TurnLoopRetrySummary[]
+}
+
 export class Progress<TState, TMessage, TResponse extends LLMResponse> {
   readonly options: RunTurnLoopOptions<TState, TMessage, TResponse>
   readonly limits: TurnLoopLimits
   readonly interruptions: Interruptions
-  readonly trace = new Trace()
-  readonly counters: TurnCounters
+  readonly trace: Trace = { steps: [], toolCalls: [], classifications: [], retries: [] }
+  /** Every summary shows them. */
+  readonly counters: {
+    emptyTextRetryCount: number
+    rejectedTextRetryCount: number
+    consecutiveToolTurns: number
+  }
   readonly rounds: ToolRounds
   state: TState
   /** Iterations started. */
@@ -71,7 +84,15 @@ export class Progress<TState, TMessage, TResponse extends LLMResponse> {
 
   addStep(branch: TurnLoopStepBranch): void {
     if (this.answer === null) return
-    this.trace.addStep(this.iteration, this.answer, branch, this.interruptions.elapsedMs, this.counters)
+    const { type, tool_calls: calls = [] } = this.answer
+    this.trace.steps.push({
+      iteration: this.iteration,
+      responseKind: type,
+      branch,
+      elapsedMs: this.interruptions.elapsedMs,
+      ...this.counters,
+      syntheticToolCallCount: calls.filter((call) => call.synthetic === true).length,
+    })
   }
 
   addRetry(retry: Omit<TurnLoopRetrySummary, 'iteration' | 'elapsedMs'>): void {

@@ -1,5 +1,4 @@
 /** The trace of a turn loop: each turn's kind and the stop reason. Only for the result; decides nothing. */
-import type { LLMToolCall } from '../contract/contract.ts'
 import type { TextClassification } from './classify.ts'
 
 export type TurnLoopTerminalReason =
@@ -107,36 +106,4 @@ export interface TurnLoopStopMetadata {
   /** The model's text of an incomplete answer; absent when there was none. */
   readonly partialText?: string
   readonly repeatedToolCall?: TurnLoopRepeatedToolCallStopDetail
-}
-
-/** Counters that every summary shows. */
-export interface TurnCounters {
-  emptyTextRetryCount: number
-  rejectedTextRetryCount: number
-  consecutiveToolTurns: number
-}
-
-export class Trace {
-  readonly steps: TurnLoopStepSummary[] = []
-  readonly toolCalls: TurnLoopToolCallSummary[] = []
-  readonly classifications: TurnLoopClassificationSummary[] = []
-  readonly retries: TurnLoopRetrySummary[] = []
-
-  addStep(
-    iteration: number,
-    response: { readonly type: string; readonly tool_calls?: readonly LLMToolCall[] },
-    branch: TurnLoopStepBranch,
-    elapsedMs: number,
-    counters: TurnCounters,
-  ): void {
-    const synthetic = response.tool_calls?.filter((call) => call.synthetic === true).length ?? 0
-    this.steps.push({
-      iteration,
-      responseKind: response.type,
-      branch,
-      elapsedMs,
-      ...counters,
-      syntheticToolCallCount: synthetic,
-    })
-  }
 }

@@ -4,7 +4,6 @@
  */
 import type { LLMChatMessage, LLMResponse } from '../contract/contract.ts'
 import type { TextAssessment, TextClassification } from './classify.ts'
-import type { ParsedToolIntent } from './intent.ts'
 import type {
   TurnLoopClassificationSummary,
   TurnLoopRetrySummary,
@@ -15,6 +14,13 @@ import type {
 } from './trace.ts'
 
 type Awaitable<T> = T | Promise<T>
+
+/** A call in a text, as the application recognizes it. */
+export interface ParsedToolIntent {
+  readonly toolName: string
+  /** An object of JSON. */
+  readonly toolArgs: Readonly<Record<string, unknown>>
+}
 
 /** Whether the loop continues after a callback. An instruction applies only to the next request. */
 export type TurnLoopControl =

@@ -1,9 +1,9 @@
 // The agent's client, HTTP/2 over a port in memory, the gateway, and a real OpenAI-compatible server behind it.
 import { afterEach, describe, expect, it } from 'vitest'
-import { type ChatRequest, collectTurn, streamChat } from '#runtime/llm/client.ts'
+import { type ChatRequest, streamChat } from '#runtime/llm/client.ts'
 import type { SendRequest } from '#runtime/llm/exchange.ts'
 import type { ToolSpec } from '#runtime/llm/messages.ts'
-import { createModel } from '#runtime/llm/model.ts'
+import { collectTurn, createModel } from '#runtime/llm/model.ts'
 import { isCutOff } from '#runtime/llm/tool-calls.ts'
 import { LinkedPort } from '#specs/testing/linked-port.ts'
 import { GuestHttp } from '../../agent/link/http.ts'

@@ -4,7 +4,6 @@ import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { readGuidance } from '../../context/guidance.ts'
 import { agentSystemPrompt, plannerSystemPrompt } from '../../context/prompts.ts'
 import {
   buildContext,
@@ -12,6 +11,7 @@ import {
   type ContextSection,
   defaultSections,
 } from '../../context/sections.ts'
+import { readGuidance } from '../../workspace/listing.ts'
 import { makeTask } from '../support/run.ts'
 
 const step = (id: string) => ({

@@ -1,6 +1,7 @@
 /** What every provider asks of a conversation, in one place for all tests. */
 import { expect } from 'vitest'
-import { type ChatMessage, toWireMessage } from '#runtime/llm/messages.ts'
+import { toWireMessage } from '#runtime/llm/client.ts'
+import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import { CompletionRequest } from '#specs/protocol/completion-request.ts'
 

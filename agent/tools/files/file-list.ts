@@ -1,9 +1,9 @@
 /** `list_files`: entries of a directory tree, nearest first, with limits on depth and number. */
 import * as z from 'zod'
-import { closedDirectories, type ListedEntry, listed, Walk } from '#runtime/tools/walk.ts'
-import { comparePaths, nameInLine, quotedNamesNote } from '#specs/node/path-text.ts'
+import { closedDirectories, listBelow } from '#runtime/tools/walk.ts'
+import { nameInLine, quotedNamesNote } from '#specs/node/path-text.ts'
 import { Count } from '#specs/protocol/text.ts'
-import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
+import { defineTool, type Tool, toolSuccess } from '../../tool-calls/tool.ts'
 import {
   type FileToolsOptions,
   formatSize,
@@ -49,29 +49,14 @@ export function createListFiles(
     readOnly: true,
     async execute({ path, depth, limit }, { signal }) {
       return await withPlace(options, path, {}, async (place) => {
-        const stat = place.stat()
-        if (!stat.ok) return stat
-        if (!stat.value.isDirectory()) {
-          return toolFailure('not_a_directory', `${place} is not a directory; use read_file for a file.`)
-        }
-        const opened = place.openDirectory()
-        if (!opened.ok) return opened
-        using directory = opened.value
-        const walk = new Walk({ maxDepth: depth, includeHidden: true, signal })
-        const entries: ListedEntry[] = []
-        for await (const entry of walk.entries(directory, place.path)) {
-          if (entries.length === limit) {
-            walk.truncated = true
-            break
-          }
-          entries.push(listed(entry))
-        }
-        if (signal.aborted) return toolFailure('cancelled', 'Listing was cancelled.')
+        const listing = await listBelow(place, { maxDepth: depth, includeHidden: true, limit, signal })
+        if (!listing.ok) return listing
+        const { entries, truncated, hasDeeper, notes } = listing.value
         return toolSuccess({
           path: shownPath(place),
-          entries: entries.sort((left, right) => comparePaths(left.path, right.path)),
-          truncated: walk.truncated || walk.hasDeeper,
-          notes: [...walk.notes],
+          entries: [...entries],
+          truncated: truncated || hasDeeper,
+          notes: [...notes],
         })
       })
     },

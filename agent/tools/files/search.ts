@@ -7,7 +7,7 @@ import { nameInLine, quotedNamesNote, quotePath } from '#specs/node/path-text.ts
 import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
-import { type FileToolsOptions, pathArgument, withPlace } from '../../workspace/file-access.ts'
+import { type FileToolsOptions, findPath, pathArgument } from '../../workspace/file-access.ts'
 import { RipgrepReader, ripgrepFormat, SearchLine } from './ripgrep.ts'
 
 const MAX_MATCHES = 500
@@ -61,12 +61,8 @@ export function createSearchFiles(
     requiresApproval: false,
     readOnly: true,
     async execute(input, { signal }) {
-      // Resolved here first, so that a link as the path cannot redirect the search.
-      const place = await withPlace(options, input.path, {}, (found) => {
-        const stat = found.stat()
-        return stat.ok ? toolSuccess(found.path) : stat
-      })
-      return place.ok ? await search(run, input, place.value, signal) : place
+      const path = await findPath(options, input.path)
+      return path.ok ? await search(run, input, path.value, signal) : path
     },
     render({ lines, matches, files, truncated, hint }) {
       if (matches === 0) return hint === undefined ? 'No match.' : `No match. ${hint}`

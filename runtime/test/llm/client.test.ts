@@ -9,9 +9,10 @@ import {
   type ServerReply,
   startModelServer,
 } from '#specs/testing/model-server.ts'
-import { type ClientOptions, collectTurn, streamChat } from '../../llm/client.ts'
+import { type ClientOptions, streamChat } from '../../llm/client.ts'
 import { type ModelErrorCode, modelFailures } from '../../llm/errors.ts'
 import type { ChatMessage } from '../../llm/messages.ts'
+import { collectTurn } from '../../llm/model.ts'
 import { readTurnText } from '../../llm/text-calls.ts'
 
 const messages: readonly ChatMessage[] = [{ role: 'user', content: 'hello' }]

@@ -2,7 +2,8 @@
 import { describe, expect, it } from 'vitest'
 import { delta, done, toolDelta } from '#specs/testing/model-replies.ts'
 import { startModelServer } from '#specs/testing/model-server.ts'
-import { collectTurn, streamChat } from '../../llm/client.ts'
+import { streamChat } from '../../llm/client.ts'
+import { collectTurn } from '../../llm/model.ts'
 import { ToolCallCollector } from '../../llm/tool-calls.ts'
 
 /** Characters that JSON.parse and string joining were given while the client read the reply. */

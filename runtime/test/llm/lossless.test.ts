@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { readArguments } from '../../arguments/read.ts'
-import { readArgumentsJson } from '../../arguments/read-json.ts'
+import { readArgumentsJson } from '../../llm/repair.ts'
 import { readText } from '../../llm/text-calls.ts'
 
 const root = join(import.meta.dirname, '../../..')

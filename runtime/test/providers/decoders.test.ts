@@ -1,8 +1,8 @@
 // Decoders of strangers' bytes: nothing thrown, nothing without an end, whatever comes.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { StreamPart } from '../../llm/chunk.ts'
-import { collectTurn } from '../../llm/client.ts'
+import type { StreamPart } from '../../llm/exchange.ts'
+import { collectTurn } from '../../llm/model.ts'
 import { MessageDecoder } from '../../providers/anthropic.ts'
 import { GeminiDecoder } from '../../providers/google.ts'
 import { readGolden } from './support.ts'

@@ -4,7 +4,7 @@ import { type LlamaServer, llamaKey, llamaModel, useLlamaServer } from '../../..
 import type { LLMChatMessage, ProviderRequest } from '../../contract/contract.ts'
 import { createLLMEnvironment } from '../../environment/environment.ts'
 import { generate, type LLMRequest, stream } from '../../generate/generate.ts'
-import { collectTurn } from '../../llm/client.ts'
+import { collectTurn } from '../../llm/model.ts'
 
 const start = useLlamaServer()
 

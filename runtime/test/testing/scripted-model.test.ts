@@ -1,6 +1,7 @@
 import OpenAI from 'openai'
 import { describe, expect, it } from 'vitest'
-import { collectTurn, streamChat } from '../../llm/client.ts'
+import { streamChat } from '../../llm/client.ts'
+import { collectTurn } from '../../llm/model.ts'
 import {
   calls,
   createScriptedModel,

@@ -126,7 +126,7 @@ describe('list_files', () => {
     })
     expect((await paths({ includeHidden: true })).paths).toContain('.hidden')
     expect(await paths({ maxEntries: 2 })).toEqual({ paths: ['a.ts', 'b.txt'], truncated: true })
-    expect((await list({ path: 'a.ts' })).content).toContain('no folder')
+    expect((await list({ path: 'a.ts' })).content).toContain('not a directory')
   })
 
   it('says what it left out [S2.15]', async () => {

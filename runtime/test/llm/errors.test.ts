@@ -4,8 +4,15 @@ import { describe, expect, it } from 'vitest'
 import { statusFailures } from '#specs/node/provider-quirks/error-words.ts'
 import { type ErrorDialect, errorDialects } from '#specs/testing/model-replies.ts'
 import { providerErrors } from '#specs/testing/provider-errors.ts'
-import { errorFromResponse, errorFromStream, gatewayCodes } from '../../llm/answer-errors.ts'
-import { type ModelErrorCode, modelError, modelFailures, reasonOf } from '../../llm/errors.ts'
+import {
+  errorFromResponse,
+  errorFromStream,
+  gatewayCodes,
+  type ModelErrorCode,
+  modelError,
+  modelFailures,
+  reasonOf,
+} from '../../llm/errors.ts'
 
 const dialects = Object.keys(errorDialects) as ErrorDialect[]
 
