@@ -5,8 +5,12 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Usage } from '#specs/protocol/task.ts'
 import { errorBody, gatewayError, type WireError } from '../net/gateway-error.ts'
-import { type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
-import { createStreamTap, readWholeAnswer } from '../providers/usage-tap.ts'
+import {
+  createStreamTap,
+  readWholeAnswer,
+  type UpstreamAnswer,
+  UpstreamBreak,
+} from '../providers/upstream.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
 
 /** Maximum bytes of one answer. */

@@ -1,9 +1,21 @@
-/** Contract of what answers a chat request: a model server over HTTP, or the offline model. */
-
+/**
+ * Contract of what answers a chat request: a model server over HTTP, or the offline model. Reads from an answer what the
+ * host needs: the usage, whether it is complete, an error inside it. Providers report usage once, on several chunks, or
+ * never: the largest number counts, never the sum.
+ */
+import { createParser } from 'eventsource-parser'
+import { z } from 'zod'
+import type { ProviderFailure } from '#specs/node/provider-quirks/error-words.ts'
+import {
+  classifyProviderError,
+  errorWithin,
+  readProviderError,
+} from '#specs/node/provider-quirks/provider-error.ts'
 import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import type { Usage } from '#specs/protocol/task.ts'
+import { parseJson } from '../files/json.ts'
 import type { WireError } from '../net/gateway-error.ts'
-import type { ReportedFailure } from './usage-tap.ts'
 
 export interface UpstreamAnswer {
   /** Whether the body is a stream of server-sent events; else one JSON document. */
@@ -59,4 +71,150 @@ export class UpstreamBreak extends Error {
     super(error.message)
     this.error = error
   }
+}
+
+const TokenCount = z.number().int().min(0).max(1e12).catch(0)
+const WireUsage = z.object({
+  prompt_tokens: TokenCount,
+  completion_tokens: TokenCount,
+  prompt_tokens_details: z.object({ cached_tokens: TokenCount }).nullish().catch(null),
+  /** DeepSeek's name for it. */
+  prompt_cache_hit_tokens: TokenCount.nullish(),
+  completion_tokens_details: z.object({ reasoning_tokens: TokenCount }).nullish().catch(null),
+})
+const Usages = z.object({ usage: WireUsage.nullish().catch(null) })
+const Chunk = Usages.extend({
+  /** Some servers report the usage here. */
+  choices: z.array(Usages).min(1).nullish().catch(null),
+})
+
+/** An error reported inside an answer with status 200. */
+export interface ReportedFailure {
+  readonly failure: ProviderFailure
+  /** Requested pause; null if none. */
+  readonly retryAfterMs: number | null
+}
+
+export interface UsageTap {
+  push(chunk: Uint8Array): void
+  /** Null until the provider reports an error. */
+  readonly failure: ReportedFailure | null
+  /** The current state; numbers that the provider did not report are estimated from the bytes. */
+  read(): { usage: Usage; estimated: boolean; done: boolean; error: string | null }
+}
+
+/** Maximum characters of one parsed SSE event; a longer one is passed on unparsed. */
+const eventMaxChars = 1024 * 1024
+const toldApart = /"(?:usage|error|base_resp)"/
+/** Approximate bytes of English text per token, for providers that report nothing. */
+const bytesPerToken = 4
+/** Approximate bytes of JSON around one delta. */
+const deltaOverhead = 5
+
+/** For a stream of server-sent events. @param requestBytes size of the request, for the estimate */
+export function createStreamTap(requestBytes: number): UsageTap {
+  const decoder = new TextDecoder()
+  const state = newState(requestBytes)
+  const parser = createParser({
+    maxBufferSize: eventMaxChars,
+    onEvent: (event) => {
+      if (event.data === '[DONE]') state.done = true
+      // Most chunks are small deltas: parses only those that can matter.
+      else if (event.event === 'error') noteError(parseJson(event.data) ?? event.data, state)
+      else if (toldApart.test(event.data)) readChunk(event.data, state)
+    },
+  })
+  let broken = false
+  return {
+    push(chunk) {
+      state.bytes += chunk.byteLength
+      if (broken) return
+      try {
+        parser.feed(decoder.decode(chunk, { stream: true }))
+      } catch {
+        // An event over the limit: it is passed on, and the usage is estimated.
+        broken = true
+      }
+    },
+    get failure() {
+      return state.failure
+    },
+    read: () => summarize(state, deltaOverhead),
+  }
+}
+
+/** For a whole JSON answer. */
+export function readWholeAnswer(body: Buffer, requestBytes: number): ReturnType<UsageTap['read']> {
+  const state = newState(requestBytes)
+  state.bytes = body.length
+  readChunk(body.toString('utf8'), state)
+  state.done = true
+  return summarize(state, 1)
+}
+
+/** For a complete answer in either form. */
+export function readUsage(
+  body: Buffer,
+  { streamed, requestBytes }: { readonly streamed: boolean; readonly requestBytes: number },
+): { readonly usage: Usage; readonly estimated: boolean } {
+  const tap = createStreamTap(requestBytes)
+  if (streamed) tap.push(body)
+  const { usage, estimated } = streamed ? tap.read() : readWholeAnswer(body, requestBytes)
+  return { usage, estimated }
+}
+
+interface TapState {
+  requestBytes: number
+  bytes: number
+  input: number
+  /** Null until reported. */
+  cached: number | null
+  output: number
+  reasoning: number
+  done: boolean
+  failure: ReportedFailure | null
+}
+
+function newState(requestBytes: number): TapState {
+  return {
+    requestBytes,
+    bytes: 0,
+    input: 0,
+    cached: null,
+    output: 0,
+    reasoning: 0,
+    done: false,
+    failure: null,
+  }
+}
+
+function readChunk(text: string, state: TapState): void {
+  const value = parseJson(text)
+  const error = errorWithin(value)
+  if (error !== undefined) noteError(error, state)
+  const chunk = Chunk.safeParse(value).data
+  const usage = chunk?.usage ?? chunk?.choices?.[0]?.usage
+  if (!usage) return
+  state.input = Math.max(state.input, usage.prompt_tokens)
+  const cached = usage.prompt_tokens_details?.cached_tokens ?? usage.prompt_cache_hit_tokens
+  if (cached != null) state.cached = Math.max(state.cached ?? 0, cached)
+  state.output = Math.max(state.output, usage.completion_tokens)
+  state.reasoning = Math.max(state.reasoning, usage.completion_tokens_details?.reasoning_tokens ?? 0)
+}
+
+/** Keeps the error's meaning, not its text. */
+function noteError(error: unknown, state: TapState): void {
+  const said = readProviderError(error)
+  state.failure ??= { failure: classifyProviderError(said, null), retryAfterMs: said.retryAfterMs }
+}
+
+function summarize(state: TapState, overhead: number): ReturnType<UsageTap['read']> {
+  const { failure } = state
+  const estimated = state.input === 0 && state.output === 0
+  const inputTokens = estimated ? Math.ceil(state.requestBytes / bytesPerToken) : state.input
+  const outputTokens = estimated ? Math.ceil(state.bytes / bytesPerToken / overhead) : state.output
+  const cached = state.cached === null ? {} : { cachedTokens: Math.min(state.cached, inputTokens) }
+  const usage = { requests: 1, inputTokens, ...cached, outputTokens, reasoningTokens: state.reasoning }
+  const error = failure === null ? null : `the provider reported an error in its answer (${failure.failure})`
+  return { usage, estimated, done: state.done, error }
 }

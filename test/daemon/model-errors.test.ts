@@ -5,7 +5,7 @@ import { errorWithin } from '#specs/node/provider-quirks/provider-error.ts'
 import { providerErrors } from '#specs/testing/provider-errors.ts'
 import { errorBody, gatewayError, gatewayErrorCodes } from '../../host/net/gateway-error.ts'
 import { readUpstreamError } from '../../host/providers/http-exchange.ts'
-import { createStreamTap } from '../../host/providers/usage-tap.ts'
+import { createStreamTap } from '../../host/providers/upstream.ts'
 
 /** Refusals that asking again may fix. */
 const passing: Readonly<Record<string, ModelErrorCode>> = {

@@ -4,7 +4,7 @@ import { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import { CompletionRequest, parseCompletionRequest } from '#specs/protocol/completion-request.ts'
 import { Secret } from '../../keys/secret.ts'
 import { readUpstreamError } from '../../providers/http-exchange.ts'
-import { createStreamTap, readWholeAnswer } from '../../providers/usage-tap.ts'
+import { createStreamTap, readWholeAnswer } from '../../providers/upstream.ts'
 
 const keys = fc.constantFrom(
   'messages',
