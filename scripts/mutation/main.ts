@@ -11,8 +11,11 @@ import { parseArgs } from 'node:util'
 import { type CheckedModule, checkedModules, findTestedMutants } from './modules.ts'
 import { applyMutant, type Mutant } from './mutants.ts'
 
-/** Share of a sample that tests must notice. */
-const minKilledShare = 0.6
+/**
+ * Share of a sample that tests must notice. All mutants of seven modules had 0.92, the lowest module 0.81; a sample of
+ * sixty differs from that by up to 0.08.
+ */
+const minKilledShare = 0.75
 /** Mutants at once, each in a copy of its own. */
 const lanes = 2
 const testsMaxMs = 60_000

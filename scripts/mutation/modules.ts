@@ -90,8 +90,48 @@ export const checkedModules: readonly CheckedModule[] = [
     tests: workspace('flags/flag-table', 'flagged', 'flagged-names'),
   },
   { file: 'host/workspace/review/selection.ts', tests: workspace('apply/apply', 'flagged') },
-  { file: 'specs/node/path-text.ts', tests: ['specs/test/node/path-text.test.ts'] },
-  { file: 'agent/run/budget.ts', tests: ['agent/test/run/budget.test.ts'] },
+  {
+    file: 'specs/node/path-text.ts',
+    tests: ['specs/test/node/path-text.test.ts'],
+    equivalent: [
+      {
+        from: 'bytes[at] ?? 0',
+        to: 'bytes[at] ?? 1',
+        reason: 'the loop ends before the end of the bytes',
+      },
+      {
+        from: 'character.codePointAt(0) ?? 0',
+        to: 'character.codePointAt(0) ?? 1',
+        reason: 'each character has a code',
+      },
+      {
+        from: 'at < name.length',
+        to: 'at <= name.length',
+        reason: 'behind the end is no character, which is not above 0x80 either',
+      },
+      ...['lead <= 0x80', 'lead < 129'].map((to) => ({
+        from: 'lead < 0x80',
+        to,
+        reason: 'no sequence begins with the byte 0x80, whatever its length',
+      })),
+    ],
+  },
+  {
+    file: 'agent/run/budget.ts',
+    tests: ['agent/test/run/budget.test.ts'],
+    equivalent: [
+      {
+        from: 'Math.max(0, this.#limits.maxWallMs - this.#spentMs)',
+        to: 'Math.max(1, this.#limits.maxWallMs - this.#spentMs)',
+        reason: 'a timer of 0 ms fires after 1 ms',
+      },
+      {
+        from: '2 ** 31 - 1)',
+        to: '2 ** 31 - 2)',
+        reason: 'a timer that is 1 ms shorter starts the next one 1 ms earlier',
+      },
+    ],
+  },
 ]
 
 /** The mutants of a module's text but for the equivalent ones. */

@@ -185,12 +185,24 @@ describe('the clock of a budget', () => {
     await pass(60_000)
     expect([stopped.left.wallMs, tripped.left.wallMs]).toEqual([10_000, 10_000])
     expect([stopped.tripped, tripped.tripped?.reason]).toEqual([null, 'limit_calls'])
-    const running = new RunBudget(limits)
+    const [running, spent] = [new RunBudget(limits), new RunBudget({ ...limits, maxToolCalls: 0 })]
     await pass(1_000)
     running.stop()
+    spent.takeCall()
     await pass(60_000)
-    expect([running.left.wallMs, running.tripped, vi.getTimerCount()]).toEqual([9_000, null, 0])
+    expect([running.left.wallMs, spent.left.wallMs]).toEqual([9_000, 9_000])
+    expect([running.tripped, spent.tripped?.reason, vi.getTimerCount()]).toEqual([null, 'limit_calls', 0])
   })
+})
+
+it('a limit that is longer than any timer starts none that fires at once [S0.07]', async () => {
+  const warnings: Error[] = []
+  const keep = (warning: Error) => warnings.push(warning)
+  process.on('warning', keep)
+  onTestFinished(() => void process.off('warning', keep))
+  new RunBudget({ maxToolCalls: 1, maxTokens: 1, maxWallMs: 2 ** 40 }).stop()
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(warnings).toEqual([])
 })
 
 describe('what is left of a budget', () => {

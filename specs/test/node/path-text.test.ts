@@ -35,7 +35,17 @@ describe('path text', () => {
   })
 
   it('keeps each character whole beside a byte that is none, from the first to the last of each length [W.02]', () => {
-    for (const character of ['\u007f', '\u0080', '\u07ff', '\u0800', '\uffff', '\u{10000}', '\u{10ffff}']) {
+    for (const character of [
+      '\u007f',
+      '\u0080',
+      '\u07ff',
+      '\u0800',
+      '\ud7ff',
+      '\ue000',
+      '\uffff',
+      '\u{10000}',
+      '\u{10ffff}',
+    ]) {
       const bytes = Buffer.concat([Buffer.from([0xff]), Buffer.from(character), Buffer.from([0x80])])
       expect(decodePath(bytes)).toBe(`\udcff${character}\udc80`)
       expect(encodePath(`\udcff${character}\udc80`)).toEqual(bytes)
@@ -63,6 +73,7 @@ describe('path text', () => {
 
   it('orders a directory before what is in it, and that before its siblings [W.02]', () => {
     expect([comparePaths('a/b', 'a0'), comparePaths('a0', 'a/b')].map(Math.sign)).toEqual([-1, 1])
+    expect([comparePaths('a.', 'a0'), comparePaths('a0', 'a.')].map(Math.sign)).toEqual([-1, 1])
     expect(['a-b', 'a/c', 'a', 'b', 'a/c/d', 'a0'].sort(comparePaths)).toEqual([
       'a',
       'a/c',

@@ -64,6 +64,14 @@ describe('the sense of a change set', () => {
       ],
     ],
     [
+      'what is deleted below two directories whose modes changed',
+      [
+        ['mode', 'd'],
+        ['mode', 'd/sub'],
+        ['deleted', 'd/sub/deep'],
+      ],
+    ],
+    [
       'a new file far below a directory whose mode changed',
       [
         ['mode', 'd'],
