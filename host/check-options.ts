@@ -142,8 +142,8 @@ const HostSchema = z.strictObject({
 type SameKeys<Declared, Schema extends z.ZodType> = [keyof Declared] extends [keyof z.infer<Schema>]
   ? [keyof z.infer<Schema>] extends [keyof Declared]
     ? true
-    : never
-  : never
+    : false
+  : false
 type AllTrue<Checks extends readonly true[]> = Checks
 /** Does not compile where a schema and the declared type of the options have different fields. */
 export type SameFields = AllTrue<
