@@ -211,6 +211,10 @@ export class Host implements AsyncDisposable {
         const sandbox: Sandbox = await Sandbox.open(this.vms.socketOf(bench.vm.id), {
           stopped: bench.stopped,
           exited: bench.vm.exited,
+          collect: async () => {
+            await requireRoomForRun(this.folders.runs, keptBoundsOf(config))
+            return await bench.collect()
+          },
           [Symbol.asyncDispose]: async () => {
             this.#sandboxes.delete(sandbox)
             await bench[Symbol.asyncDispose]()

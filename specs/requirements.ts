@@ -255,7 +255,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A program works in a VM without a task: commands with input, output as it comes, an exit code and a time limit; ports; network access by rules; nothing outlives its close',
   ),
   'V.12': now(
-    'A program reads, writes, lists and removes files of such a VM, byte by byte, and below its workspace alone',
+    'A program reads, writes, lists and removes files of such a VM, byte by byte, and below its workspace alone; what changed there is reviewed, applied and undone like the changes of a run',
   ),
   'V.13': now(
     'A person and a program copy files and directories into a living VM and out of it; what a hostile VM sends is written below the one path that was given, and is bounded',

@@ -3,7 +3,7 @@
  * before and after its effect.
  */
 
-import { closeSync } from 'node:fs'
+import { closeSync, existsSync } from 'node:fs'
 import { CaissonError, hasCode, requireObject, requireSignal, withCode } from '#specs/errors.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
@@ -171,7 +171,10 @@ export class RunChanges {
     signal: AbortSignal | undefined,
     work: (record: RunRecord, runDirectory: string) => Promise<T>,
   ): Promise<T> {
-    await using record = await RunRecord.open(this.#store.paths(this.runId))
+    const paths = this.#store.paths(this.runId)
+    if (!existsSync(paths.journal))
+      throw new CaissonError('run_not_found', `${this.runId} was removed, and its changes with it`)
+    await using record = await RunRecord.open(paths)
     const wait = signal === undefined ? {} : { signal }
     await using _ = requireValue(await record.holdDirectory(this.#manifest.root, wait))
     return await withCode(() => work(record, record.paths.directory))

@@ -109,7 +109,7 @@ function isHeld({ reason }: LeftOut): boolean {
 /** @throws {CaissonError} */
 export function requireValue<T>(result: WorkspaceResult<T>): T {
   if (result.ok) return result.value
-  throw failureFrom(result.error)
+  throw errorOf(result.error)
 }
 
 const codesOfWorkspace: Readonly<Record<WorkspaceErrorCode, ErrorCode>> = {
@@ -125,6 +125,7 @@ const codesOfWorkspace: Readonly<Record<WorkspaceErrorCode, ErrorCode>> = {
   internal: 'internal',
 }
 
-function failureFrom({ code, message }: WorkspaceError): CaissonError {
+/** The coded error of a failure of the workspace. */
+export function errorOf({ code, message }: WorkspaceError): CaissonError {
   return new CaissonError(codesOfWorkspace[code], message)
 }

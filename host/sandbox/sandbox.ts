@@ -9,6 +9,7 @@ import type { CopyOptions, CopyResult } from '../control/copy.ts'
 import type { VmInfo } from '../control/messages.ts'
 import { type Forwarding, VmClient } from '../control/vm-client.ts'
 import { checkArguments, type Names } from '../files/check-arguments.ts'
+import type { RunChanges } from '../runs/changes.ts'
 import { type ExecOptions, type ExecResult, execute } from './guest-command.ts'
 import { type FileOptions, GuestFiles, type ReadFileOptions, type SandboxFile } from './guest-files.ts'
 
@@ -38,6 +39,8 @@ interface SandboxOwner extends AsyncDisposable {
   readonly stopped: Promise<void>
   /** Resolves when the VM has ended, with the reason. */
   readonly exited: Promise<{ readonly reason: string }>
+  /** See {@link Sandbox.changes}. */
+  collect(): Promise<RunChanges>
 }
 
 const PortOptionsSchema = z.strictObject({
@@ -141,6 +144,17 @@ export class Sandbox implements AsyncDisposable {
       })
       return this.#hold(forwarding)
     })
+  }
+
+  /**
+   * What differs now from the directory that was copied, to review, apply and undo like the changes of a run. The change
+   * set has the id of a run and is kept after the sandbox has ended. The next call replaces it unless something of it is
+   * applied. End commands that write first: a file that changes while it is read fails the call.
+   * @throws {CaissonError} `not_possible_now` without `workspace` and for a file that changed meanwhile, `no_space`,
+   * `protocol_violation`, `vm_lost`
+   */
+  async changes(): Promise<RunChanges> {
+    return await this.#call(() => this.#owner.collect())
   }
 
   /** Ends all commands and ports, and the VM with all that was done in it. Resolves when its process is gone. */

@@ -14,6 +14,8 @@ import type { ControlServer } from '../control/server.ts'
 import { type AgentLink, openAgentLink } from '../guest/agent-link.ts'
 import type { Image } from '../image/image.ts'
 import { BoundedLog } from '../journal/bounded-log.ts'
+import type { RunChanges } from '../runs/changes.ts'
+import { ChangeStream } from '../runs/guest/change-stream.ts'
 import { warmUp } from '../runs/guest/warm-up.ts'
 import { KeptRules } from '../runs/ignore-rule-changes.ts'
 import { requireValue } from '../runs/prepare.ts'
@@ -23,7 +25,8 @@ import { GuestUnresponsiveError, openVm } from '../vm/open-vm.ts'
 import type { Vm } from '../vm/vm.ts'
 import { createVmFolder } from '../vm/vm-folder.ts'
 import type { VmOptions } from '../vm/vm-options.ts'
-import { buildDisk, checkDirectory, scanWorkspace } from '../workspace/index.ts'
+import { buildDisk, checkDirectory, type Manifest, scanWorkspace } from '../workspace/index.ts'
+import { type CollectedSandbox, collectSandbox, dropUnapplied } from './sandbox-changes.ts'
 import type { SandboxNetwork } from './sandbox-network.ts'
 
 const requestTimeoutMs = 60_000
@@ -51,6 +54,10 @@ export class StandaloneVm implements AsyncDisposable {
   readonly #log: BoundedLog
   readonly #network: SandboxNetwork | undefined
   readonly #stopped = Promise.withResolvers<void>()
+  /** What its workspace is a copy of; absent: of nothing. */
+  #copied: Pick<CollectedSandbox, 'manifest' | 'image' | 'folders'> | undefined
+  #changes = new ChangeStream('')
+  #collecting: Promise<RunChanges | undefined> = Promise.resolve(undefined)
   #server: ControlServer | undefined
   #closed: Promise<void> | undefined
   #state: VmInfo['state'] = 'starting'
@@ -78,7 +85,8 @@ export class StandaloneVm implements AsyncDisposable {
     const { disk, start = 'auto', ...size } = vm
     await prepareFolders(folders)
     await using disks = new AsyncDisposableStack()
-    const workspace = directory === undefined ? {} : await makeDisk(given, directory, disks)
+    const copied = directory === undefined ? undefined : await makeDisk(given, directory, disks)
+    const workspace = copied === undefined ? {} : { workspaceDisk: copied.file }
     const stopper = signal === undefined ? {} : { signal }
     const options = { ...size, ...workspace, ...stopper, image: disk ?? image, folders }
     const bench = await openVm(options, { start, warmUp }, async ({ vm, origin }) => {
@@ -99,12 +107,40 @@ export class StandaloneVm implements AsyncDisposable {
       }
     })
     try {
+      if (copied !== undefined) bench.#copied = { manifest: copied.manifest, image, folders }
       await bench.#serve(folders, directory ?? null)
       return bench
     } catch (error) {
       await bench[Symbol.asyncDispose]()
       throw error
     }
+  }
+
+  /**
+   * What differs now from the directory that it is a copy of. Replaces the change set of an earlier call unless
+   * something of that is applied. Calls wait for each other.
+   * @throws {CaissonError} `not_possible_now` for an empty workspace, or when files changed meanwhile
+   */
+  async collect(): Promise<RunChanges> {
+    const copied = this.#copied
+    if (copied === undefined)
+      throw new CaissonError(
+        'not_possible_now',
+        'the sandbox has no changes: it was opened without `workspace`',
+      )
+    const before = this.#collecting.catch(() => undefined)
+    const collecting = before.then(async (earlier) => {
+      const parts = { ...copied, vmId: this.vm.id, link: this.#link }
+      const changes = await collectSandbox(parts, (runId) => {
+        this.#changes = new ChangeStream(runId)
+        return this.#changes
+      })
+      if (earlier !== undefined) await dropUnapplied(earlier, copied.folders)
+      return changes
+    })
+    // After a failure the next call still replaces the change set before it.
+    this.#collecting = collecting.catch(() => before)
+    return await collecting
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -150,7 +186,7 @@ export class StandaloneVm implements AsyncDisposable {
       rpc: this.vm.rpc,
       http: this.vm.http,
       onStream: (stream, headers) => {
-        if (this.#access.handleStream(stream, headers)) return
+        if (this.#access.handleStream(stream, headers) || this.#changes.handleStream(stream, headers)) return
         if (this.#network?.handleStream(stream, headers) !== true)
           stream.respond({ ':status': 404 }, { endStream: true })
       },
@@ -192,7 +228,7 @@ async function makeDisk(
   { folders, signal }: StandaloneVmOptions,
   directory: string,
   disks: AsyncDisposableStack,
-): Promise<{ workspaceDisk: string }> {
+): Promise<{ file: string; manifest: Manifest }> {
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const root = requireValue(checkDirectory(directory, places))
   const stopper = signal ?? new AbortController().signal
@@ -200,7 +236,7 @@ async function makeDisk(
   const scan = requireValue(await scanWorkspace({ directory: root, ruleChanges, signal: stopper, ...places }))
   const folder = await createVmFolder(folders.vms)
   disks.defer(() => folder.remove())
-  const workspaceDisk = path.join(folder.path, 'workspace.erofs')
-  requireValue(await buildDisk({ scan, file: workspaceDisk, signal: stopper }))
-  return { workspaceDisk }
+  const file = path.join(folder.path, 'workspace.erofs')
+  const { manifest } = requireValue(await buildDisk({ scan, file, signal: stopper }))
+  return { file, manifest }
 }

@@ -33,6 +33,7 @@ async function openBox(onCall?: (call: HelperCall) => void): Promise<World> {
   const box = await Sandbox.open(bench.socket, {
     stopped: stopped.promise,
     exited: exited.promise,
+    collect: () => Promise.reject(new Error('it has no changes')),
     [Symbol.asyncDispose]: async () => {
       disposals.push('disposed')
       await bench.server[Symbol.asyncDispose]()

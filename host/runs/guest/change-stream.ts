@@ -104,7 +104,8 @@ export interface CollectParts {
   readonly manifest: Manifest
   readonly link: Pick<AgentLink, 'request'>
   readonly changes: ChangeStream
-  readonly diskSpace: Pick<DiskSpaceWait, 'wait'>
+  /** Waits while the disk is full. Absent: a full disk is a failure. */
+  readonly diskSpace?: Pick<DiskSpaceWait, 'wait'>
   /** Bytes to leave free on the disk. Absent: the receiver's default. */
   readonly spareBytes?: number
 }
@@ -124,10 +125,11 @@ export async function collectFrom(
   using deadline = new Deadline(collectTimeoutMs, () => over.abort(new Error('it took too long')))
   const waitForDiskSpace = async (need: DiskSpaceNeed): Promise<void> => {
     deadline.hold(1)
-    await diskSpace.wait(need).finally(() => deadline.hold(-1))
+    await diskSpace?.wait(need).finally(() => deadline.hold(-1))
   }
   const bounds = spareBytes === undefined ? {} : { spareBytes }
-  using expected = changes.expect({ manifest, runDirectory, signal, waitForDiskSpace, ...bounds })
+  const waits = diskSpace === undefined ? {} : { waitForDiskSpace }
+  using expected = changes.expect({ manifest, runDirectory, signal, ...waits, ...bounds })
   try {
     const answer = await link.request(workspaceCollect, { runId }, { signal })
     if (answer.ok) {

@@ -1,0 +1,70 @@
+// The changes of a sandbox in a real VM: reviewed, applied and undone like those of a run.
+import { existsSync } from 'node:fs'
+import { readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { Host } from '../../host.ts'
+import { writeFiles } from '../support/runs.ts'
+import { getTestImage, makeTestFolders } from '../support/vm.ts'
+
+beforeAll(async () => void (await getTestImage()))
+
+describe('changes of a sandbox in a real VM', { timeout: 240_000 }, () => {
+  it('are reviewed, applied by choice, undone, and outlive the sandbox [V.12 W.01 W.02]', async () => {
+    using home = makeTestFolders()
+    const workspace = await temporaryFolder('workspace')
+    await writeFiles(workspace, { 'a.txt': 'old\n', 'b.txt': 'old\n', 'c.txt': 'old\n', 'run.sh': 'true\n' })
+    const read = (name: string) => readFile(path.join(workspace, name), 'utf8')
+    await using host = new Host({ env: { ...process.env, CAISSON_HOME: home.folders.home } })
+    await using box = await host.sandbox({ workspace, vm: { memoryBytes: 512 * 1024 ** 2 } })
+
+    await box.exec('echo new > a.txt; echo new > b.txt; rm c.txt; echo more > d.txt; echo x > .envrc')
+    const first = await box.changes()
+    const items = await first.review()
+    expect(items.map(({ path: file, change }) => [file, change])).toEqual([
+      ['.envrc', 'added'],
+      ['a.txt', 'modified'],
+      ['b.txt', 'modified'],
+      ['c.txt', 'deleted'],
+      ['d.txt', 'added'],
+    ])
+    expect(items[0]?.flagged).toBeDefined()
+    const diffs = new Map<string, string | null>()
+    for await (const item of first.reviewWithDiffs()) diffs.set(item.path, item.diff)
+    expect(diffs.get('a.txt')).toContain('-old\n+new')
+
+    // The user changes a file meanwhile: a conflict, and the file stays.
+    await writeFile(path.join(workspace, 'b.txt'), 'mine\n')
+    const applied = await first.apply('all')
+    expect(applied.applied).toEqual(['a.txt', 'c.txt', 'd.txt'])
+    expect(applied.conflicts.map(({ path: file }) => file)).toEqual(['b.txt'])
+    expect([await read('a.txt'), await read('b.txt')]).toEqual(['new\n', 'mine\n'])
+    expect([existsSync(path.join(workspace, 'c.txt')), existsSync(path.join(workspace, '.envrc'))]).toEqual([
+      false,
+      false,
+    ])
+
+    await box.exec('echo newer > d.txt; echo late > e.txt')
+    const second = await box.changes()
+    // Replaced by the next call: nothing of it is applied.
+    expect(existsSync(path.join(home.folders.runs, second.runId))).toBe(true)
+    const third = await box.changes()
+    expect(existsSync(path.join(home.folders.runs, second.runId))).toBe(false)
+    await expect(second.apply('all')).rejects.toMatchObject({ code: 'run_not_found' })
+
+    await box.close()
+    await expect(box.changes()).rejects.toMatchObject({ code: 'not_possible_now' })
+    expect((await third.apply({ paths: ['e.txt'] })).applied).toEqual(['e.txt'])
+    expect(await read('e.txt')).toBe('late\n')
+    const again = await host.changes(third.runId)
+    expect((await again.undo()).restored).toEqual(['e.txt'])
+    expect((await host.undo(first.runId)).restored).toHaveLength(3)
+    expect([await read('a.txt'), await read('b.txt'), await read('c.txt')]).toEqual([
+      'old\n',
+      'mine\n',
+      'old\n',
+    ])
+    expect(existsSync(path.join(workspace, 'd.txt'))).toBe(false)
+  })
+})
