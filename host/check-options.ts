@@ -7,6 +7,7 @@ import * as z from 'zod'
 import { ApprovalRule } from '#specs/protocol/approval.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
+import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
@@ -103,6 +104,7 @@ const RunSchema = z.strictObject({
   onProgress: givenFunction.optional(),
   onNotes: givenFunction.optional(),
   context: Task.shape.context,
+  metadata: RunMetadata.optional(),
   continue: text.optional(),
   replay: text.optional(),
   files: FilesSchema.optional(),

@@ -11,10 +11,12 @@ import {
 import type { Config } from './config/schema.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
+import { watchRuns } from './control/watch-runs.ts'
 import { PersistentGrants } from './egress/persistent-grants.ts'
 import type { Policy } from './egress/policy.ts'
 import type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
 import type { Image } from './image/image.ts'
+import type { FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
 import { RunStore } from './journal/run-store.ts'
 import { McpPins } from './mcp/pins.ts'
@@ -230,6 +232,14 @@ export class Host implements AsyncDisposable {
         throw error
       }
     }, options?.signal)
+  }
+
+  /**
+   * One feed over all runs of this user, of this process and of others: the events and deltas of those at work now, from
+   * their beginning, and of those that start later. It does not end by itself; leave the loop, or abort the signal.
+   */
+  watchRuns({ signal }: { readonly signal?: AbortSignal } = {}): AsyncIterableIterator<FeedItem> {
+    return watchRuns(this.runs, signal)
   }
 
   /**

@@ -131,6 +131,7 @@ export async function resolveRun(
       interactive: approvals.interactive ?? options.onApproval !== undefined,
     },
     ...(context === undefined ? {} : { context }),
+    ...(options.metadata === undefined ? {} : { metadata: options.metadata }),
     ...(tools === undefined ? {} : { tools }),
     hostTools,
     mcp: { servers: mcpServers.value, pins: host.mcpPins },

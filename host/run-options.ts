@@ -65,6 +65,11 @@ export interface RunOptions {
   /** Further facts for the model, by name. */
   readonly context?: Readonly<Record<string, string>>
   /**
+   * Facts of the application about the run, such as its tenant or ticket, for its journal and for lists of runs. At most
+   * 16 keys of 1 to 64 letters, digits, `.`, `_` and `-`; values of at most 500 characters. The agent does not get them.
+   */
+  readonly metadata?: Readonly<Record<string, string>>
+  /**
    * The run to continue: its id, a prefix of it, or `last` for the last run on this directory. The agent learns what that
    * run did. It works in that run's VM if the VM was kept, on the directory as it is now.
    */

@@ -10,7 +10,7 @@ import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { AnswerResult, ApprovalAnswer } from '../approvals/queue.ts'
-import { Feed, type FeedItem } from '../journal/run-feed.ts'
+import { Feed, type FeedItem, type WatchOptions } from '../journal/run-feed.ts'
 import { askControl, errorOfControl, nextFrame, parseMessage } from './client.ts'
 import { ControlFailure, ControlReply, type ControlRequest, WatchInput, WatchOutput } from './messages.ts'
 import {
@@ -61,8 +61,8 @@ export class RunClient implements RunHandle {
   }
 
   /** All events from the run's start, then events and deltas as they arrive. */
-  watch(): AsyncIterableIterator<FeedItem> {
-    return this.#feed.watch()
+  watch(options?: WatchOptions): AsyncIterableIterator<FeedItem> {
+    return this.#feed.watch(options)
   }
 
   /** Whether an approval is pending. */

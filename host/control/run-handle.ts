@@ -5,7 +5,7 @@ import type { RunReason } from '#specs/protocol/error.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { RunOutcome, Usage } from '#specs/protocol/task.ts'
 import type { AnswerResult, ApprovalAnswer } from '../approvals/queue.ts'
-import type { FeedItem } from '../journal/run-feed.ts'
+import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
 
 /** How a run ended. */
 export interface RunResult {
@@ -47,8 +47,8 @@ export interface CancelOptions extends RunActor {
 
 export interface RunHandle {
   readonly id: string
-  /** All events so far, then events and deltas as they arrive, until the run ends. */
-  watch(): AsyncIterableIterator<FeedItem>
+  /** All events so far, or those from a number on, then events and deltas as they arrive, until the run ends. */
+  watch(options?: WatchOptions): AsyncIterableIterator<FeedItem>
   /**
    * Resolves when the run has ended. @throws {CaissonError} `connection_lost` when its process is gone, or
    * after {@link detach}

@@ -1,4 +1,5 @@
 /** Feeds journal events and deltas of a run to its watchers, in order, each at its own pace within a limit. */
+import { CaissonError } from '#specs/errors.ts'
 import type { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
 
 /** One item of a run's feed; a delta has no number and may be dropped. */
@@ -10,6 +11,11 @@ export type FeedItem =
       readonly agentPath: string
       readonly delta: Delta | HostDelta
     }
+
+export interface WatchOptions {
+  /** `seq` of the first event to get, such as one more than the last that was seen. Default: 1. */
+  readonly from?: number
+}
 
 /** Backlog of a slow watcher at which its oldest deltas are dropped. */
 const maxBacklog = 10_000
@@ -42,8 +48,11 @@ export class Feed {
     for (const watcher of this.#watchers) watcher.end()
   }
 
-  watch(): AsyncIterableIterator<FeedItem> {
-    const watcher = new Watcher(this.#events, () => this.#watchers.delete(watcher))
+  /** @param from number of the first event. Default: 1 */
+  watch({ from = 1 }: WatchOptions = {}): AsyncIterableIterator<FeedItem> {
+    if (!Number.isSafeInteger(from) || from < 1)
+      throw new CaissonError('invalid_options', `from: expected a whole number of at least 1, seen ${from}`)
+    const watcher = new Watcher(from, this.#events, () => this.#watchers.delete(watcher))
     for (const item of this.#ended ? [] : this.#waits.values()) watcher.push(item)
     if (this.#ended) watcher.end()
     else this.#watchers.add(watcher)
@@ -52,6 +61,7 @@ export class Feed {
 }
 
 class Watcher implements AsyncIterableIterator<FeedItem> {
+  readonly #from: number
   #backlog: FeedItem[]
   /** Index of the next item; earlier items were delivered. */
   #at = 0
@@ -60,8 +70,9 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
   #ended = false
   #wake: PromiseWithResolvers<void> | undefined
 
-  constructor(events: readonly FeedItem[], onLeave: () => void) {
-    this.#backlog = [...events]
+  constructor(from: number, events: readonly JournalEvent[], onLeave: () => void) {
+    this.#from = from
+    this.#backlog = events.filter(({ seq }) => seq >= from)
     this.#onLeave = onLeave
   }
 
@@ -69,7 +80,7 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
     if (item.source === 'delta') {
       if (this.#deltas >= maxBacklog) return
       this.#deltas += 1
-    }
+    } else if (item.seq < this.#from) return
     this.#backlog.push(item)
     this.#wake?.resolve()
   }

@@ -6,6 +6,7 @@ import * as z from 'zod'
 import { RunReason } from '#specs/protocol/error.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { NoteId } from '#specs/protocol/extension.ts'
+import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunOutcome, Usage } from '#specs/protocol/task.ts'
@@ -18,6 +19,7 @@ export const RunOutline = z.strictObject({
   prompt: Line,
   workspace: z.string(),
   model: Line,
+  metadata: RunMetadata.optional(),
   /** The continued run. */
   continues: RunId.optional(),
   state: z.strictObject({
@@ -76,12 +78,13 @@ export class RunFold {
     this.#state = reduceRun(this.#state, line)
     const { event } = line
     if (event.type !== 'run-start' || this.#facts.startedAt !== null) return
-    const { prompt, directory, model, continues } = event
+    const { prompt, directory, model, metadata, continues } = event
     this.#facts = {
       startedAt: line.at,
       prompt: cut(prompt),
       workspace: directory,
       model,
+      ...(metadata === undefined ? {} : { metadata }),
       ...(continues === undefined ? {} : { continues }),
     }
   }

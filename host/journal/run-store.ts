@@ -17,6 +17,9 @@ import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { RunFold, type RunOutline } from './run-outline.ts'
+import { compareRuns, pageOf, type RunPage, type RunQuery, type RunSummary } from './run-query.ts'
+
+export type { RunSummary } from './run-query.ts'
 
 /** Paths of one run's files; any of them may be missing. */
 export interface RunPaths {
@@ -38,28 +41,6 @@ export interface RunPaths {
   readonly kept: string
   /** Control socket of its host process; exists only during the run. */
   readonly control: string
-}
-
-/** List entry of a run; texts are cut to 500 characters. */
-export interface RunSummary {
-  readonly runId: string
-  /** ms since 1970; 0 before the run started. */
-  readonly startedAt: number
-  readonly prompt: string
-  readonly workspace: string
-  readonly model: string
-  /** The continued run. */
-  readonly continues?: string | undefined
-  readonly state: RunOutline['state']
-  /** Whether a process runs the task, applies, or undoes now. */
-  readonly isLive: boolean
-  /** Whether its VM was kept for a later run. */
-  readonly keepsVm: boolean
-  /**
-   * Problem of the journal, judged by its length and newest lines. Absent: none. {@link RunStore.read} checks all of
-   * it.
-   */
-  readonly problem?: string
 }
 
 /** A new id: `run-` and 80 random bits. */
@@ -114,7 +95,7 @@ export class RunStore {
    */
   async find(name: string): Promise<RunPaths> {
     requireText('the name of the run', name)
-    const ids = await this.#ids()
+    const ids = await this.ids()
     if (name === 'last') {
       const [newest] = await this.list()
       if (newest === undefined) throw new CaissonError('run_not_found', 'there are no runs yet')
@@ -156,8 +137,28 @@ export class RunStore {
   /** Newest first; a damaged journal is listed with its problem. @throws {CaissonError} `state_unavailable` */
   async list(): Promise<RunSummary[]> {
     const live = await lockedRuns(this.#locks)
-    const summaries = await mapBounded(await this.#ids(), (id) => this.#summarize(id, live.has(id)))
-    return summaries.sort((a, b) => b.startedAt - a.startedAt || a.runId.localeCompare(b.runId))
+    const summaries = await mapBounded(await this.ids(), (id) => this.#summarize(id, live.has(id)))
+    return summaries.sort(compareRuns)
+  }
+
+  /**
+   * A part of {@link list}. @throws {CaissonError} `state_unavailable` @throws {OptionsError} for a query that
+   * cannot be used
+   */
+  async page(query: RunQuery = {}): Promise<RunPage> {
+    return pageOf(await this.list(), query)
+  }
+
+  /** The ids of all runs. @throws {CaissonError} `state_unavailable` */
+  async ids(): Promise<string[]> {
+    await this.#check()
+    const names = await readdir(this.#folder).catch(() => [])
+    return names.filter((name) => RunId.safeParse(name).success)
+  }
+
+  /** The ids of runs that a process works on now. */
+  async live(): Promise<ReadonlySet<string>> {
+    return await lockedRuns(this.#locks)
   }
 
   /** The {@link list} entry of one run. @throws {CaissonError} `state_unavailable` */
@@ -200,7 +201,7 @@ export class RunStore {
       return [disk, control, hibernated, `${hibernated}.draft`, `${kept}.draft`]
     }
     const isLeft = (file: string) => statSync(file, { throwIfNoEntry: false }) !== undefined
-    for (const id of await this.#ids()) {
+    for (const id of await this.ids()) {
       if (!scratch(id).some(isLeft)) continue
       const lock = await RunLock.take(this.#locks, id).catch((error: unknown) => {
         if (hasCode(error, 'run_busy')) return undefined
@@ -217,12 +218,6 @@ export class RunStore {
   /** Whoever else could write there could have changes applied that no run made, and questions answered. */
   async #check(): Promise<void> {
     await checkFolderIfThere(this.#folder)
-  }
-
-  async #ids(): Promise<string[]> {
-    await this.#check()
-    const names = await readdir(this.#folder).catch(() => [])
-    return names.filter((name) => RunId.safeParse(name).success)
   }
 
   async #summarize(runId: string, isLive: boolean): Promise<RunSummary> {

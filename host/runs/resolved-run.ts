@@ -58,6 +58,7 @@ export interface ResolvedRun {
   /** Size of the model's context window in tokens. Absent: not configured. */
   readonly contextTokens?: number
   readonly context?: Readonly<Record<string, string>>
+  readonly metadata?: Readonly<Record<string, string>>
   /** The run that this one continues; its VM is used if it was kept. */
   readonly continues?: ContinuedRun
   /** Whether to save the VM at the end for a run that continues this one. */

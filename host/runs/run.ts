@@ -17,7 +17,7 @@ import {
 } from '../control/run-handle.ts'
 import { ControlServer } from '../control/server.ts'
 import { RunHooks } from '../hooks/run-hooks.ts'
-import type { FeedItem } from '../journal/run-feed.ts'
+import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import { findSavedVm } from '../vm/hibernation/hibernate.ts'
 import { DEFAULT_HIBERNATE_AFTER_MS } from '../vm/vm-options.ts'
@@ -117,8 +117,8 @@ export class Run implements RunHandle {
   }
 
   /** All events so far, then events and deltas as they arrive, until the run has ended. */
-  watch(): AsyncIterableIterator<FeedItem> {
-    return this.#record.feed.watch()
+  watch(options?: WatchOptions): AsyncIterableIterator<FeedItem> {
+    return this.#record.feed.watch(options)
   }
 
   async answer(
@@ -272,13 +272,14 @@ export class Run implements RunHandle {
   }
 
   async #begin(): Promise<void> {
-    const { prompt, provider, directory, limits, image, continues, mode, given } = this.#plan
+    const { prompt, provider, directory, metadata, limits, image, continues, mode, given } = this.#plan
     await this.#note({
       type: 'run-start',
       prompt,
       model: provider.model,
       provider: provider.name,
       directory,
+      ...(metadata === undefined ? {} : { metadata }),
       ...(continues === undefined ? {} : { continues: continues.runId }),
       ...(mode === 'work' ? {} : { mode }),
       ...(this.#approvesPlan ? { approvePlan: true } : {}),

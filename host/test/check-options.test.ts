@@ -137,6 +137,7 @@ describe('the options of a run', () => {
   it('are taken where they are right, each of them [H.01]', () => {
     const all: Required<RunOptions> = {
       prompt: 'x',
+      metadata: { ticket: 'T-1' },
       context: { branch: 'main' },
       workspace: '.',
       files: { include: ['*.env'], acceptIgnoreRules: true },

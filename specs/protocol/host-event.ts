@@ -40,6 +40,15 @@ export const LeftOut = z.strictObject({
 })
 export type LeftOut = z.infer<typeof LeftOut>
 
+/** Facts of the application about a run, such as its tenant or ticket; they mean nothing to Caisson. */
+export const RunMetadata = z
+  .record(
+    z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, 'expected a key of 1 to 64 of A-Z a-z 0-9 . _ -'),
+    Line,
+  )
+  .refine((metadata) => Object.keys(metadata).length <= 16, 'expected at most 16 keys')
+export type RunMetadata = z.infer<typeof RunMetadata>
+
 const RunStart = z.strictObject({
   type: z.literal('run-start'),
   prompt: Document,
@@ -47,6 +56,8 @@ const RunStart = z.strictObject({
   /** Provider of the model: `nvidia`, `custom` or `offline`. */
   provider: Line,
   directory: z.string(),
+  /** Absent: none was given. */
+  metadata: RunMetadata.optional(),
   /** The run that it continues. */
   continues: RunId.optional(),
   /** `plan`: it ends with its plan, and nothing is applied. Absent: `work`. */

@@ -6,6 +6,7 @@ import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalMode } from '../../approvals/queue.ts'
 import { readApprovalRules } from '../../approvals/rules.ts'
 import type { Host, RunOptions } from '../../host.ts'
+import { readMetadata } from '../../journal/run-query.ts'
 import type { Run } from '../../runs/run.ts'
 import { type ExitCode, exitCodeOfEnd } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
@@ -55,6 +56,7 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     .option('--apply', 'apply changes that are neither flagged nor in conflict, without asking')
     .option('--no-apply', 'apply nothing, without asking')
     .option('--accept-memory', 'keep the notes that a completed run proposes, without asking')
+    .option('--metadata <key=value>', 'fact about the run for lists, such as ticket=T-1; repeatable', collect)
     .option('--replay <run>', 'replay a recorded run, without network access')
     .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
     .optionsGroup('Plan:')
@@ -98,6 +100,8 @@ interface RunFlags extends VmFlags {
   /** A file of MCP servers. */
   readonly mcp?: string
   readonly approve: string
+  /** `KEY=VALUE`. */
+  readonly metadata?: string[]
   readonly planOnly?: boolean
   readonly approvePlan?: boolean
   /** A run, or a file. */
@@ -153,6 +157,7 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     ...given('tools', flags.tool),
     ...given('continue', flags.continue === true ? 'last' : flags.continue),
     ...given('replay', flags.replay),
+    ...given('metadata', flags.metadata === undefined ? undefined : readMetadata(flags.metadata)),
     files: {
       ...given('include', flags.include),
       ...given('acceptIgnoreRules', flags.acceptIgnoreRules),

@@ -6,11 +6,13 @@ import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { RunClient } from '../../control/run-client.ts'
 import { formatCount, formatTime } from '../../files/format.ts'
+import type { Host } from '../../host.ts'
 import type { JournalReading } from '../../journal/journal-summary.ts'
+import { type RunFilter, readFilters, statusOf } from '../../journal/run-query.ts'
 import type { RunSummary } from '../../journal/run-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { type RunAction, runArgument } from '../options.ts'
+import { collect, parseCount, type RunAction, runArgument } from '../options.ts'
 import { colorsFor } from '../render/colors.ts'
 import { eventLines } from '../render/event-lines.ts'
 import { writeLines } from '../render/fit.ts'
@@ -21,7 +23,13 @@ import { sanitizeLine } from '../render/sanitize.ts'
 export function addRunsCommands(runs: Command, run: RunAction): void {
   runs
     .command('list')
-    .description('List all runs, newest first')
+    .description('List runs, newest first')
+    .option(
+      '--filter <key=value>',
+      'list only runs with this status, workspace, model or metadata=KEY=VALUE; repeatable',
+      collect,
+    )
+    .option('-n, --last <count>', 'list only the last runs', parseCount)
     .option('--json', 'print one JSON object per line')
     .action(run(runsList))
   const add = (name: string) => runs.command(name).argument('<run>', runArgument)
@@ -48,26 +56,49 @@ export function addRunsCommands(runs: Command, run: RunAction): void {
     .action(run(runsRemove))
 }
 
-async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
-  const runs = await hostOf(io).runs.list()
+async function runsList(
+  io: Io,
+  flags: { json?: boolean; filter?: string[]; last?: number },
+): Promise<ExitCode> {
+  const filter = readFilters(flags.filter ?? [])
+  const runs = await listRuns(hostOf(io), filter, flags.last)
   for (const run of runs) {
     if (flags.json === true) await writeJsonLine(io.stdout, run)
     else writeLines(io.stdout, [listLine(run)])
   }
   if (runs.length === 0 && flags.json !== true)
-    io.stdout.write('no runs yet; start one: caisson run "TASK"\n')
+    io.stdout.write(
+      flags.filter === undefined
+        ? 'no runs yet; start one: caisson run "TASK"\n'
+        : 'no run matches the filter; list all: caisson runs list\n',
+    )
   return exitCodes.completed
 }
 
-function listLine({ runId, startedAt, prompt, state, problem, isLive, keepsVm }: RunSummary): string {
-  const word = problem !== undefined ? 'damaged' : (state.end?.outcome ?? (isLive ? 'running' : 'host died'))
+async function listRuns(host: Host, filter: RunFilter, last?: number): Promise<RunSummary[]> {
+  const found: RunSummary[] = []
+  let cursor: string | undefined
+  do {
+    const limit = Math.min(1_000, (last ?? Number.POSITIVE_INFINITY) - found.length)
+    const page = await host.runs.page({ filter, limit, ...(cursor === undefined ? {} : { cursor }) })
+    found.push(...page.runs)
+    cursor = page.next
+  } while (cursor !== undefined && found.length < (last ?? Number.POSITIVE_INFINITY))
+  return found
+}
+
+function listLine(run: RunSummary): string {
+  const { runId, startedAt, prompt, state, problem, isLive, keepsVm, metadata = {} } = run
+  const status = statusOf(run)
+  const word = status === 'died' ? 'host died' : status
+  const facts = Object.entries(metadata).map(([key, value]) => ` · ${key}=${sanitizeLine(value, 40)}`)
   const changes =
     state.changes === null
       ? ''
       : ` · ${formatCount(state.changes.entries, 'change')}${appliedWords(state, isLive)}`
   const waiting = state.proposedNotes.length
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
-  return `${runId}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
+  return `${runId}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${facts.join('')}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(

@@ -35,6 +35,16 @@ describe('the feed of a run', () => {
     expect(await drain(feed.watch())).toEqual(['1', '2'])
   })
 
+  it('begins at the number that a watcher asks for, also with one that is still to come [S1.10]', async () => {
+    const feed = new Feed()
+    for (const seq of [1, 2, 3]) feed.push(event(seq))
+    const [two, five] = [drain(feed.watch({ from: 2 })), drain(feed.watch({ from: 5 }))]
+    for (const seq of [4, 5]) feed.push(event(seq))
+    feed.end()
+    expect([await two, await five]).toEqual([['2', '3', '4', '5'], ['5']])
+    expect(() => feed.watch({ from: 0 })).toThrow('from: expected a whole number of at least 1')
+  })
+
   it('tells a late watcher what each open model request waits for [S1.10]', async () => {
     const feed = new Feed()
     const wait = (requestId: string, what: 'turn' | 'answer'): FeedItem => ({

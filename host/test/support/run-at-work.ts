@@ -20,6 +20,8 @@ import { runId } from './run-values.ts'
 export const someCall = { runId, agentPath: 'root', stepId: 's', callId: 'c', preview: '' }
 
 export interface RunAtWork {
+  /** Finds the run's folders. */
+  readonly env: Readonly<Record<string, string | undefined>>
   readonly queue: ApprovalQueue
   readonly record: RunRecord
   /** Resolves when somebody watches. */
@@ -90,5 +92,5 @@ export async function runAtWork(): Promise<RunAtWork> {
     await record.host(event)
     await close()
   }
-  return { queue, record, watched: watched.promise, ask, end, caisson }
+  return { env, queue, record, watched: watched.promise, ask, end, caisson }
 }

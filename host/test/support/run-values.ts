@@ -1,8 +1,19 @@
 // Values of a run that tests of several folders share, and helpers that wait for a condition.
-import type { AgentEvent } from '#specs/protocol/event.ts'
-import type { Completion, Task } from '#specs/protocol/task.ts'
+import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import { type Completion, RunLimits, type Task } from '#specs/protocol/task.ts'
 
 export const runId = `run-${'0123456789'.repeat(2)}`
+
+export const runStart: Extract<HostEvent, { type: 'run-start' }> = {
+  type: 'run-start',
+  prompt: 'do it',
+  model: 'test/model',
+  provider: 'custom',
+  directory: '/work',
+  limits: RunLimits.parse({}),
+  imageKey: 'image',
+  agentDigest: 'agent',
+}
 
 export const task: Task = {
   runId,

@@ -1,0 +1,148 @@
+/** Which runs a list shows, and in which part: filter, cursor and limit over the summaries. Pure. */
+import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
+import { RunMetadata } from '#specs/protocol/host-event.ts'
+import { RunOutcome } from '#specs/protocol/task.ts'
+import { checkArguments } from '../files/check-arguments.ts'
+import type { RunOutline } from './run-outline.ts'
+
+/** List entry of a run; texts are cut to 500 characters. */
+export interface RunSummary {
+  readonly runId: string
+  /** ms since 1970; 0 before the run started. */
+  readonly startedAt: number
+  readonly prompt: string
+  readonly workspace: string
+  readonly model: string
+  /** Given by the application. */
+  readonly metadata?: Readonly<Record<string, string>> | undefined
+  /** The continued run. */
+  readonly continues?: string | undefined
+  readonly state: RunOutline['state']
+  /** Whether a process runs the task, applies, or undoes now. */
+  readonly isLive: boolean
+  /** Whether its VM was kept for a later run. */
+  readonly keepsVm: boolean
+  /**
+   * Problem of the journal, judged by its length and newest lines. Absent: none. `RunStore.read` checks all of
+   * it.
+   */
+  readonly problem?: string
+}
+
+/** `running`: a process carries it out; `died`: its process ended before it did; `damaged`: its journal cannot be read. */
+export type RunStatus = RunOutcome | 'running' | 'died' | 'damaged'
+const Status = z.enum([...RunOutcome.options, 'running', 'died', 'damaged']) satisfies z.ZodType<RunStatus>
+
+/** A run is listed if it has all of these. */
+export interface RunFilter {
+  readonly status?: RunStatus
+  /** Absolute path. */
+  readonly workspace?: string
+  readonly model?: string
+  /** Keys that its metadata must have, with these values. */
+  readonly metadata?: Readonly<Record<string, string>>
+}
+
+export interface RunQuery {
+  /** Default: all runs. */
+  readonly filter?: RunFilter
+  /** `next` of the page before. Default: the newest runs. */
+  readonly cursor?: string
+  /** From 1 to 1,000. Default: 100. */
+  readonly limit?: number
+}
+
+export interface RunPage {
+  /** Newest first. */
+  readonly runs: readonly RunSummary[]
+  /** Cursor of the next page. Absent: this is the last one. */
+  readonly next?: string
+}
+
+const cursorForm = /^(\d{1,16})\.(run-[0-9a-f]{20})$/
+const Query = z.strictObject({
+  filter: z
+    .strictObject({
+      status: Status.optional(),
+      workspace: z.string().optional(),
+      model: z.string().optional(),
+      metadata: RunMetadata.optional(),
+    })
+    .optional(),
+  cursor: z.string().regex(cursorForm, 'expected next of an earlier page').optional(),
+  limit: z.int().min(1).max(1_000).default(100),
+})
+const names = { '': Object.keys(Query.shape), filter: Object.keys(Query.shape.filter.unwrap().shape) }
+
+/** @param runs all runs, newest first. @throws {OptionsError} for a query of another form */
+export function pageOf(runs: readonly RunSummary[], query: RunQuery): RunPage {
+  const { filter = {}, cursor, limit } = checkArguments('the runs cannot be listed', Query, query, names)
+  const wanted = runs.filter((run) => matches(run, filter as RunFilter) && isBehind(run, cursor))
+  const page = wanted.slice(0, limit)
+  const last = page.at(-1)
+  return {
+    runs: page,
+    ...(last === undefined || wanted.length === page.length
+      ? {}
+      : { next: `${last.startedAt}.${last.runId}` }),
+  }
+}
+
+export function statusOf({ problem, state, isLive }: RunSummary): RunStatus {
+  if (problem !== undefined) return 'damaged'
+  return state.end?.outcome ?? (isLive ? 'running' : 'died')
+}
+
+function matches(run: RunSummary, { status, workspace, model, metadata = {} }: RunFilter): boolean {
+  const has = (key: string, value: string) =>
+    run.metadata !== undefined && Object.hasOwn(run.metadata, key) && run.metadata[key] === value
+  return (
+    (status === undefined || statusOf(run) === status) &&
+    (workspace === undefined || run.workspace === workspace) &&
+    (model === undefined || run.model === model) &&
+    Object.entries(metadata).every(([key, value]) => has(key, value))
+  )
+}
+
+/** Newest first, then by id: the order of lists. */
+export function compareRuns(a: Pick<RunSummary, 'startedAt' | 'runId'>, b: typeof a): number {
+  return b.startedAt - a.startedAt || a.runId.localeCompare(b.runId)
+}
+
+function isBehind(run: RunSummary, cursor: string | undefined): boolean {
+  const [, startedAt, runId] = cursorForm.exec(cursor ?? '') ?? []
+  return startedAt === undefined || runId === undefined
+    ? true
+    : compareRuns({ startedAt: Number(startedAt), runId }, run) < 0
+}
+
+/**
+ * `status=running`, `metadata=ticket=T-1`: a filter from the words of a command line. @throws {CaissonError}
+ * `invalid_options`
+ */
+export function readFilters(words: readonly string[]): RunFilter {
+  const metadata: Record<string, string> = {}
+  const filter: Record<string, unknown> = {}
+  for (const word of words) {
+    const [, key = '', value = ''] = /^([a-z]+)=(.*)$/s.exec(word) ?? []
+    if (key === 'metadata') Object.assign(metadata, readMetadata([value]))
+    else if (key === 'status' || key === 'workspace' || key === 'model') filter[key] = value
+    else
+      throw new CaissonError(
+        'invalid_options',
+        `--filter ${JSON.stringify(word)}: expected status=STATUS, workspace=DIR, model=ID or metadata=KEY=VALUE`,
+      )
+  }
+  return Object.keys(metadata).length === 0 ? filter : { ...filter, metadata }
+}
+
+/** `KEY=VALUE` words as metadata. @throws {CaissonError} `invalid_options` */
+export function readMetadata(words: readonly string[]): Record<string, string> {
+  const entries = words.map((word) => {
+    const at = word.indexOf('=')
+    if (at > 0) return [word.slice(0, at), word.slice(at + 1)] as const
+    throw new CaissonError('invalid_options', `${JSON.stringify(word)}: expected KEY=VALUE`)
+  })
+  return Object.fromEntries(entries)
+}
