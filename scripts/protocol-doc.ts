@@ -1,12 +1,14 @@
-// Writes specs/protocol.md and specs/protocol/digest.ts from the schemas; `--check` only reports whether they are
+// Writes specs/protocol.md, docs/events.md and specs/protocol/digest.ts from the schemas; `--check` only reports whether they are
 // current.
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { renderEventDocument } from '../specs/node/event-document.ts'
 import { renderDigestFile, renderProtocolDocument } from '../specs/node/protocol-document.ts'
 
 const root = path.join(import.meta.dirname, '..')
 const files = [
   ['specs/protocol.md', renderProtocolDocument()],
+  ['docs/events.md', renderEventDocument()],
   ['specs/protocol/digest.ts', renderDigestFile()],
 ] as const
 

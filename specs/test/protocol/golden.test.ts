@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { renderEventDocument } from '#specs/node/event-document.ts'
 import { computeProtocolDigest } from '#specs/node/protocol-digest.ts'
 import { renderDigestFile, renderProtocolDocument } from '#specs/node/protocol-document.ts'
 import { protocolSha256 } from '#specs/protocol/digest.ts'
@@ -44,4 +45,8 @@ describe('what is generated from the schemas', () => {
     expect(readFileSync(path.join(specs, 'protocol/digest.ts'), 'utf8')).toBe(renderDigestFile())
     expect(protocolSha256).toBe(computeProtocolDigest())
   })
+})
+
+it('docs/events.md is current: each event and delta with its fields and an example that its schema accepts [S1.10 S1.12]', () => {
+  expect(readFileSync(path.join(specs, '../docs/events.md'), 'utf8')).toBe(renderEventDocument())
 })

@@ -1,0 +1,323 @@
+/** One line and one example of each event and delta, for `docs/events.md`. Every example is valid by its schema. */
+import type { AgentEvent, Delta, HostDelta, HostEvent } from '#specs/protocol/event.ts'
+
+type Of<E extends { type: string }, T extends E['type']> = Omit<Extract<E, { type: T }>, 'type'>
+type Examples<E extends { type: string }> = {
+  readonly [T in E['type']]: readonly [summary: string, example: Of<E, T>]
+}
+
+const sha256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
+const usage = { requests: 1, inputTokens: 5_210, cachedTokens: 4_096, outputTokens: 180, reasoningTokens: 64 }
+const call = { stepId: 'report', callId: 'c7Kd02mQa' }
+const paths = { conflicts: [{ path: 'notes.md', reason: 'changed since the run' }] }
+
+export const hostExamples: Examples<HostEvent> = {
+  'run-start': [
+    'The run begins.',
+    {
+      prompt: 'Write report.md about sales.csv',
+      model: 'nvidia/nemotron-3-super-120b-a12b',
+      provider: 'nvidia',
+      directory: '/data/sales',
+      metadata: { ticket: 'T-1' },
+      limits: {
+        maxTurnsPerStep: 32,
+        maxToolCalls: 400,
+        maxParallelSteps: 3,
+        maxAgents: 16,
+        maxParallelAgents: 4,
+        maxWallMs: 1_800_000,
+        maxTokens: 2_000_000,
+      },
+      imageKey: '5b1c9e',
+      agentDigest: '91d4aa',
+    },
+  ],
+  'workspace-ready': [
+    'The files that the VM gets are chosen.',
+    {
+      files: 12,
+      bytes: 48_211,
+      leftOut: 1,
+      examples: [{ path: '.env', reason: 'secret' }],
+      manifestSha256: sha256,
+    },
+  ],
+  'vm-ready': [
+    'The VM has started, and its agent answers.',
+    {
+      start: 'template',
+      accelerator: 'kvm',
+      confinement: 'bubblewrap',
+      phasesMs: { restore: 90, agent: 40 },
+    },
+  ],
+  'vm-sleep': ['The VM is saved while the run waits for a person.', { durationMs: 800 }],
+  'vm-wake': ['The saved VM is restored.', { durationMs: 300, prepared: true }],
+  'vm-kept': ['The VM is saved for a run that continues this one.', {}],
+  'vm-keep-failed': ['The VM could not be saved for a later run.', { message: 'the disk is full' }],
+  'vm-end': ['The VM ended.', { expected: false, message: 'QEMU was killed by signal 9' }],
+  'session-start': ['A session with the agent begins.', { session: 1, resumed: false }],
+  'session-end': [
+    'A session with the agent ended.',
+    { session: 1, reason: 'heartbeat', message: 'no answer for 15 s' },
+  ],
+  'approval-request': [
+    'An approval is asked for. It waits for a person, unless `approval-decision` follows at once.',
+    {
+      kind: 'cooperative',
+      request: {
+        approvalId: 'ap-1',
+        agentPath: 'root',
+        ...call,
+        tool: 'delete_file',
+        arguments: '{"path":"old.txt"}',
+        preview: 'delete old.txt',
+      },
+      digest: sha256,
+      answers: [
+        { label: 'yes, this once', decision: 'allow', scope: 'once' },
+        { label: 'no', decision: 'deny', scope: 'once' },
+      ],
+    },
+  ],
+  'approval-decision': [
+    'An approval is decided; every client gets it.',
+    { approvalId: 'ap-1', decision: 'allow', scope: 'once', by: 'person', name: 'ann', via: 'terminal' },
+  ],
+  'model-start': [
+    'The gateway took a model request. One `model-end` follows.',
+    { requestId: 'model-7', agentPath: 'root', stepId: 'report', turn: 2 },
+  ],
+  'model-retry': [
+    'The model server refused a request and did nothing with it; it is sent again.',
+    {
+      requestId: 'model-7',
+      attempt: 2,
+      status: 429,
+      cause: 'upstream_busy: too many requests',
+      delayMs: 20_000,
+    },
+  ],
+  'model-end': [
+    'A model request ended.',
+    {
+      requestId: 'model-7',
+      providerRequestId: 'req-77',
+      status: 200,
+      durationMs: 4_100,
+      queuedMs: 20_050,
+      usage,
+      costUsd: 0.0021,
+      estimated: false,
+    },
+  ],
+  'egress-denied': [
+    'A connection out of the VM was refused.',
+    { target: 'GET https://example.com/', reason: 'no rule allows it' },
+  ],
+  'egress-end': [
+    'A connection or request out of the VM ended.',
+    {
+      kind: 'tunnel',
+      target: 'pypi.org:443',
+      rule: 'allow pypi.org',
+      bytesOut: 1_200,
+      bytesIn: 80_400,
+      durationMs: 640,
+    },
+  ],
+  'changes-ready': [
+    'The changes of the run are collected.',
+    { entries: 2, contentBytes: 5_120, flagged: [], sha256 },
+  ],
+  'apply-start': ['Changes begin to be applied.', { paths: 2, sha256 }],
+  'apply-end': ['Changes were applied.', { applied: 1, leftOut: 0, ...paths, failed: [], total: 1 }],
+  'undo-start': ['Applied changes begin to be undone.', { paths: 1 }],
+  'undo-end': ['Applied changes were undone.', { restored: 1, conflicts: [], total: 0 }],
+  'vm-access': [
+    'A person opens a shell, a command or a port of the VM.',
+    { kind: 'command', detail: 'ls -l' },
+  ],
+  'hook-end': [
+    'A hook was asked.',
+    {
+      point: 'before-tool',
+      hook: 'the configuration: check.sh',
+      agentPath: 'root',
+      ...call,
+      decision: 'allow',
+      durationMs: 35,
+    },
+  ],
+  'host-tool-start': [
+    'A tool of the application starts.',
+    { agentPath: 'root', ...call, tool: 'find_customer', arguments: '{"id":7}' },
+  ],
+  'host-tool-end': [
+    'A tool of the application ended.',
+    { callId: call.callId, tool: 'find_customer', durationMs: 12 },
+  ],
+  'memory-propose': [
+    'The run proposes to remember something of the workspace.',
+    {
+      agentPath: 'root',
+      note: {
+        noteId: 'mem-0123456789ab',
+        text: 'Tests run with npm test.',
+        tags: ['test'],
+        state: 'proposed',
+      },
+    },
+  ],
+  'note-propose': [
+    'The run proposes a note on a proposal.',
+    {
+      agentPath: 'root',
+      note: {
+        noteId: 'gov-0123456789ab',
+        proposalId: 'PROP-7',
+        text: 'The budget is not given.',
+        author: 'run-0123456789abcdef0123',
+        at: 1_795_390_660_272,
+        state: 'proposed',
+      },
+    },
+  ],
+  'notes-decide': [
+    'Proposed notes are kept or dropped.',
+    { kept: ['mem-0123456789ab'], dropped: [], by: 'ann' },
+  ],
+  'steer-request': [
+    'A person sends the agent a message.',
+    { messageId: 'msg-1', text: 'Use euros.', by: 'ann' },
+  ],
+  'pause-request': ['A person pauses the agent.', { by: 'ann' }],
+  'resume-request': ['A person resumes the agent.', { by: 'ann' }],
+  'cancel-request': ['A person or a limit cancels the run.', { by: 'ann' }],
+  'disk-wait': [
+    'Writing waited for free space on the disk of the host.',
+    {
+      what: "the run's journal",
+      directory: '/data/caisson',
+      neededBytes: 1_048_576,
+      durationMs: 9_000,
+    },
+  ],
+  'run-end': [
+    'The run ended; its last event, unless changes are applied or undone later.',
+    {
+      outcome: 'completed',
+      reason: 'completed',
+      message: '',
+      summary: 'report.md is written.',
+      usage,
+      durationMs: 41_000,
+    },
+  ],
+}
+
+export const agentExamples: Examples<AgentEvent> = {
+  'plan-update': [
+    'The plan, or a revision of it.',
+    {
+      revision: 1,
+      plan: {
+        goal: 'A report about the sales',
+        steps: [
+          {
+            id: 'report',
+            title: 'Write the report',
+            instructions: 'Write report.md.',
+            needs: [],
+            onFailure: 'abort',
+            writes: ['report.md'],
+          },
+        ],
+      },
+    },
+  ],
+  'step-start': ['A step starts.', { stepId: 'report' }],
+  'step-retry': [
+    'A failed step is tried again.',
+    { stepId: 'report', attempt: 2, reason: 'the file was empty' },
+  ],
+  'step-end': ['A step ended.', { stepId: 'report', state: 'completed', text: 'report.md is written.' }],
+  'turn-end': [
+    'The model answered.',
+    {
+      stepId: 'report',
+      turn: 2,
+      text: '',
+      calls: [{ callId: call.callId, tool: 'write_file' }],
+      usage,
+      finishReason: 'tool_calls',
+    },
+  ],
+  'turn-retry': [
+    'A model request of the turn failed, and the agent makes another.',
+    { stepId: 'report', code: 'timeout', message: 'no answer in 300 s', delayMs: 2_000 },
+  ],
+  'tool-start': [
+    'A tool call starts.',
+    { ...call, tool: 'write_file', arguments: '{"content":"…","path":"report.md"}' },
+  ],
+  'tool-end': [
+    'A tool call ended.',
+    { ...call, tool: 'write_file', output: 'wrote report.md', durationMs: 4 },
+  ],
+  'agent-start': [
+    'A sub-agent starts; its events have its own `agentPath`.',
+    { stepId: 'report', brief: 'Check the numbers.', tools: ['read_file'], limits: { maxTurns: 8 } },
+  ],
+  'agent-end': [
+    'A sub-agent ended.',
+    {
+      stepId: 'report',
+      state: 'completed',
+      reason: 'completed',
+      text: 'They are right.',
+      usage,
+      merged: 0,
+      conflicts: [],
+    },
+  ],
+  'context-compact': [
+    'The conversation of a step was shortened.',
+    {
+      stepId: 'report',
+      beforeTokens: 110_000,
+      afterTokens: 30_000,
+      summary: 'Read sales.csv; wrote half of report.md.',
+    },
+  ],
+  'steer-seen': ['The agent read messages of a person.', { stepId: 'report', messageIds: ['msg-1'] }],
+  'pause-start': ['The agent is paused.', {}],
+  'pause-end': ['The agent is resumed.', {}],
+  note: ['A line for the person.', { level: 'warn', text: 'sales.csv has two empty rows' }],
+}
+
+export const deltaExamples: Examples<Delta | HostDelta> = {
+  'text-delta': ['Text of the model, as it arrives.', { stepId: 'report', text: 'The sales ' }],
+  'reasoning-delta': [
+    'Reasoning of the model, as it arrives.',
+    { stepId: 'report', text: 'First the columns' },
+  ],
+  'tool-output-delta': [
+    'Output of a program, as it arrives.',
+    { ...call, stream: 'stdout', text: '12 rows\n' },
+  ],
+  'model-wait': [
+    'What an open model request waits for now; at each change.',
+    { requestId: 'model-7', for: 'pause', position: 1, until: 1_795_390_680_272 },
+  ],
+  'disk-full': [
+    'The disk of the host is full, and writing waits.',
+    {
+      text: "the run's journal waits for 1 MiB of free space",
+      directory: '/data/caisson',
+      freeBytes: 4_096,
+      neededBytes: 1_048_576,
+    },
+  ],
+}
