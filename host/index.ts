@@ -35,7 +35,7 @@ export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/que
 export { OptionsError } from './check-options.ts'
 export type { Config, ConfigInput } from './config/schema.ts'
 export type { CopyOptions, CopyResult } from './control/copy.ts'
-export type { VmInfo } from './control/messages.ts'
+export type { VmDetails, VmInfo, VmUsage } from './control/messages.ts'
 export type { RunClient, WatchEnd } from './control/run-client.ts'
 export type { AnswerActor, CancelOptions, RunActor, RunHandle, RunResult } from './control/run-handle.ts'
 export type { Shell, ShellEnd } from './control/shell.ts'

@@ -235,8 +235,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'V.05': later('Several continuations of one run from one moment; one is kept', 'needs checkpoints (W.04)'),
   'V.06': now(
-    'Memory, CPUs, disk and wall time are bounded, what a VM used is freed when it ends, and no QEMU outlives its host process',
-    'showing how much of its memory, CPUs and disk a running VM uses',
+    'Memory, CPUs, disk and wall time are bounded, shown beside what a running VM uses of them, and freed when it ends; no QEMU outlives its host process',
   ),
   'V.07': now(
     'The image is built by one recipe, by a script or by Packer, for amd64 and arm64, locked, the same to the byte, verified, described by a bill of materials, and at most 120 MB; what is kept on disk is bounded, shown and can be freed',

@@ -49,6 +49,11 @@ export class GuestAccess {
     return this.#counts.shell + this.#counts.forward > 0
   }
 
+  /** Guest ports that were connected to, in order. */
+  ports(): number[] {
+    return [...this.#ports].sort((a, b) => a - b)
+  }
+
   /** Handles a stream if it belongs to a shell or connection; returns false for other streams. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const path = headers[':path'] ?? ''

@@ -19,6 +19,7 @@ export const controlFrameMaxBytes = 8 * 1024 * 1024
 /** The first frame of a connection. */
 export const ControlRequest = z.discriminatedUnion('op', [
   z.strictObject({ op: z.literal('vm/info') }),
+  z.strictObject({ op: z.literal('vm/inspect') }),
   /** Answered with the console output so far, and with `follow` with all later output. */
   z.strictObject({ op: z.literal('vm/console'), follow: z.boolean() }),
   /** Answered immediately; the connection ends with the VM. */
@@ -58,6 +59,37 @@ export const VmInfo = z.strictObject({
 })
 export type VmInfo = z.infer<typeof VmInfo>
 
+/** What a VM uses of the host; from the host's kernel, not from the guest. */
+export const VmUsage = z.strictObject({
+  atMs: Milliseconds,
+  /** CPU time of QEMU's process so far, over all its threads. */
+  cpuMs: Count,
+  /** Memory of QEMU's process in RAM; what VMs of one template share is counted in each. */
+  residentBytes: Count,
+  /** What the scratch disk takes on the host. */
+  diskBytes: Count,
+  /** Of QEMU's process; 0 where the system does not say. */
+  threads: Count,
+})
+export type VmUsage = z.infer<typeof VmUsage>
+
+/** All that the host knows of a VM and may show: no key, no secret. */
+export const VmDetails = z.strictObject({
+  ...VmInfo.shape,
+  /** Of the image; null for a bootable disk. */
+  imageKey: Line.nullable(),
+  qemuVersion: Line,
+  /** The largest size of the scratch disk. */
+  diskMaxBytes: Count,
+  /** Guest ports that a person connected to since the start. */
+  ports: z.array(Port),
+  /** Egress rules, strongest first, and what holds for other hosts; null where nothing leaves the VM. */
+  egress: z.strictObject({ rules: z.array(Line), otherwise: z.enum(['deny', 'ask']) }).nullable(),
+  /** Null when QEMU is gone. */
+  usage: VmUsage.nullable(),
+})
+export type VmDetails = z.infer<typeof VmDetails>
+
 const controlErrorCodes = [
   /** Not a valid request, or of another version. */
   'bad_request',
@@ -85,6 +117,11 @@ export type ControlReply = z.infer<typeof ControlReply>
 
 export const InfoReply = z.discriminatedUnion('ok', [
   z.strictObject({ ok: z.literal(true), vm: VmInfo }),
+  z.strictObject({ ok: z.literal(false), error: ControlFailure }),
+])
+
+export const InspectReply = z.discriminatedUnion('ok', [
+  z.strictObject({ ok: z.literal(true), vm: VmDetails }),
   z.strictObject({ ok: z.literal(false), error: ControlFailure }),
 ])
 

@@ -123,6 +123,9 @@ export class ControlServer implements AsyncDisposable {
       case 'vm/info':
         await client.sendJson({ ok: true, vm: vm.describe() })
         return null
+      case 'vm/inspect':
+        await client.sendJson({ ok: true, vm: await vm.inspect() })
+        return null
       case 'vm/console':
         return await serveConsole(vm, client, request.follow, signal)
       case 'vm/wait':

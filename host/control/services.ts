@@ -5,11 +5,13 @@ import type { FramedStream } from '#specs/node/framed-stream.ts'
 import type { ShellOptions } from '#specs/protocol/methods.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { AccessResult } from './guest-access.ts'
-import type { VmInfo } from './messages.ts'
+import type { VmDetails, VmInfo } from './messages.ts'
 import type { RunHandle } from './run-handle.ts'
 
 export interface VmService {
   describe(): VmInfo
+  /** The same with what it uses of the host now. */
+  inspect(): Promise<VmDetails>
   readonly console: {
     text(): string
     /** Calls `listener` with all later bytes; the returned function removes it. */

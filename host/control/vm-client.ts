@@ -9,7 +9,7 @@ import { askControl, nextFrame, parseMessage, requireOk } from './client.ts'
 import type { CopyOptions, CopyResult } from './copy.ts'
 import { copyIn, writeArchive } from './copy-in.ts'
 import { copyOut, readArchive } from './copy-out.ts'
-import { ControlReply, InfoReply, type VmInfo } from './messages.ts'
+import { ControlReply, InfoReply, InspectReply, type VmDetails, type VmInfo } from './messages.ts'
 import { Shell } from './shell.ts'
 
 /** Time for a host process to describe its VM. */
@@ -119,6 +119,16 @@ export class VmClient {
     const stream = await askControl(this.#path, { op: 'vm/pause', paused })
     try {
       requireOk(parseMessage(stream, await nextFrame(stream), ControlReply))
+    } finally {
+      stream.destroy()
+    }
+  }
+
+  /** All that its host process knows of it, with what it uses of this machine now. @throws {CaissonError} */
+  async inspect(): Promise<VmDetails> {
+    const stream = await askControl(this.#path, { op: 'vm/inspect' })
+    try {
+      return requireOk(parseMessage(stream, await nextFrame(stream), InspectReply)).vm
     } finally {
       stream.destroy()
     }

@@ -13,6 +13,7 @@ import { gatewayError } from '../net/gateway-error.ts'
 import type { Network } from '../net/network.ts'
 
 export interface SandboxNetwork {
+  readonly policy: Policy
   /** Takes a stream to an address outside; false leaves it to others. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean
   /** Ends what is open and refuses what comes. */
@@ -57,6 +58,7 @@ export function openSandboxNetwork({ policy, network, log }: SandboxNetworkOptio
   }
 
   return {
+    policy,
     handleStream(stream, headers) {
       const isOutside = headers[':method'] === 'CONNECT' || headers[':authority'] !== gatewayAuthority
       if (!isOutside || closing.signal.aborted) return false

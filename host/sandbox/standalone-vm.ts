@@ -165,6 +165,7 @@ export class StandaloneVm implements AsyncDisposable {
       access: this.#access,
       state: () => this.#state,
       run: { runId: null, directory: directory === null ? null : path.resolve(directory) },
+      egress: () => this.#network?.policy,
       onStop: () => this.#stopped.resolve(),
       setPaused: (paused) => this.#setPaused(paused),
     })

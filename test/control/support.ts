@@ -71,6 +71,7 @@ export async function controlBench(onCall: (call: HelperCall) => void = () => un
   const stops: boolean[] = []
   const vm: VmService = {
     describe: () => info,
+    inspect: () => Promise.reject(new Error('nobody asks')),
     console: {
       text: () => 'so far\n',
       onData: (listener) => {

@@ -23,6 +23,7 @@ import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 import { addVmCopy } from './vm-copy.ts'
 import { addVmLogs } from './vm-logs.ts'
 import { addVmShell } from './vm-shell.ts'
+import { addVmStats } from './vm-stats.ts'
 import { addVmTemplates } from './vm-templates.ts'
 
 /** @param guestCommand what follows `--` of `vm shell` */
@@ -43,6 +44,7 @@ export function addVmCommands(vm: Command, run: RunAction, { guestCommand }: Com
     .description('List running VMs')
     .option('--json', 'print one JSON object per line')
     .action(run(vmList))
+  addVmStats(vm, run)
   addVmLogs(vm, run)
   for (const [name, paused, description] of [
     ['pause', true, 'Pause a VM: its CPUs and its time limits stop'],

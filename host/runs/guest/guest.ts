@@ -368,6 +368,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         access: this.#access,
         state: () => this.#stateNow(),
         run: { runId, directory },
+        egress: () => this.#plan.egress,
         onStop: (now) => this.#requests?.stop(now),
         setPaused: async (paused) => await this.#requests?.setPaused(paused),
       })

@@ -1,4 +1,4 @@
-// Files of a living VM, by the command line and by the library: one VM for all of it.
+// Files and usage of a living VM, by the command line and by the library: one VM for all of it.
 import { readFile, readlink } from 'node:fs/promises'
 import path from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
@@ -35,6 +35,23 @@ async function useCopies(place: Place, id: string): Promise<void> {
   expect(await copy(`${id}:a.txt`, `${id}:b.txt`)).toMatchObject({ code: 2 })
 }
 
+/** What the host counts of the VM, and what it knows of it. */
+async function readStats(place: Place, id: string): Promise<void> {
+  const stats = await place.run('vm', 'stats', '--no-stream', '--json')
+  expect(JSON.parse(stats.stdout)).toMatchObject({ id, state: 'running', memoryMaxBytes: 2 ** 29 })
+  const reading = JSON.parse(stats.stdout)
+  for (const name of ['memoryBytes', 'diskBytes', 'threads']) expect(reading[name], name).toBeGreaterThan(0)
+  expect(reading.cpuPercent).toBeGreaterThanOrEqual(0)
+  expect((await place.run('vm', 'stats', '--no-stream', id)).stdout).toMatch(/^VM +STATE +CPU[\s\S]*%/)
+  expect(JSON.parse((await place.run('vm', 'inspect', id)).stdout)).toMatchObject({
+    id,
+    directory: place.workspace,
+    egress: null,
+    imageKey: expect.stringMatching(/^[0-9a-f]+$/),
+    usage: { diskBytes: expect.any(Number) },
+  })
+}
+
 async function useLibrary(home: string): Promise<void> {
   const here = await temporaryFolder('copies')
   await writeFiles(here, { 'tree/sub/one.txt': 'one\n' })
@@ -47,13 +64,14 @@ async function useLibrary(home: string): Promise<void> {
   await expect(box.copyOut('no-such-file', here)).rejects.toMatchObject({ code: 'file_not_found' })
 }
 
-describe('files of a living VM', { timeout: 300_000 }, () => {
-  it('are copied in and out, as folders and as archives, by command line and library [V.13]', async () => {
+describe('files and usage of a living VM', { timeout: 300_000 }, () => {
+  it('are copied in and out, as folders and as archives, by command line and library, and usage is shown [V.13 V.06]', async () => {
     const place = await cliPlace({ 'a.txt': 'from the workspace\n' })
     const boot = place.start('vm', 'boot', '--ram', '512M', '-w', place.workspace)
     await boot.sees('agent ready')
     const { id } = JSON.parse((await place.run('vm', 'list', '--json')).stdout)
     await useCopies(place, id)
+    await readStats(place, id)
     expect((await place.run('vm', 'stop', id)).code).toBe(0)
     await useLibrary(place.home)
   })

@@ -5,7 +5,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ControlServer, controlSocketName } from '../../control/server.ts'
 import { VmDirectory } from '../../control/vms.ts'
 import { createVmFolder } from '../../vm/vm-folder.ts'
-import { info } from './support.ts'
+import { details, info } from './support.ts'
 
 async function runningVm(vms: string, createdAtMs: number, runId: string | null = null): Promise<string> {
   const { id, path: folder } = await createVmFolder(vms)
@@ -13,6 +13,7 @@ async function runningVm(vms: string, createdAtMs: number, runId: string | null 
   const server = await ControlServer.open(path.join(folder, controlSocketName), {
     vm: {
       describe: () => ({ ...info, id, runId, createdAtMs }),
+      inspect: async () => ({ ...details, id, runId, createdAtMs }),
       console: { text: () => '', onData: () => () => undefined },
       stop: () => undefined,
       setPaused: async () => undefined,
@@ -36,6 +37,12 @@ describe('a VM', () => {
     ]
     for (const name of ['last', second, second.slice(0, 14), runId, 'run-ffff', 'ffff00'])
       expect((await directory.find(name)).info.id).toBe(second)
+    expect(await (await directory.find(second)).inspect()).toEqual({
+      ...details,
+      id: second,
+      runId,
+      createdAtMs: 3_000,
+    })
     await expect(directory.find('vm-')).rejects.toThrow('matches 3 VMs')
   })
 })
