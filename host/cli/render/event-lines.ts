@@ -147,7 +147,19 @@ function linesOfEvent(
       return [colors.yellow(`Cancellation requested by ${sanitizeLine(event.by)}`)]
     case 'run-end':
       return runEndLines(event, state, colors)
+    case 'apply-start':
+    case 'changes-ready':
+    case 'egress-end':
+    case 'host-tool-end':
+    case 'model-end':
+    case 'model-start':
+    case 'turn-end':
+    case 'undo-start':
+    case 'vm-kept':
+      return []
     default:
+      // A new type needs a case: does not compile without.
+      event satisfies never
       return []
   }
 }
