@@ -152,7 +152,8 @@ export class Conversation {
   /**
    * Makes a separate request without tools, not shown as the step's text. Undefined when the model gives no summary.
    */
-  async #summarize(record: string, { signal, onRetry }: TurnHooks): Promise<string | undefined> {
+  async #summarize(record: string, hooks: TurnHooks): Promise<string | undefined> {
+    const { onText: _, onReasoning: __, mayRetry: ___, ...quiet } = hooks
     const { maxTokens = summaryMaxTokens } = windowOf(windowOptionsOf(this.#run))
     const step = this.#open()[1]?.content ?? ''
     const asked = truncateMiddle(step.slice(Math.max(0, step.lastIndexOf('# This step'))), 4_000)
@@ -165,7 +166,7 @@ export class Conversation {
         tools: [],
         maxTokens: Math.min(summaryMaxTokens, maxTokens),
       },
-      { signal, ...(onRetry === undefined ? {} : { onRetry }) },
+      quiet,
     )
     if (!answer.ok) {
       this.#run.logger.warn(

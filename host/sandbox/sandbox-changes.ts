@@ -4,6 +4,7 @@
  */
 import { rm } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
+import { comparePaths } from '#specs/node/path-text.ts'
 import { noUsage, RunLimits } from '#specs/protocol/task.ts'
 import type { AgentLink } from '../guest/agent-link.ts'
 import type { Image } from '../image/image.ts'
@@ -15,8 +16,10 @@ import { errorOf, manifestFile, requireValue } from '../runs/prepare.ts'
 import type { Folders } from '../state/folders.ts'
 import {
   flaggedPaths,
+  type LoggedOperation,
   type Manifest,
   readAppliedCount,
+  readLoggedOperations,
   type WorkspaceError,
   writeManifest,
 } from '../workspace/index.ts'
@@ -28,6 +31,8 @@ export interface CollectedSandbox {
   readonly image: Pick<Image, 'key' | 'agentDigest'>
   readonly folders: Folders
   readonly link: Pick<AgentLink, 'request'>
+  /** Ids of earlier change sets of which something was applied, in order. */
+  readonly applied: readonly string[]
 }
 
 /**
@@ -35,7 +40,7 @@ export interface CollectedSandbox {
  * @throws {CaissonError} `no_space`, `agent_lost`, `not_possible_now` when files changed meanwhile, `protocol_violation`
  */
 export async function collectSandbox(
-  { vmId, manifest, image, folders, link }: CollectedSandbox,
+  { vmId, manifest, image, folders, link, applied }: CollectedSandbox,
   openStream: (runId: string) => ChangeStream,
 ): Promise<RunChanges> {
   const store = new RunStore(folders)
@@ -55,12 +60,17 @@ export async function collectSandbox(
       imageKey: image.key,
       agentDigest: image.agentDigest,
     })
-    await record.host(await keepManifest(manifest, directory))
+    // The guest compares with what went in; the host's files also have what was applied since.
+    const expected = applied.reduce(
+      (before, earlier) => withApplied(before, readLoggedOperations(store.paths(earlier).directory)),
+      manifest,
+    )
+    await record.host(await keepManifest(expected, directory))
     const parts = { runId, runDirectory: directory, manifest, link, changes: openStream(runId) }
     const collected = await collectFrom(parts)
     if (!collected.ok) throw failureOf(collected.error)
     const { entries, contentBytes, sha256 } = collected.value
-    const flagged = requireValue(await flaggedPaths(manifest, collected.value)).slice(0, 1_000)
+    const flagged = requireValue(await flaggedPaths(expected, collected.value)).slice(0, 1_000)
     await record.host({ type: 'changes-ready', entries: entries.size, contentBytes, flagged, sha256 })
     const ending = { outcome: 'completed', reason: 'completed', message: '', summary: '' } as const
     const durationMs = Math.round(performance.now() - startedAt)
@@ -72,10 +82,30 @@ export async function collectSandbox(
   return await RunChanges.open(runId, store, folders)
 }
 
-/** Removes a change set unless something of it is applied, which its files are needed to undo. */
-export async function dropUnapplied(changes: RunChanges, folders: Folders): Promise<void> {
+/**
+ * Removes a change set unless something of it is applied, which its files are needed to undo. Returns whether it was
+ * removed.
+ */
+export async function dropUnapplied(changes: RunChanges, folders: Folders): Promise<boolean> {
   const store = new RunStore(folders)
-  if (readAppliedCount(store.paths(changes.runId).directory) === 0) await store.remove(changes.runId)
+  const isUnapplied = readAppliedCount(store.paths(changes.runId).directory) === 0
+  if (isUnapplied) await store.remove(changes.runId)
+  return isUnapplied
+}
+
+/** The manifest of a directory in which these operations were done. Their paths count as changed: content is compared. */
+function withApplied(manifest: Manifest, operations: readonly LoggedOperation[]): Manifest {
+  const entries = new Map(manifest.entries)
+  for (const { path, after, outcome } of operations) {
+    if (outcome !== 'done') continue
+    if (after.kind === 'absent' || after.kind === 'other') entries.delete(path)
+    else {
+      const mode = after.kind === 'link' ? 0o777 : after.mode
+      entries.set(path, { path, mtimeNs: '0', ctimeNs: '0', inode: '0', ...after, mode })
+    }
+  }
+  const sorted = [...entries].sort(([left], [right]) => comparePaths(left, right))
+  return { ...manifest, entries: new Map(sorted) }
 }
 
 async function keepManifest(manifest: Manifest, directory: string) {

@@ -57,6 +57,8 @@ export class StandaloneVm implements AsyncDisposable {
   /** What its workspace is a copy of; absent: of nothing. */
   #copied: Pick<CollectedSandbox, 'manifest' | 'image' | 'folders'> | undefined
   #changes = new ChangeStream('')
+  /** Its change sets of which something was applied. */
+  readonly #applied: string[] = []
   #collecting: Promise<RunChanges | undefined> = Promise.resolve(undefined)
   #server: ControlServer | undefined
   #closed: Promise<void> | undefined
@@ -130,16 +132,16 @@ export class StandaloneVm implements AsyncDisposable {
       )
     const before = this.#collecting.catch(() => undefined)
     const collecting = before.then(async (earlier) => {
-      const parts = { ...copied, vmId: this.vm.id, link: this.#link }
-      const changes = await collectSandbox(parts, (runId) => {
+      const isDropped = earlier === undefined || (await dropUnapplied(earlier, copied.folders))
+      if (!isDropped && !this.#applied.includes(earlier.runId)) this.#applied.push(earlier.runId)
+      const parts = { ...copied, vmId: this.vm.id, link: this.#link, applied: this.#applied }
+      return await collectSandbox(parts, (runId) => {
         this.#changes = new ChangeStream(runId)
         return this.#changes
       })
-      if (earlier !== undefined) await dropUnapplied(earlier, copied.folders)
-      return changes
     })
-    // After a failure the next call still replaces the change set before it.
-    this.#collecting = collecting.catch(() => before)
+    this.#collecting = collecting
+    collecting.catch(() => undefined)
     return await collecting
   }
 

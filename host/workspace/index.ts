@@ -30,4 +30,11 @@ export {
   type WorkspaceErrorCode,
   type WorkspaceResult,
 } from './workspace-error.ts'
-export { type ApplyLog, countApplied, readAppliedCount, readApplyLog } from './write-ahead.ts'
+export {
+  type ApplyLog,
+  countApplied,
+  type LoggedOperation,
+  readAppliedCount,
+  readApplyLog,
+  readLoggedOperations,
+} from './write-ahead.ts'

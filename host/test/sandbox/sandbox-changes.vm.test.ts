@@ -55,10 +55,21 @@ describe('changes of a sandbox in a real VM', { timeout: 240_000 }, () => {
 
     await box.close()
     await expect(box.changes()).rejects.toMatchObject({ code: 'not_possible_now' })
-    expect((await third.apply({ paths: ['e.txt'] })).applied).toEqual(['e.txt'])
-    expect(await read('e.txt')).toBe('late\n')
+    // What was applied before is no conflict with what changed there since.
+    const states = new Map((await third.review()).map(({ path: file, state }) => [file, state.kind]))
+    expect(Object.fromEntries(states)).toEqual({
+      '.envrc': 'clear',
+      'a.txt': 'applied',
+      'b.txt': 'conflict',
+      'c.txt': 'applied',
+      'd.txt': 'clear',
+      'e.txt': 'clear',
+    })
+    expect((await third.apply({ paths: ['d.txt', 'e.txt'] })).applied).toEqual(['d.txt', 'e.txt'])
+    expect([await read('d.txt'), await read('e.txt')]).toEqual(['newer\n', 'late\n'])
     const again = await host.changes(third.runId)
-    expect((await again.undo()).restored).toEqual(['e.txt'])
+    expect((await again.undo()).restored).toEqual(['e.txt', 'd.txt'])
+    expect(await read('d.txt')).toBe('more\n')
     expect((await host.undo(first.runId)).restored).toHaveLength(3)
     expect([await read('a.txt'), await read('b.txt'), await read('c.txt')]).toEqual([
       'old\n',
