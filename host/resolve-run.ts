@@ -63,7 +63,7 @@ export async function resolveRun(
   const { folders, settings } = host
   const hostTools = prepareHostTools(extensions.hostTools ?? runDefaults.extensions.hostTools)
   const tools = toolListOf(options.tools)
-  const given = await readGivenPlan(plan, host.runs)
+  const given = await readGivenPlan(plan, host.runs, options.workspace)
   const prompt = options.prompt.trim() === '' && given !== undefined ? promptOf(given) : options.prompt
   const config = await settings.config()
   const network = settings.network(config)
@@ -141,12 +141,12 @@ export async function resolveRun(
 
 /** The provider of the run, or its recording. No key is fetched. */
 export async function chooseProvider(
-  { model, replay }: Pick<RunOptions, 'model' | 'replay'>,
+  { model, replay, workspace }: Pick<RunOptions, 'model' | 'replay' | 'workspace'>,
   config: Config,
   { settings, runs }: HostState,
 ): Promise<{ readonly choice: ProviderChoice; readonly recording?: Recording }> {
   if (replay === undefined) return { choice: await settings.chooseProvider(config, model) }
-  const recording = await openRecording(replay, (name) => runs.find(name))
+  const recording = await openRecording(replay, (name) => runs.find(name, workspace))
   return { choice: recordedProvider(recording), recording }
 }
 
@@ -232,14 +232,18 @@ async function readTaskContext(
 }
 
 /** @throws {CaissonError} `invalid_plan` @throws {CaissonError} `state_unavailable` */
-async function readGivenPlan({ only, from }: PlanOptions, runs: RunStore): Promise<GivenPlan | undefined> {
+async function readGivenPlan(
+  { only, from }: PlanOptions,
+  runs: RunStore,
+  directory: string | undefined,
+): Promise<GivenPlan | undefined> {
   if (from === undefined) return undefined
   if (only === true)
     throw new CaissonError(
       'invalid_plan',
       'a run either makes a plan or executes one that exists: leave out plan.only (--plan-only) or plan.from (--plan-from)',
     )
-  return typeof from === 'string' ? await findGivenPlan(runs, from) : givenPlanOf(from)
+  return typeof from === 'string' ? await findGivenPlan(runs, from, directory) : givenPlanOf(from)
 }
 
 /** The task that a plan without one stands for. */

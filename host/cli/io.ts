@@ -1,10 +1,11 @@
 /** What a command talks through; tests give their own. */
 import { userInfo } from 'node:os'
 import type { Readable, Writable } from 'node:stream'
+import type { VmClient } from '../control/vm-client.ts'
 import { Host } from '../host.ts'
 import { wordsOf } from '../runs/ending.ts'
 import { withFlags } from './options.ts'
-import { sanitizeBlock } from './render/sanitize.ts'
+import { sanitizeBlock, sanitizeLine } from './render/sanitize.ts'
 
 export interface Io {
   readonly stdin: Readable & { isTTY?: boolean; setRawMode?: (isRaw: boolean) => unknown }
@@ -12,6 +13,8 @@ export interface Io {
   readonly stderr: Writable & { isTTY?: boolean }
   readonly env: Readonly<Record<string, string | undefined>>
   readonly version: string
+  /** Absent: the process's current directory. */
+  readonly directory?: string
 }
 
 /** Name of the person at the terminal, for journals. */
@@ -27,6 +30,32 @@ export function userName(): string {
 /** The host for this environment. */
 export function hostOf(io: Io): Host {
   return new Host({ env: io.env })
+}
+
+/**
+ * The id of a run that the command line names. Says on standard error which run `last` is, before anything is done.
+ * @param directory for `last`. Absent: the current directory
+ */
+export async function findRun(io: Io, name: string, directory = io.directory): Promise<string> {
+  const { runs } = hostOf(io)
+  const { runId } = await runs.find(name, directory)
+  if (name !== 'last') return runId
+  const { prompt } = await runs.summary(runId)
+  io.stderr.write(`caisson: last is ${runId}${prompt === '' ? '' : `: ${sanitizeLine(prompt, 60)}`}\n`)
+  return runId
+}
+
+/** The VM that the command line names. Says on standard error which VM `last` is. */
+export async function findVm(io: Io, name: string): Promise<VmClient> {
+  const vm = await hostOf(io).vms.find(name)
+  const { id, runId, directory } = vm.info
+  if (name !== 'last') return vm
+  const about = [
+    ...(runId === null ? [] : [` of ${runId}`]),
+    ...(directory === null ? [] : [` on ${sanitizeLine(directory)}`]),
+  ]
+  io.stderr.write(`caisson: last is the VM ${id}${about.join('')}\n`)
+  return vm
 }
 
 /** Prints a failure: our words, with whatever is untrusted in them made harmless. */

@@ -24,7 +24,8 @@ export interface CommandInput {
   readonly guestCommand: readonly string[]
 }
 
-export const runArgument = 'run ID, a unique prefix of it, or "last" (most recently started)'
+export const runArgument =
+  'run ID, a unique prefix of it, or "last" (most recently started in this directory)'
 export const vmArgument = 'VM ID, run ID, a unique prefix of either, or "last" (most recently started)'
 
 const units: Readonly<Record<string, number>> = { '': 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 }

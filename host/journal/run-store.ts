@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { statSync } from 'node:fs'
+import { realpathSync, statSync } from 'node:fs'
 import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, hasCode, requireText } from '#specs/errors.ts'
@@ -90,17 +90,15 @@ export class RunStore {
   }
 
   /**
-   * The run's paths by its id, a unique prefix of it (with or without `run-`), or `last`. @throws {CaissonError}
-   * `state_unavailable`
+   * The run's paths by its id, a unique prefix of it (with or without `run-`), or `last`: the most recently started run
+   * of a directory. @throws {CaissonError} `run_not_found`, `state_unavailable`
+   * @param directory for `last`. Absent: the current directory
    */
-  async find(name: string): Promise<RunPaths> {
+  async find(name: string, directory = process.cwd()): Promise<RunPaths> {
     requireText('the name of the run', name)
+    requireText('the directory', directory)
+    if (name === 'last') return await this.#findLast(directory)
     const ids = await this.ids()
-    if (name === 'last') {
-      const [newest] = await this.list()
-      if (newest === undefined) throw new CaissonError('run_not_found', 'there are no runs yet')
-      return this.paths(newest.runId)
-    }
     const wanted = name.startsWith('run-') ? name : `run-${name}`
     const matches = ids.filter((id) => id.startsWith(wanted))
     if (matches.length === 1 && matches[0] !== undefined) return this.paths(matches[0])
@@ -220,6 +218,21 @@ export class RunStore {
     await checkFolderIfThere(this.#folder)
   }
 
+  async #findLast(directory: string): Promise<RunPaths> {
+    const wanted = realOrResolved(directory)
+    const all = await this.list()
+    // A run without a readable journal has no known directory.
+    const last = all.find(({ workspace }) => workspace !== '' && path.resolve(workspace) === wanted)
+    if (last !== undefined) return this.paths(last.runId)
+    const [newest] = all
+    const remedy =
+      newest === undefined
+        ? 'start one: caisson run "TASK"'
+        : `change to the directory of the run, or name the run by its ID; the newest is ${newest.runId}` +
+          (newest.workspace === '' ? '' : ` on ${newest.workspace}`)
+    throw new CaissonError('run_not_found', `no run has worked on ${wanted} yet`, { remedy })
+  }
+
   async #summarize(runId: string, isLive: boolean): Promise<RunSummary> {
     const { directory, kept } = this.paths(runId)
     const keepsVm = statSync(kept, { throwIfNoEntry: false }) !== undefined
@@ -248,6 +261,14 @@ export class RunStore {
     if (isMadeAnew && !isLive)
       await writeSummary(journal, { ...end, closed: false, outline }, false).catch(() => undefined)
     return outline
+  }
+}
+
+function realOrResolved(directory: string): string {
+  try {
+    return realpathSync(directory)
+  } catch {
+    return path.resolve(directory)
   }
 }
 

@@ -25,13 +25,13 @@ export interface ContinuedRun {
 }
 
 /**
- * @param name id of the run, a prefix of it, or `last` (most recent run of this directory)
+ * @param name as in {@link RunStore.find}
  * @param directory real path of the workspace
  * @throws {CaissonError} `run_not_found` when no run matches or it used another directory, `run_busy` while it is
  * running
  */
 export async function findContinued(store: RunStore, name: string, directory: string): Promise<ContinuedRun> {
-  const runId = name === 'last' ? await findLast(store, directory) : (await store.find(name)).runId
+  const { runId } = await store.find(name, directory)
   const { facts } = await store.fold(runId)
   const { workspace } = facts
   if (facts.startedAt === null) {
@@ -65,15 +65,6 @@ async function findKept(store: RunStore, last: string): Promise<Pick<ContinuedRu
     runId = (await store.summary(runId)).continues
   }
   return { kept: store.paths(last).kept, keptBy: last }
-}
-
-async function findLast(store: RunStore, directory: string): Promise<string> {
-  // A run without a readable journal has no known directory.
-  const last = (await store.list()).find(
-    ({ workspace }) => workspace !== '' && path.resolve(workspace) === directory,
-  )
-  if (last === undefined) throw new CaissonError('run_not_found', `no run has worked on ${directory} yet`)
-  return last.runId
 }
 
 async function describeTasks(store: RunStore, last: string): Promise<Record<string, string>> {

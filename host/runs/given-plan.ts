@@ -41,12 +41,13 @@ export function givenPlanOf(value: unknown): GivenPlan {
 
 /**
  * @param name a run (id, prefix of an id, `last`), or a JSON file with a plan; a run takes precedence over a file
+ * @param directory for `last`
  * @throws {CaissonError} `invalid_plan` when nothing has this name, or it is not a plan
  */
-export async function findGivenPlan(store: RunStore, name: string): Promise<GivenPlan> {
+export async function findGivenPlan(store: RunStore, name: string, directory?: string): Promise<GivenPlan> {
   const isFile = name.includes('/') || name.includes('.')
   if (!isFile) {
-    const found = await store.find(name).catch((error: unknown) => {
+    const found = await store.find(name, directory).catch((error: unknown) => {
       if (hasCode(error, 'run_not_found')) return undefined
       throw error
     })

@@ -14,7 +14,7 @@ import type { RunClient } from '../../control/run-client.ts'
 import { mapBounded } from '../../files/bounded-map.ts'
 import type { Host } from '../../host.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { hostOf, type Io, userName } from '../io.ts'
+import { findRun, hostOf, type Io, userName } from '../io.ts'
 import { type RunAction, runArgument } from '../options.ts'
 import { describeQuestion, offerLines } from '../render/call-lines.ts'
 import { writeLines } from '../render/fit.ts'
@@ -65,7 +65,7 @@ type Pending = Omit<ApprovalRequest, 'runId'>
 
 async function approvalsList(io: Io, name: string | undefined, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
-  const runIds = name === undefined ? await atWork(host) : [(await host.runs.find(name)).runId]
+  const runIds = name === undefined ? await atWork(host) : [await findRun(io, name)]
   let count = 0
   for (const runId of runIds) {
     for (const request of await pendingOf(host, runId)) {

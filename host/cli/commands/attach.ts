@@ -7,7 +7,7 @@ import type { Command } from 'commander'
 import type { RunClient, WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
-import { hostOf, type Io } from '../io.ts'
+import { findRun, hostOf, type Io } from '../io.ts'
 import { type RunAction, runArgument } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
@@ -27,8 +27,9 @@ const leaveAfterMs = 2_000
 
 export async function attach(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
-  const run = await host.attach(name)
-  if (run === null) return await showEnded(io, name, flags)
+  const runId = await findRun(io, name)
+  const run = await host.attach(runId)
+  if (run === null) return await showEnded(io, runId, flags)
   const say = (line: string) => io.stderr.write(`${line}\n`)
   if (flags.json === true) {
     using _ = new Leaving(run, io.stdout, say)
@@ -82,9 +83,8 @@ function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
 }
 
 /** A run that nobody carries out: what its journal says, and the code it ended with. */
-async function showEnded(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+async function showEnded(io: Io, runId: string, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
-  const { runId } = await host.runs.find(name)
   await runsShow(io, runId, flags)
   const { state } = await host.runs.summary(runId)
   if (state.end === null) io.stderr.write(`caisson: ${runId} has not ended, but no process runs it\n`)

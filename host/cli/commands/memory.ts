@@ -17,7 +17,7 @@ import type { NoteDecision, SettledNote } from '../../runs/run-notes.ts'
 import { findLikelySecret } from '../../secrets/likely-secret.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { hostOf, type Io } from '../io.ts'
+import { findRun, hostOf, type Io } from '../io.ts'
 import { collect, type RunAction, runArgument } from '../options.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
 import { colorsFor } from '../render/colors.ts'
@@ -200,7 +200,7 @@ async function memoryMove(io: Io, old: string, flags: Place): Promise<ExitCode> 
 
 async function decide(io: Io, run: string, names: string[], decision: NoteDecision): Promise<ExitCode> {
   const host = hostOf(io)
-  const { runId } = await host.runs.find(run)
+  const runId = await findRun(io, run)
   await prepareFolders(host.folders)
   const notes = await host.runNotes(runId)
   const waiting = notes.pending.map(({ note }) => note)

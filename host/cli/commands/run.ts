@@ -10,7 +10,7 @@ import { readMetadata } from '../../journal/run-query.ts'
 import type { Run } from '../../runs/run.ts'
 import { type ExitCode, exitCodeOfEnd } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
-import { hostOf, type Io } from '../io.ts'
+import { findRun, hostOf, type Io } from '../io.ts'
 import {
   addEgressOptions,
   addVmOptions,
@@ -141,10 +141,19 @@ async function runTask(
     throw new CaissonError('invalid_options', 'no task given; expected: caisson run "TASK"')
   const place = flags.workspace ?? (isExample ? example?.workspace : undefined)
   const options = {
-    ...(await optionsOf(io, prompt, flags)),
+    ...(await optionsOf(io, prompt, await nameLast(io, flags, place))),
     ...(place === undefined ? {} : { workspace: place }),
   }
   return flags.json === true ? await runJson(io, options, flags) : await runShown(io, options, flags)
+}
+
+/** The flags with the id of a run in the place of `last`. */
+async function nameLast(io: Io, flags: RunFlags, place: string | undefined): Promise<RunFlags> {
+  const named = { ...flags, ...(flags.continue === true ? { continue: 'last' } : {}) }
+  const uses = (['continue', 'replay', 'planFrom'] as const).filter((flag) => named[flag] === 'last')
+  if (uses.length === 0) return named
+  const runId = await findRun(io, 'last', place)
+  return { ...named, ...Object.fromEntries(uses.map((flag) => [flag, runId])) }
 }
 
 async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOptions> {
@@ -155,7 +164,7 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     prompt,
     ...given('model', flags.model),
     ...given('tools', flags.tool),
-    ...given('continue', flags.continue === true ? 'last' : flags.continue),
+    ...given('continue', flags.continue),
     ...given('replay', flags.replay),
     ...given('metadata', flags.metadata === undefined ? undefined : readMetadata(flags.metadata)),
     files: {

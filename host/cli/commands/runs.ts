@@ -11,7 +11,7 @@ import type { JournalReading } from '../../journal/journal-summary.ts'
 import { type RunFilter, readFilters, statusOf } from '../../journal/run-query.ts'
 import type { RunSummary } from '../../journal/run-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { hostOf, type Io } from '../io.ts'
+import { findRun, hostOf, type Io } from '../io.ts'
 import { collect, parseCount, type RunAction, runArgument } from '../options.ts'
 import { colorsFor } from '../render/colors.ts'
 import { eventLines } from '../render/event-lines.ts'
@@ -111,7 +111,7 @@ function appliedWords(
 
 export async function runsShow(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
-  const paths = await host.runs.find(name)
+  const paths = host.runs.paths(await findRun(io, name))
   const events: JournalEvent[] = []
   const reading = await host.runs.visit(paths.runId, (event) => events.push(event))
   const colors = colorsFor(io.stdout)
@@ -178,7 +178,7 @@ async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
   const { runs } = hostOf(io)
   // A name that is no run's stops the command before anything is removed.
   const runIds = new Set<string>()
-  for (const name of names) runIds.add((await runs.find(name)).runId)
+  for (const name of names) runIds.add(await findRun(io, name))
   for (const runId of runIds) {
     await runs.remove(runId)
     io.stdout.write(`removed ${runId}\n`)
@@ -246,9 +246,9 @@ async function say(
 /** @throws {CaissonError} `run_not_found` where no process carries it out */
 export async function findLive(io: Io, name: string): Promise<RunClient> {
   const host = hostOf(io)
-  const run = await host.attach(name)
+  const runId = await findRun(io, name)
+  const run = await host.attach(runId)
   if (run !== null) return run
-  const { runId } = await host.runs.find(name)
   const { state } = await host.runs.summary(runId)
   const why = state.end === null ? 'no process runs it' : `it has ended as ${state.end.outcome}`
   throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)

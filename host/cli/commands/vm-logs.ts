@@ -11,7 +11,7 @@ import type { Host } from '../../host.ts'
 import { standaloneVmLogName } from '../../sandbox/standalone-vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
-import { hostOf, type Io } from '../io.ts'
+import { findRun, findVm, hostOf, type Io } from '../io.ts'
 import { type RunAction, vmArgument } from '../options.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
@@ -28,7 +28,7 @@ async function vmLogs(io: Io, name: string, flags: { follow?: boolean; agent?: b
   const host = hostOf(io)
   using stop = new StopOnSignal('ends the process')
   const follow = flags.follow === true
-  const vm = await host.vms.find(name).catch((error: unknown) => {
+  const vm = await findVm(io, name).catch((error: unknown) => {
     if (hasCode(error, 'vm_not_found')) return null
     throw error
   })
@@ -54,12 +54,14 @@ const nothingSaid =
 
 /** A run that has ended keeps both logs. @throws {CaissonError} `run_not_found` */
 async function logsOfEnded(io: Io, host: Host, name: string, agent: boolean): Promise<ExitCode> {
-  const paths = await host.runs.find(name).catch(() => {
+  const runId = await findRun(io, name).catch((error: unknown) => {
+    if (name === 'last') throw error
     throw new CaissonError(
       'vm_not_found',
       `no VM or run has the ID "${name}"; see: caisson vm list, caisson runs list`,
     )
   })
+  const paths = host.runs.paths(runId)
   const isEmpty = !(await printFile(io, agent ? paths.agentLog : paths.console))
   // Nothing of it on standard output, where a program may be counting lines.
   if (isEmpty) io.stderr.write(agent ? 'the agent logged nothing\n' : nothingSaid)

@@ -18,7 +18,7 @@ import { StandaloneVm, type StandaloneVmOptions } from '../../sandbox/standalone
 import { Settings } from '../../settings.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
-import { hostOf, type Io } from '../io.ts'
+import { findVm, hostOf, type Io } from '../io.ts'
 import { addVmOptions, collect, type RunAction, type VmFlags, vmArgument, vmOptionsOf } from '../options.ts'
 import { RawTerminal } from '../prompts/terminal-input.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
@@ -63,7 +63,7 @@ async function vmShell(
     command.length === 0
       ? runShell(io, vm, flags.plain === true)
       : runCommand(io, vm, command, flags.plain === true)
-  const running = name === undefined ? await host.vms.findOnly() : await host.vms.find(name)
+  const running = name === undefined ? await host.vms.findOnly() : await findVm(io, name)
   if (running !== null) {
     if (hasEgress(flags))
       throw new CaissonError(

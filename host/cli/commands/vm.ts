@@ -9,7 +9,7 @@ import { StandaloneVm } from '../../sandbox/standalone-vm.ts'
 import type { VmExit } from '../../vm/vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
-import { hostOf, type Io, printError } from '../io.ts'
+import { findVm, hostOf, type Io, printError } from '../io.ts'
 import {
   addVmOptions,
   type CommandInput,
@@ -111,7 +111,7 @@ function reportEnd(io: Io, end: 'interrupted' | 'stopped' | VmExit): ExitCode {
 
 async function vmForward(io: Io, name: string, ports: string): Promise<ExitCode> {
   const { hostPort, guestPort } = parsePorts(ports)
-  const vm = await hostOf(io).vms.find(name)
+  const vm = await findVm(io, name)
   using stop = new StopOnSignal('ends the process')
   const onFailure = (message: string) => io.stderr.write(`connection closed: ${sanitizeLine(message)}\n`)
   const opening = vm.forward({ guestPort, hostPort, onFailure })
@@ -163,7 +163,7 @@ function tableOf(vms: readonly VmEntry[]): string {
 }
 
 async function vmStop(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
-  const vm = await hostOf(io).vms.find(name)
+  const vm = await findVm(io, name)
   const { id, runId } = vm.info
   if (runId !== null && flags.now !== true)
     io.stderr.write(`cancelling ${runId}; collecting its changes first (--now stops it immediately)\n`)
@@ -174,7 +174,7 @@ async function vmStop(io: Io, name: string, flags: { now?: boolean }): Promise<E
 
 /** @param paused whether it is to stand still */
 async function vmPause(io: Io, name: string, paused: boolean): Promise<ExitCode> {
-  const vm = await hostOf(io).vms.find(name)
+  const vm = await findVm(io, name)
   await vm.setPaused(paused)
   io.stdout.write(`${paused ? 'paused' : 'running'} ${vm.info.id}\n`)
   return exitCodes.completed

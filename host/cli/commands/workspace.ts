@@ -5,7 +5,7 @@ import { CaissonError } from '#specs/errors.ts'
 import { formatCount } from '../../files/format.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
-import { hostOf, type Io } from '../io.ts'
+import { findRun, hostOf, type Io } from '../io.ts'
 import { type RunAction, runArgument } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
@@ -36,7 +36,7 @@ export function addWorkspaceCommands(workspace: Command, run: RunAction): void {
 
 async function open(io: Io, name: string) {
   const host = hostOf(io)
-  const { runId } = await host.runs.find(name)
+  const runId = await findRun(io, name)
   return await host.changes(runId)
 }
 
@@ -79,7 +79,7 @@ async function workspaceApply(
 
 async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
-  const { runId } = await host.runs.find(name)
+  const runId = await findRun(io, name)
   using stop = new StopOnSignal('is ignored')
   const summary = await host.undo(runId, stop)
   if (flags.json === true) await writeJsonLine(io.stdout, summary)

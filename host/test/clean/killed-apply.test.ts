@@ -36,7 +36,8 @@ async function killedApply() {
   expect(await readdir(locks)).toContain(lockName)
   const say = async (...argv: string[]) => {
     const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
-    const code = await runCli(argv, { stdin, stdout, stderr, env: run.env, version: '0' })
+    const { env, directory } = run
+    const code = await runCli(argv, { stdin, stdout, stderr, env, version: '0', directory })
     stdout.end()
     stderr.end()
     return { code, stdout: await text(stdout), stderr: await text(stderr) }

@@ -14,7 +14,7 @@ type ChangedRun = Awaited<ReturnType<typeof runThatChanged>>
 
 async function said(run: ChangedRun, work: (io: Parameters<typeof runsShow>[0]) => Promise<number>) {
   const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
-  const code = await work({ stdin, stdout, stderr, env: run.env, version: '0' })
+  const code = await work({ stdin, stdout, stderr, env: run.env, version: '0', directory: run.directory })
   stdout.end()
   stderr.end()
   return { code, text: await text(stdout), error: await text(stderr) }

@@ -42,7 +42,11 @@ describe('a plan that a run is handed', () => {
     const revised = { ...plan, goal: 'Tidy up better' }
     await journal(runs, [plan, revised])
     for (const name of [runId, 'abab', 'last'])
-      expect(await findGivenPlan(runs, name)).toEqual({ plan: revised, from: runId, prompt: 'please tidy' })
+      expect(await findGivenPlan(runs, name, '/somewhere')).toEqual({
+        plan: revised,
+        from: runId,
+        prompt: 'please tidy',
+      })
   })
 
   it('is a file with a plan as JSON [A.11]', async () => {
@@ -86,7 +90,7 @@ describe('a plan that a run is handed', () => {
   it('is refused of a run that had none, of a name that is nothing, and of a value that is none', async () => {
     const runs = await store()
     await journal(runs, [])
-    await expect(findGivenPlan(runs, 'last')).rejects.toThrow(/before it had a plan/)
+    await expect(findGivenPlan(runs, 'last', '/somewhere')).rejects.toThrow(/before it had a plan/)
     await expect(findGivenPlan(runs, 'nothing')).rejects.toThrow(/no run has this ID/)
     expect(() => givenPlanOf({ goal: 'g' })).toThrow(/the plan cannot run: steps/)
     expect(givenPlanOf({ goal: 'Tidy up', steps: [{ id: 'a', title: 'A', instructions: 'do' }] })).toEqual({

@@ -25,7 +25,7 @@ async function runsOf(count: number) {
 
 describe('a list of runs', () => {
   it('reads no journal that has a summary: neither the list, nor last, nor a beginning of an id', async () => {
-    const { host } = await runsOf(3)
+    const { host, env } = await runsOf(3)
     const before = await host.runs.list()
     expect(before).toHaveLength(3)
     for (const { runId } of before) {
@@ -36,7 +36,7 @@ describe('a list of runs', () => {
       await expect(host.runs.read(runId)).rejects.toThrow(/journal/)
     }
     expect(await host.runs.list()).toEqual(before)
-    expect((await host.runs.find('last')).runId).toBe(before[0]?.runId)
+    expect((await host.runs.find('last', env.HOME)).runId).toBe(before[0]?.runId)
     expect(await host.runs.summary(runIdOf(2))).toMatchObject({ prompt: 'p' })
   })
 

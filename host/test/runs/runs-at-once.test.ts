@@ -309,7 +309,7 @@ class Story {
 }
 
 describe('runs, applies, undos and edits in any order, some of them killed', () => {
-  const seeds = Array.from({ length: perTier(4, 60) }, (_, at) => at + 1)
+  const seeds = Array.from({ length: perTier(4, 20) }, (_, at) => at + 1)
   it.each(seeds)(
     'lose no content and count what is applied (seed %i) [W.06 R.07]',
     async (seed) => {

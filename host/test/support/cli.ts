@@ -50,7 +50,7 @@ export interface Place {
   journal(): Promise<JournalEvent[]>
 }
 
-/** A workspace and state folders of the test's own; the offline model answers. */
+/** A workspace, the current directory of every command, and state folders of the test's own; the offline model answers. */
 export async function cliPlace(
   files: Readonly<Record<string, string>>,
   env: Record<string, string> = {},
@@ -62,14 +62,14 @@ export async function cliPlace(
   const cache = CAISSON_CACHE === undefined ? {} : { CAISSON_CACHE }
   const full = { HOME, PATH, TERM: 'xterm', LANG: 'C.UTF-8', CAISSON_HOME: home, ...cache, ...env }
   const start = (argv: string[]) =>
-    follow(spawn(process.execPath, [...nodeArguments, ...argv], { env: full }))
+    follow(spawn(process.execPath, [...nodeArguments, ...argv], { env: full, cwd: workspace }))
   return {
     home,
     workspace,
     env: full,
     start: (...argv) => start(argv),
-    startInTerminal: (...argv) => follow(spawnInTerminal(argv, full, 'cols 100 rows 40')),
-    startInSizelessTerminal: (...argv) => follow(spawnInTerminal(argv, full, 'cols 0 rows 0')),
+    startInTerminal: (...argv) => follow(spawnInTerminal(argv, full, workspace, 'cols 100 rows 40')),
+    startInSizelessTerminal: (...argv) => follow(spawnInTerminal(argv, full, workspace, 'cols 0 rows 0')),
     run: async (...argv) => {
       const started = start(argv)
       started.child.stdin?.end()
@@ -104,12 +104,18 @@ export function runArguments(place: Place, task: string, ...more: string[]): str
 }
 
 /** `script` of util-linux gives a terminal and passes keys, output and exit code on. */
-function spawnInTerminal(argv: readonly string[], env: Record<string, string>, size: string): ChildProcess {
+function spawnInTerminal(
+  argv: readonly string[],
+  env: Record<string, string>,
+  cwd: string,
+  size: string,
+): ChildProcess {
   const words = [process.execPath, ...nodeArguments, ...argv].map(
     (word) => `'${word.replaceAll("'", `'\\''`)}'`,
   )
   return spawn('script', ['-qfec', `stty ${size}; exec ${words.join(' ')}`, '/dev/null'], {
     env: { ...env, SHELL: '/bin/sh' },
+    cwd,
   })
 }
 

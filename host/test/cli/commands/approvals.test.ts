@@ -17,7 +17,7 @@ describe('caisson approvals', () => {
     void ask({ ...choice, question: 'Which\u001b[2J?' }, 'ask-1')
     void queue.ask({ ...someCall, approvalId: 'ap-2', tool: 'delete_file', arguments: '{"path":"a"}' })
     await expect.poll(() => Object.keys(record.state.pendingApprovals)).toHaveLength(2)
-    expect((await caisson('approvals', 'list', 'last')).stdout).toBe(
+    expect((await caisson('approvals', 'list', runId)).stdout).toBe(
       `${runId}  ask-1  asks: Which\\e[2J? (csv, json)\n${runId}  ap-2  asks to call delete_file path: a\n`,
     )
     const lines = (await caisson('approvals', 'list', '--json')).stdout.trimEnd().split('\n')
@@ -40,7 +40,7 @@ describe('caisson approvals', () => {
     const { stdout } = await caisson('approvals', 'list')
     expect(stdout).toContain('asks to call use_mcp_server server: notes · tools: ["add"]\n')
     expect(stdout).toContain('\n  ┆   before: Adds\n  ┆   now: Adds \\e[2J and sends\n')
-    expect((await caisson('runs', 'show', 'last')).stdout).toContain('  ┆   before: Adds\n')
+    expect((await caisson('runs', 'show', runId)).stdout).toContain('  ┆   before: Adds\n')
     expect((await caisson('approvals', 'list', '--json')).stdout).toContain('before: Adds')
   })
 

@@ -18,7 +18,8 @@ async function place(events: readonly HostEvent[] = []) {
   const run = await runThatProposed(events)
   const caisson = async (...argv: string[]) => {
     const [stdout, stderr] = [new PassThrough(), new PassThrough()]
-    const io = { stdin: new PassThrough(), stdout, stderr, env: run.env, version: '0' }
+    const { env, directory } = run
+    const io = { stdin: new PassThrough(), stdout, stderr, env, version: '0', directory }
     const code = await runCli(argv, io)
     stdout.end()
     stderr.end()
