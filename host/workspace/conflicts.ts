@@ -7,6 +7,7 @@ import type { Root } from '#specs/node/descriptor-walk.ts'
 import { comparePaths } from '#specs/node/path-text.ts'
 import type { LeftOut } from '#specs/protocol/event.ts'
 import type { StoredChange } from './change-set.ts'
+import { isRefreshedIndex } from './git-history/refreshed-index.ts'
 import { Inherited } from './inherited.ts'
 import type { Manifest, ManifestEntry } from './manifest.ts'
 import { captureState, isSameState, manifestState, type PathState } from './path-state.ts'
@@ -133,13 +134,21 @@ export class ConflictFinder {
       }
     }
     if (isSameIgnoringSpecialBits(now, after)) return { kind: 'applied' }
-    if (isSameState(now, manifestState(before))) {
+    if (this.#isRefreshedApply(change.path, after, now)) return { kind: 'applied' }
+    if (isAsCopied(this.#root, change.path, before, now)) {
       if (now.kind === 'directory' && after.kind !== 'directory')
         return await subtreeConflict(this.#root, this.#index, change.path, this.#turns)
       return now.kind === 'absent' ? this.#parentConflict(change.path) : { kind: 'clear' }
     }
     if (isOwnState(this.#own.get(change.path), now)) return { kind: 'clear' }
     return conflict(describeConflict(now, before))
+  }
+
+  /** git's index as an earlier apply left it, but for what `git status` refreshes. */
+  #isRefreshedApply(path: string, after: PathState, now: PathState): boolean {
+    return (this.#own.get(path) ?? []).some(
+      (own) => isSameState(own.after, after) && isRefreshedIndex(this.#root, path, now, own.indexMeaning),
+    )
   }
 
   /** Nothing is added below a directory that the host lost meanwhile. */
@@ -160,6 +169,19 @@ export class ConflictFinder {
   #noteVacant(change: StoredChange, now: PathState['kind']): void {
     if (change.kind === 'directory' && now !== 'directory') this.#vacant.add(change.path)
   }
+}
+
+/** Whether the path is as it was copied. For git's index only its entries count. */
+export function isAsCopied(
+  root: Root,
+  path: string,
+  before: ManifestEntry | undefined,
+  now: PathState,
+): boolean {
+  const copied = manifestState(before)
+  if (isSameState(now, copied)) return true
+  const isSameMode = now.kind === 'file' && copied.kind === 'file' && now.mode === copied.mode
+  return isSameMode && before?.kind === 'file' && isRefreshedIndex(root, path, now, before.indexMeaning)
 }
 
 /** Parent directories of a path, nearest first. */
@@ -207,7 +229,7 @@ async function subtreeConflict(
       if (isUntouched(root, entry)) continue
       const captured = captureState(root, below)
       if (!captured.ok) return conflict(captured.error.message)
-      if (!isSameState(captured.value.state, manifestState(entry))) {
+      if (!isAsCopied(root, below, entry, captured.value.state)) {
         return conflict(`"${below}" in it: ${describeConflict(captured.value.state, entry)}`)
       }
     }

@@ -23,6 +23,8 @@ const ManifestFile = z.strictObject({
   ...common,
   size: Count,
   sha256: Sha256,
+  /** For git's index: digest of its entries without times and sizes. Absent: another file, or an unknown form. */
+  indexMeaning: Sha256.optional(),
 })
 const ManifestDirectory = z.strictObject({ kind: z.literal('directory'), ...common })
 const ManifestLink = z.strictObject({

@@ -8,9 +8,17 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Root } from '#specs/node/descriptor-walk.ts'
 import type { Owner } from '#specs/node/directory.ts'
 import { openContents, readSlices, type StoredChange } from '../change-set.ts'
-import { ancestorsOf } from '../conflicts.ts'
+import { ancestorsOf, isAsCopied } from '../conflicts.ts'
 import { INDEX_MAX_BYTES, isIndexPath, meaningOfIndex } from '../git-history/index-file.ts'
-import { type CapturedState, captureState, describeState, isSameState, markOf } from '../path-state.ts'
+import {
+  type CapturedState,
+  captureState,
+  describeState,
+  isSameState,
+  manifestState,
+  markOf,
+  type PathState,
+} from '../path-state.ts'
 import type { Review, ReviewItem } from '../review/review.ts'
 import { type HeldBack, type Selection, selectChanges } from '../review/selection.ts'
 import { failureOf, type WorkspaceError, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
@@ -223,7 +231,11 @@ class Applier {
     const { state, owner, mark } = captured.value as CapturedState
     const target = isModeOnly ? withMode(state, this.#modeOf(item)) : keepSpecialBits(state, after)
     if (isSameState(state, target)) return
-    if (!isExpected(state, operation, isModeOnly) && !isOwnState(this.#own.get(path), state)) {
+    const isAsReviewed =
+      isExpected(state, operation, isModeOnly) ||
+      isOwnState(this.#own.get(path), state) ||
+      this.#isRefreshed(operation, state)
+    if (!isAsReviewed) {
       return this.#stop(
         item,
         `"${path}" is ${describeState(state)} that changed on the host since the review`,
@@ -245,6 +257,12 @@ class Applier {
     this.#options.onStep?.({ kind: 'prepared', path })
     // A directory's mark changes with its contents, and a directory that is not empty cannot be removed anyway.
     return { operation, intent, owner, mark: state.kind === 'directory' ? undefined : mark }
+  }
+
+  /** git's index as it was copied, but for what `git status` refreshes. */
+  #isRefreshed({ path, expected }: Operation, now: PathState): boolean {
+    const entry = this.#options.review.index.get(path)
+    return isSameState(manifestState(entry), expected) && isAsCopied(this.#root, path, entry, now)
   }
 
   #indexMeaning(item: ReviewItem, path: string): { indexMeaning?: string } {

@@ -6,8 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { readSlices } from '../change-set.ts'
 import { ancestorsOf } from '../conflicts.ts'
-import { INDEX_MAX_BYTES, meaningOfIndex } from '../git-history/index-file.ts'
-import { readHostBytes } from '../git-history/references.ts'
+import { isRefreshedIndex } from '../git-history/refreshed-index.ts'
 import { type CapturedState, captureState, isSameState, markOf, type PathState } from '../path-state.ts'
 import type { HeldBack } from '../review/selection.ts'
 import {
@@ -156,7 +155,9 @@ class Undoer {
     const now = captured.value.state
     if (isSameState(now, before)) return this.#noteRestored(operation)
     const isLeftAsMade =
-      isSameState(now, after) || isDirectoryOfOurs(now, after, before) || this.#isRefreshed(operation, now)
+      isSameState(now, after) ||
+      isDirectoryOfOurs(now, after, before) ||
+      isRefreshedIndex(this.#root, path, now, operation.indexMeaning)
     // An earlier interrupted undo already restored this path, or apply never reached it.
     if (!isLeftAsMade && this.#wasEarlier(operation, now)) return
     if (!isLeftAsMade) {
@@ -185,14 +186,6 @@ class Undoer {
         this.#onRestored?.(path)
       },
     )
-  }
-
-  /** git's index as apply left it, except for times and sizes that any `git status` rewrites. */
-  #isRefreshed({ path, indexMeaning, after }: LoggedOperation, now: PathState): boolean {
-    if (indexMeaning === undefined || now.kind !== 'file' || after.kind !== 'file') return false
-    if (now.size > INDEX_MAX_BYTES) return false
-    const bytes = readHostBytes(this.#root, path, INDEX_MAX_BYTES)
-    return bytes !== undefined && meaningOfIndex(bytes) === indexMeaning
   }
 
   #noteRestored({ op, outcome }: LoggedOperation): void {

@@ -7,6 +7,7 @@
 import { createHash, hash as hashOnce } from 'node:crypto'
 import { type FileHandle, open, rename, rm, statfs } from 'node:fs/promises'
 import { errorMessage } from '#specs/errors.ts'
+import type { PathChange } from '#specs/node/change-encoder.ts'
 import {
   type ChangeBounds,
   ChangeStreamError,
@@ -17,7 +18,8 @@ import { limits } from '#specs/protocol/limits.ts'
 import { type WaitForDiskSpace, writeWithDiskSpace } from '../../files/disk-space.ts'
 import { renameDurably } from '../../files/durable.ts'
 import { type ChangeSet, changeSetPaths, type StoredChange } from '../change-set.ts'
-import type { Manifest } from '../manifest.ts'
+import { INDEX_MAX_BYTES, meaningOfIndex } from '../git-history/index-file.ts'
+import type { Manifest, ManifestEntry } from '../manifest.ts'
 import {
   failureOf,
   WorkspaceFailure,
@@ -27,6 +29,8 @@ import {
 } from '../workspace-error.ts'
 import { SenseCheck } from './sense-check.ts'
 import { WatchedSource } from './watched-source.ts'
+
+type ManifestFile = Extract<ManifestEntry, { kind: 'file' }>
 
 /** Bytes that must stay free on the disk. */
 const SPARE_BYTES = 256 * 1024 * 1024
@@ -86,7 +90,7 @@ async function receiveInto(
   for await (const change of decodeChanges(source, bounds)) {
     sense.next(change.entry)
     const offset = contents.size
-    const stored = await store(change, contents)
+    const stored = await store(change, contents, indexIn(options.manifest, change.entry))
     const entry = reduceToDifference(stored, options.manifest)
     if (entry?.kind !== 'file') contents.rewind(offset)
     if (entry !== undefined) entries.set(entry.path, entry)
@@ -97,9 +101,22 @@ async function receiveInto(
   return { entries, contentBytes: contents.size, sha256 }
 }
 
-async function store({ entry, content }: DecodedChange, contents: ContentFile): Promise<StoredChange> {
+/** git's index as it was copied; undefined for every other entry. */
+function indexIn(manifest: Manifest, entry: PathChange): ManifestFile | undefined {
+  const before = manifest.entries.get(entry.path)
+  const isIndex = before?.kind === 'file' && before.indexMeaning !== undefined
+  return isIndex && entry.kind === 'file' && entry.size <= INDEX_MAX_BYTES ? before : undefined
+}
+
+/** @param index the index in whose place the file comes: one with the same entries counts as that */
+async function store(
+  { entry, content }: DecodedChange,
+  contents: ContentFile,
+  index: ManifestFile | undefined,
+): Promise<StoredChange> {
   if (entry.kind !== 'file') return entry
   const offset = contents.size
+  const pieces: Buffer[] = []
   await contents.expect(entry.size)
   // Most files are small and arrive in one piece, which is several times faster to hash at once.
   let only: Buffer | undefined
@@ -110,15 +127,18 @@ async function store({ entry, content }: DecodedChange, contents: ContentFile): 
       hash ??= createHash('sha256')
       hash.update(piece)
     }
+    if (index !== undefined) pieces.push(Buffer.from(piece))
     await contents.append(piece)
   }
+  if (index !== undefined && meaningOfIndex(Buffer.concat(pieces)) === index.indexMeaning)
+    return { ...entry, size: index.size, sha256: index.sha256, offset }
   const sha256 = hash?.digest('hex') ?? hashOnce('sha256', only ?? Buffer.alloc(0), 'hex')
   return { ...entry, sha256, offset }
 }
 
 /**
  * Reduces an entry to its difference from the original. The guest sends a small written file without comparing it; one
- * with the same content is no change, or only a mode change.
+ * with the same content is no change, or only a mode change. So is git's index with the same entries.
  */
 function reduceToDifference(entry: StoredChange, manifest: Manifest): StoredChange | undefined {
   const before = entry.kind === 'file' ? manifest.entries.get(entry.path) : undefined

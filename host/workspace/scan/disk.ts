@@ -20,6 +20,7 @@ import { Directory } from '#specs/node/directory.ts'
 import { errnoOf } from '#specs/node/file-error.ts'
 import { comparePaths, encodePath } from '#specs/node/path-text.ts'
 import type { LeftOut } from '#specs/protocol/event.ts'
+import { INDEX_MAX_BYTES, isIndexPath, meaningOfIndex } from '../git-history/index-file.ts'
 import type { Manifest, ManifestEntry } from '../manifest.ts'
 import { failureOf, WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
 import { type Child, ErofsWriter, erofsBlockBytes } from './erofs.ts'
@@ -223,15 +224,23 @@ class Builder {
     if (!before.isFile()) return
     const erofs = this.#writer.beginFile()
     const content = this.#readSmall(fd, before)
+    const isIndex = isIndexPath(entry.path) && before.size <= BigInt(INDEX_MAX_BYTES)
+    const index: Buffer[] = []
+    const write = (chunk: Buffer) => {
+      erofs.write(chunk)
+      if (isIndex) index.push(Buffer.from(chunk))
+    }
     let sha256: string
     let size: number
     if (content !== undefined) {
-      erofs.write(content)
+      write(content)
       sha256 = hashOnce('sha256', content, 'hex')
       size = content.length
-    } else ({ sha256, size } = await this.#copyLarge(fd, before, (chunk) => erofs.write(chunk)))
+    } else ({ sha256, size } = await this.#copyLarge(fd, before, write))
     const seen = { ...entry, ...statFields(before) }
-    this.#entries.set(entry.path, { kind: 'file', ...recorded(seen), size, sha256 })
+    const indexMeaning = isIndex ? meaningOfIndex(Buffer.concat(index)) : undefined
+    const meaning = indexMeaning === undefined ? {} : { indexMeaning }
+    this.#entries.set(entry.path, { kind: 'file', ...recorded(seen), size, sha256, ...meaning })
     this.#bytes += size
     return erofs.end(guestAttributes(seen))
   }

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { deflateSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
@@ -384,6 +384,37 @@ describe('commits and the index from the VM', () => {
       expect(conflicts.map(({ path: at }) => at)).toEqual(isUndone ? [] : ['.git/index'])
       if (isUndone) expect(snapshot(bench.root)).toEqual(before)
     }
+  })
+
+  it('have no index that was only refreshed, in the VM or on the host, and no conflict by it [W.01]', async () => {
+    const refresh = (root: string) => {
+      const later = new Date(Date.now() + 60_000)
+      utimesSync(path.join(root, 'a.txt'), later, later)
+      const index = readFileSync(path.join(root, '.git/index'))
+      git(root, 'status')
+      expect(readFileSync(path.join(root, '.git/index')).equals(index)).toBe(false)
+    }
+    using bench = new GitBench(start)
+    using none = await bench.afterAgent(refresh)
+    expect(none.items.map((item) => item.path)).toEqual([])
+    using staged = await bench.afterAgent((copy) => {
+      put(copy, { 'new.txt': 'n\n' })
+      git(copy, 'add', 'new.txt')
+    })
+    const stateOf = (review: Review) => review.items.find((item) => item.path === '.git/index')?.state
+    expect(stateOf(staged)).toEqual({ kind: 'clear' })
+    refresh(bench.root)
+    using again = await bench.again(staged)
+    expect(stateOf(again)).toEqual({ kind: 'clear' })
+    expect(await apply(bench, again)).toMatchObject({ conflicts: [], failed: [] })
+    expect(git(bench.root, 'diff', '--cached', '--name-only')).toBe('new.txt\n')
+    refresh(bench.root)
+    using applied = await bench.again(staged)
+    expect(stateOf(applied)).toEqual({ kind: 'applied' })
+    put(bench.root, { 'mine.txt': 'm\n' })
+    git(bench.root, 'add', 'mine.txt')
+    using changed = await bench.again(staged)
+    expect(stateOf(changed)).toMatchObject({ kind: 'conflict' })
   })
 
   it.each<[string, (copy: string, blob: string) => void]>([
