@@ -89,7 +89,13 @@ export type {
   OnApproval,
   PendingApproval,
 } from './runs/approval-handler.ts'
-export type { Inspected, ReviewedChange, RunChanges } from './runs/changes.ts'
+export type {
+  FileVersion,
+  Inspected,
+  PathVersions,
+  ReviewedChange,
+  RunChanges,
+} from './runs/changes.ts'
 export type { HeldPaths } from './runs/prepare.ts'
 export type { Run } from './runs/run.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './runs/run-notes.ts'

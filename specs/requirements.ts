@@ -364,6 +364,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'W.06': now(
     'Several runs work on copies of one directory at once; a path that two of them changed is a conflict that names the other run, and no order of applies, undos, edits and crashes loses content',
   ),
+  'W.07': now(
+    'The other side of a conflict is printed, written to a new file, given as a patch or merged three ways; no file is replaced',
+  ),
 
   // Runs that survive
   'R.01': later(

@@ -4,7 +4,7 @@
  */
 
 import { closeSync, existsSync } from 'node:fs'
-import { CaissonError, hasCode, requireObject, requireSignal, withCode } from '#specs/errors.ts'
+import { CaissonError, hasCode, requireObject, requireSignal, requireText, withCode } from '#specs/errors.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
 import type { Folders } from '../state/folders.ts'
@@ -16,11 +16,13 @@ import {
   failureOf,
   type Manifest,
   openContents,
+  type PathVersions,
   type Review,
   type ReviewItem,
   readAppliedCount,
   readChangeSet,
   readManifest,
+  readVersions,
   reviewChanges,
   ruleChangeOf,
   type Selection,
@@ -37,6 +39,8 @@ export interface ReviewedChange extends ReviewItem {
   readonly diff: string | null
   readonly noDiff?: string
 }
+
+export type { FileVersion, PathVersions } from '../workspace/index.ts'
 
 /** All changes, the effect on git repositories, and the branches that are kept under another name. */
 export type Inspected = Pick<Review, 'items' | 'history' | 'aside'>
@@ -112,6 +116,29 @@ export class RunChanges {
       const diff = diffItem(review, item)
       yield diff.kind === 'text' ? { ...item, diff: diff.text } : { ...item, diff: null, noDiff: diff.why }
     }
+  }
+
+  /**
+   * The three versions of a path that the run changed: as it went into the VM, as the run made it, as the host has it.
+   * @throws {CaissonError} `invalid_options` for a path without a change
+   */
+  async versions(path: string): Promise<PathVersions> {
+    requireText('path', path)
+    if (!this.#changes.entries.has(path))
+      throw new CaissonError(
+        'invalid_options',
+        `no change of ${this.runId} has the path ${JSON.stringify(path)}`,
+        {
+          remedy: `list the paths: caisson workspace diff ${this.runId}`,
+        },
+      )
+    const { directory } = this.#store.paths(this.runId)
+    return requireValue(readVersions(this.#manifest, this.#changes, directory, path))
+  }
+
+  /** Whether the path went into the VM. */
+  wentIn(path: string): boolean {
+    return this.#manifest.entries.has(path)
   }
 
   /**

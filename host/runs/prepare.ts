@@ -28,6 +28,8 @@ export const manifestFile = (runDirectory: string) => path.join(runDirectory, 'm
 
 export interface PreparedWorkspace extends AsyncDisposable {
   readonly manifest: Manifest
+  /** Inode numbers of the files on the disk, by path. */
+  readonly fileNids: ReadonlyMap<string, number>
   /** Path of the erofs file for the drive `workspace`; removed with this object. */
   readonly disk: string
   /** VM of the pool that already has the disk; ended with this object. Absent: a VM must be started. */
@@ -54,7 +56,7 @@ export async function prepareWorkspace(
   const vm = await plan.pool?.take({ workspaceDisk: disk, signal })
   if (vm !== undefined) undo.defer(async () => void (await vm.stop()))
   const isInPlace = vm !== undefined
-  const { manifest } = requireValue(await buildDisk({ scan, file: disk, isInPlace, signal }))
+  const { manifest, fileNids } = requireValue(await buildDisk({ scan, file: disk, isInPlace, signal }))
   const manifestSha256 = await writeManifest(manifestFile(record.paths.directory), manifest)
   const { leftOut } = manifest
   const files = [...manifest.entries.values()].filter(({ kind }) => kind === 'file').length
@@ -77,6 +79,7 @@ export async function prepareWorkspace(
   const held = undo.move()
   return {
     manifest,
+    fileNids,
     disk,
     ...(vm === undefined ? {} : { vm }),
     [Symbol.asyncDispose]: () => held.disposeAsync(),

@@ -21,7 +21,7 @@ import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import { findSavedVm } from '../vm/hibernation/hibernate.ts'
 import { DEFAULT_HIBERNATE_AFTER_MS } from '../vm/vm-options.ts'
-import { flaggedPaths } from '../workspace/index.ts'
+import { flaggedPaths, keepBases } from '../workspace/index.ts'
 import { Deadline } from './deadline.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
 import { type Ending, endingOfCompletion, endingWithoutAgent, runEnding } from './ending.ts'
@@ -367,6 +367,9 @@ export class Run implements RunHandle {
   async #collect(guest: Guest, workspace: PreparedWorkspace, ending: Ending): Promise<Ending> {
     try {
       const received = await this.#guarded(guest.collect(workspace))
+      const runDirectory = this.#record.paths.directory
+      // Only a merge needs them: a full disk does not stop the run.
+      await keepBases({ ...workspace, changes: received, runDirectory }).catch(() => undefined)
       const flagged = requireValue(await this.#guarded(flaggedPaths(workspace.manifest, received))).slice(
         0,
         1_000,

@@ -5,11 +5,13 @@
 export { type ApplySummary, applyChanges } from './apply/apply.ts'
 export { removeLeftStaged, removeStagedOf } from './apply/staged-files.ts'
 export { type UndoSummary, undoChanges } from './apply/undo.ts'
+export { keepBases } from './base-contents.ts'
 export { type ChangeSet, openContents, readChangeSet } from './change-set.ts'
 export { checkDirectory } from './directory-check.ts'
 export type { HistoryReport } from './git-history/examine.ts'
 export type { SetAside } from './git-history/set-aside.ts'
 export { type Manifest, readManifest, writeManifest } from './manifest.ts'
+export { type FileVersion, type PathVersions, readVersions } from './path-versions.ts'
 export { receiveChanges } from './receive/receive.ts'
 export { diffItem } from './review/diff.ts'
 export {

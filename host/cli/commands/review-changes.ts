@@ -129,7 +129,9 @@ export async function showChanges(
   for (const entry of entries)
     if ('items' in entry) for (const { path } of entry.items) folded.set(path, entry)
   let isCut = false
+  const shown = new Set(items.map(({ path }) => path))
   for await (const item of changes.reviewWithDiffs()) {
+    if (!shown.has(item.path)) continue
     const objects = folded.get(item.path)
     if (objects !== undefined) {
       if (objects.items[0]?.path === item.path) writeLines(io.stdout, [objectsLine(objects, colors)])
@@ -217,6 +219,7 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
     ...held('failed', failed, colors),
     ...held('left out', heldBack, colors),
   )
+  if (conflicts.length > 0) lines.push(`To merge a path in conflict: caisson workspace merge ${runId} PATH`)
   if (others > 0) lines.push(colors.dim(`  ${formatCount(others, 'more change')} not chosen`))
   if (leftOut.length > 0)
     lines.push(`To apply a path that was left out, name it: caisson workspace apply ${runId} PATH…`)

@@ -3,21 +3,40 @@
 import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { formatCount } from '../../files/format.ts'
+import type { ReviewedChange } from '../../runs/changes.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import { type RunAction, runArgument } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { sanitizeLine } from '../render/sanitize.ts'
+import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 import { isComplete, printApplied, showChanges } from './review-changes.ts'
+import { workspaceMerge, workspaceShow } from './workspace-versions.ts'
 
 export function addWorkspaceCommands(workspace: Command, run: RunAction): void {
   workspace
     .command('diff')
     .argument('<run>', runArgument)
+    .argument('[path...]', 'path to show; a directory includes its content')
+    .option('--patch', 'print a plain patch, as git apply reads it')
     .description('Show the changes of a run')
     .option('--json', 'print as JSON')
     .action(run(workspaceDiff))
+  workspace
+    .command('show')
+    .argument('<run>', runArgument)
+    .argument('<path>', 'path of a change')
+    .option('--base', 'the version that went into the VM instead of the one of the run')
+    .option('-o, --output <file>', 'write to a new file instead of standard output')
+    .description('Print a file as a run made it')
+    .action(run(workspaceShow))
+  workspace
+    .command('merge')
+    .argument('<run>', runArgument)
+    .argument('<path>', 'path of a change, usually one in conflict')
+    .option('-o, --output <file>', 'the new file (default: PATH.caisson-RUN beside it)')
+    .description('Merge your file and that of a run into a new file, with conflict markers; needs git')
+    .action(run(workspaceMerge))
   workspace
     .command('apply')
     .argument('<run>', runArgument)
@@ -40,18 +59,64 @@ async function open(io: Io, name: string) {
   return await host.changes(runId)
 }
 
-async function workspaceDiff(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+async function workspaceDiff(
+  io: Io,
+  name: string,
+  paths: string[],
+  flags: { json?: boolean; patch?: boolean },
+): Promise<ExitCode> {
+  if (flags.json === true && flags.patch === true)
+    throw new CaissonError('invalid_options', '--json and --patch cannot be combined; use one of them')
   const changes = await open(io, name)
-  if (flags.json === true) {
-    for await (const item of changes.reviewWithDiffs()) await writeJsonLine(io.stdout, item)
+  const wanted =
+    paths.length === 0 ? undefined : paths.map((path) => path.replace(/\/+$/, '').replace(/^\.\//, ''))
+  const isWanted = (path: string) =>
+    wanted === undefined || wanted.some((one) => path === one || path.startsWith(`${one}/`))
+  if (wanted !== undefined) {
+    const items = await changes.review()
+    const missing = wanted.find(
+      (one) => !items.some(({ path }) => path === one || path.startsWith(`${one}/`)),
+    )
+    if (missing !== undefined)
+      throw new CaissonError(
+        'invalid_options',
+        `no change of ${changes.runId} has the path ${JSON.stringify(missing)}`,
+      )
+  }
+  if (flags.json === true || flags.patch === true) {
+    for await (const item of changes.reviewWithDiffs()) {
+      if (!isWanted(item.path)) continue
+      if (flags.json === true) await writeJsonLine(io.stdout, item)
+      else printPatch(io, item)
+    }
   } else {
-    await showChanges(io, changes, await changes.inspect(), {
-      maxDiffs: 10_000,
-      maxLines: 100_000,
-      maxChars: 4_000,
-    })
+    const { items, ...inspected } = await changes.inspect()
+    await showChanges(
+      io,
+      changes,
+      { ...inspected, items: items.filter(({ path }) => isWanted(path)) },
+      {
+        maxDiffs: 10_000,
+        maxLines: 100_000,
+        maxChars: 4_000,
+      },
+    )
   }
   return exitCodes.completed
+}
+
+/** From the host's file to that of the run. In a terminal nothing that it obeys. */
+function printPatch(io: Io, { path, diff, noDiff, before, after, state }: ReviewedChange): void {
+  if (diff === null || diff === '') {
+    const why = noDiff ?? 'only its mode changed'
+    io.stderr.write(`caisson: ${sanitizeLine(path)} is not in the patch: ${sanitizeLine(why)}\n`)
+    return
+  }
+  const isNew = before === undefined && state.kind === 'clear'
+  const patch = diff
+    .replace(/^--- .*$/m, (line) => (isNew ? '--- /dev/null' : line))
+    .replace(/^\+\+\+ .*$/m, (line) => (after === undefined ? '+++ /dev/null' : line))
+  io.stdout.write(io.stdout.isTTY === true ? `${sanitizeBlock(patch, '')}\n` : patch)
 }
 
 async function workspaceApply(

@@ -5,7 +5,7 @@ import { encodeChanges } from '#specs/node/change-encoder.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
 import { manifestFile } from '../../runs/prepare.ts'
-import { buildDisk, receiveChanges, scanWorkspace, writeManifest } from '../../workspace/index.ts'
+import { buildDisk, keepBases, receiveChanges, scanWorkspace, writeManifest } from '../../workspace/index.ts'
 import { changesBetween, type Sketch, type Tree, treeOf, unwrap, writeTree } from '../workspace/support.ts'
 import { beginRun } from './begun-run.ts'
 
@@ -28,7 +28,8 @@ export async function beginChanging(host: Host, directory: string, runId: string
   const begun = await beginRun(host, runId, directory)
   const { paths, record } = begun
   const scan = unwrap(await scanWorkspace({ directory, ownFolders: [] }))
-  const { manifest } = unwrap(await buildDisk({ scan, file: paths.disk, diskBytes: 64 * 1024 * 1024 }))
+  const { disk } = paths
+  const { manifest, fileNids } = unwrap(await buildDisk({ scan, file: disk, diskBytes: 64 * 1024 * 1024 }))
   const manifestSha256 = await writeManifest(manifestFile(paths.directory), manifest)
   const counts = { files: scan.files, bytes: scan.bytes, leftOut: 0, examples: [] }
   await record.host({ type: 'workspace-ready', ...counts, manifestSha256 })
@@ -38,6 +39,7 @@ export async function beginChanging(host: Host, directory: string, runId: string
     const changes = unwrap(
       await receiveChanges({ source, manifest, runDirectory: paths.directory, spareBytes: 0 }),
     )
+    await keepBases({ disk, fileNids, manifest, changes, runDirectory: paths.directory })
     const { sha256, contentBytes } = changes
     await record.host({ type: 'changes-ready', entries: 1, contentBytes, flagged: [], sha256 })
     const end = { outcome: 'completed', reason: 'completed', message: '', summary: '' } as const

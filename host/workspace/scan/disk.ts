@@ -55,6 +55,8 @@ interface DiskOptions {
 
 interface Disk {
   readonly manifest: Manifest
+  /** Inode numbers of the files, by path. */
+  readonly fileNids: ReadonlyMap<string, number>
   /** Bytes used by the image. */
   readonly usedBytes: number
 }
@@ -120,6 +122,7 @@ class Builder {
   readonly #fd: number
   readonly #folders = new Map<string, Folder>()
   readonly #entries = new Map<string, ManifestEntry>()
+  readonly #fileNids = new Map<string, number>()
   readonly #leftOut: LeftOut[]
   readonly #chunk = Buffer.allocUnsafe(CHUNK_BYTES)
   #bytes = 0
@@ -156,7 +159,7 @@ class Builder {
     }
     this.#writer.finish(Math.max(this.#diskBytes, fstatSync(this.#fd).size))
     if (this.#writer.size > this.#diskBytes) throw grewTooLarge(this.#diskBytes)
-    return { manifest: this.#manifest(), usedBytes: this.#writer.size }
+    return { manifest: this.#manifest(), fileNids: this.#fileNids, usedBytes: this.#writer.size }
   }
 
   #manifest(): Manifest {
@@ -193,6 +196,7 @@ class Builder {
       nid = this.#writer.addLink(encodePath(target), guestAttributes(entry))
       this.#entries.set(entry.path, { kind: 'link', ...recorded(entry), target })
     } else nid = await this.#addFile(this.#enter(root, parentPath), name, entry)
+    if (nid !== undefined && entry.kind === 'file') this.#fileNids.set(entry.path, nid)
     if (nid !== undefined) parent.children.push({ name: encodePath(name), kind: entry.kind, nid })
   }
 

@@ -4,7 +4,7 @@
  * (64-byte) inodes, FLAT_PLAIN and FLAT_INLINE data. Layout: block 0 is the superblock, then the table of directory
  * inodes, then data blocks and metadata blocks (file inodes with the tails of their content) in order of arrival.
  */
-import { ftruncateSync, writeSync } from 'node:fs'
+import { ftruncateSync, readSync, writeSync } from 'node:fs'
 
 export const erofsBlockBytes = 4096
 const INODE_BYTES = 64
@@ -232,4 +232,16 @@ function encodeDirectory(entries: readonly Child[]): { blocks: Buffer; size: num
     from = to
   }
   return { blocks: Buffer.concat(blocks), size: (blocks.length - 1) * erofsBlockBytes + lastBytes }
+}
+
+/** Content of a file that {@link ErofsWriter} wrote, by its inode number. */
+export function readErofsFile(fd: number, nid: number): Buffer {
+  const inode = Buffer.alloc(INODE_BYTES)
+  readSync(fd, inode, 0, INODE_BYTES, nid * 32)
+  const content = Buffer.alloc(Number(inode.readBigUInt64LE(8)))
+  const isInline = inode.readUInt16LE(0) >> 1 === LAYOUT_INLINE
+  const whole = isInline ? content.length - (content.length % erofsBlockBytes) : content.length
+  readSync(fd, content, 0, whole, inode.readUInt32LE(16) * erofsBlockBytes)
+  readSync(fd, content, whole, content.length - whole, nid * 32 + INODE_BYTES)
+  return content
 }

@@ -1,0 +1,159 @@
+/** `caisson workspace show` and `merge`: the other side of a conflict, as a file or merged three ways. */
+
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { Root } from '#specs/node/descriptor-walk.ts'
+import { formatCount } from '../../files/format.ts'
+import { findProgram } from '../../processes/programs.ts'
+import type { FileVersion, RunChanges } from '../../runs/changes.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { findRun, hostOf, type Io } from '../io.ts'
+import { findEditor } from '../prompts/plan-editor.ts'
+import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
+
+export interface VersionFlags {
+  readonly base?: boolean
+  /** Path of a new file. */
+  readonly output?: string
+}
+
+export async function workspaceShow(
+  io: Io,
+  name: string,
+  file: string,
+  flags: VersionFlags,
+): Promise<ExitCode> {
+  const changes = await hostOf(io).changes(await findRun(io, name))
+  const versions = await changes.versions(file)
+  const content = contentOf(flags.base === true ? versions.base : versions.run, file)
+  if (flags.output !== undefined) {
+    writeNew(io, flags.output, content)
+    io.stderr.write(`wrote ${sanitizeLine(flags.output)}\n`)
+  } else if (io.stdout.isTTY === true) io.stdout.write(`${sanitizeBlock(content.toString('utf8'), '')}\n`)
+  else io.stdout.write(content)
+  return exitCodes.completed
+}
+
+/** Exits with 0 when nothing is left to decide in the merged file, else with 5. */
+export async function workspaceMerge(
+  io: Io,
+  name: string,
+  file: string,
+  flags: VersionFlags,
+): Promise<ExitCode> {
+  const host = hostOf(io)
+  const changes = await host.changes(await findRun(io, name))
+  const { base, run, host: mine } = await changes.versions(file)
+  const isNew = 'none' in base && !changes.wentIn(file)
+  const merged = await mergeFiles({
+    base: isNew ? Buffer.alloc(0) : contentOf(base, file),
+    run: contentOf(run, file),
+    host: contentOf(mine, file),
+    runId: changes.runId,
+  })
+  const text = await edited(io, host.runs.paths(changes.runId).directory, file, merged.toString('utf8'))
+  const content = text === undefined ? merged : Buffer.from(text)
+  const target = flags.output ?? `${file}.caisson-${changes.runId}`
+  if (flags.output === undefined) writeBeside(changes, target, content)
+  else writeNew(io, target, content)
+  const open = content.toString('latin1').match(/^<<<<<<< /gm)?.length ?? 0
+  const state = open === 0 ? 'no conflict is left' : `${formatCount(open, 'conflict')} to resolve in it`
+  io.stdout.write(
+    `Merged into ${sanitizeLine(target)}: ${state}. "${sanitizeLine(file)}" is unchanged; when the merge is right, move it there.\n`,
+  )
+  return open === 0 ? exitCodes.completed : exitCodes.notAllApplied
+}
+
+/** In a terminal the person edits the merge. Undefined: there is no terminal or no editor. */
+async function edited(io: Io, folder: string, file: string, text: string): Promise<string | undefined> {
+  if (io.stdin.isTTY !== true || io.stdout.isTTY !== true) return undefined
+  const edit = await findEditor(io, folder)
+  const result = await edit?.(text, `merge${path.extname(file)}`)
+  if (result === undefined || result.ok) return result?.value
+  io.stderr.write(`caisson: ${sanitizeLine(result.error)}; the merge is as git made it\n`)
+  return undefined
+}
+
+interface Sides {
+  readonly base: Buffer
+  readonly run: Buffer
+  readonly host: Buffer
+  readonly runId: string
+}
+
+/** By `git merge-file`, in a folder of its own and without configuration. @throws {CaissonError} */
+async function mergeFiles({ base, run, host, runId }: Sides): Promise<Buffer> {
+  const git = await findProgram('git')
+  if (git === undefined)
+    throw new CaissonError('not_possible_now', 'a merge needs git, which is not installed', {
+      remedy: `install git, or compare the versions: caisson workspace show ${runId} PATH --output FILE`,
+    })
+  const folder = mkdtempSync(path.join(tmpdir(), 'caisson-merge-'))
+  try {
+    const files = { host, base, run }
+    for (const [side, content] of Object.entries(files))
+      writeFileSync(path.join(folder, side), content, { mode: 0o600 })
+    const labels = ['-L', 'yours', '-L', 'before the run', '-L', runId]
+    const { stdout } = await promisify(execFile)(
+      git,
+      ['merge-file', '-p', ...labels, 'host', 'base', 'run'],
+      {
+        cwd: folder,
+        encoding: 'buffer',
+        env: {
+          GIT_CONFIG_NOSYSTEM: '1',
+          GIT_CONFIG_GLOBAL: '/dev/null',
+          GIT_CEILING_DIRECTORIES: path.dirname(folder),
+        },
+        maxBuffer: 512 * 1024 * 1024,
+      },
+    ).catch((error: unknown) => {
+      // Its exit code is the number of conflicts, at most 127.
+      const { code, stdout } = error as { code?: unknown; stdout?: unknown }
+      if (typeof code === 'number' && code > 0 && code < 128 && Buffer.isBuffer(stdout)) return { stdout }
+      throw new CaissonError('not_possible_now', `git could not merge the versions: ${errorMessage(error)}`)
+    })
+    return stdout
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+function contentOf(version: FileVersion, file: string): Buffer {
+  if ('content' in version) return version.content
+  throw new CaissonError('not_possible_now', `"${file}": there is no such version: ${version.none}`)
+}
+
+/** Never overwrites a file. */
+function writeNew(io: Io, file: string, content: Buffer): void {
+  try {
+    writeFileSync(path.resolve(io.directory ?? process.cwd(), file), content, { flag: 'wx' })
+  } catch (error) {
+    throw notWritten(file, error)
+  }
+}
+
+/** The same in the workspace, never through a link. */
+function writeBeside(changes: RunChanges, file: string, content: Buffer): void {
+  const opened = Root.open(changes.directory)
+  if (!opened.ok) throw notWritten(file, opened.error)
+  using root = opened.value
+  const located = root.locate(file, { links: 'refuse' })
+  if (!located.ok) throw notWritten(file, located.error)
+  using place = located.value
+  const created = place.createFile(0o600)
+  if (!created.ok) throw notWritten(file, created.error)
+  using made = created.value
+  for (let done = 0; done < content.length; ) done += writeSync(made.fd, content, done)
+}
+
+function notWritten(file: string, error: unknown): CaissonError {
+  const why = error instanceof Error ? error.message : String((error as { message?: unknown }).message)
+  return new CaissonError('invalid_options', `cannot write "${file}": ${why}`, {
+    remedy: 'name a new file: --output FILE',
+  })
+}
