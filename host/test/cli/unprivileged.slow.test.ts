@@ -32,7 +32,8 @@ describe('caisson as an unprivileged user', () => {
         bin,
         ...argv,
       ]
-      const child = spawn(command, rest, { env, stdio: ['ignore', 'pipe', 'pipe'] })
+      const cwd = place.workspace
+      const child = spawn(command, rest, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] })
       const code = new Promise((resolve) => child.on('close', resolve))
       const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)])
       return { code: await code, stdout, stderr }
