@@ -43,7 +43,7 @@ export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.t
 export type { VmDirectory, VmEntry } from './control/vms.ts'
 export type { PersistentGrant, PersistentGrants } from './egress/persistent-grants.ts'
 export type { Policy } from './egress/policy.ts'
-export type { PolicyRule } from './egress/rules.ts'
+export type { HostPattern, PolicyRule } from './egress/rules.ts'
 export type { CodeHook, CodeHookAt, CodeVerdict } from './hooks/code-hook.ts'
 export type {
   HookedCall,
@@ -122,4 +122,12 @@ export type { Accelerator } from './vm/qemu/qemu-args.ts'
 export { VmError, type VmErrorDetails, type VmErrorKind, type VmPhase } from './vm/vm-error.ts'
 export type { RunVmOptions, VmOptions } from './vm/vm-options.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'
-export type { ApplySummary, ReviewItem, Selection, UndoSummary } from './workspace/index.ts'
+export type { ConflictState } from './workspace/conflicts.ts'
+export type {
+  ApplySummary,
+  ReviewItem,
+  Selection,
+  UndoSummary,
+  WorkspaceError,
+  WorkspaceErrorCode,
+} from './workspace/index.ts'

@@ -17,12 +17,10 @@ const hidden = new Set([
   'Adaptation',
   'Asked',
   'Awaitable',
-  'ConflictState',
   'FramedStream',
   'HeldBack',
   'HookHead',
   'HookedStep',
-  'HostPattern',
   'ImageManifest',
   'JournalScan',
   'McpPin',
@@ -30,7 +28,6 @@ const hidden = new Set([
   'PinKey',
   'Problem',
   'ProposalNote',
-  'Provider',
   'PublicOf',
   'RequestRejection',
   'ResolvedRun',
@@ -42,10 +39,10 @@ const hidden = new Set([
   'SandboxOwner',
   'Setting',
   'Skill',
-  'WorkspaceError',
   'WorkspaceNote',
   'hookVersion',
   'modelFailures',
+  'workspaceErrorCodes',
 ])
 
 const isCheck = process.argv.includes('--check')

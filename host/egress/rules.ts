@@ -24,7 +24,7 @@ export interface PolicyRule {
   readonly text: string
 }
 
-type HostPattern =
+export type HostPattern =
   | { readonly kind: 'address' | 'name' | 'below'; readonly value: string }
   | { readonly kind: 'any'; readonly value: '*' }
 
