@@ -238,8 +238,9 @@ export class Host implements AsyncDisposable {
    * One feed over all runs of this user, of this process and of others: the events and deltas of those at work now, from
    * their beginning, and of those that start later. It does not end by itself; leave the loop, or abort the signal.
    */
-  watchRuns({ signal }: { readonly signal?: AbortSignal } = {}): AsyncIterableIterator<FeedItem> {
-    return watchRuns(this.runs, signal)
+  watchRuns(options: { readonly signal?: AbortSignal } = {}): AsyncIterableIterator<FeedItem> {
+    checkCallOptions(options)
+    return watchRuns(this.runs, options.signal)
   }
 
   /**

@@ -252,15 +252,16 @@ def shown(value):
 try:
     print(MARK + SHOWN + ' = ' + shown(RESULT()))
 except ZeroDivisionError:
-    print(MARK + SHOWN + ' has no result: it divides by zero.')
+    print(FAILURE + SHOWN + ' has no result: it divides by zero.')
 except (OverflowError, ValueError) as error:
-    print(MARK + SHOWN + ' has no result: ' + str(error) + '.')
+    print(FAILURE + SHOWN + ' has no result: ' + str(error) + '.')
 `
 
 /** @param expression a result of `readArithmetic` */
 export function writeSumScript(expression: string): string {
   const exact = expression.replaceAll(/\d+(?:\.\d+)?|\.\d+/g, (number) => `Fraction('${number}')`)
   const constants = [
+    `FAILURE = ${JSON.stringify(failureMark)}`,
     `MARK = ${JSON.stringify(answerMark)}`,
     `SHOWN = ${JSON.stringify(expression.replaceAll('**', '^'))}`,
     `RESULT = lambda: ${exact}`,

@@ -31,7 +31,7 @@ export interface CollectedSandbox {
   readonly image: Pick<Image, 'key' | 'agentDigest'>
   readonly folders: Folders
   readonly link: Pick<AgentLink, 'request'>
-  /** Ids of earlier change sets of which something was applied, in order. */
+  /** Ids of its earlier change sets, in order, as far as something was applied. */
   readonly applied: readonly string[]
 }
 

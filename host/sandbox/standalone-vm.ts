@@ -57,7 +57,7 @@ export class StandaloneVm implements AsyncDisposable {
   /** What its workspace is a copy of; absent: of nothing. */
   #copied: Pick<CollectedSandbox, 'manifest' | 'image' | 'folders'> | undefined
   #changes = new ChangeStream('')
-  /** Its change sets of which something was applied. */
+  /** Ids of its change sets that are applied in part or whole. */
   readonly #applied: string[] = []
   #collecting: Promise<RunChanges | undefined> = Promise.resolve(undefined)
   #server: ControlServer | undefined

@@ -65,6 +65,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   ],
   image: [wrongOptions, (host, value) => host.image(value)],
   warm: [wrongOptions, (host, value) => host.warm(value)],
+  watchRuns: [wrongOptions, async (host, value) => await host.watchRuns(value).next()],
   attach: [anyText, (host, value) => host.attach(value)],
   changes: [anyText, (host, value) => host.changes(value)],
   undo: [anyText, (host, value) => host.undo(value)],

@@ -180,6 +180,6 @@ describe('makePlan', () => {
     const broken = { body: 'data: {"choices":[]}\n\n' }
     const { planned, events } = await plan({ status: 503, body: '' }, broken, planReply(goodPlan))
     expect(planned.ok).toBe(true)
-    expect(events.map(({ type }) => type)).toEqual(['note', 'note', 'turn-end'])
+    expect(events.map(({ type }) => type)).toEqual(['turn-retry', 'turn-retry', 'turn-end'])
   })
 })
