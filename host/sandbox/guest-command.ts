@@ -28,8 +28,8 @@ export interface ExecOptions {
   /** Bytes of each output that the result keeps, at most 64 MiB. Default 1 MiB. */
   readonly maxOutputBytes?: number
   /** Called with all of the output as it comes. The command waits while a promise that it returns is pending. */
-  readonly onStdout?: (text: string) => void | Promise<void>
-  readonly onStderr?: (text: string) => void | Promise<void>
+  readonly onStdout?: (text: string) => unknown
+  readonly onStderr?: (text: string) => unknown
 }
 
 export interface ExecResult {
@@ -227,13 +227,13 @@ function argvOf(command: string | readonly string[], { cwd, env = {} }: ExecOpti
 /** One output: handed on as text, its beginning kept. */
 class Output {
   readonly #maxBytes: number
-  readonly #hand: ((text: string) => void | Promise<void>) | undefined
+  readonly #hand: ((text: string) => unknown) | undefined
   readonly #decoder = new StringDecoder('utf8')
   readonly #kept: Buffer[] = []
   #bytes = 0
   truncated = false
 
-  constructor(maxBytes: number, hand: ((text: string) => void | Promise<void>) | undefined) {
+  constructor(maxBytes: number, hand: ((text: string) => unknown) | undefined) {
     this.#maxBytes = maxBytes
     this.#hand = hand
   }
