@@ -11,6 +11,7 @@ import {
   type CopyOptions,
   type CopyResult,
   checkCopy,
+  checkCopyOptions,
   type GuestPath,
   readGuestPath,
 } from './copy.ts'
@@ -60,6 +61,9 @@ export async function writeArchive(
   to: string,
   options: CopyOptions = {},
 ): Promise<void> {
+  if (typeof pieces !== 'object' || pieces === null || !(Symbol.asyncIterator in pieces))
+    throw new CaissonError('invalid_options', 'the archive: must be an async iterable of Uint8Array')
+  checkCopyOptions(options)
   const target = readGuestPath(to)
   const { kind, place } = await lookAt(vm, target, options)
   if (kind !== 'd') throw refused(to, 'an archive is unpacked into a directory that exists')

@@ -14,6 +14,7 @@ import {
   type CopyOptions,
   type CopyResult,
   checkCopy,
+  checkCopyOptions,
   copyDefaults,
   type GuestPath,
   readGuestPath,
@@ -58,6 +59,7 @@ export async function* readArchive(
   from: string,
   options: CopyOptions = {},
 ): AsyncGenerator<Buffer> {
+  checkCopyOptions(options)
   await using program = await openArchive(vm, readGuestPath(from), options)
   let bytes = 0
   for await (const piece of program.output) {

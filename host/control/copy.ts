@@ -3,7 +3,7 @@ import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError, requireText } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { checkArguments, type Names } from '../files/check-arguments.ts'
+import { checkArguments, FunctionOption, type Names, SignalOption } from '../files/check-arguments.ts'
 
 /** Where relative paths of the guest begin. */
 const guestWorkspace = '/mnt/workspace'
@@ -23,12 +23,10 @@ export interface CopyOptions {
 }
 
 const Options = z.strictObject({
-  signal: z
-    .custom<AbortSignal>((value) => value instanceof AbortSignal, 'expected an AbortSignal')
-    .optional(),
+  signal: SignalOption,
   maxBytes: z.int().min(0).optional(),
   silenceMs: z.int().min(1).max(0x7fff_ffff).optional(),
-  onFile: z.custom((value) => typeof value === 'function', 'expected a function').optional(),
+  onFile: FunctionOption,
 })
 const names: Names = { '': Object.keys(Options.shape) }
 
@@ -37,6 +35,11 @@ export function checkCopy(local: unknown, options: unknown): void {
   requireText('the local path', local)
   if (local === '' || local.includes('\0'))
     throw new CaissonError('invalid_options', 'the local path is empty or has a NUL')
+  checkCopyOptions(options)
+}
+
+/** @throws {CaissonError} `invalid_options` */
+export function checkCopyOptions(options: unknown): void {
   checkArguments('the options of the copy cannot be used', Options, options, names)
 }
 

@@ -57,6 +57,8 @@ export class GuestProgram implements AsyncDisposable {
     })
     for await (const piece of pieces) {
       if (hasEnded) return
+      if (!(piece instanceof Uint8Array))
+        throw new CaissonError('invalid_options', `the archive: expected Uint8Array, got ${typeof piece}`)
       const written = new Promise<void>((resolve) => stdin.write(piece, () => resolve()))
       await this.#within(silenceMs, Promise.race([written, end]))
       requireGoing(this.#options)

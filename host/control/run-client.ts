@@ -4,7 +4,7 @@
  */
 
 import * as z from 'zod'
-import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { CaissonError, errorMessage, requireText } from '#specs/errors.ts'
 import type { FramedStream } from '#specs/node/framed-stream.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -15,11 +15,13 @@ import { askControl, errorOfControl, nextFrame, parseMessage } from './client.ts
 import { ControlFailure, ControlReply, type ControlRequest, WatchInput, WatchOutput } from './messages.ts'
 import {
   type AnswerActor,
-  application,
   type CancelOptions,
   type RunActor,
   type RunHandle,
   type RunResult,
+  readActor,
+  readAnswerActor,
+  readCancel,
   resultOf,
 } from './run-handle.ts'
 
@@ -67,22 +69,21 @@ export class RunClient implements RunHandle {
 
   /** Whether an approval is pending. */
   hasPendingApproval(approvalId: string): boolean {
+    requireText('approvalId', approvalId)
     return this.#open.has(approvalId)
   }
 
   /** Resolves when the approval is no longer pending. */
   async whenResolved(approvalId: string): Promise<void> {
+    requireText('approvalId', approvalId)
     await this.#open.get(approvalId)?.promise
   }
 
   /** Answers an approval; resolves with whether this answer counts, and if not, why. */
-  async answer(
-    approvalId: string,
-    answer: ApprovalAnswer,
-    { by = application }: AnswerActor = {},
-  ): Promise<AnswerResult> {
-    const name = by.slice(0, limits.lineMaxChars)
-    const input = WatchInput.safeParse({ type: 'answer', approvalId, ...answer, by: name }, plainMessages)
+  async answer(approvalId: string, answer: ApprovalAnswer, actor?: AnswerActor): Promise<AnswerResult> {
+    requireText('approvalId', approvalId)
+    const { by } = readAnswerActor(actor)
+    const input = WatchInput.safeParse({ ...answer, type: 'answer', approvalId, by }, plainMessages)
     // The other side would end the connection on an invalid message.
     if (!input.success) {
       const message = `this is not an answer to an approval: ${describeIssues(input.error, { root: 'it', max: 1 })}`
@@ -108,25 +109,27 @@ export class RunClient implements RunHandle {
     throw new CaissonError('connection_lost', `${this.id}: ${message}`)
   }
 
-  async cancel({ by = application, now = false }: CancelOptions = {}): Promise<void> {
-    await this.#say({ type: 'cancel', by: by.slice(0, limits.lineMaxChars), now })
+  async cancel(options?: CancelOptions): Promise<void> {
+    await this.#say({ type: 'cancel', ...readCancel(options) })
   }
 
-  async steer(text: string, { by = application }: RunActor = {}): Promise<void> {
+  async steer(text: string, actor?: RunActor): Promise<void> {
+    requireText('the message', text)
+    const { by } = readActor(actor)
     if (text.length > limits.textMaxChars)
       throw new CaissonError(
         'not_possible_now',
         `the message is longer than ${limits.textMaxChars} characters`,
       )
-    await this.#ask({ op: 'run/steer', text, by: by.slice(0, limits.lineMaxChars) })
+    await this.#ask({ op: 'run/steer', text, by })
   }
 
-  async pause({ by = application }: RunActor = {}): Promise<void> {
-    await this.#ask({ op: 'run/pause', paused: true, by: by.slice(0, limits.lineMaxChars) })
+  async pause(actor?: RunActor): Promise<void> {
+    await this.#ask({ op: 'run/pause', paused: true, ...readActor(actor) })
   }
 
-  async resume({ by = application }: RunActor = {}): Promise<void> {
-    await this.#ask({ op: 'run/pause', paused: false, by: by.slice(0, limits.lineMaxChars) })
+  async resume(actor?: RunActor): Promise<void> {
+    await this.#ask({ op: 'run/pause', paused: false, ...readActor(actor) })
   }
 
   /** Uses its own connection, so that each answer belongs to its request. */

@@ -1,10 +1,13 @@
 /** A run as an application handles it, whether this process executes it or another. Every method rejects with a CaissonError. */
+import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
-import type { AnsweredVia } from '#specs/protocol/approval.ts'
+import { AnsweredVia } from '#specs/protocol/approval.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { RunOutcome, Usage } from '#specs/protocol/task.ts'
 import type { AnswerResult, ApprovalAnswer } from '../approvals/queue.ts'
+import { checkArguments } from '../files/check-arguments.ts'
 import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
 
 /** How a run ended. */
@@ -81,7 +84,30 @@ export interface RunHandle {
   detach(): Promise<void>
 }
 
-export const application = 'the application'
+const Actor = z.strictObject({
+  by: z
+    .string()
+    .transform((text) => text.slice(0, limits.lineMaxChars).toWellFormed())
+    .default('the application'),
+})
+const AnswerActorSchema = Actor.extend({ via: AnsweredVia.default('library') })
+const CancelSchema = Actor.extend({ now: z.boolean().default(false) })
+const badActor = 'the options of the call cannot be used'
+
+/** With what is absent filled in. @throws {CaissonError} `invalid_options` */
+export function readActor(actor: RunActor = {}): Required<RunActor> {
+  return checkArguments(badActor, Actor, actor)
+}
+
+/** See {@link readActor}. */
+export function readAnswerActor(actor: AnswerActor = {}): Required<AnswerActor> {
+  return checkArguments(badActor, AnswerActorSchema, actor)
+}
+
+/** See {@link readActor}. */
+export function readCancel(options: CancelOptions = {}): Required<CancelOptions> {
+  return checkArguments(badActor, CancelSchema, options)
+}
 
 /** @throws {CaissonError} `internal` for a run that has not ended */
 export function resultOf(runId: string, state: RunState, journalHead: string): RunResult {

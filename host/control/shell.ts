@@ -1,8 +1,13 @@
 /** A shell or command in a VM as three streams. All output is untrusted guest data. */
 import { Readable, Writable } from 'node:stream'
+import * as z from 'zod'
 import { type FramedStream, FramedStreamError } from '#specs/node/framed-stream.ts'
 import { encodeWindowSize, frameKinds } from '#specs/node/typed-frames.ts'
+import { checkArguments } from '../files/check-arguments.ts'
 import { ShellReply } from './messages.ts'
+
+/** What is out of range is brought into it. */
+const Size = z.strictObject({ columns: z.number(), rows: z.number() })
 
 /** How it ended; `lost` if unknown: VM, agent or host process is gone, or it did not start. */
 export type ShellEnd =
@@ -39,8 +44,9 @@ export class Shell {
     this.ended = this.#follow()
   }
 
-  /** Sends the program its terminal size. */
+  /** Sends the program its terminal size. @throws {CaissonError} `invalid_options` */
   resize(columns: number, rows: number): void {
+    checkArguments('the size of the terminal cannot be used', Size, { columns, rows })
     void this.#frames.send(frameKinds.windowSize, encodeWindowSize(columns, rows))
   }
 

@@ -1,10 +1,12 @@
 /** Client of a running VM of this or another process of the same user, over its control socket. */
 
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import * as z from 'zod'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import { waitForDrain } from '#specs/node/drain.ts'
 import { frameKinds } from '#specs/node/typed-frames.ts'
-import type { ShellOptions } from '#specs/protocol/methods.ts'
+import { Port, ShellOptions } from '#specs/protocol/methods.ts'
+import { checkArguments, FunctionOption, type Names, SignalOption } from '../files/check-arguments.ts'
 import { askControl, nextFrame, parseMessage, requireOk } from './client.ts'
 import type { CopyOptions, CopyResult } from './copy.ts'
 import { copyIn, writeArchive } from './copy-in.ts'
@@ -14,6 +16,19 @@ import { Shell } from './shell.ts'
 
 /** Time for a host process to describe its VM. */
 const infoTimeoutMs = 3_000
+
+const badOptions = 'the options of the call cannot be used'
+const ConsoleSchema = z.strictObject({ follow: z.boolean().optional(), signal: SignalOption })
+const StopSchema = z.strictObject({
+  now: z.boolean().optional(),
+  timeoutMs: z.int().min(0).max(0x7fff_ffff).optional(),
+})
+const ForwardSchema = z.strictObject({
+  guestPort: Port,
+  hostPort: z.int().min(0).max(0xffff).optional(),
+  onFailure: FunctionOption,
+})
+const forwardNames: Names = { '': Object.keys(ForwardSchema.shape) }
 
 export class VmClient {
   readonly #path: string
@@ -41,13 +56,9 @@ export class VmClient {
    * The guest's console output (the last 64 KiB), with `follow` until the VM ends or `signal` aborts. @throws
    * {CaissonError}
    */
-  async *console({
-    follow = false,
-    signal,
-  }: {
-    follow?: boolean
-    signal?: AbortSignal
-  } = {}): AsyncGenerator<Buffer> {
+  async *console(options: { follow?: boolean; signal?: AbortSignal } = {}): AsyncGenerator<Buffer> {
+    checkArguments(badOptions, ConsoleSchema, options)
+    const { follow = false, signal } = options
     const stream = await askControl(this.#path, { op: 'vm/console', follow })
     const stop = (): void => stream.destroy()
     signal?.addEventListener('abort', stop, { once: true })
@@ -71,6 +82,7 @@ export class VmClient {
 
   /** Resolves when the VM has ended or is unreachable, or `signal` aborts. */
   async ended(signal: AbortSignal): Promise<void> {
+    checkArguments('the signal cannot be used', SignalOption.unwrap(), signal)
     const stream = await askControl(this.#path, { op: 'vm/wait' }).catch(() => null)
     if (stream === null) return
     const stop = (): void => stream.destroy()
@@ -88,13 +100,9 @@ export class VmClient {
    * Ends the VM: its run is cancelled and its changes are collected, unless `now`. Resolves when it is gone.
    * @throws {CaissonError} `not_possible_now` when it still runs after `timeoutMs`
    */
-  async stop({
-    now = false,
-    timeoutMs = 120_000,
-  }: {
-    now?: boolean
-    timeoutMs?: number
-  } = {}): Promise<void> {
+  async stop(options: { now?: boolean; timeoutMs?: number } = {}): Promise<void> {
+    checkArguments(badOptions, StopSchema, options)
+    const { now = false, timeoutMs = 120_000 } = options
     const stream = await askControl(this.#path, { op: 'vm/stop', now })
     requireOk(parseMessage(stream, await nextFrame(stream), ControlReply))
     const late = Promise.withResolvers<'late'>()
@@ -116,6 +124,7 @@ export class VmClient {
 
   /** Pauses or resumes its processors. @throws {CaissonError} `not_possible_now` */
   async setPaused(paused: boolean): Promise<void> {
+    checkArguments('whether to pause cannot be used', z.boolean(), paused)
     const stream = await askControl(this.#path, { op: 'vm/pause', paused })
     try {
       requireOk(parseMessage(stream, await nextFrame(stream), ControlReply))
@@ -134,8 +143,12 @@ export class VmClient {
     }
   }
 
-  /** Starts a shell or a command as the user `work` in the workspace. @throws {CaissonError} `connection_lost` */
+  /**
+   * Starts a shell or a command as the user `work` in the workspace. @throws {CaissonError} `connection_lost`,
+   * `invalid_options`
+   */
   async openShell(options: ShellOptions): Promise<Shell> {
+    checkArguments('the shell cannot be opened', ShellOptions, options)
     return new Shell(await askControl(this.#path, { op: 'vm/shell', ...options }))
   }
 
@@ -167,9 +180,10 @@ export class VmClient {
   /**
    * Listens on 127.0.0.1 and forwards each connection to `guestPort` in the guest.
    * @param hostPort 0 for any free one
-   * @throws when the host cannot listen on the port
+   * @throws {CaissonError} `invalid_options`, `not_possible_now` where the port of the host cannot be used
    */
   async forward(options: ForwardOptions): Promise<Forwarding> {
+    checkArguments('the port cannot be forwarded', ForwardSchema, options, forwardNames)
     const { guestPort, hostPort = 0, onFailure = () => undefined } = options
     const sockets = new Set<Socket>()
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
@@ -186,7 +200,10 @@ export class VmClient {
     const listening = Promise.withResolvers<void>()
     server.once('error', listening.reject)
     server.listen({ host: '127.0.0.1', port: hostPort }, listening.resolve)
-    await listening.promise
+    await listening.promise.catch((cause: unknown) => {
+      const message = `port ${hostPort} of 127.0.0.1 cannot be used: ${errorMessage(cause)}`
+      throw new CaissonError('not_possible_now', message, { cause })
+    })
     return {
       port: (server.address() as AddressInfo).port,
       [Symbol.asyncDispose]: () => close(server, sockets),

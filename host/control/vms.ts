@@ -30,6 +30,7 @@ export class VmDirectory {
 
   /** Socket path of a VM's host process. */
   socketOf(id: string): string {
+    requireText('the ID of the VM', id)
     return path.join(this.#vms, id, controlSocketName)
   }
 

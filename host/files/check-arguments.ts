@@ -1,5 +1,5 @@
 /** Checks what an application passes against a schema; the error names each field that is wrong. */
-import type * as z from 'zod'
+import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 
@@ -27,6 +27,14 @@ interface Problem {
 export type Names = Readonly<Record<string, readonly string[]>>
 
 const problemsMaxCount = 8
+
+/** Options of many calls. */
+export const SignalOption = z
+  .custom<AbortSignal>((value) => value instanceof AbortSignal, 'expected an AbortSignal')
+  .optional()
+export const FunctionOption = z
+  .custom((value) => typeof value === 'function', 'expected a function')
+  .optional()
 
 /** The value as the schema reads it. @throws {OptionsError} naming every field that is wrong */
 export function checkArguments<T>(what: string, schema: z.ZodType<T>, value: unknown, names: Names = {}): T {

@@ -1,6 +1,7 @@
 /** Feeds journal events and deltas of a run to its watchers, in order, each at its own pace within a limit. */
-import { CaissonError } from '#specs/errors.ts'
+import * as z from 'zod'
 import type { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
+import { checkArguments } from '../files/check-arguments.ts'
 
 /** One item of a run's feed; a delta has no number and may be dropped. */
 export type FeedItem =
@@ -16,6 +17,15 @@ export interface WatchOptions {
   /** `seq` of the first event to get, such as one more than the last that was seen. Default: 1. */
   readonly from?: number
 }
+
+const WatchSchema = z.strictObject({
+  from: z
+    .custom(
+      (value) => Number.isSafeInteger(value) && Number(value) >= 1,
+      'expected a whole number of at least 1',
+    )
+    .optional(),
+})
 
 /** Backlog of a slow watcher at which its oldest deltas are dropped. */
 const maxBacklog = 10_000
@@ -48,10 +58,10 @@ export class Feed {
     for (const watcher of this.#watchers) watcher.end()
   }
 
-  /** @param from number of the first event. Default: 1 */
-  watch({ from = 1 }: WatchOptions = {}): AsyncIterableIterator<FeedItem> {
-    if (!Number.isSafeInteger(from) || from < 1)
-      throw new CaissonError('invalid_options', `from: expected a whole number of at least 1, seen ${from}`)
+  /** @throws {CaissonError} `invalid_options` */
+  watch(options: WatchOptions = {}): AsyncIterableIterator<FeedItem> {
+    checkArguments('the options of the watch cannot be used', WatchSchema, options)
+    const { from = 1 } = options
     const watcher = new Watcher(from, this.#events, () => this.#watchers.delete(watcher))
     for (const item of this.#ended ? [] : this.#waits.values()) watcher.push(item)
     if (this.#ended) watcher.end()

@@ -4,7 +4,9 @@
  */
 
 import { closeSync, existsSync } from 'node:fs'
-import { CaissonError, hasCode, requireObject, requireSignal, requireText, withCode } from '#specs/errors.ts'
+import * as z from 'zod'
+import { CaissonError, hasCode, requireObject, requireText, withCode } from '#specs/errors.ts'
+import { checkArguments, SignalOption } from '../files/check-arguments.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
 import type { Folders } from '../state/folders.ts'
@@ -138,6 +140,7 @@ export class RunChanges {
 
   /** Whether the path went into the VM. */
   wentIn(path: string): boolean {
+    requireText('path', path)
     return this.#manifest.entries.has(path)
   }
 
@@ -148,8 +151,7 @@ export class RunChanges {
    */
   async apply(selection: Selection, options: { readonly signal?: AbortSignal } = {}): Promise<ApplySummary> {
     requireSelection(selection)
-    requireObject('the options', options)
-    requireSignal('signal', options.signal)
+    checkOptions(options)
     const { signal } = options
     const { sha256 } = this.#changes
     return await this.#recorded(signal, async (record, runDirectory) => {
@@ -175,8 +177,7 @@ export class RunChanges {
 
   /** Reverts everything that this run applied, and nothing else. See {@link undoRun}. */
   async undo(options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
-    requireObject('the options', options)
-    requireSignal('signal', options.signal)
+    checkOptions(options)
     return await undoRun(this.runId, this.#store, this.#folders, options)
   }
 
@@ -270,6 +271,12 @@ async function readDigests(
       remedy: `see: caisson runs show ${runId}`,
     })
   return { manifest, changes, copiedAt }
+}
+
+const CallOptions = z.strictObject({ signal: SignalOption })
+
+function checkOptions(options: unknown): void {
+  checkArguments('the options of the call cannot be used', CallOptions, options)
 }
 
 function requireSelection(selection: unknown): asserts selection is Selection {

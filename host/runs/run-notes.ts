@@ -2,9 +2,12 @@
  * Reads the notes that a run proposed from its journal, after the run. A person keeps or drops each one; each decision
  * is journaled and made once. No note is kept without a decision.
  */
+import * as z from 'zod'
 import { CaissonError, requireText } from '#specs/errors.ts'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import type { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
+import { Text } from '#specs/protocol/text.ts'
+import { checkArguments } from '../files/check-arguments.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
 import { keyOf, NoteStore, type StoredNote } from '../memory/note-store.ts'
@@ -24,6 +27,14 @@ export type ProposedNote =
 
 /** Decision about a note; `text` replaces the agent's wording. */
 export type NoteDecision = { readonly keep: true; readonly text?: string } | { readonly keep: false }
+
+const Decisions = z.map(
+  z.string(),
+  z.discriminatedUnion('keep', [
+    z.strictObject({ keep: z.literal(true), text: Text.min(1).optional() }),
+    z.strictObject({ keep: z.literal(false) }),
+  ]),
+)
 
 /** A note with a decision. */
 export type SettledNote =
@@ -88,7 +99,7 @@ export class RunNotes {
    * @throws {CaissonError} `state_unavailable`
    */
   async decide(decisions: ReadonlyMap<string, NoteDecision>, by: string): Promise<DecidedNotes> {
-    if (!(decisions instanceof Map)) throw new CaissonError('invalid_options', 'decisions: must be a Map')
+    checkArguments('the decisions cannot be used', Decisions, decisions)
     requireText('by', by)
     const { runId, directory } = this
     await using record = await RunRecord.open(this.#runs.paths(runId))

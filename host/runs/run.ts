@@ -1,4 +1,5 @@
-import { CaissonError, errorMessage } from '#specs/errors.ts'
+import * as z from 'zod'
+import { CaissonError, errorMessage, requireText } from '#specs/errors.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
@@ -7,15 +8,18 @@ import { asksAboutPlan } from '../approvals/plan-question.ts'
 import { type AnswerResult, type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
 import {
   type AnswerActor,
-  application,
   type CancelOptions,
   type RunActor,
   type RunHandle,
   type RunResult,
+  readActor,
+  readAnswerActor,
+  readCancel,
   requireDone,
   resultOf,
 } from '../control/run-handle.ts'
 import { ControlServer } from '../control/server.ts'
+import { checkArguments } from '../files/check-arguments.ts'
 import { RunHooks } from '../hooks/run-hooks.ts'
 import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
 import type { RunRecord } from '../journal/run-record.ts'
@@ -121,22 +125,22 @@ export class Run implements RunHandle {
     return this.#record.feed.watch(options)
   }
 
-  async answer(
-    approvalId: string,
-    answer: ApprovalAnswer,
-    { by = application, via = 'library' }: AnswerActor = {},
-  ): Promise<AnswerResult> {
+  async answer(approvalId: string, answer: ApprovalAnswer, actor?: AnswerActor): Promise<AnswerResult> {
+    requireText('approvalId', approvalId)
+    const { by, via } = readAnswerActor(actor)
     return this.#approvals.answer(approvalId, answer, { name: by, via })
   }
 
   /** Whether an approval is pending. */
   hasPendingApproval(approvalId: string): boolean {
+    requireText('approvalId', approvalId)
     return this.#approvals.pending.includes(approvalId)
   }
 
   /** Resolves when the approval is no longer pending. */
-  whenResolved(approvalId: string): Promise<void> {
-    return this.#approvals.whenResolved(approvalId)
+  async whenResolved(approvalId: string): Promise<void> {
+    requireText('approvalId', approvalId)
+    await this.#approvals.whenResolved(approvalId)
   }
 
   /** Denies pending and future approvals: this process answers none of them. The run continues. */
@@ -148,7 +152,8 @@ export class Run implements RunHandle {
     return resultOf(this.id, await this.ended, this.journalHead)
   }
 
-  async cancel({ by = application, now = false }: CancelOptions = {}): Promise<void> {
+  async cancel(options?: CancelOptions): Promise<void> {
+    const { by, now } = readCancel(options)
     if (now) this.#stop.abort(new CaissonError('cancelled', `ended at once by ${by}`))
     else if (!this.#working) this.#stop.abort(new CaissonError('cancelled', `cancelled by ${by}`))
     if (this.#cancelling) return
@@ -157,16 +162,20 @@ export class Run implements RunHandle {
     this.#cancelled.resolve(by)
   }
 
-  async steer(text: string, { by = application }: RunActor = {}): Promise<void> {
+  async steer(text: string, actor?: RunActor): Promise<void> {
+    requireText('the message', text)
+    const { by } = readActor(actor)
     await requireDone(this.#control.steer(text, by))
   }
 
   /** The VM's processors keep running; to stop those use {@link setVmPaused}. A VM that is paused for long is hibernated. */
-  async pause({ by = application }: RunActor = {}): Promise<void> {
+  async pause(actor?: RunActor): Promise<void> {
+    const { by } = readActor(actor)
     await requireDone(this.#control.setPaused(true, by))
   }
 
-  async resume({ by = application }: RunActor = {}): Promise<void> {
+  async resume(actor?: RunActor): Promise<void> {
+    const { by } = readActor(actor)
     await requireDone(this.#control.setPaused(false, by))
   }
 
@@ -189,6 +198,7 @@ export class Run implements RunHandle {
    * @returns why this is not possible now: no VM, or a saved one; undefined on success
    */
   async setVmPaused(paused: boolean): Promise<string | undefined> {
+    checkArguments('whether to pause cannot be used', z.boolean(), paused)
     const guest = this.#guest
     const deadline = this.#deadline
     if (guest === undefined || deadline === undefined) return 'the run has no active VM'

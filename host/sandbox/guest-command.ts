@@ -9,7 +9,13 @@ import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Shell, ShellEnd } from '../control/shell.ts'
 import type { VmClient } from '../control/vm-client.ts'
-import { checkArguments, type Names, OptionsError } from '../files/check-arguments.ts'
+import {
+  checkArguments,
+  FunctionOption,
+  type Names,
+  OptionsError,
+  SignalOption,
+} from '../files/check-arguments.ts'
 
 /** Where the workspace is in the guest. */
 export const guestWorkspace = '/mnt/workspace'
@@ -59,10 +65,6 @@ const outputMaxBytes = 64 * 1024 * 1024
 const guestText = z
   .string()
   .refine((text) => !text.includes('\0') && text.isWellFormed(), 'expected text without NUL')
-const aFunction = z.custom((value) => typeof value === 'function', 'expected a function')
-export const SignalOption = z
-  .custom<AbortSignal>((value) => value instanceof AbortSignal, 'expected an AbortSignal')
-  .optional()
 export const GuestBytes = z.union([z.string(), z.instanceof(Uint8Array)], {
   error: 'expected text or a Uint8Array',
 })
@@ -80,8 +82,8 @@ const Options = z.strictObject({
   signal: SignalOption,
   timeoutMs: z.int().min(1).max(0x7fff_ffff).optional(),
   maxOutputBytes: z.int().min(0).max(outputMaxBytes).optional(),
-  onStdout: aFunction.optional(),
-  onStderr: aFunction.optional(),
+  onStdout: FunctionOption,
+  onStderr: FunctionOption,
 })
 const names: Names = { '': Object.keys(Options.shape) }
 

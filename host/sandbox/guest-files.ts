@@ -6,8 +6,8 @@ import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { Semaphore } from '#specs/node/semaphore.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { checkArguments, type Names } from '../files/check-arguments.ts'
-import { GuestBytes, guestWorkspace, runInGuest, type ShellOpener, SignalOption } from './guest-command.ts'
+import { checkArguments, type Names, SignalOption } from '../files/check-arguments.ts'
+import { GuestBytes, guestWorkspace, runInGuest, type ShellOpener } from './guest-command.ts'
 
 export interface FileOptions {
   /** Ends the call, which then rejects with `cancelled`. */

@@ -2,13 +2,10 @@
  * A VM without a task, for a program to work in: commands, files of its workspace, ports. Nothing that it does reaches
  * the host's files. Everything of it ends with `close`, with the VM and with this process.
  */
-import * as z from 'zod'
-import { CaissonError, withCode } from '#specs/errors.ts'
-import { Port } from '#specs/protocol/methods.ts'
+import { CaissonError, requireObject, withCode } from '#specs/errors.ts'
 import type { CopyOptions, CopyResult } from '../control/copy.ts'
 import type { VmInfo } from '../control/messages.ts'
 import { type Forwarding, VmClient } from '../control/vm-client.ts'
-import { checkArguments, type Names } from '../files/check-arguments.ts'
 import type { RunChanges } from '../runs/changes.ts'
 import { type ExecOptions, type ExecResult, execute } from './guest-command.ts'
 import { type FileOptions, GuestFiles, type ReadFileOptions, type SandboxFile } from './guest-files.ts'
@@ -42,12 +39,6 @@ interface SandboxOwner extends AsyncDisposable {
   /** See {@link Sandbox.changes}. */
   collect(): Promise<RunChanges>
 }
-
-const PortOptionsSchema = z.strictObject({
-  hostPort: z.int().min(0).max(0xffff).optional(),
-  onFailure: z.custom((value) => typeof value === 'function', 'expected a function').optional(),
-})
-const portNames: Names = { '': Object.keys(PortOptionsSchema.shape) }
 
 export class Sandbox implements AsyncDisposable {
   readonly vm: SandboxVm
@@ -136,13 +127,8 @@ export class Sandbox implements AsyncDisposable {
    */
   async forward(guestPort: number, options: PortOptions = {}): Promise<ForwardedPort> {
     return await this.#call(async () => {
-      checkArguments('the port cannot be forwarded', Port, guestPort)
-      checkArguments('the options of the port cannot be used', PortOptionsSchema, options, portNames)
-      const forwarding = await this.#client.forward({ guestPort, ...options }).catch((error: unknown) => {
-        const message = `port ${options.hostPort ?? 0} of 127.0.0.1 cannot be used: ${String(error)}`
-        throw new CaissonError('not_possible_now', message, { cause: error })
-      })
-      return this.#hold(forwarding)
+      requireObject('the options of the port', options)
+      return this.#hold(await this.#client.forward({ ...options, guestPort }))
     })
   }
 

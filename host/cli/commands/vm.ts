@@ -116,11 +116,8 @@ async function vmForward(io: Io, name: string, ports: string): Promise<ExitCode>
   const onFailure = (message: string) => io.stderr.write(`connection closed: ${sanitizeLine(message)}\n`)
   const opening = vm.forward({ guestPort, hostPort, onFailure })
   await using forwarding = await opening.catch((cause: unknown) => {
-    const word = errorMessage(cause)
-    throw new CaissonError(
-      'invalid_options',
-      `port ${hostPort} of 127.0.0.1 is not available (${word}); to use a free port: caisson vm forward ${name} 0:${guestPort}`,
-    )
+    const remedy = `to use a free port: caisson vm forward ${name} 0:${guestPort}`
+    throw new CaissonError('invalid_options', errorMessage(cause), { remedy, cause })
   })
   io.stdout.write(
     `127.0.0.1:${forwarding.port} forwards to port ${guestPort} of ${vm.info.id}; press Ctrl-C to stop\n`,
