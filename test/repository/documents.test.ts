@@ -29,6 +29,7 @@ import { proposalsMaxCount } from '../../host/memory/memory-service.ts'
 import { noteMaxChars } from '../../host/memory/note-store.ts'
 import * as kept from '../../host/runs/storage-bounds.ts'
 import * as vm from '../../host/vm/vm-options.ts'
+import { kinds } from '../../runtime/providers/kinds.ts'
 import { githubAnchor } from '../../scripts/site/pages.ts'
 
 const root = path.join(import.meta.dirname, '../..')
@@ -182,7 +183,7 @@ describe('the documents', () => {
     expect(named.filter(({ name }) => !Object.hasOwn(scripts, name))).toEqual([])
   })
 
-  it('name options that exist, and every option of a run [S1.15, H.01]', async () => {
+  it('name options that exist [S1.15, H.01]', async () => {
     const all = await program()
     const known = new Set(['--help', '--version', ...allCommands(all).flatMap(optionsOf)])
     const scripts = [
@@ -203,9 +204,51 @@ describe('the documents', () => {
       ),
     )
     expect(named.filter(({ option }) => !known.has(option) && !isOfAScript(option))).toEqual([])
-    const run = all.commands.find((command) => command.name() === 'run')
-    const said = new Set(named.map(({ option }) => option))
-    expect(optionsOf(run as Command).filter((option) => !said.has(option))).toEqual([])
+  })
+
+  it('list every command and subcommand in docs/commands.md [S1.15, H.01]', async () => {
+    const listed = new Set(
+      tableAfter('docs/commands.md', '## Commands').flatMap(([cell = '']) => {
+        const words = [...cell.matchAll(/`([^`]+)`/g)].map(([, span = '']) => span)
+        const [, group = '', first = ''] = words[0]?.split(' ') ?? []
+        return [group, ...[first, ...words.slice(1)].map((word) => `${group} ${word}`)]
+      }),
+    )
+    const all = (await program()).commands.flatMap((command) => [
+      command.name(),
+      ...command.commands.map((below) => `${command.name()} ${below.name()}`),
+    ])
+    expect(all.length).toBeGreaterThan(50)
+    expect(
+      all.filter((name) => !listed.has(name)),
+      'missing in the first table of docs/commands.md',
+    ).toEqual([])
+  })
+
+  it('list every option of a run, and no other, in docs/commands.md [S1.15, H.01]', async () => {
+    const run = (await program()).commands.find((command) => command.name() === 'run')
+    const listed = tableAfter('docs/commands.md', '## Options of').flatMap(([cell = '']) =>
+      [...cell.matchAll(/(?<![\w-])--[a-z][a-z-]*/g)].map(([option]) => option),
+    )
+    expect(listed.sort(), 'the table of options in docs/commands.md').toEqual(
+      optionsOf(run as Command).sort(),
+    )
+  })
+
+  it('list every kind of provider with its variables in specs/runtime-library.md [S1.15, S2.02]', () => {
+    const listed = tableAfter('specs/runtime-library.md', '### Providers').map(
+      ([kind = '', , variables = '']) => [
+        kind.replaceAll('`', ''),
+        [...variables.matchAll(/[A-Z][A-Z_]+/g)].map(([name]) => name).sort(),
+      ],
+    )
+    const expected = Object.entries(kinds).map(([kind, { variables }]) => [
+      kind,
+      Object.values(variables).flat().sort(),
+    ])
+    const missing = expected.filter((row) => !listed.some((one) => String(one) === String(row)))
+    expect(missing, 'missing in the table of specs/runtime-library.md, or with other variables').toEqual([])
+    expect(listed).toHaveLength(expected.length)
   })
 
   it('give the exit codes that the command line has [S1.15, H.01]', () => {
@@ -251,11 +294,13 @@ describe('the document on tools', () => {
   const rows = tableAfter('specs/tool-system.md', '## The tools')
 
   it('has a row for every tool and for no other [S1.15]', () => {
-    expect(rows.map(([name = '']) => name.replaceAll('`', '')).sort()).toEqual([...registry.names])
+    const listed = rows.map(([name = '']) => name.replaceAll('`', '')).sort()
+    expect(listed, 'the table of specs/tool-system.md').toEqual([...registry.names])
   })
 
   it('is about names that nothing else may take [S2.09]', () => {
-    expect(registry.names.filter((name) => !isReservedToolName(name))).toEqual([])
+    const free = registry.names.filter((name) => !isReservedToolName(name))
+    expect(free, 'missing in specs/protocol/tool-names.ts').toEqual([])
   })
 
   it('is about tools with name, description, schemas and approval flag, as all tools are [S1.05]', () => {
@@ -274,7 +319,7 @@ describe('the document on tools', () => {
       const names = Object.keys((parameters as { properties?: object }).properties ?? {})
       return names.filter((argument) => !cell.includes(`\`${argument}\``)).map((argument) => [name, argument])
     })
-    expect(missing).toEqual([])
+    expect(missing, 'arguments missing in the table of specs/tool-system.md').toEqual([])
   })
 
   it('says which tools ask [S1.15]', () => {
