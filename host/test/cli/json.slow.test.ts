@@ -1,13 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { Delta, JournalEvent } from '#specs/protocol/event.ts'
+import { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
 import { cliPlace, runArguments } from '../support/cli.ts'
 import { readFiles } from '../support/runs.ts'
 
 const FeedLine = z.union([
   JournalEvent,
-  z.strictObject({ source: z.literal('delta'), runId: z.string(), agentPath: z.string(), delta: Delta }),
+  z.strictObject({
+    source: z.literal('delta'),
+    runId: z.string(),
+    agentPath: z.string(),
+    delta: z.union([Delta, HostDelta]),
+  }),
 ])
 const Summary = z.looseObject({ source: z.literal('summary'), changes: z.number(), apply: z.unknown() })
 
@@ -41,7 +46,7 @@ describe('caisson run --json', () => {
     )
     expect(decisions).toMatchObject([{ decision: 'deny', by: 'person', hint: 'keep it' }])
     for (const number of [1, 2, 3, 4]) expect(stderr).toContain(`line ${number} of standard input`)
-    expect(stderr).toContain('approval another does not wait')
+    expect(stderr).toContain('no approval of this run has the ID "another"')
     expect(stderr).toContain('offline model')
     expect(code).toBe(3)
   })
