@@ -45,7 +45,11 @@ describe('a run whose model is a real server', () => {
       expect(usage.outputTokens).toBeGreaterThan(0)
     }
     // The agent has its numbers from the server's stream alone, so they are the server's, not the gateway's estimate.
-    expect(exchanges.map(({ usage }) => usage)).toEqual(turns.map(({ usage }) => usage))
+    const counted = exchanges.map(({ usage: { cachedTokens: _, ...usage } }) => usage)
+    expect(counted).toEqual(turns.map(({ usage }) => usage))
+    // Only the host reads what the server had cached: nothing at the first request, the prompt at the later ones.
+    expect(exchanges[0]?.usage.cachedTokens).toBe(0)
+    expect(exchanges.at(-1)?.usage.cachedTokens).toBeGreaterThan(0)
 
     const changes = await bench.host.changes(run.id)
     expect((await changes.review()).map((item) => [item.path, item.change])).toEqual([['hello.txt', 'added']])
