@@ -30,7 +30,7 @@ describe('the wall time of the turn loop', () => {
   })
 
   it('ends tools too: their signal is aborted, the state before them is kept [S2.24, A.02]', async () => {
-    const { options } = chat([call('look')], { maxWallTimeMs: 20, interruptGraceMs: 0 })
+    const { options } = chat([call('look')], { maxWallTimeMs: 500, interruptGraceMs: 0 })
     const signals: AbortSignal[] = []
     const result = await runTurnLoop({
       ...options,
@@ -46,7 +46,7 @@ describe('the wall time of the turn loop', () => {
   })
 
   it('keeps the state that tools hand back when they obey the signal, and asks no more [S2.24, A.02]', async () => {
-    const { options, requests } = chat([call('look')], { maxWallTimeMs: 20 })
+    const { options, requests } = chat([call('look')], { maxWallTimeMs: 500 })
     const result = await runTurnLoop({
       ...options,
       onToolCallsResponse: async ({ state, abortSignal }) => {
