@@ -57,25 +57,9 @@ export async function prepareWorkspace(
   if (vm !== undefined) undo.defer(async () => void (await vm.stop()))
   const isInPlace = vm !== undefined
   const { manifest, fileNids } = requireValue(await buildDisk({ scan, file: disk, isInPlace, signal }))
-  const manifestSha256 = await writeManifest(manifestFile(record.paths.directory), manifest)
-  const { leftOut } = manifest
-  const files = [...manifest.entries.values()].filter(({ kind }) => kind === 'file').length
-  const bytes = scan.bytes
-  // Paths that may need a person's decision come before ordinarily ignored ones.
-  const examples = [...leftOut]
-    .sort((left, right) => Number(isHeld(right)) - Number(isHeld(left)))
-    .slice(0, 50)
-  await record.host({
-    type: 'workspace-ready',
-    files,
-    bytes,
-    leftOut: leftOut.length,
-    examples,
-    manifestSha256,
-    ...(scan.unmatched.length === 0
-      ? {}
-      : { unmatched: scan.unmatched.slice(0, 50).map((pattern) => pattern.slice(0, 500)) }),
-  })
+  const unmatched = scan.unmatched.slice(0, 50).map((pattern) => pattern.slice(0, 500))
+  const ready = await keepManifest(manifest, record.paths.directory)
+  await record.host({ ...ready, ...(unmatched.length === 0 ? {} : { unmatched }) })
   const held = undo.move()
   return {
     manifest,
@@ -84,6 +68,21 @@ export async function prepareWorkspace(
     ...(vm === undefined ? {} : { vm }),
     [Symbol.asyncDispose]: () => held.disposeAsync(),
   }
+}
+
+/** Stores the manifest with a run; returns the event that says what went into the VM. */
+export async function keepManifest(manifest: Manifest, runDirectory: string) {
+  const { leftOut, bytes } = manifest
+  const files = [...manifest.entries.values()].filter(({ kind }) => kind === 'file')
+  return {
+    type: 'workspace-ready',
+    files: files.length,
+    bytes,
+    leftOut: leftOut.length,
+    // Paths that may need a person's decision come before ordinarily ignored ones.
+    examples: leftOut.toSorted((left, right) => Number(isHeld(right)) - Number(isHeld(left))).slice(0, 50),
+    manifestSha256: await writeManifest(manifestFile(runDirectory), manifest),
+  } as const
 }
 
 export interface HeldPaths {

@@ -12,7 +12,7 @@ import { RunRecord } from '../journal/run-record.ts'
 import { newRunId, RunStore } from '../journal/run-store.ts'
 import { RunChanges } from '../runs/changes.ts'
 import { type ChangeStream, collectFrom } from '../runs/guest/change-stream.ts'
-import { errorOf, manifestFile, requireValue } from '../runs/prepare.ts'
+import { errorOf, keepManifest, requireValue } from '../runs/prepare.ts'
 import type { Folders } from '../state/folders.ts'
 import {
   flaggedPaths,
@@ -21,7 +21,6 @@ import {
   readAppliedCount,
   readLoggedOperations,
   type WorkspaceError,
-  writeManifest,
 } from '../workspace/index.ts'
 
 export interface CollectedSandbox {
@@ -105,19 +104,8 @@ function withApplied(manifest: Manifest, operations: readonly LoggedOperation[])
     }
   }
   const sorted = [...entries].sort(([left], [right]) => comparePaths(left, right))
-  return { ...manifest, entries: new Map(sorted) }
-}
-
-async function keepManifest(manifest: Manifest, directory: string) {
-  const files = [...manifest.entries.values()].filter(({ kind }) => kind === 'file')
-  return {
-    type: 'workspace-ready',
-    files: files.length,
-    bytes: files.reduce((sum, file) => sum + (file.kind === 'file' ? file.size : 0), 0),
-    leftOut: manifest.leftOut.length,
-    examples: manifest.leftOut.slice(0, 50),
-    manifestSha256: await writeManifest(manifestFile(directory), manifest),
-  } as const
+  const bytes = sorted.reduce((sum, [, entry]) => sum + (entry.kind === 'file' ? entry.size : 0), 0)
+  return { ...manifest, entries: new Map(sorted), bytes }
 }
 
 type Failure = Extract<Awaited<ReturnType<typeof collectFrom>>, { ok: false }>['error']
