@@ -43,14 +43,12 @@ export class DeltaOutbox {
   }
 
   add(runId: string, agentPath: string, delta: Delta): void {
-    if (this.#peer === null || this.#chars + delta.text.length > pendingMaxChars) {
-      this.#dropped += delta.text.length
+    const { length } = textOf(delta)
+    if (this.#peer === null || this.#chars + length > pendingMaxChars) {
+      this.#dropped += length
       return
     }
-    for (let at = 0; at < delta.text.length; at += limits.textMaxChars) {
-      const text = delta.text.slice(at, at + limits.textMaxChars)
-      this.#append({ runId, agentPath, delta: { ...delta, text } })
-    }
+    for (const piece of slices(delta)) this.#append({ runId, agentPath, delta: piece })
     if (this.#chars >= flushChars) this.flush()
     else this.#timer ??= setTimeout(() => this.flush(), flushMs)
   }
@@ -65,9 +63,9 @@ export class DeltaOutbox {
 
   #append(piece: Piece): void {
     const last = this.#pieces.at(-1)
-    this.#chars += piece.delta.text.length
-    if (last !== undefined && isSameStream(last, piece)) {
-      const text = last.delta.text + piece.delta.text
+    this.#chars += textOf(piece.delta).length
+    if (last !== undefined && 'text' in last.delta && isSameStream(last, piece)) {
+      const text = last.delta.text + textOf(piece.delta)
       if (text.length <= limits.textMaxChars) {
         last.delta = { ...last.delta, text }
         return
@@ -92,13 +90,13 @@ export class DeltaOutbox {
     let count = 0
     let chars = 0
     for (const piece of this.#pieces) {
-      chars += piece.delta.text.length
+      chars += textOf(piece.delta).length
       const full = count >= messageMaxDeltas || (count > 0 && chars > messageMaxChars)
       if (full || piece.runId !== runId || piece.agentPath !== agentPath) break
       count++
     }
     const deltas = this.#pieces.splice(0, count).map((piece) => piece.delta)
-    this.#chars -= deltas.reduce((sum, delta) => sum + delta.text.length, 0)
+    this.#chars -= deltas.reduce((sum, delta) => sum + textOf(delta).length, 0)
     return { runId, agentPath, deltas }
   }
 
@@ -111,9 +109,24 @@ export class DeltaOutbox {
   }
 }
 
+function textOf(delta: Delta): string {
+  return 'text' in delta ? delta.text : ''
+}
+
+function slices(delta: Delta): Delta[] {
+  if (!('text' in delta) || delta.text.length <= limits.textMaxChars) return [delta]
+  const { text, offset = 0 } = delta
+  return Array.from({ length: Math.ceil(text.length / limits.textMaxChars) }, (_, index) => {
+    const at = index * limits.textMaxChars
+    return { ...delta, offset: offset + at, text: text.slice(at, at + limits.textMaxChars) }
+  })
+}
+
 function isSameStream(a: Piece, b: Piece): boolean {
   if (a.runId !== b.runId || a.agentPath !== b.agentPath) return false
-  if (a.delta.type !== b.delta.type || a.delta.stepId !== b.delta.stepId) return false
-  if (a.delta.type !== 'tool-output-delta' || b.delta.type !== 'tool-output-delta') return true
-  return a.delta.callId === b.delta.callId && a.delta.stream === b.delta.stream
+  return 'text' in a.delta && 'text' in b.delta && streamOf(a.delta) === streamOf(b.delta)
+}
+
+function streamOf({ text: _, offset: __, ...stream }: Extract<Delta, { text: string }>): string {
+  return JSON.stringify(stream)
 }

@@ -250,8 +250,10 @@ export const agentExamples: Examples<AgentEvent> = {
       turn: 2,
       text: '',
       calls: [{ callId: call.callId, tool: 'write_file' }],
+      reasoning: 'First the columns, then the sums.',
       usage,
       finishReason: 'tool_calls',
+      context: { tokens: 5_390, maxTokens: 131_072 },
     },
   ],
   'turn-retry': [
@@ -260,11 +262,18 @@ export const agentExamples: Examples<AgentEvent> = {
   ],
   'tool-start': [
     'A tool call starts.',
-    { ...call, tool: 'write_file', arguments: '{"content":"…","path":"report.md"}' },
+    { ...call, tool: 'write_file', kind: 'edit', arguments: '{"content":"…","path":"report.md"}' },
   ],
   'tool-end': [
     'A tool call ended.',
-    { ...call, tool: 'write_file', output: 'wrote report.md', durationMs: 4 },
+    {
+      ...call,
+      tool: 'write_file',
+      output: 'wrote report.md',
+      writes: ['report.md'],
+      diffs: [{ path: 'report.md', added: 1, removed: 0, diff: '@@ -0,0 +1 @@\n+# Sales\n' }],
+      durationMs: 4,
+    },
   ],
   'agent-start': [
     'A sub-agent starts; its events have its own `agentPath`.',
@@ -298,14 +307,45 @@ export const agentExamples: Examples<AgentEvent> = {
 }
 
 export const deltaExamples: Examples<Delta | HostDelta> = {
-  'text-delta': ['Text of the model, as it arrives.', { stepId: 'report', text: 'The sales ' }],
+  'text-delta': [
+    'Text of the model, as it arrives.',
+    { stepId: 'report', turn: 2, offset: 0, text: 'The sales ' },
+  ],
   'reasoning-delta': [
     'Reasoning of the model, as it arrives.',
-    { stepId: 'report', text: 'First the columns' },
+    { stepId: 'report', turn: 2, offset: 0, text: 'First the columns' },
+  ],
+  'arguments-delta': [
+    'Arguments of a call, as the model writes them.',
+    { stepId: 'report', turn: 2, offset: 0, index: 0, tool: 'write_file', text: '{"path":"rep' },
+  ],
+  'turn-reset': [
+    'The stream of the turn broke, and the request is made again: what was sent of it is void.',
+    { stepId: 'report', turn: 2 },
   ],
   'tool-output-delta': [
     'Output of a program, as it arrives.',
-    { ...call, stream: 'stdout', text: '12 rows\n' },
+    { ...call, stream: 'stdout', offset: 0, text: '12 rows\n' },
+  ],
+  'changes-delta': [
+    'What the run has changed so far; the host knows it at the end, with `changes-ready`.',
+    { paths: [{ path: 'report.md', kind: 'added' }], total: 1 },
+  ],
+  prepare: [
+    'What the run waits for before its agent works, at each change.',
+    { what: 'queue', text: 'waiting for a VM: 2 of 2 run', position: 1 },
+  ],
+  'time-left': [
+    'The wall time that is left, when its clock stops or runs on.',
+    { remainingMs: 1_620_000, stoppedBy: 'approval' },
+  ],
+  'vm-use': [
+    'What the VM uses, every few seconds while somebody watches.',
+    { memoryBytes: 402_653_184, memoryMaxBytes: 1_073_741_824, cpuPercent: 84, diskBytes: 1_048_576 },
+  ],
+  'run-interrupted': [
+    'The process of the run is gone, and no end is recorded.',
+    { lastAt: 1_795_390_660_272, message: 'its process 4711 is gone; the last event is turn-end' },
   ],
   'model-wait': [
     'What an open model request waits for now; at each change.',

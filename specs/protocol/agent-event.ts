@@ -1,10 +1,11 @@
 /** Events of the agent: unverified claims, numbered by the guest; and deltas, which are never journaled. */
 import * as z from 'zod'
+import { PathChange } from './change.ts'
 import { RunReason, ToolError } from './error.ts'
 import { limits } from './limits.ts'
 import { AgentLimits, Plan, StepId, StepState } from './plan.ts'
 import { Usage } from './task.ts'
-import { Count, Document, Id, Line, Milliseconds, Text } from './text.ts'
+import { Count, Document, Id, Line, Milliseconds, Text, WorkspacePath } from './text.ts'
 
 const PlanUpdate = z.strictObject({
   type: z.literal('plan-update'),
@@ -37,19 +38,36 @@ const TurnEnd = z.strictObject({
   stepId: StepId,
   turn: Count.min(1),
   text: Document,
+  /** What the model reasoned before its answer; absent when it gave none. */
+  reasoning: Document.optional(),
   /** Tool calls that the model asked for in this turn, in its order. */
   calls: z.array(z.strictObject({ callId: Id, tool: Line })).max(256),
   usage: Usage,
   /** The provider's word: stop, tool_calls, length, content_filter or another. */
   finishReason: Line,
+  /** Tokens of the conversation after this turn, and how many the model can take. */
+  context: z.strictObject({ tokens: Count, maxTokens: Count }).optional(),
 })
+/** What a tool does, by the kinds of the Agent Client Protocol. */
+const ToolKind = z.enum(['read', 'edit', 'delete', 'move', 'search', 'execute', 'think', 'fetch', 'other'])
+export type ToolKind = z.infer<typeof ToolKind>
+
 const ToolStart = z.strictObject({
   type: z.literal('tool-start'),
   stepId: StepId,
   callId: Id,
   tool: Line,
+  kind: ToolKind.optional(),
   /** Canonical JSON of the arguments, cut at the limit of a document. */
   arguments: Document,
+})
+/** Lines that a call changed in one file, as a unified diff. */
+const CallDiff = z.strictObject({
+  path: WorkspacePath,
+  added: Count,
+  removed: Count,
+  /** Absent for a binary file. Cut at the limit of a text. */
+  diff: Text.optional(),
 })
 const ToolEnd = z.strictObject({
   type: z.literal('tool-end'),
@@ -60,6 +78,17 @@ const ToolEnd = z.strictObject({
   output: Text,
   /** Absent when the call succeeded. */
   error: ToolError.optional(),
+  /** Of a command that ran to its end. */
+  exitCode: z.int().min(0).max(255).optional(),
+  /** The signal that ended the command, such as `SIGKILL`. */
+  signal: Line.optional(),
+  /** Present when `output` is only a part: size of the whole output, and the path in the VM that holds it. */
+  cut: z.strictObject({ bytes: Count, file: Line.optional() }).optional(),
+  /** Workspace paths that the tool read and wrote, the first hundred each; of a command they are not known. */
+  reads: z.array(WorkspacePath).max(100).optional(),
+  writes: z.array(WorkspacePath).max(100).optional(),
+  /** What an edit changed; the first twenty files. */
+  diffs: z.array(CallDiff).max(20).optional(),
   /** Corrections of the call before its execution; absent when there were none. */
   corrections: z.array(Line).max(20).optional(),
   durationMs: Milliseconds,
@@ -137,16 +166,37 @@ export const AgentEvent = z.discriminatedUnion('type', [
 ])
 export type AgentEvent = z.infer<typeof AgentEvent>
 
-/** Streamed text: unnumbered, coalesced, lost with a session, never journaled. */
+/** A piece of what the model writes in one turn. `offset` counts the UTF-16 units of its stream before this piece. */
+const turnPiece = { stepId: StepId, turn: Count.min(1).optional(), offset: Count.optional(), text: Text }
+
+/** Status: unnumbered, coalesced, lost with a session, never journaled. */
 export const Delta = z.discriminatedUnion('type', [
-  z.strictObject({ type: z.literal('text-delta'), stepId: StepId, text: Text }),
-  z.strictObject({ type: z.literal('reasoning-delta'), stepId: StepId, text: Text }),
+  z.strictObject({ type: z.literal('text-delta'), ...turnPiece }),
+  z.strictObject({ type: z.literal('reasoning-delta'), ...turnPiece }),
+  z.strictObject({
+    type: z.literal('arguments-delta'),
+    ...turnPiece,
+    /** Position of the call in the turn, from 0. */
+    index: Count,
+    tool: Line,
+  }),
+  /** All deltas of this turn are void: its stream broke, and the request is made again. */
+  z.strictObject({ type: z.literal('turn-reset'), stepId: StepId, turn: Count.min(1) }),
   z.strictObject({
     type: z.literal('tool-output-delta'),
     stepId: StepId,
     callId: Id,
     stream: z.enum(['stdout', 'stderr']),
+    /** UTF-16 units of this stream before this piece. */
+    offset: Count.optional(),
     text: Text,
+  }),
+  /** What the workspace differs in now from what went in; sent when it changed. */
+  z.strictObject({
+    type: z.literal('changes-delta'),
+    /** The first two hundred paths. */
+    paths: z.array(PathChange).max(200),
+    total: Count,
   }),
 ])
 export type Delta = z.infer<typeof Delta>

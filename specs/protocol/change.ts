@@ -52,3 +52,16 @@ export const ChangeEntry = z.discriminatedUnion('kind', [
   ChangeEnd,
 ])
 export type ChangeEntry = z.infer<typeof ChangeEntry>
+
+/** One changed path for people and screens. */
+export const PathChange = z.strictObject({
+  path: WorkspacePath,
+  /** `moved` is not told: it is one `added` and one `deleted`. */
+  kind: z.enum(['added', 'modified', 'deleted']),
+  /** Lines; absent for a binary file, a link or a directory, and while they are not counted. */
+  added: Count.optional(),
+  removed: Count.optional(),
+  /** Why a person should look at it, such as `executable`; absent: no reason is known. */
+  flags: z.array(Line).max(20).optional(),
+})
+export type PathChange = z.infer<typeof PathChange>

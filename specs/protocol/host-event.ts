@@ -1,6 +1,7 @@
 /** Events of the host: facts that only the host can write. */
 import * as z from 'zod'
 import { AccessQuestion, ApprovalRecord, ApprovalRequest, OfferedAnswer } from './approval.ts'
+import { PathChange } from './change.ts'
 import { EgressRecord } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
 import { GovernanceNote, HostToolCall, MemoryNote, NoteId } from './extension.ts'
@@ -134,12 +135,16 @@ const ChangesReady = z.strictObject({
   entries: Count,
   contentBytes: Count,
   flagged: z.array(WorkspacePath).max(1_000),
+  /** The first thousand paths; absent in older journals. */
+  paths: z.array(PathChange).max(1_000).optional(),
   sha256: Sha256,
 })
 const ApplyStart = z.strictObject({ type: z.literal('apply-start'), paths: Count, sha256: Sha256 })
 const ApplyEnd = z.strictObject({
   type: z.literal('apply-end'),
   applied: Count,
+  /** The first thousand applied paths; absent in older journals. */
+  paths: z.array(WorkspacePath).max(1_000).optional(),
   leftOut: Count,
   conflicts: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
   failed: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
@@ -155,6 +160,8 @@ const UndoStart = z.strictObject({
 const UndoEnd = z.strictObject({
   type: z.literal('undo-end'),
   restored: Count,
+  /** The first thousand restored paths; absent in older journals. */
+  paths: z.array(WorkspacePath).max(1_000).optional(),
   conflicts: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
   /** As in `apply-end`. */
   total: Count.optional(),
@@ -257,6 +264,43 @@ export const HostDelta = z.discriminatedUnion('type', [
     neededBytes: Count,
   }),
   ModelWait,
+  /** What the run waits for before its agent works, at each change. */
+  z.strictObject({
+    type: z.literal('prepare'),
+    what: z.enum(['image', 'template', 'workspace', 'queue', 'vm']),
+    /** For people: what is done now. */
+    text: Line,
+    /** Parts done and in all, where they are known, such as bytes. */
+    done: Count.optional(),
+    total: Count.optional(),
+    /** Place in the queue for a VM, from 1. */
+    position: Count.min(1).optional(),
+  }),
+  /** The wall time that the run has left; when it stops, continues or is asked for. */
+  z.strictObject({
+    type: z.literal('time-left'),
+    remainingMs: Milliseconds,
+    /** Why the clock stands still; absent while it runs. */
+    stoppedBy: z.enum(['approval', 'pause', 'disk']).optional(),
+  }),
+  /** What the VM uses, every few seconds while somebody watches. */
+  z.strictObject({
+    type: z.literal('vm-use'),
+    /** Resident memory of QEMU, and the memory that the VM was given. */
+    memoryBytes: Count,
+    memoryMaxBytes: Count,
+    /** Processor time since the last one, in percent of one processor. */
+    cpuPercent: z.number().min(0),
+    /** Bytes that the VM wrote to its disk. */
+    diskBytes: Count,
+  }),
+  /** The process that carried the run out is gone, and nothing is recorded of its end. */
+  z.strictObject({
+    type: z.literal('run-interrupted'),
+    /** Time of its last event. */
+    lastAt: Milliseconds,
+    message: Text,
+  }),
 ])
 export type HostDelta = z.infer<typeof HostDelta>
 

@@ -89,7 +89,8 @@ export function createWorld(
         seen.numbers.push(n)
         seen.events.push(event.type === 'note' ? event.text : event.type)
       },
-      onDelta: ({ deltas }) => seen.deltas.push(...deltas.map((delta) => delta.text)),
+      onDelta: ({ deltas }) =>
+        seen.deltas.push(...deltas.map((delta) => ('text' in delta ? delta.text : ''))),
       requestApproval: async ({ approvalId }) => {
         seen.approvals.push(approvalId)
         return { ok: true, value: { decision: 'allow' } }

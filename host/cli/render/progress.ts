@@ -39,7 +39,8 @@ export class ProgressView {
       const { delta } = item
       if (delta.type === 'disk-full' && !isQuiet)
         this.lines([this.#colors.yellow(sanitizeLine(delta.text, 1_000))])
-      this.#hint = delta.type === 'model-wait' ? describeWait(delta) : hintOf(delta.type, delta.text)
+      if (delta.type === 'model-wait') this.#hint = describeWait(delta)
+      else if ('text' in delta) this.#hint = hintOf(delta.type, delta.text)
       return
     }
     const before = this.#state

@@ -16,7 +16,8 @@ async function drain(items: AsyncIterable<FeedItem>): Promise<string[]> {
   const seen: string[] = []
   for await (const item of items) {
     if (item.source !== 'delta') seen.push(String(item.seq))
-    else seen.push('text' in item.delta ? item.delta.text : `${item.delta.requestId} ${item.delta.for}`)
+    else if (item.delta.type === 'model-wait') seen.push(`${item.delta.requestId} ${item.delta.for}`)
+    else seen.push('text' in item.delta ? (item.delta.text ?? '') : item.delta.type)
   }
   return seen
 }
