@@ -59,12 +59,7 @@ export function createEmbeddingsRoute(options: EmbeddingsRouteOptions): ServeStr
       try {
         return await embed(embeddings, request, signal, options, report)
       } catch (cause) {
-        report.end({
-          status: 502,
-          usage: noUsage,
-          estimated: false,
-          error: 'the gateway failed on this request',
-        })
+        report.fault()
         throw cause
       } finally {
         open -= 1
@@ -85,9 +80,8 @@ async function embed(
 ): Promise<Result<EmbeddingsAnswer, WireError>> {
   const chars = request.input.reduce((sum, text) => sum + text.length, 0)
   const mostTokens = Math.ceil(chars / leastCharsPerToken) + request.input.length
-  const fail = (error: WireError, usage = noUsage, cost: { costUsd?: number } = {}) => {
-    const { status, code, message } = error
-    report.end({ status, usage, estimated: usage !== noUsage, ...cost, error: `${code}: ${message}` })
+  const fail = (error: WireError, usage = noUsage, costUsd: number | null = null) => {
+    report.refuse(error, { usage, costUsd })
     return { ok: false, error } as const
   }
   if (hooks?.before !== undefined) report.wait({ for: 'hook' })
@@ -119,11 +113,17 @@ async function embed(
     if (!got.ok) {
       // Cancelled midway: the server may have read all of it, and does not say.
       const used = signal.aborted && isSent ? usageOf(mostTokens) : noUsage
-      return fail(got.error, used, costOf(settle(used)))
+      return fail(got.error, used, settle(used))
     }
     const { data, tokens } = got.value
     const used = usageOf(tokens ?? mostTokens)
-    report.end({ status: 200, usage: used, estimated: tokens === null, ...costOf(settle(used)) })
+    const costUsd = settle(used)
+    report.end({
+      status: 200,
+      usage: used,
+      estimated: tokens === null,
+      ...(costUsd === null ? {} : { costUsd }),
+    })
     return { ok: true, value: { data: [...data], usage: { prompt_tokens: used.inputTokens } } }
   } finally {
     settle(noUsage)
@@ -132,8 +132,4 @@ async function embed(
 
 function usageOf(inputTokens: number): Usage {
   return { ...noUsage, requests: 1, inputTokens }
-}
-
-function costOf(costUsd: number | null): { costUsd?: number } {
-  return costUsd === null ? {} : { costUsd }
 }

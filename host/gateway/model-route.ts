@@ -75,12 +75,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
     try {
       await forward(stream, report, signal)
     } catch (cause) {
-      report.end({
-        status: 502,
-        usage: noUsage,
-        estimated: false,
-        error: 'the gateway failed on this request',
-      })
+      report.fault()
       throw cause
     }
   }
@@ -90,16 +85,9 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
     report: RequestReport,
     signal: AbortSignal,
   ): Promise<void> {
-    const refuse = (
-      error: WireError,
-      usage = noUsage,
-      costUsd: number | null = null,
-      estimated = usage !== noUsage,
-    ): void => {
+    const refuse: RequestReport['refuse'] = (error, spent) => {
       sendError(stream, error)
-      const { status, code, message } = error
-      const cost = costUsd === null || usage === noUsage ? {} : { costUsd }
-      report.end({ status, usage, estimated, ...cost, error: `${code}: ${message}` })
+      report.refuse(error, spent)
     }
     if (openRequests >= openMaxRequests) {
       return refuse(gatewayError('limit_concurrency', `More than ${openMaxRequests} model requests at once.`))
@@ -142,7 +130,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
           if (isSent && answer.error.code !== closedError.code) {
             used = mostUsage(Math.ceil(bytes / bytesPerToken), request.stream === true ? 0 : maxOutputTokens)
           }
-          return refuse({ ...closedError, message: guestGone }, used, settle(used))
+          return refuse({ ...closedError, message: guestGone }, { usage: used, costUsd: settle(used) })
         }
         const heard = {
           ...answer.value,
@@ -154,7 +142,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
         if (!checked.ok) {
           const { error, usage, estimated } = checked.error
           used = usage
-          return refuse(error, used, settle(used), estimated)
+          return refuse(error, { usage, costUsd: settle(usage), estimated })
         }
         const result = await relayAnswer(stream, checked.value, {
           key,

@@ -3,6 +3,8 @@ import type { IncomingHttpHeaders } from 'node:http2'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type ModelEnd, type ModelWait, RequestSource, sourceHeaders } from '#specs/protocol/model-request.ts'
+import { noUsage, type Usage } from '#specs/protocol/task.ts'
+import type { WireError } from '../net/gateway-error.ts'
 import type { UpstreamRetry } from '../providers/upstream.ts'
 
 type ModelEvent = Extract<HostEvent, { type: 'model-start' | 'model-retry' | 'model-end' }>
@@ -17,6 +19,15 @@ export interface RequestSink {
 
 /** How a request ended; the report adds its ids and times. */
 export type RequestOutcome = Pick<ModelEnd, 'status' | 'usage' | 'estimated' | 'costUsd' | 'error'>
+
+/** What a request used although it failed. */
+interface Spent {
+  readonly usage?: Usage
+  /** Null: unknown. */
+  readonly costUsd?: number | null
+  /** Absent: every usage of a failed request is an estimate. */
+  readonly estimated?: boolean
+}
 
 /** Shortest wait that is reported, in milliseconds. */
 const queuedMinMs = 50
@@ -71,6 +82,21 @@ export class RequestReport {
   /** Adds time in queues. */
   addQueued(ms: number): void {
     this.#queuedMs += ms
+  }
+
+  /**
+   * The request ended with an error, which its sender gets.
+   * @param spent what it used anyway; its cost counts when anything was used
+   */
+  refuse({ status, code, message }: WireError, spent: Spent = {}): void {
+    const { usage = noUsage, costUsd = null, estimated = usage !== noUsage } = spent
+    const cost = costUsd === null || usage === noUsage ? {} : { costUsd }
+    this.end({ status, usage, estimated, ...cost, error: `${code}: ${message}` })
+  }
+
+  /** The gateway itself failed. */
+  fault(): void {
+    this.end({ status: 502, usage: noUsage, estimated: false, error: 'the gateway failed on this request' })
   }
 
   /** Only the first call counts. */
