@@ -1,5 +1,6 @@
 /** The closed list of requests that the offline model covers, with their wording in instructions and titles. */
 
+import { showArithmetic } from './arithmetic.ts'
 import { type ChoreName, choreNames, chores, choreWrites, patternsOf } from './chores.ts'
 
 export type UserIntent =
@@ -141,7 +142,7 @@ export function describeIntent(intent: UserIntent): string {
     case 'run':
       return `Run ${intent.command}`
     case 'calculate':
-      return `Calculate ${intent.expression}`
+      return `Calculate ${showArithmetic(intent.expression)}`
     case 'ask':
       return `Ask: ${intent.question}`
     case 'recall':

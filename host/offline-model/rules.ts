@@ -3,6 +3,7 @@
  * precedes those that would also match its words.
  */
 
+import { readArithmetic } from './arithmetic.ts'
 import { type ChoreName, kindOfFiles } from './chores.ts'
 import { type CountUnit, countUnits, type UserIntent } from './intents.ts'
 import { isQuoted, quotedPattern } from './phrases.ts'
@@ -22,7 +23,6 @@ import {
   the,
   value,
 } from './rule-groups.ts'
-import { readArithmetic } from './small-scripts.ts'
 import type { CsvContext } from './understand-csv.ts'
 
 /** Null when the match is another order after all. */

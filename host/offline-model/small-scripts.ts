@@ -1,4 +1,5 @@
 /** Parses sums, and writes the short Python scripts of the offline model; each prints its result after `ANSWER: `. */
+import { showArithmetic } from './arithmetic.ts'
 import { chores, patternsOf } from './chores.ts'
 import type { UserIntent } from './intents.ts'
 import { answerMark, failureMark } from './reply.ts'
@@ -161,61 +162,6 @@ function writeScript(intent: CountIntent | ChoreIntent, body: string): string {
   return `${constants.join('\n')}\n${shared.trim()}\n${body.trim()}\n`
 }
 
-const number = String.raw`\d+(?:,\d{3})*(?:\.\d+)?|\.\d+`
-
-/**
- * The expression in Python's notation, or null when the text is not plain arithmetic.
- * Allowed in the result: numbers, + - * / % ** ( ) , and the functions sqrt, mean, total, product.
- */
-export function readArithmetic(text: string): string | null {
-  let rest = text
-    .toLowerCase()
-    .trim()
-    .replace(/[=?\s]+$/, '')
-  const list = /^(?:the )?(sum|total|average|mean|product) of (.+)$/.exec(rest)
-  if (list !== null) {
-    const items = (list[2] ?? '')
-      .split(/\s*(?:,\s+and\s+|,\s*and\s+|\s+and\s+|,\s+|\s+)\s*/)
-      .filter((item) => item !== '')
-    const name = { sum: 'total', total: 'total', average: 'mean', mean: 'mean', product: 'product' }[
-      list[1] ?? ''
-    ]
-    const plain = items.map((item) => readArithmetic(item))
-    return items.length > 1 && plain.every((item) => item !== null) ? `${name}(${plain.join(', ')})` : null
-  }
-  rest = rest
-    .replaceAll(new RegExp(`(${number})\\s*(?:%|percent)\\s+of\\s+`, 'g'), '($1 / 100) * ')
-    .replaceAll(/(?:the )?square root of\s+(\d+(?:\.\d+)?|\([^()]*\))/g, 'sqrt($1)')
-    .replaceAll(/\b(?:divided by|over)\b|÷|:/g, '/')
-    .replaceAll(/\b(?:multiplied by|times)\b|[×·]/g, '*')
-    .replaceAll(/(?<=[\d)\s])x(?=[\s\d(])/g, '*')
-    .replaceAll(/\bplus\b/g, '+')
-    .replaceAll(/\b(?:minus|less)\b|−/g, '-')
-    .replaceAll(/\b(?:to the power of|raised to)\b|\^/g, '**')
-    .replaceAll(/\bsquared\b/g, '** 2')
-    .replaceAll(/\bcubed\b/g, '** 3')
-    .replaceAll(/\bmod(?:ulo)?\b/g, '%')
-    .replaceAll(/(?<=\d),(?=\d{3}(?!\d))/g, '')
-    .replaceAll(/\s+/g, ' ')
-  const tokens = rest.match(/\d+(?:\.\d+)?|\.\d+|sqrt|\*\*|[-+*/%()]|\S/g) ?? []
-  const known = tokens.every((token) => /^(?:\d+(?:\.\d+)?|\.\d+|sqrt|\*\*|[-+*/%()])$/.test(token))
-  if (!known || tokens.length > 200 || !isWellFormed(tokens)) return null
-  return tokens.join(' ').replaceAll('sqrt (', 'sqrt(')
-}
-
-/** Whether the tokens are a Python expression: brackets are reduced to numbers, from the inside out. */
-function isWellFormed(tokens: readonly string[]): boolean {
-  let shape = tokens
-    .map((token) => (/\d/.test(token) ? 'n' : token === 'sqrt' ? 'f' : /^[-+]$/.test(token) ? 's' : token))
-    .map((token) => (/^[*/%]/.test(token) ? 'o' : token))
-    .join('')
-  for (let last = ''; last !== shape; ) {
-    last = shape
-    shape = shape.replaceAll(/f?\(s*n(?:[os]s*n)*\)/g, 'n')
-  }
-  return /^s*n(?:[os]s*n)*$/.test(shape)
-}
-
 const sum = `
 import math
 from fractions import Fraction
@@ -233,10 +179,14 @@ def sqrt(number):
     root = math.isqrt(int(number)) if number == int(number) and number >= 0 else None
     return Fraction(root) if root is not None and root * root == number else math.sqrt(number)
 
+def grouped(digits):
+    # 1234 is written without a comma as often as with one.
+    return '{:,}'.format(int(digits)) if len(digits.lstrip('-')) > 4 else digits
+
 def shown(value):
     if isinstance(value, Fraction):
         if value.denominator == 1:
-            return str(value.numerator)
+            return grouped(str(value.numerator))
         rest, powers = value.denominator, {2: 0, 5: 0}
         for prime in powers:
             while rest % prime == 0:
@@ -246,7 +196,7 @@ def shown(value):
         if rest == 1 and places <= 40:
             # Every digit of it: a float would show digits that are not the number's.
             digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, '0')
-            return ('-' if value < 0 else '') + digits[:-places] + '.' + digits[-places:]
+            return ('-' if value < 0 else '') + grouped(digits[:-places]) + '.' + digits[-places:]
     return 'about %.12g' % float(value)
 
 try:
@@ -263,7 +213,7 @@ export function writeSumScript(expression: string): string {
   const constants = [
     `FAILURE = ${JSON.stringify(failureMark)}`,
     `MARK = ${JSON.stringify(answerMark)}`,
-    `SHOWN = ${JSON.stringify(expression.replaceAll('**', '^'))}`,
+    `SHOWN = ${JSON.stringify(showArithmetic(expression))}`,
     `RESULT = lambda: ${exact}`,
   ]
   return `${constants.join('\n')}\n${sum.trim()}\n`

@@ -137,6 +137,9 @@ describe('the offline model', () => {
       ['Calculate 1 / 1024', '0.0009765625'],
       ['Calculate 0 - 1 / 8', '-0.125'],
       ['Calculate 10 / 4', '2.5'],
+      ['What is 20% off 80?', '64'],
+      ['What is 2^20?', '1,048,576'],
+      ['Calculate 12,345.25 * 1000', '12,345,250'],
     ] as const) {
       const { completion } = await runOffline({ prompt }, {})
       expect(completion.summary).toMatch(new RegExp(`= ${result.replace('.', '\\.')}\\s*$`, 'm'))

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
 import { exampleTask } from '../../../examples/task.ts'
+import { readArithmetic, showArithmetic } from '../../offline-model/arithmetic.ts'
 import type { UserIntent } from '../../offline-model/intents.ts'
 import { planTask } from '../../offline-model/plan.ts'
 import { understandTask } from '../../offline-model/understand.ts'
@@ -209,6 +210,16 @@ describe('what a person asks for', () => {
     ['((1))', '( ( 1 ) )'],
   ])('is a sum: %s [S4.06]', (sum, expression) => {
     expect(read(`Calculate ${sum}`)).toEqual([{ kind: 'calculate', expression }])
+  })
+
+  it.each([
+    ['15% of 80', '15% of 80'],
+    ['20% off 80', '20% off 80'],
+    ['the square root of (3 + 1) squared', 'sqrt(3 + 1)^2'],
+    ['-(2 + 3) * -4', '-(2 + 3) * -4'],
+    ['1234567 + 0.1234567', '1,234,567 + 0.1234567'],
+  ])('is shown as people write it: %s [S4.06]', (sum, shown) => {
+    expect(showArithmetic(readArithmetic(sum) ?? '')).toBe(shown)
   })
 
   it('asks back when the data file is not clear [S4.06]', () => {
