@@ -11,7 +11,7 @@ import { createLogger } from '../../agent/link/logger.ts'
 import { type InvokeContext, invokeTool } from '../../agent/tool-calls/call.ts'
 import { createRegistry, type Registry } from '../../agent/tool-calls/registry.ts'
 import { toolFailure } from '../../agent/tool-calls/tool.ts'
-import { createFileTools } from '../../agent/tools/files/files.ts'
+import { createFileTools } from '../../agent/tools/file-tools.ts'
 import type { Figures } from './bench.ts'
 import { figureOf, repeats, reportProgress, round } from './figures.ts'
 

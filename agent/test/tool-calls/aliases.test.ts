@@ -8,7 +8,7 @@ import { aliasedTool, translateArguments } from '../../tool-calls/aliases.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
 import { defineTool, toolSuccess } from '../../tool-calls/tool.ts'
 import { createAskTool } from '../../tools/ask-user.ts'
-import { createFileTools } from '../../tools/files/files.ts'
+import { createFileTools } from '../../tools/file-tools.ts'
 import { silentLogger } from '../support/run.ts'
 import { callAsModel, runInFolder } from '../support/tools.ts'
 

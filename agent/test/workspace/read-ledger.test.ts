@@ -11,7 +11,7 @@ import {
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createFileTools } from '../../tools/files/files.ts'
+import { createFileTools } from '../../tools/file-tools.ts'
 import { contents, envelope } from '../support/patches.ts'
 import { callAsModel, runInFolder } from '../support/tools.ts'
 import { temporaryFolder } from '../support/trees.ts'
