@@ -10,7 +10,7 @@ import { sanitizeBlock, sanitizeLine } from './render/sanitize.ts'
 export interface Io {
   readonly stdin: Readable & { isTTY?: boolean; setRawMode?: (isRaw: boolean) => unknown }
   readonly stdout: Writable & { isTTY?: boolean; columns?: number; rows?: number }
-  readonly stderr: Writable & { isTTY?: boolean }
+  readonly stderr: Writable & { isTTY?: boolean; columns?: number; rows?: number }
   readonly env: Readonly<Record<string, string | undefined>>
   readonly version: string
   /** Absent: the process's current directory. */

@@ -1,14 +1,15 @@
 /** `caisson run`: starts a run, shows it, puts approvals before the person, and brings the changes home. */
 
 import path from 'node:path'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
 import type { ApprovalMode } from '../../approvals/queue.ts'
 import { readApprovalRules } from '../../approvals/rules.ts'
 import type { Host, RunOptions } from '../../host.ts'
 import { readMetadata } from '../../journal/run-query.ts'
 import type { Run } from '../../runs/run.ts'
-import { type ExitCode, exitCodeOfEnd } from '../exit-codes.ts'
+import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import {
@@ -31,15 +32,20 @@ import { captureInput } from '../prompts/terminal-input.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import { checkOutputFile, giveAnswer } from './answer-output.ts'
 import { follow, followAsJson } from './follow.ts'
 import { loadMcpFile } from './mcp.ts'
 import { rulesOfFlags } from './policy.ts'
 import { reviewAndApply } from './review-changes.ts'
 import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
+import { readTaskInput } from './task-input.ts'
 
 export function addRunCommand(command: Command, run: RunAction, { example }: CommandInput): void {
   command
-    .argument('[task]', 'what the agent should do; optional with --plan-from')
+    .argument(
+      '[task]',
+      'what the agent should do, or "-" to read it from standard input; optional with --plan-from',
+    )
     .action(run((io: Io, task: string | undefined, flags: RunFlags) => runTask(io, task, flags, example)))
     .optionsGroup('Task and files:')
     .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
@@ -59,6 +65,13 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     .option('--metadata <key=value>', 'fact about the run for lists, such as ticket=T-1; repeatable', collect)
     .option('--replay <run>', 'replay a recorded run, without network access')
     .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
+    .addOption(
+      new Option(
+        '-q, --quiet',
+        'print the final answer alone; problems and questions go to standard error',
+      ).conflicts('json'),
+    )
+    .option('-o, --output <file>', 'write the final answer of a completed run to this file')
     .optionsGroup('Plan:')
     .option('--plan-only', 'make a plan and stop; files stay read-only in the VM')
     .option('--approve-plan', 'ask for approval of the plan, and of each revision, before it runs')
@@ -121,6 +134,10 @@ interface RunFlags extends VmFlags {
   readonly maxCost?: number
   readonly maxAgents?: number
   readonly json?: boolean
+  /** Prints the final answer alone. */
+  readonly quiet?: boolean
+  /** A file for the final answer. */
+  readonly output?: string
   /** True for the last run on the directory, or the name of a run. */
   readonly continue?: true | string
   readonly keepVm?: boolean
@@ -135,16 +152,34 @@ async function runTask(
   flags: RunFlags,
   example: Example | undefined,
 ): Promise<ExitCode> {
-  const isExample = task === undefined && flags.planFrom === undefined
-  const prompt = task ?? (isExample ? example?.task : undefined) ?? ''
-  if (prompt.trim() === '' && flags.planFrom === undefined)
+  const isGiven = flags.planFrom !== undefined
+  const input = await readTaskInput(io, {
+    task,
+    isJson: flags.json === true,
+    isOptional: isGiven || example !== undefined,
+  })
+  const isExample = input.task === undefined && !isGiven
+  const prompt = input.task ?? (isExample ? example?.task : undefined) ?? ''
+  if (prompt.trim() === '' && !isGiven)
     throw new CaissonError('invalid_options', 'no task given; expected: caisson run "TASK"')
+  const output = flags.output === undefined ? undefined : await checkOutputFile(flags.output)
   const place = flags.workspace ?? (isExample ? example?.workspace : undefined)
   const options = {
     ...(await optionsOf(io, prompt, await nameLast(io, flags, place))),
     ...(place === undefined ? {} : { workspace: place }),
+    ...(input.context === undefined ? {} : { context: input.context }),
   }
-  return flags.json === true ? await runJson(io, options, flags) : await runShown(io, options, flags)
+  // What a quiet run has to say beside its answer goes to standard error, questions included.
+  const shown = flags.quiet === true ? { ...io, stdout: io.stderr } : io
+  const { code, end } =
+    flags.json === true ? await runJson(io, options, flags) : await runShown(shown, options, flags)
+  await giveAnswer(io, end, { output, quiet: flags.quiet })
+  return code
+}
+
+interface Ended {
+  readonly code: ExitCode
+  readonly end: RunState['end']
 }
 
 /** The flags with the id of a run in the place of `last`. */
@@ -179,7 +214,9 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     approvals: {
       mode: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
       rules,
-      interactive: flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true),
+      interactive:
+        flags.json === true ||
+        (io.stdin.isTTY === true && (flags.quiet === true ? io.stderr : io.stdout).isTTY === true),
     },
     egress: { rules: await rulesOfFlags(flags) },
     limits: {
@@ -199,7 +236,7 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
 }
 
 /** For people: progress on stdout, questions where a terminal is. */
-async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<ExitCode> {
+async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Ended> {
   const host = hostOf(io)
   const isInteractive = given.approvals?.interactive === true
   const isAsked = isInteractive && given.files?.acceptIgnoreRules !== true
@@ -207,7 +244,7 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
     isAsked && (await askRules(io, host, given.workspace))
       ? { ...given, files: { ...given.files, acceptIgnoreRules: true } }
       : given
-  using view = new ProgressView(io.stdout)
+  using view = new ProgressView(io.stdout, { isQuiet: flags.quiet === true })
   const run = await startShown(io, host, options, view)
   {
     const onFirst = () => view.lines(['Cancelling; press Ctrl-C again to stop immediately.'])
@@ -216,20 +253,27 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
   }
   const state = await run.ended
   view.end(state)
-  io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
-  if (options.plan?.only === true && state.end?.outcome === 'completed')
+  if (flags.quiet !== true) io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
+  if (flags.quiet !== true && options.plan?.only === true && state.end?.outcome === 'completed')
     io.stdout.write(`Run the plan: ${howToCarryOut(run.id, options.workspace)}\n`)
   const asked = isInteractive && state.end?.outcome !== 'cancelled'
   const review = () =>
     reviewNotes(io, host, run.id, { choice: noteChoice(flags.acceptMemory, asked, state), state })
   if (state.changes === null) {
     await review()
-    return exitCodeOfEnd(state.end)
+    return { code: exitCodeOfEnd(state.end), end: state.end }
   }
   const choice = flags.apply ?? (asked ? 'ask' : 'nobody')
-  const home = await reviewAndApply(io, host, run.id, { choice, state })
+  const isSilent = flags.quiet === true && choice !== 'ask'
+  const home = await reviewAndApply(io, host, run.id, {
+    choice,
+    state,
+    ...(isSilent ? { emit: async () => undefined } : {}),
+  })
+  if (isSilent && home !== exitCodes.completed)
+    io.stdout.write(`caisson: changes were not applied; to see them: caisson workspace diff ${run.id}\n`)
   await review()
-  return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
+  return { code: state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end), end: state.end }
 }
 
 /**
@@ -248,7 +292,7 @@ async function startShown(io: Io, host: Host, options: RunOptions, view: Progres
 }
 
 /** For programs: one JSON object a line. */
-async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
+async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ended> {
   const host = hostOf(io)
   const run = await host.run({
     ...options,
@@ -268,9 +312,9 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
     const decided = await keepNotes(io, host, run.id)
     if (decided !== null) await emit({ source: 'notes', runId: run.id, ...decided })
   }
-  if (state.changes === null) return exitCodeOfEnd(state.end)
+  if (state.changes === null) return { code: exitCodeOfEnd(state.end), end: state.end }
   const home = await reviewAndApply(io, host, run.id, { choice: flags.apply ?? 'nobody', state, emit })
-  return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
+  return { code: state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end), end: state.end }
 }
 
 /** The command that carries a plan out where it was made. */

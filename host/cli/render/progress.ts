@@ -22,10 +22,17 @@ export class ProgressView {
   #frame = 0
   #keys = ''
 
-  constructor(out: Writable & { isTTY?: boolean; columns?: number }) {
+  readonly #isQuiet: boolean
+
+  /** @param options `isQuiet`: of the run only questions and a bad end are shown */
+  constructor(
+    out: Writable & { isTTY?: boolean; columns?: number },
+    { isQuiet = false }: { readonly isQuiet?: boolean } = {},
+  ) {
     this.#out = out
+    this.#isQuiet = isQuiet
     this.#colors = colorsFor(out)
-    if (out.isTTY === true) {
+    if (out.isTTY === true && !isQuiet) {
       // Keys that were pressed while the program was being loaded were shown by the terminal: they stand where we write first.
       this.#drawn = true
       this.#timer = setInterval(() => this.#draw(), 120)
@@ -46,7 +53,14 @@ export class ProgressView {
     const before = this.#state
     this.#state = reduceRun(before, item)
     this.#hint = ''
-    if (!isQuiet) this.lines(eventLines(item, this.#state, this.#colors, before))
+    if (!isQuiet && this.#isShown(item)) this.lines(eventLines(item, this.#state, this.#colors, before))
+  }
+
+  #isShown(item: FeedItem): boolean {
+    if (!this.#isQuiet || item.source !== 'host') return !this.#isQuiet
+    const { event } = item
+    if (event.type === 'run-end') return event.outcome !== 'completed'
+    return event.type === 'approval-request' || event.type === 'approval-decision'
   }
 
   /** As far as it was shown. */
@@ -69,7 +83,7 @@ export class ProgressView {
   /** Says what happens before there are events, such as building the image. */
   hint(text: string): void {
     this.#hint = sanitizeLine(text)
-    if (this.#timer === undefined) this.#out.write(`${this.#hint}\n`)
+    if (this.#timer === undefined && !this.#isQuiet) this.#out.write(`${this.#hint}\n`)
   }
 
   /** Stops drawing, so that a question can have the terminal; `resume` continues. */
@@ -79,7 +93,7 @@ export class ProgressView {
   }
 
   resume(): void {
-    if (this.#out.isTTY !== true) return
+    if (this.#out.isTTY !== true || this.#isQuiet) return
     clearInterval(this.#timer)
     this.#timer = setInterval(() => this.#draw(), 120)
     this.#timer.unref()

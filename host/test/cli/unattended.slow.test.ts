@@ -18,6 +18,20 @@ describe('caisson run without a terminal', () => {
     expect(code).toBe(3)
   })
 
+  it('takes the task from standard input and gives the final answer alone, on standard output and in a file [H.01]', async () => {
+    const place = await cliPlace({ 'a.txt': 'one two three\n' })
+    const started = place.start(...runArguments(place, '-', '--quiet', '-o', 'answer.txt', '--no-apply'))
+    started.child.stdin?.end('Count the words of a.txt')
+    const { code, stdout } = await started.ended
+    expect(code).toBe(0)
+    expect(stdout).toContain('3')
+    expect(stdout).not.toMatch(/Run |journal head|changed/)
+    expect((await readFiles(place.workspace))['answer.txt']).toBe(stdout)
+    const denied = await place.run(...runArguments(place, 'Delete a.txt', '-q', '-o', 'answer.txt'))
+    expect(denied).toMatchObject({ code: 3, stdout: '', stderr: expect.stringContaining('denied') })
+    expect((await readFiles(place.workspace))['answer.txt']).toBe(stdout)
+  })
+
   it('names the tools there are when one is asked for that is not, and says why a log is empty [H.01]', async () => {
     // With servers of the workspace's own, it is the agent who knows the names.
     const place = await cliPlace({ '.mcp.json': '{ "mcpServers": {} }' })
