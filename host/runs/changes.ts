@@ -34,7 +34,7 @@ import {
 import { KeptRules } from './ignore-rule-changes.ts'
 import { nameOtherRuns } from './other-runs.ts'
 import { manifestFile, requireValue } from './prepare.ts'
-import { boundHeld, type RunUndo, undoRun } from './undo-run.ts'
+import { boundHeld, firstPaths, type RunUndo, undoRun } from './undo-run.ts'
 
 export interface ReviewedChange extends ReviewItem {
   /** Unified diff, or null with the reason in `noDiff`. Untrusted text. */
@@ -170,7 +170,9 @@ export class RunChanges {
       if (isNothing) return summary
       const { applied, leftOut, conflicts, failed, total } = summary
       const lists = { conflicts: boundHeld(conflicts), failed: boundHeld(failed), total }
-      const event = { type: 'apply-end', applied: applied.length, leftOut: leftOut.length, ...lists } as const
+      const paths = firstPaths(applied)
+      const counts = { applied: applied.length, paths, leftOut: leftOut.length }
+      const event = { type: 'apply-end', ...counts, ...lists } as const
       return { ...summary, ...(await attempt(record.host(event))) }
     })
   }

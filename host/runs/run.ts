@@ -25,7 +25,7 @@ import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import { findSavedVm } from '../vm/hibernation/hibernate.ts'
 import { DEFAULT_HIBERNATE_AFTER_MS } from '../vm/vm-options.ts'
-import { flaggedPaths, keepBases } from '../workspace/index.ts'
+import { keepBases, outlineChanges } from '../workspace/index.ts'
 import { Deadline } from './deadline.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
 import { type Ending, endingOfCompletion, endingWithoutAgent, runEnding } from './ending.ts'
@@ -380,18 +380,9 @@ export class Run implements RunHandle {
       const runDirectory = this.#record.paths.directory
       // Only a merge needs them: a full disk does not stop the run.
       await keepBases({ ...workspace, changes: received, runDirectory }).catch(() => undefined)
-      const flagged = requireValue(await this.#guarded(flaggedPaths(workspace.manifest, received))).slice(
-        0,
-        1_000,
-      )
-      const { contentBytes, sha256 } = received
-      await this.#note({
-        type: 'changes-ready',
-        entries: received.entries.size,
-        contentBytes,
-        flagged,
-        sha256,
-      })
+      const outline = requireValue(await this.#guarded(outlineChanges(workspace.manifest, received)))
+      const { entries, contentBytes, sha256 } = received
+      await this.#note({ type: 'changes-ready', entries: entries.size, contentBytes, ...outline, sha256 })
       return ending
     } catch (error) {
       if (ending.outcome === 'completed') throw error

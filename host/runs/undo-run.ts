@@ -68,7 +68,13 @@ export async function undoRun(
   )
   if (conflicts.length === 0 && stopped === undefined) await forgetRules()
   await record
-    ?.host({ type: 'undo-end', restored: restored.length, conflicts: boundHeld(conflicts), total })
+    ?.host({
+      type: 'undo-end',
+      restored: restored.length,
+      paths: firstPaths(restored),
+      conflicts: boundHeld(conflicts),
+      total,
+    })
     .catch(noteUnrecorded(problems))
   return { ...summary, conflicts, problems }
 }
@@ -152,6 +158,15 @@ function noteUnrecorded(problems: string[]): (error: unknown) => void {
 }
 
 /** As many entries as the journal accepts, with reasons cut to one line. */
+/** As many paths as an event takes: their text is bounded too. */
+export function firstPaths(paths: readonly string[]): string[] {
+  let chars = 0
+  return paths.slice(0, 1_000).filter((path) => {
+    chars += path.length
+    return chars <= limits.documentMaxChars
+  })
+}
+
 export function boundHeld(held: readonly HeldBack[]): HeldBack[] {
   return held
     .slice(0, 1_000)

@@ -15,9 +15,9 @@ import { type ChangeStream, collectFrom } from '../runs/guest/change-stream.ts'
 import { errorOf, keepManifest, requireValue } from '../runs/prepare.ts'
 import type { Folders } from '../state/folders.ts'
 import {
-  flaggedPaths,
   type LoggedOperation,
   type Manifest,
+  outlineChanges,
   readAppliedCount,
   readLoggedOperations,
   type WorkspaceError,
@@ -69,8 +69,8 @@ export async function collectSandbox(
     const collected = await collectFrom(parts)
     if (!collected.ok) throw failureOf(collected.error)
     const { entries, contentBytes, sha256 } = collected.value
-    const flagged = requireValue(await flaggedPaths(expected, collected.value)).slice(0, 1_000)
-    await record.host({ type: 'changes-ready', entries: entries.size, contentBytes, flagged, sha256 })
+    const outline = requireValue(await outlineChanges(expected, collected.value))
+    await record.host({ type: 'changes-ready', entries: entries.size, contentBytes, ...outline, sha256 })
     const ending = { outcome: 'completed', reason: 'completed', message: '', summary: '' } as const
     const durationMs = Math.round(performance.now() - startedAt)
     await record.host({ type: 'run-end', ...ending, usage: noUsage, durationMs })

@@ -13,9 +13,8 @@ export type { SetAside } from './git-history/set-aside.ts'
 export { type Manifest, readManifest, writeManifest } from './manifest.ts'
 export { type FileVersion, type PathVersions, readVersions } from './path-versions.ts'
 export { receiveChanges } from './receive/receive.ts'
-export { diffItem } from './review/diff.ts'
+export { diffItem, outlineChanges } from './review/diff.ts'
 export {
-  flaggedPaths,
   holdBack,
   type Review,
   type ReviewItem,

@@ -129,12 +129,27 @@ export const hostExamples: Examples<HostEvent> = {
   ],
   'changes-ready': [
     'The changes of the run are collected.',
-    { entries: 2, contentBytes: 5_120, flagged: [], sha256 },
+    {
+      entries: 2,
+      contentBytes: 5_120,
+      flagged: [],
+      paths: [
+        { path: 'notes.md', kind: 'modified', added: 1, removed: 1 },
+        { path: 'report.md', kind: 'added', added: 40, removed: 0 },
+      ],
+      sha256,
+    },
   ],
   'apply-start': ['Changes begin to be applied.', { paths: 2, sha256 }],
-  'apply-end': ['Changes were applied.', { applied: 1, leftOut: 0, ...paths, failed: [], total: 1 }],
+  'apply-end': [
+    'Changes were applied.',
+    { applied: 1, paths: ['report.md'], leftOut: 0, ...paths, failed: [], total: 1 },
+  ],
   'undo-start': ['Applied changes begin to be undone.', { paths: 1 }],
-  'undo-end': ['Applied changes were undone.', { restored: 1, conflicts: [], total: 0 }],
+  'undo-end': [
+    'Applied changes were undone.',
+    { restored: 1, paths: ['report.md'], conflicts: [], total: 0 },
+  ],
   'vm-access': [
     'A person opens a shell, a command or a port of the VM.',
     { kind: 'command', detail: 'ls -l' },

@@ -1,6 +1,6 @@
 /** Events of the agent: unverified claims, numbered by the guest; and deltas, which are never journaled. */
 import * as z from 'zod'
-import { PathChange } from './change.ts'
+import { ChangedPath } from './change.ts'
 import { RunReason, ToolError } from './error.ts'
 import { limits } from './limits.ts'
 import { AgentLimits, Plan, StepId, StepState } from './plan.ts'
@@ -195,7 +195,7 @@ export const Delta = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('changes-delta'),
     /** The first two hundred paths. */
-    paths: z.array(PathChange).max(200),
+    paths: z.array(ChangedPath).max(200),
     total: Count,
   }),
 ])

@@ -54,7 +54,7 @@ export const ChangeEntry = z.discriminatedUnion('kind', [
 export type ChangeEntry = z.infer<typeof ChangeEntry>
 
 /** One changed path for people and screens. */
-export const PathChange = z.strictObject({
+export const ChangedPath = z.strictObject({
   path: WorkspacePath,
   /** `moved` is not told: it is one `added` and one `deleted`. */
   kind: z.enum(['added', 'modified', 'deleted']),
@@ -64,4 +64,4 @@ export const PathChange = z.strictObject({
   /** Why a person should look at it, such as `executable`; absent: no reason is known. */
   flags: z.array(Line).max(20).optional(),
 })
-export type PathChange = z.infer<typeof PathChange>
+export type ChangedPath = z.infer<typeof ChangedPath>

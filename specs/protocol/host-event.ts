@@ -1,7 +1,7 @@
 /** Events of the host: facts that only the host can write. */
 import * as z from 'zod'
 import { AccessQuestion, ApprovalRecord, ApprovalRequest, OfferedAnswer } from './approval.ts'
-import { PathChange } from './change.ts'
+import { ChangedPath } from './change.ts'
 import { EgressRecord } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
 import { GovernanceNote, HostToolCall, MemoryNote, NoteId } from './extension.ts'
@@ -136,7 +136,7 @@ const ChangesReady = z.strictObject({
   contentBytes: Count,
   flagged: z.array(WorkspacePath).max(1_000),
   /** The first thousand paths; absent in older journals. */
-  paths: z.array(PathChange).max(1_000).optional(),
+  paths: z.array(ChangedPath).max(1_000).optional(),
   sha256: Sha256,
 })
 const ApplyStart = z.strictObject({ type: z.literal('apply-start'), paths: Count, sha256: Sha256 })

@@ -98,6 +98,20 @@ describe('a hook after a run that applies or removes the run', () => {
     expect(await readFiles(bench.workspace)).toEqual({ 'a.txt': 'b\n', 'c.txt': 'c\n' })
     const later = await wholeJournal(bench, run.id)
     expect(later.slice(0, events.length)).toEqual(events)
-    expect(later.slice(events.length).map(({ event }) => event.type)).toEqual(['apply-start', 'apply-end'])
+    expect(later.slice(events.length).map(({ event }) => event)).toEqual([
+      expect.objectContaining({ type: 'apply-start' }),
+      expect.objectContaining({ type: 'apply-end', applied: 2, paths: ['a.txt', 'c.txt'] }),
+    ])
+    expect(events.find(({ event }) => event.type === 'changes-ready')?.event).toMatchObject({
+      entries: 2,
+      paths: [
+        { path: 'a.txt', kind: 'modified', added: 1, removed: 1 },
+        { path: 'c.txt', kind: 'added', added: 1, removed: 0 },
+      ],
+    })
+    await bench.host.undo(run.id)
+    const [undone] = (await wholeJournal(bench, run.id)).slice(-1)
+    expect(undone?.event).toMatchObject({ type: 'undo-end', restored: 2 })
+    expect(undone?.event).toHaveProperty('paths', expect.arrayContaining(['a.txt', 'c.txt']))
   }, 400_000)
 })

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { PathChange } from '#specs/node/change-encoder.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { readChangeSet } from '../../workspace/change-set.ts'
-import { flaggedPaths } from '../../workspace/review/review.ts'
+import { outlineChanges } from '../../workspace/review/diff.ts'
 import { Bench, turnsDuring, unwrap } from './support.ts'
 
 type Change = { entry: PathChange }
@@ -37,11 +37,11 @@ describe('a deep change set', () => {
     const changes = unwrap(await bench.receive(manifest, deep(limits.changeMaxDepth, 20_000)))
     expect(await turnsDuring(() => readChangeSet(bench.run, changes.sha256))).toBeGreaterThan(10)
     const start = process.cpuUsage()
-    expect(await turnsDuring(() => flaggedPaths(manifest, changes))).toBeGreaterThan(10)
+    expect(await turnsDuring(() => outlineChanges(manifest, changes))).toBeGreaterThan(10)
     const deepCost = process.cpuUsage(start).user
     const flat = unwrap(await bench.receive(manifest, deep(1, 20_000 + limits.changeMaxDepth)))
     const flatStart = process.cpuUsage()
-    unwrap(await flaggedPaths(manifest, flat))
+    unwrap(await outlineChanges(manifest, flat))
     expect(deepCost / process.cpuUsage(flatStart).user).toBeLessThan(10)
   })
 })

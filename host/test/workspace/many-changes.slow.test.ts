@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { PathChange } from '#specs/node/change-encoder.ts'
-import { flaggedPaths, reviewChanges } from '../../workspace/review/review.ts'
+import { outlineChanges } from '../../workspace/review/diff.ts'
+import { reviewChanges } from '../../workspace/review/review.ts'
 import { apply } from './apply-support.ts'
 import { Bench, turnsDuring, unwrap } from './support.ts'
 
@@ -17,7 +18,7 @@ describe('a change set of 200,000 entries', () => {
       return { entry }
     })
     const changes = unwrap(await bench.receive(manifest, links))
-    expect(await turnsDuring(() => flaggedPaths(manifest, changes))).toBeGreaterThan(50)
+    expect(await turnsDuring(() => outlineChanges(manifest, changes))).toBeGreaterThan(50)
     using review = unwrap(await reviewChanges(manifest, changes))
     const summary = await apply(bench, review)
     expect(summary).toMatchObject({ conflicts: [], failed: [], leftOut: [] })

@@ -6,9 +6,13 @@ import { isUtf8 } from 'node:buffer'
 import { hash } from 'node:crypto'
 import { closeSync } from 'node:fs'
 import { createTwoFilesPatch } from 'diff'
-import { openContents, readSlices } from '../change-set.ts'
-import { WorkspaceFailure } from '../workspace-error.ts'
-import { isBinary, type Review, type ReviewItem } from './review.ts'
+import type { ChangedPath } from '#specs/protocol/change.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { type ChangeSet, openContents, readSlices } from '../change-set.ts'
+import type { Manifest } from '../manifest.ts'
+import { WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
+import { Turns } from '../yield-turns.ts'
+import { isBinary, type Review, type ReviewItem, reviewChanges } from './review.ts'
 
 interface DiffBounds {
   /** Maximum bytes of the larger side. Absent: 512 KiB. */
@@ -37,6 +41,54 @@ export function diffItem(review: Review, item: ReviewItem, bounds: DiffBounds = 
   const after = newText(review, item, maxBytes)
   if (typeof after !== 'string') return after
   return compare(item.path, before, after, bounds)
+}
+
+/** Maximum paths of an outline; their text is bounded like a document. */
+const outlineMaxPaths = 1_000
+/** When lines are no longer counted. */
+const countMaxMs = 2_000
+
+/** What the events say of a change set. */
+interface ChangeOutline {
+  /** The first thousand paths that must be named to be applied, in order. */
+  readonly flagged: string[]
+  /** The first changes, in order. */
+  readonly paths: ChangedPath[]
+}
+
+/** Counts lines as far as time allows. Failures: like {@link reviewChanges}. */
+export async function outlineChanges(
+  manifest: Manifest,
+  changes: ChangeSet,
+): Promise<WorkspaceResult<ChangeOutline>> {
+  const reviewed = await reviewChanges(manifest, changes)
+  if (!reviewed.ok) return reviewed
+  using review = reviewed.value
+  const turns = new Turns()
+  const deadline = performance.now() + countMaxMs
+  const paths: ChangedPath[] = []
+  let chars = 0
+  for (const item of review.items.slice(0, outlineMaxPaths)) {
+    if (turns.isDue) await turns.give()
+    chars += item.path.length + (item.flagged?.length ?? 0)
+    if (chars > limits.documentMaxChars) break
+    paths.push(outlineItem(review, item, performance.now() < deadline))
+  }
+  const flagged = review.items.filter((item) => item.flagged !== undefined).map(({ path }) => path)
+  return workspaceSuccess({ flagged: flagged.slice(0, outlineMaxPaths), paths })
+}
+
+function outlineItem(review: Review, item: ReviewItem, isCounted: boolean): ChangedPath {
+  const { path, change, flagged } = item
+  const kind = change === 'added' || change === 'deleted' ? change : 'modified'
+  // In a conflict the host's file is not what went into the VM.
+  const diff = isCounted && item.state.kind === 'clear' ? diffItem(review, item) : none('')
+  return {
+    path,
+    kind,
+    ...(diff.kind === 'text' ? { added: diff.added, removed: diff.removed } : {}),
+    ...(flagged === undefined ? {} : { flags: [flagged.slice(0, limits.lineMaxChars)] }),
+  }
 }
 
 function compare(path: string, before: string, after: string, bounds: DiffBounds): Diff {

@@ -115,17 +115,6 @@ export function holdBack(item: ReviewItem): string | undefined {
   return item.flagged
 }
 
-/** The flagged paths of a change set, in order. Failures: like {@link reviewChanges}. */
-export async function flaggedPaths(
-  manifest: Manifest,
-  changes: ChangeSet,
-): Promise<WorkspaceResult<string[]>> {
-  const reviewed = await reviewChanges(manifest, changes)
-  if (!reviewed.ok) return reviewed
-  using review = reviewed.value
-  return workspaceSuccess(review.items.filter(({ flagged }) => flagged !== undefined).map(({ path }) => path))
-}
-
 interface Surroundings {
   readonly index: ManifestIndex
   readonly contents: number

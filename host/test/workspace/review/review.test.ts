@@ -8,14 +8,43 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { diffItem } from '../../../workspace/review/diff.ts'
+import { ChangedPath } from '#specs/protocol/change.ts'
+import { diffItem, outlineChanges } from '../../../workspace/review/diff.ts'
 import type { ReviewItem } from '../../../workspace/review/review.ts'
-import { Bench, itemsOf, treeOf } from '../support.ts'
+import { Bench, changesBetween, itemsOf, treeOf, unwrap } from '../support.ts'
 
 const standingOf = (items: Map<string, ReviewItem>, path: string) => {
   const standing = items.get(path)?.state
   return standing?.kind === 'conflict' ? standing.reason : standing?.kind
 }
+
+describe('the outline of a change set', () => {
+  it('has the kind, the counted lines and the flag of each path, and no lines of a conflict [W.01 S1.10]', async () => {
+    const before = treeOf({ 'a.txt': 'one\ntwo\n', 'gone.txt': '1\n2\n3\n', 'both.txt': 'x\n' })
+    using bench = new Bench(before)
+    const { manifest } = await bench.takeIn()
+    const after = treeOf({
+      'a.txt': 'one\n2\nthree\n',
+      'both.txt': 'run\n',
+      'pic.bin': Buffer.from([1, 0, 2]),
+      '.git/hooks/post-checkout': '#!/bin/sh\n',
+    })
+    const changes = unwrap(await bench.receive(manifest, changesBetween(before, after)))
+    writeFileSync(bench.file('both.txt'), 'host\n')
+    const { paths, flagged } = unwrap(await outlineChanges(manifest, changes))
+    expect(ChangedPath.array().parse(paths)).toEqual(paths)
+    const byPath = Object.fromEntries(paths.map(({ path, ...rest }) => [path, rest]))
+    expect(byPath).toMatchObject({
+      'a.txt': { kind: 'modified', added: 2, removed: 1 },
+      'both.txt': { kind: 'modified' },
+      'gone.txt': { kind: 'deleted', added: 0, removed: 3 },
+      'pic.bin': { kind: 'added' },
+    })
+    for (const path of ['both.txt', 'pic.bin']) expect(byPath[path]).not.toHaveProperty('added')
+    expect(flagged.length).toBeGreaterThan(0)
+    expect(paths.filter(({ flags }) => flags !== undefined).map(({ path }) => path)).toEqual(flagged)
+  })
+})
 
 describe('a review', () => {
   it('says of each change what it does, with sizes, modes, targets and what a deletion takes [W.01]', async () => {
