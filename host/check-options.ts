@@ -11,7 +11,14 @@ import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
-import { checkArguments, type Names, OptionsError, problemsOf } from './files/check-arguments.ts'
+import {
+  checkArguments,
+  copyOptions,
+  type Names,
+  OptionsError,
+  problemsOf,
+  readOptions,
+} from './files/check-arguments.ts'
 import type { HostOptions, SandboxOptions } from './host-options.ts'
 import type {
   ApprovalOptions,
@@ -106,7 +113,7 @@ const RunSchema = z.strictObject({
   context: Task.shape.context,
   metadata: RunMetadata.optional(),
   continue: text.optional(),
-  replay: text.optional(),
+  replay: text.refine((name) => !name.includes('\0'), 'expected a run or a directory').optional(),
   files: FilesSchema.optional(),
   plan: PlanSchema.optional(),
   approvals: ApprovalsSchema.optional(),
@@ -137,7 +144,13 @@ const HostSchema = z.strictObject({
   config: z.unknown().optional(),
   /** Not a record, since `process.env` is not a plain object. */
   env: z
-    .custom((value) => typeof value === 'object' && value !== null, 'expected a map of variables')
+    .custom(
+      (value) =>
+        typeof value === 'object' &&
+        value !== null &&
+        Object.values(value).every((item) => item === undefined || typeof item === 'string'),
+      'expected a map of variables to text',
+    )
     .optional(),
 })
 
@@ -190,16 +203,22 @@ const sandboxNames: Names = {
   'egress.rules': runNames['egress.rules'],
 }
 
-/** @throws {OptionsError} naming every field that is wrong, and what it may be */
-export function checkRunOptions(options: RunOptions): void {
-  const parsed = RunSchema.safeParse(options, plainMessages)
+const runOptionsProblem = 'the options of the run cannot be used'
+
+/** A copy that was checked. @throws {OptionsError} naming every field that is wrong, and what it may be */
+export function checkRunOptions(given: RunOptions): RunOptions {
+  const [options, parsed] = readOptions(runOptionsProblem, () => {
+    const copy = copyOptions(given)
+    return [copy, RunSchema.safeParse(copy, plainMessages)] as const
+  })
   const problems = parsed.success ? [] : problemsOf(parsed.error, runNames)
   if (parsed.success && isBlank(options))
     problems.push({
       field: 'prompt',
       message: 'expected what the agent should do; it may be empty only with plan.from',
     })
-  if (problems.length > 0) throw new OptionsError('the options of the run cannot be used', problems)
+  if (problems.length > 0) throw new OptionsError(runOptionsProblem, problems)
+  return options
 }
 
 /** What every call may be given. */
@@ -221,9 +240,12 @@ export function checkHostOptions(options: HostOptions): void {
   checkArguments('the options of the host cannot be used', HostSchema, options, hostNames)
 }
 
-/** @throws {OptionsError} naming every field that is wrong, and what it may be */
-export function checkSandboxOptions(options: SandboxOptions): void {
-  checkArguments('the options of the sandbox cannot be used', SandboxSchema, options, sandboxNames)
+/** A copy that was checked. @throws {OptionsError} naming every field that is wrong, and what it may be */
+export function checkSandboxOptions(given: SandboxOptions): SandboxOptions {
+  const what = 'the options of the sandbox cannot be used'
+  const options = readOptions(what, () => copyOptions(given))
+  checkArguments(what, SandboxSchema, options, sandboxNames)
+  return options
 }
 
 /** @throws {OptionsError} naming the rule and the field */

@@ -37,7 +37,7 @@ import { answerApprovals, warnOfUnanswered } from './runs/approval-handler.ts'
 import { RunChanges } from './runs/changes.ts'
 import { warmUp } from './runs/guest/warm-up.ts'
 import { findHeld, type HeldPaths } from './runs/prepare.ts'
-import { type ResolvedRun, vmOptions } from './runs/resolved-run.ts'
+import { type ResolvedRun, requireTask, vmOptions } from './runs/resolved-run.ts'
 import { Run } from './runs/run.ts'
 import { RunNotes } from './runs/run-notes.ts'
 import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/storage-bounds.ts'
@@ -121,7 +121,7 @@ export class Host implements AsyncDisposable {
     return await withCode(async () => {
       checkCallOptions(options)
       return await prepareImage(options, this.folders)
-    }, options?.signal)
+    }, options)
   }
 
   /**
@@ -134,7 +134,7 @@ export class Host implements AsyncDisposable {
       if (this.#poolOptions === undefined) return
       const pool = await this.#openPool(this.#poolOptions, options)
       await pool.whenFull(options.signal)
-    }, options?.signal)
+    }, options)
   }
 
   /**
@@ -161,17 +161,18 @@ export class Host implements AsyncDisposable {
    */
   async run(options: RunOptions): Promise<Run> {
     return await withCode(async () => {
-      if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
-      checkRunOptions(options)
-      const plan = await this.#resolve(options)
-      await this.#prepareTemplate(plan, options)
+      this.#requireOpen()
+      const checked = checkRunOptions(options)
+      const plan = await this.#resolve(checked)
+      requireTask(plan)
+      await this.#prepareTemplate(plan, checked)
       await this.runs.clearScratch()
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
       const paths = await this.runs.create(plan.runId)
       const run = new Run(plan, await RunRecord.open(paths))
-      this.#attend(run, options)
+      this.#attend(run, checked)
       return run
-    }, options?.signal)
+    }, options)
   }
 
   /** Connects the run's approvals to who answers them. */
@@ -188,9 +189,9 @@ export class Host implements AsyncDisposable {
    */
   async sandbox(options: SandboxOptions = {}): Promise<Sandbox> {
     return await withCode(async () => {
-      if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
-      checkSandboxOptions(options)
-      const { workspace, vm, egress, signal } = options
+      this.#requireOpen()
+      const checked = checkSandboxOptions(options)
+      const { workspace, vm, egress, signal } = checked
       await requireAccelerator(vm ?? {}, this.folders, signal)
       const config = await this.config()
       const policy = resolveEgress(config, egress?.rules)
@@ -198,7 +199,7 @@ export class Host implements AsyncDisposable {
       const directory =
         workspace === undefined ? {} : { directory: requireDirectory(workspace, this.folders) }
       const bench = await StandaloneVm.open({
-        image: await prepareImage(options, this.folders),
+        image: await prepareImage(checked, this.folders),
         folders: this.folders,
         network: (log) => openSandboxNetwork({ policy, network, log }),
         ...directory,
@@ -222,7 +223,7 @@ export class Host implements AsyncDisposable {
             await bench[Symbol.asyncDispose]()
           },
         })
-        if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
+        this.#requireOpen()
         this.#sandboxes.delete(bench)
         this.#sandboxes.add(sandbox)
         return sandbox
@@ -231,7 +232,7 @@ export class Host implements AsyncDisposable {
         await bench[Symbol.asyncDispose]()
         throw error
       }
-    }, options?.signal)
+    }, options)
   }
 
   /**
@@ -267,7 +268,7 @@ export class Host implements AsyncDisposable {
     return await withCode(async () => {
       checkCallOptions(options)
       return await undoRun(runId, this.runs, this.folders, options)
-    }, options?.signal)
+    }, options)
   }
 
   /** What a run proposed to remember, to keep or to drop. @throws {CaissonError} `run_not_found` */
@@ -299,6 +300,10 @@ export class Host implements AsyncDisposable {
     }
   }
 
+  #requireOpen(): void {
+    if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
+  }
+
   /** With a pool where its VMs are of the run's kind. */
   async #resolve(options: RunOptions): Promise<ResolvedRun> {
     const run = await resolveRun(options, this.#state, (notes) => this.#warn(notes))
@@ -318,9 +323,9 @@ export class Host implements AsyncDisposable {
     { vm: { disk, ...vm } = {}, ...bounds }: HostPoolOptions,
     options: Pick<RunOptions, 'onProgress' | 'signal'>,
   ): Promise<VmPool> {
-    if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
+    this.#requireOpen()
     this.#pool ??= prepareImage(options, this.folders).then((image) => {
-      if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
+      this.#requireOpen()
       const { onProgress } = options
       const deps = { warmUp, ...(onProgress === undefined ? {} : { onProgress }) }
       return new VmPool(

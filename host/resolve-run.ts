@@ -11,6 +11,7 @@ import { refuseOtherNames } from './approvals/rules.ts'
 import { checkEgressRules } from './check-options.ts'
 import type { Config } from './config/schema.ts'
 import { makePolicy, type Policy } from './egress/policy.ts'
+import { readOptions } from './files/check-arguments.ts'
 import { describeMissingPrice, priceOf } from './gateway/budget.ts'
 import { codeHook } from './hooks/code-hook.ts'
 import { ensureImage, findRoot, type Image } from './image/image.ts'
@@ -61,7 +62,9 @@ export async function resolveRun(
 ): Promise<ResolvedRun> {
   const { approvals = {}, context, extensions = {}, files = {}, onProgress, plan = {}, vm = {} } = options
   const { folders, settings } = host
-  const hostTools = prepareHostTools(extensions.hostTools ?? runDefaults.extensions.hostTools)
+  const hostTools = readOptions('the host tools cannot be used', () =>
+    prepareHostTools(extensions.hostTools ?? runDefaults.extensions.hostTools),
+  )
   const tools = toolListOf(options.tools)
   const given = await readGivenPlan(plan, host.runs, options.workspace)
   const prompt = options.prompt.trim() === '' && given !== undefined ? promptOf(given) : options.prompt
@@ -83,7 +86,9 @@ export async function resolveRun(
   // A recording needs no server, and so no key.
   const embeddings =
     vectors && (await settings.fetchKey(recording === undefined ? vectors : { ...vectors, keySource: null }))
-  const mcpServers = mcpServersOf(config.mcpServers, extensions.mcpServers)
+  const mcpServers = readOptions('the MCP servers cannot be used', () =>
+    mcpServersOf(config.mcpServers, extensions.mcpServers),
+  )
   if (!mcpServers.ok) throw new CaissonError('invalid_config', mcpServers.error)
   requirePossible(tools ?? [], {
     hostTools: hostTools.keys(),
@@ -94,7 +99,9 @@ export async function resolveRun(
   const egress = resolveEgress(config, options.egress?.rules)
   const hooks = [
     ...(await settings.hooks(config)),
-    ...(extensions.hooks ?? runDefaults.extensions.hooks).map(codeHook),
+    ...readOptions('the hooks cannot be used', () =>
+      (extensions.hooks ?? runDefaults.extensions.hooks).map(codeHook),
+    ),
   ]
   if (options.onNotes !== undefined) options.onNotes(choice.notes)
   else if (onProgress === undefined) warn(choice.notes)

@@ -87,8 +87,9 @@ export class CaissonError extends Error {
 
   /** `thrown` itself if it has one of our codes, else an error with a code and it as `cause`. */
   static from(thrown: unknown): CaissonError {
-    if (thrown instanceof CaissonError) return thrown
-    return new CaissonError(codeOfSystem(thrown), errorMessage(thrown), { cause: thrown })
+    const error = errorOf(thrown)
+    if (error instanceof CaissonError) return error
+    return new CaissonError(codeOfSystem(error), errorMessage(thrown), { cause: thrown })
   }
 }
 
@@ -97,16 +98,30 @@ export function hasCode(thrown: unknown, ...codes: readonly ErrorCode[]): thrown
   return thrown instanceof CaissonError && codes.includes(thrown.code)
 }
 
-/** Runs `work` and throws only errors with a code; the reason of the caller's own signal becomes `cancelled`. */
-export async function withCode<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+/**
+ * Runs `work` and throws only errors with a code; the reason of the caller's own signal becomes `cancelled`.
+ * @param options of the caller; read only after a failure, since they may be of any kind
+ */
+export async function withCode<T>(
+  work: () => Promise<T>,
+  options?: { readonly signal?: AbortSignal },
+): Promise<T> {
   try {
     return await work()
   } catch (thrown) {
-    if (signal?.aborted === true && thrown === signal.reason)
+    if (isReason(thrown, options))
       throw new CaissonError('cancelled', `cancelled by the caller: ${errorMessage(thrown)}`, {
         cause: thrown,
       })
     throw CaissonError.from(thrown)
+  }
+}
+
+function isReason(thrown: unknown, options: { readonly signal?: AbortSignal } | undefined): boolean {
+  try {
+    return options?.signal?.aborted === true && thrown === options.signal.reason
+  } catch {
+    return false
   }
 }
 
@@ -134,9 +149,22 @@ export function requireSignal(name: string, value: unknown): void {
   throw new CaissonError('invalid_options', `${name}: must be an AbortSignal`)
 }
 
-/** The message of a thrown value. */
+/** The message of a thrown value; a value that throws when it is read, such as a proxy, has a fixed one. */
 export function errorMessage(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown)
+  try {
+    return String(thrown instanceof Error ? thrown.message : thrown)
+  } catch {
+    return 'a value that cannot be shown was thrown'
+  }
+}
+
+/** The value if it is an error that can be read. */
+function errorOf(thrown: unknown): Error | undefined {
+  try {
+    return thrown instanceof Error ? thrown : undefined
+  } catch {
+    return undefined
+  }
 }
 
 const codesOfSystem: Readonly<Record<string, ErrorCode>> = {
@@ -148,8 +176,8 @@ const codesOfSystem: Readonly<Record<string, ErrorCode>> = {
   AbortError: 'cancelled',
 }
 
-function codeOfSystem(thrown: unknown): ErrorCode {
-  if (!(thrown instanceof Error)) return 'internal'
-  const code = 'code' in thrown ? String(thrown.code) : ''
-  return codesOfSystem[code] ?? codesOfSystem[thrown.name] ?? 'internal'
+function codeOfSystem(error: Error | undefined): ErrorCode {
+  if (error === undefined) return 'internal'
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
+  return codesOfSystem[code] ?? codesOfSystem[error.name] ?? 'internal'
 }

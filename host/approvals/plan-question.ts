@@ -24,9 +24,14 @@ export function asksAboutPlan(rules: readonly ApprovalRule[]): boolean {
 
 /** A valid plan from outside in canonical form, or its problems with their positions. */
 export function parseOutsidePlan(value: unknown): Result<Plan, string> {
-  const parsed = Plan.safeParse(value, plainMessages)
-  if (parsed.success) return { ok: true, value: parsed.data }
-  return { ok: false, error: describeIssues(parsed.error, { root: 'the plan', max: 5 }) }
+  try {
+    const parsed = Plan.safeParse(value, plainMessages)
+    if (parsed.success) return { ok: true, value: parsed.data }
+    return { ok: false, error: describeIssues(parsed.error, { root: 'the plan', max: 5 }) }
+  } catch (error) {
+    // Objects of an application may be cyclic, nested without a limit, or throw when they are read.
+    return { ok: false, error: `reading the plan failed: ${errorMessage(error)}` }
+  }
 }
 
 /** Reads a plan from JSON text. */

@@ -1,6 +1,6 @@
 /** Checks what an application passes against a schema; the error names each field that is wrong. */
 import * as z from 'zod'
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 
 /** Options that cannot be used. */
@@ -9,10 +9,11 @@ export class OptionsError extends CaissonError {
   /** The fields that are wrong, such as `limits.maxTokens`. */
   readonly fields: readonly string[]
 
-  constructor(what: string, problems: readonly Problem[]) {
+  constructor(what: string, problems: readonly Problem[], cause?: unknown) {
     super(
       'invalid_options',
       `${what}: ${problems.map(({ field, message }) => (field === '' ? message : `${field}: ${message}`)).join('; ')}`,
+      { cause },
     )
     this.fields = problems.map(({ field }) => field)
   }
@@ -38,9 +39,39 @@ export const FunctionOption = z
 
 /** The value as the schema reads it. @throws {OptionsError} naming every field that is wrong */
 export function checkArguments<T>(what: string, schema: z.ZodType<T>, value: unknown, names: Names = {}): T {
-  const parsed = schema.safeParse(value, plainMessages)
+  const parsed = readOptions(what, () => schema.safeParse(value, plainMessages))
   if (parsed.success) return parsed.data
   throw new OptionsError(what, problemsOf(parsed.error, names))
+}
+
+/** What `read` returns; options may throw when they are read, as a getter can. @throws {OptionsError} */
+export function readOptions<T>(what: string, read: () => T): T {
+  try {
+    return read()
+  } catch (cause) {
+    if (cause instanceof CaissonError) throw cause
+    throw new OptionsError(
+      what,
+      [{ field: '', message: `reading them failed: ${errorMessage(cause)}` }],
+      cause,
+    )
+  }
+}
+
+/** Levels of {@link copyOptions}: the options, a group of them, a list or map in that. */
+const copiedDepth = 3
+
+/**
+ * A copy whose fields cannot change between check and use. Functions, class instances and the values of lists and maps
+ * in a group stay the caller's own.
+ */
+export function copyOptions<T>(value: T, depth = copiedDepth): T {
+  if (depth === 0 || typeof value !== 'object' || value === null) return value
+  if (Array.isArray(value)) return value.map((item: unknown) => copyOptions(item, depth - 1)) as T
+  const prototype: unknown = Object.getPrototypeOf(value)
+  if (prototype !== Object.prototype && prototype !== null) return value
+  const copy = Object.entries(value).map(([name, item]) => [name, copyOptions(item, depth - 1)])
+  return Object.fromEntries(copy)
 }
 
 /** Each problem with its field. */

@@ -56,12 +56,7 @@ export class RunHooks {
 
   /** Where the agent is to ask, and about which tools. */
   get ofAgent(): readonly AgentHook[] {
-    return this.#options.hooks.flatMap(({ point, tools }) => {
-      const known = AgentHookPoint.safeParse(point)
-      return known.success
-        ? [{ point: known.data, ...(tools === undefined ? {} : { tools: [...tools] }) }]
-        : []
-    })
+    return agentHooksOf(this.#options.hooks)
   }
 
   has(point: HookPoint, tool?: string): boolean {
@@ -220,4 +215,12 @@ function reasonOfPerson({ hint }: ApprovalDecision): string {
 
 function failed(error: unknown): HookAnswer {
   return { ok: false, error: `could not be asked: ${errorMessage(error)}` }
+}
+
+/** The hooks at which the agent must ask. */
+export function agentHooksOf(hooks: readonly Hook[]): AgentHook[] {
+  return hooks.flatMap(({ point, tools }) => {
+    const known = AgentHookPoint.safeParse(point)
+    return known.success ? [{ point: known.data, ...(tools === undefined ? {} : { tools: [...tools] }) }] : []
+  })
 }

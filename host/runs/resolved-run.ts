@@ -1,14 +1,17 @@
 /** All settings of a run, decided before it starts and never changed, and what the VM and the agent get of them. */
+import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { McpServer, MemoryNote } from '#specs/protocol/extension.ts'
-import type { RunLimits, Task } from '#specs/protocol/task.ts'
+import { limits as protocolLimits } from '#specs/protocol/limits.ts'
+import { type RunLimits, Task } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
 import type { Config } from '../config/schema.ts'
 import type { Policy } from '../egress/policy.ts'
+import { checkArguments } from '../files/check-arguments.ts'
 import type { Hook } from '../hooks/hook.ts'
-import type { RunHooks } from '../hooks/run-hooks.ts'
+import { agentHooksOf } from '../hooks/run-hooks.ts'
 import type { Image } from '../image/image.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import type { Secret } from '../keys/secret.ts'
@@ -104,12 +107,12 @@ export function vmOptions(
  * The task for the agent; excludes what the agent must not know.
  * @param approvesPlan whether a person must approve every plan
  */
-export function taskOf(plan: ResolvedRun, hooks: RunHooks, approvesPlan: boolean): Task {
+export function taskOf(plan: ResolvedRun, approvesPlan: boolean): Task {
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
   const { mode, given, contextTokens, embeddings, mcp } = plan
   const context = { ...secretsContext(secrets), ...continues?.context, ...plan.context }
   const hostTools = [...(plan.hostTools?.values() ?? [])].map(({ offer }) => offer)
-  const ofAgent = hooks.ofAgent
+  const ofAgent = agentHooksOf(plan.hooks ?? [])
   return {
     runId,
     prompt,
@@ -125,9 +128,26 @@ export function taskOf(plan: ResolvedRun, hooks: RunHooks, approvesPlan: boolean
     ...(embeddings === undefined ? {} : { embeddingModel: embeddings.model }),
     ...(hostTools.length === 0 ? {} : { hostTools }),
     ...(mcp === undefined ? {} : { mcpServers: { ...mcp.servers } }),
-    ...(ofAgent.length === 0 ? {} : { hooks: [...ofAgent] }),
+    ...(ofAgent.length === 0 ? {} : { hooks: ofAgent }),
     ...knowledgeOf(plan),
   }
+}
+
+/** For the id and the method of the message. */
+const messageOverheadBytes = 1_024
+
+/** Before a VM starts for it. @throws {CaissonError} `invalid_options` for a task that the agent cannot be given */
+export function requireTask(plan: ResolvedRun): void {
+  const task = taskOf(plan, plan.approvePlan)
+  const what = 'the agent cannot be given the task'
+  checkArguments(what, Task, task)
+  const bytes = Buffer.byteLength(JSON.stringify(task))
+  const maxBytes = protocolLimits.frameMaxBytes - messageOverheadBytes
+  if (bytes > maxBytes)
+    throw new CaissonError(
+      'invalid_options',
+      `${what}: prompt, context, plan and host tools have ${bytes} bytes, expected at most ${maxBytes}`,
+    )
 }
 
 /** Names beyond these are not listed: they would fill the prompt. */

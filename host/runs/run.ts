@@ -315,9 +315,7 @@ export class Run implements RunHandle {
     const hibernation = this.#startHibernation(guest)
     try {
       const onAccepted = () => this.#control.begin(guest)
-      const completed = this.#guarded(
-        guest.perform(taskOf(this.#plan, this.#hooks, this.#approvesPlan), onAccepted),
-      )
+      const completed = this.#guarded(guest.perform(taskOf(this.#plan, this.#approvesPlan), onAccepted))
       completed.catch(() => undefined)
       const first = await Promise.race([
         completed,

@@ -2,7 +2,9 @@
 import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { CaissonError, withCode } from '#specs/errors.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { checkRunOptions } from '../check-options.ts'
 import { Host } from '../host.ts'
 import { expectRefusal, hostileRuns, thrownBy, wrongOptions, wrongText } from './support/hostile-values.ts'
 
@@ -132,5 +134,58 @@ describe('a host that is given what it cannot use', () => {
     const host = await makeHost()
     const signal = AbortSignal.abort(new Error('mine'))
     await expect(host.image({ signal })).rejects.toMatchObject({ code: 'cancelled' })
+  })
+
+  const trap = () => {
+    throw new Error('mine')
+  }
+  const unreadable = new Proxy({}, { get: trap, has: trap, ownKeys: trap, getPrototypeOf: trap })
+  const throwing = (name: string): never =>
+    Object.defineProperty({ prompt: 'x' }, name, { get: trap, enumerable: true }) as never
+  const cyclic: Record<string, unknown> = { type: 'object' }
+  cyclic.properties = { self: cyclic }
+  const hostTool = { description: 'x', inputSchema: cyclic, execute: () => 'x' }
+
+  it.each<[string, (host: Host) => unknown]>([
+    ['run', (host) => host.run(unreadable as never)],
+    ['a field of run', (host) => host.run(throwing('limits'))],
+    ['the signal of run', (host) => host.run(throwing('signal'))],
+    ['sandbox', (host) => host.sandbox(unreadable as never)],
+    ['the signal of sandbox', (host) => host.sandbox(throwing('signal'))],
+    ['the signal of image', (host) => host.image(throwing('signal'))],
+    ['the signal of warm', (host) => host.warm(throwing('signal'))],
+    ['the signal of undo', (host) => host.undo('run-0123456789abcdef0123', throwing('signal'))],
+    ['the signal of watchRuns', (host) => host.watchRuns(throwing('signal'))],
+    ['the host', () => new Host(throwing('pool'))],
+    ['variables that are no text', () => new Host({ env: { HOME: 1 } as never })],
+    ['a host tool', (host) => host.run({ prompt: 'x', extensions: { hostTools: { t: hostTool } } })],
+    ['a recording', (host) => host.run({ prompt: 'x', replay: '/tmp/\0' })],
+  ])('refuses what throws when it is read, is cyclic or no path: %s [E.01]', async (_, call) => {
+    const host = await makeHost()
+    expect(await thrownBy(() => call(host))).toMatchObject({ name: 'OptionsError', code: 'invalid_options' })
+  })
+
+  it('refuses a plan that is cyclic or throws when it is read [E.01]', async () => {
+    const host = await makeHost()
+    const step = { id: 'a', title: 'a', instructions: 'x', output: cyclic }
+    for (const from of [{ goal: 'x', steps: [step] }, throwing('steps')])
+      expect(await thrownBy(() => host.run({ prompt: 'x', plan: { from } as never }))).toBeInstanceOf(
+        CaissonError,
+      )
+  })
+
+  it('reads each option once, so that what it uses is what it checked [E.01]', () => {
+    let reads = 0
+    const model = { get: () => (reads++ === 0 ? 'm' : 1), enumerable: true }
+    const rules: { effect: 'deny'; host: string }[] = []
+    const given = Object.defineProperty({ prompt: 'x', egress: { rules } }, 'model', model)
+    const checked = checkRunOptions(given)
+    rules.push({ effect: 'deny', host: 'a.test' })
+    expect([checked.model, checked.egress?.rules]).toEqual(['m', []])
+  })
+
+  it('has a code for thrown values that cannot be read [E.01]', async () => {
+    const thrown = await thrownBy(() => withCode(() => Promise.reject(unreadable)))
+    expect(thrown).toMatchObject({ code: 'internal', message: 'a value that cannot be shown was thrown' })
   })
 })

@@ -11,18 +11,20 @@ import { RunClient } from '../control/run-client.ts'
 import { ControlServer } from '../control/server.ts'
 import { Shell } from '../control/shell.ts'
 import { VmClient } from '../control/vm-client.ts'
+import { codeHook } from '../hooks/code-hook.ts'
 import { Host } from '../host.ts'
 import { Feed } from '../journal/run-feed.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import { directNetwork } from '../net/network.ts'
 import { offlineProvider } from '../providers/providers.ts'
 import { RunChanges } from '../runs/changes.ts'
-import type { ResolvedRun } from '../runs/resolved-run.ts'
+import { type ResolvedRun, requireTask } from '../runs/resolved-run.ts'
 import { Run } from '../runs/run.ts'
 import { RunNotes } from '../runs/run-notes.ts'
 import { Sandbox } from '../sandbox/sandbox.ts'
 import { Secrets } from '../secrets/secrets.ts'
 import { prepareFolders } from '../state/folders.ts'
+import { prepareHostTools } from '../tools/host-tools.ts'
 import { info } from './control/support.ts'
 import { changedRunId, runThatChanged } from './support/changed-run.ts'
 import { expectRefusal, hostileRuns, thrownBy, wrongOptions, wrongText } from './support/hostile-values.ts'
@@ -274,12 +276,13 @@ const handles: Readonly<Record<string, Handle<never>>> = {
   }),
 }
 
-/** A run that a hook refused before it had a VM. */
-async function endedRun(): Promise<Run> {
+const noKey = async () => ({ ok: false, error: 'there are no keys here' }) as const
+
+/** The settings of a run that a hook refuses before it has a VM. */
+async function refusedRun(): Promise<{ plan: ResolvedRun; runs: Host['runs'] }> {
   const home = await temporaryFolder('hostile')
   const { folders, runs } = new Host({ env: { HOME: home, CAISSON_HOME: path.join(home, 'state') } })
   await prepareFolders(folders)
-  const noKey = async () => ({ ok: false, error: 'there are no keys here' }) as const
   const plan: ResolvedRun = {
     ...{ runId, folders, directory: home, prompt: 'x', mode: 'work', include: [], vm: {}, keep: false },
     image: { key: 'k', agentDigest: 'd' } as ResolvedRun['image'],
@@ -301,6 +304,11 @@ async function endedRun(): Promise<Run> {
       },
     ],
   }
+  return { plan, runs }
+}
+
+async function endedRun(): Promise<Run> {
+  const { plan, runs } = await refusedRun()
   const run = new Run(plan, await RunRecord.open(await runs.create(runId)))
   expect((await run.ended).end).toMatchObject({ reason: 'denied' })
   return run
@@ -345,5 +353,25 @@ describe('a handle that is given what it cannot use', () => {
     )
     const other = { decision: 'allow', scope: 'once', approvalId: 'a2' } as const
     expect(await run.answer('a1', other)).toMatchObject({ taken: false, reason: 'unknown', message: 'a1' })
+  })
+})
+
+describe('a task that the agent cannot be given', () => {
+  const hook = { point: 'before-tool', run: () => undefined } as const
+  const offer = { description: 'x', inputSchema: { type: 'object' }, execute: () => 'x' }
+  const toolNames = Array.from({ length: 129 }, (_, index) => `tool_${index}`)
+  it.each<[string, Partial<ResolvedRun>]>([
+    ['hooks: must have at most 64', { hooks: Array.from({ length: 65 }, () => codeHook(hook)) }],
+    [
+      'hostTools: must have at most 128',
+      { hostTools: prepareHostTools(Object.fromEntries(toolNames.map((name) => [name, offer]))) },
+    ],
+    ['expected at most 1047552', { context: { a: 'x'.repeat(262_144), b: '\u0001'.repeat(262_144) } }],
+  ])('is refused before a VM starts for it: %s [E.01]', async (problem, options) => {
+    const { plan } = await refusedRun()
+    requireTask(plan)
+    expect(() => requireTask({ ...plan, ...options })).toThrow(
+      expect.objectContaining({ code: 'invalid_options', message: expect.stringContaining(problem) }),
+    )
   })
 })
