@@ -9,6 +9,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { OpenExtension } from './extensions/extension.ts'
 import { type OpenedExtensions, openExtensions } from './extensions/extension-set.ts'
+import { beginTask } from './plan/begin-task.ts'
 import { interruption } from './plan/ending.ts'
 import { executePlan } from './plan/executor.ts'
 import { boundsOf, findPlanProblems } from './plan/parse-plan.ts'
@@ -36,7 +37,7 @@ export interface Stages {
   readonly planner?: Planner
   /** Planner for runs that only plan. */
   readonly explorer?: Planner
-  readonly executor?: (book: PlanState, run: AgentRun) => Promise<RunEnding>
+  readonly executor?: typeof executePlan
 }
 
 export interface RunParts extends Stages {
@@ -148,7 +149,7 @@ function chooseTools(
 /** Obtains a plan, reports it, asks for approval where required, and executes it; or only plans. */
 export async function planAndExecute(
   run: AgentRun,
-  { planner = makePlan, explorer = createExplorer(), executor = executePlan }: Stages = {},
+  { planner = planOrBegin, explorer = createExplorer(), executor = executePlan }: Stages = {},
 ): Promise<RunEnding> {
   const isOnlyPlanned = run.task.mode === 'plan'
   const planned = await planFirst(run, isOnlyPlanned ? explorer : planner)
@@ -168,8 +169,14 @@ export async function planAndExecute(
   }
   const refusal = await agree(book, run, planner)
   if (run.signal.aborted) return { ...interruption(run, 'the plan was not executed'), summary: '' }
-  return refusal === null ? executor(book, run) : failed(refusal)
+  return refusal === null ? executor(book, run, { begun: planned.value.begun }) : failed(refusal)
 }
+
+/** Asks for a plan where a person is to see it first, or another one is replaced. */
+const planOrBegin: Planner = (run, signal, former) =>
+  run.task.approvePlan === true || former !== undefined
+    ? makePlan(run, signal, former)
+    : beginTask(run, signal)
 
 /** The plan in the task, or a new one. */
 async function planFirst(run: AgentRun, planner: Planner): ReturnType<Planner> {

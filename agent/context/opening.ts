@@ -4,7 +4,7 @@
  */
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import type { AgentRun } from '../run/run.ts'
-import { agentSystemPrompt, plannerSystemPrompt } from './prompts.ts'
+import { agentSystemPrompt, beginSystemPrompt, plannerSystemPrompt } from './prompts.ts'
 import { buildContext, type ContextInput, type StepWork } from './sections.ts'
 import { type ContextWindow, type WindowOptions, windowOf } from './window.ts'
 
@@ -24,6 +24,11 @@ export function stepOpening(run: AgentRun, work: StepWork): readonly ChatMessage
 /** The opening of a planning request. */
 export function plannerOpening(run: AgentRun): readonly ChatMessage[] {
   return open(run, plannerSystemPrompt(run.registry.specs), { messages: run.steering.seen })
+}
+
+/** The opening of a run's first request, which may begin the work. */
+export function beginOpening(run: AgentRun): readonly ChatMessage[] {
+  return open(run, beginSystemPrompt(), { messages: run.steering.seen })
 }
 
 function open(run: AgentRun, rules: string, more: Pick<ContextInput, 'work' | 'messages'>): ChatMessage[] {

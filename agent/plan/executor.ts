@@ -3,6 +3,7 @@
  * and handles failures as the plan says. Accepts a revised plan whose changes affect only steps that have not
  * started. Returns one value for every way it can end.
  */
+import type { Turn } from '#runtime/llm/model.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type Step, waitsOf } from '#specs/protocol/plan.ts'
 import { type Opening, stepOpening } from '../context/opening.ts'
@@ -27,12 +28,15 @@ export type StepRunner = (
   opening: Opening,
   run: AgentRun,
   signal: AbortSignal,
+  begun?: Turn,
 ) => Promise<StepResult>
 
 interface ExecutorParts {
   readonly performStep: StepRunner
   /** Makes a new plan when a step with `replan` fails. */
   readonly planner: Planner
+  /** The first turn of the plan's first step, which the model has taken; absent: none. */
+  readonly begun?: Turn | undefined
 }
 
 /** Executes the current plan to its end. Reports start and end of every step, also of steps that never ran. */
@@ -51,6 +55,8 @@ class Execution {
   readonly #run: AgentRun
   readonly #performStep: StepRunner
   readonly #schedule: Schedule
+  /** Taken by the first step. */
+  #begun: Turn | undefined
   readonly #revisions: Revisions
   readonly #results = new Map<string, Result>()
   /** How steps ended, including those that never ran. */
@@ -65,6 +71,7 @@ class Execution {
     this.#book = book
     this.#run = run
     this.#performStep = parts.performStep
+    this.#begun = parts.begun
     this.#signal = AbortSignal.any([run.signal, this.#stop.signal])
     const conditionHolds: HoldsCondition = ({ when }) => {
       const outcome = when === undefined ? undefined : this.#outcomes.get(when.step)
@@ -188,7 +195,9 @@ class Execution {
       if (isForAgent(step, run)) return await runAgentStep(step, results, run, this.#signal)
       const opening = (): ReturnType<typeof stepOpening> =>
         stepOpening(run, { plan: this.#book.plan, step, results, states: this.#schedule.states })
-      const result = await this.#performStep(step, opening, run, this.#signal)
+      const begun = this.#begun
+      this.#begun = undefined
+      const result = await this.#performStep(step, opening, run, this.#signal, begun)
       if (step.output === undefined) return result
       return await settleOutput(result, step.output, step.id, run, this.#signal)
     } catch (error) {

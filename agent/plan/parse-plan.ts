@@ -5,6 +5,7 @@
 
 import { describeSchemaIssues, openSchema } from '#runtime/arguments/json-schema.ts'
 import { isRecord } from '#runtime/llm/json-schema.ts'
+import type { Turn } from '#runtime/llm/model.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Plan, type StepState } from '#specs/protocol/plan.ts'
 import { type AgentRoom, findAgentProblems } from '#specs/protocol/plan-agents.ts'
@@ -16,6 +17,8 @@ export interface PlannedWork {
   readonly plan: Plan
   /** Descriptions of the repairs in the model's answer. */
   readonly corrections: readonly string[]
+  /** The first turn of its only step, when the model began the work instead of planning. */
+  readonly begun?: Turn
 }
 
 /** The current plan, which another one replaces. */

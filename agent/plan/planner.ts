@@ -2,9 +2,10 @@
  * Asks the model for a plan, first or replacement, and accepts only a valid one. Unambiguous mistakes are repaired
  * and recorded; otherwise the model is asked again with the validation errors, at most twice.
  */
+import type { JsonSchema } from '#runtime/arguments/json-schema.ts'
 import { reasonOf } from '#runtime/llm/errors.ts'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
-import type { ChatMessage } from '#runtime/llm/messages.ts'
+import type { ChatMessage, ToolSpec } from '#runtime/llm/messages.ts'
 import { requestStructured, type StructuredFailure } from '#runtime/structured/request.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { Plan } from '#specs/protocol/plan.ts'
@@ -30,16 +31,36 @@ export type Planner = (
 /** Step id in events while planning. */
 export const planningStepId = 'plan'
 export const submitPlanName = 'submit_plan'
+/** Maximum requests for one plan. */
+const requestsMax = 3
+
+/** The tool that submits a plan, as the model sees it. */
+export function submitPlanSpec(): ToolSpec & { readonly parameters: JsonSchema } {
+  const description = 'Submits the plan. Call it once, with the whole plan.'
+  return { name: submitPlanName, description, parameters: toModelSchema(Plan) }
+}
 
 /** The planner that asks the run's model. */
 export const makePlan: Planner = async (run, signal, former) => {
   await hearPerson(planningStepId, run, signal)
+  return requestPlan(run, signal, openingOf(run, former), former === undefined ? {} : { former })
+}
+
+/** @param made requests for this plan before this one */
+export async function requestPlan(
+  run: AgentRun,
+  signal: AbortSignal,
+  messages: readonly ChatMessage[],
+  { former, made = 0 }: { readonly former?: Replanning; readonly made?: number },
+): ReturnType<Planner> {
+  const { name, description, parameters } = submitPlanSpec()
   const answer = await requestStructured({
     model: run.model,
-    messages: openingOf(run, former),
-    name: submitPlanName,
-    description: 'Submits the plan. Call it once, with the whole plan.',
-    schema: toModelSchema(Plan),
+    messages,
+    name,
+    description,
+    schema: parameters,
+    maxRequests: requestsMax - made,
     // A plan is long, and models fill in a call's arguments better than they write JSON.
     forms: ['tool', 'prompt'],
     isFormDescribed: true,
@@ -53,13 +74,13 @@ export const makePlan: Planner = async (run, signal, former) => {
     onTurn: async (turn, request) => {
       const toolCalls = turn.toolCalls.map((call) => ({ ...call, id: run.callIds.claim(call.id) }))
       const own = { ...turn, toolCalls }
-      await reportTurn(planningStepId, request, own, run)
+      await reportTurn(planningStepId, made + request, own, run)
       return own
     },
   })
   if (answer.ok)
     return { ok: true, value: { plan: answer.value.value, corrections: answer.value.corrections } }
-  return { ok: false, error: toFailure(answer.error) }
+  return toFailure(answer.error)
 }
 
 function openingOf(run: AgentRun, former: Replanning | undefined): readonly ChatMessage[] {
@@ -72,15 +93,18 @@ function openingOf(run: AgentRun, former: Replanning | undefined): readonly Chat
   )
 }
 
-function toFailure({ kind, message, error }: StructuredFailure): PlanFailure {
-  if (kind === 'cancelled') return { reason: 'cancelled', message: 'interrupted while planning' }
-  if (kind === 'refused') return { reason: 'model_refused', message: `no plan: ${message}` }
-  if (kind === 'invalid')
-    return { reason: 'plan_invalid', message: `the model returned no valid plan: ${message}` }
-  return {
-    reason: error === undefined ? 'model_broken' : reasonOf(error),
-    message: `the model failed while planning: ${message}`,
-  }
+/** Why there is no plan. */
+export function toFailure({ kind, message, error }: Omit<StructuredFailure, 'usage'>): {
+  readonly ok: false
+  readonly error: PlanFailure
+} {
+  const failure = (reason: RunReason, text: string) =>
+    ({ ok: false, error: { reason, message: text } }) as const
+  if (kind === 'cancelled') return failure('cancelled', 'interrupted while planning')
+  if (kind === 'refused') return failure('model_refused', `no plan: ${message}`)
+  if (kind === 'invalid') return failure('plan_invalid', `the model returned no valid plan: ${message}`)
+  const reason = error === undefined ? 'model_broken' : reasonOf(error)
+  return failure(reason, `the model failed while planning: ${message}`)
 }
 
 /** Maximum characters of one step's answer. */

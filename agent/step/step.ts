@@ -51,16 +51,20 @@ class StepFailure extends Error {
   }
 }
 
-/** Runs the step to its end. `opening` is the system and user message; `signal` cancels it. */
+/**
+ * Runs the step to its end. `opening` is the system and user message; `signal` cancels it.
+ * @param begun its first turn, already answered and reported; absent: the model is asked
+ */
 export async function runStep(
   step: Step,
   opening: Opening,
   run: AgentRun,
   signal: AbortSignal,
+  begun?: Turn,
 ): Promise<StepResult> {
   // Only the root agent receives the person's messages.
   using reader = run.agentPath === 'root' ? run.steering.join() : null
-  const work = new StepUnderWay(step.id, opening, run, signal, reader)
+  const work = new StepUnderWay(step.id, opening, run, signal, reader, begun)
   const end = (state: StepResult['state'], reason: RunReason, text: string): StepResult => ({
     state,
     reason,
@@ -86,6 +90,8 @@ class StepUnderWay {
   readonly #run: AgentRun
   readonly #signal: AbortSignal
   readonly #reader: MessageReader | null
+  /** The first turn, when it was reported before the step. */
+  readonly #begun: Turn | undefined
   /** Streamed text of the answer. */
   #partial: string[] = []
   #cutAnswers = 0
@@ -98,11 +104,13 @@ class StepUnderWay {
     run: AgentRun,
     signal: AbortSignal,
     reader: MessageReader | null,
+    begun: Turn | undefined,
   ) {
     this.#stepId = stepId
     this.#run = run
     this.#signal = signal
     this.#reader = reader
+    this.#begun = begun
     this.conversation = new Conversation(stepId, opening, run)
   }
 
@@ -147,7 +155,7 @@ class StepUnderWay {
     this.#partial = []
     this.conversation.history.addTurn({ text, reasoning: '', toolCalls: [] })
     const turn = { text, reasoning: '', toolCalls: [], usage: noUsage, finishReason: 'cancelled' }
-    await reportTurn(this.#stepId, number, turn, this.#run)
+    await reportTurn(this.#stepId, this.#numberOf(number), turn, this.#run)
   }
 
   /** Before each model request: waits for the end of a pause and adds new messages. */
@@ -165,6 +173,7 @@ class StepUnderWay {
   }
 
   async #ask(number: number): Promise<StepResponse> {
+    if (number === 1 && this.#begun !== undefined) return this.#take(this.#begun)
     const run = this.#run
     this.doing = 'while the model was speaking'
     const heard = listenTo(this.#stepId, run, this.#signal)
@@ -187,8 +196,17 @@ class StepUnderWay {
     }
     const turn = withOwnIds(answer.value, run)
     this.#partial = []
+    await reportTurn(this.#stepId, this.#numberOf(number), turn, run)
+    return this.#take(turn)
+  }
+
+  /** The number of a turn among those that are reported for the step. */
+  #numberOf(iteration: number): number {
+    return this.#begun === undefined ? iteration : iteration - 1
+  }
+
+  #take(turn: Turn): StepResponse {
     this.conversation.history.addTurn(turn)
-    await reportTurn(this.#stepId, number, turn, run)
     if (turn.finishReason === 'content_filter')
       throw new StepFailure('model_refused', "the model's provider held the answer back (content filter)")
     return toResponse(turn)
@@ -209,7 +227,7 @@ class StepUnderWay {
 }
 
 /** Ids unique in the run, in the alphabet that hosts and providers accept. */
-function withOwnIds(turn: Turn, run: AgentRun): Turn {
+export function withOwnIds(turn: Turn, run: AgentRun): Turn {
   const toolCalls = turn.toolCalls.map(
     (call): ToolCallRequest => ({ ...call, id: run.callIds.claim(call.id) }),
   )

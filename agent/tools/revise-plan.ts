@@ -5,7 +5,7 @@ import { Plan } from '#specs/protocol/plan.ts'
 import { Line } from '#specs/protocol/text.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
-const revisePlanName = 'revise_plan'
+export const revisePlanName = 'revise_plan'
 
 const inputSchema = z.strictObject({
   reason: Line.min(1).describe('Why the plan has to change, in one line for people'),

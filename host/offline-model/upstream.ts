@@ -18,6 +18,9 @@ const deltaMaxChars = 64
 /** Bytes of text that count as one token: an estimate, as there is no tokenizer. */
 const bytesPerToken = 4
 
+/** Instructions of a task that the agent began without a plan; its prompts say so. */
+const wholeTaskInstructions = 'Carry out the whole task.'
+
 export function createOfflineUpstream(): Upstream {
   return {
     async send(request) {
@@ -114,24 +117,39 @@ export function answerOffline(request: CompletionRequest): OfflineReply {
     const agentsMax = agentsLeft(conversation)
     const plan = planTask(conversation.task, conversation.workspace, agentsMax)
     const fewer = agentsMax === undefined ? '' : ` No more than ${agentsMax} sub-agents can begin.`
+    const [only] = plan.steps
+    const { tools } = conversation
+    // With tools of the work beside it, a plan of one step is begun at once; the step's later turns read the task again.
+    if (
+      only?.kind === undefined &&
+      plan.steps.length === 1 &&
+      [...tools.keys()].some((name) => name !== 'submit_plan')
+    )
+      return actOn(conversation, conversation.task)
     const reasoning = `I match the task against a fixed set of rules.${fewer}`
     // Without the tool the plan is sent as text, which the agent accepts too.
-    if (!conversation.tools.has('submit_plan')) return { reasoning, text: JSON.stringify(plan), calls: [] }
+    if (!tools.has('submit_plan')) return { reasoning, text: JSON.stringify(plan), calls: [] }
     return { reasoning, text: '', calls: [{ name: 'submit_plan', arguments: { ...plan } }] }
   }
   if (conversation.stage === 'step') {
-    const intent = readIntent(conversation.instructions) ?? readBrief(conversation.instructions)
-    if (intent !== null) return act(intent, conversation)
+    const { task, instructions } = conversation
+    if (instructions === wholeTaskInstructions) return actOn(conversation, task)
+    const intent = readIntent(instructions) ?? readBrief(instructions)
     // A step of another plan is parsed like a task.
-    const read = understandTask(conversation.instructions, conversation.workspace)
-    return read.ok
-      ? actInTurn(read.intents, conversation)
-      : act({ kind: 'look', reason: read.reason }, conversation)
+    return intent === null ? actOn(conversation, instructions) : act(intent, conversation)
   }
   return say(
     'I answer only inside a Caisson run, in the form of its planner and steps. Set a model key for free conversation.',
     'The request has neither the planner’s nor the agent’s first line.',
   )
+}
+
+/** The next turn of work whose words are a person's. */
+function actOn(conversation: PastConversation, words: string): OfflineReply {
+  const read = understandTask(words, conversation.workspace)
+  return read.ok
+    ? actInTurn(read.intents, conversation)
+    : act({ kind: 'look', reason: read.reason }, conversation)
 }
 
 /** Sub-agents that a plan may need, after a plan was rejected for too many; else undefined. */

@@ -99,7 +99,7 @@ export async function requestStructured<T>(
     const read = await readTurn(turn, request)
     if (read.ok) return { ok: true, value: { ...read.value, usage, requests: number } }
     problem = read.error
-    askAgain(messages, turn, problem)
+    messages.push(...answerAgain(turn, problem))
   }
   return failure('invalid', `no valid answer in ${maxRequests} attempts; the last problems: ${problem}`)
 }
@@ -199,17 +199,19 @@ function plainName(name: string): string {
 /** Maximum characters of an invalid answer repeated to the model: more than most replies. */
 const shownAgainMaxChars = 128 * 1024
 
-/** Every call of the invalid answer gets a result, so that the history stays valid. */
-function askAgain(messages: ChatMessage[], turn: Turn, problem: string): void {
+/** An invalid answer and what is wrong with it. Every call of it gets a result, so that the history stays valid. */
+export function answerAgain(turn: Turn, problem: string): ChatMessage[] {
   const content = `That is not valid: ${problem}. Answer again, with all of it, corrected.`
   const { reasoning } = turn
   const text = shorten(turn.text)
   // Truncated arguments are not JSON, and are sent as empty ones.
   const toolCalls = turn.toolCalls.map((call) => ({ ...call, argumentsText: shorten(call.argumentsText) }))
   const thoughts = reasoning === '' ? {} : { reasoning: shorten(reasoning) }
-  messages.push({ role: 'assistant', content: text, toolCalls, ...thoughts })
-  if (turn.toolCalls.length === 0) messages.push({ role: 'user', content })
-  for (const { id } of turn.toolCalls) messages.push({ role: 'tool', callId: id, content })
+  const again: ChatMessage[] =
+    turn.toolCalls.length === 0
+      ? [{ role: 'user', content }]
+      : turn.toolCalls.map(({ id }) => ({ role: 'tool', callId: id, content }))
+  return [{ role: 'assistant', content: text, toolCalls, ...thoughts }, ...again]
 }
 
 function shorten(said: string): string {

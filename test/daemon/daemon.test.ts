@@ -139,7 +139,7 @@ const makeTask = (prompt: string, fields: object = {}): Task =>
 
 describe('the agent on its ports', () => {
   it.each([
-    ['limit_requests', { maxRequests: 2 }],
+    ['limit_requests', { maxRequests: 1 }],
     ['limit_tokens', { maxTokens: 1_500 }],
   ])('ends a run whose budget is used up with %s, asking no more [G.05] [S0.07]', async (reason, limits) => {
     const world = openWorld({ 'data.csv': 'a,b\n1,2\n' }, 'allow', limits)
@@ -167,7 +167,7 @@ describe('the agent on its ports', () => {
       event.type === 'turn-end' ? [`root ${event.stepId} ${event.turn}`] : [],
     )
     expect(sources).toEqual(turns)
-    expect(sources.slice(0, 2)).toEqual(['root plan 1', 'root create-1 1'])
+    expect(sources.slice(0, 2)).toEqual(['root plan 1', 'root task 1'])
     await expect.poll(() => world.logs.join('\n')).toMatch(/tool call .*write_file/)
 
     const collected = await world.link.request(workspaceCollect, { runId }, { timeoutMs: 10_000 })

@@ -337,8 +337,7 @@ describe('a model whose plan is none', () => {
     null: planReply(null),
     'cut off': rawCall('submit_plan', '{"goal":"g","steps":[{"id":"a","title":"t"'),
     'the prototype alone': rawCall('submit_plan', '{"__proto__":{"goal":"g","steps":[]}}'),
-    'a tool of the steps': readA,
-    prose: answer('I would first read the file and then count.'),
+    'a plan in words': answer('My plan: {"goal": "g", "steps": []}'),
     'a page of HTML': { body: '<html><title>x</title></html>', headers: { 'content-type': 'text/html' } },
   }
 

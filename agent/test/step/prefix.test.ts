@@ -120,6 +120,7 @@ describe('the requests of a run', () => {
     const planning = asked.filter(isPlanning)
     expect(planning).toHaveLength(3)
     expectContinued(planning)
-    expect(new Set(planning.map(besides)).size).toBe(1)
+    // The first could have begun the work: it offers the tools of the steps, too.
+    expect(new Set(planning.slice(1).map(besides)).size).toBe(1)
   })
 })
