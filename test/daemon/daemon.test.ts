@@ -148,6 +148,18 @@ describe('the agent on its ports', () => {
     expect(world.refusals).toEqual([expect.stringContaining(reason)])
   })
 
+  it.each([
+    ['What can you do?', 1],
+    ['List the files', 2],
+    ["Create notes.txt with the content 'hello'", 2],
+    ["Create a.txt with the content 'a' and create b.txt with the content 'b'", 5],
+  ])('asks for no plan of a small task: %s takes %i requests [A.01]', async (prompt, requests) => {
+    const world = openWorld({ 'data.csv': 'a,b\n1,2\n' })
+    await world.link.submitTask(makeTask(prompt))
+    expect(await world.completion).toMatchObject({ outcome: 'completed' })
+    expect(world.modelEvents.filter(({ type }) => type === 'model-start')).toHaveLength(requests)
+  })
+
   it('carries out a task from submit to change set, with its log and events on the host [S1.01] [S1.10] [S1.12]', async () => {
     const world = openWorld({ 'data.csv': 'a,b\n1,2\n' })
     expect(
