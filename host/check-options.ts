@@ -142,6 +142,7 @@ const HostSchema = z.strictObject({
     })
     .optional(),
   config: z.unknown().optional(),
+  overrides: z.array(z.string().max(65_536)).max(64).optional(),
   /** Not a record, since `process.env` is not a plain object. */
   env: z
     .custom(

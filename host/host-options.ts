@@ -15,6 +15,11 @@ export interface HostOptions {
   readonly pool?: HostPoolOptions
   /** The configuration, in the form of the file. Default: the user's file, read when a run starts. */
   readonly config?: ConfigInput
+  /**
+   * Settings over those of the configuration, as `KEY=VALUE` with a value in TOML or a text: `limits.maxTokens=50000`. A
+   * variable of `env` for the same setting does not count then. At most 64. Default: none.
+   */
+  readonly overrides?: readonly string[]
   /** The variables from which keys, model and folders are read. Default: `process.env`. */
   readonly env?: Readonly<Record<string, string | undefined>>
 }

@@ -8,6 +8,7 @@ import {
   checkRunOptions,
   checkSandboxOptions,
 } from './check-options.ts'
+import { withoutOverridden } from './config/overrides.ts'
 import type { Config } from './config/schema.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
@@ -80,7 +81,8 @@ export class Host implements AsyncDisposable {
   constructor(options: HostOptions = {}) {
     checkHostOptions(options)
     this.#poolOptions = options.pool
-    const env = options.env ?? process.env
+    const { overrides = [] } = options
+    const env = withoutOverridden(options.env ?? process.env, overrides)
     this.folders = resolveFolders(env)
     this.runs = new RunStore(this.folders)
     this.vms = new VmDirectory(this.folders)
@@ -88,7 +90,7 @@ export class Host implements AsyncDisposable {
     this.notes = new NoteStore(this.folders)
     this.mcpPins = new McpPins(this.folders)
     const { folders, runs, secrets, notes, mcpPins } = this
-    const settings = new Settings({ folders, env }, options.config)
+    const settings = new Settings({ folders, env }, options.config, overrides)
     this.#state = { env, folders, settings, runs, secrets, notes, mcpPins }
   }
 

@@ -28,11 +28,20 @@ import { checkFolderIfThere } from './state/folders.ts'
 export class Settings {
   readonly #place: KeyPlace & { readonly folders: { readonly config: string } }
   readonly #given: ConfigInput | undefined
+  readonly #overrides: readonly string[]
 
-  /** @param given in the place of the file */
-  constructor(place: KeyPlace & { readonly folders: { readonly config: string } }, given?: ConfigInput) {
+  /**
+   * @param given in the place of the file
+   * @param overrides `KEY=VALUE`, over the file or `given`
+   */
+  constructor(
+    place: KeyPlace & { readonly folders: { readonly config: string } },
+    given?: ConfigInput,
+    overrides: readonly string[] = [],
+  ) {
     this.#place = place
     this.#given = given
+    this.#overrides = overrides
   }
 
   /** As it is now. @throws {CaissonError} `invalid_config` @throws {CaissonError} `state_unavailable` */
@@ -41,8 +50,8 @@ export class Settings {
     await checkFolderIfThere(this.#place.folders.home)
     const loaded =
       this.#given === undefined
-        ? await loadConfig(this.#place.folders)
-        : parseConfig(this.#given, 'the configuration that the host was given')
+        ? await loadConfig(this.#place.folders, this.#overrides)
+        : parseConfig(this.#given, 'the configuration that the host was given', this.#overrides)
     if (loaded.ok) return loaded.value
     throw new CaissonError('invalid_config', loaded.error)
   }

@@ -27,9 +27,9 @@ export function userName(): string {
   }
 }
 
-/** The host for this environment. */
-export function hostOf(io: Io): Host {
-  return new Host({ env: io.env })
+/** The host for this environment. @param overrides settings of `-c`, over the configuration */
+export function hostOf(io: Io, overrides: readonly string[] = []): Host {
+  return new Host({ env: io.env, overrides })
 }
 
 /**

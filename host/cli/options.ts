@@ -98,6 +98,15 @@ export function collect(value: string, previous: string[] = []): string[] {
   return [...previous, value]
 }
 
+/** Settings of the configuration for one command. */
+export function addConfigOption(command: Command): Command {
+  return command.option(
+    '-c, --config <key=value>',
+    'setting for this command over the configuration, such as limits.maxTokens=50000; repeatable',
+    collect,
+  )
+}
+
 /** The values of the options of `addVmOptions`. */
 export interface VmFlags {
   readonly ram?: number

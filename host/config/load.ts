@@ -7,10 +7,12 @@ import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { parse, TomlError } from 'smol-toml'
+import type * as z from 'zod'
 import { reasonOf } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { findDistrust } from '../files/path-trust.ts'
+import { applyOverrides, suggestSetting } from './overrides.ts'
 import { Config } from './schema.ts'
 
 const MAX_BYTES = 1024 * 1024
@@ -22,8 +24,14 @@ export function configFile(folders: { readonly config: string }): string {
   return path.join(folders.config, 'config.toml')
 }
 
-/** The configuration; an empty one without a file. The error says the file, the place and what to do. */
-export async function loadConfig(folders: { readonly config: string }): Promise<Result<Config, string>> {
+/**
+ * The configuration; an empty one without a file. The error says the file, the place and what to do.
+ * @param overrides settings of the command line, `KEY=VALUE`, over those of the file
+ */
+export async function loadConfig(
+  folders: { readonly config: string },
+  overrides: readonly string[] = [],
+): Promise<Result<Config, string>> {
   const file = configFile(folders)
   const refuse = (why: string) => ({ ok: false as const, error: `the configuration file ${file} ${why}` })
   try {
@@ -36,9 +44,10 @@ export async function loadConfig(folders: { readonly config: string }): Promise<
     // A pipe in its place must not be waited for.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     const text = await readBounded(handle)
-    return text.ok ? readConfig(text.value, file) : refuse(text.error)
+    return text.ok ? readConfig(text.value, file, overrides) : refuse(text.error)
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return readConfig('', file)
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
+      return readConfig('', file, overrides)
     return refuse(`cannot be read: ${reasonOf(error)}`)
   }
 }
@@ -61,7 +70,11 @@ async function readBounded(handle: FileHandle): Promise<Result<string, string>> 
 }
 
 /** @param file named in errors */
-export function readConfig(text: string, file: string): Result<Config, string> {
+export function readConfig(
+  text: string,
+  file: string,
+  overrides: readonly string[] = [],
+): Result<Config, string> {
   let table: unknown
   try {
     table = parse(text, { maxDepth: MAX_DEPTH, unsafeKeyBehaviour: 'throw' })
@@ -73,15 +86,34 @@ export function readConfig(text: string, file: string): Result<Config, string> {
       error: `${file}, line ${error.line}: invalid TOML: ${what}; correct the line (strings need quotes)`,
     }
   }
-  return parseConfig(table, file)
+  return parseConfig(table, file, overrides)
 }
 
-/** Errors name no value, which may be a key that does not belong there. @param from named in errors */
-export function parseConfig(value: unknown, from: string): Result<Config, string> {
+/**
+ * Errors name no value, which may be a key that does not belong there.
+ * @param from named in errors
+ * @param overrides see {@link loadConfig}
+ */
+export function parseConfig(
+  value: unknown,
+  from: string,
+  overrides: readonly string[] = [],
+): Result<Config, string> {
   const parsed = Config.safeParse(value, plainMessagesWithoutValues)
-  if (parsed.success) return { ok: true, value: parsed.data }
-  return {
-    ok: false,
-    error: `${from}: ${describeIssues(parsed.error, { root: 'the top level' })}. Correct the file, then run caisson config check`,
-  }
+  if (!parsed.success)
+    return {
+      ok: false,
+      error: `${from}: ${describe(parsed.error)}. Correct the file, then run caisson config check`,
+    }
+  if (overrides.length === 0) return { ok: true, value: parsed.data }
+  const merged = applyOverrides(value, overrides)
+  if (!merged.ok) return merged
+  const whole = Config.safeParse(merged.value, plainMessagesWithoutValues)
+  return whole.success
+    ? { ok: true, value: whole.data }
+    : { ok: false, error: `a setting of the command line (-c) does not fit: ${describe(whole.error)}` }
+}
+
+function describe(error: z.ZodError): string {
+  return `${describeIssues(error, { root: 'the top level' })}${suggestSetting(error.issues)}`
 }

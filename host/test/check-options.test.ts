@@ -213,7 +213,7 @@ describe('the options of a call and of a sandbox', () => {
 
 describe('the options of a host', () => {
   it.each<[string, object, string[], RegExp]>([
-    ['an unknown option', { cofig: {} }, ['cofig'], /the names are pool, config, env/],
+    ['an unknown option', { cofig: {} }, ['cofig'], /the names are pool, config, overrides, env/],
     ['a size below zero', { pool: { size: -4 } }, ['pool.size'], /must be 0 or more, got -4/],
     ['a pool without a size', { pool: {} }, ['pool.size'], /is missing; must be a number/],
     ['an unknown field of a pool', { pool: { size: 1, max: 2 } }, ['pool.max'], /names are size, maxVms/],
@@ -232,6 +232,7 @@ describe('the options of a host', () => {
     const all: Required<HostOptions> = {
       pool,
       config: { model: 'm' },
+      overrides: ['model=x'],
       env: { HOME: '/tmp', PATH: undefined },
     }
     expect(() => new Host(all)).not.toThrow()

@@ -2,10 +2,11 @@
 import { access } from 'node:fs/promises'
 import type { Command } from 'commander'
 import { configFile } from '../../config/load.ts'
+import { withoutOverridden } from '../../config/overrides.ts'
 import { inspectModel, inspectSections } from '../../doctor/inspect-config.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { type RunAction, withFlags } from '../options.ts'
+import { addConfigOption, type RunAction, withFlags } from '../options.ts'
 import { colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
@@ -15,8 +16,7 @@ export function addConfigCommands(config: Command, run: RunAction): void {
     .command('path')
     .description('Print the path of the configuration file, even if it does not exist')
     .action(run(configPath))
-  config
-    .command('check')
+  addConfigOption(config.command('check'))
     .description('Check the configuration file, the models and their providers, and the keys')
     .option('--json', 'print as JSON')
     .action(run(configCheck))
@@ -28,11 +28,11 @@ async function configPath(io: Io): Promise<ExitCode> {
 }
 
 /** A file that does not fit is an error like in every command. What keeps runs from starting ends with 4, a warning with 0. */
-async function configCheck(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
-  const host = hostOf(io)
+async function configCheck(io: Io, flags: { json?: boolean; config?: string[] }): Promise<ExitCode> {
+  const host = hostOf(io, flags.config)
   const file = configFile(host.folders)
   const config = await host.config()
-  const place = { folders: host.folders, env: io.env }
+  const place = { folders: host.folders, env: withoutOverridden(io.env, flags.config ?? []) }
   const facts = [await inspectModel(config, place), ...(await inspectSections(config, place))]
   const exists = await access(file).then(
     () => true,

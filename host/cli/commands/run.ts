@@ -13,6 +13,7 @@ import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import {
+  addConfigOption,
   addEgressOptions,
   addVmOptions,
   type CommandInput,
@@ -56,6 +57,7 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     )
     .option('--accept-ignore-rules', 'accept the ignore rules as changed by earlier runs')
     .option('-m, --model <id>', 'model to use (default: CAISSON_MODEL, else the configured one)')
+  addConfigOption(command)
     .option('--tool <name>', 'allow only this tool; repeatable', collect)
     .option('--mcp <file>', 'JSON file of MCP servers (mcpServers format)')
     .option('--approve <how>', 'how to decide approvals: ask, all, none, or a file of rules', 'ask')
@@ -109,6 +111,8 @@ interface RunFlags extends VmFlags {
   readonly include?: string[]
   readonly acceptIgnoreRules?: boolean
   readonly model?: string
+  /** `KEY=VALUE` over the configuration. */
+  readonly config?: string[]
   readonly tool?: string[]
   /** A file of MCP servers. */
   readonly mcp?: string
@@ -237,7 +241,7 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
 
 /** For people: progress on stdout, questions where a terminal is. */
 async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Ended> {
-  const host = hostOf(io)
+  const host = hostOf(io, flags.config)
   const isInteractive = given.approvals?.interactive === true
   const isAsked = isInteractive && given.files?.acceptIgnoreRules !== true
   const options =
@@ -293,7 +297,7 @@ async function startShown(io: Io, host: Host, options: RunOptions, view: Progres
 
 /** For programs: one JSON object a line. */
 async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ended> {
-  const host = hostOf(io)
+  const host = hostOf(io, flags.config)
   const run = await host.run({
     ...options,
     onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`),
