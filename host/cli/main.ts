@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { Argument, Command, CommanderError } from 'commander'
 import { exitCodeOf, exitCodes } from './exit-codes.ts'
+import { addHelpEnd } from './help.ts'
 import type { Io } from './io.ts'
 import type { CommandInput, Example, RunAction } from './options.ts'
 
@@ -174,6 +175,7 @@ export async function buildProgram(options: ProgramOptions): Promise<Command> {
     .action(async (shell: string) =>
       (await import('@bomb.sh/tab')).default.setup('caisson', 'caisson', shell),
     )
+  for (const command of program.commands) addHelpEnd(command)
   return program
 }
 

@@ -1,0 +1,103 @@
+/** Examples and the page of the documentation at the end of each command's `--help`; the man page has them too. */
+import type { Command } from 'commander'
+
+interface Help {
+  /** What follows `caisson`; shown by the command that it runs and by the group of that. */
+  readonly examples: readonly string[]
+  /** In the package and in the repository. */
+  readonly page: string
+}
+
+/** By the command below `caisson`. */
+export const commandHelp: Readonly<Record<string, Help>> = {
+  run: {
+    examples: [
+      'run "Count the words of every file"',
+      'run -w ~/project --apply "Create notes.txt with the content \'hello\'"',
+      'run -q -o answer.txt - < task.txt',
+      'run --approve-plan --max-time 20m "Port it to Python 3"',
+    ],
+    page: 'docs/first-run.md',
+  },
+  attach: { examples: ['attach last'], page: 'docs/commands.md' },
+  doctor: { examples: ['doctor'], page: 'docs/install.md' },
+  image: { examples: ['image build', 'image verify'], page: 'specs/vm.md' },
+  clean: { examples: ['clean', 'clean --yes'], page: 'docs/troubleshooting.md' },
+  vm: {
+    examples: [
+      'vm list',
+      'vm shell last',
+      'vm shell last -- ls -l',
+      'vm forward last 8080:80',
+      'vm logs last --follow',
+      'vm stats --no-stream',
+    ],
+    page: 'specs/developer-access.md',
+  },
+  config: {
+    examples: ['config path', 'config check', 'config check -c model=qwen3'],
+    page: 'specs/configuration.md',
+  },
+  policy: {
+    examples: ['policy check https://example.com/', 'policy explain', 'policy revoke 2'],
+    page: 'docs/network-access.md',
+  },
+  key: { examples: ['key set nvidia', 'key list'], page: 'specs/configuration.md' },
+  runs: {
+    examples: [
+      'runs list --filter status=failed --last 10',
+      'runs show last',
+      'runs steer last "Leave the tests as they are"',
+      'runs cancel last',
+    ],
+    page: 'docs/commands.md',
+  },
+  approvals: { examples: ['approvals list'], page: 'docs/approvals.md' },
+  memory: { examples: ['memory list', 'memory add "The tests need a database"'], page: 'specs/memory.md' },
+  notes: { examples: ['notes list', 'notes add PROP-1 "Agreed"'], page: 'docs/commands.md' },
+  skills: { examples: ['skills list'], page: 'specs/skills.md' },
+  mcp: { examples: ['mcp list', 'mcp forget notes'], page: 'specs/mcp.md' },
+  workspace: {
+    examples: [
+      'workspace diff last',
+      'workspace apply last src/',
+      'workspace merge last README.md',
+      'workspace undo last',
+    ],
+    page: 'docs/review-changes.md',
+  },
+  completion: {
+    examples: ['completion bash > ~/.local/share/bash-completion/completions/caisson'],
+    page: 'docs/commands.md',
+  },
+}
+
+/** The names below `caisson`, such as `vm shell`; empty for the program itself. */
+export function pathOf(command: Command): string {
+  const parent = command.parent
+  return parent === null ? '' : `${pathOf(parent)} ${command.name()}`.trim()
+}
+
+/** The examples of a command, or of all commands below it. */
+export function examplesOf(command: Command): string[] {
+  const path = pathOf(command)
+  const { examples = [] } = commandHelp[path.split(' ')[0] ?? ''] ?? {}
+  return examples
+    .filter((example) => `${example} `.startsWith(`${path} `))
+    .map((example) => `caisson ${example}`)
+}
+
+export function pageOf(command: Command): string {
+  return commandHelp[pathOf(command).split(' ')[0] ?? '']?.page ?? 'docs/commands.md'
+}
+
+/** Adds both to a command and to those below it. */
+export function addHelpEnd(command: Command): void {
+  command.addHelpText('after', () => {
+    const examples = examplesOf(command)
+    const shown =
+      examples.length === 0 ? '' : `\nExamples:\n${examples.map((line) => `  ${line}\n`).join('')}`
+    return `${shown}\nDocumentation: ${pageOf(command)}`
+  })
+  for (const below of command.commands) addHelpEnd(below)
+}
