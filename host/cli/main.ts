@@ -172,9 +172,10 @@ export async function buildProgram(options: ProgramOptions): Promise<Command> {
     .command('completion')
     .addArgument(new Argument('<shell>', 'your shell').choices(['bash', 'zsh', 'fish']))
     .description('Print a shell completion script; for example: source <(caisson completion bash)')
-    .action(async (shell: string) =>
-      (await import('@bomb.sh/tab')).default.setup('caisson', 'caisson', shell),
-    )
+    .action(async (shell: string) => {
+      if (shell === 'bash') io.stdout.write((await import('./bash-completion.ts')).bashCompletion)
+      else (await import('@bomb.sh/tab')).default.setup('caisson', 'caisson', shell)
+    })
   for (const command of program.commands) addHelpEnd(command)
   return program
 }

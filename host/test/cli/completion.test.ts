@@ -1,7 +1,9 @@
+import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { execa } from 'execa'
 import { describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 
 const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
 const caisson = async (...argv: string[]): Promise<string> =>
@@ -62,4 +64,31 @@ describe('shell completion', () => {
       if (shell === 'bash') await execa('bash', ['-n'], { input: script })
     },
   )
+
+  /** What Tab offers in a real bash, by its own rules of words. */
+  async function offeredByBash(...words: string[]): Promise<string[]> {
+    const program = `
+      caisson() { ${[process.execPath, '--conditions=caisson-source', bin].map((word) => `'${word}'`).join(' ')} "$@"; }
+      source <(caisson completion bash); source <(caisson completion bash)
+      COMP_WORDS=(caisson "$@"); COMP_CWORD=$#
+      _caisson; printf '%s\\n' "\${COMPREPLY[@]}"; complete -p caisson`
+    const { stdout } = await execa('bash', ['--norc', '-c', program, 'bash', ...words])
+    const lines = stdout.split('\n')
+    expect(lines.pop()).toBe('complete -o default -F _caisson caisson')
+    return lines.filter((line) => line !== '')
+  }
+
+  it('offers the same in a real bash, also after an equals sign, and files where it has nothing [H.01]', async () => {
+    expect(await offeredByBash('ru')).toEqual(['run', 'runs'])
+    expect(await offeredByBash('run', '--accel', '')).toEqual(['auto', 'kvm', 'hvf', 'tcg'])
+    expect(await offeredByBash('run', '--accel', '=', 'k')).toEqual(['kvm'])
+    expect(await offeredByBash('run', '--accel', '=')).toEqual(['auto', 'kvm', 'hvf', 'tcg'])
+    expect(await offeredByBash('run', '-w', '')).toEqual([])
+  })
+
+  it('runs nothing of the line that is being typed in bash [H.01]', async () => {
+    const file = path.join(await temporaryFolder('completion'), 'made')
+    await offeredByBash('run', `"$(touch ${file})"`, `\`touch ${file}\``, '--acc')
+    expect(existsSync(file)).toBe(false)
+  })
 })
