@@ -20,13 +20,14 @@ export interface SandboxNetwork {
   close(): Promise<void>
 }
 
-const nobodyAnswers = 'a sandbox asks nobody; allow the host with egress.rules'
-
-const nobodyIsAsked: AccessAnswers = {
-  granted: () => [],
-  used: () => undefined,
-  askFor: async () => ({ ok: false, error: nobodyAnswers }),
-  decide: async () => ({ decision: 'deny', hint: nobodyAnswers }),
+function nobodyIsAsked(remedy: string): AccessAnswers {
+  const answer = `a sandbox asks nobody; ${remedy}`
+  return {
+    granted: () => [],
+    used: () => undefined,
+    askFor: async () => ({ ok: false, error: answer }),
+    decide: async () => ({ decision: 'deny', hint: answer }),
+  }
 }
 
 interface SandboxNetworkOptions {
@@ -34,11 +35,18 @@ interface SandboxNetworkOptions {
   readonly network: Network
   /** Takes each refusal, and each connection that ended. */
   readonly log: (entry: object) => void
+  /** What a program that is refused reads about how to allow the host; absent: the library's option. */
+  readonly remedy?: string
 }
 
-export function openSandboxNetwork({ policy, network, log }: SandboxNetworkOptions): SandboxNetwork {
+export function openSandboxNetwork({
+  policy,
+  network,
+  log,
+  remedy = 'allow the host with egress.rules',
+}: SandboxNetworkOptions): SandboxNetwork {
   const connect = createConnector({ network })
-  const egress = new RunEgress({ policy, access: nobodyIsAsked, connect, note: log })
+  const egress = new RunEgress({ policy, access: nobodyIsAsked(remedy), connect, note: log })
   const serveEgress = createEgressServer(egress)
   const closing = new AbortController()
   const open = new Set<Promise<void>>()

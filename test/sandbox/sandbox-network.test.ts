@@ -9,7 +9,7 @@ import { openSandboxNetwork } from '../../host/sandbox/sandbox-network.ts'
 import { listen } from '../egress/support.ts'
 import { createWorld } from '../link/support.ts'
 
-async function openNetwork(configuration: readonly EgressRule[]) {
+async function openNetwork(configuration: readonly EgressRule[], remedy?: string) {
   const policy = makePolicy({ configuration, otherwise: 'deny' })
   if (!policy.ok) throw new Error(policy.error)
   const logged: object[] = []
@@ -17,6 +17,7 @@ async function openNetwork(configuration: readonly EgressRule[]) {
     policy: policy.value,
     network: directNetwork,
     log: (entry) => logged.push(entry),
+    ...(remedy === undefined ? {} : { remedy }),
   })
   const world = createWorld({
     onStream: (stream, headers) => {
@@ -69,6 +70,15 @@ describe('network access of a sandbox', () => {
       { type: 'egress-denied' },
       { type: 'egress-denied' },
     ])
+  })
+
+  it('refuses with the remedy of the command that started it [V.11]', async () => {
+    const ask = { effect: 'ask', host: 'asked.test', schemes: ['http'] } as const
+    const { ask: request } = await openNetwork(
+      [{ ...ask, schemes: [...ask.schemes] }],
+      'start it with --allow-host',
+    )
+    expect((await request('asked.test')).text).toContain('a sandbox asks nobody; start it with --allow-host')
   })
 
   it('has no model and none of the services of a run, and ends when it is closed [V.11]', async () => {

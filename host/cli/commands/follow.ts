@@ -8,6 +8,7 @@ import { type Io, userName } from '../io.ts'
 import { promptApproval } from '../prompts/approval-prompt.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
 import { SteeringPrompt } from '../prompts/steering-prompt.ts'
+import type { SettleIo } from '../prompts/terminal-input.ts'
 import { type JsonInput, readJsonLines, writeJsonLine } from '../render/json-lines.ts'
 import type { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
@@ -33,6 +34,8 @@ interface FollowOptions {
   readonly isInteractive: boolean
   /** The run's own folder, for what is edited. */
   readonly folder: string
+  /** Time without a key before an answer counts; absent: a second. */
+  readonly quietMs?: number
 }
 
 export async function follow(
@@ -40,7 +43,7 @@ export async function follow(
   view: ProgressView,
   run: FollowedRun,
   interrupts: FollowInterruption,
-  { isInteractive, folder }: FollowOptions,
+  { isInteractive, folder, ...quiet }: FollowOptions,
 ): Promise<void> {
   if (!isInteractive) {
     for await (const item of run.watch()) view.show(item)
@@ -54,7 +57,7 @@ export async function follow(
       held.shift()
     }
   }
-  using talk = new SteeringPrompt(io, view, run, release)
+  using talk = new SteeringPrompt(io, view, run, release, quiet)
   for await (const item of run.watch()) {
     held.push(item)
     if (item.source === 'host') tellTalk(talk, item.event.type)
@@ -67,7 +70,8 @@ export async function follow(
     held.length = 0
     view.show(item, true)
     talk.mute()
-    await putQuestion(io, view, run, interrupts, asked, folder, (keys) => talk.keep(keys))
+    const keepTyped = (keys: string) => talk.keep(keys)
+    await putQuestion(io, view, run, interrupts, asked, folder, { keepTyped, ...quiet })
     talk.listen()
   }
   await talk.withdraw()
@@ -145,7 +149,7 @@ async function putQuestion(
   interrupts: FollowInterruption,
   request: Parameters<typeof promptApproval>[0],
   folder: string,
-  keepTyped: (keys: string) => string,
+  settling: Pick<SettleIo, 'keepTyped' | 'quietMs'>,
 ): Promise<void> {
   view.pause()
   // Whatever else answers it, a withdrawal or the end of the run, clears it; the feed then says what it was.
@@ -158,7 +162,7 @@ async function putQuestion(
     input: io.stdin,
     output: io.stdout,
     signal,
-    keepTyped,
+    ...settling,
     current,
     findPlanProblems: (next) => (current === null ? [] : findRevisionProblems(current, next, steps)),
     ...(edit === undefined ? {} : { edit }),

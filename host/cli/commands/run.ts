@@ -77,7 +77,7 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     .optionsGroup('Plan:')
     .option('--plan-only', 'make a plan and stop; files stay read-only in the VM')
     .option('--approve-plan', 'ask for approval of the plan, and of each revision, before it runs')
-    .option('--plan-from <run>', 'run the plan of an earlier run, or a plan in a JSON file')
+    .option('--plan-from <run|file>', 'run the plan of an earlier run, or a plan in a JSON file')
   addEgressOptions(command.optionsGroup('Network access:'))
   command
     .optionsGroup('Limits:')

@@ -136,7 +136,8 @@ async function networkOf(
   if (!hasEgress(flags)) return {}
   const policy = await host.egressPolicy(await rulesOfFlags(flags))
   const network = new Settings({ folders: host.folders, env: io.env }).network(await host.config())
-  return { network: (log) => openSandboxNetwork({ policy, network, log }) }
+  const remedy = 'start the VM with --allow-host HOST'
+  return { network: (log) => openSandboxNetwork({ policy, network, log, remedy }) }
 }
 
 function hasEgress({ allowHost, egress }: ShellFlags): boolean {

@@ -1,7 +1,7 @@
 /** `caisson vm boot`: a VM without a task, to see that it starts, how long each phase takes, and to work in. */
 
 import type { Command } from 'commander'
-import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import type { VmEntry } from '../../control/vms.ts'
 import { formatBytes, formatDuration, formatTable } from '../../files/format.ts'
 import { requireAccelerator } from '../../resolve-run.ts'
@@ -116,8 +116,9 @@ async function vmForward(io: Io, name: string, ports: string): Promise<ExitCode>
   const onFailure = (message: string) => io.stderr.write(`connection closed: ${sanitizeLine(message)}\n`)
   const opening = vm.forward({ guestPort, hostPort, onFailure })
   await using forwarding = await opening.catch((cause: unknown) => {
+    if (!hasCode(cause, 'not_possible_now')) throw cause
     const remedy = `to use a free port: caisson vm forward ${name} 0:${guestPort}`
-    throw new CaissonError('invalid_options', errorMessage(cause), { remedy, cause })
+    throw new CaissonError('not_possible_now', errorMessage(cause), { remedy, cause })
   })
   io.stdout.write(
     `127.0.0.1:${forwarding.port} forwards to port ${guestPort} of ${vm.info.id}; press Ctrl-C to stop\n`,

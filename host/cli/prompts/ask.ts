@@ -95,7 +95,9 @@ export async function showPages(rows: readonly string[], io: PromptIo): Promise<
 /** What the person wrote, or null as above. @param initial text that is already there, to be edited */
 export async function write(io: PromptIo, message: string, initial = ''): Promise<string | null> {
   writeRows(io, [message])
-  return (await readTyped(io, '› ', initial))?.text ?? null
+  const line = await readTyped(io, '› ', initial)
+  if (line !== null && line.behind !== '') io.keepTyped?.(line.behind)
+  return line?.text ?? null
 }
 
 /** Cells of the terminal's rows. */
@@ -116,12 +118,17 @@ async function ask<T>(
   for (;;) {
     const line = await readTyped(io, prompt)
     if (line === null) return null
-    const typed = line.text
-    const text = typed.trim()
-    const value = line.isPasted ? readPasted(text) : read(text.toLowerCase(), text)
-    if (value !== undefined) return value
-    if (line.isPasted) io.output.write('Pasted lines are not accepted as an answer here.\n')
-    else if (typed.trim() !== '') io.output.write(`“${sanitizeLine(typed, 200)}” is not an answer here.\n`)
+    const text = line.text.trim()
+    const isPasted = line.behind !== ''
+    const value = isPasted ? readPasted(text) : read(text.toLowerCase(), text)
+    if (value !== undefined) {
+      if (isPasted) io.keepTyped?.(line.behind)
+      return value
+    }
+    const isKept = (isPasted || isWords.test(text)) && io.keepTyped?.(`${text} ${line.behind}`) !== undefined
+    const kept = isKept ? ' It is kept as your next message to the agent.' : ''
+    if (isPasted) io.output.write(`Pasted lines are not accepted as an answer here.${kept}\n`)
+    else if (text !== '') io.output.write(`“${sanitizeLine(text, 200)}” is not an answer here.${kept}\n`)
     await settleKeys(io)
   }
 }

@@ -9,7 +9,7 @@ import type { Io } from '../io.ts'
 import type { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { choose, write } from './ask.ts'
-import { captureInput, collectKeys, plainText, type TakenKeys } from './terminal-input.ts'
+import { captureInput, collectKeys, plainText, type SettleIo, type TakenKeys } from './terminal-input.ts'
 
 /** What the person can do to the run. */
 type SteeredRun = Pick<RunHandle, 'steer' | 'pause' | 'resume'>
@@ -26,6 +26,7 @@ export class SteeringPrompt implements Disposable {
   readonly #view: ProgressView
   readonly #run: SteeredRun
   readonly #onClosed: () => void
+  readonly #quiet: Pick<SettleIo, 'quietMs'>
   #keys: TakenKeys | undefined
   #typed = ''
   #isPausing = false
@@ -33,11 +34,18 @@ export class SteeringPrompt implements Disposable {
   #open: { readonly closed: Promise<void>; readonly withdrawal: AbortController } | undefined
 
   /** @param onClosed called when a prompt is gone and the screen is free */
-  constructor(io: Io, view: ProgressView, run: SteeredRun, onClosed: () => void) {
+  constructor(
+    io: Io,
+    view: ProgressView,
+    run: SteeredRun,
+    onClosed: () => void,
+    quiet: Pick<SettleIo, 'quietMs'> = {},
+  ) {
     this.#io = io
     this.#view = view
     this.#run = run
     this.#onClosed = onClosed
+    this.#quiet = quiet
     this.setPausing(false)
     this.listen()
   }
@@ -135,6 +143,8 @@ export class SteeringPrompt implements Disposable {
       output: this.#io.stdout,
       signal,
       onWithdrawn: (line: string) => void this.keep(line),
+      keepTyped: (more: string) => this.keep(more),
+      ...this.#quiet,
     }
     let draft = typed.trim()
     let isTyped = false
@@ -161,8 +171,10 @@ export class SteeringPrompt implements Disposable {
     if (wanted === 'pause') this.#report(this.#run.pause({ by: person }))
     if (wanted === 'resume') this.#report(this.#run.resume({ by: person }))
     if (wanted !== 'message') return
-    // Lines pasted behind it are part of the message or lost; their line ends send nothing.
-    if (isTyped) draft = plainText(`${draft} ${await collectKeys(this.#io.stdin, settleMs, signal)}`).trim()
+    // Lines pasted behind it are part of the message; their line ends send nothing.
+    const behind = isTyped ? await collectKeys(this.#io.stdin, settleMs, signal) : ''
+    draft = plainText(`${draft} ${this.#typed} ${behind}`).trim()
+    this.#typed = ''
     const text = await write(io, 'What should the agent know? (Enter sends, Esc discards)', draft)
     if (text !== null && text.trim() !== '') this.#report(this.#run.steer(text, { by: person }))
   }

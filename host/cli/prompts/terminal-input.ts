@@ -128,10 +128,17 @@ export async function collectKeys(
 ): Promise<string> {
   if (input.isTTY !== true || input.setRawMode === undefined || signal.aborted) return ''
   const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, waitMs)
+  let collected = ''
+  // Keys may have come while this process was too busy to read them: after the wait, the terminal is read once more.
+  const onQuiet = (): void => {
+    const before = collected
+    setImmediate(() => {
+      if (collected === before) resolve()
+    })
+  }
+  const timer = setTimeout(onQuiet, waitMs)
   const onAbort = (): void => resolve()
   signal.addEventListener('abort', onAbort, { once: true })
-  let collected = ''
   using taken = captureInput(input, (keys) => {
     collected += keys
     timer.refresh()
@@ -152,8 +159,8 @@ interface LineIo {
 
 /** `left` by Esc, Ctrl-C, Ctrl-D or the end of input. */
 export type TypedLine =
-  /** `isPasted`: more keys came with the line, as no hand types them. */
-  | { readonly kind: 'line'; readonly text: string; readonly isPasted: boolean }
+  /** `behind`: the keys that came with the line, as no hand types them; empty where there were none. */
+  | { readonly kind: 'line'; readonly text: string; readonly behind: string }
   | { readonly kind: 'withdrawn'; readonly text: string }
   | { readonly kind: 'left' }
 
@@ -178,16 +185,16 @@ export async function readLine(
     escapeCodeTimeout,
   })
   let line: string | undefined
-  let keysBehind = 0
+  let behind = ''
   const onKey = (_: string | undefined, key: Key | undefined): void => {
     // The line feed of a line end of two characters is part of it.
-    if (line !== undefined && (key?.sequence !== '\n' || keysBehind > 0)) keysBehind++
+    if (line !== undefined && (key?.sequence !== '\n' || behind !== '')) behind += key?.sequence ?? ''
     if (key?.name === 'escape') resolve({ kind: 'left' })
   }
   const onLine = (text: string): void => {
     line = text
     // Behind all keys that the terminal handed over at once.
-    setImmediate(() => resolve({ kind: 'line', text, isPasted: keysBehind > 0 }))
+    setImmediate(() => resolve({ kind: 'line', text, behind }))
   }
   const onAbort = (): void => resolve({ kind: 'withdrawn', text: lines.line })
   lines.once('line', onLine)

@@ -103,6 +103,9 @@ async function usePorts(place: Place, id: string): Promise<void> {
   )
   expect(many.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200))
 
+  const taken = await place.run('vm', 'forward', id, `${port}:8123`)
+  expect(taken.code).toBe(1)
+  expect(taken.stderr).toContain('to use a free port')
   const nowhere = place.start('vm', 'forward', id, '0:9')
   await nowhere.sees('forwards to port 9')
   const socket = connect(Number(/127\.0\.0\.1:(\d+)/.exec(nowhere.output())?.[1]), '127.0.0.1')

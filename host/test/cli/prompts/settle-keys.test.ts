@@ -6,7 +6,9 @@ import type { ApprovalAnswer } from '../../../approvals/queue.ts'
 import { reviewAndApply } from '../../../cli/commands/review-changes.ts'
 import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
 import { collectKeys, settleKeys } from '../../../cli/prompts/terminal-input.ts'
+import type { Question } from '../../../cli/render/approval-lines.ts'
 import type { Host } from '../../../host.ts'
+import { askedQuestions } from '../support/asked-questions.ts'
 import { Person } from '../support/person.ts'
 
 const call = {
@@ -18,28 +20,10 @@ const call = {
   arguments: '{"path":"a"}',
   preview: '',
 }
-const access = {
-  from: 'agent',
-  address: 'https://api.example.com/',
-  because: 'ask',
-  offers: [
-    { reach: 'host', allows: 'https connections to api.example.com' },
-    { reach: 'suffix', allows: 'https connections to *.example.com' },
-  ],
-} as const
-const plan = { goal: 'g', steps: [{ id: 'a', description: 'Do a', acceptance: 'done' }] }
-const options = [{ value: 'csv' }, { value: 'json' }]
-
 /** One of each kind of question that a run puts. */
-const questions = {
-  'a call': call,
-  'an MCP server': { ...call, tool: 'use_mcp_server', arguments: '{"server":"clock"}' },
-  'network access': { ...call, access: { ...access, offers: [...access.offers] } },
-  'a plan': { ...call, tool: 'submit_plan', arguments: JSON.stringify(plan) },
-  'a choice of the agent': { ...call, question: { question: 'q', kind: 'choice', options } as const },
-  'a yes or no of the agent': { ...call, question: { question: 'q', kind: 'confirm' } as const },
-  'a text of the agent': { ...call, question: { question: 'q', kind: 'text' } as const },
-}
+const questions = Object.entries(askedQuestions).map(
+  ([kind, asked]) => [kind, { ...call, ...asked } as Question] as const,
+)
 
 const up = '\u001b[A'
 const [down, esc] = ['\u001b[B', '\u001b']
@@ -79,7 +63,7 @@ function sitDownTyping(keys: string) {
 }
 
 /** The question, and whether anything but its withdrawal ended it after all keys were read. */
-async function answerWithin(request: (typeof questions)[keyof typeof questions], keys: string) {
+async function answerWithin(request: Question, keys: string) {
   const person = sitDownTyping(keys)
   const { input, output, signal } = person
   let answer: ApprovalAnswer | null | undefined
@@ -95,7 +79,7 @@ async function answerWithin(request: (typeof questions)[keyof typeof questions],
 }
 
 describe('text that is typed while a question appears', () => {
-  it.each(Object.entries(questions))('never answers %s, whatever it is [S1.11 H.01]', async (_, request) => {
+  it.each(questions)('never answers %s, whatever it is [S1.11 H.01]', async (_, request) => {
     await fc.assert(
       fc.asyncProperty(sentences, async (keys) => {
         expect(await answerWithin(request, keys)).toBeUndefined()
@@ -103,6 +87,20 @@ describe('text that is typed while a question appears', () => {
       { numRuns: 25, examples: [['please skip the tests\r'], ['1\r'], ['y\r'], [`${up}${up}\r`]] },
     )
   })
+
+  it.each(questions.filter(([, { question }]) => question === undefined))(
+    'has, in %s, a first choice that is the narrowest grant [S1.11]',
+    async (_, request) => {
+      const person = new Person()
+      const { input, output, signal } = person
+      const answer = promptApproval(request, { input, output, signal })
+      await expect.poll(() => person.listens).toBe(true)
+      person.type('1\r')
+      const { access } = request
+      const reach = access === undefined ? {} : { reach: access.offers[0]?.reach }
+      expect(await answer).toEqual({ decision: 'allow', scope: 'once', ...reach })
+    },
+  )
 
   it('applies no changes, whatever it is [S1.11 W.01]', async () => {
     await fc.assert(

@@ -47,7 +47,7 @@ describe('a person who says something to a run', () => {
 
   it.each([
     ['a message', 'Skip the tests, please\r', 'steer Skip the tests, please'],
-    ['the first of lines that come at once', 'line one\r\ny\r\nline three\r', 'steer line one'],
+    ['all lines that come at once', 'line one\r\ny\r\nline three\r', 'steer line one y line three'],
   ])('may type %s in place of a number, sent by one more Enter [A.08 H.01]', async (_, keys, said) => {
     using person = sitDown()
     await person.sees('Enter: message, pause')
