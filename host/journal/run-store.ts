@@ -12,6 +12,7 @@ import type { JournalEvent } from '#specs/protocol/event.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import { mapBounded } from '../files/bounded-map.ts'
 import { syncDirectory } from '../files/durable.ts'
+import { distanceOf } from '../files/nearest-name.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
@@ -104,6 +105,11 @@ export class RunStore {
     if (matches.length === 1 && matches[0] !== undefined) return this.paths(matches[0])
     if (matches.length > 1)
       throw new CaissonError('run_not_found', `"${name}" matches ${matches.length} runs; use a longer ID`)
+    // Two slips in an ID that somebody typed; of a short one too many are near.
+    const near =
+      wanted.length < 10 ? [] : ids.filter((id) => distanceOf(wanted, id.slice(0, wanted.length)) <= 2)
+    if (near.length === 1)
+      throw new CaissonError('run_not_found', `no run has the ID "${name}"; did you mean ${near[0]}?`)
     throw noRun(name)
   }
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfig } from '../../config/load.ts'
-import { applyOverrides, nearestName, withoutOverridden } from '../../config/overrides.ts'
+import { applyOverrides, withoutOverridden } from '../../config/overrides.ts'
+import { nearestName } from '../../files/nearest-name.ts'
 
 const read = (table: object, ...overrides: string[]) => parseConfig(table, 'FILE', overrides)
 

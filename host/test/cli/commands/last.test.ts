@@ -82,3 +82,11 @@ describe('last', () => {
     expect(await host.runs.find('last', path.join(c, '../b'))).toMatchObject({ runId: runIds[2] })
   })
 })
+
+it('a misspelled ID is answered with the run that it resembles, and with none where none is near [H.01]', async () => {
+  const { a, caisson } = await place()
+  const near = await caisson(a, 'runs', 'show', 'run-2222232222222')
+  expect(near).toMatchObject({ code: 2, stderr: expect.stringContaining(`did you mean ${runIds[1]}?`) })
+  for (const name of ['run-23', 'run-98765432109876543210'])
+    expect((await caisson(a, 'runs', 'show', name)).stderr).not.toContain('did you mean')
+})
