@@ -105,7 +105,7 @@ export class RunStore {
     if (matches.length === 1 && matches[0] !== undefined) return this.paths(matches[0])
     if (matches.length > 1)
       throw new CaissonError('run_not_found', `"${name}" matches ${matches.length} runs; use a longer ID`)
-    // Two slips in an ID that somebody typed; of a short one too many are near.
+    // Two mistakes in an ID that somebody typed; of a short one too many are near.
     const near =
       wanted.length < 10 ? [] : ids.filter((id) => distanceOf(wanted, id.slice(0, wanted.length)) <= 2)
     if (near.length === 1)
