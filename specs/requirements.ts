@@ -393,7 +393,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 
   // Host surfaces
   'H.01': now(
-    'The library is typed; the CLI shows progress, has colors where a terminal is, plain lines where not, JSON lines with --json, and completes its commands in the shell; a wrong option or setting is refused by its name, and untrusted text cannot control the terminal; runs carry metadata of the application, are listed by it, and are watched in one feed',
+    'The library is typed; the CLI shows progress, has colors where a terminal is, plain lines where not, JSON lines with --json, and completes its commands in the shell; a conversation gives tasks one after another in one VM, keeps no line that begins with a blank, and outlives a cancelled task; a wrong option or setting is refused by its name, and untrusted text cannot control the terminal; runs carry metadata of the application, are listed by it, and are watched in one feed',
   ),
   'H.05': now(
     'A run of this process and one of another have one interface, asynchronous and with coded errors; its result holds outcome, summary, changes, usage and cost, and a call whose approvals nothing answers is denied with a warning instead of waiting',

@@ -29,14 +29,18 @@ export async function runCli(
   example?: Example,
 ): Promise<number> {
   let code: number = exitCodes.completed
-  const { own, command } = await splitCommand(argv)
+  // Alone in a terminal it is a conversation; for a program it prints the help.
+  const isConversation = argv.length === 0 && io.stdin.isTTY === true && io.stdout.isTTY === true
+  const given = isConversation ? ['chat'] : argv
+  const { own, command } = await splitCommand(given)
   const program = await buildProgram({
     io,
     onExit: (given) => {
       code = given
     },
-    words: argv,
+    words: given,
     guestCommand: command,
+    runCommand: (other) => runCli(other, io),
     example,
   })
   if (argv[0] === 'complete') await addComplete(program)
@@ -66,6 +70,11 @@ const commands: readonly CommandRow[] = [
     name: 'run',
     description: 'Run a task in a VM on a copy of a directory; show plan, progress and changes',
     load: async () => (await import('./commands/run.ts')).addRunCommand,
+  },
+  {
+    name: 'chat',
+    description: 'Give tasks one after another in one VM; also: caisson alone in a terminal',
+    load: async () => (await import('./commands/chat.ts')).addChatCommand,
   },
   {
     name: 'attach',

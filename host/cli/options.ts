@@ -22,6 +22,8 @@ export interface CommandInput {
   readonly example?: Example | undefined
   /** What follows `--` of `vm shell`. */
   readonly guestCommand: readonly string[]
+  /** Runs another command line in this process; resolves with its exit code. */
+  readonly runCommand: (argv: readonly string[]) => Promise<number>
 }
 
 export const runArgument =

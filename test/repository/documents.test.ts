@@ -116,6 +116,7 @@ function program(): Promise<Command> {
     io: { stdin, stdout, stderr, env: {}, version: '0' },
     onExit: () => undefined,
     guestCommand: [],
+    runCommand: () => Promise.resolve(0),
   })
 }
 

@@ -1,0 +1,79 @@
+// What a conversation makes of the lines of a person; the commands that it runs are recorded, not run.
+import { describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { Conversation } from '../../../cli/commands/chat.ts'
+import { Person } from '../support/person.ts'
+
+async function sitDown(last?: string) {
+  const person = new Person({ columns: 120, rows: 40 })
+  Object.assign(person.input, { isTTY: true, setRawMode: () => person.input })
+  const stdout = Object.assign(person.output, { isTTY: true })
+  const home = await temporaryFolder('chat')
+  const io = { stdin: person.input, stdout, stderr: stdout, env: { CAISSON_HOME: home }, version: '0' }
+  const ran: string[][] = []
+  const run = (argv: readonly string[]): Promise<number> => {
+    ran.push([...argv])
+    return Promise.resolve(0)
+  }
+  const conversation = new Conversation(io, ['--ram', '512M'], { workspace: '/w', last }, run)
+  const ended = conversation.hold()
+  const say = async (line: string): Promise<void> => {
+    await person.sees('caisson> ')
+    person.type(`${line}\r`)
+  }
+  return { person, ran, ended, say }
+}
+
+describe('a conversation', () => {
+  it('makes each task a run with a kept VM and the options of the conversation [H.01]', async () => {
+    const { ran, ended, say } = await sitDown()
+    await say('-n is a flag; what for?')
+    await say('/model big')
+    await say('/approvals none')
+    await say('/plan Port it')
+    await say('/quit')
+    await ended
+    expect(ran).toHaveLength(2)
+    expect(ran[0]?.slice(0, 4)).toEqual(['run', '-w', '/w', '--keep-vm'])
+    expect(ran[0]?.slice(-4)).toEqual(['--ram', '512M', '--', '-n is a flag; what for?'])
+    expect(ran[1]).toEqual(
+      expect.arrayContaining(['-m', 'big', '--approve', 'none', '--plan-only', 'Port it']),
+    )
+  })
+
+  it('continues the run that it is given, and runs commands on it [H.01]', async () => {
+    const { person, ran, ended, say } = await sitDown('run-0123')
+    await say('go on')
+    await say('/diff a.txt')
+    await say('/apply')
+    await say('/undo')
+    await person.sees('caisson> ')
+    person.type('\u0004')
+    await ended
+    expect(ran[0]).toEqual(expect.arrayContaining(['--continue', 'run-0123', 'go on']))
+    expect(ran.slice(1)).toEqual([
+      ['workspace', 'diff', 'run-0123', 'a.txt'],
+      ['workspace', 'apply', 'run-0123', '--all'],
+      ['workspace', 'undo', 'run-0123'],
+    ])
+    expect(person.raw).toContain('Come back: caisson chat --continue run-0123')
+  })
+
+  it('runs nothing for a command that it does not have, or before the first task [H.01]', async () => {
+    const { person, ran, ended, say } = await sitDown()
+    for (const line of ['/aply', '/diff', '/approvals maybe', '/help']) await say(line)
+    await person.sees('caisson> ')
+    person.type('\u0003')
+    await say('/quit')
+    await ended
+    for (const text of [
+      'no command /aply',
+      'No task has run',
+      'Expected: /approvals ask',
+      '/apply [PATH...]',
+      'Ctrl-D or /quit',
+    ])
+      expect(person.raw).toContain(text)
+    expect(ran).toEqual([])
+  })
+})
