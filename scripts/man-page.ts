@@ -14,6 +14,7 @@ export async function makeManPage(version: string): Promise<string> {
     io: { stdin, stdout, stderr, env: {}, version },
     onExit: () => undefined,
     guestCommand: [],
+    runCommand: () => Promise.resolve(0),
   })
   const document = readFileSync(path.join(root, 'docs/commands.md'), 'utf8')
   return [

@@ -19,6 +19,10 @@ export const commandHelp: Readonly<Record<string, Help>> = {
     ],
     page: 'docs/first-run.md',
   },
+  chat: {
+    examples: ['chat', 'chat --continue last', 'chat -- --allow-host example.com'],
+    page: 'docs/conversation.md',
+  },
   attach: { examples: ['attach last'], page: 'docs/commands.md' },
   doctor: { examples: ['doctor'], page: 'docs/install.md' },
   image: { examples: ['image build', 'image verify'], page: 'specs/vm.md' },

@@ -18,7 +18,12 @@ const streams = () => ({
   env: {},
   version: '0',
 })
-const program = await buildProgram({ io: streams(), onExit: () => undefined, guestCommand: [] })
+const program = await buildProgram({
+  io: streams(),
+  onExit: () => undefined,
+  guestCommand: [],
+  runCommand: () => Promise.resolve(0),
+})
 const below = (command: Command): Command[] => command.commands.flatMap((one) => [one, ...below(one)])
 const commands = below(program)
 

@@ -33,7 +33,7 @@ describe('a conversation', () => {
     expect(code).toBe(0)
     const host = new Host({ env: place.env })
     const { runs } = await host.runs.page()
-    expect(runs.map(({ state }) => state)).toEqual(['completed', 'cancelled', 'completed'])
+    expect(runs.map(({ state }) => state.end?.outcome)).toEqual(['completed', 'cancelled', 'completed'])
     expect(runs.map(({ continues }) => continues)).toEqual([runs[1]?.runId, runs[2]?.runId, undefined])
     expect(stdout).toContain(`Come back: caisson chat --continue ${runs[0]?.runId}`)
     expect(runs[0]?.keepsVm).toBe(true)
