@@ -28,7 +28,7 @@ export function addChatCommand(command: Command, run: RunAction, { runCommand }:
     .argument('[run-options...]', 'options of `caisson run` for every task, after --')
     .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
     .option('-m, --model <id>', 'model to use')
-    .option('--continue <run>', `go on after a run: ${runArgument}`)
+    .option('--continue <run>', `run to continue: ${runArgument}`)
     .action(run((io: Io, options: string[], flags: ChatFlags) => converse(io, options, flags, runCommand)))
 }
 

@@ -43,14 +43,14 @@ describe('a conversation', () => {
 
   it('continues the run that it is given, and runs commands on it [H.01]', async () => {
     const { person, ran, ended, say } = await sitDown('run-0123')
-    await say('go on')
+    await say('carry on')
     await say('/diff a.txt')
     await say('/apply')
     await say('/undo')
     await person.sees('caisson> ')
     person.type('\u0004')
     await ended
-    expect(ran[0]).toEqual(expect.arrayContaining(['--continue', 'run-0123', 'go on']))
+    expect(ran[0]).toEqual(expect.arrayContaining(['--continue', 'run-0123', 'carry on']))
     expect(ran.slice(1)).toEqual([
       ['workspace', 'diff', 'run-0123', 'a.txt'],
       ['workspace', 'apply', 'run-0123', '--all'],
