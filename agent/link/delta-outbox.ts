@@ -115,7 +115,7 @@ function textOf(delta: Delta): string {
 
 function slices(delta: Delta): Delta[] {
   if (!('text' in delta) || delta.text.length <= limits.textMaxChars) return [delta]
-  const { text, offset = 0 } = delta
+  const { text, offset } = delta
   return Array.from({ length: Math.ceil(text.length / limits.textMaxChars) }, (_, index) => {
     const at = index * limits.textMaxChars
     return { ...delta, offset: offset + at, text: text.slice(at, at + limits.textMaxChars) }
@@ -124,7 +124,10 @@ function slices(delta: Delta): Delta[] {
 
 function isSameStream(a: Piece, b: Piece): boolean {
   if (a.runId !== b.runId || a.agentPath !== b.agentPath) return false
-  return 'text' in a.delta && 'text' in b.delta && streamOf(a.delta) === streamOf(b.delta)
+  if (!('text' in a.delta && 'text' in b.delta)) return false
+  // A piece between them was dropped: the gap stays visible.
+  if (a.delta.offset + a.delta.text.length !== b.delta.offset) return false
+  return streamOf(a.delta) === streamOf(b.delta)
 }
 
 function streamOf({ text: _, offset: __, ...stream }: Extract<Delta, { text: string }>): string {

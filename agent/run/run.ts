@@ -27,6 +27,8 @@ export interface Report {
   event(event: AgentEvent): Promise<void>
   /** May be lost. */
   delta(delta: Delta): void
+  /** Number of the step's next turn; absent: turns are not counted. */
+  readonly turnOf?: (stepId: string) => number
   /** Headers that tell the host what a model request of the step is for; absent: it is not told. */
   readonly sourceHeaders?: (stepId: string) => Readonly<Record<string, string>>
 }
@@ -63,7 +65,9 @@ export class RunHost implements HostRequests {
   readonly reportOf = (agentPath: string): Report => {
     /** The last reported turn, by step. */
     const turns = new Map<string, number>()
+    const turnOf = (stepId: string) => (turns.get(stepId) ?? 0) + 1
     return {
+      turnOf,
       event: (event) => {
         if (event.type === 'step-start' || event.type === 'step-retry') turns.delete(event.stepId)
         if (event.type === 'turn-end') turns.set(event.stepId, event.turn)
@@ -75,7 +79,7 @@ export class RunHost implements HostRequests {
       sourceHeaders: (stepId) => ({
         [sourceHeaders.agentPath]: agentPath,
         [sourceHeaders.stepId]: stepId,
-        [sourceHeaders.turn]: `${(turns.get(stepId) ?? 0) + 1}`,
+        [sourceHeaders.turn]: `${turnOf(stepId)}`,
       }),
     }
   }
@@ -132,20 +136,47 @@ export interface AgentRun {
   readonly logger: Logger
 }
 
-/** Reports the model's output for a step (`plan` while planning): text as deltas, retries as events. */
+/** Reports the model's output for a turn of a step (`plan` while planning): pieces as deltas, retries as events. */
 export function listenTo(stepId: string, run: AgentRun, signal: AbortSignal): TurnHooks {
+  const { report } = run
+  let turn = 0
+  const said = new Map<string, number>()
+  const tell = (stream: string, text: string, deltaOf: (piece: TurnPiece) => Delta): void => {
+    // One listener can hear several turns.
+    const now = report.turnOf?.(stepId) ?? 1
+    if (now !== turn) said.clear()
+    turn = now
+    for (const piece of sliceText(text)) {
+      const offset = said.get(stream) ?? 0
+      said.set(stream, offset + piece.length)
+      report.delta(deltaOf({ stepId, turn, offset, text: piece }))
+    }
+  }
+  const tools = new Map<number, string>()
+  let index = 0
   return {
     signal,
-    headers: run.report.sourceHeaders?.(stepId) ?? {},
-    onText: (text) => {
-      for (const piece of sliceText(text)) run.report.delta({ type: 'text-delta', stepId, text: piece })
+    get headers() {
+      return report.sourceHeaders?.(stepId) ?? {}
     },
-    onReasoning: (text) => {
-      for (const piece of sliceText(text)) run.report.delta({ type: 'reasoning-delta', stepId, text: piece })
+    onText: (text) => tell('text', text, (piece) => ({ type: 'text-delta', ...piece })),
+    onReasoning: (text) => tell('reasoning', text, (piece) => ({ type: 'reasoning-delta', ...piece })),
+    onCall: ({ index: given, name, argumentsText }) => {
+      index = Math.max(0, given ?? index)
+      if (name !== null && name !== '') tools.set(index, truncate(name, limits.lineMaxChars))
+      const call = { index, tool: tools.get(index) ?? '' }
+      tell(`call ${index}`, argumentsText, (piece) => ({ type: 'arguments-delta', ...piece, ...call }))
     },
-    onRetry: (error, delayMs) => noteRetry(stepId, run, error, delayMs),
+    onRetry: (error, delayMs) => {
+      if (said.size > 0) report.delta({ type: 'turn-reset', stepId, turn })
+      said.clear()
+      tools.clear()
+      noteRetry(stepId, run, error, delayMs)
+    },
   }
 }
+
+type TurnPiece = Pick<Extract<Delta, { type: 'text-delta' }>, 'stepId' | 'turn' | 'offset' | 'text'>
 
 /** A retry delay may be long, so people see why the run waits. */
 function noteRetry(stepId: string, run: AgentRun, error: ModelError, delayMs: number): void {

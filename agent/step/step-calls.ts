@@ -11,10 +11,12 @@ import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { askTool, isAnswerTo } from '#specs/protocol/question.ts'
+import { toolKindOf } from '#specs/protocol/tool-names.ts'
 import { callHooks } from '../run/hooks.ts'
 import { type AgentRun, sliceText } from '../run/run.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import { type ApprovalQuestion, type Invocation, type InvokeContext, invokeTool } from '../tool-calls/call.ts'
+import { describeFacts } from '../tool-calls/call-facts.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
 /** Maximum calls in one reply; the rest are answered with an error. */
@@ -76,14 +78,25 @@ async function runCall(
 ): Promise<Invocation> {
   const callId = call.id
   const hooks = callHooks(run, { stepId, callId, signal })
+  const shown = { stdout: 0, stderr: 0 }
   const context: InvokeContext = {
     signal,
     ...(hooks === undefined ? {} : { hooks }),
     askTools: new Set(run.task.askTools),
-    onStart: (tool, args) => run.report.event({ type: 'tool-start', stepId, callId, tool, arguments: args }),
+    onStart: (tool, args) =>
+      run.report.event({
+        type: 'tool-start',
+        stepId,
+        callId,
+        tool,
+        kind: toolKindOf(tool),
+        arguments: args,
+      }),
     emitOutput: (stream, text) => {
       for (const piece of sliceText(text)) {
-        run.report.delta({ type: 'tool-output-delta', stepId, callId, stream, text: piece })
+        const offset = shown[stream]
+        shown[stream] += piece.length
+        run.report.delta({ type: 'tool-output-delta', stepId, callId, stream, offset, text: piece })
       }
     },
     outputs: run.outputs,
@@ -189,6 +202,7 @@ async function reportUnrun(
     stepId,
     callId: call.id,
     tool: invocation.tool,
+    kind: toolKindOf(invocation.tool),
     arguments: truncateMiddle(call.argumentsText, limits.documentMaxChars),
   })
   await reportEnd(stepId, invocation, run)
@@ -196,7 +210,8 @@ async function reportUnrun(
 }
 
 async function reportEnd(stepId: string, invocation: Invocation, run: AgentRun): Promise<void> {
-  const { callId, tool, output, error, corrections, durationMs } = invocation
+  const { callId, tool, output, error, corrections, facts, durationMs, outputBytes } = invocation
+  const isCut = invocation.isCut || output.length > limits.textMaxChars
   await run.report.event({
     type: 'tool-end',
     stepId,
@@ -204,6 +219,8 @@ async function reportEnd(stepId: string, invocation: Invocation, run: AgentRun):
     tool,
     output: truncateMiddle(output, limits.textMaxChars),
     ...(error === undefined ? {} : { error }),
+    ...(isCut ? { cut: { bytes: outputBytes, isKept: run.outputs.has(callId) } } : {}),
+    ...(await describeFacts(facts)),
     ...(corrections.length === 0
       ? {}
       : {
@@ -223,6 +240,9 @@ function unrun(call: ToolCallRequest, code: ToolError['code'], message: string):
     output: `Error (${code}): ${message}`,
     error: { code, message, retryable: false },
     corrections: [],
+    facts: {},
+    isCut: false,
+    outputBytes: 0,
     durationMs: 0,
   }
 }

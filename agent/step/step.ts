@@ -12,8 +12,9 @@ import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import { noUsage } from '#specs/protocol/task.ts'
-import type { Opening } from '../context/opening.ts'
+import { type Opening, windowOptionsOf } from '../context/opening.ts'
 import { stepFailedMark } from '../context/prompts.ts'
+import { windowOf } from '../context/window.ts'
 import { type AgentRun, listenTo } from '../run/run.ts'
 import type { MessageReader, SteerMessage } from '../run/steering.ts'
 import { truncate } from '../text/truncate.ts'
@@ -247,18 +248,27 @@ async function reportSeen(stepId: string, said: readonly SteerMessage[], run: Ag
   await run.report.event({ type: 'steer-seen', stepId, messageIds })
 }
 
-/** Reports a turn to the host and its tokens to the budget. */
+/** Reports a turn to the host and its tokens to the budget. @param number for a report that counts no turns */
 export async function reportTurn(stepId: string, number: number, turn: Turn, run: AgentRun): Promise<void> {
   run.budget.addUsage(turn.usage)
   await run.report.event({
     type: 'turn-end',
     stepId,
-    turn: number,
+    turn: run.report.turnOf?.(stepId) ?? number,
     text: truncate(turn.text, limits.documentMaxChars),
+    ...(turn.reasoning === '' ? {} : { reasoning: truncate(turn.reasoning, limits.documentMaxChars) }),
     calls: turn.toolCalls.map(({ id, name }) => ({ callId: id, tool: truncate(name, limits.lineMaxChars) })),
     usage: turn.usage,
     finishReason: truncate(turn.finishReason, 100),
+    ...contextOf(turn, run),
   })
+}
+
+/** How full the model's window is; nothing where its server reports no usage. */
+function contextOf({ usage }: Turn, run: AgentRun): { context?: { tokens: number; maxTokens: number } } {
+  if (usage.inputTokens === 0) return {}
+  const { inputTokens } = windowOf(windowOptionsOf(run))
+  return { context: { tokens: usage.inputTokens + usage.outputTokens, maxTokens: inputTokens } }
 }
 
 function endOf(

@@ -26,6 +26,14 @@ export class ChildReport implements Report {
     if (this.#isOpen) this.#report.delta(delta)
   }
 
+  turnOf(stepId: string): number {
+    return this.#report.turnOf?.(stepId) ?? 1
+  }
+
+  sourceHeaders(stepId: string): Readonly<Record<string, string>> {
+    return this.#report.sourceHeaders?.(stepId) ?? {}
+  }
+
   /** @param stepId the parent's step that it works for */
   begin(
     { brief, limits: wanted }: AgentRequest,

@@ -21,7 +21,7 @@ import {
   unknownTool,
 } from './call-texts.ts'
 import { findTool, type InvokeOptions, type Registry } from './registry.ts'
-import { type Tool, type ToolContext, toolFailure } from './tool.ts'
+import { type CallFacts, type Tool, type ToolContext, toolFailure } from './tool.ts'
 
 /** What a call needs from its run. */
 export interface InvokeContext extends ToolContext {
@@ -68,6 +68,10 @@ export interface Invocation {
   readonly error?: ToolError
   /** Corrections of the call, in text; the model receives them too. */
   readonly corrections: readonly string[]
+  readonly facts: CallFacts
+  /** Whether `output` is only a part, and the bytes of all of it. */
+  readonly isCut: boolean
+  readonly outputBytes: number
   readonly durationMs: number
 }
 
@@ -94,10 +98,17 @@ export async function invokeTool(
   const shown = parsed.ok ? parsed.value.canonical : call.argumentsText
   await context.onStart(name, truncateMiddle(shown, limits.documentMaxChars))
   const notes: string[] = []
+  let facts: CallFacts = {}
+  const told: InvokeContext = {
+    ...context,
+    tell: (given) => {
+      facts = given
+    },
+  }
   const result =
     parsed.ok && tool !== undefined
       ? await aroundCall(tool, parsed.value, context, notes, (allowed) =>
-          guard(tool, call, allowed, context, options),
+          guard(tool, call, allowed, told, options),
         )
       : null
   const corrections = [
@@ -107,16 +118,27 @@ export async function invokeTool(
     ...(parsed.ok ? parsed.value.corrections : []),
   ].slice(0, correctionsMaxCount)
   const error = parsed.ok ? (result?.ok === false ? result.error : undefined) : parsed.error.error
+  let whole = ''
+  let isCut = false
+  const cut = (text: string): string => {
+    const kept = cutOutput(name, text, context, options)
+    whole = text
+    isCut = kept !== text
+    return kept
+  }
+  // The message of a failed validation has its own bound and must stay whole.
+  const output = parsed.ok ? describeResult(result, corrections, notes, cut) : parsed.error.output
+  const outputBytes = facts.outputBytes ?? Buffer.byteLength(isCut ? whole : output)
   const invocation: Invocation = {
     callId: call.id,
     tool: name,
     arguments: shown,
-    // The message of a failed validation has its own bound and must stay whole.
-    output: parsed.ok
-      ? describeResult(result, corrections, notes, (text) => cutOutput(name, text, context, options))
-      : parsed.error.output,
+    output,
     ...(error === undefined ? {} : { error }),
     corrections: [...corrections, ...notes].slice(0, correctionsMaxCount),
+    facts,
+    isCut: isCut || facts.outputBytes !== undefined,
+    outputBytes,
     durationMs: Math.max(0, Math.round(now() - startedAt)),
   }
   logCall(invocation, options.logger)

@@ -41,6 +41,27 @@ interface UserReply {
  */
 export type AskUser = (question: UserQuestion, withdrawn?: AbortSignal) => Promise<Result<UserReply>>
 
+/** The text of a file around an edit; empty where there is none. */
+export interface FileEdit {
+  /** Relative to the workspace. */
+  readonly path: string
+  readonly before: string
+  readonly after: string
+}
+
+/** What is known of a call besides the text for the model; for the host's events. */
+export interface CallFacts {
+  /** Null: it was ended from outside. */
+  readonly exitCode?: number | null
+  readonly signal?: string | null
+  /** Bytes that a program wrote, when more than was kept. */
+  readonly outputBytes?: number
+  /** Relative to the workspace. */
+  readonly reads?: readonly string[]
+  readonly writes?: readonly string[]
+  readonly edits?: readonly FileEdit[]
+}
+
 /** What a call receives besides its input. */
 export interface ToolContext {
   /** Ends the call and everything that it started. */
@@ -65,6 +86,8 @@ export interface ToolContext {
   readonly callId?: string
   /** Absent when nobody can be asked. */
   readonly askUser?: AskUser
+  /** Receives what is known of the call, at most once; absent: nobody asks for it. */
+  tell?(facts: CallFacts): void
   /** Shows output while the call runs; the result does not depend on it. */
   emitOutput(stream: 'stdout' | 'stderr', text: string): void
 }

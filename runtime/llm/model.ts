@@ -13,7 +13,7 @@ import { type ModelError, type ModelErrorCode, modelError, modelFailures } from 
 import type { StreamPart, TokenCount } from './exchange.ts'
 import type { ToolCallRequest, ToolSpec } from './messages.ts'
 import { readTurnText, type SaidMessage } from './text-calls.ts'
-import { isCutOff, ToolCallCollector, takeNamedCalls } from './tool-calls.ts'
+import { isCutOff, ToolCallCollector, type ToolCallFragment, takeNamedCalls } from './tool-calls.ts'
 
 /** A model's complete answer. */
 export interface Turn {
@@ -49,6 +49,8 @@ export interface TurnHooks {
   /** Receives text as it arrives; a retried request starts over. */
   onText?(text: string): void
   onReasoning?(text: string): void
+  /** Receives the pieces of calls as they arrive. */
+  onCall?(fragment: ToolCallFragment): void
   onRetry?(error: ModelError, delayMs: number): void
   /** Whether a failed request may be retried; absent: always. */
   mayRetry?(): boolean
@@ -193,6 +195,7 @@ async function askOnce(
   const turn = await collectTurn(parts, (part) => {
     if (part.type === 'text') hooks.onText?.(part.text)
     else if (part.type === 'reasoning') hooks.onReasoning?.(part.text)
+    else if (part.type === 'tool-call-delta') hooks.onCall?.(part.fragment)
   })
   // Truncation by the length limit is the model's own.
   if (!turn.ok || !streaming.mayRepairArguments || turn.value.finishReason === 'length') return turn

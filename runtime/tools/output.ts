@@ -44,6 +44,11 @@ export class OutputKeeper {
     return this.#total
   }
 
+  /** Whether nothing was dropped. */
+  get isWhole(): boolean {
+    return this.#total <= this.#bounds.headBytes + this.#bounds.tailBytes
+  }
+
   /** The text, with a note where bytes were dropped. */
   text(): string {
     this.#trimTail()

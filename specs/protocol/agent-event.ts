@@ -6,6 +6,7 @@ import { limits } from './limits.ts'
 import { AgentLimits, Plan, StepId, StepState } from './plan.ts'
 import { Usage } from './task.ts'
 import { Count, Document, Id, Line, Milliseconds, Text, WorkspacePath } from './text.ts'
+import { ToolKind } from './tool-names.ts'
 
 const PlanUpdate = z.strictObject({
   type: z.literal('plan-update'),
@@ -48,10 +49,6 @@ const TurnEnd = z.strictObject({
   /** Tokens of the conversation after this turn, and how many the model can take. */
   context: z.strictObject({ tokens: Count, maxTokens: Count }).optional(),
 })
-/** What a tool does, by the kinds of the Agent Client Protocol. */
-const ToolKind = z.enum(['read', 'edit', 'delete', 'move', 'search', 'execute', 'think', 'fetch', 'other'])
-export type ToolKind = z.infer<typeof ToolKind>
-
 const ToolStart = z.strictObject({
   type: z.literal('tool-start'),
   stepId: StepId,
@@ -66,7 +63,7 @@ const CallDiff = z.strictObject({
   path: WorkspacePath,
   added: Count,
   removed: Count,
-  /** Absent for a binary file. Cut at the limit of a text. */
+  /** The first lines of it, where there are too many; absent: none of it was left room. */
   diff: Text.optional(),
 })
 const ToolEnd = z.strictObject({
@@ -82,8 +79,8 @@ const ToolEnd = z.strictObject({
   exitCode: z.int().min(0).max(255).optional(),
   /** The signal that ended the command, such as `SIGKILL`. */
   signal: Line.optional(),
-  /** Present when `output` is only a part: size of the whole output, and the path in the VM that holds it. */
-  cut: z.strictObject({ bytes: Count, file: Line.optional() }).optional(),
+  /** Present when `output` is only a part: size of all of it, and whether the agent keeps more, for `read_output`. */
+  cut: z.strictObject({ bytes: Count, isKept: z.boolean() }).optional(),
   /** Workspace paths that the tool read and wrote, the first hundred each; of a command they are not known. */
   reads: z.array(WorkspacePath).max(100).optional(),
   writes: z.array(WorkspacePath).max(100).optional(),
@@ -167,7 +164,7 @@ export const AgentEvent = z.discriminatedUnion('type', [
 export type AgentEvent = z.infer<typeof AgentEvent>
 
 /** A piece of what the model writes in one turn. `offset` counts the UTF-16 units of its stream before this piece. */
-const turnPiece = { stepId: StepId, turn: Count.min(1).optional(), offset: Count.optional(), text: Text }
+const turnPiece = { stepId: StepId, turn: Count.min(1), offset: Count, text: Text }
 
 /** Status: unnumbered, coalesced, lost with a session, never journaled. */
 export const Delta = z.discriminatedUnion('type', [
@@ -188,7 +185,7 @@ export const Delta = z.discriminatedUnion('type', [
     callId: Id,
     stream: z.enum(['stdout', 'stderr']),
     /** UTF-16 units of this stream before this piece. */
-    offset: Count.optional(),
+    offset: Count,
     text: Text,
   }),
   /** What the workspace differs in now from what went in; sent when it changed. */

@@ -2,6 +2,21 @@
  * Reserved tool names, which tools of an application or MCP server cannot use: the agent's own tools and their names
  * in other systems.
  */
+import * as z from 'zod'
+
+/** What a tool does, by the kinds of the Agent Client Protocol. */
+export const ToolKind = z.enum([
+  'read',
+  'edit',
+  'delete',
+  'move',
+  'search',
+  'execute',
+  'think',
+  'fetch',
+  'other',
+])
+export type ToolKind = z.infer<typeof ToolKind>
 
 /** The agent's own tools; the agent decides which of them a run has. */
 export const agentToolNames = [
@@ -36,6 +51,45 @@ export const agentToolNames = [
   'web_search',
   'write_file',
 ] as const
+
+/** What each of the agent's own tools does. A tool of an application or MCP server is `other`. */
+export const toolKinds: Readonly<Record<(typeof agentToolNames)[number], ToolKind>> = {
+  apply_patch: 'edit',
+  ask_user: 'other',
+  delete_file: 'delete',
+  edit_file: 'edit',
+  get_mcp_prompt: 'read',
+  governance_note: 'other',
+  list_files: 'read',
+  list_mcp_resources: 'read',
+  load_skill: 'read',
+  math: 'other',
+  move_file: 'move',
+  read_agent_file: 'read',
+  read_file: 'read',
+  read_mcp_resource: 'read',
+  read_output: 'read',
+  recall: 'read',
+  remember: 'other',
+  request_access: 'other',
+  revise_plan: 'think',
+  run_bash: 'execute',
+  run_python: 'execute',
+  search_code: 'search',
+  search_files: 'search',
+  spawn_agent: 'other',
+  submit_plan: 'think',
+  take_agent_file: 'edit',
+  use_mcp_server: 'other',
+  web_fetch: 'fetch',
+  web_search: 'search',
+  write_file: 'edit',
+}
+
+export function toolKindOf(name: string): ToolKind {
+  const kinds: Readonly<Record<string, ToolKind>> = toolKinds
+  return Object.hasOwn(kinds, name) ? (kinds[name] ?? 'other') : 'other'
+}
 
 /** Meaning of another system's tool name; a call by it is translated when its arguments have one meaning. */
 export const toolAliases = {

@@ -319,9 +319,13 @@ describe('deltas', () => {
     await using world = createWorld()
     const guest = world.startGuest()
     await world.link.submitTask(task)
-    for (const text of ['he', 'll', 'o'])
-      guest.emitDelta(runId, 'root', { type: 'text-delta', stepId: 's', text })
-    guest.emitDelta(runId, 'root', { type: 'reasoning-delta', stepId: 's', text: 'hm' })
+    for (const [offset, text] of [
+      [0, 'he'],
+      [2, 'll'],
+      [4, 'o'],
+    ] as const)
+      guest.emitDelta(runId, 'root', { type: 'text-delta', stepId: 's', turn: 1, offset, text })
+    guest.emitDelta(runId, 'root', { type: 'reasoning-delta', stepId: 's', turn: 1, offset: 0, text: 'hm' })
     await until(() => world.seen.deltas.length === 2, 'the deltas')
     expect(world.seen.deltas).toEqual(['hello', 'hm'])
   })

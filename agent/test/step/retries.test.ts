@@ -24,12 +24,12 @@ const wholeCall = toolDelta({
 async function perform(replies: readonly ServerReply[]) {
   await using server = await startModelServer(replies)
   const waits = { firstEventTimeoutMs: 300, idleTimeoutMs: 300, firstDelayMs: 1, maxDelayMs: 1 }
-  const { run, diary, events } = makeRun({
+  const { run, diary, events, deltas } = makeRun({
     model: createModel({ model: 'm', baseUrl: server.baseUrl, ...waits }),
   })
   const result = await runStep(step, opening, run, run.signal)
   run.budget.stop()
-  return { result, asked: server.asked, calls: diary.calls, events: events.map(({ type }) => type) }
+  return { result, asked: server.asked, calls: diary.calls, events: events.map(({ type }) => type), deltas }
 }
 
 /** Whole calls in answers that break off behind them. */
@@ -55,6 +55,19 @@ it.each(Object.entries(broken))(
     expect(asked).toHaveLength(3)
   },
 )
+
+it('voids the pieces of a broken turn, and begins the offsets of the next request anew [S1.10]', async () => {
+  const half = { body: delta({ content: 'half' }), after: 'reset' } as const
+  const { deltas } = await perform([half, call, reply({ text: 'ok' })])
+  expect(deltas.slice(0, 2)).toMatchObject([
+    { type: 'text-delta', text: 'half', offset: 0 },
+    { type: 'turn-reset', stepId: 's', turn: 1 },
+  ])
+  const pieces = deltas.filter((one) => one.type === 'arguments-delta')
+  expect(pieces[0]).toMatchObject({ turn: 1, offset: 0, index: 0, tool: 'write_note' })
+  expect(pieces.map(({ text }) => text).join('')).toBe(JSON.stringify(args))
+  expect(deltas.at(-1)).toEqual({ type: 'text-delta', stepId: 's', turn: 2, offset: 0, text: 'ok' })
+})
 
 it.each(Object.entries<ServerReply>(faults))(
   'does not repeat a turn whose calls were started when the next answer is %s [G.05]',

@@ -111,8 +111,19 @@ describe('turns', () => {
       ({ cancel }) => void setTimeout(cancel, 100),
     )
     expect(new Set(deltas.map(({ type }) => type))).toEqual(
-      new Set(['text-delta', 'reasoning-delta', 'tool-output-delta']),
+      new Set(['text-delta', 'reasoning-delta', 'arguments-delta', 'tool-output-delta']),
     )
+    const ends = new Map<string, number>()
+    for (const delta of deltas) {
+      if (!('text' in delta)) continue
+      expect(delta.offset).toBe(ends.get(delta.type) ?? 0)
+      ends.set(delta.type, delta.offset + delta.text.length)
+      if ('turn' in delta) expect(delta.turn).toBe(1)
+    }
+    expect(deltas.find(({ type }) => type === 'arguments-delta')).toMatchObject({
+      index: 0,
+      tool: 'wait_long',
+    })
     expect(
       deltas.flatMap((delta) => (delta.type === 'text-delta' ? [delta.text] : [])).join(''),
     ).toHaveLength(40_000)

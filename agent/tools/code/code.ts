@@ -200,6 +200,7 @@ async function run(
   const outputExceeded = tooMuch.signal.aborted
   if (!ended.ok && !outputExceeded) return failed(ended.error)
   const result = ended.ok ? ended.value : endedByUs(performance.now() - startedAt)
+  context.tell?.({ exitCode: result.exitCode, signal: result.signal, ...output.dropped })
   const diskFull = result.exitCode !== 0 && (await isDiskFull(helper))
   const refused = refusals?.list() ?? []
   const refusedConnections = network?.problem == null ? refused : [network.problem, ...refused]
@@ -228,7 +229,7 @@ class Output {
 
   take(stream: 'stdout' | 'stderr', bytes: Buffer): void {
     this.#kept[stream].take(bytes)
-    if (this.#kept.stdout.totalBytes + this.#kept.stderr.totalBytes > this.#maxBytes) this.#onTooMuch()
+    if (this.totalBytes > this.#maxBytes) this.#onTooMuch()
     if (this.#mayShow <= 0) return
     const shown = bytes.subarray(0, this.#mayShow)
     this.#mayShow -= shown.length
@@ -239,6 +240,16 @@ class Output {
   /** Shows an incomplete character that a decoder still holds. */
   finish(): void {
     for (const stream of ['stdout', 'stderr'] as const) this.#show(stream, this.#decoders[stream].decode())
+  }
+
+  get totalBytes(): number {
+    return this.#kept.stdout.totalBytes + this.#kept.stderr.totalBytes
+  }
+
+  /** How much there was, if not all of it is kept. */
+  get dropped(): { outputBytes?: number } {
+    const isWhole = this.#kept.stdout.isWhole && this.#kept.stderr.isWhole
+    return isWhole ? {} : { outputBytes: this.totalBytes }
   }
 
   texts(): { stdout: string; stderr: string } {

@@ -20,6 +20,7 @@ import {
   TooDeepError,
   type TreeCount,
 } from '../../workspace/remove-tree.ts'
+import { factsOf, textBefore } from './file-text.ts'
 
 /** Maximum names in a preview. */
 const PREVIEW_NAMES = 20
@@ -60,6 +61,7 @@ export function createMoveFile(options: FileToolsOptions = {}): Tool<typeof move
         if (known?.ok === false) return known
         const moved = source.renameTo(target, { replace: overwrite })
         if (!moved.ok) return moved
+        context.tell?.({ writes: [source.path, target.path] })
         ledger?.move(context, source.path, target.path)
         ledger?.note(context, source, 'absent')
         return toolSuccess({ from: shownPath(source), to: shownPath(target) })
@@ -122,8 +124,10 @@ export function createDeleteFile(
         if (!stat.value.isDirectory()) {
           const known = ledger?.check(context, place)
           if (known?.ok === false) return known
+          const before = stat.value.isFile() ? textBefore(place) : undefined
           const removed = place.unlink()
           if (!removed.ok) return removed
+          context.tell?.(factsOf(place, before, ''))
           ledger?.note(context, place, 'absent')
           const bytes = stat.value.isFile() ? stat.value.size : 0
           return toolSuccess({ path: place.path, files: 1, directories: 0, bytes })
@@ -134,6 +138,7 @@ export function createDeleteFile(
         if (!emptied.ok) return emptied
         const removed = place.removeDirectory()
         if (!removed.ok) return recursive ? removed : notEmpty(place, removed.error.code, removed)
+        context.tell?.({ writes: [place.path] })
         ledger?.forgetBelow(context, place.path)
         return toolSuccess({ path: place.path, ...emptied.value, directories: emptied.value.directories + 1 })
       })

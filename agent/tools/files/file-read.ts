@@ -76,6 +76,7 @@ export function createReadFile(
           )
         }
         if (seen?.ok === true) ledger?.note(context, place, seen.value)
+        context.tell?.({ reads: [place.path] })
         const next = offset + page.lines.length
         return toolSuccess({
           path: shownPath(place),

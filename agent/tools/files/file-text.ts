@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs'
 import { attempt } from '#specs/node/file-error.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
+import { type CallFacts, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import { formatSize } from '../../workspace/file-access.ts'
 
 /** Maximum size of an editable file, in bytes. */
@@ -44,6 +44,18 @@ export function readFileText(place: Place): Result<FileText> {
     )
   }
   return toolSuccess({ text: bytes.toString('utf8'), bytes, mode: file.stat.mode & 0o777 })
+}
+
+/** The text of a file that is about to go; undefined where it is not text, or cannot be read. */
+export function textBefore(place: Place): string | undefined {
+  const read = readFileText(place)
+  return read.ok ? read.value.text : undefined
+}
+
+/** @param before undefined: not known */
+export function factsOf(place: Place, before: string | undefined, after: string): CallFacts {
+  const { path } = place
+  return { writes: [path], ...(before === undefined ? {} : { edits: [{ path, before, after }] }) }
 }
 
 /**

@@ -18,7 +18,7 @@ import {
   withPlace,
   writeWhole,
 } from '../../workspace/file-access.ts'
-import { checkUnchanged, editMaxBytes, readFileText } from './file-text.ts'
+import { checkUnchanged, editMaxBytes, factsOf, readFileText, textBefore } from './file-text.ts'
 import { nearestText } from './nearest-region.ts'
 import { editTolerantly } from './tolerant-edit.ts'
 
@@ -53,8 +53,10 @@ export function createWriteFile(options: FileToolsOptions = {}): Tool<typeof wri
         // `create` states that nothing is there, whatever was read before.
         const check = () =>
           replace && ledger !== undefined ? ledger.check(context, place) : toolSuccess(undefined)
+        const before = target.value.mode === undefined ? '' : textBefore(place)
         const written = writeWhole(place, bytes, { ...target.value, replace, check })
         if (!written.ok) return written
+        context.tell?.(factsOf(place, before, content))
         ledger?.noteBytes(context, place, bytes)
         return toolSuccess({
           path: shownPath(place),
@@ -113,6 +115,7 @@ export function createEditFile(options: FileToolsOptions = {}): Tool<typeof edit
         const check = () => checkUnchanged(place, read.value)
         const written = writeWhole(place, bytes, { mode: read.value.mode, replace: true, check })
         if (!written.ok) return written
+        context.tell?.(factsOf(place, read.value.text, text))
         ledger?.noteBytes(context, place, bytes)
         return toolSuccess({ path: shownPath(place), ...result, bytes: bytes.length })
       })

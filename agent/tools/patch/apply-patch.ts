@@ -5,7 +5,14 @@ import { nameInLine } from '#specs/node/path-text.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Count } from '#specs/protocol/text.ts'
-import { defineTool, type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
+import {
+  defineTool,
+  type FileEdit,
+  type Tool,
+  type ToolContext,
+  toolFailure,
+  toolSuccess,
+} from '../../tool-calls/tool.ts'
 import { type FileToolsOptions, formatSize, withPlace } from '../../workspace/file-access.ts'
 import { commitPatch } from './patch-commit.ts'
 import { parseEnvelope } from './patch-envelope.ts'
@@ -61,7 +68,12 @@ export function createApplyPatch(
       return await withStage(options, patch, context, (staged, parts) => {
         if (context.signal.aborted) return toolFailure('cancelled', 'Cancelled; nothing was changed.')
         const done = commitPatch(staged, parts)
-        return done.ok ? toolSuccess({ files: staged.map(describeFile) }) : done
+        if (!done.ok) return done
+        context.tell?.({
+          writes: staged.flatMap(({ patch: { path, to } }) => (to === undefined ? [path] : [path, to])),
+          edits: staged.flatMap(editOf),
+        })
+        return toolSuccess({ files: staged.map(describeFile) })
       })
     },
     render: ({ files }) =>
@@ -91,6 +103,13 @@ async function withStage<T>(
     const staged = stagePatch(files.value, parts)
     return staged.ok ? action(staged.value, parts) : staged
   })
+}
+
+/** Nothing for a file whose content stays, or that was not read. */
+function editOf({ patch, read, bytes }: StagedFile): FileEdit[] {
+  const { path, to, action } = patch
+  if (action === 'delete') return read === undefined ? [] : [{ path, before: read.text, after: '' }]
+  return bytes === undefined ? [] : [{ path: to ?? path, before: read?.text ?? '', after: `${bytes}` }]
 }
 
 function describeFile({ patch, change }: StagedFile): z.output<typeof outputSchema>['files'][number] {

@@ -9,7 +9,7 @@ const delta = (text: string): FeedItem => ({
   source: 'delta',
   runId: 'run-00000000000000000001',
   agentPath: 'root',
-  delta: { type: 'text-delta', stepId: 's', text },
+  delta: { type: 'text-delta', stepId: 's', turn: 1, offset: 0, text },
 })
 
 async function drain(items: AsyncIterable<FeedItem>): Promise<string[]> {

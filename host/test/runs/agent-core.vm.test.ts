@@ -60,6 +60,56 @@ async function inVm(
   return out + err
 }
 
+describe('the events of a run', () => {
+  it('carry the turns as they are written, exit codes, paths and diffs [S1.10]', async () => {
+    const replies: PlainReply[] = [
+      { ...call('run_bash', { command: 'echo out; echo err >&2; exit 3' }), reasoning: 'First a command.' },
+      call('write_file', { path: 'hello.txt', content: 'hello\n' }),
+      { text: 'hello.txt is written.' },
+    ]
+    await using model = await scripted((asked, done) =>
+      isPlanning(asked) ? submit : (replies[done] ?? { text: 'done' }),
+    )
+    const bench = await openBench(model)
+    const run = await bench.start('Say hello')
+    const deltas: object[] = []
+    const watching = (async () => {
+      for await (const item of run.watch()) if (item.source === 'delta') deltas.push(item.delta)
+    })()
+    const { events, state } = await finish(run)
+    await watching
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    const of = (type: string) => events.filter((event) => event.type === type)
+    const byTool = (tool: string) => of('tool-end').find((event) => 'tool' in event && event.tool === tool)
+    expect(byTool('run_bash')).toMatchObject({ exitCode: 3 })
+    expect(byTool('write_file')).toMatchObject({
+      writes: ['hello.txt'],
+      diffs: [{ path: 'hello.txt', added: 1, removed: 0, diff: expect.stringContaining('+hello') }],
+    })
+    expect(of('tool-start')).toContainEqual(expect.objectContaining({ tool: 'run_bash', kind: 'execute' }))
+    expect(of('turn-end')).toContainEqual(expect.objectContaining({ reasoning: 'First a command.' }))
+    expect(deltas).toContainEqual(expect.objectContaining({ type: 'arguments-delta', tool: 'write_file' }))
+    expect(deltas).toContainEqual(expect.objectContaining({ type: 'reasoning-delta', offset: 0 }))
+    for (const stream of ['stdout', 'stderr'])
+      expect(deltas).toContainEqual(
+        expect.objectContaining({
+          type: 'tool-output-delta',
+          stream,
+          offset: 0,
+          text: `${stream.slice(3)}\n`,
+        }),
+      )
+    expect(deltas).toContainEqual(
+      expect.objectContaining({
+        type: 'text-delta',
+        stepId: 'hello',
+        turn: 3,
+        text: 'hello.txt is written.',
+      }),
+    )
+  })
+})
+
 describe('a run that only plans', () => {
   it('can change nothing in its VM whoever tries, has no network access for programs, and ends with its plan [S0.07 A.11]', async () => {
     const seen = Promise.withResolvers<void>()
