@@ -1,6 +1,7 @@
 /** Feeds journal events and deltas of a run to its watchers, in order, each at its own pace within a limit. */
 import * as z from 'zod'
 import type { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { checkArguments } from '../files/check-arguments.ts'
 
 /** One item of a run's feed; a delta has no number and may be dropped. */
@@ -27,19 +28,20 @@ const WatchSchema = z.strictObject({
     .optional(),
 })
 
-/** Backlog of a slow watcher at which its oldest deltas are dropped. */
+/** Backlog of a slow watcher at which further deltas are dropped. */
 const maxBacklog = 10_000
 /** Delivered items after which a watcher frees their memory, once they are half of its backlog. */
 const dropDelivered = 1_024
 
 /**
  * Distributes items to any number of watchers; a late one first gets the earlier events, then what the open model
- * requests wait for, and no other earlier delta.
+ * requests wait for and what was written in the turns under way, and no other earlier delta.
  */
 export class Feed {
   readonly #events: JournalEvent[] = []
   /** The last wait of each open model request. */
   readonly #waits = new Map<string, FeedItem>()
+  readonly #turns = new OpenTurns()
   readonly #watchers = new Set<Watcher>()
   #ended = false
 
@@ -49,6 +51,7 @@ export class Feed {
       this.#waits.set(item.delta.requestId, item)
     if (item.source === 'host' && item.event.type === 'model-end')
       this.#waits.delete(item.event.requestId ?? '')
+    this.#turns.note(item)
     for (const watcher of this.#watchers) watcher.push(item)
   }
 
@@ -63,7 +66,8 @@ export class Feed {
     checkArguments('the options of the watch cannot be used', WatchSchema, options)
     const { from = 1 } = options
     const watcher = new Watcher(from, this.#events, () => this.#watchers.delete(watcher))
-    for (const item of this.#ended ? [] : this.#waits.values()) watcher.push(item)
+    const current = this.#ended ? [] : [...this.#waits.values(), ...this.#turns.pieces()]
+    for (const item of current) watcher.push(item)
     if (this.#ended) watcher.end()
     else this.#watchers.add(watcher)
     return watcher
@@ -136,4 +140,104 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
   [Symbol.asyncIterator](): this {
     return this
   }
+}
+
+type Piece = Extract<Delta, { turn: number; text: string }>
+type DeltaItem = Extract<FeedItem, { source: 'delta' }>
+
+interface OpenTurn {
+  readonly agentPath: string
+  readonly stepId: string
+  readonly turn: number
+  /** Joined pieces in order, each within the limit of a text. */
+  pieces: (DeltaItem & { readonly delta: Piece })[]
+}
+
+/** Characters of all turns together; beyond them the oldest pieces are dropped, which their offsets show. */
+const turnsMaxChars = 1024 * 1024
+
+/** The text, reasoning and arguments of the turns under way, for watchers who come late. Bounded in memory. */
+class OpenTurns {
+  /** By agent and step, which have one turn at a time. */
+  readonly #turns = new Map<string, OpenTurn>()
+  #chars = 0
+
+  /** All pieces of the turns under way. */
+  pieces(): FeedItem[] {
+    return [...this.#turns.values()].flatMap((open) => open.pieces)
+  }
+
+  note(item: FeedItem): void {
+    if (item.source === 'delta') {
+      const { delta, agentPath } = item
+      if (delta.type === 'turn-reset')
+        this.#drop((open) => isOf(open, agentPath, delta) && open.turn <= delta.turn)
+      else if ('turn' in delta && 'text' in delta) this.#add({ ...item, delta })
+    } else if (item.source === 'host') {
+      if (item.event.type === 'run-end') this.#drop(() => true)
+    } else this.#noteEvent(item)
+  }
+
+  #noteEvent({ agentPath, event }: Extract<FeedItem, { source: 'agent' }>): void {
+    switch (event.type) {
+      case 'turn-end':
+        // Pieces of the next turn may come before the event is written.
+        this.#drop((open) => isOf(open, agentPath, event) && open.turn <= event.turn)
+        break
+      case 'step-end':
+      case 'step-retry':
+        this.#drop((open) => isOf(open, agentPath, event))
+        break
+      case 'agent-end':
+        this.#drop((open) => open.agentPath === agentPath)
+    }
+  }
+
+  #add(item: DeltaItem & { readonly delta: Piece }): void {
+    const { agentPath, delta } = item
+    const { stepId, turn } = delta
+    const key = `${agentPath} ${stepId}`
+    const known = this.#turns.get(key)
+    if (known !== undefined && known.turn > turn) return
+    if (known !== undefined && known.turn < turn) this.#drop((open) => open === known)
+    const open = this.#turns.get(key) ?? { agentPath, stepId, turn, pieces: [] }
+    this.#turns.set(key, open)
+    this.#chars += delta.text.length
+    const at = open.pieces.findLastIndex((piece) => streamOf(piece.delta) === streamOf(delta))
+    const last = open.pieces[at]?.delta
+    const text = `${last?.text}${delta.text}`
+    if (
+      last === undefined ||
+      last.offset + last.text.length !== delta.offset ||
+      text.length > limits.textMaxChars
+    )
+      open.pieces.push(item)
+    else open.pieces[at] = { ...item, delta: { ...last, text } }
+    while (this.#chars > turnsMaxChars) this.#dropOldest(open)
+  }
+
+  /** Of another turn, if there is one with more. */
+  #dropOldest(own: OpenTurn): void {
+    const [largest = own] = [...this.#turns.values()].toSorted((a, b) => b.pieces.length - a.pieces.length)
+    const [oldest, ...rest] = largest.pieces
+    if (oldest === undefined) this.#chars = 0
+    else this.#chars -= oldest.delta.text.length
+    largest.pieces = rest
+  }
+
+  #drop(isDropped: (open: OpenTurn) => boolean): void {
+    for (const [key, open] of this.#turns) {
+      if (!isDropped(open)) continue
+      for (const { delta } of open.pieces) this.#chars -= delta.text.length
+      this.#turns.delete(key)
+    }
+  }
+}
+
+function isOf(open: OpenTurn, agentPath: string, { stepId }: { readonly stepId: string }): boolean {
+  return open.agentPath === agentPath && open.stepId === stepId
+}
+
+function streamOf(delta: Piece): string {
+  return delta.type === 'arguments-delta' ? `${delta.type} ${delta.index}` : delta.type
 }

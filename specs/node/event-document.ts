@@ -56,7 +56,7 @@ A run tells what happens in events. You get them from \`run.watch()\`, \`host.wa
 
 To follow a run after an interruption, keep the last \`seq\` and call \`run.watch({ from: seq + 1 })\`.
 
-A delta is status that the next event makes obsolete. It has \`source: "delta"\`, \`runId\`, \`agentPath\` and \`delta\`, no number, and is in no journal. A slow reader may miss some.
+A delta is status that the next event makes obsolete. It has \`source: "delta"\`, \`runId\`, \`agentPath\` and \`delta\`, no number, and is in no journal. A slow reader may miss some, and sees a gap in \`offset\`. A reader who comes late first gets what the turns under way have written so far, up to 1 MiB.
 
 New versions add events, fields and values. A program ignores what it does not know. Durations are in milliseconds. A field with \`?\` may be absent.
 `

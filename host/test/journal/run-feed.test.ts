@@ -5,12 +5,13 @@ import { Feed, type FeedItem } from '../../journal/run-feed.ts'
 import { Deadline } from '../../runs/deadline.ts'
 
 const event = (seq: number) => ({ seq, source: 'host', event: { type: 'note' } }) as unknown as JournalEvent
-const delta = (text: string): FeedItem => ({
+const itemOf = (one: Extract<FeedItem, { source: 'delta' }>['delta']): FeedItem => ({
   source: 'delta',
   runId: 'run-00000000000000000001',
   agentPath: 'root',
-  delta: { type: 'text-delta', stepId: 's', turn: 1, offset: 0, text },
+  delta: one,
 })
+const delta = (text: string) => itemOf({ type: 'text-delta', stepId: 's', turn: 1, offset: 0, text })
 
 async function drain(items: AsyncIterable<FeedItem>): Promise<string[]> {
   const seen: string[] = []
@@ -23,7 +24,7 @@ async function drain(items: AsyncIterable<FeedItem>): Promise<string[]> {
 }
 
 describe('the feed of a run', () => {
-  it('gives every watcher all events in order, late ones too, and deltas to those who were there [S1.10]', async () => {
+  it('gives every watcher all events in order, late ones too, and deltas to those who were there or while their turn lasts [S1.10]', async () => {
     const feed = new Feed()
     const early = drain(feed.watch())
     feed.push(event(1))
@@ -32,7 +33,7 @@ describe('the feed of a run', () => {
     feed.push(event(2))
     feed.end()
     expect(await early).toEqual(['1', 'a', '2'])
-    expect(await late).toEqual(['1', '2'])
+    expect(await late).toEqual(['1', 'a', '2'])
     expect(await drain(feed.watch())).toEqual(['1', '2'])
   })
 
@@ -63,6 +64,61 @@ describe('the feed of a run', () => {
     feed.end()
     expect(await late).toEqual(['1', '2', 'model-2 answer'])
     expect(await drain(feed.watch())).toEqual(['1', '2'])
+  })
+
+  it('gives a late watcher the turns under way from their first character, and nothing twice [S1.10]', async () => {
+    const feed = new Feed()
+    const piece = (
+      type: 'text-delta' | 'reasoning-delta',
+      turn: number,
+      offset: number,
+      text: string,
+    ): FeedItem => ({
+      source: 'delta',
+      runId: 'run-00000000000000000001',
+      agentPath: 'root',
+      delta: { type, stepId: 's', turn, offset, text },
+    })
+    const turnEnd = (seq: number, turn: number) =>
+      ({
+        ...{ seq, source: 'agent', agentPath: 'root' },
+        event: { type: 'turn-end', stepId: 's', turn },
+      }) as unknown as JournalEvent
+    feed.push(piece('reasoning-delta', 1, 0, 'hm'))
+    feed.push(piece('text-delta', 1, 0, 'one'))
+    // The next turn begins before the end of this one is written.
+    feed.push(piece('text-delta', 2, 0, 'tw'))
+    feed.push(turnEnd(1, 1))
+    feed.push(piece('text-delta', 2, 2, 'o'))
+    const late = drain(feed.watch())
+    feed.push(piece('text-delta', 2, 3, ' and more'))
+    const later = drain(feed.watch())
+    feed.push(itemOf({ type: 'turn-reset', stepId: 's', turn: 2 }))
+    const afterReset = drain(feed.watch())
+    feed.push(piece('text-delta', 2, 0, 'again'))
+    feed.push(turnEnd(2, 2))
+    const afterEnd = drain(feed.watch())
+    feed.end()
+    expect(await late).toEqual(['1', 'two', ' and more', 'turn-reset', 'again', '2'])
+    expect(await later).toEqual(['1', 'two and more', 'turn-reset', 'again', '2'])
+    expect(await afterReset).toEqual(['1', 'again', '2'])
+    expect(await afterEnd).toEqual(['1', '2'])
+  })
+
+  it('keeps a bounded part of a long turn, whose gap the offset shows [S1.10]', async () => {
+    const feed = new Feed()
+    const text = 'x'.repeat(10_000)
+    for (let at = 0; at < 300; at += 1)
+      feed.push(itemOf({ type: 'text-delta', stepId: 's', turn: 1, offset: at * 10_000, text }))
+    const kept: { offset: number; text: string }[] = []
+    const watcher = feed.watch()
+    feed.end()
+    for await (const item of watcher)
+      if (item.source === 'delta' && item.delta.type === 'text-delta') kept.push(item.delta)
+    const chars = kept.reduce((sum, piece) => sum + piece.text.length, 0)
+    expect(chars).toBeGreaterThan(900_000)
+    expect(chars).toBeLessThanOrEqual(1024 * 1024)
+    expect((kept.at(-1)?.offset ?? 0) + (kept.at(-1)?.text.length ?? 0)).toBe(3_000_000)
   })
 
   it('drops deltas, never events, for a watcher that does not read', async () => {
