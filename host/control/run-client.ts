@@ -45,6 +45,8 @@ export class RunClient implements RunHandle {
   readonly #open = new Map<string, PromiseWithResolvers<void>>()
   readonly #answers = new Map<string, ((result: AnswerResult) => void)[]>()
   #state = initialRunState
+  /** Time of the last event. */
+  #lastAt = 0
   #hasLeft = false
 
   private constructor(id: string, path: string, stream: FramedStream) {
@@ -161,7 +163,10 @@ export class RunClient implements RunHandle {
       }
     } catch (error) {
       if (this.#hasLeft) return { kind: 'left' }
-      return { kind: 'lost', message: errorMessage(error) }
+      const message = errorMessage(error)
+      const delta = { type: 'run-interrupted', lastAt: this.#lastAt, message } as const
+      this.#feed.push({ source: 'delta', runId: this.id, agentPath: 'root', delta })
+      return { kind: 'lost', message }
     } finally {
       this.#stream.end()
       for (const id of [...this.#open.keys()]) this.#settle(id)
@@ -178,6 +183,7 @@ export class RunClient implements RunHandle {
       this.#feed.push({ source: 'delta', runId, agentPath, delta })
     } else {
       const { event } = message.event
+      this.#lastAt = message.event.at
       if (event.type === 'approval-request' && message.waits)
         this.#open.set(event.request.approvalId, Promise.withResolvers<void>())
       if (event.type === 'approval-decision') this.#settle(event.approvalId)

@@ -18,6 +18,13 @@ export async function readUsage(pid: number, disk?: string): Promise<VmUsage | n
   }
 }
 
+/** Share of the CPU between two readings; 100 is one processor of the host. Null without an earlier one. */
+export function cpuPercentBetween(before: VmUsage | null | undefined, now: VmUsage | null): number | null {
+  const elapsedMs = before && now ? now.atMs - before.atMs : 0
+  if (!before || !now || elapsedMs <= 0) return null
+  return Math.max(0, Math.round(((now.cpuMs - before.cpuMs) / elapsedMs) * 1000) / 10)
+}
+
 type Counted = Pick<VmUsage, 'cpuMs' | 'residentBytes' | 'threads'>
 
 /** Fields 14, 15 and 20 of proc_pid_stat(5); the name in parentheses may have spaces. */

@@ -33,14 +33,19 @@ const maxBacklog = 10_000
 /** Delivered items after which a watcher frees their memory, once they are half of its backlog. */
 const dropDelivered = 1_024
 
+/** A late watcher gets the last delta of each of these types. */
+const lastingStatus: ReadonlySet<string> = new Set(['prepare', 'time-left'])
+
 /**
  * Distributes items to any number of watchers; a late one first gets the earlier events, then what the open model
- * requests wait for and what was written in the turns under way, and no other earlier delta.
+ * requests wait for, the last status, and what was written in the turns under way, and no other earlier delta.
  */
 export class Feed {
   readonly #events: JournalEvent[] = []
   /** The last wait of each open model request. */
   readonly #waits = new Map<string, FeedItem>()
+  /** The last status of each kind that stays true until the next. */
+  readonly #status = new Map<string, FeedItem>()
   readonly #turns = new OpenTurns()
   readonly #watchers = new Set<Watcher>()
   #ended = false
@@ -51,8 +56,16 @@ export class Feed {
       this.#waits.set(item.delta.requestId, item)
     if (item.source === 'host' && item.event.type === 'model-end')
       this.#waits.delete(item.event.requestId ?? '')
+    if (item.source === 'delta' && lastingStatus.has(item.delta.type)) this.#status.set(item.delta.type, item)
+    // The agent works from now on.
+    if (item.source === 'host' && item.event.type === 'session-start') this.#status.delete('prepare')
     this.#turns.note(item)
     for (const watcher of this.#watchers) watcher.push(item)
+  }
+
+  /** Whether anybody watches. */
+  get isWatched(): boolean {
+    return this.#watchers.size > 0
   }
 
   /** Ends the feed; watchers end after their backlog. */
@@ -66,7 +79,9 @@ export class Feed {
     checkArguments('the options of the watch cannot be used', WatchSchema, options)
     const { from = 1 } = options
     const watcher = new Watcher(from, this.#events, () => this.#watchers.delete(watcher))
-    const current = this.#ended ? [] : [...this.#waits.values(), ...this.#turns.pieces()]
+    const current = this.#ended
+      ? []
+      : [...this.#status.values(), ...this.#waits.values(), ...this.#turns.pieces()]
     for (const item of current) watcher.push(item)
     if (this.#ended) watcher.end()
     else this.#watchers.add(watcher)

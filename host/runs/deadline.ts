@@ -1,30 +1,51 @@
-/** A deadline that pauses while the run waits for a person. */
+/** A deadline that pauses while the run waits for a person or for free disk space. */
+
+export type HoldReason = 'approval' | 'pause' | 'disk'
 
 export class Deadline {
   readonly #onExpire: () => void
+  readonly #onChange: (leftMs: number, heldBy: HoldReason | undefined) => void
   #leftMs: number
   #startedAt = 0
-  #holds = 0
+  /** Reasons to pause, by their number. */
+  readonly #holds = new Map<HoldReason, number>()
+  #isOver = false
   #timer: NodeJS.Timeout | undefined
 
-  /** Starts the deadline immediately. */
-  constructor(ms: number, onExpire: () => void) {
-    this.#leftMs = ms
+  /**
+   * Starts the deadline immediately.
+   * @param onChange called at the start and whenever the reason to pause is another; `undefined`: the time runs
+   */
+  constructor(
+    ms: number,
+    onExpire: () => void,
+    onChange: (leftMs: number, heldBy: HoldReason | undefined) => void = () => undefined,
+  ) {
     this.#onExpire = onExpire
+    this.#onChange = onChange
+    this.#leftMs = ms
     this.#run()
+    onChange(ms, undefined)
   }
 
   /** Adds (+1) or removes (-1) a reason to pause. */
-  hold(change: number): void {
-    const wasRunning = this.#holds === 0
-    this.#holds = Math.max(0, this.#holds + change)
-    if (wasRunning && this.#holds > 0) this.#stop()
-    else if (!wasRunning && this.#holds === 0) this.#run()
+  hold(change: number, reason: HoldReason): void {
+    if (this.#isOver) return
+    const before = this.#heldBy()
+    this.#holds.set(reason, Math.max(0, (this.#holds.get(reason) ?? 0) + change))
+    const now = this.#heldBy()
+    if (before === undefined && now !== undefined) this.#stop()
+    else if (before !== undefined && now === undefined) this.#run()
+    if (now !== before) this.#onChange(this.#leftMs, now)
   }
 
   [Symbol.dispose](): void {
     this.#stop()
-    this.#holds = Number.POSITIVE_INFINITY
+    this.#isOver = true
+  }
+
+  #heldBy(): HoldReason | undefined {
+    return [...this.#holds].find(([, count]) => count > 0)?.[0]
   }
 
   #run(): void {

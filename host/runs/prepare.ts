@@ -6,7 +6,8 @@
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
-import type { LeftOut } from '#specs/protocol/event.ts'
+import type { HostDelta, LeftOut } from '#specs/protocol/event.ts'
+import { formatCount } from '../files/format.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import type { Folders } from '../state/folders.ts'
 import type { PooledVm } from '../vm/vm-pool.ts'
@@ -46,20 +47,27 @@ export async function prepareWorkspace(
   await using undo = new AsyncDisposableStack()
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const root = requireValue(checkDirectory(directory, places))
+  const tell = (what: Preparation['what'], text: string) =>
+    record.delta('root', { type: 'prepare', what, text })
+  tell('directory', 'waiting for the directory, which another run copies or changes')
   await using _ = requireValue(await record.holdDirectory(root, { signal }))
+  tell('workspace', 'looking through the directory')
   const kept = new KeptRules(folders)
   if (plan.acceptIgnoreRules === true) await kept.accept(root)
   const ruleChanges = await kept.of(root)
   const scan = requireValue(await scanWorkspace({ directory: root, include, ruleChanges, signal, ...places }))
   const { disk } = record.paths
   undo.defer(() => rm(disk, { force: true }))
+  if (plan.pool !== undefined) tell('queue', describeQueue(plan.pool.counts.waiting))
   const vm = await plan.pool?.take({ workspaceDisk: disk, signal })
   if (vm !== undefined) undo.defer(async () => void (await vm.stop()))
   const isInPlace = vm !== undefined
+  tell('workspace', `copying ${formatCount(scan.files, 'file')} for the VM`)
   const { manifest, fileNids } = requireValue(await buildDisk({ scan, file: disk, isInPlace, signal }))
   const unmatched = scan.unmatched.slice(0, 50).map((pattern) => pattern.slice(0, 500))
   const ready = await keepManifest(manifest, record.paths.directory)
   await record.host({ ...ready, ...(unmatched.length === 0 ? {} : { unmatched }) })
+  tell('vm', vm === undefined ? 'starting a VM' : 'handing the files to the VM')
   const held = undo.move()
   return {
     manifest,
@@ -68,6 +76,13 @@ export async function prepareWorkspace(
     ...(vm === undefined ? {} : { vm }),
     [Symbol.asyncDispose]: () => held.disposeAsync(),
   }
+}
+
+type Preparation = Extract<HostDelta, { type: 'prepare' }>
+
+function describeQueue(waiting: number): string {
+  if (waiting === 0) return 'taking a VM of the pool'
+  return `waiting for a VM of the pool: ${formatCount(waiting, 'run')} waiting before this one`
 }
 
 /** Stores the manifest with a run; returns the event that says what went into the VM. */

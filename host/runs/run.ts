@@ -26,7 +26,7 @@ import type { RunRecord } from '../journal/run-record.ts'
 import { findSavedVm } from '../vm/hibernation/hibernate.ts'
 import { DEFAULT_HIBERNATE_AFTER_MS } from '../vm/vm-options.ts'
 import { keepBases, outlineChanges } from '../workspace/index.ts'
-import { Deadline } from './deadline.ts'
+import { Deadline, type HoldReason } from './deadline.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
 import { type Ending, endingOfCompletion, endingWithoutAgent, runEnding } from './ending.ts'
 import { AgentControl, HiddenApprovals } from './guest/agent-control.ts'
@@ -90,7 +90,7 @@ export class Run implements RunHandle {
       ...approvals,
       record: (event) => this.#note(event),
       onWaiting: (change, isUnseen) => {
-        this.#hold(change)
+        this.#hold(change, 'approval')
         if (isUnseen) this.#unseen.hold(change)
       },
       findPlanProblems: (next) => this.#claims.findPlanProblems(next),
@@ -98,12 +98,12 @@ export class Run implements RunHandle {
     })
     this.#control = new AgentControl({
       note: (event) => this.#note(event),
-      onHold: (change) => this.#hold(change),
+      onHold: (change) => this.#hold(change, 'pause'),
     })
     this.#diskSpace = new DiskSpaceWait({
       onNotice: (notice) => record.delta('root', notice),
       onWaited: (event) => void this.#note(event).catch(() => undefined),
-      onHold: (change) => this.#deadline?.hold(change),
+      onHold: (change) => this.#deadline?.hold(change, 'disk'),
       maxWaitMs: limits.maxWallMs,
     })
     record.waitForDiskSpace(this.#diskSpace.wait)
@@ -180,8 +180,8 @@ export class Run implements RunHandle {
   }
 
   /** Adds (+1) or removes (-1) a reason to pause the run's deadline, and to save the VM after a while. */
-  #hold(change: number): void {
-    this.#deadline?.hold(change)
+  #hold(change: number, reason: HoldReason): void {
+    this.#deadline?.hold(change, reason)
     this.#hibernation?.hold(change)
   }
 
@@ -204,7 +204,7 @@ export class Run implements RunHandle {
     if (guest === undefined || deadline === undefined) return 'the run has no active VM'
     const was = guest.isPaused
     const problem = await guest.setPaused(paused)
-    if (guest.isPaused !== was) deadline.hold(paused ? 1 : -1)
+    if (guest.isPaused !== was) deadline.hold(paused ? 1 : -1, 'pause')
     return problem
   }
 
@@ -310,7 +310,11 @@ export class Run implements RunHandle {
     const { limits } = this.#plan
     this.#working = true
     const expired = Promise.withResolvers<string>()
-    using deadline = new Deadline(limits.maxWallMs + wallGraceMs, () => expired.resolve('the time limit'))
+    using deadline = new Deadline(
+      limits.maxWallMs + wallGraceMs,
+      () => expired.resolve('the time limit'),
+      (leftMs, stoppedBy) => this.#tellTime(leftMs, stoppedBy),
+    )
     this.#deadline = deadline
     const hibernation = this.#startHibernation(guest)
     try {
@@ -333,6 +337,12 @@ export class Run implements RunHandle {
       await hibernation?.end()
       this.#hibernation = undefined
     }
+  }
+
+  #tellTime(leftMs: number, stoppedBy: HoldReason | undefined): void {
+    const remainingMs = Math.max(0, Math.round(leftMs - wallGraceMs))
+    const why = stoppedBy === undefined ? {} : { stoppedBy }
+    this.#record.delta('root', { type: 'time-left', remainingMs, at: Date.now(), ...why })
   }
 
   #startHibernation(guest: Guest): IdleHibernation | undefined {

@@ -342,25 +342,21 @@ export const deltaExamples: Examples<Delta | HostDelta> = {
     'Output of a program, as it arrives.',
     { ...call, stream: 'stdout', offset: 0, text: '12 rows\n' },
   ],
-  'changes-delta': [
-    'What the run has changed so far; the host knows it at the end, with `changes-ready`.',
-    { paths: [{ path: 'report.md', kind: 'added' }], total: 1 },
-  ],
   prepare: [
     'What the run waits for before its agent works, at each change.',
-    { what: 'queue', text: 'waiting for a VM: 2 of 2 run', position: 1 },
+    { what: 'queue', text: 'waiting for a VM of the pool: 1 run is waiting before this one' },
   ],
   'time-left': [
     'The wall time that is left, when its clock stops or runs on.',
-    { remainingMs: 1_620_000, stoppedBy: 'approval' },
+    { remainingMs: 1_620_000, at: 1_795_390_660_272, stoppedBy: 'approval' },
   ],
   'vm-use': [
-    'What the VM uses, every few seconds while somebody watches.',
+    'What the VM uses of the host, every three seconds while somebody watches.',
     { memoryBytes: 402_653_184, memoryMaxBytes: 1_073_741_824, cpuPercent: 84, diskBytes: 1_048_576 },
   ],
   'run-interrupted': [
-    'The process of the run is gone, and no end is recorded.',
-    { lastAt: 1_795_390_660_272, message: 'its process 4711 is gone; the last event is turn-end' },
+    'The connection to the process of the run broke, and no end is recorded; only for a watcher in another process.',
+    { lastAt: 1_795_390_660_272, message: 'the process of the run closed the connection' },
   ],
   'model-wait': [
     'What an open model request waits for now; at each change.',

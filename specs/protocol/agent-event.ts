@@ -1,6 +1,5 @@
 /** Events of the agent: unverified claims, numbered by the guest; and deltas, which are never journaled. */
 import * as z from 'zod'
-import { ChangedPath } from './change.ts'
 import { RunReason, ToolError } from './error.ts'
 import { limits } from './limits.ts'
 import { AgentLimits, Plan, StepId, StepState } from './plan.ts'
@@ -187,13 +186,6 @@ export const Delta = z.discriminatedUnion('type', [
     /** UTF-16 units of this stream before this piece. */
     offset: Count,
     text: Text,
-  }),
-  /** What the workspace differs in now from what went in; sent when it changed. */
-  z.strictObject({
-    type: z.literal('changes-delta'),
-    /** The first two hundred paths. */
-    paths: z.array(ChangedPath).max(200),
-    total: Count,
   }),
 ])
 export type Delta = z.infer<typeof Delta>

@@ -267,19 +267,16 @@ export const HostDelta = z.discriminatedUnion('type', [
   /** What the run waits for before its agent works, at each change. */
   z.strictObject({
     type: z.literal('prepare'),
-    what: z.enum(['image', 'template', 'workspace', 'queue', 'vm']),
+    what: z.enum(['directory', 'workspace', 'queue', 'vm']),
     /** For people: what is done now. */
     text: Line,
-    /** Parts done and in all, where they are known, such as bytes. */
-    done: Count.optional(),
-    total: Count.optional(),
-    /** Place in the queue for a VM, from 1. */
-    position: Count.min(1).optional(),
   }),
-  /** The wall time that the run has left; when it stops, continues or is asked for. */
+  /** The wall time that the run has left; at the start, and when its clock stops or continues. */
   z.strictObject({
     type: z.literal('time-left'),
     remainingMs: Milliseconds,
+    /** Time of the host at which that much was left. */
+    at: Milliseconds,
     /** Why the clock stands still; absent while it runs. */
     stoppedBy: z.enum(['approval', 'pause', 'disk']).optional(),
   }),
@@ -289,15 +286,15 @@ export const HostDelta = z.discriminatedUnion('type', [
     /** Resident memory of QEMU, and the memory that the VM was given. */
     memoryBytes: Count,
     memoryMaxBytes: Count,
-    /** Processor time since the last one, in percent of one processor. */
-    cpuPercent: z.number().min(0),
-    /** Bytes that the VM wrote to its disk. */
+    /** Processor time since the last one, in percent of one processor; absent in the first. */
+    cpuPercent: z.number().min(0).optional(),
+    /** Bytes of the VM's scratch disk that are in use on the host. */
     diskBytes: Count,
   }),
-  /** The process that carried the run out is gone, and nothing is recorded of its end. */
+  /** The connection to the process of the run broke, and no end was seen. */
   z.strictObject({
     type: z.literal('run-interrupted'),
-    /** Time of its last event. */
+    /** Time of the last event that was seen; 0: none was. */
     lastAt: Milliseconds,
     message: Text,
   }),

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
 import type { VmDetails } from '../../control/messages.ts'
+import { cpuPercentBetween } from '../../control/usage.ts'
 import type { VmClient } from '../../control/vm-client.ts'
 import { formatBytes, formatTable } from '../../files/format.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
@@ -80,12 +81,8 @@ export interface VmReading {
 }
 
 export function readingOf(now: VmDetails, before: VmDetails | undefined): VmReading {
-  const [usage, earlier] = [now.usage, before?.usage]
-  const elapsedMs = usage && earlier ? usage.atMs - earlier.atMs : 0
-  const cpuPercent =
-    usage && earlier && elapsedMs > 0
-      ? Math.max(0, Math.round(((usage.cpuMs - earlier.cpuMs) / elapsedMs) * 1000) / 10)
-      : null
+  const { usage } = now
+  const cpuPercent = cpuPercentBetween(before?.usage, usage)
   return {
     id: now.id,
     runId: now.runId,

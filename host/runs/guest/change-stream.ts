@@ -124,8 +124,8 @@ export async function collectFrom(
   const { signal } = over
   using deadline = new Deadline(collectTimeoutMs, () => over.abort(new Error('it took too long')))
   const waitForDiskSpace = async (need: DiskSpaceNeed): Promise<void> => {
-    deadline.hold(1)
-    await diskSpace?.wait(need).finally(() => deadline.hold(-1))
+    deadline.hold(1, 'disk')
+    await diskSpace?.wait(need).finally(() => deadline.hold(-1, 'disk'))
   }
   const bounds = spareBytes === undefined ? {} : { spareBytes }
   const waits = diskSpace === undefined ? {} : { waitForDiskSpace }

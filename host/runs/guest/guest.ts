@@ -48,6 +48,7 @@ import { describeReady, GuestVm } from './guest-vm.ts'
 import { isAtWork } from './idle-hibernation.ts'
 import { openRunGateway, type RunGateway } from './run-gateway.ts'
 import { agentHandlers } from './run-requests.ts'
+import { VmUse } from './vm-use.ts'
 import { warmUp } from './warm-up.ts'
 
 /** Time for the agent to answer in its first session, after init is ready. */
@@ -90,6 +91,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   readonly #disk: DiskGuard
   #rest: 'none' | 'saving' | 'hibernated' = 'none'
   #requests: VmRequests | null = null
+  readonly #use: VmUse
 
   private constructor(
     plan: ResolvedRun,
@@ -120,6 +122,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
     })
     this.#link = this.#openLink(origin.from === 'template', claims)
+    this.#use = new VmUse(record, () => (this.#rest === 'none' ? this.#vm.current : undefined))
     void this.#link.closed.then((end) => this.#onLinkEnd(end))
   }
 
@@ -323,6 +326,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   async #leave(): Promise<void> {
     this.#closing = true
     this.#disk.end()
+    this.#use[Symbol.dispose]()
     await this.#link[Symbol.asyncDispose]()
     await this.#outside.close()
     await this.#vm.stop()

@@ -1,6 +1,5 @@
 // A run watched from another process: a real journal-like feed behind a real socket; only the run's work is scripted.
 import path from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
@@ -12,6 +11,7 @@ import { ApprovalQueue } from '../../approvals/queue.ts'
 import { RunClient } from '../../control/run-client.ts'
 import { ControlServer } from '../../control/server.ts'
 import type { RunService } from '../../control/services.ts'
+import type { FeedItem } from '../../journal/run-feed.ts'
 import { Feed } from '../../journal/run-feed.ts'
 import { runId, until } from '../support/run-values.ts'
 
@@ -304,10 +304,21 @@ describe('an attached run', () => {
 
   it('is reported as lost when its process goes without an end [V.08]', async () => {
     const run = await scriptedRun()
+    await run.emit({ type: 'egress-denied', target: 't', reason: 'r' })
     const client = await RunClient.connect(runId, run.socket)
-    await sleep(50)
+    const items: FeedItem[] = []
+    const watching = (async () => {
+      for await (const item of client.watch()) items.push(item)
+    })()
+    await expect.poll(() => items.length).toBeGreaterThan(0)
     await run.server[Symbol.asyncDispose]()
     expect(await client.ended).toMatchObject({ kind: 'lost' })
+    await watching
+    const [first] = items
+    expect(items.at(-1)).toMatchObject({
+      source: 'delta',
+      delta: { type: 'run-interrupted', lastAt: first?.source === 'delta' ? 0 : first?.at },
+    })
     await expect(RunClient.connect(runId, run.socket)).rejects.toMatchObject({
       code: 'connection_lost',
     })

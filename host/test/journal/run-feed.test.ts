@@ -105,6 +105,21 @@ describe('the feed of a run', () => {
     expect(await afterEnd).toEqual(['1', '2'])
   })
 
+  it('gives a late watcher the time that is left, and what the run waits for until its agent works [S1.10]', async () => {
+    const feed = new Feed()
+    feed.push(itemOf({ type: 'prepare', what: 'workspace', text: 'looking' }))
+    feed.push(itemOf({ type: 'prepare', what: 'vm', text: 'starting a VM' }))
+    const early = drain(feed.watch())
+    const start = { seq: 1, source: 'host', event: { type: 'session-start' } }
+    feed.push(start as unknown as JournalEvent)
+    feed.push(itemOf({ type: 'time-left', remainingMs: 5, at: 1 }))
+    const late = drain(feed.watch())
+    feed.end()
+    expect(await early).toEqual(['starting a VM', '1', 'time-left'])
+    expect(await late).toEqual(['1', 'time-left'])
+    expect(await drain(feed.watch())).toEqual(['1'])
+  })
+
   it('keeps a bounded part of a long turn, whose gap the offset shows [S1.10]', async () => {
     const feed = new Feed()
     const text = 'x'.repeat(10_000)
@@ -171,16 +186,22 @@ describe('a late watcher', () => {
 describe('a deadline', () => {
   it('stands still while it is held, also by two at once, and expires once it ran its time', async () => {
     let expired = false
-    using deadline = new Deadline(150, () => {
-      expired = true
-    })
-    deadline.hold(1)
-    deadline.hold(1)
+    const told: (string | undefined)[] = []
+    using deadline = new Deadline(
+      150,
+      () => {
+        expired = true
+      },
+      (_, heldBy) => told.push(heldBy),
+    )
+    deadline.hold(1, 'approval')
+    deadline.hold(1, 'disk')
     await sleep(250)
-    deadline.hold(-1)
+    deadline.hold(-1, 'approval')
     await sleep(100)
     expect(expired).toBe(false)
-    deadline.hold(-1)
+    deadline.hold(-1, 'disk')
     await expect.poll(() => expired, { timeout: 5_000 }).toBe(true)
+    expect(told).toEqual([undefined, 'approval', 'disk', undefined])
   })
 })

@@ -61,20 +61,28 @@ async function inVm(
 }
 
 describe('the events of a run', () => {
-  it('carry the turns as they are written, exit codes, paths and diffs [S1.10]', async () => {
+  it('carry the turns as they are written, exit codes, paths, diffs, the time left and what the VM uses [S1.10]', async () => {
     const replies: PlainReply[] = [
       { ...call('run_bash', { command: 'echo out; echo err >&2; exit 3' }), reasoning: 'First a command.' },
       call('write_file', { path: 'hello.txt', content: 'hello\n' }),
       { text: 'hello.txt is written.' },
     ]
-    await using model = await scripted((asked, done) =>
-      isPlanning(asked) ? submit : (replies[done] ?? { text: 'done' }),
-    )
+    const used = Promise.withResolvers<void>()
+    await using model = await scripted(async (asked, done) => {
+      if (isPlanning(asked)) return submit
+      if (done === replies.length - 1) await used.promise
+      return replies[done] ?? { text: 'done' }
+    })
     const bench = await openBench(model)
     const run = await bench.start('Say hello')
     const deltas: object[] = []
     const watching = (async () => {
-      for await (const item of run.watch()) if (item.source === 'delta') deltas.push(item.delta)
+      for await (const item of run.watch()) {
+        if (item.source !== 'delta') continue
+        deltas.push(item.delta)
+        if (item.delta.type === 'vm-use' && item.delta.cpuPercent !== undefined) used.resolve()
+      }
+      used.resolve()
     })()
     const { events, state } = await finish(run)
     await watching
@@ -88,6 +96,14 @@ describe('the events of a run', () => {
     })
     expect(of('tool-start')).toContainEqual(expect.objectContaining({ tool: 'run_bash', kind: 'execute' }))
     expect(of('turn-end')).toContainEqual(expect.objectContaining({ reasoning: 'First a command.' }))
+    expect(deltas).toContainEqual({ type: 'prepare', what: 'vm', text: 'starting a VM' })
+    expect(deltas).toContainEqual(expect.objectContaining({ type: 'time-left', remainingMs: 1_800_000 }))
+    const use = deltas.find((delta) => 'memoryMaxBytes' in delta && 'cpuPercent' in delta)
+    expect(use).toMatchObject({
+      type: 'vm-use',
+      memoryBytes: expect.any(Number),
+      diskBytes: expect.any(Number),
+    })
     expect(deltas).toContainEqual(expect.objectContaining({ type: 'arguments-delta', tool: 'write_file' }))
     expect(deltas).toContainEqual(expect.objectContaining({ type: 'reasoning-delta', offset: 0 }))
     for (const stream of ['stdout', 'stderr'])
