@@ -156,3 +156,10 @@ export function addEgressOptions(command: Command): Command {
     .option('--allow-host <host>', 'allow https requests to this host; repeatable', collect)
     .option('--egress <file>', 'file of egress rules for this run')
 }
+
+/** How much of a run is shown. */
+export function addDetailOptions(command: Command): Command {
+  return command
+    .option('-v, --verbose', 'show whole arguments and outputs, reasoning, model requests and VM use')
+    .option('--reasoning', 'show what the model reasons')
+}

@@ -8,15 +8,16 @@ import type { RunClient, WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
-import { type RunAction, runArgument } from '../options.ts'
+import { addDetailOptions, type RunAction, runArgument } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import type { Detail } from '../render/turn-lines.ts'
 import { type FollowInterruption, follow, followAsJson } from './follow.ts'
 import { runsShow } from './runs.ts'
 
 export function addAttachCommand(command: Command, run: RunAction): void {
-  command
+  addDetailOptions(command)
     .argument('<run>', runArgument)
     .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
     .action(run(attach))
@@ -25,7 +26,7 @@ export function addAttachCommand(command: Command, run: RunAction): void {
 /** Within this time after the first Ctrl-C a second one cancels the run. */
 const leaveAfterMs = 2_000
 
-export async function attach(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+export async function attach(io: Io, name: string, flags: { json?: boolean } & Detail): Promise<ExitCode> {
   const host = hostOf(io)
   const runId = await findRun(io, name)
   const run = await host.attach(runId)
@@ -37,7 +38,7 @@ export async function attach(io: Io, name: string, flags: { json?: boolean }): P
     await followAsJson(io, run, () => undefined)
     return await concludeAsJson(io, run)
   }
-  using view = new ProgressView(io.stdout)
+  using view = new ProgressView(io.stdout, { verbose: flags.verbose, reasoning: flags.reasoning })
   {
     using leaving = new Leaving(run, io.stdout, (line) => view.lines([line]))
     const isInteractive = io.stdin.isTTY === true && io.stdout.isTTY === true
@@ -83,7 +84,7 @@ function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
 }
 
 /** A run that nobody carries out: what its journal says, and the code it ended with. */
-async function showEnded(io: Io, runId: string, flags: { json?: boolean }): Promise<ExitCode> {
+async function showEnded(io: Io, runId: string, flags: { json?: boolean } & Detail): Promise<ExitCode> {
   const host = hostOf(io)
   await runsShow(io, runId, flags)
   const { state } = await host.runs.summary(runId)

@@ -14,6 +14,7 @@ import { Interrupts } from '../interrupts.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import {
   addConfigOption,
+  addDetailOptions,
   addEgressOptions,
   addVmOptions,
   type CommandInput,
@@ -33,6 +34,7 @@ import { captureInput } from '../prompts/terminal-input.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import type { Detail } from '../render/turn-lines.ts'
 import { checkOutputFile, giveAnswer } from './answer-output.ts'
 import { follow, followAsJson } from './follow.ts'
 import { loadMcpFile } from './mcp.ts'
@@ -74,6 +76,8 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
       ).conflicts('json'),
     )
     .option('-o, --output <file>', 'write the final answer of a completed run to this file')
+  addDetailOptions(command)
+  command
     .optionsGroup('Plan:')
     .option('--plan-only', 'make a plan and stop; files stay read-only in the VM')
     .option('--approve-plan', 'ask for approval of the plan, and of each revision, before it runs')
@@ -106,7 +110,7 @@ export function settleContinue(argv: readonly string[]): string[] {
   })
 }
 
-interface RunFlags extends VmFlags {
+interface RunFlags extends VmFlags, Detail {
   readonly workspace?: string
   readonly include?: string[]
   readonly acceptIgnoreRules?: boolean
@@ -248,7 +252,11 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<End
     isAsked && (await askRules(io, host, given.workspace))
       ? { ...given, files: { ...given.files, acceptIgnoreRules: true } }
       : given
-  using view = new ProgressView(io.stdout, { isQuiet: flags.quiet === true })
+  using view = new ProgressView(io.stdout, {
+    isQuiet: flags.quiet === true,
+    verbose: flags.verbose,
+    reasoning: flags.reasoning,
+  })
   const run = await startShown(io, host, options, view)
   {
     const onFirst = () => view.lines(['Cancelling; press Ctrl-C again to stop immediately.'])

@@ -12,13 +12,14 @@ import { type RunFilter, readFilters, statusOf } from '../../journal/run-query.t
 import type { RunSummary } from '../../journal/run-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
-import { collect, parseCount, type RunAction, runArgument } from '../options.ts'
+import { addDetailOptions, collect, parseCount, type RunAction, runArgument } from '../options.ts'
 import { colorsFor } from '../render/colors.ts'
 import { eventLines } from '../render/event-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { unknownCallLines } from '../render/hook-lines.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import type { Detail } from '../render/turn-lines.ts'
 
 export function addRunsCommands(runs: Command, run: RunAction): void {
   runs
@@ -33,7 +34,7 @@ export function addRunsCommands(runs: Command, run: RunAction): void {
     .option('--json', 'print one JSON object per line')
     .action(run(runsList))
   const add = (name: string) => runs.command(name).argument('<run>', runArgument)
-  add('show')
+  addDetailOptions(add('show'))
     .description('Show what happened in a run')
     .option('--json', 'print the journal as one JSON event per line')
     .action(run(runsShow))
@@ -109,7 +110,7 @@ function appliedWords(
   return isLive ? `, ${unfinished} in progress` : `, ${applied ?? 0} applied, ${unfinished} interrupted`
 }
 
-export async function runsShow(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+export async function runsShow(io: Io, name: string, flags: { json?: boolean } & Detail): Promise<ExitCode> {
   const host = hostOf(io)
   const paths = host.runs.paths(await findRun(io, name))
   const events: JournalEvent[] = []
@@ -121,7 +122,7 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
     const before = state
     state = reduceRun(state, item)
     if (flags.json === true) await writeJsonLine(io.stdout, item)
-    else writeLines(io.stdout, eventLines(item, state, colors, before))
+    else writeLines(io.stdout, eventLines(item, state, colors, before, flags))
   }
   if (flags.json !== true) {
     const isLive = await host.runs.isLive(paths.runId)

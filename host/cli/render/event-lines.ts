@@ -13,6 +13,7 @@ import { hookLines, hostToolLine } from './hook-lines.ts'
 import { noteEventLines } from './note-lines.ts'
 import { planChanges, planLines } from './plan-lines.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
+import { argumentLines, type Detail, modelEndLines, toolEndLines, turnEndLines } from './turn-lines.ts'
 
 /** Lines of a step's answer that are shown when it ends. */
 const answerMaxLines = 20
@@ -25,10 +26,11 @@ export function eventLines(
   state: RunState,
   colors: Colors,
   before?: RunState,
+  detail: Detail = {},
 ): string[] {
   const { event, agentPath = 'root', runId } = line
   if (event.type === 'vm-kept') return [keptLine(runId, colors)]
-  return underPath(agentPath, linesOfEvent(event, state, colors, before), colors)
+  return underPath(agentPath, linesOfEvent(event, state, colors, before, detail), colors)
 }
 
 function linesOfEvent(
@@ -36,6 +38,7 @@ function linesOfEvent(
   state: RunState,
   colors: Colors,
   before: RunState | undefined,
+  detail: Detail,
 ): string[] {
   switch (event.type) {
     case 'run-start':
@@ -109,15 +112,15 @@ function linesOfEvent(
     case 'tool-start':
       // The plan itself follows, or the question.
       if ((event.tool === planTool && event.stepId === 'plan') || event.tool === askTool) return []
-      return [colors.dim(`    ${sanitizeLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
+      return detail.verbose === true
+        ? [colors.dim(`    ${sanitizeLine(event.tool, 60)}`), ...argumentLines(event.arguments, colors)]
+        : [colors.dim(`    ${sanitizeLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
     case 'tool-end':
-      return event.error === undefined
-        ? []
-        : [
-            colors.yellow(
-              `    ${sanitizeLine(event.tool, 60)}: ${event.error.code}: ${sanitizeLine(event.error.message, 300)}`,
-            ),
-          ]
+      return toolEndLines(event, colors, detail, Object.keys(before?.openCalls ?? {}).length < 2)
+    case 'turn-end':
+      return turnEndLines(event, colors, detail)
+    case 'model-end':
+      return detail.verbose === true ? modelEndLines(event, colors) : []
     case 'approval-request':
       return [`${colors.yellow('?')} ${describeQuestion(event)}`, ...offerLines(event.request)]
     case 'approval-decision':
@@ -151,9 +154,7 @@ function linesOfEvent(
     case 'changes-ready':
     case 'egress-end':
     case 'host-tool-end':
-    case 'model-end':
     case 'model-start':
-    case 'turn-end':
     case 'undo-start':
     case 'vm-kept':
       return []

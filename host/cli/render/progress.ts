@@ -1,59 +1,56 @@
-/** Follows a run on a stream: event lines, and on a terminal one status line at the bottom that says what happens. */
-import type { Writable } from 'node:stream'
-import type { ModelWait } from '#specs/protocol/model-request.ts'
+/** Follows a run on a stream: event lines, and on a terminal a live area at the bottom that says what happens. */
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { formatCount, formatDuration } from '../../files/format.ts'
 import type { FeedItem } from '../../journal/run-feed.ts'
 import { type Colors, colorsFor } from './colors.ts'
 import { describeEnd, eventLines } from './event-lines.ts'
 import { writeLines } from './fit.ts'
+import { canDraw, LiveArea, type LiveOutput } from './live-area.ts'
+import { LiveRows } from './live-rows.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
+import type { Detail } from './turn-lines.ts'
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 
 export class ProgressView {
-  readonly #out: Writable & { isTTY?: boolean; columns?: number }
+  readonly #out: LiveOutput
+  readonly #area: LiveArea
+  readonly #live = new LiveRows()
   readonly #colors: Colors
   readonly #startedAt = Date.now()
   #state: RunState = initialRunState
   #hint = 'starting'
   #timer: NodeJS.Timeout | undefined
-  #drawn = false
   #frame = 0
   #keys = ''
 
   readonly #isQuiet: boolean
+  readonly #detail: Detail
 
   /** @param options `isQuiet`: of the run only questions and a bad end are shown */
-  constructor(
-    out: Writable & { isTTY?: boolean; columns?: number },
-    { isQuiet = false }: { readonly isQuiet?: boolean } = {},
-  ) {
+  constructor(out: LiveOutput, { isQuiet = false, ...detail }: { readonly isQuiet?: boolean } & Detail = {}) {
     this.#out = out
+    this.#area = new LiveArea(out)
     this.#isQuiet = isQuiet
+    this.#detail = detail
     this.#colors = colorsFor(out)
-    if (out.isTTY === true && !isQuiet) {
-      // Keys that were pressed while the program was being loaded were shown by the terminal: they stand where we write first.
-      this.#drawn = true
-      this.#timer = setInterval(() => this.#draw(), 120)
-      this.#timer.unref()
-    }
+    this.resume()
   }
 
   /** @param isQuiet true for what somebody else shows */
   show(item: FeedItem, isQuiet = false): void {
+    this.#live.take(item)
     if (item.source === 'delta') {
       const { delta } = item
       if (delta.type === 'disk-full' && !isQuiet)
         this.lines([this.#colors.yellow(sanitizeLine(delta.text, 1_000))])
-      if (delta.type === 'model-wait') this.#hint = describeWait(delta)
-      else if ('text' in delta) this.#hint = hintOf(delta.type, delta.text)
       return
     }
     const before = this.#state
     this.#state = reduceRun(before, item)
     this.#hint = ''
-    if (!isQuiet && this.#isShown(item)) this.lines(eventLines(item, this.#state, this.#colors, before))
+    if (!isQuiet && this.#isShown(item))
+      this.lines(eventLines(item, this.#state, this.#colors, before, this.#detail))
   }
 
   #isShown(item: FeedItem): boolean {
@@ -93,7 +90,7 @@ export class ProgressView {
   }
 
   resume(): void {
-    if (this.#out.isTTY !== true || this.#isQuiet) return
+    if (!canDraw(this.#out) || this.#isQuiet) return
     clearInterval(this.#timer)
     this.#timer = setInterval(() => this.#draw(), 120)
     this.#timer.unref()
@@ -117,50 +114,20 @@ export class ProgressView {
 
   #draw(): void {
     const frame = frames[this.#frame++ % frames.length]
-    const line = `${frame} ${formatDuration(Date.now() - this.#startedAt)} · ${statusOf(this.#state, this.#hint, this.#keys)}`
-    const shown = [...line].slice(0, Math.max(10, (this.#out.columns || 80) - 1)).join('')
-    // Without automatic wrapping: wide characters could break the line in two, and only one would be erased.
-    this.#out.write(`\r\u001b[K\u001b[?7l${this.#colors.dim(shown)}\u001b[?7h`)
-    this.#drawn = true
+    const { dim } = this.#colors
+    const hint = this.#hint || this.#live.hint()
+    const line = `${frame} ${formatDuration(Date.now() - this.#startedAt)} · ${statusOf(this.#state, hint, this.#keys)}`
+    const figures = this.#live.figures(this.#state, this.#detail.verbose === true).join(' · ')
+    this.#area.draw([
+      ...this.#live.above(this.#state, this.#colors),
+      dim(line),
+      ...(figures === '' ? [] : [dim(`  ${figures}`)]),
+    ])
   }
 
   #erase(): void {
-    if (!this.#drawn) return
-    this.#out.write('\r\u001b[K')
-    this.#drawn = false
+    if (this.#out.isTTY === true) this.#area.erase()
   }
-}
-
-function hintOf(type: string, text: string): string {
-  if (type === 'reasoning-delta') return 'thinking'
-  const line = text.trimEnd().split('\n').at(-1) ?? ''
-  return sanitizeLine(line.slice(-60), 60)
-}
-
-/** What a model request waits for, for the status line. */
-export function describeWait({ for: what, position, until }: ModelWait): string {
-  const place = position === undefined || position === 1 ? '' : ` (number ${position})`
-  const at = until === undefined ? '' : ` until ${formatTime(until)}`
-  switch (what) {
-    case 'hook':
-      return 'waiting for a hook'
-    case 'budget':
-      return 'waiting for budget that other requests reserve'
-    case 'turn':
-      return `waiting for other model requests${place}`
-    case 'rate':
-      return `waiting for the request rate${at}${place}`
-    case 'pause':
-      return `waiting: the model server limits requests${at}${place}`
-    case 'answer':
-      return 'waiting for the model'
-    case 'rest':
-      return 'receiving the answer'
-  }
-}
-
-function formatTime(at: number): string {
-  return new Date(at).toTimeString().slice(0, 8)
 }
 
 /** One line: whether the agent holds, the running steps and agents, the open calls, the last output, the keys. */

@@ -1,0 +1,133 @@
+/** What the model says in a turn, and what a tool gave, as lines behind a margin. Pure; untrusted text goes through sanitize.ts. */
+import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import { formatBytes, formatCount, formatDuration } from '../../files/format.ts'
+import type { Colors } from './colors.ts'
+import { parseObject } from './json-lines.ts'
+import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
+
+type Of<T extends string> = Extract<AgentEvent | HostEvent, { type: T }>
+
+/** How much is shown. */
+export interface Detail {
+  /** Whole arguments and outputs, reasoning, and model requests. */
+  readonly verbose?: boolean | undefined
+  /** What the model reasoned. */
+  readonly reasoning?: boolean | undefined
+}
+
+const margin = '    │ '
+/** Lines of an output that are shown from its beginning and from its end. */
+const headLines = 3
+const tailLines = 5
+/** Lines of a diff, and diffs of a call, that are shown. */
+const diffMaxLines = 12
+const diffsMax = 3
+const verboseMaxLines = 2_000
+/** Tools whose output a person wants to see, where the agent gives no exit code. */
+const commands = ['run_bash', 'run_python']
+
+/** The last turn's text is the answer of its step or agent, which is shown at its end. */
+export function turnEndLines(event: Of<'turn-end'>, colors: Colors, detail: Detail): string[] {
+  const isReasoningShown =
+    (detail.reasoning === true || detail.verbose === true) && (event.reasoning ?? '') !== ''
+  const reasoning = isReasoningShown
+    ? block(event.reasoning ?? '', '    ┆ ', detail.verbose === true ? verboseMaxLines : 40).map(colors.dim)
+    : []
+  const isSaid = event.stepId !== 'plan' && event.calls.length > 0 && event.text.trim() !== ''
+  return [...reasoning, ...(isSaid ? block(event.text.trim(), margin, 40) : [])]
+}
+
+/** All arguments of a call. */
+export function argumentLines(json: string, colors: Colors): string[] {
+  const given = parseObject(json)
+  const text = given === null ? json : JSON.stringify(given, null, 2).replaceAll('\\n', '\n')
+  return block(text, margin, verboseMaxLines).map(colors.dim)
+}
+
+/** @param isAlone whether no other call ran meanwhile, so that it needs no name */
+export function toolEndLines(
+  event: Of<'tool-end'>,
+  colors: Colors,
+  detail: Detail,
+  isAlone: boolean,
+): string[] {
+  const { tool, error, exitCode, signal, cut, durationMs, diffs = [] } = event
+  const isBad = error !== undefined || signal !== undefined || (exitCode ?? 0) !== 0
+  const name = isAlone && error === undefined ? '' : sanitizeLine(tool, 60)
+  const facts = [
+    name,
+    error === undefined ? '' : `${error.code}: ${sanitizeLine(error.message, 300)}`,
+    exitCode === undefined ? '' : `exit ${exitCode}`,
+    signal === undefined ? '' : sanitizeLine(signal, 20),
+    durationMs < 100 ? '' : formatDuration(durationMs),
+    cut === undefined ? '' : `${formatBytes(cut.bytes)} in all`,
+    ...(event.corrections ?? []).map((text) => (detail.verbose === true ? sanitizeLine(text, 200) : '')),
+  ].filter((fact) => fact !== '')
+  const head = `    ${isBad ? '✘' : '✔'} ${facts.join(' · ')}`
+  const isCommand = exitCode !== undefined || commands.includes(tool)
+  const isOutputShown = detail.verbose === true || (diffs.length === 0 && (isBad || isCommand))
+  const repeated = error !== undefined && event.output.includes(error.message)
+  const output = isOutputShown && !repeated ? outputLines(event.output, detail) : []
+  const lines = [...diffLines(diffs, colors, detail), ...output.map(colors.dim)]
+  const isHeadNeeded = facts.length > 0
+  return [...(isHeadNeeded ? [isBad ? colors.yellow(head) : colors.dim(head)] : []), ...lines]
+}
+
+function outputLines(output: string, { verbose }: Detail): string[] {
+  const lines = output.trimEnd().split('\n')
+  if (output.trim() === '') return []
+  if (verbose === true || lines.length <= headLines + tailLines + 1)
+    return block(lines.join('\n'), margin, verboseMaxLines)
+  const left = lines.length - headLines - tailLines
+  return [
+    ...block(lines.slice(0, headLines).join('\n'), margin, headLines),
+    `${margin}… ${formatCount(left, 'more line')}`,
+    ...block(lines.slice(-tailLines).join('\n'), margin, tailLines),
+  ]
+}
+
+function diffLines(
+  diffs: NonNullable<Of<'tool-end'>['diffs']>,
+  colors: Colors,
+  { verbose }: Detail,
+): string[] {
+  const shown = diffs
+    .slice(0, verbose === true ? diffs.length : diffsMax)
+    .flatMap(({ path, added, removed, diff = '' }) => {
+      const head = `    ${sanitizeLine(path, 200)} ${colors.green(`+${added}`)} ${colors.red(`-${removed}`)}`
+      const lines = diff
+        .trimEnd()
+        .split('\n')
+        .filter((line) => line !== '' && !/^(---|\+\+\+|diff |index )/.test(line))
+      const rows = block(lines.join('\n'), margin, verbose === true ? verboseMaxLines : diffMaxLines)
+      return [head, ...rows.map((row) => colorOf(row.slice(margin.length), colors)(row))]
+    })
+  const rest = diffs.length - diffsMax
+  return verbose === true || rest <= 0
+    ? shown
+    : [...shown, colors.dim(`    … ${formatCount(rest, 'more file')}`)]
+}
+
+function colorOf(line: string, colors: Colors): (text: string) => string {
+  if (line.startsWith('+')) return colors.green
+  return line.startsWith('-') ? colors.red : colors.dim
+}
+
+/** A model request and what it took; shown in all detail. */
+export function modelEndLines(event: Of<'model-end'>, colors: Colors): string[] {
+  const { usage } = event
+  const cached = usage.cachedTokens ? ` (${usage.cachedTokens} cached)` : ''
+  const facts = [
+    sanitizeLine(event.requestId ?? 'model request', 60),
+    event.error === undefined ? `HTTP ${event.status}` : sanitizeLine(event.error, 200),
+    formatDuration(event.durationMs),
+    `${usage.inputTokens}${cached} + ${usage.outputTokens} tokens`,
+    event.costUsd === undefined ? '' : `$${event.costUsd.toFixed(4)}`,
+  ]
+  return [colors.dim(`    ${facts.filter((fact) => fact !== '').join(' · ')}`)]
+}
+
+function block(text: string, rows: string, maxLines: number): string[] {
+  const shown = sanitizeBlock(text, rows, maxLines)
+  return shown === '' ? [] : shown.split('\n')
+}

@@ -1,0 +1,35 @@
+// What a tool gave and what the model says, as lines.
+import { expect, it } from 'vitest'
+import { colorsFor } from '../../../cli/render/colors.ts'
+import { toolEndLines } from '../../../cli/render/turn-lines.ts'
+
+const colors = colorsFor({ isTTY: false }, {})
+const end = { type: 'tool-end', stepId: 'a', callId: 'c', durationMs: 1_200 } as const
+
+it('a command shows exit code, time, head and tail of its output behind a margin; in all detail all of it [H.01]', () => {
+  const output = Array.from({ length: 20 }, (_, at) => `line ${at}\u001b[2J`).join('\n')
+  const call = { ...end, tool: 'run_bash', exitCode: 1, output }
+  const lines = toolEndLines(call, colors, {}, true)
+  expect(lines[0]).toBe('    ✘ exit 1 · 1.2 s')
+  expect(lines).toHaveLength(10)
+  expect(lines[4]).toBe('    │ … 12 more lines')
+  expect(lines.at(-1)).toBe('    │ line 19\\e[2J')
+  expect(toolEndLines(call, colors, { verbose: true }, true)).toHaveLength(21)
+})
+
+it('an edit shows counts and its diff without file headers [H.01]', () => {
+  const diff = '--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n'
+  const call = {
+    ...end,
+    tool: 'edit_file',
+    output: 'done',
+    diffs: [{ path: 'x', added: 1, removed: 1, diff }],
+  }
+  expect(toolEndLines(call, colors, {}, true)).toEqual([
+    '    ✔ 1.2 s',
+    '    x +1 -1',
+    '    │ @@ -1 +1 @@',
+    '    │ -old',
+    '    │ +new',
+  ])
+})
