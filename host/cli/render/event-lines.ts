@@ -17,6 +17,9 @@ import { argumentLines, type Detail, modelEndLines, toolEndLines, turnEndLines }
 
 /** Lines of a step's answer that are shown when it ends. */
 const answerMaxLines = 20
+/** Lines that are shown of a longer one: if it is the run's answer, all of it follows. */
+const longAnswerLines = 6
+
 /**
  * @param state the state after the line
  * @param before the state before it: of a revision only what it changes is shown then
@@ -294,7 +297,9 @@ function stepEndLines(event: Of<'step-end'>, state: RunState, colors: Colors): s
   ]
   const word = event.state === 'completed' ? '' : ` ${event.state}`
   const head = `${mark} ${stepTitle(state, event.stepId)}${word}`
-  return event.text === '' ? [head] : [head, sanitizeBlock(event.text, '    │ ', answerMaxLines)]
+  if (event.text === '') return [head]
+  const isLong = event.text.trimEnd().split('\n').length > answerMaxLines
+  return [head, sanitizeBlock(event.text, '    │ ', isLong ? longAnswerLines : answerMaxLines)]
 }
 
 function runEndLines(event: Of<'run-end'>, state: RunState, colors: Colors): string[] {

@@ -1,4 +1,4 @@
-/** What the model says in a turn, and what a tool gave, as lines behind a margin. Pure; untrusted text goes through sanitize.ts. */
+/** Lines of what the model says in a turn, and of what a tool gave. Pure; untrusted text goes through sanitize.ts. */
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { formatBytes, formatCount, formatDuration } from '../../files/format.ts'
 import type { Colors } from './colors.ts'
@@ -67,7 +67,9 @@ export function toolEndLines(
   const isCommand = exitCode !== undefined || commands.includes(tool)
   const isOutputShown = detail.verbose === true || (diffs.length === 0 && (isBad || isCommand))
   const repeated = error !== undefined && event.output.includes(error.message)
-  const output = isOutputShown && !repeated ? outputLines(event.output, detail) : []
+  // The head says so already.
+  const text = exitCode === undefined ? event.output : event.output.replace(/\n?\[exit code [^\n]*\]\s*$/, '')
+  const output = isOutputShown && !repeated ? outputLines(text, detail) : []
   const lines = [...diffLines(diffs, colors, detail), ...output.map(colors.dim)]
   const isHeadNeeded = facts.length > 0
   return [...(isHeadNeeded ? [isBad ? colors.yellow(head) : colors.dim(head)] : []), ...lines]
