@@ -119,12 +119,9 @@ export function answerOffline(request: CompletionRequest): OfflineReply {
     const fewer = agentsMax === undefined ? '' : ` No more than ${agentsMax} sub-agents can begin.`
     const [only] = plan.steps
     const { tools } = conversation
-    // With tools of the work beside it, a plan of one step is begun at once; the step's later turns read the task again.
-    if (
-      only?.kind === undefined &&
-      plan.steps.length === 1 &&
-      [...tools.keys()].some((name) => name !== 'submit_plan')
-    )
+    // With tools that write beside it, a plan of one step is begun at once; the step's later turns read the task again.
+    // A run that only plans has tools, too, but none that writes.
+    if (only?.kind === undefined && plan.steps.length === 1 && tools.has('write_file'))
       return actOn(conversation, conversation.task)
     const reasoning = `I match the task against a fixed set of rules.${fewer}`
     // Without the tool the plan is sent as text, which the agent accepts too.

@@ -338,6 +338,20 @@ describe('the offline model in a conversation', () => {
     expect(again.calls[0]?.arguments.steps).not.toMatchObject([{}, { kind: 'agent' }])
   })
 
+  it('begins a small task at once where it may write, and only plans where it may not [S4.06 A.11]', async () => {
+    await using test = await startGateway(offlineProvider(false))
+    const opening = [
+      { role: 'system', content: "You are Caisson's planner.\nRules." },
+      { role: 'user', content: '# Task\n<task>\nRun the command `ls`\n</task>' },
+    ]
+    const given = (...names: string[]) =>
+      names.map((name) => tool(name, parameters[name] ?? ['goal', 'steps']))
+    const callsOf = async (...names: string[]) =>
+      (await ask(test, opening, given(...names))).calls.map(({ name }) => name)
+    expect(await callsOf('run_bash', 'write_file', 'submit_plan')).toEqual(['run_bash'])
+    expect(await callsOf('run_bash', 'read_file', 'submit_plan')).toEqual(['submit_plan'])
+  })
+
   it('does not answer outside a run as if it were a language model [S4.06]', async () => {
     await using test = await startGateway(offlineProvider(false))
     const turn = await ask(test, [{ role: 'user', content: 'Tell me a joke' }], [tool('x', [])])
