@@ -170,6 +170,8 @@ export class Host implements AsyncDisposable {
       await this.#prepareTemplate(plan, checked)
       await this.runs.clearScratch()
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
+      // It may have been closed meanwhile.
+      this.#requireOpen()
       const paths = await this.runs.create(plan.runId)
       const run = new Run(plan, await RunRecord.open(paths))
       this.#attend(run, checked)

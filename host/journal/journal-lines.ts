@@ -4,9 +4,9 @@
  */
 
 import { createHash } from 'node:crypto'
-import { open } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { JournalEvent } from '#specs/protocol/event.ts'
+import { openRegular } from '../files/regular-file.ts'
 
 /** A position between two lines. */
 export interface JournalPoint {
@@ -55,7 +55,7 @@ export async function scanJournal(
 
 /** @returns bytes after the last newline */
 async function readLines(file: string, from: number, onLine: (line: Buffer) => void): Promise<number> {
-  await using handle = await open(file, 'r')
+  await using handle = await openRegular(file)
   const chunk = Buffer.allocUnsafe(readBytes)
   let begun = Buffer.alloc(0)
   for (let at = from; ; ) {

@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { open, readFile, rename, rm, stat } from 'node:fs/promises'
+import { open, rename, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
@@ -12,6 +12,7 @@ import type { JournalEvent } from '#specs/protocol/event.ts'
 import { Count, Sha256 } from '#specs/protocol/text.ts'
 import { renameDurably } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
+import { readRegular } from '../files/regular-file.ts'
 import { type JournalPoint, type JournalScan, scanJournal } from './journal-lines.ts'
 import { RunFold, RunOutline } from './run-outline.ts'
 
@@ -33,11 +34,11 @@ export function summaryFile(journal: string): string {
 
 /** Undefined if missing or unreadable: it is created again. @throws the system's errors */
 export async function readSummary(journal: string): Promise<JournalSummary | undefined> {
-  const text = await readFile(summaryFile(journal), 'utf8').catch((error: unknown) => {
+  const text = await readRegular(summaryFile(journal)).catch((error: unknown) => {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return ''
     throw error
   })
-  return JournalSummary.safeParse(parseJson(text)).data
+  return JournalSummary.safeParse(parseJson(text.toString())).data
 }
 
 /** @param isDurable whether it must survive a power failure; otherwise an older one may remain */

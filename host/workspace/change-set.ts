@@ -4,8 +4,7 @@
  */
 
 import { createHash } from 'node:crypto'
-import { openSync, readSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { readSync } from 'node:fs'
 import path from 'node:path'
 import { z } from 'zod'
 import {
@@ -18,6 +17,7 @@ import {
 } from '#specs/protocol/change.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { Count, Sha256 } from '#specs/protocol/text.ts'
+import { openRegularSync, readRegular } from '../files/regular-file.ts'
 import {
   failureOf,
   WorkspaceFailure,
@@ -74,7 +74,7 @@ export async function readChangeSet(
   const damaged = (why: string) =>
     workspaceFailure('damaged', `the change set ${paths.entries} was modified: ${why}; it cannot be applied`)
   try {
-    const bytes = await readFile(paths.entries)
+    const bytes = await readRegular(paths.entries)
     const digest = createHash('sha256').update(bytes).digest('hex')
     if (sha256 !== undefined && digest !== sha256) return damaged('its digest is not the one in the journal')
     const lines = bytes.toString('utf8').split('\n')
@@ -99,7 +99,7 @@ export async function readChangeSet(
 
 /** Opens a contents file for {@link readSlices}. Throws the system's error. */
 export function openContents(file: string): number {
-  return openSync(file, 'r')
+  return openRegularSync(file)
 }
 
 /** Reads a small range of a file. Failures: like {@link readSlices}. */

@@ -4,12 +4,13 @@
  */
 
 import { createHash } from 'node:crypto'
-import { open, readFile } from 'node:fs/promises'
+import { open } from 'node:fs/promises'
 import { z } from 'zod'
 import { LeftOut } from '#specs/protocol/event.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
+import { readRegular } from '../files/regular-file.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 import { Turns } from './yield-turns.ts'
 
@@ -93,7 +94,7 @@ export async function writeManifest(file: string, manifest: Manifest): Promise<s
 export async function readManifest(file: string, sha256?: string): Promise<WorkspaceResult<Manifest>> {
   let bytes: Buffer
   try {
-    bytes = await readFile(file)
+    bytes = await readRegular(file)
   } catch (thrown) {
     return failureOf(`reading the manifest ${file}`, thrown)
   }

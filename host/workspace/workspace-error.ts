@@ -61,6 +61,7 @@ const errnoCodes: Readonly<Record<string, WorkspaceErrorCode>> = {
   EPERM: 'unreadable',
   AbortError: 'cancelled',
   ABORT_ERR: 'cancelled',
+  state_corrupted: 'damaged',
 }
 
 /** Wraps an error thrown while `doing` (a phrase such as `writing the workspace disk`) as a failed result. */

@@ -19,6 +19,7 @@ import {
 import path from 'node:path'
 import { z } from 'zod'
 import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
+import { readRegularSync } from '../files/regular-file.ts'
 import { isSameState, PathState } from './path-state.ts'
 import { WorkspaceFailure } from './workspace-error.ts'
 
@@ -90,7 +91,7 @@ export function readApplyLog(runDirectory: string): ApplyLog | undefined {
   const file = logFile(runDirectory)
   let bytes: Buffer
   try {
-    bytes = readFileSync(file)
+    bytes = readRegularSync(file)
   } catch (thrown) {
     if (thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT') return undefined
     throw thrown

@@ -1,6 +1,6 @@
 // Lists of runs: what they read, and what they say after a crash.
-import { spawnSync } from 'node:child_process'
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
@@ -51,6 +51,25 @@ describe('a list of runs', () => {
       expect(JSON.parse(await readFile(file(number), 'utf8'))).toMatchObject({ seq: 1, closed: false })
   })
 
+  it('names a FIFO, a device or a directory in place of a journal or a summary, and waits for none [S0.12 E.01]', async () => {
+    const { host } = await runsOf(5)
+    const places = [1, 2, 3].map((number) => host.runs.paths(runIdOf(number)).journal)
+    const [fifo = '', device = '', directory = ''] = places
+    const summary = summaryFile(host.runs.paths(runIdOf(4)).journal)
+    for (const file of [...places, ...places.map(summaryFile), summary]) await rm(file)
+    for (const file of [fifo, summary]) execFileSync('mkfifo', [file])
+    await symlink('/dev/zero', device)
+    await mkdir(directory)
+    const listed = new Map((await host.runs.list()).map(({ runId, problem }) => [runId, problem]))
+    expect(listed.get(runIdOf(5))).toBeUndefined()
+    for (const number of [1, 2, 3]) {
+      expect(listed.get(runIdOf(number))).toContain('is not a regular file')
+      await expect(host.runs.read(runIdOf(number))).rejects.toMatchObject({ code: 'state_corrupted' })
+      await expect(host.changes(runIdOf(number))).rejects.toMatchObject({ code: 'state_corrupted' })
+    }
+    expect(listed.has(runIdOf(4))).toBe(true)
+  })
+
   it('names what is wrong with a journal that is gone, emptied or longer than it was [S0.12]', async () => {
     const { host } = await runsOf(3)
     const journal = (number: number) => host.runs.paths(runIdOf(number)).journal
@@ -88,8 +107,10 @@ describe('a list of runs', () => {
   it('fails where a run cannot be looked at, and calls nothing damaged for it [S0.12]', async () => {
     const home = await temporaryFolder('run-list')
     const folders = { runs: path.join(home, 'runs'), locks: path.join(home, 'locks') }
-    // What cannot be read as a file stands for a system that refuses.
-    await mkdir(path.join(folders.runs, runIdOf(1), 'summary.json'), { recursive: true, mode: 0o700 })
-    await expect(new RunStore(folders).list()).rejects.toThrow(/EISDIR/)
+    // A link to itself stands for a system that refuses.
+    const directory = path.join(folders.runs, runIdOf(1))
+    await mkdir(directory, { recursive: true, mode: 0o700 })
+    await symlink('summary.json', path.join(directory, 'summary.json'))
+    await expect(new RunStore(folders).list()).rejects.toThrow(/ELOOP/)
   })
 })
