@@ -14,7 +14,11 @@ describe('a run whose model is a real server', () => {
   it('plans, calls tools and answers by what the server streams, and its key stays outside [S0.06 S1.01 G.01]', async (context) => {
     await using server = await startServer(context)
     const bench = await testBench({ 'a.txt': 'a\n' }, settings(server.url, llamaKey))
-    const { run, events, state } = await bench.run('Greet me')
+    // A plan that a person approves is requested by itself.
+    const { run, events, state } = await bench.run('Greet me', {
+      plan: { approve: true },
+      approvals: { mode: 'all' },
+    })
     expect(state.end).toMatchObject({
       outcome: 'completed',
       reason: 'completed',
