@@ -4,7 +4,15 @@ import { describe, expect, it } from 'vitest'
 import { contentProblems, provenanceOf } from './archive.ts'
 
 const whole = [
-  ...['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'vm-image/build.sh', 'dist/agent/agent.cjs'],
+  ...[
+    'package.json',
+    'README.md',
+    'LICENSE',
+    'CHANGELOG.md',
+    'vm-image/build.sh',
+    'dist/agent/agent.cjs',
+    'dist/man/caisson.1',
+  ],
   ...['dist/host/cli/bin.js', 'dist/host/index.js', 'dist/host/index.d.ts'],
   ...['dist/runtime/index.js', 'dist/runtime/index.d.ts', 'dist/runtime/testing/index.js'],
 ]

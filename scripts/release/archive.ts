@@ -6,6 +6,7 @@ const allowed = [
   /^(?:package\.json|README\.md|LICENSE|CHANGELOG\.md)$/,
   /^dist\/(?:host|runtime|specs)\/.*\.(?:js|d\.ts)$/,
   /^dist\/agent\//,
+  /^dist\/man\/caisson\.1$/,
   /^docs\/[\w-]+\.(?:md|svg)$/,
   /^specs\/.*\.md$/,
   /^vm-image\//,
@@ -25,6 +26,7 @@ const required = [
   'dist/runtime/index.d.ts',
   'dist/runtime/testing/index.js',
   'dist/agent/agent.cjs',
+  'dist/man/caisson.1',
   'vm-image/build.sh',
 ]
 
