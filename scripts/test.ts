@@ -142,7 +142,7 @@ test('fast')
 test('vm', tier === 'all' ? [] : firstVmTests)
 if (tier === 'all') {
   test('slow')
-  if (process.getuid?.() === 0) check('fresh machine', 'scripts/fresh-machine', ['root', 'user'])
+  if (process.getuid?.() === 0) check('fresh machine', 'scripts/fresh-machine', ['root-run', 'user'])
   else console.log('\n== fresh machine: left out, it needs root')
 }
 

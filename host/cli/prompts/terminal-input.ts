@@ -196,7 +196,8 @@ export async function readLine(
     // Behind all keys that the terminal handed over at once.
     setImmediate(() => resolve({ kind: 'line', text, behind }))
   }
-  const onAbort = (): void => resolve({ kind: 'withdrawn', text: lines.line })
+  const onAbort = (): void =>
+    resolve({ kind: 'withdrawn', text: line === undefined ? lines.line : `${line} ${behind}` })
   lines.once('line', onLine)
   for (const event of ['SIGINT', 'close'] as const) lines.once(event, () => resolve({ kind: 'left' }))
   // Before the line's own listener: the key that ends the line is none behind it.

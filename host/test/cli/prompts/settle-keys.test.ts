@@ -5,7 +5,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { ApprovalAnswer } from '../../../approvals/queue.ts'
 import { reviewAndApply } from '../../../cli/commands/review-changes.ts'
 import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
-import { collectKeys, settleKeys } from '../../../cli/prompts/terminal-input.ts'
+import { collectKeys, readLine, settleKeys } from '../../../cli/prompts/terminal-input.ts'
 import type { Question } from '../../../cli/render/approval-lines.ts'
 import type { Host } from '../../../host.ts'
 import { askedQuestions } from '../support/asked-questions.ts'
@@ -210,6 +210,17 @@ describe('text that is typed while a question appears', () => {
       expect(await answer).toEqual({ decision: 'deny', scope: 'once' })
     },
   )
+
+  it('keeps a line that was ended just before its question was withdrawn, and what came behind it [A.08 H.01]', async () => {
+    const person = sitDownTyping('')
+    const line = readLine(person, '› ', 'no, wait ')
+    await expect.poll(() => person.listens).toBe(true)
+    person.input.on('keypress', (_, key: { sequence?: string } | undefined) => {
+      if (key?.sequence === '2') person.withdraw()
+    })
+    person.type('yet 1\r2')
+    expect(await line).toEqual({ kind: 'withdrawn', text: 'no, wait yet 1 2' })
+  })
 
   it('still interrupts by Ctrl-C [A.08]', async () => {
     const person = sitDownTyping('')
