@@ -16,6 +16,7 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { Text } from '#specs/protocol/text.ts'
+import { formatTime } from '../files/format.ts'
 import { ruleAccess, ruleCall, settleByPerson } from './answers.ts'
 import {
   type Answerer,
@@ -188,7 +189,7 @@ export class ApprovalQueue {
     const { ruling, at } = decided
     const who = ruling.by === 'person' ? `${ruling.name} (${ruling.via})` : deciders[ruling.by]
     const word = ruling.decision === 'allow' ? 'allowed' : 'denied'
-    const message = `${approvalId} was already ${word} by ${who} at ${new Date(at).toISOString()}; the first answer counts`
+    const message = `${approvalId} was already ${word} by ${who} at ${formatTime(at)}; the first answer counts`
     return { taken: false, reason: 'decided', message }
   }
 

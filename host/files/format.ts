@@ -33,9 +33,24 @@ export function formatAge(ms: number): string {
   return hours < 48 ? `${hours} h ago` : `${Math.floor(hours / 24)} d ago`
 }
 
-/** `2026-01-31 12:05`, in UTC. */
+/** `2026-01-31 12:05 +01:00`: the time of this machine, or of TZ, with its offset from UTC. */
 export function formatTime(atMs: number): string {
-  return new Date(atMs).toISOString().slice(0, 16).replace('T', ' ')
+  const offset = -new Date(atMs).getTimezoneOffset()
+  // The UTC fields of the shifted time are the local ones.
+  const local = new Date(atMs + offset * 60_000).toISOString()
+  return `${local.slice(0, 16).replace('T', ' ')} ${zoneOf(offset)}`
+}
+
+/** `2026-01-31`, in the same zone. */
+export function formatDate(atMs: number): string {
+  return formatTime(atMs).slice(0, 10)
+}
+
+function zoneOf(offsetMinutes: number): string {
+  if (offsetMinutes === 0) return 'UTC'
+  const minutes = Math.abs(offsetMinutes)
+  const digits = [Math.floor(minutes / 60), minutes % 60].map((part) => String(part).padStart(2, '0'))
+  return `${offsetMinutes < 0 ? '-' : '+'}${digits.join(':')}`
 }
 
 /** Rows of cells below the names of their columns, as one text with a line feed at its end. */

@@ -259,7 +259,7 @@ function whatBecame(settled: readonly SettledNote[], name: string): string | und
     state === 'kept'
       ? `to remove it: caisson memory rm ${noteId}`
       : 'to add its text: caisson memory add TEXT'
-  return `${noteId} was ${state} already, by ${sanitizeLine(by, 60)} at ${formatTime(at)} UTC; ${remedy}`
+  return `${noteId} was ${state} already, by ${sanitizeLine(by, 60)} at ${formatTime(at)}; ${remedy}`
 }
 
 function isNamed(noteId: string, name: string): boolean {

@@ -1,6 +1,6 @@
 /** Notes as lines: what is kept, what a run proposes, and what became of it. All of it but ids is untrusted. */
 import type { HostEvent } from '#specs/protocol/event.ts'
-import { formatCount, formatTime } from '../../files/format.ts'
+import { formatCount, formatDate, formatTime } from '../../files/format.ts'
 import type { StoredNote, WorkspaceNote } from '../../memory/note-store.ts'
 import type { ProposedNote } from '../../runs/run-notes.ts'
 import type { Colors } from './colors.ts'
@@ -12,7 +12,7 @@ const lineMaxChars = 100
 
 /** A kept note in one line. */
 export function noteLine(note: StoredNote, colors: Colors): string {
-  const when = new Date(note.at).toISOString().slice(0, 10)
+  const when = formatDate(note.at)
   const of = note.kind === 'memory' ? tagsOf(note.tags) : `[${sanitizeLine(note.author, 40)}] `
   return `${note.noteId}  ${colors.dim(when)}  ${of}${firstLine(note.text)}`
 }

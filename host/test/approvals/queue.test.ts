@@ -76,7 +76,9 @@ describe('the approval queue', () => {
     expect(queue.answer('a1', { decision: 'allow', scope: 'once' })).toEqual({
       taken: false,
       reason: 'decided',
-      message: expect.stringMatching(/^a1 was already denied by ann \(terminal\) at 2\d{3}-.*Z; /),
+      message: expect.stringMatching(
+        /^a1 was already denied by ann \(terminal\) at 2\d{3}-[\d-]+ \d\d:\d\d \S+; /,
+      ),
     })
     expect(queue.answer('a2', { decision: 'allow', scope: 'once' })).toMatchObject({
       taken: false,

@@ -43,7 +43,7 @@ describe('caisson mcp', () => {
     await pins.keep(pin({ server: 'other' }))
     const { stdout } = await caisson('mcp', 'list')
     expect(stdout).toMatch(
-      /^notes {2}2026-01-02 03:04 {2}yours, 0 tools: node \S+notes\.js · allowed in run-0{19}1\n/,
+      /^notes {2}2026-01-0\d \d\d:\d\d \S+ {2}yours, 0 tools: node \S+notes\.js · allowed in run-0{19}1\n/,
     )
     expect(stdout).toContain('of /w, 0 tools')
     expect(stdout).not.toContain('\u001b')
