@@ -114,6 +114,8 @@ const RunSchema = z.strictObject({
   metadata: RunMetadata.optional(),
   continue: text.optional(),
   replay: text.refine((name) => !name.includes('\0'), 'expected a run or a directory').optional(),
+  /** Read as a JSON schema with the other settings of the run. */
+  outputSchema: z.record(z.string(), z.unknown()).optional(),
   files: FilesSchema.optional(),
   plan: PlanSchema.optional(),
   approvals: ApprovalsSchema.optional(),
@@ -217,6 +219,12 @@ export function checkRunOptions(given: RunOptions): RunOptions {
     problems.push({
       field: 'prompt',
       message: 'expected what the agent should do; it may be empty only with plan.from',
+    })
+  if (parsed.success && options.outputSchema !== undefined && options.plan?.only === true)
+    problems.push({
+      field: 'outputSchema',
+      message:
+        'a run with option plan.only ends with its plan and has no final answer; leave out one of them',
     })
   if (problems.length > 0) throw new OptionsError(runOptionsProblem, problems)
   return options

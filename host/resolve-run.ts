@@ -27,6 +27,7 @@ import { openRecording, type Recording, recordedProvider } from './recording/rep
 import { type PlanOptions, type RunOptions, runDefaults } from './run-options.ts'
 import { findContinued } from './runs/continued-run.ts'
 import { findGivenPlan, type GivenPlan, givenPlanOf, requireAgents } from './runs/given-plan.ts'
+import { checkOutputSchema } from './runs/output-schema.ts'
 import type { ResolvedRun } from './runs/resolved-run.ts'
 import { type SecretChanges, Secrets } from './secrets/secrets.ts'
 import type { Settings } from './settings.ts'
@@ -66,6 +67,8 @@ export async function resolveRun(
     prepareHostTools(extensions.hostTools ?? runDefaults.extensions.hostTools),
   )
   const tools = toolListOf(options.tools)
+  const outputSchema =
+    options.outputSchema === undefined ? undefined : await checkOutputSchema(options.outputSchema)
   const given = await readGivenPlan(plan, host.runs, options.workspace)
   const prompt = options.prompt.trim() === '' && given !== undefined ? promptOf(given) : options.prompt
   const config = await settings.config()
@@ -111,6 +114,7 @@ export async function resolveRun(
     mode: (plan.only ?? runDefaults.plan.only) ? 'plan' : 'work',
     approvePlan: plan.approve ?? runDefaults.plan.approve,
     ...(given === undefined ? {} : { given }),
+    ...(outputSchema === undefined ? {} : { outputSchema }),
     ...(contextTokens === undefined ? {} : { contextTokens }),
     ...(continues === undefined ? {} : { continues }),
     keep,

@@ -79,6 +79,11 @@ export interface RunOptions {
    * recording. A request that the recording does not answer fails.
    */
   readonly replay?: string
+  /**
+   * A JSON schema (draft 2020-12) that the final answer fits: the result then has it as `value`, and the run fails when
+   * the model never gives one. At most 64 KiB as JSON and 16 levels. Default: the answer is text.
+   */
+  readonly outputSchema?: Readonly<Record<string, unknown>>
   /** Which files of the workspace the VM gets. */
   readonly files?: FileSelection
   /** Whether the run makes, executes or waits for a plan. */

@@ -1,6 +1,7 @@
 /** `caisson/runtime`: model calls and the turn loop as a library without a VM; the agent in the VM uses it. */
 
 export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } from '#specs/errors.ts'
+export type { JsonSchema } from '#specs/node/json-schema.ts'
 export type { SkillFiles } from '#specs/node/skills/files.ts'
 export {
   type LoadedSkill,
@@ -13,7 +14,6 @@ export {
   parseToolValidationFailureArtifact,
   type ToolValidationFailure,
 } from '#specs/protocol/validation-failure.ts'
-export type { JsonSchema } from './arguments/json-schema.ts'
 export type * from './contract/contract.ts'
 export {
   type ConvenienceOptions,

@@ -296,6 +296,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'A.11': now(
     'A plan is put before a person where that is wanted, who allows it, changes it or denies it with words; a plan can be handed in, and a run that only plans changes nothing and lets nothing out',
   ),
+  'A.12': now(
+    'With an output schema the final answer of a run is JSON that fits it by the host’s own check; a run whose answer never fits fails with the mismatches and keeps the text, and what is no schema is refused before a VM starts',
+  ),
 
   // The test kit, and what nobody writes on purpose
   'T.01': now(

@@ -5,7 +5,8 @@
  * Planning request: `tools` is `submit_plan` alone, and the messages are
  *   system  first line `You are Caisson's planner.`; then rules; then `# Tools of the steps`, one `- name: what it does` each
  *   user    sections `# Task`, `# Context` (only if the host gave any), `# Workspace`,
- *           `# AGENTS.md of the workspace` (if it has one), `# Skills` and `# Memory` (if there are any)
+ *           `# AGENTS.md of the workspace` (if it has one), `# Skills` and `# Memory` (if there are any),
+ *           `# Final answer` (if the run has an output schema)
  * The answer is one call of `submit_plan` (or the same JSON as text). After an invalid plan follow the assistant's message
  * and the validation errors, as the call's result or as a user message.
  *
@@ -16,11 +17,15 @@
  * Step request: `tools` are the run's tools sorted by name, and the messages are
  *   system  first line `You are Caisson's agent.`; then rules
  *   user    sections `# Task`, `# Context`, `# Workspace`, `# AGENTS.md of the workspace`, `# Skills`, `# Memory`,
- *           `# Plan`, `# Results of earlier steps`, `# State of the plan` (once another step has begun),
+ *           `# Final answer`, `# Plan`, `# Results of earlier steps`, `# State of the plan` (once another step has begun),
  *           `# This step`, `# Messages from the user` (if there were any);
  *           after a compaction `# Earlier in this step` and `# What is left`
  *   then assistant and tool messages in turn, and `# Messages from the user` as a user message when one comes. A text answer
  *   without tool calls ends the step; one that begins with `STEP FAILED:` ends it as failed, with the rest as the reason.
+ *
+ * Answer request, when the last answer does not fit the output schema: the conversation of the last step and what is wrong,
+ * or, after several last steps, a step request for the step `answer`. The schema is in `response_format`, in the only tool
+ * `answer`, or in words at the end.
  *
  * Summary request: no tools, and the messages are
  *   system  first line `You are Caisson's summarizer.`; then rules
@@ -35,6 +40,7 @@
  *   # AGENTS.md of the workspace  <guidance> … </guidance>
  *   # Skills                     <skills from="user"> … </skills>, <skills from="workspace"> … </skills>: `- ID: TEXT` each
  *   # Memory                     <memory> … </memory>: <note id="ID" tags="A, B"> … </note> for each note, the newest first
+ *   # Final answer               a sentence, then <schema> … </schema>: a JSON schema in one line
  *   # Plan                       <plan> … </plan>: `Goal: …`, then `- ID: TITLE` with ` (after A, B)` for what it needs
  *   # Results of earlier steps   <result step="ID"> … </result> for each needed step, or the line `None.`
  *   # State of the plan          lines `ID: STATE`

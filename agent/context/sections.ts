@@ -114,6 +114,19 @@ const memory: ContextSection = {
   },
 }
 
+const finalAnswer: ContextSection = {
+  name: 'final answer',
+  part: 'run',
+  pinned: true,
+  render: ({ task: { outputSchema } }) => {
+    if (outputSchema === undefined) return undefined
+    const rule =
+      'The run ends with JSON that fits this JSON schema. Find out everything that it needs. ' +
+      'The answer that ends the task is this JSON alone, without any other word; an answer that other steps build on is plain text.'
+    return `# Final answer\n${rule}\n${block('schema', JSON.stringify(outputSchema))}`
+  },
+}
+
 const plan: ContextSection = {
   name: 'plan',
   part: 'run',
@@ -185,6 +198,7 @@ export const defaultSections: readonly ContextSection[] = [
   guidance,
   skills,
   memory,
+  finalAnswer,
   plan,
   results,
   progress,

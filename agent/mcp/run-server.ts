@@ -3,11 +3,11 @@
  * is fixed for the run. A call reaches only a tool whose definition was approved and has not changed since.
  */
 
-import { type AnswerSchema, openSchema } from '#runtime/arguments/json-schema.ts'
 import type { AdmitCall, McpAbilities, McpConnection } from '#runtime/mcp/connection.ts'
 import type { AskPerson } from '#runtime/mcp/elicitation.ts'
 import type { McpToolInfo } from '#runtime/mcp/lists.ts'
 import type { McpResult } from '#runtime/mcp/result.ts'
+import { type AnswerSchema, openSchema } from '#specs/node/json-schema.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { McpOffer, McpServer } from '#specs/protocol/extension.ts'

@@ -17,6 +17,7 @@ import { hearPerson, reportTurn, withOwnIds } from '../step/step.ts'
 import { oneLine } from '../text/prompt-block.ts'
 import { truncate } from '../text/truncate.ts'
 import { revisePlanName } from '../tools/revise-plan.ts'
+import { isFinalAnswer } from './final-answer.ts'
 import { boundsOf, parsePlan } from './parse-plan.ts'
 import {
   makePlan,
@@ -58,7 +59,8 @@ export const beginTask: Planner = async (run, signal) => {
   }
   const turn = withOwnIds(answer.value, run)
   await reportTurn(planningStepId, 1, turn, run)
-  const given = readGivenPlan(turn)
+  const isAnswer = turn.toolCalls.length === 0 && (await isFinalAnswer(turn.text, run))
+  const given = isAnswer ? null : readGivenPlan(turn)
   if (given === null) {
     const plan = planOfOneStep(run.task.prompt)
     return { ok: true, value: { plan, corrections: [], begun: turn } }

@@ -66,10 +66,15 @@ export function interruption(
   return { outcome: 'cancelled', reason: 'cancelled', message }
 }
 
-/** Answers of the steps that no completed step depends on: the result of the plan. */
+/** Answers of the last steps: the result of the plan. */
 function summarize(completed: readonly Step[], results: ReadonlyMap<string, StepResult>): string {
-  const last = completed.filter(({ id }) => !completed.some(({ needs }) => needs.includes(id)))
+  const last = lastSteps(completed)
   const [only] = last
   if (last.length === 1 && only !== undefined) return results.get(only.id)?.text ?? ''
   return last.map(({ id, title }) => `## ${title}\n\n${results.get(id)?.text ?? ''}`).join('\n\n')
+}
+
+/** The completed steps that no completed step builds on. */
+export function lastSteps(completed: readonly Step[]): Step[] {
+  return completed.filter(({ id }) => !completed.some(({ needs }) => needs.includes(id)))
 }

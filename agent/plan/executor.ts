@@ -14,7 +14,8 @@ import { describeOutput, settleOutput } from '../step/step-output.ts'
 import { block } from '../text/prompt-block.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import { type AgentStepResult, isForAgent, narrowRun, runAgentStep } from './agent-step.ts'
-import { planEnding } from './ending.ts'
+import { lastSteps, planEnding } from './ending.ts'
+import { settleAnswer } from './final-answer.ts'
 import { holds, resolveInstructions, type StepOutcome } from './outcomes.ts'
 import type { FormerPlan } from './parse-plan.ts'
 import type { PlanState } from './plan-state.ts'
@@ -107,7 +108,17 @@ class Execution {
       results: this.#results,
       unplanned: this.#unplanned,
     }
-    return planEnding(executed, this.#run)
+    return await settleAnswer(planEnding(executed, this.#run), this.#lastWork(), this.#run)
+  }
+
+  #lastWork(): Parameters<typeof settleAnswer>[1] {
+    const { plan } = this.#book
+    const completed = plan.steps.filter(({ id }) => this.#schedule.stateOf(id) === 'completed')
+    const last = lastSteps(completed).flatMap((step) => {
+      const result = this.#results.get(step.id)
+      return result === undefined ? [] : [{ step, result }]
+    })
+    return { plan, last }
   }
 
   async #startReady(): Promise<void> {

@@ -3,9 +3,10 @@
  * replaces another, steps that already started are kept.
  */
 
-import { describeSchemaIssues, openSchema } from '#runtime/arguments/json-schema.ts'
+import { describeSchemaIssues } from '#runtime/arguments/json-schema.ts'
 import { isRecord } from '#runtime/llm/json-schema.ts'
 import type { Turn } from '#runtime/llm/model.ts'
+import { openSchema } from '#specs/node/json-schema.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Plan, type StepState } from '#specs/protocol/plan.ts'
 import { type AgentRoom, findAgentProblems } from '#specs/protocol/plan-agents.ts'

@@ -2,11 +2,12 @@
  * Asks the model for a plan, first or replacement, and accepts only a valid one. Unambiguous mistakes are repaired
  * and recorded; otherwise the model is asked again with the validation errors, at most twice.
  */
-import type { JsonSchema } from '#runtime/arguments/json-schema.ts'
+
 import { reasonOf } from '#runtime/llm/errors.ts'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import type { ChatMessage, ToolSpec } from '#runtime/llm/messages.ts'
 import { requestStructured, type StructuredFailure } from '#runtime/structured/request.ts'
+import type { JsonSchema } from '#specs/node/json-schema.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'

@@ -3,16 +3,16 @@
  * the step's conversation, at most twice, and never guessed.
  */
 
-import { type AnswerSchema, openSchema } from '#runtime/arguments/json-schema.ts'
 import { reasonOf } from '#runtime/llm/errors.ts'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { parseModelJson } from '#runtime/llm/repair.ts'
 import { requestStructured } from '#runtime/structured/request.ts'
+import { type AnswerSchema, openSchema } from '#specs/node/json-schema.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { OutputSchema } from '#specs/protocol/plan.ts'
 import { type AgentRun, listenTo } from '../run/run.ts'
-import { reportTurn, type StepResult } from './step.ts'
+import { reportTurn, type StepResult, withOwnIds } from './step.ts'
 
 /** Maximum requests after an answer that did not fit. */
 const moreRequests = 2
@@ -28,7 +28,11 @@ export async function readOutput(text: string, schema: OutputSchema): Promise<Re
   return opened.ok ? readValue(text, opened.value) : opened
 }
 
-function readValue(text: string, schema: AnswerSchema<unknown>): Result<unknown, string> {
+/** As above, by a schema that was opened. */
+export function readValue(
+  text: string,
+  schema: Pick<AnswerSchema<unknown>, 'check'>,
+): Result<unknown, string> {
   const parsed = parseModelJson(text)
   return parsed.ok ? schema.check(parsed.value.value) : parsed
 }
@@ -46,33 +50,69 @@ export async function settleOutput(
   if (!opened.ok) return { ...result, state: 'failed', reason: 'step_failed', text: opened.error }
   const given = readValue(result.text, opened.value)
   if (given.ok) return withValue(result, given.value)
-  const said = result.history.filter(({ role }) => role === 'assistant').length
-  const answer = await requestStructured({
-    model: run.model,
-    messages: [
-      ...withAnswer(result),
-      { role: 'user', content: `Your answer is not valid: ${given.error}. Give it again, corrected.` },
-    ],
-    name: 'answer',
-    description: "The step's answer.",
-    schema,
-    maxRequests: moreRequests,
-    hooks: listenTo(stepId, run, signal),
-    read: (value) => {
-      const checked = opened.value.check(value)
-      return checked.ok ? { ok: true, value: { value: checked.value, corrections: [] } } : checked
+  const answer = await requestOutput(
+    {
+      messages: askAgain(result, given.error),
+      description: "The step's answer.",
+      schema,
+      check: opened.value.check,
+      maxRequests: moreRequests,
+      stepId,
     },
-    onTurn: async (turn, request) => {
-      const toolCalls = turn.toolCalls.map((call) => ({ ...call, id: run.callIds.claim(call.id) }))
-      await reportTurn(stepId, said + request, { ...turn, toolCalls }, run)
-      return { ...turn, toolCalls }
-    },
-  })
+    run,
+    signal,
+  )
   if (answer.ok) return withValue(result, answer.value.value)
   const { kind, message, error } = answer.error
   if (kind === 'cancelled') return { ...result, state: 'cancelled', reason: 'cancelled', text: message }
   const reason = error === undefined ? 'step_failed' : reasonOf(error)
   return { ...result, state: 'failed', reason, text: `the step's answer does not fit its schema: ${message}` }
+}
+
+interface OutputRequest {
+  readonly messages: readonly ChatMessage[]
+  readonly description: string
+  readonly schema: OutputSchema
+  check(value: unknown): Result<unknown, string>
+  readonly maxRequests: number
+  /** The step that the turns are reported for. */
+  readonly stepId: string
+  /** Sees each reply of the model. */
+  onReply?(text: string): void
+}
+
+/** Asks for an answer that fits, in the way that the model's server takes. */
+export function requestOutput(
+  { messages, description, schema, check, maxRequests, stepId, onReply }: OutputRequest,
+  run: AgentRun,
+  signal: AbortSignal,
+): ReturnType<typeof requestStructured<unknown>> {
+  const said = messages.filter(({ role }) => role === 'assistant').length
+  return requestStructured({
+    model: run.model,
+    messages,
+    name: 'answer',
+    description,
+    schema,
+    maxRequests,
+    hooks: listenTo(stepId, run, signal),
+    read: (value) => {
+      const checked = check(value)
+      return checked.ok ? { ok: true, value: { value: checked.value, corrections: [] } } : checked
+    },
+    onTurn: async (turn, request) => {
+      const own = withOwnIds(turn, run)
+      await reportTurn(stepId, said + request, own, run)
+      onReply?.(turn.text)
+      return own
+    },
+  })
+}
+
+/** The conversation of a step, ending with the request to correct its answer. */
+export function askAgain(result: StepResult, problem: string): readonly ChatMessage[] {
+  const content = `Your answer is not valid: ${problem}. Give it again, corrected.`
+  return [...withAnswer(result), { role: 'user', content }]
 }
 
 function withValue(result: StepResult, value: unknown): StepResult & { value: unknown } {

@@ -25,7 +25,8 @@ const agentStepId = 'agent'
 const rules = `
 You are a sub-agent: another agent has given you a part of its work, and this step is all of it. You have the workspace as it was when you began; others may work elsewhere at the same time, and you do not see what they do. When you end, what you changed is brought into the workspace of the agent that asked, which gets your answer and nothing else of what you did and saw. Decide what you can, and say in your answer what you decided; what only the user can decide may be asked with ask_user, if you have it: nobody else answers questions.`
 
-const task = 'Carry out the one step below, for the agent that asked. The rest of the work is with others.'
+const childTask =
+  'Carry out the one step below, for the agent that asked. The rest of the work is with others.'
 
 interface ChildParts {
   readonly agentPath: string
@@ -42,15 +43,16 @@ interface ChildParts {
  */
 export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildParts): AgentRun {
   const { agents: _agents, revisePlan: _revisePlan, ...shared } = parent
-  const { maxTurnsPerStep } = parent.task.limits
+  const { outputSchema: _schema, ...task } = parent.task
+  const { maxTurnsPerStep } = task.limits
   return {
     ...shared,
     ...parts,
     task: {
-      ...parent.task,
-      prompt: task,
+      ...task,
+      prompt: childTask,
       limits: {
-        ...parent.task.limits,
+        ...task.limits,
         ...parts.budget.limits,
         maxTurnsPerStep: Math.min(request.limits?.maxTurns ?? maxTurnsPerStep, maxTurnsPerStep),
       },

@@ -84,6 +84,8 @@ const flags: Readonly<Record<string, string>> = {
   'egress.rules': '--allow-host',
   'limits.maxAgents': '--max-agents',
   model: '--model',
+  outputSchema: '--output-schema',
+  'plan.only': '--plan-only',
   replay: '--replay',
   'vm.accelerator': '--accel',
 }

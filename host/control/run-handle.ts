@@ -19,6 +19,8 @@ export interface RunResult {
   readonly message: string
   /** The agent's answer. Untrusted text. */
   readonly summary: string
+  /** The value of `summary`, which fits the `outputSchema` of the run; absent: it has none, or failed. Untrusted. */
+  readonly value?: unknown
   /** Files that the run changed; null when it brought no changes. `host.changes(runId)` reviews and applies them. */
   readonly changes: { readonly entries: number; readonly flagged: readonly string[] } | null
   /** Tokens and requests, as the gateway counted them. */
@@ -113,7 +115,9 @@ export function readCancel(options: CancelOptions = {}): Required<CancelOptions>
 export function resultOf(runId: string, state: RunState, journalHead: string): RunResult {
   const { end, changes, usage, isUsageEstimated, costUsd } = state
   if (end === null) throw new CaissonError('internal', `${runId}: the run has no end in its journal`)
-  return { runId, ...end, changes, usage, isUsageEstimated, costUsd, journalHead }
+  const { structured, ...ended } = end
+  const value = structured === true ? { value: JSON.parse(end.summary) as unknown } : {}
+  return { runId, ...ended, ...value, changes, usage, isUsageEstimated, costUsd, journalHead }
 }
 
 /** Turns the reason why something was not done into an error. @throws {CaissonError} `not_possible_now` */

@@ -24,6 +24,8 @@ export interface PastConversation {
   /** One entry a line: `path (N bytes)`, folders as `path/`. */
   readonly workspace: readonly string[]
   readonly instructions: string
+  /** Answers of the steps before. */
+  readonly results: readonly string[]
   readonly tools: ReadonlyMap<string, OfferedTool>
   /** Calls since the step began, in order. */
   readonly calls: readonly PastCall[]
@@ -46,6 +48,7 @@ export function readConversation(request: CompletionRequest): PastConversation {
     task: sections.get('task')?.[0] ?? (stage === 'other' ? text : ''),
     workspace: (sections.get('workspace')?.[0] ?? '').split('\n').filter((line) => line !== ''),
     instructions: sections.get('instructions')?.[0] ?? '',
+    results: sections.get('result') ?? [],
     tools: readTools(request),
     calls: readCalls(messages.slice(lastStart + 1)),
   }

@@ -20,7 +20,7 @@ export interface OfflineReply {
 }
 
 /** Prefix of every text answer, after the mark of a failure. */
-const offlineLabel = '[offline model]'
+export const offlineLabel = '[offline model]'
 /** The agent fails a step whose answer starts with this; its prompt says so. */
 const stepFailedMark = 'STEP FAILED:'
 

@@ -8,6 +8,7 @@ import { offlineModel } from '../providers/providers.ts'
 import type { Upstream } from '../providers/upstream.ts'
 import { act, actInTurn } from './act.ts'
 import { type PastConversation, readConversation } from './conversation.ts'
+import { answerInForm } from './form.ts'
 import { readIntent } from './intents.ts'
 import { planTask, readBrief } from './plan.ts'
 import { type OfflineReply, say } from './reply.ts'
@@ -113,6 +114,8 @@ async function* toBytes(parts: Iterable<string>): AsyncGenerator<Uint8Array> {
 
 export function answerOffline(request: CompletionRequest): OfflineReply {
   const conversation = readConversation(request)
+  const formed = answerInForm(request, conversation.results)
+  if (formed !== null) return formed
   if (conversation.stage === 'plan') {
     const agentsMax = agentsLeft(conversation)
     const plan = planTask(conversation.task, conversation.workspace, agentsMax)

@@ -12,6 +12,8 @@ export interface Ending {
   readonly message: string
   /** The agent's answer; empty if it gave none. */
   readonly summary: string
+  /** Whether `summary` is JSON that fits the run's output schema. Absent: no. */
+  readonly structured?: true
 }
 
 /** Maps an error to the end of a run. */

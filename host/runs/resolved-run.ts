@@ -4,7 +4,7 @@ import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { McpServer, MemoryNote } from '#specs/protocol/extension.ts'
 import { limits as protocolLimits } from '#specs/protocol/limits.ts'
-import { type RunLimits, Task } from '#specs/protocol/task.ts'
+import { type AnswerForm, type RunLimits, Task } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
 import type { Config } from '../config/schema.ts'
@@ -58,6 +58,8 @@ export interface ResolvedRun {
   readonly approvePlan: boolean
   /** The plan to execute and its source. Absent: the model makes one. */
   readonly given?: GivenPlan
+  /** Schema that the final answer fits. Absent: the answer is text. */
+  readonly outputSchema?: AnswerForm
   /** Size of the model's context window in tokens. Absent: not configured. */
   readonly contextTokens?: number
   readonly context?: Readonly<Record<string, string>>
@@ -109,7 +111,7 @@ export function vmOptions(
  */
 export function taskOf(plan: ResolvedRun, approvesPlan: boolean): Task {
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
-  const { mode, given, contextTokens, embeddings, mcp } = plan
+  const { mode, given, outputSchema, contextTokens, embeddings, mcp } = plan
   const context = { ...secretsContext(secrets), ...continues?.context, ...plan.context }
   const hostTools = [...(plan.hostTools?.values() ?? [])].map(({ offer }) => offer)
   const ofAgent = agentHooksOf(plan.hooks ?? [])
@@ -122,6 +124,7 @@ export function taskOf(plan: ResolvedRun, approvesPlan: boolean): Task {
     ...(mode === 'work' ? {} : { mode }),
     ...(approvesPlan ? { approvePlan: true } : {}),
     ...(given === undefined ? {} : { plan: given.plan }),
+    ...(outputSchema === undefined ? {} : { outputSchema }),
     ...(contextTokens === undefined ? {} : { contextTokens }),
     ...(Object.keys(context).length === 0 ? {} : { context }),
     ...(tools === undefined ? {} : { tools: [...tools] }),

@@ -33,6 +33,7 @@ import { AgentControl, HiddenApprovals } from './guest/agent-control.ts'
 import { AgentEventValidator } from './guest/agent-event-validator.ts'
 import { Guest } from './guest/guest.ts'
 import { IdleHibernation } from './guest/idle-hibernation.ts'
+import { checkAnswer } from './output-schema.ts'
 import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
 import { type ResolvedRun, taskOf } from './resolved-run.ts'
 
@@ -265,7 +266,8 @@ export class Run implements RunHandle {
       setPaused: (paused) => this.setVmPaused(paused),
     })
     this.#guest = guest
-    const ending = await this.#work(guest).catch((error: unknown) => endingWithoutAgent(error))
+    const reported = await this.#work(guest).catch((error: unknown) => endingWithoutAgent(error))
+    const ending = await checkAnswer(reported, this.#plan.outputSchema)
     if (ending.reason === 'protocol_violation')
       await guest.cancel(ending.message.slice(0, 1_000), AbortSignal.timeout(disbeliefGraceMs))
     const isOnlyPlan = this.#plan.mode === 'plan'

@@ -138,6 +138,7 @@ describe('the options of a run', () => {
     const all: Required<RunOptions> = {
       prompt: 'x',
       metadata: { ticket: 'T-1' },
+      outputSchema: { type: 'object' },
       context: { branch: 'main' },
       workspace: '.',
       files: { include: ['*.env'], acceptIgnoreRules: true },

@@ -3,6 +3,7 @@
  * for people. The artifact is always valid JSON within its bound: excess entries are omitted, never cut.
  */
 import type { z } from 'zod'
+import type { SchemaFault } from '#specs/node/json-schema.ts'
 import type { ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import {
@@ -10,7 +11,6 @@ import {
   type ToolValidationIssue,
   toolValidationFailureType,
 } from '#specs/protocol/validation-failure.ts'
-import type { SchemaFault } from './json-schema.ts'
 
 /** A failed validation: `output` is the artifact as JSON, `error` the same in a sentence. */
 export interface ValidationFailure {

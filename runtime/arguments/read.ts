@@ -2,6 +2,8 @@
  * Validates a call's arguments against a library tool's schema. Arguments that fit are unchanged; mistakes with one
  * meaning are coerced and recorded; everything else becomes the artifact that names each problem.
  */
+
+import { type OpenedSchema, openSchema } from '#specs/node/json-schema.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { ToolValidationIssue } from '#specs/protocol/validation-failure.ts'
@@ -10,7 +12,6 @@ import { isRecord, isZod, toInputSchema } from '../llm/json-schema.ts'
 import { readArgumentsJson } from '../llm/repair.ts'
 import { coerceArguments, findMeant, isDestructive, propertiesOf, type ToolEffect } from './coerce.ts'
 import { argumentIssues, describeFaults, validationFailure } from './failure.ts'
-import { type OpenedSchema, openSchema } from './json-schema.ts'
 
 interface ToolArguments extends ToolEffect {
   readonly name: string

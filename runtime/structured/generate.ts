@@ -5,7 +5,8 @@
 
 import * as z from 'zod'
 import { CaissonError, requireObject } from '#specs/errors.ts'
-import { type AnswerSchema, type JsonSchema, openSchema, openZodSchema } from '../arguments/json-schema.ts'
+import { type AnswerSchema, type JsonSchema, openSchema } from '#specs/node/json-schema.ts'
+import { openZodSchema } from '../arguments/json-schema.ts'
 import type { LLMChatMessage, LLMResponse, LLMUsage } from '../contract/contract.ts'
 import { cachedEnvironment, checkEnvironment, type LLMEnvironment } from '../environment/environment.ts'
 import { generate, type LLMRequest } from '../generate/generate.ts'

@@ -4,9 +4,10 @@
  * remembered for each model.
  */
 import { CaissonError } from '#specs/errors.ts'
+import type { JsonSchema } from '#specs/node/json-schema.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
-import { asObjectSchema, type JsonSchema } from '../arguments/json-schema.ts'
+import { asObjectSchema } from '../arguments/json-schema.ts'
 import type { ModelError, ModelErrorCode } from '../llm/errors.ts'
 import type { ChatMessage } from '../llm/messages.ts'
 import type { Model, Turn, TurnHooks, TurnRequest } from '../llm/model.ts'

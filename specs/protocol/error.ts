@@ -41,6 +41,7 @@ export const runReasons = [
   'completed',
   'plan_invalid',
   'step_failed',
+  'answer_invalid',
   'model_unreachable',
   'model_refused',
   'model_broken',

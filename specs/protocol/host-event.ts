@@ -249,6 +249,8 @@ const RunEnd = z.strictObject({
   reason: RunReason,
   message: Text,
   summary: Document,
+  /** Whether `summary` is JSON that fits the run's output schema; absent: no. */
+  structured: z.boolean().optional(),
   usage: Usage,
   durationMs: Milliseconds,
 })

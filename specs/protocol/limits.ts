@@ -41,6 +41,10 @@ export const limits = {
   /** A document: the task's prompt, a model's answer, one tool call's arguments as JSON. */
   documentMaxChars: 256 * KiB,
 
+  /** Maximum characters, as JSON, of the schema of a run's final answer. */
+  outputSchemaMaxChars: 64 * KiB,
+  /** Maximum nesting of that schema; it travels within a message. */
+  outputSchemaMaxDepth: 16,
   planMaxSteps: 64,
   /** Maximum plans of one run, including the first. */
   planMaxRevisions: 32,

@@ -46,7 +46,14 @@ export interface RunState {
   proposedNotes: readonly string[]
   /** Why nothing is applied without a person: a hook's message after the run; null when none denied it. */
   heldBack: string | null
-  end: { outcome: RunOutcome; reason: RunReason; message: string; summary: string } | null
+  /** How it ended; `structured`: whether `summary` is JSON that fits the output schema. Null before. */
+  end: {
+    outcome: RunOutcome
+    reason: RunReason
+    message: string
+    summary: string
+    structured?: boolean
+  } | null
 }
 
 export const initialRunState: RunState = {
@@ -205,7 +212,7 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
 }
 
 function endRun(state: RunState, event: Extract<HostEvent, { type: 'run-end' }>): RunState {
-  const { outcome, reason, message, summary } = event
+  const { outcome, reason, message, summary, structured } = event
   return {
     ...state,
     phase: 'ended',
@@ -213,7 +220,7 @@ function endRun(state: RunState, event: Extract<HostEvent, { type: 'run-end' }>)
     openRequests: {},
     paused: false,
     pendingApprovals: {},
-    end: { outcome, reason, message, summary },
+    end: { outcome, reason, message, summary, ...(structured === true ? { structured } : {}) },
   }
 }
 

@@ -3,6 +3,8 @@ import * as z from 'zod'
 import { RunReason } from './error.ts'
 import { HostTool, McpServer, McpServerName, MemoryNote, SkillHead } from './extension.ts'
 import { AgentHook } from './hook.ts'
+import { isWithinDepth } from './json-depth.ts'
+import { limits } from './limits.ts'
 import { Plan } from './plan.ts'
 import { Count, Document, Line, Milliseconds, RunId, Text } from './text.ts'
 
@@ -29,6 +31,19 @@ export const RunLimits = z.strictObject({
 })
 export type RunLimits = z.infer<typeof RunLimits>
 
+/** A JSON schema (draft 2020-12) of the final answer. */
+export const AnswerForm = z
+  .record(z.string(), z.unknown())
+  .refine(
+    (schema) => isWithinDepth(schema, limits.outputSchemaMaxDepth),
+    `expected at most ${limits.outputSchemaMaxDepth} levels of nesting`,
+  )
+  .refine(
+    (schema) => JSON.stringify(schema).length <= limits.outputSchemaMaxChars,
+    `expected at most ${limits.outputSchemaMaxChars} characters as JSON`,
+  )
+export type AnswerForm = z.infer<typeof AnswerForm>
+
 export const Task = z.strictObject({
   runId: RunId,
   /** The person's request, in their own text. */
@@ -50,6 +65,8 @@ export const Task = z.strictObject({
   approvePlan: z.boolean().optional(),
   /** The plan to execute; absent: the model makes one. */
   plan: Plan.optional(),
+  /** Schema of the final answer, which is then JSON. Absent: the answer is text. */
+  outputSchema: AnswerForm.optional(),
   /** Context and output limits of the model, from the user's configuration. */
   contextTokens: z.int().min(1_024).optional(),
   /** Tools that run on the host, provided by the application. Absent: none. */

@@ -86,6 +86,7 @@ function firstCall(intent: UserIntent): string | undefined {
     task: '',
     workspace: [],
     instructions: '',
+    results: [],
     tools,
     calls: [],
   }

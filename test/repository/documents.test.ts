@@ -345,6 +345,10 @@ describe('the documents on limits', () => {
       ['tokens, in and out', grouped(run.maxTokens)],
       ['model requests', run.maxRequests ?? 'as many as the tokens allow'],
       ['US dollars, by the prices of the [configuration](configuration.md)', run.maxCostUsd ?? 'not counted'],
+      [
+        'schema of the final answer',
+        `${limits.outputSchemaMaxChars / 1024} KiB, ${limits.outputSchemaMaxDepth} levels`,
+      ],
       ['tool calls', grouped(run.maxToolCalls)],
       ['model turns in a step', grouped(run.maxTurnsPerStep)],
       ['steps at once', grouped(run.maxParallelSteps)],

@@ -8,6 +8,7 @@ import type { ApprovalMode } from '../../approvals/queue.ts'
 import { readApprovalRules } from '../../approvals/rules.ts'
 import type { Host, RunOptions } from '../../host.ts'
 import { readMetadata } from '../../journal/run-query.ts'
+import { readOutputSchema } from '../../runs/output-schema.ts'
 import type { Run } from '../../runs/run.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
@@ -76,6 +77,7 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
       ).conflicts('json'),
     )
     .option('-o, --output <file>', 'write the final answer of a completed run to this file')
+    .option('--output-schema <file>', 'make the final answer JSON that fits the JSON schema in this file')
   addDetailOptions(command)
   command
     .optionsGroup('Plan:')
@@ -146,6 +148,8 @@ interface RunFlags extends VmFlags, Detail {
   readonly quiet?: boolean
   /** A file for the final answer. */
   readonly output?: string
+  /** A file with a JSON schema. */
+  readonly outputSchema?: string
   /** True for the last run on the directory, or the name of a run. */
   readonly continue?: true | string
   readonly keepVm?: boolean
@@ -210,6 +214,10 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     ...given('continue', flags.continue),
     ...given('replay', flags.replay),
     ...given('metadata', flags.metadata === undefined ? undefined : readMetadata(flags.metadata)),
+    ...given(
+      'outputSchema',
+      flags.outputSchema === undefined ? undefined : await readOutputSchema(flags.outputSchema),
+    ),
     files: {
       ...given('include', flags.include),
       ...given('acceptIgnoreRules', flags.acceptIgnoreRules),

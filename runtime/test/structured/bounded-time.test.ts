@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { isOutOfTime, withinTime } from '#specs/node/bounded-time.ts'
-import { openSchema } from '../../arguments/json-schema.ts'
+import { openSchema } from '#specs/node/json-schema.ts'
 
 it('work that never gives way ends with its time, and is distinguished from what fails by itself [T.02]', () => {
   const thrownBy = (work: () => void, timeMs = 60_000): unknown => {

@@ -1,7 +1,7 @@
 // An answer of a given form out of a real model server: its grammar keeps a call that must be made to the schema.
 import { expect, it } from 'vitest'
+import { openSchema } from '#specs/node/json-schema.ts'
 import { llamaKey, llamaModel, useLlamaServer } from '../../../test/support/llama-server.ts'
-import { openSchema } from '../../arguments/json-schema.ts'
 import { createLLMEnvironment } from '../../environment/environment.ts'
 import { generate } from '../../generate/generate.ts'
 import type { Model } from '../../llm/model.ts'

@@ -2,9 +2,10 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
+import { type JsonSchema, openSchema } from '#specs/node/json-schema.ts'
 import { failure, reply } from '#specs/testing/model-replies.ts'
 import { type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
-import { type JsonSchema, openSchema, openZodSchema } from '../../arguments/json-schema.ts'
+import { openZodSchema } from '../../arguments/json-schema.ts'
 import { createModel, type Model } from '../../llm/model.ts'
 import { requestStructured } from '../../structured/request.ts'
 
