@@ -1,6 +1,7 @@
 /**
- * The command line: which commands there are, and with which code one exits. Prints whatever fails to stderr. Loads the
- * file of a command only when an argument names it, so that `--help` and `--version` start fast.
+ * The command line: which commands there are, and with which code one exits. Prints whatever fails to stderr. Loads
+ * what a command accepts only when an argument names it, and what it does only when it runs, so that help and completion
+ * start fast.
  */
 import { readFileSync } from 'node:fs'
 import { Argument, Command, CommanderError } from 'commander'
@@ -69,87 +70,87 @@ const commands: readonly CommandRow[] = [
   {
     name: 'run',
     description: 'Run a task in a VM on a copy of a directory; show plan, progress and changes',
-    load: async () => (await import('./commands/run.ts')).addRunCommand,
+    load: async () => (await import('./declarations/runs.ts')).addRunCommand,
   },
   {
     name: 'chat',
     description: 'Give tasks one after another in one VM; also: caisson alone in a terminal',
-    load: async () => (await import('./commands/chat.ts')).addChatCommand,
+    load: async () => (await import('./declarations/runs.ts')).addChatCommand,
   },
   {
     name: 'attach',
     description: 'Watch a run of another process from its start; answer, steer or cancel it',
-    load: async () => (await import('./commands/attach.ts')).addAttachCommand,
+    load: async () => (await import('./declarations/runs.ts')).addAttachCommand,
   },
   {
     name: 'doctor',
     description: 'Check this machine: QEMU, accelerator, sandbox, image, memory, disk, keys',
-    load: async () => (await import('./commands/doctor.ts')).addDoctorCommand,
+    load: async () => (await import('./declarations/machine.ts')).addDoctorCommand,
   },
   {
     name: 'image',
     description: 'Build and inspect the VM image',
-    load: async () => (await import('./commands/image.ts')).addImageCommands,
+    load: async () => (await import('./declarations/vm.ts')).addImageCommands,
   },
   {
     name: 'clean',
     description: 'List what Caisson stores on disk; with --yes, remove what is old or left over',
-    load: async () => (await import('./commands/clean.ts')).addCleanCommand,
+    load: async () => (await import('./declarations/machine.ts')).addCleanCommand,
   },
   {
     name: 'vm',
     description: 'Manage virtual machines',
-    load: async () => (await import('./commands/vm.ts')).addVmCommands,
+    load: async () => (await import('./declarations/vm.ts')).addVmCommands,
   },
   {
     name: 'config',
     description: 'Locate and check the configuration file',
-    load: async () => (await import('./commands/config.ts')).addConfigCommands,
+    load: async () => (await import('./declarations/machine.ts')).addConfigCommands,
   },
   {
     name: 'policy',
     description: 'Inspect network access rules and revoke permanent grants',
-    load: async () => (await import('./commands/policy.ts')).addPolicyCommands,
+    load: async () => (await import('./declarations/machine.ts')).addPolicyCommands,
   },
   {
     name: 'key',
     description: "Manage keys in the system's keyring",
-    load: async () => (await import('./commands/key.ts')).addKeyCommands,
+    load: async () => (await import('./declarations/machine.ts')).addKeyCommands,
   },
   {
     name: 'runs',
     description: 'List, inspect, steer and remove runs',
-    load: async () => (await import('./commands/runs.ts')).addRunsCommands,
+    load: async () => (await import('./declarations/runs.ts')).addRunsCommands,
   },
   {
     name: 'approvals',
     description: 'Answer the approvals that active runs wait for',
-    load: async () => (await import('./commands/approvals.ts')).addApprovalCommands,
+    load: async () => (await import('./declarations/runs.ts')).addApprovalCommands,
   },
   {
     name: 'memory',
     description: 'Manage the notes that runs remember about a workspace',
-    load: async () => (await import('./commands/memory.ts')).addMemoryCommands,
+    load: async () => (await import('./declarations/knowledge.ts')).addMemoryCommands,
   },
   {
     name: 'notes',
     description: 'Manage notes of proposals (PROP-…)',
-    load: async () => (await import('./commands/notes.ts')).addNoteCommands,
+    load: async () => (await import('./declarations/knowledge.ts')).addNoteCommands,
   },
   {
     name: 'skills',
     description: 'List your skills',
-    load: async () => (await import('./commands/skills.ts')).addSkillCommands,
+    load: async () => (await import('./declarations/knowledge.ts')).addSkillCommands,
   },
   {
     name: 'mcp',
     description: 'Manage approved MCP servers',
-    load: async () => (await import('./commands/mcp.ts')).addMcpCommands,
+    load: async () => (await import('./declarations/knowledge.ts')).addMcpCommands,
   },
   {
     name: 'workspace',
     description: 'Review, apply and undo the changes of runs',
-    load: async () => (await import('./commands/workspace.ts')).addWorkspaceCommands,
+    load: async () => (await import('./declarations/workspace.ts')).addWorkspaceCommands,
   },
 ]
 
@@ -203,7 +204,8 @@ async function addComplete(program: Command): Promise<void> {
 
 /** Splits what commander cannot: in `run` the task after `--continue`, in `vm shell` the guest's command after `--`. */
 async function splitCommand(argv: readonly string[]): Promise<{ own: string[]; command: string[] }> {
-  if (argv[0] === 'run') return { own: (await import('./commands/run.ts')).settleContinue(argv), command: [] }
+  if (argv[0] === 'run')
+    return { own: (await import('./declarations/runs.ts')).settleContinue(argv), command: [] }
   const at = argv[0] === 'vm' && argv[1] === 'shell' ? argv.indexOf('--') : -1
   return at < 0 ? { own: [...argv], command: [] } : { own: argv.slice(0, at), command: argv.slice(at + 1) }
 }

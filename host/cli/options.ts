@@ -10,6 +10,13 @@ export type RunAction = (
   action: (...args: never[]) => Promise<number>,
 ) => (...args: unknown[]) => Promise<void>
 
+/** An action whose file loads when it runs, so that `--help` and completion load no library. */
+export function lazy<Args extends readonly unknown[]>(
+  load: () => Promise<(...args: Args) => Promise<number>>,
+): (...args: Args) => Promise<number> {
+  return async (...args) => (await load())(...args)
+}
+
 /** The task and the directory of `run` without a task. */
 export interface Example {
   readonly task: string

@@ -3,10 +3,9 @@
  * does not want to watch.
  */
 
-import { type Command, Option } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalRequest, ApprovalScope } from '#specs/protocol/approval.ts'
-import { AccessReach } from '#specs/protocol/egress.ts'
+import type { AccessReach } from '#specs/protocol/egress.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { describeAnswer } from '../../approvals/user-question.ts'
@@ -15,55 +14,19 @@ import { mapBounded } from '../../files/bounded-map.ts'
 import type { Host } from '../../host.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io, userName } from '../io.ts'
-import { type RunAction, runArgument } from '../options.ts'
 import { describeQuestion, offerLines } from '../render/call-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { findLive } from './runs.ts'
 
-export function addApprovalCommands(approvals: Command, run: RunAction): void {
-  const add = (name: string) =>
-    approvals
-      .command(name)
-      .argument('<run>', runArgument)
-      .argument('<approval>', 'ID as listed, or a unique prefix of it')
-  const scope = (choices: readonly ApprovalScope[]) =>
-    new Option('--scope <scope>', 'how long the decision is valid').choices(choices).default('once')
-  approvals
-    .command('list')
-    .argument('[run]', `${runArgument} (default: all active runs)`)
-    .description('List open approvals and questions')
-    .option('--json', 'print one JSON object per line')
-    .action(run(approvalsList))
-  add('answer')
-    .argument(
-      '[value...]',
-      'the answer, or several of the choices; put values that start with a dash after --',
-    )
-    .description('Answer a question of the agent')
-    .option('--default', 'use the default answer of the question')
-    .option('--hint <text>', 'a comment for the agent')
-    .action(run(approvalsAnswer))
-  add('allow')
-    .description('Allow a tool call, a plan or network access')
-    .addOption(scope(['once', 'run', 'always']))
-    .addOption(
-      new Option('--reach <reach>', 'for network access: how much to allow around the address').choices(
-        AccessReach.options,
-      ),
-    )
-    .action(run(approvalsAllow))
-  add('deny')
-    .description('Deny an approval, or decline to answer a question')
-    .addOption(scope(['once', 'run']))
-    .option('--hint <text>', 'what the agent should do instead')
-    .action(run(approvalsDeny))
-}
-
 type Pending = Omit<ApprovalRequest, 'runId'>
 
-async function approvalsList(io: Io, name: string | undefined, flags: { json?: boolean }): Promise<ExitCode> {
+export async function approvalsList(
+  io: Io,
+  name: string | undefined,
+  flags: { json?: boolean },
+): Promise<ExitCode> {
   const host = hostOf(io)
   const runIds = name === undefined ? await atWork(host) : [await findRun(io, name)]
   let count = 0
@@ -82,7 +45,7 @@ async function approvalsList(io: Io, name: string | undefined, flags: { json?: b
 }
 
 /** @param values one, of `choices` any number */
-async function approvalsAnswer(
+export async function approvalsAnswer(
   io: Io,
   name: string,
   approval: string,
@@ -104,7 +67,7 @@ async function approvalsAnswer(
   })
 }
 
-async function approvalsAllow(
+export async function approvalsAllow(
   io: Io,
   name: string,
   approval: string,
@@ -121,7 +84,7 @@ async function approvalsAllow(
   })
 }
 
-async function approvalsDeny(
+export async function approvalsDeny(
   io: Io,
   name: string,
   approval: string,

@@ -3,25 +3,16 @@
  * is not cancelling: the run continues without us.
  */
 import type { Writable } from 'node:stream'
-import type { Command } from 'commander'
 import type { RunClient, WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
-import { addDetailOptions, type RunAction, runArgument } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
 import { type FollowInterruption, follow, followAsJson } from './follow.ts'
 import { runsShow } from './runs.ts'
-
-export function addAttachCommand(command: Command, run: RunAction): void {
-  addDetailOptions(command)
-    .argument('<run>', runArgument)
-    .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
-    .action(run(attach))
-}
 
 /** Within this time after the first Ctrl-C a second one cancels the run. */
 const leaveAfterMs = 2_000

@@ -5,34 +5,24 @@
  */
 import { randomUUID } from 'node:crypto'
 import path from 'node:path'
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { addUsage, noUsage } from '#specs/protocol/task.ts'
 import type { Host } from '../../host.ts'
 import { resolveFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io, printError } from '../io.ts'
-import { type CommandInput, type RunAction, runArgument } from '../options.ts'
+import type { CommandInput } from '../options.ts'
 import { LineHistory } from '../prompts/line-history.ts'
 import { readTaskLine } from '../prompts/task-line.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-interface ChatFlags {
+export interface ChatFlags {
   readonly workspace?: string
   readonly model?: string
   readonly continue?: string
 }
 
-export function addChatCommand(command: Command, run: RunAction, { runCommand }: CommandInput): void {
-  command
-    .argument('[run-options...]', 'options of `caisson run` for every task, after --')
-    .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
-    .option('-m, --model <id>', 'model to use')
-    .option('--continue <run>', `run to continue: ${runArgument}`)
-    .action(run((io: Io, options: string[], flags: ChatFlags) => converse(io, options, flags, runCommand)))
-}
-
-async function converse(
+export async function converse(
   io: Io,
   options: readonly string[],
   flags: ChatFlags,

@@ -1,6 +1,5 @@
 /** `caisson clean`: shows what Caisson keeps on disk, and frees what is safe to free on request. */
 
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { freeKept } from '../../clean/free.ts'
 import { listKept } from '../../clean/inventory.ts'
@@ -9,24 +8,9 @@ import { formatAge, formatBytes, formatCount } from '../../files/format.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { parseAge, type RunAction } from '../options.ts'
 import { type Colors, colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-
-export function addCleanCommand(command: Command, run: RunAction): void {
-  command
-    .option('--yes', 'remove the entries listed as "remove"; without it, nothing is removed')
-    .option('--all', 'also remove current entries; the next run builds and downloads them again')
-    .option('--runs', 'also remove finished runs with their journals and change sets')
-    .option(
-      '--older-than <age>',
-      'with --runs: only runs that started at least this long ago (default: 30d)',
-      parseAge,
-    )
-    .option('--json', 'print as JSON')
-    .action(run(clean))
-}
 
 interface CleanFlags {
   readonly yes?: boolean

@@ -1,34 +1,22 @@
 /** `caisson config`: where the user's configuration is, whether it fits, and what it comes to. */
 import { access } from 'node:fs/promises'
-import type { Command } from 'commander'
 import { configFile } from '../../config/load.ts'
 import { withoutOverridden } from '../../config/overrides.ts'
 import { inspectModel, inspectSections } from '../../doctor/inspect-config.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { addConfigOption, type RunAction, withFlags } from '../options.ts'
+import { withFlags } from '../options.ts'
 import { colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export function addConfigCommands(config: Command, run: RunAction): void {
-  config
-    .command('path')
-    .description('Print the path of the configuration file, even if it does not exist')
-    .action(run(configPath))
-  addConfigOption(config.command('check'))
-    .description('Check the configuration file, the models and their providers, and the keys')
-    .option('--json', 'print as JSON')
-    .action(run(configCheck))
-}
-
-async function configPath(io: Io): Promise<ExitCode> {
+export async function configPath(io: Io): Promise<ExitCode> {
   io.stdout.write(`${sanitizeLine(configFile(hostOf(io).folders))}\n`)
   return exitCodes.completed
 }
 
 /** A file that does not fit is an error like in every command. What keeps runs from starting ends with 4, a warning with 0. */
-async function configCheck(io: Io, flags: { json?: boolean; config?: string[] }): Promise<ExitCode> {
+export async function configCheck(io: Io, flags: { json?: boolean; config?: string[] }): Promise<ExitCode> {
   const host = hostOf(io, flags.config)
   const file = configFile(host.folders)
   const config = await host.config()

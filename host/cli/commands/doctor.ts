@@ -1,17 +1,12 @@
 /** `caisson doctor`: what was found on this machine, each with ok or the remedy. */
 
-import type { Command } from 'commander'
 import { checkImage, type Finding, runDoctor } from '../../doctor/doctor.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { type RunAction, withFlags } from '../options.ts'
+import { withFlags } from '../options.ts'
 import { type Colors, colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
-
-export function addDoctorCommand(command: Command, run: RunAction): void {
-  command.option('--json', 'print as JSON').action(run(doctor))
-}
 
 export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const { folders } = hostOf(io)

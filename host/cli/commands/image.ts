@@ -1,6 +1,5 @@
 /** `caisson image`: builds, describes and verifies the image, and prints its bill of materials. */
 import path from 'node:path'
-import { type Command, Option } from 'commander'
 import { formatBytes } from '../../files/format.ts'
 import { ensureImage, findImage, type Image, updateImageLock, verifyImage } from '../../image/image.ts'
 import type { Architecture } from '../../image/recipe-key.ts'
@@ -8,36 +7,14 @@ import { readBom } from '../../image/sbom.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import type { RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-
-export function addImageCommands(image: Command, run: RunAction): void {
-  const add = (name: string) =>
-    image
-      .command(name)
-      .addOption(
-        new Option('--arch <name>', 'image architecture').choices(['amd64', 'arm64']).default('amd64'),
-      )
-  add('build')
-    .description('Build the image if its recipe changed or one of its files is damaged')
-    .option('--update-lock', 'resolve packages again and write packages.lock.json')
-    .action(run(imageBuild))
-  add('info')
-    .description('Show the image and its components')
-    .option('--json', 'print as JSON')
-    .action(run(imageInfo))
-  add('verify').description('Verify the image against its manifest').action(run(imageVerify))
-  add('sbom')
-    .description('Print the software bill of materials of image and agent (CycloneDX JSON)')
-    .action(run(imageSbom))
-}
 
 interface ImageFlags {
   readonly arch: Architecture
 }
 
-async function imageBuild(io: Io, flags: ImageFlags & { updateLock?: boolean }): Promise<ExitCode> {
+export async function imageBuild(io: Io, flags: ImageFlags & { updateLock?: boolean }): Promise<ExitCode> {
   const { folders } = hostOf(io)
   const onProgress = (text: string) => io.stderr.write(`${sanitizeLine(text)}\n`)
   await prepareFolders(folders)
@@ -50,7 +27,7 @@ async function imageBuild(io: Io, flags: ImageFlags & { updateLock?: boolean }):
   return exitCodes.completed
 }
 
-async function imageInfo(io: Io, flags: ImageFlags & { json?: boolean }): Promise<ExitCode> {
+export async function imageInfo(io: Io, flags: ImageFlags & { json?: boolean }): Promise<ExitCode> {
   const image = await findImage(placeOf(io, flags))
   if (image === undefined) return missing(io, flags)
   if (flags.json === true) await writeJsonLine(io.stdout, image)
@@ -58,7 +35,7 @@ async function imageInfo(io: Io, flags: ImageFlags & { json?: boolean }): Promis
   return exitCodes.completed
 }
 
-async function imageVerify(io: Io, flags: ImageFlags): Promise<ExitCode> {
+export async function imageVerify(io: Io, flags: ImageFlags): Promise<ExitCode> {
   const image = await verifyImage(placeOf(io, flags))
   if (image === undefined) return missing(io, flags)
   io.stdout.write(`verified: ${image.directory} matches its manifest\n`)
@@ -66,7 +43,7 @@ async function imageVerify(io: Io, flags: ImageFlags): Promise<ExitCode> {
 }
 
 /** CycloneDX JSON on standard output and nothing else there. */
-async function imageSbom(io: Io, flags: ImageFlags): Promise<ExitCode> {
+export async function imageSbom(io: Io, flags: ImageFlags): Promise<ExitCode> {
   const image = await findImage(placeOf(io, flags))
   if (image === undefined) return missing(io, flags)
   const bom = await readBom(image.directory, path.dirname(image.agentDisk))

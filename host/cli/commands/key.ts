@@ -1,7 +1,6 @@
 /** `caisson key`: keys in the system's keyring. A key is typed unseen or piped, and never an argument. */
 
 import { StringDecoder } from 'node:string_decoder'
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { Name } from '../../keys/key-source.ts'
 import { removeFromKeyring, storedKeys, storeInKeyring } from '../../keys/keyring.ts'
@@ -9,27 +8,12 @@ import { checkKey } from '../../keys/keys.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import type { RunAction } from '../options.ts'
 import { RawTerminal } from '../prompts/terminal-input.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 
-export function addKeyCommands(key: Command, run: RunAction): void {
-  key
-    .command('set')
-    .argument('<name>', 'name of the provider, or the name that the configuration uses')
-    .description('Store a key; type it (not shown) or pipe it to standard input')
-    .action(run(keySet))
-  key
-    .command('list')
-    .description('List the names of stored keys')
-    .option('--json', 'print one JSON object per line')
-    .action(run(keyList))
-  key.command('rm').argument('<name>').description('Remove a key').action(run(keyRemove))
-}
-
 const KEY_MAX_BYTES = 64 * 1024
 
-async function keySet(io: Io, name: string): Promise<ExitCode> {
+export async function keySet(io: Io, name: string): Promise<ExitCode> {
   const place = await openPlace(io, name)
   const key =
     io.stdin.isTTY === true ? await askHidden(io, `Key "${name}" (not shown): `) : await readPiped(io)
@@ -48,7 +32,7 @@ async function keySet(io: Io, name: string): Promise<ExitCode> {
   return exitCodes.completed
 }
 
-async function keyList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+export async function keyList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const names = await storedKeys(hostOf(io))
   for (const name of names) {
     if (flags.json === true) await writeJsonLine(io.stdout, { name })
@@ -59,7 +43,7 @@ async function keyList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   return exitCodes.completed
 }
 
-async function keyRemove(io: Io, name: string): Promise<ExitCode> {
+export async function keyRemove(io: Io, name: string): Promise<ExitCode> {
   const place = await openPlace(io, name)
   if (!(await storedKeys(place)).includes(name))
     throw new CaissonError('invalid_options', `no key has the name "${name}"; list them: caisson key list`)

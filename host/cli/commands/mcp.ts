@@ -1,7 +1,6 @@
 /** `caisson mcp`: what MCP servers said of themselves when they were allowed, and how it is forgotten. */
 
 import { readFile } from 'node:fs/promises'
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { formatCount, formatTime } from '../../files/format.ts'
@@ -10,24 +9,9 @@ import type { McpPin } from '../../mcp/pins.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import type { RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { realDirectory } from './memory.ts'
-
-export function addMcpCommands(mcp: Command, run: RunAction): void {
-  mcp
-    .command('list')
-    .description('List approved MCP servers')
-    .option('--json', 'print one JSON object per line')
-    .action(run(mcpList))
-  mcp
-    .command('forget')
-    .argument('<name...>', 'name of a server as listed')
-    .option('-w, --workspace <dir>', 'only approvals for this workspace')
-    .description('Revoke the approval of servers; the next run asks again')
-    .action(run(mcpForget))
-}
 
 /** The servers of a file of `--mcp`. @throws {CaissonError} `invalid_options` */
 export async function loadMcpFile(file: string): Promise<Readonly<Record<string, unknown>>> {
@@ -42,7 +26,7 @@ export async function loadMcpFile(file: string): Promise<Readonly<Record<string,
   return read.value
 }
 
-async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+export async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const pins = await hostOf(io).mcpPins.list()
   for (const pin of pins) {
     if (flags.json === true) await writeJsonLine(io.stdout, pin)
@@ -57,7 +41,11 @@ async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   return exitCodes.completed
 }
 
-async function mcpForget(io: Io, names: readonly string[], flags: { workspace?: string }): Promise<ExitCode> {
+export async function mcpForget(
+  io: Io,
+  names: readonly string[],
+  flags: { workspace?: string },
+): Promise<ExitCode> {
   const { folders, mcpPins } = hostOf(io)
   await prepareFolders(folders)
   const directory = flags.workspace === undefined ? undefined : await realDirectory(flags.workspace)

@@ -2,7 +2,6 @@
 
 import { realpath } from 'node:fs/promises'
 import path from 'node:path'
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { formatCount, formatTime } from '../../files/format.ts'
 import { memoryNoteId } from '../../memory/memory-service.ts'
@@ -18,7 +17,6 @@ import { findLikelySecret } from '../../secrets/likely-secret.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
-import { collect, type RunAction, runArgument } from '../options.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
 import { colorsFor } from '../render/colors.ts'
 import { writeLines } from '../render/fit.ts'
@@ -27,47 +25,14 @@ import { noteLine, wholeNoteLines } from '../render/note-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { editNote } from './review-notes.ts'
 
-export function addMemoryCommands(memory: Command, run: RunAction): void {
-  const add = (name: string) =>
-    memory.command(name).option('-w, --workspace <dir>', 'workspace directory (default: the current one)')
-  const noteArgument = 'ID as listed, or a unique prefix of it'
-  add('list')
-    .description('List the notes of a workspace and how many wait for review')
-    .option('--all', 'list the notes of all workspaces')
-    .option('--json', 'print one JSON object per line')
-    .action(run(memoryList))
-  add('show').argument('<note>', noteArgument).description('Show a note').action(run(memoryShow))
-  add('add')
-    .argument('<text>', 'what later runs should know')
-    .option('--tag <word>', 'tag to find the note by; repeatable', collect)
-    .description('Add a note')
-    .action(run(memoryAdd))
-  add('edit')
-    .argument('<note>', noteArgument)
-    .description('Edit a note in your editor')
-    .action(run(memoryEdit))
-  add('rm').argument('<note...>', noteArgument).description('Remove notes').action(run(memoryRemove))
-  add('move')
-    .argument('<old>', 'previous directory of the workspace')
-    .description('Assign the notes of a moved workspace to its new directory')
-    .action(run(memoryMove))
-  for (const [name, decision, description] of [
-    ['keep', { keep: true }, 'Keep the notes that a run proposed'],
-    ['drop', { keep: false }, 'Discard the notes that a run proposed'],
-  ] as const)
-    memory
-      .command(name)
-      .argument('<run>', runArgument)
-      .argument('[note...]', 'ID of a proposed note (default: all)')
-      .description(description)
-      .action(run((io: Io, of: string, notes: string[]) => decide(io, of, notes, decision)))
-}
-
 interface Place {
   readonly workspace?: string
 }
 
-async function memoryList(io: Io, flags: Place & { all?: boolean; json?: boolean }): Promise<ExitCode> {
+export async function memoryList(
+  io: Io,
+  flags: Place & { all?: boolean; json?: boolean },
+): Promise<ExitCode> {
   const host = hostOf(io)
   const directory = await realDirectory(flags.workspace)
   const kept = (
@@ -119,13 +84,13 @@ function linesByWorkspace(
   ])
 }
 
-async function memoryShow(io: Io, name: string, flags: Place): Promise<ExitCode> {
+export async function memoryShow(io: Io, name: string, flags: Place): Promise<ExitCode> {
   const note = findNote(hostOf(io).notes.ofWorkspace(await realDirectory(flags.workspace)), name)
   writeLines(io.stdout, wholeNoteLines(note, colorsFor(io.stdout)))
   return exitCodes.completed
 }
 
-async function memoryAdd(io: Io, text: string, flags: Place & { tag?: string[] }): Promise<ExitCode> {
+export async function memoryAdd(io: Io, text: string, flags: Place & { tag?: string[] }): Promise<ExitCode> {
   const { folders, notes } = hostOf(io)
   const trimmed = noteText(text)
   const tags = flags.tag ?? []
@@ -147,7 +112,7 @@ async function memoryAdd(io: Io, text: string, flags: Place & { tag?: string[] }
   return exitCodes.completed
 }
 
-async function memoryEdit(io: Io, name: string, flags: Place): Promise<ExitCode> {
+export async function memoryEdit(io: Io, name: string, flags: Place): Promise<ExitCode> {
   const { folders, notes } = hostOf(io)
   const note = findNote(notes.ofWorkspace(await realDirectory(flags.workspace)), name)
   const edit = await findEditor(io, path.dirname(notes.file))
@@ -173,14 +138,14 @@ function warnOfSecret(io: Io, text: string, noteId: string): void {
     )
 }
 
-async function memoryRemove(io: Io, names: string[], flags: Place): Promise<ExitCode> {
+export async function memoryRemove(io: Io, names: string[], flags: Place): Promise<ExitCode> {
   const { notes } = hostOf(io)
   const directory = await realDirectory(flags.workspace)
   await removeNotes(io, notes, notes.ofWorkspace(directory), names)
   return exitCodes.completed
 }
 
-async function memoryMove(io: Io, old: string, flags: Place): Promise<ExitCode> {
+export async function memoryMove(io: Io, old: string, flags: Place): Promise<ExitCode> {
   const { notes } = hostOf(io)
   const from = await realDirectory(old)
   const to = await realDirectory(flags.workspace)
@@ -198,7 +163,12 @@ async function memoryMove(io: Io, old: string, flags: Place): Promise<ExitCode> 
   return exitCodes.completed
 }
 
-async function decide(io: Io, run: string, names: string[], decision: NoteDecision): Promise<ExitCode> {
+export async function decide(
+  io: Io,
+  run: string,
+  names: string[],
+  decision: NoteDecision,
+): Promise<ExitCode> {
   const host = hostOf(io)
   const runId = await findRun(io, run)
   await prepareFolders(host.folders)

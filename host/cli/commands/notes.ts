@@ -1,6 +1,5 @@
 /** `caisson notes`: the notes of proposals. */
 
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { ProposalId } from '#specs/protocol/extension.ts'
 import { governanceNoteId } from '../../memory/memory-service.ts'
@@ -8,35 +7,17 @@ import type { ProposalNote } from '../../memory/note-store.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import type { RunAction } from '../options.ts'
 import { colorsFor } from '../render/colors.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { wholeNoteLines } from '../render/note-lines.ts'
 import { noteText, put, removeNotes } from './memory.ts'
 
-export function addNoteCommands(notes: Command, run: RunAction): void {
-  notes
-    .command('list')
-    .argument('[proposal]', 'PROP-… (default: all)')
-    .description('List the notes of a proposal')
-    .option('--json', 'print one JSON object per line')
-    .action(run(notesList))
-  notes
-    .command('add')
-    .argument('<proposal>', 'PROP-…')
-    .argument('<text>')
-    .description('Add a note to a proposal')
-    .action(run(notesAdd))
-  notes
-    .command('rm')
-    .argument('<proposal>', 'PROP-…')
-    .argument('<note...>', 'ID of a note as listed, or a unique prefix of it')
-    .description('Remove notes')
-    .action(run(notesRemove))
-}
-
-async function notesList(io: Io, proposal: string | undefined, flags: { json?: boolean }): Promise<ExitCode> {
+export async function notesList(
+  io: Io,
+  proposal: string | undefined,
+  flags: { json?: boolean },
+): Promise<ExitCode> {
   const { notes } = hostOf(io)
   const found =
     proposal === undefined
@@ -50,7 +31,7 @@ async function notesList(io: Io, proposal: string | undefined, flags: { json?: b
   return exitCodes.completed
 }
 
-async function notesAdd(io: Io, proposal: string, text: string): Promise<ExitCode> {
+export async function notesAdd(io: Io, proposal: string, text: string): Promise<ExitCode> {
   const { folders, notes } = hostOf(io)
   const proposalId = proposalOf(proposal)
   const trimmed = noteText(text)
@@ -68,7 +49,7 @@ async function notesAdd(io: Io, proposal: string, text: string): Promise<ExitCod
   return exitCodes.completed
 }
 
-async function notesRemove(io: Io, proposal: string, names: string[]): Promise<ExitCode> {
+export async function notesRemove(io: Io, proposal: string, names: string[]): Promise<ExitCode> {
   const { notes } = hostOf(io)
   await removeNotes(io, notes, notes.ofProposal(proposalOf(proposal)), names)
   return exitCodes.completed

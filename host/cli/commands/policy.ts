@@ -2,7 +2,6 @@
 
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import type { Command } from 'commander'
 import { parse, TomlError } from 'smol-toml'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
@@ -24,26 +23,8 @@ import { Settings } from '../../settings.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { addEgressOptions, type RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-
-export function addPolicyCommands(policy: Command, run: RunAction): void {
-  addEgressOptions(policy.command('check').argument('<url>', 'full http or https URL'))
-    .description('Check whether a request to a URL and a tunnel to its host are allowed, and by which rule')
-    .option('--method <name>', 'HTTP method of the request', 'GET')
-    .option('--json', 'print as JSON')
-    .action(run(policyCheck))
-  addEgressOptions(policy.command('explain'))
-    .description('List the rules in force and their sources, highest precedence first')
-    .option('--json', 'print as JSON')
-    .action(run(policyExplain))
-  policy
-    .command('revoke')
-    .argument('[number...]', 'number of a grant; without one, list all permanent grants')
-    .description('Revoke permanent network grants')
-    .action(run(policyRevoke))
-}
 
 interface PolicyFlags {
   readonly allowHost?: string[]
@@ -60,7 +41,11 @@ interface Seen {
 }
 
 /** A request, and for https the tunnel that programs make: 0 when the request would go out unasked, 3 otherwise. */
-async function policyCheck(io: Io, url: string, flags: PolicyFlags & { method: string }): Promise<ExitCode> {
+export async function policyCheck(
+  io: Io,
+  url: string,
+  flags: PolicyFlags & { method: string },
+): Promise<ExitCode> {
   const target = parseTarget(url, flags.method)
   if (!target.ok) throw new CaissonError('invalid_options', target.error)
   const { policy, grants, network } = await inForce(io, flags)
@@ -81,7 +66,7 @@ async function policyCheck(io: Io, url: string, flags: PolicyFlags & { method: s
 }
 
 /** The rules, the strongest first. */
-async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCode> {
+export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCode> {
   const { policy, grants } = await inForce(io, flags)
   const answers = orderRules([...grants.reusable(), ...grants.refusals()])
   if (flags.json === true) {
@@ -163,7 +148,7 @@ function asJson({ target, preview, proxy }: Seen): object {
 }
 
 /** @param numbers as listed; none: lists them */
-async function policyRevoke(io: Io, numbers: readonly string[]): Promise<ExitCode> {
+export async function policyRevoke(io: Io, numbers: readonly string[]): Promise<ExitCode> {
   const { folders } = hostOf(io)
   await prepareFolders(folders)
   const lasting = new PersistentGrants(folders)

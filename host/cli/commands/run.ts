@@ -1,7 +1,6 @@
 /** `caisson run`: starts a run, shows it, puts approvals before the person, and brings the changes home. */
 
 import path from 'node:path'
-import { type Command, Option } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { ApprovalMode } from '../../approvals/queue.ts'
@@ -13,23 +12,7 @@ import type { Run } from '../../runs/run.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
-import {
-  addConfigOption,
-  addDetailOptions,
-  addEgressOptions,
-  addVmOptions,
-  type CommandInput,
-  collect,
-  type Example,
-  parseCount,
-  parseCountOrNone,
-  parseDollars,
-  parseDuration,
-  type RunAction,
-  type VmFlags,
-  vmOptionsOf,
-  withFlags,
-} from '../options.ts'
+import { type Example, type VmFlags, vmOptionsOf, withFlags } from '../options.ts'
 import { askRules } from '../prompts/ignore-rules-prompt.ts'
 import { captureInput } from '../prompts/terminal-input.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
@@ -44,75 +27,7 @@ import { reviewAndApply } from './review-changes.ts'
 import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
 import { readTaskInput } from './task-input.ts'
 
-export function addRunCommand(command: Command, run: RunAction, { example }: CommandInput): void {
-  command
-    .argument(
-      '[task]',
-      'what the agent should do, or "-" to read it from standard input; optional with --plan-from',
-    )
-    .action(run((io: Io, task: string | undefined, flags: RunFlags) => runTask(io, task, flags, example)))
-    .optionsGroup('Task and files:')
-    .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
-    .option(
-      '--include <pattern>',
-      'also copy matching paths that are ignored or look like secrets; repeatable',
-      collect,
-    )
-    .option('--accept-ignore-rules', 'accept the ignore rules as changed by earlier runs')
-    .option('-m, --model <id>', 'model to use (default: CAISSON_MODEL, else the configured one)')
-  addConfigOption(command)
-    .option('--tool <name>', 'allow only this tool; repeatable', collect)
-    .option('--mcp <file>', 'JSON file of MCP servers (mcpServers format)')
-    .option('--approve <how>', 'how to decide approvals: ask, all, none, or a file of rules', 'ask')
-    .option('--apply', 'apply changes that are neither flagged nor in conflict, without asking')
-    .option('--no-apply', 'apply nothing, without asking')
-    .option('--accept-memory', 'keep the notes that a completed run proposes, without asking')
-    .option('--metadata <key=value>', 'fact about the run for lists, such as ticket=T-1; repeatable', collect)
-    .option('--replay <run>', 'replay a recorded run, without network access')
-    .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
-    .addOption(
-      new Option(
-        '-q, --quiet',
-        'print the final answer alone; problems and questions go to standard error',
-      ).conflicts('json'),
-    )
-    .option('-o, --output <file>', 'write the final answer of a completed run to this file')
-    .option('--output-schema <file>', 'make the final answer JSON that fits the JSON schema in this file')
-  addDetailOptions(command)
-  command
-    .optionsGroup('Plan:')
-    .option('--plan-only', 'make a plan and stop; files stay read-only in the VM')
-    .option('--approve-plan', 'ask for approval of the plan, and of each revision, before it runs')
-    .option('--plan-from <run|file>', 'run the plan of an earlier run, or a plan in a JSON file')
-  addEgressOptions(command.optionsGroup('Network access:'))
-  command
-    .optionsGroup('Limits:')
-    .option('--max-time <duration>', 'wall-clock time, for example 20m', parseDuration)
-    .option('--max-tokens <count>', 'input and output tokens', parseCount)
-    .option('--max-requests <count>', 'model requests', parseCount)
-    .option('--max-cost <dollars>', 'cost in US dollars, by the configured prices', parseDollars)
-    .option('--max-agents <count>', 'sub-agents; 0 disables them', parseCountOrNone)
-    .optionsGroup('VM:')
-    .option('--continue [run]', 'continue a run (default: the most recently started one on this directory)')
-    .option('--keep-vm', 'keep the VM for a later --continue; implied by --continue')
-    .option('--no-template', 'boot the VM instead of restoring it from a template')
-  addVmOptions(command)
-}
-
-/** What `RunStore.find` can find; whatever else stands behind `--continue` is the task. */
-const runName = /^(last|run-\S*|[0-9a-f]{1,20})$/
-
-/** The arguments of `caisson run` with `--continue=last` where a task follows, or nothing that could be its value. */
-export function settleContinue(argv: readonly string[]): string[] {
-  const end = argv.indexOf('--')
-  return argv.map((argument, at) => {
-    if (argument !== '--continue' || (end >= 0 && at > end)) return argument
-    const next = argv[at + 1]
-    return next === undefined || next.startsWith('-') || runName.test(next) ? argument : '--continue=last'
-  })
-}
-
-interface RunFlags extends VmFlags, Detail {
+export interface RunFlags extends VmFlags, Detail {
   readonly workspace?: string
   readonly include?: string[]
   readonly acceptIgnoreRules?: boolean
@@ -158,7 +73,7 @@ interface RunFlags extends VmFlags, Detail {
   readonly template?: false
 }
 
-async function runTask(
+export async function runTask(
   io: Io,
   task: string | undefined,
   flags: RunFlags,

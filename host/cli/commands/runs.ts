@@ -1,6 +1,5 @@
 /** `caisson runs`: lists, shows and removes runs. */
 
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
@@ -12,7 +11,6 @@ import { type RunFilter, readFilters, statusOf } from '../../journal/run-query.t
 import type { RunSummary } from '../../journal/run-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
-import { addDetailOptions, collect, parseCount, type RunAction, runArgument } from '../options.ts'
 import { colorsFor } from '../render/colors.ts'
 import { eventLines } from '../render/event-lines.ts'
 import { writeLines } from '../render/fit.ts'
@@ -21,43 +19,7 @@ import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
 
-export function addRunsCommands(runs: Command, run: RunAction): void {
-  runs
-    .command('list')
-    .description('List runs, newest first')
-    .option(
-      '--filter <key=value>',
-      'list only runs with this status, workspace, model or metadata=KEY=VALUE; repeatable',
-      collect,
-    )
-    .option('-n, --last <count>', 'list only the last runs', parseCount)
-    .option('--json', 'print one JSON object per line')
-    .action(run(runsList))
-  const add = (name: string) => runs.command(name).argument('<run>', runArgument)
-  addDetailOptions(add('show'))
-    .description('Show what happened in a run')
-    .option('--json', 'print the journal as one JSON event per line')
-    .action(run(runsShow))
-  add('steer')
-    .argument('<text>', 'what the agent should know')
-    .description('Send a message to the agent; it sees the message on its next turn')
-    .action(run(runsSteer))
-  add('pause')
-    .description('Pause the agent before its next step; the VM keeps running (see: caisson vm pause)')
-    .action(run(runsPause))
-  add('resume').description('Resume a paused agent').action(run(runsResume))
-  add('cancel')
-    .description('Cancel a run; its changes are collected first')
-    .option('--now', 'stop immediately, without collecting changes')
-    .action(run(runsCancel))
-  runs
-    .command('rm')
-    .argument('<run...>')
-    .description('Remove runs with their journals and change sets')
-    .action(run(runsRemove))
-}
-
-async function runsList(
+export async function runsList(
   io: Io,
   flags: { json?: boolean; filter?: string[]; last?: number },
 ): Promise<ExitCode> {
@@ -175,7 +137,7 @@ function headLines(
     : [now, `  ${at + 1} events at the end of the run, head ${end.hash}`]
 }
 
-async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
+export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
   const { runs } = hostOf(io)
   // A name that is no run's stops the command before anything is removed.
   const runIds = new Set<string>()
@@ -187,7 +149,7 @@ async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
   return exitCodes.completed
 }
 
-async function runsSteer(io: Io, name: string, text: string): Promise<ExitCode> {
+export async function runsSteer(io: Io, name: string, text: string): Promise<ExitCode> {
   return await say(
     io,
     name,
@@ -196,7 +158,7 @@ async function runsSteer(io: Io, name: string, text: string): Promise<ExitCode> 
   )
 }
 
-async function runsPause(io: Io, name: string): Promise<ExitCode> {
+export async function runsPause(io: Io, name: string): Promise<ExitCode> {
   return await say(
     io,
     name,
@@ -205,7 +167,7 @@ async function runsPause(io: Io, name: string): Promise<ExitCode> {
   )
 }
 
-async function runsResume(io: Io, name: string): Promise<ExitCode> {
+export async function runsResume(io: Io, name: string): Promise<ExitCode> {
   return await say(
     io,
     name,
@@ -215,7 +177,7 @@ async function runsResume(io: Io, name: string): Promise<ExitCode> {
 }
 
 /** Waits for the end: the run sends its changes first, unless it ends at once. */
-async function runsCancel(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
+export async function runsCancel(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
   const run = await findLive(io, name)
   await run.cancel({ by: 'caisson runs cancel', now: flags.now === true })
   const end = await run.ended

@@ -1,23 +1,13 @@
 /** `caisson skills`: the user's own skills. Those of a workspace are read in the VM, and shown by no command. */
 
-import type { Command } from 'commander'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import type { RunAction } from '../options.ts'
 import { colorsFor } from '../render/colors.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export function addSkillCommands(command: Command, run: RunAction): void {
-  command
-    .command('list')
-    .description('List the skills that runs can use, their folders, and their problems')
-    .option('--json', 'print one JSON object per line')
-    .action(run(skillsList))
-}
-
-async function skillsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+export async function skillsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const skills = await hostOf(io).skills()
   const { roots, problems, missing } = skills
   if (flags.json === true) {

@@ -1,6 +1,5 @@
 /** `caisson vm cp`: files into a VM and out of it, by the rules of `docker cp`. */
 import type { Writable } from 'node:stream'
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { waitForDrain } from '#specs/node/drain.ts'
 import type { CopyOptions, CopyResult } from '../../control/copy.ts'
@@ -8,26 +7,15 @@ import { formatBytes, formatCount } from '../../files/format.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
-import { parseSize, type RunAction } from '../options.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
 const shownLeftOut = 20
-
-export function addVmCopy(vm: Command, run: RunAction): void {
-  vm.command('cp')
-    .usage('[options] VM:PATH LOCAL|-\n       caisson vm cp [options] LOCAL|- VM:PATH')
-    .argument('<from>', 'VM:PATH, a local path, or - for a tar archive on standard input')
-    .argument('<to>', 'VM:PATH, a local path, or - for a tar archive on standard output')
-    .description('Copy files between this machine and a VM; relative paths of the VM begin at /mnt/workspace')
-    .option('--max-size <size>', 'stop when the VM has sent more than this (default: 16G)', parseSize)
-    .action(run(vmCopy))
-}
 
 interface CopyFlags {
   readonly maxSize?: number
 }
 
-async function vmCopy(io: Io, from: string, to: string, flags: CopyFlags): Promise<ExitCode> {
+export async function vmCopy(io: Io, from: string, to: string, flags: CopyFlags): Promise<ExitCode> {
   const [source, target] = [readPlace(from), readPlace(to)]
   using stop = new StopOnSignal('ends the process')
   const options: CopyOptions = {

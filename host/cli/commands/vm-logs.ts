@@ -4,7 +4,6 @@ import { open } from 'node:fs/promises'
 import path from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Command } from 'commander'
 import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { VmClient } from '../../control/vm-client.ts'
 import type { Host } from '../../host.ts'
@@ -12,19 +11,13 @@ import { standaloneVmLogName } from '../../sandbox/standalone-vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { findRun, findVm, hostOf, type Io } from '../io.ts'
-import { type RunAction, vmArgument } from '../options.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export function addVmLogs(vm: Command, run: RunAction): void {
-  vm.command('logs')
-    .argument('<vm>', `${vmArgument}; finished runs too`)
-    .description('Print the console of a VM, or the log of its agent')
-    .option('-f, --follow', 'follow the output until the VM stops')
-    .option('--agent', 'print the log of the agent, as JSON lines')
-    .action(run(vmLogs))
-}
-
-async function vmLogs(io: Io, name: string, flags: { follow?: boolean; agent?: boolean }): Promise<ExitCode> {
+export async function vmLogs(
+  io: Io,
+  name: string,
+  flags: { follow?: boolean; agent?: boolean },
+): Promise<ExitCode> {
   const host = hostOf(io)
   using stop = new StopOnSignal('ends the process')
   const follow = flags.follow === true

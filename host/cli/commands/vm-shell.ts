@@ -6,7 +6,6 @@
 import { constants } from 'node:os'
 import type { Writable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { waitForDrain } from '#specs/node/drain.ts'
 import type { Shell, ShellEnd } from '../../control/shell.ts'
@@ -19,24 +18,13 @@ import { Settings } from '../../settings.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { findVm, hostOf, type Io } from '../io.ts'
-import { addVmOptions, collect, type RunAction, type VmFlags, vmArgument, vmOptionsOf } from '../options.ts'
+import { type VmFlags, vmOptionsOf } from '../options.ts'
 import { RawTerminal } from '../prompts/terminal-input.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { rulesOfFlags } from './policy.ts'
 
 /** @param command what follows `--`: the guest's command */
-export function addVmShell(vm: Command, run: RunAction, command: readonly string[]): void {
-  addVmOptions(vm.command('shell').usage('[options] [vm] [-- command...]'))
-    .argument('[vm]', `${vmArgument} (default: the only running VM, else a new one)`)
-    .description('Open a shell in a VM, or run the command after -- and return its exit code')
-    .option('-w, --workspace <dir>', 'for a new VM: directory to copy into it (default: the current one)')
-    .option('--allow-host <host>', 'for a new VM: allow https requests to this host; repeatable', collect)
-    .option('--egress <file>', 'for a new VM: file of egress rules')
-    .option('--plain', 'print escape sequences of the guest instead of interpreting them')
-    .action(run((io: Io, name: string | undefined, flags: ShellFlags) => vmShell(io, command, name, flags)))
-}
-
-interface ShellFlags extends VmFlags {
+export interface ShellFlags extends VmFlags {
   readonly workspace?: string
   readonly plain?: boolean
   readonly allowHost?: string[]
@@ -45,7 +33,7 @@ interface ShellFlags extends VmFlags {
 }
 
 /** @returns the program's own exit code; 128 and the signal's number where one ended it, 1 where nobody can say */
-async function vmShell(
+export async function vmShell(
   io: Io,
   command: readonly string[],
   name: string | undefined,

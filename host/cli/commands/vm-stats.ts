@@ -1,6 +1,5 @@
 /** `caisson vm stats` and `caisson vm inspect`: what VMs use of this machine, and what the host knows of one. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Command } from 'commander'
 import type { VmDetails } from '../../control/messages.ts'
 import { cpuPercentBetween } from '../../control/usage.ts'
 import type { VmClient } from '../../control/vm-client.ts'
@@ -8,26 +7,12 @@ import { formatBytes, formatTable } from '../../files/format.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
-import { type RunAction, vmArgument } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 
 /** Between two readings, from which the share of the CPU follows. */
 const intervalMs = 1_000
 
-export function addVmStats(vm: Command, run: RunAction): void {
-  vm.command('stats')
-    .argument('[vms...]', `${vmArgument} (default: all)`)
-    .description("Show what VMs use of this machine, until Ctrl-C; the numbers are the host's")
-    .option('--no-stream', 'print once')
-    .option('--json', 'print one JSON object per VM and reading')
-    .action(run(vmStats))
-  vm.command('inspect')
-    .argument('<vm>', vmArgument)
-    .description('Print what the host knows of a VM as JSON')
-    .action(run(vmInspect))
-}
-
-async function vmInspect(io: Io, name: string): Promise<ExitCode> {
+export async function vmInspect(io: Io, name: string): Promise<ExitCode> {
   const details = await (await hostOf(io).vms.find(name)).inspect()
   io.stdout.write(`${JSON.stringify(details, null, 2)}\n`)
   return exitCodes.completed
@@ -38,7 +23,7 @@ interface StatsFlags {
   readonly json?: boolean
 }
 
-async function vmStats(io: Io, names: readonly string[], flags: StatsFlags): Promise<ExitCode> {
+export async function vmStats(io: Io, names: readonly string[], flags: StatsFlags): Promise<ExitCode> {
   using stop = new StopOnSignal('ends the process')
   const { vms } = hostOf(io)
   const clients = async (): Promise<readonly VmClient[]> => {

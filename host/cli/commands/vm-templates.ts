@@ -1,24 +1,13 @@
 /** `caisson vm templates`: the saved VMs that others begin from, and what could not be made; removes them on request. */
 
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { formatAge, formatBytes, formatCount, formatDuration, formatTable } from '../../files/format.ts'
 import { describeReasons, type TemplateFailure } from '../../vm/template/template-failures.ts'
 import { type TemplateInfo, TemplateStore } from '../../vm/template/template-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import type { RunAction } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-
-export function addVmTemplates(vm: Command, run: RunAction): void {
-  vm.command('templates')
-    .description('List the VM templates that new VMs start from, and why any could not be created')
-    .option('--prune', 'remove templates unused for a week, and the least recently used beyond 4 GiB')
-    .option('--all', 'with --prune: remove all templates, and retry those that failed')
-    .option('--json', 'print as JSON')
-    .action(run(vmTemplates))
-}
 
 interface TemplateFlags {
   readonly prune?: boolean
@@ -26,7 +15,7 @@ interface TemplateFlags {
   readonly json?: boolean
 }
 
-async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCode> {
+export async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCode> {
   if (flags.all === true && flags.prune !== true)
     throw new CaissonError('invalid_options', '--all requires --prune')
   const store = new TemplateStore(hostOf(io).folders.cache)

@@ -1,6 +1,5 @@
 /** `caisson vm boot`: a VM without a task, to see that it starts, how long each phase takes, and to work in. */
 
-import type { Command } from 'commander'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import type { VmEntry } from '../../control/vms.ts'
 import { formatBytes, formatDuration, formatTable } from '../../files/format.ts'
@@ -10,59 +9,15 @@ import type { VmExit } from '../../vm/vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { findVm, hostOf, type Io, printError } from '../io.ts'
-import {
-  addVmOptions,
-  type CommandInput,
-  type RunAction,
-  type VmFlags,
-  vmArgument,
-  vmOptionsOf,
-} from '../options.ts'
+import { type VmFlags, vmOptionsOf } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
-import { addVmCopy } from './vm-copy.ts'
-import { addVmLogs } from './vm-logs.ts'
-import { addVmShell } from './vm-shell.ts'
-import { addVmStats } from './vm-stats.ts'
-import { addVmTemplates } from './vm-templates.ts'
 
 /** @param guestCommand what follows `--` of `vm shell` */
-export function addVmCommands(vm: Command, run: RunAction, { guestCommand }: CommandInput): void {
-  addVmOptions(vm.command('boot'))
-    .description('Boot a VM without a task, print the time of each phase, and stop it on Ctrl-C')
-    .option('-w, --workspace <dir>', 'copy this directory into the VM')
-    .option('--once', 'stop the VM as soon as it is ready')
-    .action(run(vmBoot))
-  addVmShell(vm, run, guestCommand)
-  addVmCopy(vm, run)
-  vm.command('forward')
-    .argument('<vm>', vmArgument)
-    .argument('<ports>', '[HOSTPORT:]GUESTPORT; 0 as HOSTPORT picks a free port')
-    .description('Forward connections on 127.0.0.1 to a guest port, until Ctrl-C')
-    .action(run(vmForward))
-  vm.command('list')
-    .description('List running VMs')
-    .option('--json', 'print one JSON object per line')
-    .action(run(vmList))
-  addVmStats(vm, run)
-  addVmLogs(vm, run)
-  for (const [name, paused, description] of [
-    ['pause', true, 'Pause a VM: its CPUs and its time limits stop'],
-    ['resume', false, 'Resume a paused VM'],
-  ] as const)
-    vm.command(name)
-      .argument('<vm>', vmArgument)
-      .description(description)
-      .action(run((io: Io, of: string) => vmPause(io, of, paused)))
-  vm.command('stop')
-    .argument('<vm>', vmArgument)
-    .description('Stop a VM; its run is cancelled and its changes are collected first')
-    .option('--now', 'stop immediately, without collecting changes')
-    .action(run(vmStop))
-  addVmTemplates(vm, run)
-}
-
-async function vmBoot(io: Io, flags: VmFlags & { workspace?: string; once?: boolean }): Promise<ExitCode> {
+export async function vmBoot(
+  io: Io,
+  flags: VmFlags & { workspace?: string; once?: boolean },
+): Promise<ExitCode> {
   const host = hostOf(io)
   await requireAccelerator(vmOptionsOf(flags), host.folders)
   const image = await host.image({ onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`) })
@@ -109,7 +64,7 @@ function reportEnd(io: Io, end: 'interrupted' | 'stopped' | VmExit): ExitCode {
   return exitCodes.failed
 }
 
-async function vmForward(io: Io, name: string, ports: string): Promise<ExitCode> {
+export async function vmForward(io: Io, name: string, ports: string): Promise<ExitCode> {
   const { hostPort, guestPort } = parsePorts(ports)
   const vm = await findVm(io, name)
   using stop = new StopOnSignal('ends the process')
@@ -139,7 +94,7 @@ function parsePorts(text: string): { hostPort: number; guestPort: number } {
   return { hostPort, guestPort }
 }
 
-async function vmList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+export async function vmList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const vms = await hostOf(io).vms.list()
   if (flags.json === true) for (const vm of vms) await writeJsonLine(io.stdout, vm)
   else if (vms.length === 0) io.stdout.write('no VM is running\n')
@@ -160,7 +115,7 @@ function tableOf(vms: readonly VmEntry[]): string {
   return formatTable(['VM', 'STATE', 'AGE', 'MEMORY', 'PID', 'RUN', 'DIRECTORY'], rows)
 }
 
-async function vmStop(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
+export async function vmStop(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
   const vm = await findVm(io, name)
   const { id, runId } = vm.info
   if (runId !== null && flags.now !== true)
@@ -171,7 +126,7 @@ async function vmStop(io: Io, name: string, flags: { now?: boolean }): Promise<E
 }
 
 /** @param paused whether it is to stand still */
-async function vmPause(io: Io, name: string, paused: boolean): Promise<ExitCode> {
+export async function vmPause(io: Io, name: string, paused: boolean): Promise<ExitCode> {
   const vm = await findVm(io, name)
   await vm.setPaused(paused)
   io.stdout.write(`${paused ? 'paused' : 'running'} ${vm.info.id}\n`)

@@ -1,57 +1,14 @@
 /** `caisson workspace`: the changes of an earlier run, shown, applied, undone. */
 
-import type { Command } from 'commander'
 import { CaissonError } from '#specs/errors.ts'
 import { formatCount } from '../../files/format.ts'
 import type { ReviewedChange } from '../../runs/changes.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
-import { type RunAction, runArgument } from '../options.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 import { isComplete, printApplied, showChanges } from './review-changes.ts'
-import { workspaceMerge, workspaceShow } from './workspace-versions.ts'
-
-export function addWorkspaceCommands(workspace: Command, run: RunAction): void {
-  workspace
-    .command('diff')
-    .argument('<run>', runArgument)
-    .argument('[path...]', 'path to show; a directory includes its content')
-    .option('--patch', 'print a plain patch, as git apply reads it')
-    .description('Show the changes of a run')
-    .option('--json', 'print as JSON')
-    .action(run(workspaceDiff))
-  workspace
-    .command('show')
-    .argument('<run>', runArgument)
-    .argument('<path>', 'path of a change')
-    .option('--base', 'the version that went into the VM instead of the one of the run')
-    .option('-o, --output <file>', 'write to a new file instead of standard output')
-    .description('Print a file as a run made it')
-    .action(run(workspaceShow))
-  workspace
-    .command('merge')
-    .argument('<run>', runArgument)
-    .argument('<path>', 'path of a change, usually one in conflict')
-    .option('-o, --output <file>', 'the new file (default: PATH.caisson-RUN beside it)')
-    .description('Merge your file and that of a run into a new file, with conflict markers; needs git')
-    .action(run(workspaceMerge))
-  workspace
-    .command('apply')
-    .argument('<run>', runArgument)
-    .argument('[path...]', 'path to apply; flagged paths are applied only if named here')
-    .option('--all', 'apply everything that is neither flagged nor in conflict')
-    .description('Apply the changes of a run to your files')
-    .option('--json', 'print as JSON')
-    .action(run(workspaceApply))
-  workspace
-    .command('undo')
-    .argument('<run>', runArgument)
-    .description('Undo the applied changes of a run')
-    .option('--json', 'print as JSON')
-    .action(run(workspaceUndo))
-}
 
 async function open(io: Io, name: string) {
   const host = hostOf(io)
@@ -59,7 +16,7 @@ async function open(io: Io, name: string) {
   return await host.changes(runId)
 }
 
-async function workspaceDiff(
+export async function workspaceDiff(
   io: Io,
   name: string,
   paths: string[],
@@ -119,7 +76,7 @@ function printPatch(io: Io, { path, diff, noDiff, before, after, state }: Review
   io.stdout.write(io.stdout.isTTY === true ? `${sanitizeBlock(patch, '')}\n` : patch)
 }
 
-async function workspaceApply(
+export async function workspaceApply(
   io: Io,
   name: string,
   paths: string[],
@@ -142,7 +99,7 @@ async function workspaceApply(
   return isComplete(summary) ? exitCodes.completed : exitCodes.notAllApplied
 }
 
-async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+export async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
   const runId = await findRun(io, name)
   using stop = new StopOnSignal('is ignored')

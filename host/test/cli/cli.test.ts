@@ -4,7 +4,7 @@ import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { settleContinue } from '../../cli/commands/run.ts'
+import { settleContinue } from '../../cli/declarations/runs.ts'
 import { runCli } from '../../cli/main.ts'
 import { withFlags } from '../../cli/options.ts'
 

@@ -4,7 +4,9 @@ import { pathToFileURL } from 'node:url'
 import { execa } from 'execa'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { commandHelp } from '../../cli/help.ts'
 
+const commandNames = Object.keys(commandHelp).filter((name) => name !== 'completion')
 const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
 const caisson = async (...argv: string[]): Promise<string> =>
   (await execa(process.execPath, ['--conditions=caisson-source', bin, ...argv])).stdout
@@ -40,8 +42,20 @@ describe('what starts fast', () => {
     },
   )
 
-  it('a command loads its own file and the library [H.01]', async () => {
-    const loaded = await loadedBy('config', '--help')
+  it.each([...commandNames, 'complete'])(
+    'the help of %s and completion of its options load what the command accepts, and nothing of the library [H.01]',
+    async (name) => {
+      const words = name === 'complete' ? ['complete', '--', 'run', '--'] : [name, '--help']
+      const loaded = await loadedBy(...words)
+      expect(loaded.filter((file) => file.startsWith('host/cli/declarations/'))).toHaveLength(1)
+      const light = /^(host\/cli\/([^/]+|declarations\/[^/]+)|specs\/errors)\.ts$/
+      expect(loaded.filter((file) => !light.test(file))).toEqual([])
+      expect(loaded).not.toContain('host/cli/io.ts')
+    },
+  )
+
+  it('a command that runs loads its own file and the library [H.01]', async () => {
+    const loaded = await loadedBy('config', 'path')
     expect(loaded).toEqual(expect.arrayContaining(['host/cli/commands/config.ts', 'host/host.ts']))
     expect(loaded).not.toContain('host/cli/commands/run.ts')
   })

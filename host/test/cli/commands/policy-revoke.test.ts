@@ -31,7 +31,7 @@ describe('caisson policy revoke', () => {
     await lasting.add([{ effect: 'allow', host: 'a.example' }], runId)
     await lasting.add([{ effect: 'deny', host: 'b.example', schemes: ['https'], ports: [443] }], runId)
     const { stdout } = await caisson('policy', 'revoke')
-    expect(stdout).toMatch(/^1 {2}\S+ \S+ {2}allow a\.example \(granted permanently\) · asked in run-/)
+    expect(stdout).toMatch(/^1 {2}\S+ \S+ \S+ {2}allow a\.example \(granted permanently\) · asked in run-/)
     expect(stdout).toContain('the user denied b.example permanently')
     expect((await caisson('policy', 'revoke', '2')).stdout).toMatch(/^revoked 2 /)
     expect(lasting.list().map(({ id }) => id)).toEqual([1])
