@@ -8,9 +8,11 @@ import { ApprovalRule } from '#specs/protocol/approval.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { RunMetadata } from '#specs/protocol/host-event.ts'
-import { plainMessages } from '#specs/protocol/issue-text.ts'
+import { plainMessages, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
+import { Config } from './config/schema.ts'
+import { refuseUnreadable } from './egress/rules.ts'
 import {
   checkArguments,
   copyOptions,
@@ -75,7 +77,7 @@ const Tool = z.looseObject({
 const toolChoice = 'expected true, false, a list of names, or a map from names to true or false'
 
 const FilesSchema = z.strictObject({
-  include: z.array(z.string()).optional(),
+  include: z.array(z.string().max(4_096)).max(1_000).optional(),
   acceptIgnoreRules: z.boolean().optional(),
 })
 const PlanSchema = z.strictObject({
@@ -91,7 +93,8 @@ const ApprovalsSchema = z.strictObject({
   rules: z.array(ApprovalRule).max(1_000).optional(),
   interactive: z.boolean().optional(),
 })
-const EgressSchema = z.strictObject({ rules: z.array(EgressRule).optional() })
+const EgressRules = z.array(EgressRule.superRefine(refuseUnreadable)).max(1_000)
+const EgressSchema = z.strictObject({ rules: EgressRules.optional() })
 const ExtensionsSchema = z.strictObject({
   hostTools: z.record(z.string(), Tool).optional(),
   mcpServers: z.record(z.string(), z.unknown()).optional(),
@@ -101,7 +104,7 @@ const ExtensionsSchema = z.strictObject({
 /** The names of {@link RunOptions} and no other. */
 const RunSchema = z.strictObject({
   prompt: Document,
-  workspace: z.string().min(1).optional(),
+  workspace: z.string().min(1).max(4_096).optional(),
   model: text.optional(),
   tools: z
     .union([z.boolean(), z.array(z.string()), z.record(z.string(), z.boolean())], { error: toolChoice })
@@ -110,7 +113,10 @@ const RunSchema = z.strictObject({
   signal: z.custom((value) => value instanceof AbortSignal, 'expected an AbortSignal').optional(),
   onProgress: givenFunction.optional(),
   onNotes: givenFunction.optional(),
-  context: Task.shape.context,
+  context: Task.shape.context.refine(
+    (facts) => facts === undefined || Object.keys(facts).length <= 1_000,
+    'expected at most 1,000 facts',
+  ),
   metadata: RunMetadata.optional(),
   continue: text.optional(),
   replay: text.refine((name) => !name.includes('\0'), 'expected a run or a directory').optional(),
@@ -132,7 +138,7 @@ const SandboxSchema = RunSchema.pick({
   signal: true,
 }).extend({ vm: VmSchema.optional() })
 
-/** The configuration has a schema of its own, which reads it when it is used. */
+/** The configuration has a schema of its own. */
 const HostSchema = z.strictObject({
   pool: z
     .strictObject({
@@ -244,9 +250,16 @@ export function checkModelOptions(options: unknown): void {
   checkArguments('the options of the call cannot be used', ModelOptions, options)
 }
 
-/** @throws {OptionsError} naming every field that is wrong, and what it may be */
-export function checkHostOptions(options: HostOptions): void {
-  checkArguments('the options of the host cannot be used', HostSchema, options, hostNames)
+/** @returns the configuration, if one is given. @throws {OptionsError} naming every field that is wrong, and what it may be */
+export function checkHostOptions(options: HostOptions): Config | undefined {
+  const what = 'the options of the host cannot be used'
+  checkArguments(what, HostSchema, options, hostNames)
+  const parsed = readOptions(what, () =>
+    // A value may be a key that does not belong there.
+    z.object({ config: Config.optional() }).safeParse({ config: options.config }, plainMessagesWithoutValues),
+  )
+  if (parsed.success) return parsed.data.config
+  throw new OptionsError(what, problemsOf(parsed.error, hostNames))
 }
 
 /** A copy that was checked. @throws {OptionsError} naming every field that is wrong, and what it may be */
@@ -260,7 +273,7 @@ export function checkSandboxOptions(given: SandboxOptions): SandboxOptions {
 /** @throws {OptionsError} naming the rule and the field */
 export function checkEgressRules(rules: readonly EgressRule[]): EgressRule[] {
   const parsed = z
-    .strictObject({ egress: z.strictObject({ rules: z.array(EgressRule) }) })
+    .strictObject({ egress: z.strictObject({ rules: EgressRules }) })
     .safeParse({ egress: { rules } }, plainMessages)
   if (parsed.success) return parsed.data.egress.rules
   throw new OptionsError('the egress rules cannot be used', problemsOf(parsed.error, runNames))

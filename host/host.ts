@@ -14,7 +14,7 @@ import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
 import { watchRuns } from './control/watch-runs.ts'
 import { PersistentGrants } from './egress/persistent-grants.ts'
-import type { Policy } from './egress/policy.ts'
+import type { EgressPolicy } from './egress/policy.ts'
 import type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
 import type { Image } from './image/image.ts'
 import type { FeedItem } from './journal/run-feed.ts'
@@ -42,7 +42,7 @@ import { type ResolvedRun, requireTask, vmOptions } from './runs/resolved-run.ts
 import { Run } from './runs/run.ts'
 import { RunNotes } from './runs/run-notes.ts'
 import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/storage-bounds.ts'
-import { type RunUndo, undoRun } from './runs/undo-run.ts'
+import { undoRun } from './runs/undo-run.ts'
 import { Sandbox } from './sandbox/sandbox.ts'
 import { openSandboxNetwork } from './sandbox/sandbox-network.ts'
 import { StandaloneVm } from './sandbox/standalone-vm.ts'
@@ -52,6 +52,7 @@ import type { UserSkills } from './skills/user-skills.ts'
 import { type Folders, resolveFolders } from './state/folders.ts'
 import { prepareTemplate } from './vm/open-vm.ts'
 import { VmPool } from './vm/vm-pool.ts'
+import type { UndoSummary } from './workspace/index.ts'
 
 export type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
 export type { RunOptions } from './run-options.ts'
@@ -73,13 +74,15 @@ export class Host implements AsyncDisposable {
   readonly #state: HostState
   #pool: Promise<VmPool> | undefined
   readonly #warned = new Set<string>()
-  /** Sandboxes that are open or being opened. */
+  /** Sandboxes that are open. */
   readonly #sandboxes = new Set<AsyncDisposable>()
-  #isClosed = false
+  /** Runs and sandboxes that are being started. */
+  readonly #starts = new Set<Promise<unknown>>()
+  readonly #closing = new AbortController()
 
   /** Starts nothing and reads no file. @throws {OptionsError} for an option that cannot be used */
   constructor(options: HostOptions = {}) {
-    checkHostOptions(options)
+    const config = checkHostOptions(options)
     this.#poolOptions = options.pool
     const { overrides = [] } = options
     const env = withoutOverridden(options.env ?? process.env, overrides)
@@ -90,7 +93,7 @@ export class Host implements AsyncDisposable {
     this.notes = new NoteStore(this.folders)
     this.mcpPins = new McpPins(this.folders)
     const { folders, runs, secrets, notes, mcpPins } = this
-    const settings = new Settings({ folders, env }, options.config, overrides)
+    const settings = new Settings({ folders, env }, config, overrides)
     this.#state = { env, folders, settings, runs, secrets, notes, mcpPins }
   }
 
@@ -114,7 +117,7 @@ export class Host implements AsyncDisposable {
    * What may leave the VM of a run with these rules of its own. @throws {CaissonError} `invalid_config`
    * @throws {CaissonError} `invalid_rules` @throws {OptionsError}
    */
-  async egressPolicy(rules: readonly EgressRule[] = []): Promise<Policy> {
+  async egressPolicy(rules: readonly EgressRule[] = []): Promise<EgressPolicy> {
     return await withCode(async () => resolveEgress(await this.config(), rules))
   }
 
@@ -140,11 +143,12 @@ export class Host implements AsyncDisposable {
   }
 
   /**
-   * Ends the sandboxes, and the pool with all its VMs, also of runs that are still at work; there are no more
-   * runs afterwards.
+   * Aborts what is being started, ends the sandboxes, and the pool with all its VMs, also of runs that are still at
+   * work; there are no more runs afterwards.
    */
   async close(): Promise<void> {
-    this.#isClosed = true
+    this.#closing.abort()
+    await Promise.allSettled(this.#starts)
     await Promise.all([...this.#sandboxes].map((sandbox) => sandbox[Symbol.asyncDispose]()))
     const pool = await this.#pool?.catch(() => undefined)
     await pool?.close()
@@ -165,18 +169,39 @@ export class Host implements AsyncDisposable {
     return await withCode(async () => {
       this.#requireOpen()
       const checked = checkRunOptions(options)
-      const plan = await this.#resolve(checked)
-      requireTask(plan)
-      await this.#prepareTemplate(plan, checked)
-      await this.runs.clearScratch()
-      await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
-      // It may have been closed meanwhile.
-      this.#requireOpen()
-      const paths = await this.runs.create(plan.runId)
-      const run = new Run(plan, await RunRecord.open(paths))
-      this.#attend(run, checked)
-      return run
+      return await this.#start(checked, (started) => this.#startRun(started))
     }, options)
+  }
+
+  async #startRun(options: RunOptions): Promise<Run> {
+    const plan = await this.#resolve(options)
+    requireTask(plan)
+    await this.#prepareTemplate(plan, options)
+    await this.runs.clearScratch()
+    await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
+    options.signal?.throwIfAborted()
+    const paths = await this.runs.create(plan.runId)
+    const run = new Run(plan, await RunRecord.open(paths))
+    this.#attend(run, options)
+    return run
+  }
+
+  /** Starts with a signal that the end of the host aborts as well; the end waits for it. */
+  async #start<O extends { readonly signal?: AbortSignal }, T>(
+    options: O,
+    begin: (options: O) => Promise<T>,
+  ): Promise<T> {
+    const signals = [this.#closing.signal, ...(options.signal === undefined ? [] : [options.signal])]
+    const started = begin({ ...options, signal: AbortSignal.any(signals) })
+    this.#starts.add(started)
+    try {
+      return await started
+    } catch (error) {
+      this.#requireOpen()
+      throw error
+    } finally {
+      this.#starts.delete(started)
+    }
   }
 
   /** Connects the run's approvals to who answers them. */
@@ -195,48 +220,53 @@ export class Host implements AsyncDisposable {
     return await withCode(async () => {
       this.#requireOpen()
       const checked = checkSandboxOptions(options)
-      const { workspace, vm, egress, signal } = checked
-      await requireAccelerator(vm ?? {}, this.folders, signal)
-      const config = await this.config()
-      const policy = resolveEgress(config, egress?.rules)
-      const network = this.#state.settings.network(config)
-      const directory =
-        workspace === undefined ? {} : { directory: requireDirectory(workspace, this.folders) }
-      const bench = await StandaloneVm.open({
-        image: await prepareImage(checked, this.folders),
-        folders: this.folders,
-        network: (log) => openSandboxNetwork({ policy, network, log }),
-        ...directory,
-        ...(vm === undefined ? {} : { vm }),
-        ...(signal === undefined ? {} : { signal }),
-      })
-      // From here on the end of the host ends it.
-      this.#sandboxes.add(bench)
-      try {
-        await bench.ready
-        signal?.throwIfAborted()
-        const sandbox: Sandbox = await Sandbox.open(this.vms.socketOf(bench.vm.id), {
-          stopped: bench.stopped,
-          exited: bench.vm.exited,
-          collect: async () => {
-            await requireRoomForRun(this.folders.runs, keptBoundsOf(config))
-            return await bench.collect()
-          },
-          [Symbol.asyncDispose]: async () => {
-            this.#sandboxes.delete(sandbox)
-            await bench[Symbol.asyncDispose]()
-          },
-        })
-        this.#requireOpen()
-        this.#sandboxes.delete(bench)
-        this.#sandboxes.add(sandbox)
-        return sandbox
-      } catch (error) {
-        this.#sandboxes.delete(bench)
-        await bench[Symbol.asyncDispose]()
-        throw error
-      }
+      return await this.#start(checked, (started) => this.#startSandbox(started))
     }, options)
+  }
+
+  async #startSandbox(options: SandboxOptions): Promise<Sandbox> {
+    const { workspace, vm, egress, signal } = options
+    await requireAccelerator(vm ?? {}, this.folders, signal)
+    const config = await this.config()
+    const policy = resolveEgress(config, egress?.rules)
+    const network = this.#state.settings.network(config)
+    const directory = workspace === undefined ? {} : { directory: requireDirectory(workspace, this.folders) }
+    const bench = await StandaloneVm.open({
+      image: await prepareImage(options, this.folders),
+      folders: this.folders,
+      network: (log) => openSandboxNetwork({ policy, network, log }),
+      ...directory,
+      ...(vm === undefined ? {} : { vm }),
+      ...(signal === undefined ? {} : { signal }),
+    })
+    const end = () => bench[Symbol.asyncDispose]()
+    // A start that is aborted ends the VM at once, whatever its agent is doing.
+    const onAbort = (): void => void end().catch(() => undefined)
+    signal?.addEventListener('abort', onAbort, { once: true })
+    try {
+      await bench.ready
+      signal?.throwIfAborted()
+      const sandbox: Sandbox = await Sandbox.open(this.vms.socketOf(bench.vm.id), {
+        stopped: bench.stopped,
+        exited: bench.vm.exited,
+        collect: async () => {
+          await requireRoomForRun(this.folders.runs, keptBoundsOf(config))
+          return await bench.collect()
+        },
+        [Symbol.asyncDispose]: async () => {
+          this.#sandboxes.delete(sandbox)
+          await end()
+        },
+      })
+      signal?.throwIfAborted()
+      this.#sandboxes.add(sandbox)
+      return sandbox
+    } catch (error) {
+      await end()
+      throw error
+    } finally {
+      signal?.removeEventListener('abort', onAbort)
+    }
   }
 
   /**
@@ -268,7 +298,7 @@ export class Host implements AsyncDisposable {
    * Undoes what a run applied; needs nothing of the run but its apply log. @throws {CaissonError}
    * `not_possible_now`, `run_busy`, `state_corrupted`, `run_not_found`
    */
-  async undo(runId: string, options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
+  async undo(runId: string, options: { readonly signal?: AbortSignal } = {}): Promise<UndoSummary> {
     return await withCode(async () => {
       checkCallOptions(options)
       return await undoRun(runId, this.runs, this.folders, options)
@@ -305,7 +335,7 @@ export class Host implements AsyncDisposable {
   }
 
   #requireOpen(): void {
-    if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
+    if (this.#closing.signal.aborted) throw new CaissonError('not_possible_now', 'the host is closed')
   }
 
   /** With a pool where its VMs are of the run's kind. */

@@ -42,7 +42,7 @@ export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
 export type { VmDirectory, VmEntry } from './control/vms.ts'
 export type { PersistentGrant, PersistentGrants } from './egress/persistent-grants.ts'
-export type { Policy } from './egress/policy.ts'
+export type { EgressPolicy } from './egress/policy.ts'
 export type { HostPattern, PolicyRule } from './egress/rules.ts'
 export type { CodeHook, CodeHookAt, CodeVerdict } from './hooks/code-hook.ts'
 export type {
@@ -91,7 +91,7 @@ export type {
 } from './runs/approval-handler.ts'
 export type {
   FileVersion,
-  Inspected,
+  InspectedChanges,
   PathVersions,
   ReviewedChange,
   RunChanges,
@@ -99,7 +99,6 @@ export type {
 export type { HeldPaths } from './runs/prepare.ts'
 export type { Run } from './runs/run.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './runs/run-notes.ts'
-export type { RunUndo } from './runs/undo-run.ts'
 export type { ExecOptions, ExecResult } from './sandbox/guest-command.ts'
 export type { FileOptions, ReadFileOptions, SandboxFile } from './sandbox/guest-files.ts'
 export type { ForwardedPort, PortOptions, Sandbox, SandboxVm } from './sandbox/sandbox.ts'
@@ -125,8 +124,8 @@ export type { VmPoolOptions } from './vm/vm-pool.ts'
 export type { ConflictState } from './workspace/conflicts.ts'
 export type {
   ApplySummary,
+  ChangeSelection,
   ReviewItem,
-  Selection,
   UndoSummary,
   WorkspaceError,
   WorkspaceErrorCode,

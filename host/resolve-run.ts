@@ -3,15 +3,15 @@
  * exists.
  */
 import path from 'node:path'
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { ApprovalRules } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { refuseOtherNames } from './approvals/rules.ts'
 import { checkEgressRules } from './check-options.ts'
 import type { Config } from './config/schema.ts'
-import { makePolicy, type Policy } from './egress/policy.ts'
-import { readOptions } from './files/check-arguments.ts'
+import { type EgressPolicy, makePolicy } from './egress/policy.ts'
+import { OptionsError, readOptions } from './files/check-arguments.ts'
 import { describeMissingPrice, priceOf } from './gateway/budget.ts'
 import { codeHook } from './hooks/code-hook.ts'
 import { ensureImage, findRoot, type Image } from './image/image.ts'
@@ -106,7 +106,7 @@ export async function resolveRun(
       (extensions.hooks ?? runDefaults.extensions.hooks).map(codeHook),
     ),
   ]
-  if (options.onNotes !== undefined) options.onNotes(choice.notes)
+  if (options.onNotes !== undefined) giveNotes(options.onNotes, choice.notes)
   else if (onProgress === undefined) warn(choice.notes)
   const { keep = continues !== undefined, ...machine } = vm
   await requireAccelerator(machine, folders, options.signal)
@@ -150,6 +150,15 @@ export async function resolveRun(
   }
 }
 
+function giveNotes(onNotes: NonNullable<RunOptions['onNotes']>, notes: readonly string[]): void {
+  try {
+    onNotes(notes)
+  } catch (cause) {
+    const message = `the function threw: ${errorMessage(cause)}`
+    throw new OptionsError('the options of the run cannot be used', [{ field: 'onNotes', message }], cause)
+  }
+}
+
 /** The provider of the run, or its recording. No key is fetched. */
 export async function chooseProvider(
   { model, replay, workspace }: Pick<RunOptions, 'model' | 'replay' | 'workspace'>,
@@ -165,7 +174,7 @@ export async function chooseProvider(
  * @throws {CaissonError} `invalid_rules` naming the rule of the configuration or of the run that cannot be
  * used
  */
-export function resolveEgress({ egress }: Config, rules: readonly EgressRule[] = []): Policy {
+export function resolveEgress({ egress }: Config, rules: readonly EgressRule[] = []): EgressPolicy {
   const own = checkEgressRules(rules)
   const policy = makePolicy({ configuration: egress.rules, run: own, otherwise: egress.default })
   if (policy.ok) return policy.value

@@ -182,7 +182,7 @@ async function listDeadVms(vms: string, now: number): Promise<Kept[]> {
 async function listRuns(folders: Folders): Promise<Kept[]> {
   const store = new RunStore(folders)
   return await mapBounded(await store.list(), async (run) => {
-    const { directory, hibernated, kept } = store.paths(run.runId)
+    const { directory, hibernated, kept } = store.paths(run.id)
     const { bytes } = await measure(directory)
     const state = run.isLive ? 'busy' : 'ended'
     const known = [hibernated, kept]
@@ -194,7 +194,7 @@ async function listRuns(folders: Folders): Promise<Kept[]> {
     const note = `${names}${noteOf(run)}`
     return {
       kind: 'run',
-      name: run.runId,
+      name: run.id,
       path: directory,
       bytes,
       usedAt: run.startedAt,

@@ -6,7 +6,7 @@ import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
-import { readRule } from '../egress/rules.ts'
+import { refuseUnreadable } from '../egress/rules.ts'
 import { KeySource, Name } from '../keys/key-source.ts'
 import { McpServersConfig } from '../mcp/config.ts'
 import { readSecretHost } from '../secrets/secret-host.ts'
@@ -169,9 +169,3 @@ export const Config = z.strictObject({
 export type Config = z.infer<typeof Config>
 /** The same before the defaults: what the file, or a program, has to say. */
 export type ConfigInput = z.input<typeof Config>
-
-/** A rule of egress that could be read in two ways. */
-function refuseUnreadable(rule: EgressRule, context: z.RefinementCtx): void {
-  const read = readRule(rule, 'configuration')
-  if (!read.ok) context.addIssue({ code: 'custom', message: read.error })
-}

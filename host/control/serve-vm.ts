@@ -1,6 +1,6 @@
 /** Opens the control socket of a running VM in the VM's folder, which is removed with it. */
 import path from 'node:path'
-import type { Policy } from '../egress/policy.ts'
+import type { EgressPolicy } from '../egress/policy.ts'
 import type { Vm } from '../vm/vm.ts'
 import { resolveSize } from '../vm/vm-options.ts'
 import type { VmDetails, VmInfo } from './messages.ts'
@@ -14,7 +14,7 @@ interface ServeVmOptions {
   readonly vms: string
   readonly access: VmService['access'] & { ports(): number[] }
   /** What programs of the VM may reach; absent: nothing. */
-  readonly egress?: () => Policy | undefined
+  readonly egress?: () => EgressPolicy | undefined
   readonly state: () => VmInfo['state']
   /** The VM's run, and the workspace on the host; null if there is none. */
   readonly run: { readonly runId: string | null; readonly directory: string | null }
@@ -55,7 +55,7 @@ export async function serveVm(options: ServeVmOptions): Promise<ControlServer> {
 /** Rules beyond this number are left out of a description. */
 const rulesMaxCount = 500
 
-function egressOf(policy: Policy | undefined): VmDetails['egress'] {
+function egressOf(policy: EgressPolicy | undefined): VmDetails['egress'] {
   if (policy === undefined) return null
   return {
     rules: policy.rules.slice(0, rulesMaxCount).map(({ rule, text }) => `${rule.effect} ${text}`),

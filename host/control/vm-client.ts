@@ -202,7 +202,8 @@ export class VmClient {
     server.listen({ host: '127.0.0.1', port: hostPort }, listening.resolve)
     await listening.promise.catch((cause: unknown) => {
       const message = `port ${hostPort} of 127.0.0.1 cannot be used: ${errorMessage(cause)}`
-      throw new CaissonError('not_possible_now', message, { cause })
+      const remedy = 'use a free port of this machine; 0 or none chooses one'
+      throw new CaissonError('not_possible_now', message, { remedy, cause })
     })
     return {
       port: (server.address() as AddressInfo).port,

@@ -3,7 +3,7 @@ import type { AccessQuestion } from '#specs/protocol/approval.ts'
 import type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
 import type { Target } from '../net/target.ts'
 import { isAddress, targetUrl } from '../net/target.ts'
-import { decide, type Policy } from './policy.ts'
+import { decide, type EgressPolicy } from './policy.ts'
 import { readRule } from './rules.ts'
 import { isClearPath, plainUrlPath } from './url-path.ts'
 
@@ -14,7 +14,7 @@ const pathMaxChars = 200
 const defaultPorts = { https: 443, http: 80 } as const
 
 /** Answers that would allow the target, simplest first. Excludes answers that a rule denies anyway. */
-export function offersFor(policy: Policy, target: Target): Offer[] {
+export function offersFor(policy: EgressPolicy, target: Target): Offer[] {
   const reaches: readonly AccessReach[] = ['host', 'suffix', 'path']
   return reaches.flatMap((reach) => {
     const rules = rulesOf('allow', reach, target)

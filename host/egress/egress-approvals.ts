@@ -15,7 +15,7 @@ import { parseTarget, targetUrl } from '../net/target.ts'
 import { describe, offersFor, rulesOf } from './access-options.ts'
 import { RunGrants } from './grants.ts'
 import type { PersistentGrants } from './persistent-grants.ts'
-import { type Decision, decide, type Policy } from './policy.ts'
+import { type Decision, decide, type EgressPolicy } from './policy.ts'
 import type { PolicyRule } from './rules.ts'
 import type { AccessAnswers } from './run-egress.ts'
 
@@ -24,7 +24,7 @@ export const accessTool = 'request_access'
 
 interface EgressApprovalsOptions {
   readonly runId: string
-  readonly policy: Policy
+  readonly policy: EgressPolicy
   readonly approvals: Pick<ApprovalQueue, 'ask'>
   readonly lasting: PersistentGrants
   /** How long a question stays open after the program gave up; programs often retry. Default 60 s. */

@@ -7,7 +7,7 @@ import type { Target } from '../net/target.ts'
 import { isAddress } from '../net/target.ts'
 import { insideOf, oneSpelling } from './connect.ts'
 import type { RunGrants } from './grants.ts'
-import { type Decision, decide, judgeResolved, type Policy } from './policy.ts'
+import { type Decision, decide, type EgressPolicy, judgeResolved } from './policy.ts'
 import type { Resolve } from './resolve.ts'
 
 /** An address of the host, and the reason against it; null for none. */
@@ -25,7 +25,7 @@ export interface PolicyPreview {
 }
 
 interface PreviewParts {
-  readonly policy: Policy
+  readonly policy: EgressPolicy
   /** Already refreshed. */
   readonly grants: Pick<RunGrants, 'reusable' | 'refusing'>
   readonly resolve: Resolve

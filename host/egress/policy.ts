@@ -14,7 +14,7 @@ import { isAbout, isHiddenByTunnel, orderRules, type PolicyRule, readEgressRules
 const shownMaxChars = 300
 
 /** The rules of one run. */
-export interface Policy {
+export interface EgressPolicy {
   /** Strongest first. */
   readonly rules: readonly PolicyRule[]
   /** Decision for targets without a rule. */
@@ -39,7 +39,11 @@ interface PolicyInput {
 }
 
 /** @returns the reason against the first unusable rule */
-export function makePolicy({ configuration, run = [], otherwise }: PolicyInput): Result<Policy, string> {
+export function makePolicy({
+  configuration,
+  run = [],
+  otherwise,
+}: PolicyInput): Result<EgressPolicy, string> {
   const configured = readEgressRules(configuration, 'configuration', 'egress.rules')
   if (!configured.ok) return configured
   const own = readEgressRules(run, 'run', 'the rules of the run')
@@ -48,7 +52,7 @@ export function makePolicy({ configuration, run = [], otherwise }: PolicyInput):
 }
 
 /** @param granted a person's answers so far: they answer an ask and never override a deny */
-export function decide(policy: Policy, target: Target, granted: readonly PolicyRule[] = []): Decision {
+export function decide(policy: EgressPolicy, target: Target, granted: readonly PolicyRule[] = []): Decision {
   const find = (effect: EgressRule['effect'], among = policy.rules): PolicyRule | undefined =>
     among.find((rule) => rule.rule.effect === effect && isAbout(rule, target))
   const denying = find('deny')
@@ -77,7 +81,7 @@ export function decide(policy: Policy, target: Target, granted: readonly PolicyR
  * @param inside the kind of non-public address; null if it is public
  */
 export function judgeResolved(
-  policy: Policy,
+  policy: EgressPolicy,
   target: Target,
   address: string,
   inside: string | null,
@@ -93,7 +97,7 @@ export function judgeResolved(
 }
 
 /** A refusal for the agent: what was refused, by which rule, and what to do. */
-export function explainRefusal(policy: Policy, target: Target, decision: Decision): string {
+export function explainRefusal(policy: EgressPolicy, target: Target, decision: Decision): string {
   const what = `refused: ${shorten(describeTarget(target))}`
   const hidden = policy.rules.find((rule) => rule.rule.effect === 'allow' && isHiddenByTunnel(rule, target))
   if (decision.by === null && hidden !== undefined) {

@@ -3,6 +3,7 @@
  * rules. `policy.ts` decides with them.
  */
 
+import type * as z from 'zod'
 import { behindNat64, hostInside } from '#specs/node/web/addresses.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -37,6 +38,13 @@ const originWords: Readonly<Record<RuleOrigin, string>> = {
   'grant-once': 'granted once',
   'grant-run': 'granted for this run',
   'grant-always': 'granted permanently',
+}
+
+/** For schemas of rules: names the field that could be read in two ways. */
+export function refuseUnreadable(rule: EgressRule, context: z.RefinementCtx): void {
+  const host = readHostPattern(rule.host)
+  const read = host.ok ? readRule(rule, 'run') : host
+  if (!read.ok) context.addIssue({ code: 'custom', message: read.error, path: [host.ok ? 'path' : 'host'] })
 }
 
 /** @returns why the rule is invalid, with what to write instead */

@@ -13,7 +13,7 @@ import type { Target } from '../net/target.ts'
 import { describeTarget } from '../net/target.ts'
 import type { Connect, ConnectFailure } from './connect.ts'
 import type { Egress, Permit } from './egress.ts'
-import { type Decision, decide, explainRefusal, judgeResolved, type Policy } from './policy.ts'
+import { type Decision, decide, type EgressPolicy, explainRefusal, judgeResolved } from './policy.ts'
 import type { PolicyRule } from './rules.ts'
 
 /** A person's answers, and the way to ask. */
@@ -32,7 +32,7 @@ export interface AccessAnswers {
 }
 
 interface RunEgressOptions {
-  readonly policy: Policy
+  readonly policy: EgressPolicy
   readonly access: AccessAnswers
   readonly connect: Connect
   readonly note: (event: HostEvent) => void

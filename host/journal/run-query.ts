@@ -8,7 +8,8 @@ import type { RunOutline } from './run-outline.ts'
 
 /** List entry of a run; texts are cut to 500 characters. */
 export interface RunSummary {
-  readonly runId: string
+  readonly id: string
+  readonly status: RunStatus
   /** ms since 1970; 0 before the run started. */
   readonly startedAt: number
   readonly prompt: string
@@ -47,7 +48,7 @@ export interface RunFilter {
 export interface RunQuery {
   /** Default: all runs. */
   readonly filter?: RunFilter
-  /** `next` of the page before. Default: the newest runs. */
+  /** `nextCursor` of the page before. Default: the newest runs. */
   readonly cursor?: string
   /** From 1 to 1,000. Default: 100. */
   readonly limit?: number
@@ -57,7 +58,7 @@ export interface RunPage {
   /** Newest first. */
   readonly runs: readonly RunSummary[]
   /** Cursor of the next page. Absent: this is the last one. */
-  readonly next?: string
+  readonly nextCursor?: string
 }
 
 const cursorForm = /^(\d{1,16})\.(run-[0-9a-f]{20})$/
@@ -70,7 +71,7 @@ const Query = z.strictObject({
       metadata: RunMetadata.optional(),
     })
     .optional(),
-  cursor: z.string().regex(cursorForm, 'expected next of an earlier page').optional(),
+  cursor: z.string().regex(cursorForm, 'expected nextCursor of an earlier page').optional(),
   limit: z.int().min(1).max(1_000).default(100),
 })
 const names = { '': Object.keys(Query.shape), filter: Object.keys(Query.shape.filter.unwrap().shape) }
@@ -85,12 +86,11 @@ export function pageOf(runs: readonly RunSummary[], query: RunQuery): RunPage {
     runs: page,
     ...(last === undefined || wanted.length === page.length
       ? {}
-      : { next: `${last.startedAt}.${last.runId}` }),
+      : { nextCursor: `${last.startedAt}.${last.id}` }),
   }
 }
 
-export function statusOf({ problem, state, isLive }: RunSummary): RunStatus {
-  if (problem !== undefined) return 'damaged'
+export function statusOf({ state, isLive }: Pick<RunSummary, 'state' | 'isLive'>): RunStatus {
   return state.end?.outcome ?? (isLive ? 'running' : 'died')
 }
 
@@ -98,7 +98,7 @@ function matches(run: RunSummary, { status, workspace, model, metadata = {} }: R
   const has = (key: string, value: string) =>
     run.metadata !== undefined && Object.hasOwn(run.metadata, key) && run.metadata[key] === value
   return (
-    (status === undefined || statusOf(run) === status) &&
+    (status === undefined || run.status === status) &&
     (workspace === undefined || run.workspace === workspace) &&
     (model === undefined || run.model === model) &&
     Object.entries(metadata).every(([key, value]) => has(key, value))
@@ -106,15 +106,15 @@ function matches(run: RunSummary, { status, workspace, model, metadata = {} }: R
 }
 
 /** Newest first, then by id: the order of lists. */
-export function compareRuns(a: Pick<RunSummary, 'startedAt' | 'runId'>, b: typeof a): number {
-  return b.startedAt - a.startedAt || a.runId.localeCompare(b.runId)
+export function compareRuns(a: Pick<RunSummary, 'startedAt' | 'id'>, b: typeof a): number {
+  return b.startedAt - a.startedAt || a.id.localeCompare(b.id)
 }
 
 function isBehind(run: RunSummary, cursor: string | undefined): boolean {
-  const [, startedAt, runId] = cursorForm.exec(cursor ?? '') ?? []
-  return startedAt === undefined || runId === undefined
+  const [, startedAt, id] = cursorForm.exec(cursor ?? '') ?? []
+  return startedAt === undefined || id === undefined
     ? true
-    : compareRuns({ startedAt: Number(startedAt), runId }, run) < 0
+    : compareRuns({ startedAt: Number(startedAt), id }, run) < 0
 }
 
 /**

@@ -18,7 +18,7 @@ import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { RunFold, type RunOutline } from './run-outline.ts'
-import { compareRuns, pageOf, type RunPage, type RunQuery, type RunSummary } from './run-query.ts'
+import { compareRuns, pageOf, type RunPage, type RunQuery, type RunSummary, statusOf } from './run-query.ts'
 
 export type { RunSummary } from './run-query.ts'
 
@@ -229,12 +229,12 @@ export class RunStore {
     const all = await this.list()
     // A run without a readable journal has no known directory.
     const last = all.find(({ workspace }) => workspace !== '' && path.resolve(workspace) === wanted)
-    if (last !== undefined) return this.paths(last.runId)
+    if (last !== undefined) return this.paths(last.id)
     const [newest] = all
     const remedy =
       newest === undefined
         ? 'start one: caisson run "TASK"'
-        : `change to the directory of the run, or name the run by its ID; the newest is ${newest.runId}` +
+        : `change to the directory of the run, or name the run by its ID; the newest is ${newest.id}` +
           (newest.workspace === '' ? '' : ` on ${newest.workspace}`)
     throw new CaissonError('run_not_found', `no run has worked on ${wanted} yet`, { remedy })
   }
@@ -249,14 +249,16 @@ export class RunStore {
       const isBroken = state.unfinished !== null && !isLive
       const applied = isBroken ? readAppliedCount(directory) : state.applied
       const startedAt = outline.startedAt ?? 0
-      return { runId, ...outline, startedAt, state: { ...state, applied }, isLive, keepsVm }
+      const status = statusOf({ state, isLive })
+      return { id: runId, status, ...outline, startedAt, state: { ...state, applied }, isLive, keepsVm }
     } catch (error) {
       // Whatever else failed, such as too many open files, says nothing about the run.
       if (!hasCode(error, 'state_corrupted')) throw error
       const found = await stat(directory).catch(() => undefined)
       const outline = new RunFold().outline
       const startedAt = Math.trunc(found?.mtimeMs ?? 0)
-      return { runId, ...outline, startedAt, isLive, keepsVm, problem: error.message }
+      const problem = error.message
+      return { id: runId, status: 'damaged', ...outline, startedAt, isLive, keepsVm, problem }
     }
   }
 

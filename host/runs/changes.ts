@@ -13,6 +13,7 @@ import type { Folders } from '../state/folders.ts'
 import {
   type ApplySummary,
   applyChanges,
+  type ChangeSelection,
   type ChangeSet,
   diffItem,
   failureOf,
@@ -27,14 +28,14 @@ import {
   readVersions,
   reviewChanges,
   ruleChangeOf,
-  type Selection,
   selectChanges,
+  type UndoSummary,
   type WorkspaceError,
 } from '../workspace/index.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
 import { nameOtherRuns } from './other-runs.ts'
 import { manifestFile, requireValue } from './prepare.ts'
-import { boundHeld, firstPaths, type RunUndo, undoRun } from './undo-run.ts'
+import { boundHeld, firstPaths, undoRun } from './undo-run.ts'
 
 export interface ReviewedChange extends ReviewItem {
   /** Unified diff, or null with the reason in `noDiff`. Untrusted text. */
@@ -45,7 +46,7 @@ export interface ReviewedChange extends ReviewItem {
 export type { FileVersion, PathVersions } from '../workspace/index.ts'
 
 /** All changes, the effect on git repositories, and the branches that are kept under another name. */
-export type Inspected = Pick<Review, 'items' | 'history' | 'aside'>
+export type InspectedChanges = Pick<Review, 'items' | 'history' | 'aside'>
 
 export class RunChanges {
   readonly runId: string
@@ -105,7 +106,7 @@ export class RunChanges {
   }
 
   /** Like {@link review}, with the effect on git repositories. */
-  async inspect(): Promise<Inspected> {
+  async inspect(): Promise<InspectedChanges> {
     using review = await this.#review()
     const { items, history, aside } = review
     return { items, history, aside }
@@ -149,7 +150,10 @@ export class RunChanges {
    * @param signal cancels between two files
    * @throws {CaissonError} `invalid_options` before anything is applied, for a path without a change
    */
-  async apply(selection: Selection, options: { readonly signal?: AbortSignal } = {}): Promise<ApplySummary> {
+  async apply(
+    selection: ChangeSelection,
+    options: { readonly signal?: AbortSignal } = {},
+  ): Promise<ApplySummary> {
     requireSelection(selection)
     checkOptions(options)
     const { signal } = options
@@ -168,8 +172,8 @@ export class RunChanges {
       )
       const summary = { ...made, conflicts: await nameOtherRuns(made.conflicts, this.#around) }
       if (isNothing) return summary
-      const { applied, leftOut, conflicts, failed, total } = summary
-      const lists = { conflicts: boundHeld(conflicts), failed: boundHeld(failed), total }
+      const { applied, leftOut, conflicts, failed, appliedNow } = summary
+      const lists = { conflicts: boundHeld(conflicts), failed: boundHeld(failed), total: appliedNow }
       const paths = firstPaths(applied)
       const counts = { applied: applied.length, paths, leftOut: leftOut.length }
       const event = { type: 'apply-end', ...counts, ...lists } as const
@@ -178,7 +182,7 @@ export class RunChanges {
   }
 
   /** Reverts everything that this run applied, and nothing else. See {@link undoRun}. */
-  async undo(options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
+  async undo(options: { readonly signal?: AbortSignal } = {}): Promise<UndoSummary> {
     checkOptions(options)
     return await undoRun(this.runId, this.#store, this.#folders, options)
   }
@@ -281,7 +285,7 @@ function checkOptions(options: unknown): void {
   checkArguments('the options of the call cannot be used', CallOptions, options)
 }
 
-function requireSelection(selection: unknown): asserts selection is Selection {
+function requireSelection(selection: unknown): asserts selection is ChangeSelection {
   if (selection === 'all') return
   requireObject('the selection', selection)
   const paths = 'paths' in selection ? selection.paths : undefined

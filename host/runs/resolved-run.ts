@@ -8,7 +8,7 @@ import { type AnswerForm, type RunLimits, Task } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
 import type { Config } from '../config/schema.ts'
-import type { Policy } from '../egress/policy.ts'
+import type { EgressPolicy } from '../egress/policy.ts'
 import { checkArguments } from '../files/check-arguments.ts'
 import type { Hook } from '../hooks/hook.ts'
 import { agentHooksOf } from '../hooks/run-hooks.ts'
@@ -41,7 +41,7 @@ export interface ResolvedRun {
   /** The host's connection to the internet. */
   readonly network: Network
   /** Egress policy for everything except the model. */
-  readonly egress: Policy
+  readonly egress: EgressPolicy
   /** The user's secrets for requests of the guest. */
   readonly secrets: Secrets
   /** Reads a key from its configured source. */

@@ -21,11 +21,6 @@ import { KeptRules } from './ignore-rule-changes.ts'
 import { nameOtherRuns } from './other-runs.ts'
 import { requireValue } from './prepare.ts'
 
-export interface RunUndo extends UndoSummary {
-  /** Problems for people: files that may still be applied, or an undo that the journal lacks. */
-  readonly problems: readonly string[]
-}
-
 /**
  * @throws {CaissonError} `run_busy` when the run or its directory is in use, `state_corrupted` when the apply log is
  * damaged
@@ -36,7 +31,7 @@ export async function undoRun(
   store: RunStore,
   folders: Folders,
   { signal }: { readonly signal?: AbortSignal } = {},
-): Promise<RunUndo> {
+): Promise<UndoSummary> {
   const { directory } = store.paths(runId)
   const journal = await readState(store, runId)
   const root = readLog(directory)?.root ?? ('fold' in journal ? journal.fold.facts.workspace : '')
@@ -55,12 +50,12 @@ export async function undoRun(
     })
   if (paths === 0 && (record === null || record.state.unfinished === null)) {
     await forgetRules()
-    return { restored: [], conflicts: [], total: 0, problems }
+    return { restored: [], conflicts: [], appliedNow: 0, problems }
   }
   await record?.host({ type: 'undo-start', paths }).catch(noteUnrecorded(problems))
   const options = { runDirectory: directory, ...(signal === undefined ? {} : { signal }) }
   const summary = requireValue(await undoChanges(options))
-  const { restored, total, stopped } = summary
+  const { restored, appliedNow, stopped } = summary
   const conflicts = await nameOtherRuns(
     summary.conflicts,
     { store, runId, root, sinceMs: log?.operations[0]?.at ?? 0 },
@@ -73,7 +68,7 @@ export async function undoRun(
       restored: restored.length,
       paths: firstPaths(restored),
       conflicts: boundHeld(conflicts),
-      total,
+      total: appliedNow,
     })
     .catch(noteUnrecorded(problems))
   return { ...summary, conflicts, problems }

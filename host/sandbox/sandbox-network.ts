@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { createConnector } from '../egress/connect.ts'
-import type { Policy } from '../egress/policy.ts'
+import type { EgressPolicy } from '../egress/policy.ts'
 import { type AccessAnswers, RunEgress } from '../egress/run-egress.ts'
 import { gatewayAuthority } from '../gateway/gateway.ts'
 import { sendError } from '../gateway/relay.ts'
@@ -13,7 +13,7 @@ import { gatewayError } from '../net/gateway-error.ts'
 import type { Network } from '../net/network.ts'
 
 export interface SandboxNetwork {
-  readonly policy: Policy
+  readonly policy: EgressPolicy
   /** Takes a stream to an address outside; false leaves it to others. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean
   /** Ends what is open and refuses what comes. */
@@ -31,7 +31,7 @@ function nobodyIsAsked(remedy: string): AccessAnswers {
 }
 
 interface SandboxNetworkOptions {
-  readonly policy: Policy
+  readonly policy: EgressPolicy
   readonly network: Network
   /** Takes each refusal, and each connection that ended. */
   readonly log: (entry: object) => void

@@ -94,6 +94,26 @@ const wrong: [string, object, string[], RegExp][] = [
     /must be text/,
   ],
   [
+    'an address in place of a host',
+    { egress: { rules: [{ effect: 'allow', host: 'https://example.com' }] } },
+    ['egress.rules.0.host'],
+    /expected a name \(example\.com\)/,
+  ],
+  [
+    'a path that servers read in different ways',
+    { egress: { rules: [{ effect: 'allow', host: 'example.com', path: '/a/../b' }] } },
+    ['egress.rules.0.path'],
+    /write it plainly/,
+  ],
+  ['too many patterns', { files: { include: Array(1_001).fill('a') } }, ['files.include'], /at most 1000/],
+  [
+    'too many facts',
+    { context: Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`a${at}`, 'b'])) },
+    ['context'],
+    /at most 1,000 facts/,
+  ],
+  ['a directory of a megabyte', { workspace: 'a'.repeat(2 ** 20) }, ['workspace'], /at most 4096/],
+  [
     'a word for yes or no',
     { approvals: { interactive: 'yes' } },
     ['approvals.interactive'],
@@ -221,6 +241,18 @@ describe('the options of a host', () => {
     ['an unknown field of its VMs', { pool: { size: 1, vm: { ram: 2 } } }, ['pool.vm.ram'], /memoryBytes/],
     ['a start for its VMs', { pool: { size: 1, vm: { start: 'cold' } } }, ['pool.vm.start'], /memoryBytes/],
     ['a word for the environment', { env: 'HOME=/tmp' }, ['env'], /a map of variables/],
+    [
+      'an unknown setting',
+      { config: { modle: 'm' } },
+      ['config.modle'],
+      /config\.modle: no option has this name/,
+    ],
+    [
+      'a setting of another type',
+      { config: { limits: { maxTurns: 'a' } } },
+      ['config.limits.maxTurns'],
+      /limits\.maxTurns/,
+    ],
   ])('are refused with the name of the field: %s [H.01]', (_, options, fields, message) => {
     const error = thrownBy(() => new Host(options as HostOptions))
     expect(error).toBeInstanceOf(OptionsError)

@@ -130,6 +130,18 @@ describe('a host that is given what it cannot use', () => {
     await expect(host.run({ prompt: 'x' })).rejects.toMatchObject({ code: 'not_possible_now' })
   })
 
+  it('that is closed while a run or a sandbox starts has started neither once it is closed [E.01]', async () => {
+    const host = await makeHost()
+    const workspace = await temporaryFolder('workspace')
+    const starts = [host.run({ prompt: 'x', workspace }), host.sandbox({ workspace })]
+    const ended = Promise.allSettled(starts)
+    await host.close()
+    for (const start of await ended)
+      expect(start).toMatchObject({ status: 'rejected', reason: { code: 'not_possible_now' } })
+    expect(await host.runs.list()).toEqual([])
+    expect(await host.vms.list()).toEqual([])
+  })
+
   it('is cancelled by the caller’s signal with a code, whatever its reason is [E.01]', async () => {
     const host = await makeHost()
     const signal = AbortSignal.abort(new Error('mine'))

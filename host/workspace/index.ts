@@ -21,7 +21,7 @@ export {
   type ReviewSide,
   reviewChanges,
 } from './review/review.ts'
-export { type HeldBack, notChosen, type Selection, selectChanges } from './review/selection.ts'
+export { type ChangeSelection, type HeldBack, notChosen, selectChanges } from './review/selection.ts'
 export { buildDisk } from './scan/disk.ts'
 export { joinRuleChanges, RuleChange, ruleChangeOf } from './scan/rule-changes.ts'
 export { scanWorkspace } from './scan/scan.ts'

@@ -133,10 +133,10 @@ async function pendingOf(host: Host, runId: string): Promise<Pending[]> {
 /** Runs with a process that can be answered, oldest first. */
 async function atWork(host: Host): Promise<string[]> {
   const open = (await host.runs.list()).filter(({ state }) => state.end === null)
-  const answering = await mapBounded(open, async ({ runId }) => {
-    const run = await host.attach(runId)
+  const answering = await mapBounded(open, async ({ id }) => {
+    const run = await host.attach(id)
     await run?.detach()
-    return run === null ? [] : [runId]
+    return run === null ? [] : [id]
   })
   return answering.flat().reverse()
 }

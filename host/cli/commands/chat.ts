@@ -8,6 +8,7 @@ import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import { addUsage, noUsage } from '#specs/protocol/task.ts'
 import type { Host } from '../../host.ts'
+import type { RunSummary } from '../../journal/run-store.ts'
 import { resolveFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io, printError } from '../io.ts'
@@ -152,7 +153,7 @@ export class Conversation {
       task,
     ])
     const [newest] = await this.#runs(1)
-    this.#last = newest?.runId ?? before
+    this.#last = newest?.id ?? before
   }
 
   readonly #verbs: readonly Verb[] = [
@@ -245,8 +246,7 @@ export class Conversation {
     let usage = noUsage
     let cost: number | null = null
     const runs = await this.#runs(1_000)
-    for (const { runId } of runs) {
-      const { state } = await this.#host.runs.fold(runId)
+    for (const { state } of runs) {
       usage = addUsage(usage, state.usage)
       if (state.costUsd !== null) cost = (cost ?? 0) + state.costUsd
     }
@@ -267,7 +267,7 @@ export class Conversation {
   }
 
   /** The newest runs of this conversation. */
-  async #runs(limit: number): Promise<readonly { readonly runId: string }[]> {
+  async #runs(limit: number): Promise<readonly RunSummary[]> {
     const { runs } = await this.#host.runs.page({ filter: { metadata: { conversation: this.#id } }, limit })
     return runs
   }

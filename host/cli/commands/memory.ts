@@ -45,7 +45,7 @@ export async function memoryList(
   const damaged = host.notes.damaged()
   if (flags.json === true) {
     for (const note of kept) await writeJsonLine(io.stdout, { state: 'kept', ...note })
-    for (const { runId, workspace, state } of runs)
+    for (const { id: runId, workspace, state } of runs)
       await writeJsonLine(io.stdout, { state: 'proposed', runId, workspace, notes: state.proposedNotes })
     for (const line of damaged)
       await writeJsonLine(io.stdout, { state: 'damaged', file: host.notes.file, ...line })
@@ -56,7 +56,7 @@ export async function memoryList(
     io.stdout,
     linesByWorkspace(kept, flags.all === true, (note) => noteLine(note, colors)),
   )
-  for (const { runId, state } of runs)
+  for (const { id: runId, state } of runs)
     io.stdout.write(
       `${formatCount(state.proposedNotes.length, 'note')} of ${runId} to review: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
     )

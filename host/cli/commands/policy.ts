@@ -11,7 +11,7 @@ import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { configFile } from '../../config/load.ts'
 import { RunGrants, toAnswerRule } from '../../egress/grants.ts'
 import { type PersistentGrant, PersistentGrants } from '../../egress/persistent-grants.ts'
-import type { Policy } from '../../egress/policy.ts'
+import type { EgressPolicy } from '../../egress/policy.ts'
 import { isOpen, type PolicyPreview, previewAccess } from '../../egress/policy-preview.ts'
 import { resolveName } from '../../egress/resolve.ts'
 import { orderRules, type PolicyRule, readEgressRules, readRule } from '../../egress/rules.ts'
@@ -102,7 +102,7 @@ export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCod
 async function inForce(
   io: Io,
   flags: PolicyFlags,
-): Promise<{ policy: Policy; grants: RunGrants; network: Network }> {
+): Promise<{ policy: EgressPolicy; grants: RunGrants; network: Network }> {
   const host = hostOf(io)
   await prepareFolders(host.folders)
   const policy = await host.egressPolicy(await rulesOfFlags(flags))

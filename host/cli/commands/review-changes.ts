@@ -2,14 +2,14 @@
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
-import type { Inspected, RunChanges } from '../../runs/changes.ts'
+import type { InspectedChanges, RunChanges } from '../../runs/changes.ts'
 import {
   type ApplySummary,
+  type ChangeSelection,
   type HeldBack,
   holdBack,
   notChosen,
   type ReviewItem,
-  type Selection,
 } from '../../workspace/index.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
@@ -101,7 +101,7 @@ function laterLines(runId: string): string {
 export async function showChanges(
   io: Io,
   changes: RunChanges,
-  { items, history, aside }: Inspected,
+  { items, history, aside }: InspectedChanges,
   bounds = afterRun,
 ): Promise<void> {
   const colors = colorsFor(io.stdout)
@@ -146,9 +146,9 @@ export async function showChanges(
 
 async function ask(
   io: Io,
-  { items, history }: Inspected,
+  { items, history }: InspectedChanges,
   quietMs: number | undefined,
-): Promise<Selection | null> {
+): Promise<ChangeSelection | null> {
   if (items.length === 0) return null
   const { signal } = new AbortController()
   const prompt = {

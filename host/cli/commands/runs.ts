@@ -7,7 +7,7 @@ import type { RunClient } from '../../control/run-client.ts'
 import { formatCount, formatTime } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import type { JournalReading } from '../../journal/journal-summary.ts'
-import { type RunFilter, readFilters, statusOf } from '../../journal/run-query.ts'
+import { type RunFilter, readFilters } from '../../journal/run-query.ts'
 import type { RunSummary } from '../../journal/run-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
@@ -45,14 +45,13 @@ async function listRuns(host: Host, filter: RunFilter, last?: number): Promise<R
     const limit = Math.min(1_000, (last ?? Number.POSITIVE_INFINITY) - found.length)
     const page = await host.runs.page({ filter, limit, ...(cursor === undefined ? {} : { cursor }) })
     found.push(...page.runs)
-    cursor = page.next
+    cursor = page.nextCursor
   } while (cursor !== undefined && found.length < (last ?? Number.POSITIVE_INFINITY))
   return found
 }
 
 function listLine(run: RunSummary): string {
-  const { runId, startedAt, prompt, state, problem, isLive, keepsVm, metadata = {} } = run
-  const status = statusOf(run)
+  const { id, status, startedAt, prompt, state, problem, isLive, keepsVm, metadata = {} } = run
   const word = status === 'died' ? 'host died' : status
   const facts = Object.entries(metadata).map(([key, value]) => ` · ${key}=${sanitizeLine(value, 40)}`)
   const changes =
@@ -61,7 +60,7 @@ function listLine(run: RunSummary): string {
       : ` · ${formatCount(state.changes.entries, 'change')}${appliedWords(state, isLive)}`
   const waiting = state.proposedNotes.length
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
-  return `${runId}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${facts.join('')}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
+  return `${id}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${facts.join('')}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(

@@ -142,6 +142,7 @@ export function addApprovalCommands(approvals: Command, run: RunAction): void {
   const add = (name: string) =>
     approvals
       .command(name)
+      .showHelpAfterError('(to list the open approvals and their IDs: caisson approvals list)')
       .argument('<run>', runArgument)
       .argument('<approval>', 'ID as listed, or a unique prefix of it')
   const scope = (choices: readonly ApprovalScope[]) =>

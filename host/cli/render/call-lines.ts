@@ -76,11 +76,12 @@ export function decisionLine(event: Of<'approval-decision'>, colors: Colors, bef
     return colors.yellow(`  Question withdrawn by the agent: ${sanitizeLine(event.rule ?? '')}`)
   const pending = before?.pendingApprovals ?? {}
   const asked = Object.hasOwn(pending, event.approvalId) ? pending[event.approvalId]?.question : undefined
-  const isElsewhere = event.via === 'control' || event.via === 'library'
-  const you = isElsewhere ? sanitizeLine(event.name ?? '', 100) : 'you'
-  const whom = { person: you, rule: 'a rule', mode: 'the approval mode', cancel: 'the end of the run' }[
-    event.by
-  ]
+  const whom = {
+    person: personOf(event),
+    rule: 'a rule',
+    mode: 'the approval mode',
+    cancel: 'the end of the run',
+  }[event.by]
   const isReported = event.by === 'person' || event.reach !== undefined
   const scope = isReported ? { once: '', run: ' for this run', always: ' permanently' }[event.scope] : ''
   const rule = event.rule === undefined ? '' : `: ${sanitizeLine(withFlags(event.rule))}`
@@ -92,6 +93,14 @@ export function decisionLine(event: Of<'approval-decision'>, colors: Colors, bef
   const word = event.decision === 'allow' ? colors.green('Allowed') : colors.red('Denied')
   const edited = event.plan === undefined ? '' : ', with changes'
   return `  ${word} by ${whom}${scope}${edited}${rule}${hint}`
+}
+
+function personOf({ via, name = '' }: Of<'approval-decision'>): string {
+  const who = sanitizeLine(name, 100)
+  if (via === 'control') return `${who} (from another process)`
+  if (via === 'library')
+    return /^(the application)?$/.test(who) ? 'the application' : `${who} (through the application)`
+  return 'you'
 }
 
 /**

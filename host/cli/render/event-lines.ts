@@ -83,19 +83,13 @@ function linesOfEvent(
       ]
     case 'turn-retry': {
       const { message, delayMs } = event
-      return [
-        colors.yellow(
-          `↻ The model request failed: ${sanitizeLine(message, 300)}; retry ${retryTime(delayMs)}`,
-        ),
-      ]
+      return [colors.yellow(`↻ The model request failed: ${asClause(message)}; retry ${retryTime(delayMs)}`)]
     }
     case 'model-retry': {
       // A changed request is sent at once, which nobody needs to know.
       const { cause, delayMs } = event
       if (delayMs === 0) return []
-      return [
-        colors.yellow(`↻ The model server refused: ${sanitizeLine(cause, 300)}; retry ${retryTime(delayMs)}`),
-      ]
+      return [colors.yellow(`↻ The model server refused: ${asClause(cause)}; retry ${retryTime(delayMs)}`)]
     }
     case 'step-end':
       return stepEndLines(event, state, colors)
@@ -166,6 +160,11 @@ function linesOfEvent(
       event satisfies never
       return []
   }
+}
+
+/** A sentence of another program as part of one of ours. */
+function asClause(sentence: string): string {
+  return sanitizeLine(sentence, 300).replace(/\.$/, '')
 }
 
 function retryTime(delayMs: number): string {

@@ -7,7 +7,7 @@ import { createConnector } from '../../egress/connect.ts'
 import type { Egress } from '../../egress/egress.ts'
 import { accessTool, EgressApprovals } from '../../egress/egress-approvals.ts'
 import { PersistentGrants } from '../../egress/persistent-grants.ts'
-import type { Policy } from '../../egress/policy.ts'
+import type { EgressPolicy } from '../../egress/policy.ts'
 import { readRule } from '../../egress/rules.ts'
 import { type AccessAnswers, RunEgress } from '../../egress/run-egress.ts'
 import { priceOf } from '../../gateway/budget.ts'
@@ -189,7 +189,7 @@ const onlyPlans = denyAll(
   'the run only plans: programs have no network access; web_fetch and web_search may read',
 )
 
-function denyAll(reason: string): Policy {
+function denyAll(reason: string): EgressPolicy {
   const closed = readRule({ effect: 'deny', host: '*', reason }, 'run')
   return { rules: closed.ok ? [closed.value] : [], otherwise: 'deny' }
 }

@@ -1,13 +1,13 @@
 // Rules, targets and decisions as the tests of the policy write them.
 import type { EgressRule } from '#specs/protocol/egress.ts'
-import { decide, makePolicy, type Policy } from '../../egress/policy.ts'
+import { decide, type EgressPolicy, makePolicy } from '../../egress/policy.ts'
 import { type RuleOrigin, readRule } from '../../egress/rules.ts'
 import type { Target } from '../../net/target.ts'
 import { parseAuthority, parseTarget } from '../../net/target.ts'
 
 export type Input = { rules?: EgressRule[]; run?: EgressRule[]; otherwise?: 'deny' | 'ask' }
 
-export function policy({ rules = [], run = [], otherwise = 'deny' }: Input): Policy {
+export function policy({ rules = [], run = [], otherwise = 'deny' }: Input): EgressPolicy {
   const made = makePolicy({ configuration: rules, run, otherwise })
   if (!made.ok) throw new Error(made.error)
   return made.value

@@ -28,7 +28,7 @@ describe('a page of runs', () => {
     do {
       const page = await runs.page({ limit: 3, ...(cursor === undefined ? {} : { cursor }) })
       seen.push(...page.runs.map(({ metadata }) => metadata?.ticket ?? ''))
-      cursor = page.next
+      cursor = page.nextCursor
     } while (cursor !== undefined)
     expect(seen).toEqual(['T-6', 'T-5', 'T-4', 'T-3', 'T-2', 'T-1', 'T-0'])
   })

@@ -107,7 +107,7 @@ describe('the journal of a run', () => {
     const changes = await run.host.changes(changedRunId)
     await writeFile(path.join(run.directory, 'a.txt'), 'in the way')
     expect(await changes.apply('all')).toMatchObject({ applied: [], conflicts: [{ path: 'a.txt' }] })
-    expect(await changes.undo()).toEqual({ restored: [], conflicts: [], total: 0, problems: [] })
+    expect(await changes.undo()).toEqual({ restored: [], conflicts: [], appliedNow: 0, problems: [] })
     expect(await headOf(run)).toBe(run.head)
     const before = await said(run, (io) => runsShow(io, 'last', {}))
     expect(before.text).toContain(`4 events, journal intact, head ${run.head}\n`)

@@ -39,7 +39,7 @@ describe('a run that continues another', () => {
     })
     expect(refused.state.end?.message).toMatch(/a hook refused the run: not now\nThe VM of run-\w+ is kept\./)
     expect(refused.state.end?.message).toContain(`caisson runs rm ${second.run.id}`)
-    const kept = (await bench.host.runs.list()).map(({ runId, keepsVm }) => [runId, keepsVm])
+    const kept = (await bench.host.runs.list()).map(({ id, keepsVm }) => [id, keepsVm])
     expect(new Map(kept as [string, boolean][])).toEqual(
       new Map([
         [first.run.id, false],

@@ -28,15 +28,15 @@ describe('a list of runs', () => {
     const { host, env } = await runsOf(3)
     const before = await host.runs.list()
     expect(before).toHaveLength(3)
-    for (const { runId } of before) {
-      const { journal } = host.runs.paths(runId)
+    for (const { id } of before) {
+      const { journal } = host.runs.paths(id)
       const { length } = await readFile(journal)
       // Of the same length, so that only a reader of its lines could notice.
       await writeFile(journal, Buffer.alloc(length, 0x20))
-      await expect(host.runs.read(runId)).rejects.toThrow(/journal/)
+      await expect(host.runs.read(id)).rejects.toThrow(/journal/)
     }
     expect(await host.runs.list()).toEqual(before)
-    expect((await host.runs.find('last', env.HOME)).runId).toBe(before[0]?.runId)
+    expect((await host.runs.find('last', env.HOME)).runId).toBe(before[0]?.id)
     expect(await host.runs.summary(runIdOf(2))).toMatchObject({ prompt: 'p' })
   })
 
@@ -60,7 +60,7 @@ describe('a list of runs', () => {
     for (const file of [fifo, summary]) execFileSync('mkfifo', [file])
     await symlink('/dev/zero', device)
     await mkdir(directory)
-    const listed = new Map((await host.runs.list()).map(({ runId, problem }) => [runId, problem]))
+    const listed = new Map((await host.runs.list()).map(({ id, problem }) => [id, problem]))
     expect(listed.get(runIdOf(5))).toBeUndefined()
     for (const number of [1, 2, 3]) {
       expect(listed.get(runIdOf(number))).toContain('is not a regular file')
@@ -76,7 +76,7 @@ describe('a list of runs', () => {
     await rm(journal(1))
     await writeFile(journal(2), '')
     await writeFile(journal(3), `${await readFile(journal(3), 'utf8')}\0\0\0`)
-    const problems = new Map((await host.runs.list()).map(({ runId, problem }) => [runId, problem]))
+    const problems = new Map((await host.runs.list()).map(({ id, problem }) => [id, problem]))
     expect(problems.get(runIdOf(1))).toMatch(/there is no journal .*caisson runs rm/)
     expect(problems.get(runIdOf(2))).toMatch(/lost lines/)
     expect(problems.get(runIdOf(3))).toMatch(/modified after it was closed/)

@@ -47,7 +47,7 @@ describe('two runs on one directory', () => {
     expect([await read('a.txt'), await read('b.txt'), await read('new.txt')]).toEqual(['A', 'B', 'n'])
     expect(await host.undo(one)).toMatchObject({ restored: ['a.txt'], conflicts: [] })
     expect([await read('a.txt'), await read('b.txt')]).toEqual(['a', 'B'])
-    expect(await host.undo(two)).toMatchObject({ conflicts: [], total: 0 })
+    expect(await host.undo(two)).toMatchObject({ conflicts: [], appliedNow: 0 })
     expect(snapshot(directory)).toMatchObject({ 'b.txt': expect.any(String) })
     expect(await read('b.txt')).toBe('b')
   })
@@ -188,7 +188,7 @@ class Story {
 
   async #apply(runId: string): Promise<readonly string[]> {
     const changes = await this.#place.host.changes(runId)
-    const { applied, conflicts, already, failed, total } = await changes.apply('all')
+    const { applied, conflicts, already, failed, appliedNow } = await changes.apply('all')
     expect(failed).toEqual([])
     const wanted = await this.#wantedBy(runId)
     for (const name of [...applied, ...already])
@@ -196,15 +196,15 @@ class Story {
     expect(new Set([...applied, ...already, ...conflicts.map(({ path: name }) => name)])).toEqual(
       new Set(wanted.keys()),
     )
-    await this.#checkCount(runId, total)
+    await this.#checkCount(runId, appliedNow)
     return applied
   }
 
   async #undo(runId: string): Promise<readonly string[]> {
-    const { restored, problems, total, conflicts } = await this.#place.host.undo(runId)
+    const { restored, problems, appliedNow, conflicts } = await this.#place.host.undo(runId)
     expect(problems).toEqual([])
-    if (conflicts.length === 0) expect(total).toBe(0)
-    await this.#checkCount(runId, total)
+    if (conflicts.length === 0) expect(appliedNow).toBe(0)
+    await this.#checkCount(runId, appliedNow)
     return restored
   }
 

@@ -65,10 +65,10 @@ describe('undo', () => {
       for (const other of others) {
         const run = await appliedRun()
         expect(run.summary.applied).toHaveLength(7)
-        expect(run.summary.total).toBe(7)
+        expect(run.summary.appliedNow).toBe(7)
         await harm(run.file(other))
-        const { conflicts, total } = await run.host.undo(changedRunId)
-        expect({ conflicts, total }).toEqual({ conflicts: [], total: 0 })
+        const { conflicts, appliedNow } = await run.host.undo(changedRunId)
+        expect({ conflicts, appliedNow }).toEqual({ conflicts: [], appliedNow: 0 })
         expect(snapshot(run.directory), other).toEqual(run.old)
       }
     },
@@ -161,18 +161,18 @@ describe('a list of runs', () => {
       expect(listed?.state.unfinished).toBe('apply')
       // Of operations under way as it broke off only the host's files tell: they are not counted.
       expect(listed?.state.applied ?? -1).toBeLessThanOrEqual(countDifferences(old, snapshot(run.directory)))
-      const { total } = await (await host.changes(changedRunId)).apply('all')
+      const { appliedNow } = await (await host.changes(changedRunId)).apply('all')
       expect((await host.changes(changedRunId)).directory).toBe(run.directory)
-      expect(await appliedInList(run)).toBe(total)
+      expect(await appliedInList(run)).toBe(appliedNow)
       const done = snapshot(run.directory)
       await cutUndo(run, Math.min(at, 3))
       expect((await host.runs.list())[0]?.state).toMatchObject({ unfinished: 'undo' })
-      expect(await appliedInList(run)).toBeLessThanOrEqual(total)
-      expect(await host.undo(changedRunId)).toMatchObject({ conflicts: [], total: 0 })
+      expect(await appliedInList(run)).toBeLessThanOrEqual(appliedNow)
+      expect(await host.undo(changedRunId)).toMatchObject({ conflicts: [], appliedNow: 0 })
       expect(snapshot(run.directory)).toEqual(old)
       expect((await host.runs.list())[0]?.state).toMatchObject({ unfinished: null, applied: 0 })
       await (await host.changes(changedRunId)).apply('all')
-      expect(await appliedInList(run)).toBe(total)
+      expect(await appliedInList(run)).toBe(appliedNow)
       expect(snapshot(run.directory)).toEqual(done)
     }
   }, 120_000)

@@ -1,6 +1,6 @@
 // A sandbox in a real VM, as an application uses it: one VM for all of it.
 import { randomBytes } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
@@ -137,5 +137,17 @@ describe('a sandbox in a real VM', { timeout: 240_000 }, () => {
     expect(await host.vms.list()).toEqual([])
     await expect(box.exec('true')).rejects.toMatchObject({ code: 'not_possible_now' })
     expect(await readFile(path.join(workspace, 'data/a.txt'), 'utf8')).toBe('from the host\n')
+  })
+
+  it('is ended with its VM when the host is closed while the VM starts [V.06 V.12]', async () => {
+    using home = makeTestFolders()
+    const host = new Host({ env: { ...process.env, CAISSON_HOME: home.folders.home } })
+    const starting = host.sandbox({ vm: { memoryBytes: 512 * 1024 ** 2, start: 'cold' } })
+    const refused = expect(starting).rejects.toMatchObject({ code: 'not_possible_now' })
+    await expect.poll(async () => await readdir(home.folders.vms).catch(() => [])).not.toEqual([])
+    await host.close()
+    expect(await host.vms.list()).toEqual([])
+    expect(await readdir(home.folders.vms)).toEqual([])
+    await refused
   })
 })

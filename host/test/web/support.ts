@@ -8,7 +8,7 @@ import type { EgressRecord, EgressRule, WebFetchRequest } from '#specs/protocol/
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { SearchConfig } from '../../config/schema.ts'
 import { createConnector } from '../../egress/connect.ts'
-import { makePolicy, type Policy } from '../../egress/policy.ts'
+import { type EgressPolicy, makePolicy } from '../../egress/policy.ts'
 import { type AccessAnswers, RunEgress } from '../../egress/run-egress.ts'
 import { Secret } from '../../keys/secret.ts'
 import { openNetwork } from '../../net/network.ts'
@@ -41,7 +41,7 @@ export interface TestWebOptions {
   /** Addresses by name; absent: this machine. */
   readonly addresses?: Readonly<Record<string, string>>
   /** Who answers what is asked; absent: nobody. */
-  readonly access?: (policy: Policy) => AccessAnswers
+  readonly access?: (policy: EgressPolicy) => AccessAnswers
 }
 
 /** Call it from within a test. */

@@ -3,7 +3,7 @@ import path from 'node:path'
 import { type ApplyStep, type ApplySummary, applyChanges } from '../../workspace/apply/apply.ts'
 import { undoChanges } from '../../workspace/apply/undo.ts'
 import type { Review } from '../../workspace/review/review.ts'
-import type { Selection } from '../../workspace/review/selection.ts'
+import type { ChangeSelection } from '../../workspace/review/selection.ts'
 import { Bench, snapshot, type Tree, treeOf, unwrap } from './support.ts'
 
 export const before = treeOf({
@@ -39,7 +39,7 @@ export const after = treeOf({
 export async function apply(
   bench: Bench,
   review: Review,
-  selection: Selection = 'all',
+  selection: ChangeSelection = 'all',
   onStep?: (step: ApplyStep) => void,
 ): Promise<ApplySummary> {
   return unwrap(

@@ -20,7 +20,7 @@ import {
   type PathState,
 } from '../path-state.ts'
 import type { Review, ReviewItem } from '../review/review.ts'
-import { type HeldBack, type Selection, selectChanges } from '../review/selection.ts'
+import { type ChangeSelection, type HeldBack, selectChanges } from '../review/selection.ts'
 import { failureOf, type WorkspaceError, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
 import {
   isOwnState,
@@ -45,7 +45,7 @@ export type ApplyStep =
 
 interface ApplyOptions {
   readonly review: Review
-  readonly selection: Selection
+  readonly selection: ChangeSelection
   /** Folder of the log and the undo data (mode 0600). */
   readonly runDirectory: string
   readonly signal?: AbortSignal
@@ -63,8 +63,8 @@ export interface ApplySummary {
   readonly stopped?: WorkspaceError
   /** Selected, but not processed because the apply stopped. */
   readonly notReached: readonly string[]
-  /** Number of applied paths of the run, by this apply and earlier ones. */
-  readonly total: number
+  /** Number of paths of the run that are applied now, by this apply and earlier ones. */
+  readonly appliedNow: number
 }
 
 /**
@@ -90,7 +90,7 @@ export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResu
       conflicts: [...choice.conflicts, ...applier.conflicts],
       failed: applier.failed,
       leftOut: choice.leftOut,
-      total: log.applied,
+      appliedNow: log.applied,
     })
   } catch (thrown) {
     return failureOf('applying the changes', thrown)

@@ -35,7 +35,9 @@ export interface UndoSummary {
   /** Why the undo stopped early; absent if it processed every path. It can be repeated. */
   readonly stopped?: WorkspaceError
   /** Number of paths of the run that are still applied. */
-  readonly total: number
+  readonly appliedNow: number
+  /** Problems for people: files that may still be applied, or an undo that the journal lacks. */
+  readonly problems: readonly string[]
 }
 
 /**
@@ -49,7 +51,8 @@ export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult
   } catch (thrown) {
     return failureOf('undoing the changes', thrown)
   }
-  if (place === undefined) return workspaceSuccess({ restored: [], conflicts: [], total: 0 })
+  if (place === undefined)
+    return workspaceSuccess({ restored: [], conflicts: [], appliedNow: 0, problems: [] })
   const opened = Root.open(place)
   if (!opened.ok) return workspaceFailure('unreadable', `undoing the changes: ${opened.error.message}`)
   using root = opened.value
@@ -70,7 +73,8 @@ export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult
       ...(stopped === undefined ? {} : { stopped }),
       restored: [...undoer.restored].filter((path) => !undoer.conflicts.has(path)),
       conflicts,
-      total: log.applied,
+      appliedNow: log.applied,
+      problems: [],
     })
   } catch (thrown) {
     return failureOf('undoing the changes', thrown)

@@ -7,7 +7,7 @@ import { Inherited } from '../inherited.ts'
 import { holdBack, type Review, type ReviewItem } from './review.ts'
 
 /** All except flagged and conflicting changes, or paths. A path includes everything below it, unless `exact` is set. */
-export type Selection = 'all' | { readonly paths: readonly string[]; readonly exact?: boolean }
+export type ChangeSelection = 'all' | { readonly paths: readonly string[]; readonly exact?: boolean }
 
 export interface HeldBack {
   readonly path: string
@@ -31,7 +31,7 @@ interface SelectedChanges {
 export const notChosen = 'not chosen'
 
 /** Sorts a review's items by a selection. */
-export function selectChanges(review: Review, selection: Selection): SelectedChanges {
+export function selectChanges(review: Review, selection: ChangeSelection): SelectedChanges {
   const named =
     selection === 'all' ? undefined : namedItems(review, selection.paths, selection.exact === true)
   const chosen = new Map<string, ReviewItem>()

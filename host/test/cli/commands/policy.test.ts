@@ -180,6 +180,6 @@ describe('policy explain', () => {
     const { cli } = await place('[[egress.rules]]\neffect = "allow"\nhost = "https://example.com"\n')
     const { code, stderr } = await cli('policy', 'explain')
     expect(code).toBe(2)
-    expect(stderr).toMatch(/egress\.rules\.0: host "https:\/\/example\.com": expected a name/)
+    expect(stderr).toMatch(/egress\.rules\.0\.host: host "https:\/\/example\.com": expected a name/)
   })
 })
