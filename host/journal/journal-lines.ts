@@ -49,12 +49,30 @@ export async function scanJournal(
     const event = parseLine(line, runId, point)
     point = { seq: event.seq, bytes: point.bytes + line.length + 1, hash: event.hash }
     visit(event, point)
+    return true
   })
   return { end: point, tornBytes: rest }
 }
 
-/** @returns bytes after the last newline */
-async function readLines(file: string, from: number, onLine: (line: Buffer) => void): Promise<number> {
+/**
+ * The event of the one line after `from`. @throws {CaissonError} `state_corrupted` when no line there continues the
+ * chain
+ */
+export async function readLineAt(file: string, runId: string, from: JournalPoint): Promise<JournalEvent> {
+  let event: JournalEvent | undefined
+  await readLines(file, from.bytes, (line) => {
+    event = parseLine(line, runId, from)
+    return false
+  })
+  if (event !== undefined) return event
+  throw new CaissonError('state_corrupted', `the journal has no line ${from.seq + 1}; it lost lines`)
+}
+
+/**
+ * Until `onLine` returns false.
+ * @returns bytes after the last newline
+ */
+async function readLines(file: string, from: number, onLine: (line: Buffer) => boolean): Promise<number> {
   await using handle = await openRegular(file)
   const chunk = Buffer.allocUnsafe(readBytes)
   let begun = Buffer.alloc(0)
@@ -65,7 +83,7 @@ async function readLines(file: string, from: number, onLine: (line: Buffer) => v
     const read = chunk.subarray(0, bytesRead)
     let start = 0
     for (let end = read.indexOf(0x0a); end >= 0; end = read.indexOf(0x0a, start)) {
-      onLine(Buffer.concat([begun, read.subarray(start, end)]))
+      if (!onLine(Buffer.concat([begun, read.subarray(start, end)]))) return 0
       begun = Buffer.alloc(0)
       start = end + 1
     }

@@ -17,7 +17,7 @@ import { type JournalPoint, type JournalScan, scanJournal } from './journal-line
 import { RunFold, RunOutline } from './run-outline.ts'
 
 const JournalSummary = z.strictObject({
-  version: z.literal(1),
+  version: z.literal(2),
   /** Length of the journal on disk at this time; it never becomes shorter. */
   seq: Count,
   bytes: Count,
@@ -52,7 +52,7 @@ export async function writeSummary(
   try {
     const handle = await open(draft, 'wx', 0o600)
     try {
-      await handle.writeFile(`${JSON.stringify({ version: 1, ...summary })}\n`)
+      await handle.writeFile(`${JSON.stringify({ version: 2, ...summary })}\n`)
       if (isDurable) await handle.sync()
     } finally {
       await handle.close()
@@ -80,14 +80,14 @@ export interface JournalReading extends JournalScan {
 export async function readWholeJournal(
   journal: string,
   runId: string,
-  visit: (event: JournalEvent) => void,
+  visit: (event: JournalEvent, end: JournalPoint) => void,
 ): Promise<JournalReading> {
   // Read first: a concurrently written journal only becomes longer.
   const summary = await readSummary(journal)
   let isOnTheWay = summary === undefined || summary.seq === 0
   const scan = await scanJournal(journal, runId, (event, point) => {
     if (summary !== undefined && point.seq === summary.seq) isOnTheWay = isSamePoint(point, summary)
-    visit(event)
+    visit(event, point)
   }).catch((error: unknown) => {
     throw isMissing(error) ? missingJournal(journal, runId) : error
   })
@@ -118,14 +118,14 @@ export async function readOutline(
   })
   if (summary === undefined) {
     const fold = new RunFold()
-    const { end } = await scanJournal(journal, runId, (event) => fold.next(event))
+    const { end } = await scanJournal(journal, runId, (event, at) => fold.next(event, at))
     return { outline: fold.outline, isMadeAnew: true, end }
   }
   if (size < summary.bytes) throw lostLines({ bytes: size }, summary)
   if (size === summary.bytes) return { outline: summary.outline, isMadeAnew: false, end: summary }
   if (summary.closed && (await readSummary(journal))?.closed === true) throw strayBytes(size, summary)
-  const fold = RunFold.from(summary.outline)
-  const { end } = await scanJournal(journal, runId, (event) => fold.next(event), summary)
+  const fold = RunFold.from(summary.outline, summary)
+  const { end } = await scanJournal(journal, runId, (event, at) => fold.next(event, at), summary)
   return { outline: fold.outline, isMadeAnew: false, end }
 }
 

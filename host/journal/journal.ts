@@ -126,7 +126,7 @@ export class Journal {
     const fold = new RunFold()
     // A summary without a journal means that the journal was lost.
     if ((await readSummary(place)) === undefined) await makeFile(place)
-    const { end, tornBytes } = await readWholeJournal(place, runId, (event) => fold.next(event))
+    const { end, tornBytes } = await readWholeJournal(place, runId, (event, at) => fold.next(event, at))
     const file = undo.use(await open(place, 'a', 0o600))
     if (tornBytes > 0) await file.truncate(end.bytes)
     // Otherwise a crash would leave more lines than a closed summary says.
@@ -171,7 +171,7 @@ export class Journal {
     this.#isTorn = false
     this.#end = { seq: body.seq, bytes: this.#end.bytes + bytes, hash }
     const event: JournalEvent = { ...body, hash }
-    this.#fold.next(event)
+    this.#fold.next(event, this.#end)
     if (isBarrier) await this.#tell()
     else if (this.#end.bytes - this.#summarized.bytes >= checkpointBytes) {
       await this.#file.datasync()

@@ -10,7 +10,12 @@ import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunOutcome, Usage } from '#specs/protocol/task.ts'
-import { Count, Line, Milliseconds, RunId } from '#specs/protocol/text.ts'
+import { Count, Id, Line, Milliseconds, RunId, Sha256 } from '#specs/protocol/text.ts'
+import type { JournalPoint } from './journal-lines.ts'
+
+/** An undecided approval, and the position in the journal before the line of its request. */
+export const OpenApproval = z.strictObject({ approvalId: Id, seq: Count, bytes: Count, hash: Sha256 })
+export type OpenApproval = z.infer<typeof OpenApproval>
 
 export const RunOutline = z.strictObject({
   /** ms since 1970; null before `run-start`. */
@@ -22,6 +27,8 @@ export const RunOutline = z.strictObject({
   metadata: RunMetadata.optional(),
   /** The continued run. */
   continues: RunId.optional(),
+  /** Oldest first. */
+  openApprovals: z.array(OpenApproval),
   state: z.strictObject({
     phase: z.enum(['preparing', 'planning', 'working', 'ended']),
     toolCalls: Count,
@@ -42,7 +49,7 @@ export const RunOutline = z.strictObject({
 })
 export type RunOutline = z.infer<typeof RunOutline>
 
-type Facts = Omit<RunOutline, 'state'>
+type Facts = Omit<RunOutline, 'state' | 'openApprovals'>
 
 const noFacts: Facts = { startedAt: null, prompt: '', workspace: '', model: '' }
 
@@ -50,10 +57,15 @@ const noFacts: Facts = { startedAt: null, prompt: '', workspace: '', model: '' }
 export class RunFold {
   #facts: Facts = noFacts
   #state: RunState = initialRunState
+  readonly #openApprovals = new Map<string, OpenApproval>()
+  /** Bytes of the lines so far. */
+  #bytes = 0
 
   /** State fields outside the outline are as in {@link initialRunState}. */
-  static from({ state, ...facts }: RunOutline): RunFold {
+  static from({ state, openApprovals, ...facts }: RunOutline, { bytes }: JournalPoint): RunFold {
     const fold = new RunFold()
+    for (const open of openApprovals) fold.#openApprovals.set(open.approvalId, open)
+    fold.#bytes = bytes
     const { changes, end } = state
     fold.#facts = facts
     fold.#state = {
@@ -74,8 +86,11 @@ export class RunFold {
     return this.#facts
   }
 
-  next(line: JournalEvent): void {
+  /** @param end the position after the line */
+  next(line: JournalEvent, end: JournalPoint): void {
     this.#state = reduceRun(this.#state, line)
+    this.#noteApproval(line, this.#bytes)
+    this.#bytes = end.bytes
     const { event } = line
     if (event.type !== 'run-start' || this.#facts.startedAt !== null) return
     const { prompt, directory, model, metadata, continues } = event
@@ -99,7 +114,16 @@ export class RunFold {
       heldBack: heldBack === null ? null : cut(heldBack),
       end: end === null ? null : { outcome: end.outcome, reason: end.reason, message: cut(end.message) },
     }
-    return { ...this.#facts, state }
+    return { ...this.#facts, openApprovals: [...this.#openApprovals.values()], state }
+  }
+
+  /** As {@link reduceRun} does with `pendingApprovals`. */
+  #noteApproval({ seq, prev, event }: JournalEvent, bytes: number): void {
+    if (event.type === 'approval-request') {
+      const { approvalId } = event.request
+      this.#openApprovals.set(approvalId, { approvalId, seq: seq - 1, bytes, hash: prev })
+    } else if (event.type === 'approval-decision') this.#openApprovals.delete(event.approvalId)
+    else if (event.type === 'run-end') this.#openApprovals.clear()
   }
 }
 

@@ -20,6 +20,8 @@ export interface RunSummary {
   /** The continued run. */
   readonly continues?: string | undefined
   readonly state: RunOutline['state']
+  /** Number of approvals that it waits for. */
+  readonly pendingApprovals: number
   /** Whether a process runs the task, applies, or undoes now. */
   readonly isLive: boolean
   /** Whether its VM was kept for a later run. */

@@ -9,6 +9,7 @@ import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, hasCode, requireText } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
+import { initialRunState, type PendingApproval, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import { mapBounded } from '../files/bounded-map.ts'
 import { syncDirectory } from '../files/durable.ts'
@@ -16,8 +17,9 @@ import { distanceOf } from '../files/nearest-name.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
+import { type JournalPoint, readLineAt } from './journal-lines.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
-import { RunFold, type RunOutline } from './run-outline.ts'
+import { type OpenApproval, RunFold, type RunOutline } from './run-outline.ts'
 import { compareRuns, pageOf, type RunPage, type RunQuery, type RunSummary, statusOf } from './run-query.ts'
 
 export type { RunSummary } from './run-query.ts'
@@ -42,6 +44,14 @@ export interface RunPaths {
   readonly kept: string
   /** Control socket of its host process; exists only during the run. */
   readonly control: string
+}
+
+/** An approval that a run waits for. */
+export interface RunApproval {
+  readonly runId: string
+  /** Time of the request, ms since 1970. */
+  readonly at: number
+  readonly approval: PendingApproval
 }
 
 /** A new id: `run-` and 80 random bits. */
@@ -124,7 +134,10 @@ export class RunStore {
   }
 
   /** Like {@link read}, one event at a time, without keeping them in memory. */
-  async visit(runId: string, visit: (event: JournalEvent) => void): Promise<JournalReading> {
+  async visit(
+    runId: string,
+    visit: (event: JournalEvent, end: JournalPoint) => void,
+  ): Promise<JournalReading> {
     await this.#check()
     const { directory, journal } = this.paths(runId)
     if (statSync(directory, { throwIfNoEntry: false }) === undefined) throw noRun(runId)
@@ -134,7 +147,7 @@ export class RunStore {
   /** The state folded from all events of a run. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async fold(runId: string): Promise<RunFold> {
     const fold = new RunFold()
-    await this.visit(runId, (event) => fold.next(event))
+    await this.visit(runId, (event, end) => fold.next(event, end))
     return fold
   }
 
@@ -151,6 +164,26 @@ export class RunStore {
    */
   async page(query: RunQuery = {}): Promise<RunPage> {
     return pageOf(await this.list(), query)
+  }
+
+  /**
+   * The approvals that a run waits for, oldest first, or those of all runs; only a run at work waits. Reads the summary
+   * and the lines of the requests. @throws {CaissonError} `state_unavailable`, and for a named run `state_corrupted`
+   */
+  async pendingApprovals(runId?: string): Promise<RunApproval[]> {
+    await this.#check()
+    if (runId !== undefined) return (await this.isLive(runId)) ? await this.#pendingOf(runId) : []
+    const live = [...(await lockedRuns(this.#locks))]
+    const found = await mapBounded(live, async (id) => {
+      try {
+        return await this.#pendingOf(id)
+      } catch (error) {
+        // The list of runs names its damage.
+        if (hasCode(error, 'state_corrupted')) return []
+        throw error
+      }
+    })
+    return found.flat().sort((a, b) => a.at - b.at)
   }
 
   /** The ids of all runs. @throws {CaissonError} `state_unavailable` */
@@ -243,22 +276,38 @@ export class RunStore {
     const { directory, kept } = this.paths(runId)
     const keepsVm = statSync(kept, { throwIfNoEntry: false }) !== undefined
     try {
-      const outline = await this.#outline(runId, isLive)
+      const { openApprovals, ...outline } = await this.#outline(runId, isLive)
       const { state } = outline
+      const pendingApprovals = isLive ? openApprovals.length : 0
       // An apply or undo whose process died: only its log tells how far it came.
       const isBroken = state.unfinished !== null && !isLive
       const applied = isBroken ? readAppliedCount(directory) : state.applied
       const startedAt = outline.startedAt ?? 0
       const status = statusOf({ state, isLive })
-      return { id: runId, status, ...outline, startedAt, state: { ...state, applied }, isLive, keepsVm }
+      const listed = { ...outline, startedAt, state: { ...state, applied } }
+      return { id: runId, status, ...listed, pendingApprovals, isLive, keepsVm }
     } catch (error) {
       // Whatever else failed, such as too many open files, says nothing about the run.
       if (!hasCode(error, 'state_corrupted')) throw error
       const found = await stat(directory).catch(() => undefined)
-      const outline = new RunFold().outline
+      const { openApprovals: _, ...outline } = new RunFold().outline
       const startedAt = Math.trunc(found?.mtimeMs ?? 0)
       const problem = error.message
-      return { id: runId, status: 'damaged', ...outline, startedAt, isLive, keepsVm, problem }
+      const listed = { ...outline, startedAt, pendingApprovals: 0 }
+      return { id: runId, status: 'damaged', ...listed, isLive, keepsVm, problem }
+    }
+  }
+
+  async #pendingOf(runId: string): Promise<RunApproval[]> {
+    const { journal } = this.paths(runId)
+    const { openApprovals } = await this.#outline(runId, true)
+    try {
+      return await readRequests(journal, runId, openApprovals)
+    } catch (error) {
+      // A summary that names other lines is damaged.
+      if (!hasCode(error, 'state_corrupted')) throw error
+      const { outline } = await this.fold(runId)
+      return await readRequests(journal, runId, outline.openApprovals)
     }
   }
 
@@ -270,6 +319,23 @@ export class RunStore {
       await writeSummary(journal, { ...end, closed: false, outline }, false).catch(() => undefined)
     return outline
   }
+}
+
+/** The approvals of the lines at these positions. @throws {CaissonError} `state_corrupted` when one is no request */
+async function readRequests(
+  journal: string,
+  runId: string,
+  positions: readonly OpenApproval[],
+): Promise<RunApproval[]> {
+  const found: RunApproval[] = []
+  for (const { approvalId, ...position } of positions) {
+    const line = await readLineAt(journal, runId, position)
+    const approval = reduceRun(initialRunState, line).pendingApprovals[approvalId]
+    if (approval === undefined)
+      throw new CaissonError('state_corrupted', `journal line ${line.seq} does not ask for ${approvalId}`)
+    found.push({ runId, at: line.at, approval })
+  }
+  return found
 }
 
 function realOrResolved(directory: string): string {

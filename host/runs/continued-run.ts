@@ -89,9 +89,9 @@ async function describeTask(
 ): Promise<{ readonly text: string; readonly continues: string | undefined } | undefined> {
   const fold = new RunFold()
   let prompt = ''
-  await store.visit(runId, (line) => {
+  await store.visit(runId, (line, end) => {
     if (line.event.type === 'run-start') prompt = line.event.prompt
-    fold.next(line)
+    fold.next(line, end)
   })
   const { facts, state } = fold
   if (facts.startedAt === null) return undefined

@@ -59,9 +59,9 @@ export async function findGivenPlan(store: RunStore, name: string, directory?: s
 async function readPlanOfRun(store: RunStore, runId: string): Promise<GivenPlan> {
   const fold = new RunFold()
   let prompt = ''
-  await store.visit(runId, (line) => {
+  await store.visit(runId, (line, end) => {
     if (line.event.type === 'run-start') prompt = line.event.prompt
-    fold.next(line)
+    fold.next(line, end)
   })
   const { plan } = fold.state
   if (plan !== null) return { plan, from: runId, prompt }

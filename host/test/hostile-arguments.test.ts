@@ -70,6 +70,10 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   'runs.read': [anyText, (host, value) => host.runs.read(value)],
   'runs.fold': [anyText, (host, value) => host.runs.fold(value)],
   'runs.summary': [wrongText, (host, value) => host.runs.summary(value)],
+  'runs.pendingApprovals': [
+    wrongText.filter((value) => value !== undefined),
+    (host, value) => host.runs.pendingApprovals(value),
+  ],
   'runs.remove': [wrongText, (host, value) => host.runs.remove(value)],
   'vms.socketOf': [wrongText, (host, value) => host.vms.socketOf(value)],
   'vms.find': [anyText, (host, value) => host.vms.find(value)],

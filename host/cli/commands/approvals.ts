@@ -4,7 +4,7 @@
  */
 
 import { CaissonError } from '#specs/errors.ts'
-import type { ApprovalRequest, ApprovalScope } from '#specs/protocol/approval.ts'
+import type { ApprovalScope } from '#specs/protocol/approval.ts'
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
@@ -12,6 +12,7 @@ import { describeAnswer } from '../../approvals/user-question.ts'
 import type { RunClient } from '../../control/run-client.ts'
 import { mapBounded } from '../../files/bounded-map.ts'
 import type { Host } from '../../host.ts'
+import type { RunApproval } from '../../journal/run-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io, userName } from '../io.ts'
 import { describeQuestion, offerLines } from '../render/call-lines.ts'
@@ -20,7 +21,7 @@ import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { findLive } from './runs.ts'
 
-type Pending = Omit<ApprovalRequest, 'runId'>
+type Pending = RunApproval['approval']
 
 export async function approvalsList(
   io: Io,
@@ -28,19 +29,16 @@ export async function approvalsList(
   flags: { json?: boolean },
 ): Promise<ExitCode> {
   const host = hostOf(io)
-  const runIds = name === undefined ? await atWork(host) : [await findRun(io, name)]
-  let count = 0
-  for (const runId of runIds) {
-    for (const request of await pendingOf(host, runId)) {
-      count += 1
-      if (flags.json === true) await writeJsonLine(io.stdout, { runId, ...request })
-      else {
-        const asked = `${runId}  ${request.approvalId}  ${describeQuestion({ request })}`
-        writeLines(io.stdout, [asked, ...offerLines(request)])
-      }
+  const waiting =
+    name === undefined ? await answerable(host) : await host.runs.pendingApprovals(await findRun(io, name))
+  for (const { runId, approval } of waiting) {
+    if (flags.json === true) await writeJsonLine(io.stdout, { runId, ...approval })
+    else {
+      const asked = `${runId}  ${approval.approvalId}  ${describeQuestion({ request: approval })}`
+      writeLines(io.stdout, [asked, ...offerLines(approval)])
     }
   }
-  if (count === 0 && flags.json !== true) io.stdout.write('no run waits for an answer\n')
+  if (waiting.length === 0 && flags.json !== true) io.stdout.write('no run waits for an answer\n')
   return exitCodes.completed
 }
 
@@ -126,19 +124,20 @@ async function findPending(host: Host, run: RunClient, approval: string): Promis
 }
 
 async function pendingOf(host: Host, runId: string): Promise<Pending[]> {
-  const { state } = await host.runs.fold(runId)
-  return Object.values(state.pendingApprovals)
+  return (await host.runs.pendingApprovals(runId)).map(({ approval }) => approval)
 }
 
-/** Runs with a process that can be answered, oldest first. */
-async function atWork(host: Host): Promise<string[]> {
-  const open = (await host.runs.list()).filter(({ state }) => state.end === null)
-  const answering = await mapBounded(open, async ({ id }) => {
-    const run = await host.attach(id)
+/** What all runs wait for whose process can be answered, oldest first. */
+async function answerable(host: Host): Promise<RunApproval[]> {
+  const waiting = await host.runs.pendingApprovals()
+  const runIds = [...new Set(waiting.map(({ runId }) => runId))]
+  const answering = await mapBounded(runIds, async (runId) => {
+    const run = await host.attach(runId)
     await run?.detach()
-    return run === null ? [] : [id]
+    return run === null ? [] : [runId]
   })
-  return answering.flat().reverse()
+  const reached = new Set(answering.flat())
+  return waiting.filter(({ runId }) => reached.has(runId))
 }
 
 /** The words of a command line as an answer: options by their values, yes and no as `true` and `false` or in words. */

@@ -51,16 +51,18 @@ async function listRuns(host: Host, filter: RunFilter, last?: number): Promise<R
 }
 
 function listLine(run: RunSummary): string {
-  const { id, status, startedAt, prompt, state, problem, isLive, keepsVm, metadata = {} } = run
+  const { id, status, startedAt, prompt, state, problem, isLive, keepsVm, pendingApprovals } = run
+  const { metadata = {} } = run
   const word = status === 'died' ? 'host died' : status
   const facts = Object.entries(metadata).map(([key, value]) => ` · ${key}=${sanitizeLine(value, 40)}`)
   const changes =
     state.changes === null
       ? ''
       : ` · ${formatCount(state.changes.entries, 'change')}${appliedWords(state, isLive)}`
+  const asked = pendingApprovals === 0 ? '' : ` · ${formatCount(pendingApprovals, 'approval')} pending`
   const waiting = state.proposedNotes.length
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
-  return `${id}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${facts.join('')}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
+  return `${id}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${facts.join('')}${asked}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(

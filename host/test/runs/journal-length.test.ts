@@ -9,6 +9,7 @@ import { noUsage } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { perTier } from '#specs/testing/tier.ts'
 import { Journal, readJournal } from '../../journal/journal.ts'
+import { scanJournal } from '../../journal/journal-lines.ts'
 import { readOutline, readSummary, readWholeJournal, summaryFile } from '../../journal/journal-summary.ts'
 import { RunFold } from '../../journal/run-outline.ts'
 
@@ -157,7 +158,7 @@ describe('the summary beside a journal', () => {
       expect(outline.state).toMatchObject({ applied, unfinished, heldBack, phase })
       expect(outline.state.changes).toEqual(changes === null ? null : { entries: changes.entries })
       const fold = new RunFold()
-      for (const line of events) fold.next(line)
+      await scanJournal(file, runId, (line, end) => fold.next(line, end))
       expect(outline).toEqual(fold.outline)
     }
     const { outline } = await readOutline(file, runId)

@@ -1,13 +1,15 @@
 // Lists of runs: what they read, and what they say after a crash.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
 import { summaryFile } from '../../journal/journal-summary.ts'
+import type { RunRecord } from '../../journal/run-record.ts'
 import { RunStore } from '../../journal/run-store.ts'
 import { beginRun } from '../support/begun-run.ts'
+import { someCall } from '../support/run-at-work.ts'
 
 const runIdOf = (number: number) => `run-${String(number).padStart(20, '0')}`
 
@@ -22,6 +24,99 @@ async function runsOf(count: number) {
   }
   return { host, env }
 }
+
+/** Runs at work with large journals, each with one decided approval and one that waits. */
+async function runsThatAsk(count: number, journalBytes: number) {
+  const home = await temporaryFolder('run-list')
+  const host = new Host({ env: { CAISSON_HOME: path.join(home, 'state'), XDG_CONFIG_HOME: home } })
+  const records = new Map<string, RunRecord>()
+  for (let number = 1; number <= count; number += 1) {
+    const runId = runIdOf(number)
+    const { record } = await beginRun(host, runId, home)
+    onTestFinished(() => record[Symbol.asyncDispose]())
+    records.set(runId, record)
+    await ask(record, 'decided')
+    const text = 'x'.repeat(16_000)
+    for (let n = 1; n * text.length < journalBytes; n += 1)
+      await record.agent('root', n, { type: 'note', level: 'info', text })
+    await ask(record, `ap-${number}`)
+    await decide(record, 'decided')
+  }
+  return { host, records }
+}
+
+async function ask(record: RunRecord, approvalId: string): Promise<void> {
+  const { runId: _, ...call } = { ...someCall, approvalId, tool: 'delete_file', arguments: '{"path":"a"}' }
+  await record.host({ type: 'approval-request', kind: 'cooperative', request: call, digest: 'd'.repeat(64) })
+}
+
+async function decide(record: RunRecord, approvalId: string): Promise<void> {
+  await record.host({ type: 'approval-decision', approvalId, decision: 'allow', scope: 'once', by: 'person' })
+}
+
+/** Counts what this process reads piece by piece, as it reads journals. */
+async function countReads() {
+  await using handle = await open('/dev/null')
+  const read = vi.spyOn(Object.getPrototypeOf(handle) as FileHandle, 'read')
+  return async () => {
+    const pieces = await Promise.all(read.mock.results.map(({ value }) => value as { bytesRead: number }))
+    return pieces.reduce((sum, { bytesRead }) => sum + bytesRead, 0)
+  }
+}
+
+afterEach(() => void vi.restoreAllMocks())
+
+describe('a list of pending approvals', () => {
+  it('reads the lines of the requests, whatever else the journals hold [S2.16]', async () => {
+    const { host, records } = await runsThatAsk(12, 1_500_000)
+    const sizes = await Promise.all([...records].map(([id]) => stat(host.runs.paths(id).journal)))
+    expect(sizes.reduce((sum, { size }) => sum + size, 0)).toBeGreaterThan(18_000_000)
+    const read = await countReads()
+    const waiting = await host.runs.pendingApprovals()
+    expect(waiting.map(({ runId, approval }) => [runId, approval.approvalId])).toEqual(
+      [...records.keys()].map((id, at) => [id, `ap-${at + 1}`]),
+    )
+    expect(waiting[0]?.approval).toMatchObject({ tool: 'delete_file', arguments: '{"path":"a"}' })
+    // The requests are near the end; elsewhere a line costs one piece of 256 KiB.
+    expect(await read()).toBeLessThan(12 * 4_000)
+    expect((await host.runs.list()).map(({ pendingApprovals }) => pendingApprovals)).toEqual(
+      Array.from({ length: 12 }, () => 1),
+    )
+    expect(await read()).toBeLessThan(12 * 4_000)
+  })
+
+  it('is complete with a summary that is older than the journal, missing or damaged [S2.16 S0.12]', async () => {
+    const { host, records } = await runsThatAsk(1, 50_000)
+    const [[runId, record] = expect.fail('no run')] = records
+    const file = summaryFile(host.runs.paths(runId).journal)
+    const ids = async () =>
+      (await host.runs.pendingApprovals(runId)).map(({ approval }) => approval.approvalId)
+    const older = await readFile(file, 'utf8')
+    await ask(record, 'later')
+    await decide(record, 'ap-1')
+    const current = JSON.parse(await readFile(file, 'utf8'))
+    const [asked] = current.outline.openApprovals
+    const withOpen = (open: object) =>
+      JSON.stringify({ ...current, outline: { ...current.outline, openApprovals: [open] } })
+    expect(await ids()).toEqual(['later'])
+    for (const damaged of [
+      older,
+      '',
+      '{"version":2,"se',
+      withOpen({ ...asked, bytes: asked.bytes + 1 }),
+      withOpen({ ...asked, bytes: 0, seq: 0, hash: '0'.repeat(64) }),
+      withOpen({ ...asked, bytes: 1e9 }),
+      withOpen({ ...asked, approvalId: 'other' }),
+    ]) {
+      await writeFile(file, damaged)
+      expect(await ids(), damaged).toEqual(['later'])
+    }
+    await rm(file)
+    expect(await ids()).toEqual(['later'])
+    await record[Symbol.asyncDispose]()
+    expect(await ids()).toEqual([])
+  })
+})
 
 describe('a list of runs', () => {
   it('reads no journal that has a summary: neither the list, nor last, nor a beginning of an id', async () => {
