@@ -42,13 +42,14 @@ export class DeltaOutbox {
     this.#forget()
   }
 
+  /** @param delta of at most `textMaxChars` characters */
   add(runId: string, agentPath: string, delta: Delta): void {
     const { length } = textOf(delta)
     if (this.#peer === null || this.#chars + length > pendingMaxChars) {
       this.#dropped += length
       return
     }
-    for (const piece of slices(delta)) this.#append({ runId, agentPath, delta: piece })
+    this.#append({ runId, agentPath, delta })
     if (this.#chars >= flushChars) this.flush()
     else this.#timer ??= setTimeout(() => this.flush(), flushMs)
   }
@@ -111,15 +112,6 @@ export class DeltaOutbox {
 
 function textOf(delta: Delta): string {
   return 'text' in delta ? delta.text : ''
-}
-
-function slices(delta: Delta): Delta[] {
-  if (!('text' in delta) || delta.text.length <= limits.textMaxChars) return [delta]
-  const { text, offset } = delta
-  return Array.from({ length: Math.ceil(text.length / limits.textMaxChars) }, (_, index) => {
-    const at = index * limits.textMaxChars
-    return { ...delta, offset: offset + at, text: text.slice(at, at + limits.textMaxChars) }
-  })
 }
 
 function isSameStream(a: Piece, b: Piece): boolean {

@@ -58,7 +58,7 @@ export const beginTask: Planner = async (run, signal) => {
     return toFailure({ kind: 'model', message: error.message, error })
   }
   const turn = withOwnIds(answer.value, run)
-  await reportTurn(planningStepId, 1, turn, run)
+  await reportTurn(planningStepId, turn, run)
   const isAnswer = turn.toolCalls.length === 0 && (await isFinalAnswer(turn.text, run))
   const given = isAnswer ? null : readGivenPlan(turn)
   if (given === null) {

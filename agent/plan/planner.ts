@@ -72,10 +72,10 @@ export async function requestPlan(
         ? { ok: true, value: { value: read.value.plan, corrections: read.value.corrections } }
         : read
     },
-    onTurn: async (turn, request) => {
+    onTurn: async (turn) => {
       const toolCalls = turn.toolCalls.map((call) => ({ ...call, id: run.callIds.claim(call.id) }))
       const own = { ...turn, toolCalls }
-      await reportTurn(planningStepId, made + request, own, run)
+      await reportTurn(planningStepId, own, run)
       return own
     },
   })

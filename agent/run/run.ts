@@ -27,10 +27,10 @@ export interface Report {
   event(event: AgentEvent): Promise<void>
   /** May be lost. */
   delta(delta: Delta): void
-  /** Number of the step's next turn; absent: turns are not counted. */
-  readonly turnOf?: (stepId: string) => number
-  /** Headers that tell the host what a model request of the step is for; absent: it is not told. */
-  readonly sourceHeaders?: (stepId: string) => Readonly<Record<string, string>>
+  /** Number of the step's next turn. */
+  turnOf(stepId: string): number
+  /** Headers that tell the host what a model request of the step is for. */
+  sourceHeaders(stepId: string): Readonly<Record<string, string>>
 }
 
 /** The link to the host as a run uses it. */
@@ -143,7 +143,7 @@ export function listenTo(stepId: string, run: AgentRun, signal: AbortSignal): Tu
   const said = new Map<string, number>()
   const tell = (stream: string, text: string, deltaOf: (piece: TurnPiece) => Delta): void => {
     // One listener can hear several turns.
-    const now = report.turnOf?.(stepId) ?? 1
+    const now = report.turnOf(stepId)
     if (now !== turn) said.clear()
     turn = now
     for (const piece of sliceText(text)) {
@@ -157,7 +157,7 @@ export function listenTo(stepId: string, run: AgentRun, signal: AbortSignal): Tu
   return {
     signal,
     get headers() {
-      return report.sourceHeaders?.(stepId) ?? {}
+      return report.sourceHeaders(stepId)
     },
     onText: (text) => tell('text', text, (piece) => ({ type: 'text-delta', ...piece })),
     onReasoning: (text) => tell('reasoning', text, (piece) => ({ type: 'reasoning-delta', ...piece })),

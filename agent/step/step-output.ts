@@ -87,7 +87,6 @@ export function requestOutput(
   run: AgentRun,
   signal: AbortSignal,
 ): ReturnType<typeof requestStructured<unknown>> {
-  const said = messages.filter(({ role }) => role === 'assistant').length
   return requestStructured({
     model: run.model,
     messages,
@@ -100,9 +99,9 @@ export function requestOutput(
       const checked = check(value)
       return checked.ok ? { ok: true, value: { value: checked.value, corrections: [] } } : checked
     },
-    onTurn: async (turn, request) => {
+    onTurn: async (turn) => {
       const own = withOwnIds(turn, run)
-      await reportTurn(stepId, said + request, own, run)
+      await reportTurn(stepId, own, run)
       onReply?.(turn.text)
       return own
     },

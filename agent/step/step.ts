@@ -75,7 +75,7 @@ export async function runStep(
   try {
     const result = await work.perform()
     if (result.reason === 'aborted') {
-      await work.keepPartial(result.iterations)
+      await work.keepPartial()
       return end('cancelled', 'cancelled', `interrupted ${work.doing}`)
     }
     return endOf(result, work, end, run)
@@ -150,13 +150,13 @@ class StepUnderWay {
   }
 
   /** Reports what the model had said when it was cancelled, in the journal and the history. */
-  async keepPartial(number: number): Promise<void> {
+  async keepPartial(): Promise<void> {
     const text = this.#partial.join('')
     if (text.trim() === '') return
     this.#partial = []
     this.conversation.history.addTurn({ text, reasoning: '', toolCalls: [] })
     const turn = { text, reasoning: '', toolCalls: [], usage: noUsage, finishReason: 'cancelled' }
-    await reportTurn(this.#stepId, this.#numberOf(number), turn, this.#run)
+    await reportTurn(this.#stepId, turn, this.#run)
   }
 
   /** Before each model request: waits for the end of a pause and adds new messages. */
@@ -197,13 +197,8 @@ class StepUnderWay {
     }
     const turn = withOwnIds(answer.value, run)
     this.#partial = []
-    await reportTurn(this.#stepId, this.#numberOf(number), turn, run)
+    await reportTurn(this.#stepId, turn, run)
     return this.#take(turn)
-  }
-
-  /** The number of a turn among those that are reported for the step. */
-  #numberOf(iteration: number): number {
-    return this.#begun === undefined ? iteration : iteration - 1
   }
 
   #take(turn: Turn): StepResponse {
@@ -248,13 +243,13 @@ async function reportSeen(stepId: string, said: readonly SteerMessage[], run: Ag
   await run.report.event({ type: 'steer-seen', stepId, messageIds })
 }
 
-/** Reports a turn to the host and its tokens to the budget. @param number for a report that counts no turns */
-export async function reportTurn(stepId: string, number: number, turn: Turn, run: AgentRun): Promise<void> {
+/** Reports a turn to the host and its tokens to the budget. */
+export async function reportTurn(stepId: string, turn: Turn, run: AgentRun): Promise<void> {
   run.budget.addUsage(turn.usage)
   await run.report.event({
     type: 'turn-end',
     stepId,
-    turn: run.report.turnOf?.(stepId) ?? number,
+    turn: run.report.turnOf(stepId),
     text: truncate(turn.text, limits.documentMaxChars),
     ...(turn.reasoning === '' ? {} : { reasoning: truncate(turn.reasoning, limits.documentMaxChars) }),
     calls: turn.toolCalls.map(({ id, name }) => ({ callId: id, tool: truncate(name, limits.lineMaxChars) })),

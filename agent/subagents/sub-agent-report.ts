@@ -27,11 +27,11 @@ export class ChildReport implements Report {
   }
 
   turnOf(stepId: string): number {
-    return this.#report.turnOf?.(stepId) ?? 1
+    return this.#report.turnOf(stepId)
   }
 
   sourceHeaders(stepId: string): Readonly<Record<string, string>> {
-    return this.#report.sourceHeaders?.(stepId) ?? {}
+    return this.#report.sourceHeaders(stepId)
   }
 
   /** @param stepId the parent's step that it works for */

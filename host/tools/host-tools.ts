@@ -120,7 +120,7 @@ function prepareTool(name: string, definition: HostToolDefinition): PreparedTool
   if (!offer.success)
     throw new CaissonError(
       'invalid_options',
-      `the host tool ${name} cannot be offered: ${describeIssues(offer.error)}`,
+      `the host tool ${JSON.stringify(name.slice(0, 100))} cannot be offered: ${describeIssues(offer.error)}`,
     )
   if (!isWithinDepth(json, schemaMaxDepth))
     throw new CaissonError(

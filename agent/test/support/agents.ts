@@ -92,6 +92,8 @@ export function makeAgents(
         return Promise.resolve()
       },
       delta: () => undefined,
+      turnOf: () => 1,
+      sourceHeaders: () => ({}),
     }),
     root,
     owner,
