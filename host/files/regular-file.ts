@@ -3,11 +3,18 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
 import { type FileHandle, open } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 
-const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY
+/** Ways to open a file; those that add to it create it for this user alone. */
+const ways = {
+  read: constants.O_RDONLY,
+  append: constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT,
+  'read-append': constants.O_RDWR | constants.O_APPEND | constants.O_CREAT,
+}
+type Way = keyof typeof ways
+const flagsOf = (way: Way) => ways[way] | constants.O_NONBLOCK | constants.O_NOCTTY
 
 /** @throws {CaissonError} `state_corrupted` for what is no regular file; the system's errors */
-export async function openRegular(file: string): Promise<FileHandle> {
-  const handle = await open(file, flags)
+export async function openRegular(file: string, way: Way = 'read'): Promise<FileHandle> {
+  const handle = await open(file, flagsOf(way), 0o600)
   try {
     if ((await handle.stat()).isFile()) return handle
   } catch (error) {
@@ -25,8 +32,8 @@ export async function readRegular(file: string): Promise<Buffer> {
 }
 
 /** The descriptor. Throws like {@link openRegular}. */
-export function openRegularSync(file: string): number {
-  const fd = openSync(file, flags)
+export function openRegularSync(file: string, way: Way = 'read'): number {
+  const fd = openSync(file, flagsOf(way), 0o600)
   let isRegular = false
   try {
     isRegular = fstatSync(fd).isFile()
@@ -48,5 +55,5 @@ export function readRegularSync(file: string): Buffer {
 }
 
 function notRegular(file: string): CaissonError {
-  return new CaissonError('state_corrupted', `${file} is not a regular file, and is not read`)
+  return new CaissonError('state_corrupted', `${file} is not a regular file, and is not used`)
 }

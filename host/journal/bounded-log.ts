@@ -1,5 +1,6 @@
 /** A log file with a size limit: later lines are counted, and the count is the last line. */
-import { type FileHandle, open } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
+import { openRegular } from '../files/regular-file.ts'
 
 export class BoundedLog {
   readonly #file: FileHandle
@@ -14,7 +15,7 @@ export class BoundedLog {
   }
 
   static async open(path: string, maxBytes: number): Promise<BoundedLog> {
-    return new BoundedLog(await open(path, 'a', 0o600), maxBytes)
+    return new BoundedLog(await openRegular(path, 'append'), maxBytes)
   }
 
   /** Appends one line; a disk error loses log lines, not the run. */

@@ -3,8 +3,9 @@
  * from the run's disk before it is removed; a file that is binary or large is not kept.
  */
 import { hash } from 'node:crypto'
-import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs'
+import { closeSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { openRegularSync } from '../files/regular-file.ts'
 import type { ChangeSet } from './change-set.ts'
 import type { Manifest } from './manifest.ts'
 import { isBinary } from './review/review.ts'
@@ -37,7 +38,7 @@ export async function keepBases({
   const folder = folderOf(runDirectory)
   const turns = new Turns()
   let total = 0
-  const fd = openSync(disk, 'r')
+  const fd = openRegularSync(disk)
   try {
     for (const { kind, path: name } of changes.entries.values()) {
       if (turns.isDue) await turns.give()

@@ -1,11 +1,11 @@
 /** `caisson vm logs`: the console of a VM or the log of its agent, also of a run that has ended. */
 
-import { open } from 'node:fs/promises'
 import path from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { VmClient } from '../../control/vm-client.ts'
+import { openRegular } from '../../files/regular-file.ts'
 import type { Host } from '../../host.ts'
 import { standaloneVmLogName } from '../../sandbox/standalone-vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
@@ -71,7 +71,7 @@ async function printFile(io: Io, file: string, more?: Promise<unknown>): Promise
   void more?.then(() => {
     isOver = true
   })
-  const handle = await open(file).catch(() => null)
+  const handle = await openRegular(file).catch(() => null)
   if (handle === null) return false
   let isFound = false
   try {
