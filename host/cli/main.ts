@@ -44,7 +44,8 @@ export async function runCli(
     runCommand: (other) => runCli(other, io),
     example,
   })
-  if (argv[0] === 'complete') await addComplete(program)
+  if (argv[0] === 'complete')
+    await (await import('./completion.ts')).addComplete(program, io, argv.slice(argv.indexOf('--') + 1))
   try {
     await program.parseAsync(own, { from: 'user' })
     return code
@@ -182,24 +183,9 @@ export async function buildProgram(options: ProgramOptions): Promise<Command> {
     .command('completion')
     .addArgument(new Argument('<shell>', 'your shell').choices(['bash', 'zsh', 'fish']))
     .description('Print a shell completion script; for example: source <(caisson completion bash)')
-    .action(async (shell: string) => {
-      if (shell === 'bash') io.stdout.write((await import('./bash-completion.ts')).bashCompletion)
-      else (await import('@bomb.sh/tab')).default.setup('caisson', 'caisson', shell)
-    })
+    .action(async (shell: string) => (await import('./completion.ts')).printCompletion(shell, io))
   for (const command of program.commands) addHelpEnd(command)
   return program
-}
-
-/** Adds the hidden command `complete`, which the completion script calls at each Tab with the words so far. */
-async function addComplete(program: Command): Promise<void> {
-  const { default: addTab } = await import('@bomb.sh/tab/commander')
-  // The library adds a `completion` command of its own, and there can be one of that name.
-  const commands = program.commands as Command[]
-  commands.splice(
-    commands.findIndex((command) => command.name() === 'completion'),
-    1,
-  )
-  addTab(program, { completionCommandName: 'completion' })
 }
 
 /** Splits what commander cannot: in `run` the task after `--continue`, in `vm shell` the guest's command after `--`. */

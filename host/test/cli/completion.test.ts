@@ -5,6 +5,8 @@ import { execa } from 'execa'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { commandHelp } from '../../cli/help.ts'
+import { Host } from '../../host.ts'
+import { beginRun } from '../support/begun-run.ts'
 
 const commandNames = Object.keys(commandHelp).filter((name) => name !== 'completion')
 const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
@@ -68,6 +70,23 @@ describe('shell completion', () => {
     expect(await offered('run', '--appr')).toEqual(['--approve', '--approve-plan'])
     expect(await offered('completion', '')).toEqual(expect.arrayContaining(['bash', 'zsh', 'fish']))
     expect(await offered('')).not.toContain('complete')
+  })
+
+  it('offers the IDs of runs where a command takes one, and loads what lists them only there [H.01]', async () => {
+    const home = await temporaryFolder('completion-home')
+    const runId = 'run-00000000000000000abc'
+    const { record } = await beginRun(new Host({ env: { ...process.env, CAISSON_HOME: home } }), runId, home)
+    await record[Symbol.asyncDispose]()
+    for (const words of [
+      ['runs', 'show', ''],
+      ['workspace', 'diff', 'run-'],
+      ['run', '--continue', 'run-'],
+    ]) {
+      const argv = ['--conditions=caisson-source', bin, 'complete', '--', ...words]
+      const { stdout } = await execa(process.execPath, argv, { env: { CAISSON_HOME: home } })
+      expect(stdout).toContain(`${runId}\tp\n`)
+    }
+    expect(await loadedBy('complete', '--', 'runs', 'sh')).not.toContain('host/host.ts')
   })
 
   it.each(['bash', 'zsh', 'fish'])(
