@@ -47,8 +47,8 @@ export async function prepareWorkspace(
   await using undo = new AsyncDisposableStack()
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const root = requireValue(checkDirectory(directory, places))
-  const tell = (what: Preparation['what'], text: string) =>
-    record.delta('root', { type: 'prepare', what, text })
+  const tell = (what: Preparation['what'], text: string, place?: number) =>
+    record.delta('root', { type: 'prepare', what, text, ...(place === undefined ? {} : { place }) })
   tell('directory', 'waiting for the directory, which another run copies or changes')
   await using _ = requireValue(await record.holdDirectory(root, { signal }))
   tell('workspace', 'looking through the directory')
@@ -58,8 +58,9 @@ export async function prepareWorkspace(
   const scan = requireValue(await scanWorkspace({ directory: root, include, ruleChanges, signal, ...places }))
   const { disk } = record.paths
   undo.defer(() => rm(disk, { force: true }))
-  if (plan.pool !== undefined) tell('queue', describeQueue(plan.pool.counts.waiting))
-  const vm = await plan.pool?.take({ workspaceDisk: disk, signal })
+  if (plan.pool !== undefined) tell('vm', 'taking a VM of the pool')
+  const onPlace = (place: number) => tell('queue', describePlace(place), place)
+  const vm = await plan.pool?.take({ workspaceDisk: disk, signal, onPlace })
   if (vm !== undefined) undo.defer(async () => void (await vm.stop()))
   const isInPlace = vm !== undefined
   tell('workspace', `copying ${formatCount(scan.files, 'file')} for the VM`)
@@ -80,9 +81,10 @@ export async function prepareWorkspace(
 
 type Preparation = Extract<HostDelta, { type: 'prepare' }>
 
-function describeQueue(waiting: number): string {
-  if (waiting === 0) return 'taking a VM of the pool'
-  return `waiting for a VM of the pool: ${formatCount(waiting, 'run')} waiting before this one`
+function describePlace(place: number): string {
+  return place === 1
+    ? 'waiting for a VM of the pool: next in the queue'
+    : `waiting for a VM of the pool: number ${place} in the queue`
 }
 
 /** Stores the manifest with a run; returns the event that says what went into the VM. */

@@ -40,6 +40,14 @@ interface BackOff {
 
 const DEFAULT_BACK_OFF: BackOff = { firstMs: 500, mostMs: 60_000, soundMs: 30_000 }
 
+/** What a caller of a pool may give. */
+export interface TakeOptions {
+  /** Cancels the wait. */
+  readonly signal?: AbortSignal | undefined
+  /** Called with the caller's place in the queue, 1 is next, when it has to wait and at each change. */
+  readonly onPlace?: ((place: number) => void) | undefined
+}
+
 export interface PoolCounts {
   readonly ready: number
   readonly starting: number
@@ -90,10 +98,10 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
    * @throws VmError `pool_full` when the pool's waiting time is over, `cancelled`; the error of a start made for the
    * caller, or of a repeated `prepare`
    */
-  async take({ signal }: { readonly signal?: AbortSignal } = {}): Promise<M> {
+  async take({ signal, onPlace }: TakeOptions = {}): Promise<M> {
     const deadline = performance.now() + this.#options.waitMs
     for (let handOuts = 1; ; handOuts++) {
-      const member = await this.#next(deadline, signal)
+      const member = await this.#next(deadline, { signal, onPlace })
       try {
         await this.#options.prepare(member)
       } catch (error) {
@@ -147,7 +155,7 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
     await this.close()
   }
 
-  async #next(deadline: number, signal: AbortSignal | undefined): Promise<M> {
+  async #next(deadline: number, { signal, onPlace }: TakeOptions): Promise<M> {
     if (this.#closing.signal.aborted) throw waitCancelled('the pool is closed')
     if (signal?.aborted) throw waitCancelled('the caller gave up')
     const [member] = this.#ready.keys()
@@ -157,7 +165,12 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
       return member
     }
     const describe = () => this.#describe()
-    const waiting = this.#backlog.wait({ deadline, describe, ...(signal === undefined ? {} : { signal }) })
+    const waiting = this.#backlog.wait({
+      deadline,
+      describe,
+      ...(signal === undefined ? {} : { signal }),
+      ...(onPlace === undefined ? {} : { onPlace }),
+    })
     this.#fill()
     return await waiting
   }

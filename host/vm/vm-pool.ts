@@ -7,7 +7,7 @@ import { totalmem } from 'node:os'
 import { ownWorkspace } from './drives.ts'
 import { pauseCpus, resumeCpus } from './hibernation/saved-state.ts'
 import { openVm, type StartedVm } from './open-vm.ts'
-import { Pool, type PoolCounts, type PoolMember } from './pool.ts'
+import { Pool, type PoolCounts, type PoolMember, type TakeOptions } from './pool.ts'
 import type { TemplateDeps } from './template/template-store.ts'
 import type { StartVmOptions } from './vm-command.ts'
 import { noteWaiting } from './vm-folder.ts'
@@ -31,14 +31,12 @@ export interface VmPoolOptions {
 /** A VM of a pool, which the caller must stop. */
 export interface PooledVm extends StartedVm, PoolMember {}
 
-interface PoolTakeOptions {
+interface PoolTakeOptions extends TakeOptions {
   /**
    * Path of a new file on the file system of the VMs' folders. It becomes the drive `workspace`: all zeros and larger
    * than any workspace. The guest has not read it yet.
    */
   readonly workspaceDisk: string
-  /** Cancels the wait. */
-  readonly signal?: AbortSignal
 }
 
 export class VmPool implements AsyncDisposable {
@@ -77,10 +75,10 @@ export class VmPool implements AsyncDisposable {
    * A running warm VM. Callers are served in order.
    * @throws VmError `pool_full` when all were in use for too long, `cancelled`, or why no VM could be started
    */
-  async take({ workspaceDisk, signal }: PoolTakeOptions): Promise<PooledVm> {
+  async take({ workspaceDisk, signal, onPlace }: PoolTakeOptions): Promise<PooledVm> {
     const startedAt = performance.now()
     const stopper = signal === undefined ? {} : { signal }
-    const pooled = await this.#pool.take(stopper)
+    const pooled = await this.#pool.take({ signal, onPlace })
     const { vm } = pooled
     try {
       // A hard link that outlives the VM's folder: a saved VM is restored with it.

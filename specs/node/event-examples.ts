@@ -345,7 +345,7 @@ export const deltaExamples: Examples<Delta | HostDelta> = {
   ],
   prepare: [
     'What the run waits for before its agent works, at each change.',
-    { what: 'queue', text: 'waiting for a VM of the pool: 1 run is waiting before this one' },
+    { what: 'queue', text: 'waiting for a VM of the pool: number 2 in the queue', place: 2 },
   ],
   'time-left': [
     'The wall time that is left, when its clock stops or runs on.',

@@ -272,6 +272,8 @@ export const HostDelta = z.discriminatedUnion('type', [
     what: z.enum(['directory', 'workspace', 'queue', 'vm']),
     /** For people: what is done now. */
     text: Line,
+    /** For `queue`: 1 gets the next VM, counted over all runs that wait for the pool. */
+    place: Count.min(1).optional(),
   }),
   /** The wall time that the run has left; at the start, and when its clock stops or continues. */
   z.strictObject({

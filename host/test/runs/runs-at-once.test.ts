@@ -5,13 +5,15 @@ import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { perTier } from '#specs/testing/tier.ts'
 import { RunRecord } from '../../journal/run-record.ts'
-import { manifestFile } from '../../runs/prepare.ts'
+import { manifestFile, prepareWorkspace } from '../../runs/prepare.ts'
+import { VmPool } from '../../vm/vm-pool.ts'
 import { applyChanges } from '../../workspace/apply/apply.ts'
 import { undoChanges } from '../../workspace/apply/undo.ts'
 import { readChangeSet } from '../../workspace/change-set.ts'
 import { readManifest } from '../../workspace/manifest.ts'
 import { reviewChanges } from '../../workspace/review/review.ts'
 import { readAppliedCount, readApplyLog } from '../../workspace/write-ahead.ts'
+import { beginRun } from '../support/begun-run.ts'
 import { beginChanging, placeOfRuns } from '../support/changed-run.ts'
 import { type Sketch, snapshot, treeOf, unwrap } from '../workspace/support.ts'
 
@@ -307,6 +309,29 @@ class Story {
     return found
   }
 }
+
+describe('a run that waits for a VM of a pool', () => {
+  it('says its place in the queue, a number, before it waits [S1.10 V.01]', async () => {
+    const { host, directory } = await placeOfRuns({ 'a.txt': 'a' })
+    const { record } = await beginRun(host, one, directory)
+    const nothing = '/does/not/exist'
+    const image = { kernel: nothing, initramfs: nothing, root: nothing, agentDisk: nothing }
+    const warmUp = () => Promise.reject(new Error('no VM starts here'))
+    await using pool = new VmPool({ image, folders: host.folders }, { warmUp }, { size: 0 })
+    const plan = { folders: host.folders, directory, include: [], runId: one, pool }
+    const items = record.feed.watch()
+    await expect(prepareWorkspace(plan, record, new AbortController().signal)).rejects.toThrow()
+    await record[Symbol.asyncDispose]()
+    const deltas: unknown[] = []
+    for await (const item of items) if (item.source === 'delta') deltas.push(item.delta)
+    expect(deltas.at(-1)).toEqual({
+      type: 'prepare',
+      what: 'queue',
+      text: 'waiting for a VM of the pool: next in the queue',
+      place: 1,
+    })
+  })
+})
 
 describe('runs, applies, undos and edits in any order, some of them killed', () => {
   const seeds = Array.from({ length: perTier(4, 20) }, (_, at) => at + 1)

@@ -129,6 +129,26 @@ describe('a pool', () => {
     await expect(pool.take({ signal: AbortSignal.abort() })).rejects.toMatchObject({ code: 'cancelled' })
   })
 
+  it('tells who waits their place, and again when it changes [V.01 S1.10]', async () => {
+    const { pool } = makePool({ maxMembers: 1 })
+    const only = await pool.take()
+    const places: number[][] = [[], [], [], []]
+    const stop = new AbortController()
+    const callers = places.map((told, index) =>
+      pool.take({ onPlace: (place) => told.push(place), ...(index === 1 ? { signal: stop.signal } : {}) }),
+    )
+    const refused = expect(callers[1]).rejects.toMatchObject({ code: 'cancelled' })
+    expect(places).toEqual([[1], [2], [3], [4]])
+    stop.abort()
+    await refused
+    expect(places).toEqual([[1], [2], [3, 2], [4, 3]])
+    only.die()
+    await (await callers[0])?.stop()
+    await (await callers[2])?.stop()
+    expect((await callers[3])?.alive).toBe(true)
+    expect(places).toEqual([[1], [2], [3, 2, 1], [4, 3, 2, 1]])
+  })
+
   it('replaces what dies while it waits [V.01]', async () => {
     const { pool, things } = makePool({ size: 2 })
     await pool.whenFull()
