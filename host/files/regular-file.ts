@@ -7,7 +7,6 @@ import { CaissonError } from '#specs/errors.ts'
 const ways = {
   read: constants.O_RDONLY,
   append: constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT,
-  'read-append': constants.O_RDWR | constants.O_APPEND | constants.O_CREAT,
 }
 type Way = keyof typeof ways
 const flagsOf = (way: Way) => ways[way] | constants.O_NONBLOCK | constants.O_NOCTTY

@@ -19,7 +19,7 @@ import {
 import path from 'node:path'
 import { z } from 'zod'
 import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
-import { openRegularSync, readRegularSync } from '../files/regular-file.ts'
+import { readRegularSync } from '../files/regular-file.ts'
 import { isSameState, PathState } from './path-state.ts'
 import { WorkspaceFailure } from './workspace-error.ts'
 
@@ -176,7 +176,7 @@ export class WriteAheadLog implements Disposable {
   constructor(runDirectory: string, begin?: { readonly root: string; readonly changes: string }) {
     const file = logFile(runDirectory)
     this.#directory = runDirectory
-    this.#log = openRegularSync(file, 'read-append')
+    this.#log = openSync(file, 'a+', 0o600)
     const read = parseLog(readFileSync(this.#log), file)
     const header = read.header ?? (begin && { version: 2, ...begin })
     if (header === undefined || (begin !== undefined && header.root !== begin.root))
@@ -184,7 +184,7 @@ export class WriteAheadLog implements Disposable {
     this.#header = header
     this.#known = read.operations
     this.operations = [...read.operations.values()]
-    this.#undo = openRegularSync(undoFile(runDirectory), 'read-append')
+    this.#undo = openSync(undoFile(runDirectory), 'a+', 0o600)
     // Contents without a log are left by a complete undo that was interrupted.
     const isEmpty = this.operations.length === 0
     ftruncateSync(this.#log, isEmpty ? 0 : read.bytes)

@@ -7,7 +7,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { openRegular, openRegularSync } from '../../files/regular-file.ts'
 import { BoundedLog } from '../../journal/bounded-log.ts'
 
-const ways = ['read', 'append', 'read-append'] as const
+const ways = ['read', 'append'] as const
 
 describe('a file of the state folder', () => {
   it.each(ways)(

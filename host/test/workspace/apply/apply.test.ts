@@ -153,7 +153,7 @@ describe('undoing', () => {
     const summary = await undo(bench)
     expect(summary.conflicts).toEqual([])
     expect(snapshot(bench.root)).toEqual(start)
-    expect(await undo(bench)).toEqual({ restored: [], conflicts: [], total: 0 })
+    expect(await undo(bench)).toEqual({ restored: [], conflicts: [], appliedNow: 0, problems: [] })
     using again = await bench.again(review)
     expect((await apply(bench, again)).failed).toEqual([])
   })
