@@ -9,6 +9,7 @@ import { CaissonError, hasCode, requireObject, requireText, withCode } from '#sp
 import { checkArguments, SignalOption } from '../files/check-arguments.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
+import { closeToPrograms } from '../processes/programs.ts'
 import type { Folders } from '../state/folders.ts'
 import {
   type ApplySummary,
@@ -80,6 +81,8 @@ export class RunChanges {
       const { directory } = store.paths(runId)
       const manifest = requireValue(await readManifest(manifestFile(directory), digests.manifest))
       const changes = requireValue(await readChangeSet(directory, digests.changes))
+      // No program that merges or shows the changes comes from where an agent's files are.
+      closeToPrograms(manifest.root)
       return new RunChanges(runId, store, folders, manifest, changes, digests.copiedAt)
     } catch (error) {
       const isLost = hasCode(
@@ -112,11 +115,17 @@ export class RunChanges {
     return { items, history, aside }
   }
 
-  /** Like {@link review}, with diffs. Reads both sides of each file. */
-  async *reviewWithDiffs(): AsyncGenerator<ReviewedChange, void, undefined> {
+  /**
+   * Like {@link review}, with diffs. Reads both sides of each file.
+   * @param options `maxBytes` of the larger side of a file, beyond which it has no diff. Absent: 512 KiB
+   */
+  async *reviewWithDiffs(
+    options: { readonly maxBytes?: number } = {},
+  ): AsyncGenerator<ReviewedChange, void, undefined> {
+    checkArguments('the options of the diffs cannot be used', DiffOptions, options)
     using review = await this.#review()
     for (const item of review.items) {
-      const diff = diffItem(review, item)
+      const diff = diffItem(review, item, options)
       yield diff.kind === 'text' ? { ...item, diff: diff.text } : { ...item, diff: null, noDiff: diff.why }
     }
   }
@@ -279,6 +288,7 @@ async function readDigests(
   return { manifest, changes, copiedAt }
 }
 
+const DiffOptions = z.strictObject({ maxBytes: z.int().positive().optional() })
 const CallOptions = z.strictObject({ signal: SignalOption })
 
 function checkOptions(options: unknown): void {

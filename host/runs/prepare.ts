@@ -3,6 +3,7 @@
  * with the run. Holds the directory's lock only meanwhile, so that several runs can work on copies of one directory.
  */
 
+import { closeSync, openSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
@@ -15,6 +16,8 @@ import {
   buildDisk,
   checkDirectory,
   type Manifest,
+  type ReadBefore,
+  readFromDisk,
   scanWorkspace,
   type WorkspaceError,
   type WorkspaceErrorCode,
@@ -29,8 +32,8 @@ export const manifestFile = (runDirectory: string) => path.join(runDirectory, 'm
 
 export interface PreparedWorkspace extends AsyncDisposable {
   readonly manifest: Manifest
-  /** Inode numbers of the files on the disk, by path. */
-  readonly fileNids: ReadonlyMap<string, number>
+  /** Reads a file of the disk; until this object is disposed. */
+  readonly readBefore: ReadBefore
   /** Path of the erofs file for the drive `workspace`; removed with this object. */
   readonly disk: string
   /** VM of the pool that already has the disk; ended with this object. Absent: a VM must be started. */
@@ -69,10 +72,12 @@ export async function prepareWorkspace(
   const ready = await keepManifest(manifest, record.paths.directory)
   await record.host({ ...ready, ...(unmatched.length === 0 ? {} : { unmatched }) })
   tell('vm', vm === undefined ? 'starting a VM' : 'handing the files to the VM')
+  const fd = openSync(disk, 'r')
+  undo.defer(() => closeSync(fd))
   const held = undo.move()
   return {
     manifest,
-    fileNids,
+    readBefore: readFromDisk(fd, fileNids),
     disk,
     ...(vm === undefined ? {} : { vm }),
     [Symbol.asyncDispose]: () => held.disposeAsync(),

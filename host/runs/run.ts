@@ -25,16 +25,16 @@ import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import { findSavedVm } from '../vm/hibernation/hibernate.ts'
 import { DEFAULT_HIBERNATE_AFTER_MS } from '../vm/vm-options.ts'
-import { keepBases, outlineChanges } from '../workspace/index.ts'
 import { Deadline, type HoldReason } from './deadline.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
 import { type Ending, endingOfCompletion, endingWithoutAgent, runEnding } from './ending.ts'
 import { AgentControl, HiddenApprovals } from './guest/agent-control.ts'
 import { AgentEventValidator } from './guest/agent-event-validator.ts'
+import { keepChanges } from './guest/change-stream.ts'
 import { Guest } from './guest/guest.ts'
 import { IdleHibernation } from './guest/idle-hibernation.ts'
 import { checkAnswer } from './output-schema.ts'
-import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
+import { type PreparedWorkspace, prepareWorkspace } from './prepare.ts'
 import { type ResolvedRun, taskOf } from './resolved-run.ts'
 
 /** Time for the agent to complete a cancelled task before the VM is ended. */
@@ -387,12 +387,9 @@ export class Run implements RunHandle {
   async #collect(guest: Guest, workspace: PreparedWorkspace, ending: Ending): Promise<Ending> {
     try {
       const received = await this.#guarded(guest.collect(workspace))
+      const { manifest, readBefore } = workspace
       const runDirectory = this.#record.paths.directory
-      // Only a merge needs them: a full disk does not stop the run.
-      await keepBases({ ...workspace, changes: received, runDirectory }).catch(() => undefined)
-      const outline = requireValue(await this.#guarded(outlineChanges(workspace.manifest, received)))
-      const { entries, contentBytes, sha256 } = received
-      await this.#note({ type: 'changes-ready', entries: entries.size, contentBytes, ...outline, sha256 })
+      await this.#note(await this.#guarded(keepChanges(received, { manifest, readBefore, runDirectory })))
       return ending
     } catch (error) {
       if (ending.outcome === 'completed') throw error

@@ -2,6 +2,7 @@
  * Collects the changes of a sandbox. Each change set is stored as a run that had no task, so that review, apply, undo
  * and the commands for changes work on it, also after the sandbox has ended.
  */
+import { closeSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { comparePaths } from '#specs/node/path-text.ts'
@@ -11,14 +12,17 @@ import type { Image } from '../image/image.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import { newRunId, RunStore } from '../journal/run-store.ts'
 import { RunChanges } from '../runs/changes.ts'
-import { type ChangeStream, collectFrom } from '../runs/guest/change-stream.ts'
-import { errorOf, keepManifest, requireValue } from '../runs/prepare.ts'
+import { type ChangeStream, collectFrom, keepChanges } from '../runs/guest/change-stream.ts'
+import { errorOf, keepManifest } from '../runs/prepare.ts'
 import type { Folders } from '../state/folders.ts'
+import { readWhole, type StoredFile } from '../workspace/change-set.ts'
 import {
   type LoggedOperation,
   type Manifest,
-  outlineChanges,
+  openContents,
+  type ReadBefore,
   readAppliedCount,
+  readChangeSet,
   readLoggedOperations,
   type WorkspaceError,
 } from '../workspace/index.ts'
@@ -27,6 +31,8 @@ export interface CollectedSandbox {
   readonly vmId: string
   /** What went into the VM. */
   readonly manifest: Manifest
+  /** Reads a file as it went into the VM. */
+  readonly readBefore: ReadBefore
   readonly image: Pick<Image, 'key' | 'agentDigest'>
   readonly folders: Folders
   readonly link: Pick<AgentLink, 'request'>
@@ -39,7 +45,7 @@ export interface CollectedSandbox {
  * @throws {CaissonError} `no_space`, `agent_lost`, `not_possible_now` when files changed meanwhile, `protocol_violation`
  */
 export async function collectSandbox(
-  { vmId, manifest, image, folders, link, applied }: CollectedSandbox,
+  { vmId, manifest, readBefore, image, folders, link, applied }: CollectedSandbox,
   openStream: (runId: string) => ChangeStream,
 ): Promise<RunChanges> {
   const store = new RunStore(folders)
@@ -68,9 +74,12 @@ export async function collectSandbox(
     const parts = { runId, runDirectory: directory, manifest, link, changes: openStream(runId) }
     const collected = await collectFrom(parts)
     if (!collected.ok) throw failureOf(collected.error)
-    const { entries, contentBytes, sha256 } = collected.value
-    const outline = requireValue(await outlineChanges(expected, collected.value))
-    await record.host({ type: 'changes-ready', entries: entries.size, contentBytes, ...outline, sha256 })
+    const before = await readApplied(applied, store, (name, sha256) => {
+      const entry = manifest.entries.get(name)
+      return entry?.kind === 'file' && entry.sha256 === sha256 ? readBefore(name, sha256) : undefined
+    })
+    const kept = { readBefore: before, manifest: expected, runDirectory: directory }
+    await record.host(await keepChanges(collected.value, kept))
     const ending = { outcome: 'completed', reason: 'completed', message: '', summary: '' } as const
     const durationMs = Math.round(performance.now() - startedAt)
     await record.host({ type: 'run-end', ...ending, usage: noUsage, durationMs })
@@ -106,6 +115,33 @@ function withApplied(manifest: Manifest, operations: readonly LoggedOperation[])
   const sorted = [...entries].sort(([left], [right]) => comparePaths(left, right))
   const bytes = sorted.reduce((sum, [, entry]) => sum + (entry.kind === 'file' ? entry.size : 0), 0)
   return { ...manifest, entries: new Map(sorted), bytes }
+}
+
+/** Reads what was applied of earlier change sets, else what went into the VM. */
+async function readApplied(
+  applied: readonly string[],
+  store: RunStore,
+  readBefore: ReadBefore,
+): Promise<ReadBefore> {
+  const earlier = new Map<string, StoredFile & { readonly contents: string }>()
+  for (const runId of applied) {
+    const changes = await readChangeSet(store.paths(runId).directory)
+    if (!changes.ok) continue
+    const { entries, paths } = changes.value
+    for (const entry of entries.values())
+      if (entry.kind === 'file')
+        earlier.set(`${entry.path}\0${entry.sha256}`, { ...entry, contents: paths.contents })
+  }
+  return (name, sha256) => {
+    const found = earlier.get(`${name}\0${sha256}`)
+    if (found === undefined) return readBefore(name, sha256)
+    const fd = openContents(found.contents)
+    try {
+      return readWhole(fd, found.offset, found.size)
+    } finally {
+      closeSync(fd)
+    }
+  }
 }
 
 type Failure = Extract<Awaited<ReturnType<typeof collectFrom>>, { ok: false }>['error']

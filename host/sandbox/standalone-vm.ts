@@ -3,6 +3,7 @@
  * all that was done in it. There is no model route, and no network access unless the caller opens one.
  */
 
+import { closeSync, openSync } from 'node:fs'
 import path from 'node:path'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -25,7 +26,7 @@ import { GuestUnresponsiveError, openVm } from '../vm/open-vm.ts'
 import type { Vm } from '../vm/vm.ts'
 import { createVmFolder } from '../vm/vm-folder.ts'
 import type { VmOptions } from '../vm/vm-options.ts'
-import { buildDisk, checkDirectory, type Manifest, scanWorkspace } from '../workspace/index.ts'
+import { buildDisk, checkDirectory, readFromDisk, scanWorkspace } from '../workspace/index.ts'
 import { type CollectedSandbox, collectSandbox, dropUnapplied } from './sandbox-changes.ts'
 import type { SandboxNetwork } from './sandbox-network.ts'
 
@@ -55,7 +56,7 @@ export class StandaloneVm implements AsyncDisposable {
   readonly #network: SandboxNetwork | undefined
   readonly #stopped = Promise.withResolvers<void>()
   /** What its workspace is a copy of; absent: of nothing. */
-  #copied: Pick<CollectedSandbox, 'manifest' | 'image' | 'folders'> | undefined
+  #copied: (Pick<CollectedSandbox, 'manifest' | 'readBefore' | 'image' | 'folders'> & Disposable) | undefined
   #changes = new ChangeStream('')
   /** Ids of its change sets that are applied in part or whole. */
   readonly #applied: string[] = []
@@ -109,7 +110,7 @@ export class StandaloneVm implements AsyncDisposable {
       }
     })
     try {
-      if (copied !== undefined) bench.#copied = { manifest: copied.manifest, image, folders }
+      if (copied !== undefined) bench.#copied = { ...copied.openDisk(), image, folders }
       await bench.#serve(folders, directory ?? null)
       return bench
     } catch (error) {
@@ -155,6 +156,8 @@ export class StandaloneVm implements AsyncDisposable {
     await this.#network?.close()
     await this.#link[Symbol.asyncDispose]()
     await this.vm.stop()
+    await this.#collecting.catch(() => undefined)
+    this.#copied?.[Symbol.dispose]()
     await this.#log[Symbol.asyncDispose]()
     // Last: who waits for the end of the VM learns when it has gone.
     await this.#server?.[Symbol.asyncDispose]()
@@ -231,7 +234,7 @@ async function makeDisk(
   { folders, signal }: StandaloneVmOptions,
   directory: string,
   disks: AsyncDisposableStack,
-): Promise<{ file: string; manifest: Manifest }> {
+): Promise<{ file: string; openDisk: () => OpenDisk }> {
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const root = requireValue(checkDirectory(directory, places))
   const stopper = signal ?? new AbortController().signal
@@ -240,6 +243,12 @@ async function makeDisk(
   const folder = await createVmFolder(folders.vms)
   disks.defer(() => folder.remove())
   const file = path.join(folder.path, 'workspace.erofs')
-  const { manifest } = requireValue(await buildDisk({ scan, file, signal: stopper }))
-  return { file, manifest }
+  const { manifest, fileNids } = requireValue(await buildDisk({ scan, file, signal: stopper }))
+  const openDisk = () => {
+    const fd = openSync(file, 'r')
+    return { manifest, readBefore: readFromDisk(fd, fileNids), [Symbol.dispose]: () => closeSync(fd) }
+  }
+  return { file, openDisk }
 }
+
+type OpenDisk = Pick<CollectedSandbox, 'manifest' | 'readBefore'> & Disposable

@@ -5,7 +5,7 @@
 export { type ApplySummary, applyChanges } from './apply/apply.ts'
 export { removeLeftStaged, removeStagedOf } from './apply/staged-files.ts'
 export { type UndoSummary, undoChanges } from './apply/undo.ts'
-export { keepBases } from './base-contents.ts'
+export { keepBases, type ReadBefore, readFromDisk } from './base-contents.ts'
 export { type ChangeSet, openContents, readChangeSet } from './change-set.ts'
 export { checkDirectory } from './directory-check.ts'
 export type { HistoryReport } from './git-history/examine.ts'
@@ -16,6 +16,7 @@ export { receiveChanges } from './receive/receive.ts'
 export { diffItem, outlineChanges } from './review/diff.ts'
 export {
   holdBack,
+  isBinary,
   type Review,
   type ReviewItem,
   type ReviewSide,

@@ -57,11 +57,10 @@ function hostVersion(directory: string, path: string): WorkspaceResult<FileVersi
   if (!opened.ok) return workspaceFailure('unreadable', opened.error.message)
   using root = opened.value
   const located = root.locate(path, { links: 'refuse' })
-  if (!located.ok) return workspaceSuccess({ none: 'it is not on the host' })
+  if (!located.ok) return workspaceSuccess({ none: `on the host, ${located.error.message}` })
   using place = located.value
   const found = place.openFile()
-  if (!found.ok)
-    return workspaceSuccess({ none: place.exists() ? 'it is no file on the host' : 'it is not on the host' })
+  if (!found.ok) return workspaceSuccess({ none: `on the host, ${found.error.message}` })
   using file = found.value
   if (file.stat.size > MAX_BYTES) return tooLarge(path)
   return workspaceSuccess({ content: readWhole(file.fd, 0, file.stat.size) })
@@ -74,7 +73,7 @@ function baseVersion(manifest: Manifest, runDirectory: string, path: string, hos
   const content = readBase(runDirectory, entry.sha256)
   return content === undefined
     ? {
-        none: 'what went into the VM was not kept, because it is binary, larger than 1 MiB, or of an earlier version',
+        none: 'what went into the VM was not kept, because it is binary, larger than 1 MiB, beyond 64 MiB in total, or of an earlier version',
       }
     : { content }
 }

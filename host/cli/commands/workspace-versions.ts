@@ -1,7 +1,8 @@
 /** `caisson workspace show` and `merge`: the other side of a conflict, as a file or merged three ways. */
 
+import { isUtf8 } from 'node:buffer'
 import { execFile } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import { fchmodSync, mkdtempSync, rmSync, writeFileSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -10,6 +11,7 @@ import { Root } from '#specs/node/descriptor-walk.ts'
 import { formatCount } from '../../files/format.ts'
 import { findProgram } from '../../processes/programs.ts'
 import type { FileVersion, RunChanges } from '../../runs/changes.ts'
+import { isBinary } from '../../workspace/index.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
@@ -49,16 +51,21 @@ export async function workspaceMerge(
   const changes = await host.changes(await findRun(io, name))
   const { base, run, host: mine } = await changes.versions(file)
   const isNew = 'none' in base && !changes.wentIn(file)
-  const merged = await mergeFiles({
-    base: isNew ? Buffer.alloc(0) : contentOf(base, file),
-    run: contentOf(run, file),
-    host: contentOf(mine, file),
-    runId: changes.runId,
-  })
-  const text = await edited(io, host.runs.paths(changes.runId).directory, file, merged.toString('utf8'))
-  const content = text === undefined ? merged : Buffer.from(text)
+  const take = `keep your file, or take that of the run: caisson workspace show ${changes.runId} PATH --output FILE`
+  const remedy = `${take}. The difference between them: caisson workspace diff ${changes.runId} PATH --patch`
+  if ([base, run, mine].some((side) => 'content' in side && isBinary(side.content)))
+    throw new CaissonError('not_possible_now', `"${file}" cannot be merged: a version of it is binary`, {
+      remedy: take,
+    })
+  const sides = {
+    run: contentOf(run, file, remedy),
+    host: contentOf(mine, file, remedy),
+    base: isNew ? Buffer.alloc(0) : contentOf(base, file, remedy),
+  }
+  const merged = await mergeFiles({ ...sides, runId: changes.runId })
+  const content = (await edited(io, host.runs.paths(changes.runId).directory, file, merged)) ?? merged
   const target = flags.output ?? `${file}.caisson-${changes.runId}`
-  if (flags.output === undefined) writeBeside(changes, target, content)
+  if (flags.output === undefined) writeBeside(changes, file, target, content)
   else writeNew(io, target, content)
   const open = content.toString('latin1').match(/^<<<<<<< /gm)?.length ?? 0
   const state = open === 0 ? 'no conflict is left' : `${formatCount(open, 'conflict')} to resolve in it`
@@ -69,11 +76,16 @@ export async function workspaceMerge(
 }
 
 /** In a terminal the person edits the merge. Undefined: there is no terminal or no editor. */
-async function edited(io: Io, folder: string, file: string, text: string): Promise<string | undefined> {
+async function edited(io: Io, folder: string, file: string, merged: Buffer): Promise<Buffer | undefined> {
   if (io.stdin.isTTY !== true || io.stdout.isTTY !== true) return undefined
+  if (!isUtf8(merged)) {
+    io.stderr.write('caisson: the merge is not UTF-8, so no editor was opened; edit the file that it is in\n')
+    return undefined
+  }
   const edit = await findEditor(io, folder)
-  const result = await edit?.(text, `merge${path.extname(file)}`)
-  if (result === undefined || result.ok) return result?.value
+  const result = await edit?.(merged.toString('utf8'), `merge${path.extname(file)}`)
+  if (result === undefined) return undefined
+  if (result.ok) return Buffer.from(result.value)
   io.stderr.write(`caisson: ${sanitizeLine(result.error)}; the merge is as git made it\n`)
   return undefined
 }
@@ -123,9 +135,13 @@ async function mergeFiles({ base, run, host, runId }: Sides): Promise<Buffer> {
   }
 }
 
-function contentOf(version: FileVersion, file: string): Buffer {
+function contentOf(version: FileVersion, file: string, remedy?: string): Buffer {
   if ('content' in version) return version.content
-  throw new CaissonError('not_possible_now', `"${file}": there is no such version: ${version.none}`)
+  throw new CaissonError(
+    'not_possible_now',
+    `"${file}": there is no such version: ${version.none}`,
+    remedy === undefined ? {} : { remedy },
+  )
 }
 
 /** Never overwrites a file. */
@@ -137,18 +153,27 @@ function writeNew(io: Io, file: string, content: Buffer): void {
   }
 }
 
-/** The same in the workspace, never through a link. */
-function writeBeside(changes: RunChanges, file: string, content: Buffer): void {
+/** The same in the workspace with the permissions of `file`, never through a link. */
+function writeBeside(changes: RunChanges, file: string, target: string, content: Buffer): void {
   const opened = Root.open(changes.directory)
-  if (!opened.ok) throw notWritten(file, opened.error)
+  if (!opened.ok) throw notWritten(target, opened.error)
   using root = opened.value
-  const located = root.locate(file, { links: 'refuse' })
-  if (!located.ok) throw notWritten(file, located.error)
+  const located = root.locate(target, { links: 'refuse' })
+  if (!located.ok) throw notWritten(target, located.error)
   using place = located.value
   const created = place.createFile(0o600)
-  if (!created.ok) throw notWritten(file, created.error)
+  if (!created.ok) throw notWritten(target, created.error)
   using made = created.value
+  fchmodSync(made.fd, permissionsOf(root, file))
   for (let done = 0; done < content.length; ) done += writeSync(made.fd, content, done)
+}
+
+function permissionsOf(root: Root, file: string): number {
+  const located = root.locate(file, { links: 'refuse' })
+  if (!located.ok) return 0o600
+  using place = located.value
+  const found = place.stat()
+  return found.ok && found.value.isFile() ? found.value.mode & 0o777 : 0o600
 }
 
 function notWritten(file: string, error: unknown): CaissonError {

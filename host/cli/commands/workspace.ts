@@ -16,6 +16,9 @@ async function open(io: Io, name: string) {
   return await host.changes(runId)
 }
 
+/** Bytes of the larger side of a file in a patch. */
+const patchMaxBytes = 16 * 1024 * 1024
+
 export async function workspaceDiff(
   io: Io,
   name: string,
@@ -41,7 +44,9 @@ export async function workspaceDiff(
       )
   }
   if (flags.json === true || flags.patch === true) {
-    for await (const item of changes.reviewWithDiffs()) {
+    for await (const item of changes.reviewWithDiffs(
+      flags.patch === true ? { maxBytes: patchMaxBytes } : {},
+    )) {
       if (!isWanted(item.path)) continue
       if (flags.json === true) await writeJsonLine(io.stdout, item)
       else printPatch(io, item)

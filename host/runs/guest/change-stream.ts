@@ -6,16 +6,18 @@ import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
 import { workspaceCollect } from '#specs/protocol/methods.ts'
 import type { RpcFailure } from '#specs/protocol/peer.ts'
 import type { DiskSpaceNeed } from '../../files/disk-space.ts'
 import { gatewayAuthority } from '../../gateway/gateway.ts'
 import type { AgentLink } from '../../guest/agent-link.ts'
 import type { ChangeSet } from '../../workspace/change-set.ts'
-import type { Manifest } from '../../workspace/index.ts'
+import { keepBases, type Manifest, outlineChanges, type ReadBefore } from '../../workspace/index.ts'
 import { type ReceiveOptions, receiveChanges } from '../../workspace/receive/receive.ts'
 import { Deadline } from '../deadline.ts'
 import type { DiskSpaceWait } from '../disk-space-wait.ts'
+import { requireValue } from '../prepare.ts'
 
 /** Streams per change set: the first, and repetitions after a lost session. */
 const streamsMaxCount = 8
@@ -144,4 +146,22 @@ export async function collectFrom(
   } finally {
     over.abort(new Error('nobody waits for the changes any more'))
   }
+}
+
+/** Stores what a merge needs beside a received change set; returns the event that says what the changes are. */
+export async function keepChanges(
+  changes: ChangeSet,
+  { readBefore, manifest, runDirectory }: KeptWith,
+): Promise<Extract<HostEvent, { type: 'changes-ready' }>> {
+  // Only a merge needs them: a full disk is no reason to lose the changes.
+  await keepBases({ readBefore, manifest, changes, runDirectory }).catch(() => undefined)
+  const outline = requireValue(await outlineChanges(manifest, changes))
+  const { entries, contentBytes, sha256 } = changes
+  return { type: 'changes-ready', entries: entries.size, contentBytes, ...outline, sha256 }
+}
+
+interface KeptWith {
+  readonly readBefore: ReadBefore
+  readonly manifest: Manifest
+  readonly runDirectory: string
 }

@@ -40,6 +40,9 @@ describe('changes of a sandbox in a real VM', { timeout: 240_000 }, () => {
     expect(applied.applied).toEqual(['a.txt', 'c.txt', 'd.txt'])
     expect(applied.conflicts.map(({ path: file }) => file)).toEqual(['b.txt'])
     expect([await read('a.txt'), await read('b.txt')]).toEqual(['new\n', 'mine\n'])
+    const content = (text: string) => ({ content: Buffer.from(text) })
+    const sides = { base: content('old\n'), run: content('new\n'), host: content('mine\n') }
+    expect(await first.versions('b.txt')).toEqual(sides)
     expect([existsSync(path.join(workspace, 'c.txt')), existsSync(path.join(workspace, '.envrc'))]).toEqual([
       false,
       false,
@@ -65,6 +68,11 @@ describe('changes of a sandbox in a real VM', { timeout: 240_000 }, () => {
       'd.txt': 'clear',
       'e.txt': 'clear',
     })
+    // The base of what was applied before is what was applied.
+    await writeFile(path.join(workspace, 'd.txt'), 'mine\n')
+    const later = { base: content('more\n'), run: content('newer\n'), host: content('mine\n') }
+    expect(await third.versions('d.txt')).toEqual(later)
+    await writeFile(path.join(workspace, 'd.txt'), 'more\n')
     expect((await third.apply({ paths: ['d.txt', 'e.txt'] })).applied).toEqual(['d.txt', 'e.txt'])
     expect([await read('d.txt'), await read('e.txt')]).toEqual(['newer\n', 'late\n'])
     const again = await host.changes(third.runId)

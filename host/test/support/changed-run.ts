@@ -1,11 +1,19 @@
 /** Runs that ended with changes, as their folders and journals have them, without a VM. */
+import { closeSync, openSync } from 'node:fs'
 import { realpath } from 'node:fs/promises'
 import path from 'node:path'
 import { encodeChanges } from '#specs/node/change-encoder.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
+import { keepChanges } from '../../runs/guest/change-stream.ts'
 import { manifestFile } from '../../runs/prepare.ts'
-import { buildDisk, keepBases, receiveChanges, scanWorkspace, writeManifest } from '../../workspace/index.ts'
+import {
+  buildDisk,
+  readFromDisk,
+  receiveChanges,
+  scanWorkspace,
+  writeManifest,
+} from '../../workspace/index.ts'
 import { changesBetween, type Sketch, type Tree, treeOf, unwrap, writeTree } from '../workspace/support.ts'
 import { beginRun } from './begun-run.ts'
 
@@ -39,9 +47,10 @@ export async function beginChanging(host: Host, directory: string, runId: string
     const changes = unwrap(
       await receiveChanges({ source, manifest, runDirectory: paths.directory, spareBytes: 0 }),
     )
-    await keepBases({ disk, fileNids, manifest, changes, runDirectory: paths.directory })
-    const { sha256, contentBytes } = changes
-    await record.host({ type: 'changes-ready', entries: 1, contentBytes, flagged: [], sha256 })
+    const fd = openSync(disk, 'r')
+    const readBefore = readFromDisk(fd, fileNids)
+    await record.host(await keepChanges(changes, { readBefore, manifest, runDirectory: paths.directory }))
+    closeSync(fd)
     const end = { outcome: 'completed', reason: 'completed', message: '', summary: '' } as const
     await record.host({ type: 'run-end', ...end, usage: record.state.usage, durationMs: 1 })
     return { state: record.state, head: record.head }
