@@ -79,7 +79,7 @@ async function showEnded(io: Io, runId: string, flags: { json?: boolean } & Deta
   const host = hostOf(io)
   await runsShow(io, runId, flags)
   const { state } = await host.runs.summary(runId)
-  if (state.end === null) io.stderr.write(`caisson: ${runId} has not ended, but no process runs it\n`)
+  if (state.end === null) io.stderr.write(`caisson: ${runId} was interrupted: its host process died\n`)
   return exitCodeOfEnd(state.end)
 }
 

@@ -15,6 +15,7 @@ import { colorsFor } from '../render/colors.ts'
 import { eventLines } from '../render/event-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { unknownCallLines } from '../render/hook-lines.ts'
+import { interruptedLines, interruptedWhile } from '../render/interrupted-lines.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
@@ -60,9 +61,10 @@ function listLine(run: RunSummary): string {
       ? ''
       : ` · ${formatCount(state.changes.entries, 'change')}${appliedWords(state, isLive)}`
   const asked = pendingApprovals === 0 ? '' : ` · ${formatCount(pendingApprovals, 'approval')} pending`
+  const died = status === 'died' ? ` · interrupted ${interruptedWhile(state)}` : ''
   const waiting = state.proposedNotes.length
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
-  return `${id}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${facts.join('')}${asked}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
+  return `${id}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${facts.join('')}${asked}${died}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(
@@ -91,28 +93,12 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean } &
     const isLive = await host.runs.isLive(paths.runId)
     if (!isLive) {
       writeLines(io.stdout, unknownCallLines(state, colors))
-      writeLines(io.stdout, brokenOffLines(paths.runId, state).map(colors.yellow))
+      const { keepsVm } = await host.runs.summary(paths.runId)
+      writeLines(io.stdout, interruptedLines(paths.runId, events, state, keepsVm).map(colors.yellow))
     }
     writeLines(io.stdout, headLines(events, reading, isLive))
   }
   return exitCodes.completed
-}
-
-/** What a process that died left undone, and what to do about it. */
-function brokenOffLines(runId: string, { end, changes, unfinished }: RunState): string[] {
-  const lines: string[] = []
-  if (end === null && changes === null)
-    lines.push("The run's host process died before the run ended; no changes were collected")
-  else if (end === null)
-    lines.push(
-      `The run's host process died before the run ended; its changes were collected: caisson workspace diff ${runId}`,
-    )
-  if (unfinished !== null)
-    lines.push(
-      `The last ${unfinished} was interrupted. Continue: caisson workspace ${unfinished} ${runId}${unfinished === 'apply' ? ' --all' : ''}. ` +
-        `Undo everything: caisson workspace undo ${runId}`,
-    )
-  return lines
 }
 
 const lengthWords = {
@@ -214,6 +200,9 @@ export async function findLive(io: Io, name: string): Promise<RunClient> {
   const run = await host.attach(runId)
   if (run !== null) return run
   const { state } = await host.runs.summary(runId)
-  const why = state.end === null ? 'no process runs it' : `it has ended as ${state.end.outcome}`
+  const why =
+    state.end === null
+      ? `its host process died; what it was doing: caisson runs show ${runId}`
+      : `it has ended as ${state.end.outcome}`
   throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)
 }

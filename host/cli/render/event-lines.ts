@@ -284,7 +284,8 @@ function planUpdateLines(event: Of<'plan-update'>, before: RunState | undefined,
   return [colors.bold(head), ...why, ...steps]
 }
 
-function stepTitle(state: RunState, stepId: string): string {
+/** A step as `2/3 TITLE`. */
+export function stepTitle(state: RunState, stepId: string): string {
   const index = state.plan?.steps.findIndex(({ id }) => id === stepId) ?? -1
   const title = state.plan?.steps[index]?.title ?? stepId
   return index < 0 ? sanitizeLine(title) : `${index + 1}/${state.plan?.steps.length} ${sanitizeLine(title)}`

@@ -1,0 +1,83 @@
+// A run whose host process died, as `runs show`, `runs list`, `attach` and `runs cancel` tell of it.
+import { expect, it } from 'vitest'
+import type { Plan } from '#specs/protocol/plan.ts'
+import { runAtWork } from '../../support/run-at-work.ts'
+import { runId, runStart } from '../../support/run-values.ts'
+
+const plan: Plan = {
+  goal: 'tidy up',
+  steps: [
+    {
+      id: 's',
+      kind: 'task',
+      title: 'delete old files',
+      instructions: 'do it',
+      needs: [],
+      writes: [],
+      onFailure: 'abort',
+    },
+  ],
+}
+
+it('says when its last event was, what was under way, and what to do [H.01 V.08]', async () => {
+  const { record, caisson } = await runAtWork()
+  let n = 1
+  await record.host(runStart)
+  await record.agent('root', n++, { type: 'plan-update', plan, revision: 1 })
+  await record.agent('root', n++, { type: 'step-start', stepId: 's' })
+  await record.host({ type: 'model-start', requestId: 'model-7', agentPath: 'root/a', stepId: 's', turn: 1 })
+  for (const callId of ['ended', 'open'])
+    await record.agent('root', n++, {
+      type: 'tool-start',
+      ...{ callId, stepId: 's', tool: 'run_bash', arguments: `{"command":"sleep \\u001b[31m ${callId}"}` },
+    })
+  await record.agent('root', n++, {
+    type: 'tool-end',
+    ...{ callId: 'ended', stepId: 's', tool: 'run_bash', durationMs: 1, output: '' },
+  })
+  await record.host({
+    type: 'approval-request',
+    kind: 'cooperative',
+    digest: '0'.repeat(64),
+    request: {
+      ...{ approvalId: 'a1', agentPath: 'root', stepId: 's', callId: 'asked' },
+      ...{ tool: 'delete_file', arguments: '{"path":"old.txt"}', preview: '' },
+    },
+  })
+  await record[Symbol.asyncDispose]()
+
+  const { stdout, code } = await caisson('runs', 'show', runId)
+  expect(code).toBe(0)
+  const told = stdout.slice(stdout.indexOf('Interrupted: ')).split('\n')
+  expect(told.slice(0, 9)).toEqual([
+    expect.stringMatching(/^Interrupted: the host process of this run died /),
+    expect.stringMatching(/^ {2}last event: \d{4}-\d\d-\d\d \d\d:\d\d \S+, during the work$/),
+    '  under way at that time:',
+    '    step 1/1 delete old files',
+    expect.stringMatching(
+      /^ {4}call run_bash command: sleep \\e\[31m open · started .* before the last event$/,
+    ),
+    expect.stringMatching(/^ {4}model request model-7 of \[a\] for 1\/1 delete old files · sent /),
+    expect.stringMatching(/^ {4}approval without an answer: asks to call delete_file path: old.txt · asked /),
+    '  no changes were collected, and nothing in /work was changed; its VM ended with it',
+    `  run the task again, with the same plan: caisson run --plan-from ${runId}`,
+  ])
+  expect((await caisson('runs', 'list')).stdout).toContain('host died do it · interrupted during the work')
+  const attached = await caisson('attach', runId)
+  expect(attached.stdout).toContain('  under way at that time:\n')
+  expect(attached.stderr).toContain(`${runId} was interrupted: its host process died`)
+  expect(attached.code).toBe(1)
+  expect((await caisson('runs', 'cancel', runId)).stderr).toContain(
+    `its host process died; what it was doing: caisson runs show ${runId}`,
+  )
+})
+
+it('says of a run that died before it had a plan how to begin again [H.01]', async () => {
+  const { record, caisson } = await runAtWork()
+  await record.host(runStart)
+  await record[Symbol.asyncDispose]()
+  const { stdout } = await caisson('runs', 'show', runId)
+  expect(stdout).toMatch(/last event: .*, before the agent began\n {2}no changes were collected/)
+  expect(stdout).toContain('  run the task again: caisson run "TASK"\n')
+  expect(stdout).not.toContain('under way')
+})
