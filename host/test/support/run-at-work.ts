@@ -30,6 +30,8 @@ export interface RunAtWork {
   ask(question: UserQuestion, approvalId: string): Promise<unknown>
   /** The run's last event: watchers learn of the end. */
   end(event: HostEvent): Promise<void>
+  /** Its process is gone, without an end of the run. */
+  die(): Promise<void>
   /** Runs a command in this process. */
   caisson(...argv: string[]): Promise<{ code: number; stdout: string; stderr: string }>
 }
@@ -66,7 +68,9 @@ export async function runAtWork(): Promise<RunAtWork> {
       journalHead: '',
     },
   })
-  const close = async () => {
+  let closed: Promise<void> | undefined
+  const close = () => (closed ??= closeAll())
+  const closeAll = async () => {
     // Watchers learn of the end by the feed.
     await record[Symbol.asyncDispose]()
     ended.resolve(record.state)
@@ -92,5 +96,5 @@ export async function runAtWork(): Promise<RunAtWork> {
     await record.host(event)
     await close()
   }
-  return { env, queue, record, watched: watched.promise, ask, end, caisson }
+  return { env, queue, record, watched: watched.promise, ask, end, die: close, caisson }
 }

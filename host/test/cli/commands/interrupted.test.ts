@@ -20,7 +20,7 @@ const plan: Plan = {
 }
 
 it('says when its last event was, what was under way, and what to do [H.01 V.08]', async () => {
-  const { record, caisson } = await runAtWork()
+  const { record, caisson, die } = await runAtWork()
   let n = 1
   await record.host(runStart)
   await record.agent('root', n++, { type: 'plan-update', plan, revision: 1 })
@@ -44,7 +44,7 @@ it('says when its last event was, what was under way, and what to do [H.01 V.08]
       ...{ tool: 'delete_file', arguments: '{"path":"old.txt"}', preview: '' },
     },
   })
-  await record[Symbol.asyncDispose]()
+  await die()
 
   const { stdout, code } = await caisson('runs', 'show', runId)
   expect(code).toBe(0)
@@ -73,9 +73,9 @@ it('says when its last event was, what was under way, and what to do [H.01 V.08]
 })
 
 it('says of a run that died before it had a plan how to begin again [H.01]', async () => {
-  const { record, caisson } = await runAtWork()
+  const { record, caisson, die } = await runAtWork()
   await record.host(runStart)
-  await record[Symbol.asyncDispose]()
+  await die()
   const { stdout } = await caisson('runs', 'show', runId)
   expect(stdout).toMatch(/last event: .*, before the agent began\n {2}no changes were collected/)
   expect(stdout).toContain('  run the task again: caisson run "TASK"\n')
