@@ -30,6 +30,8 @@ const WatchSchema = z.strictObject({
 
 /** Backlog of a slow watcher at which further deltas are dropped. */
 const maxBacklog = 10_000
+/** Characters of its deltas at which they are dropped too: the guest chooses how long each is. */
+const backlogMaxChars = 4 * 1024 * 1024
 /** Delivered items after which a watcher frees their memory, once they are half of its backlog. */
 const dropDelivered = 1_024
 
@@ -96,6 +98,8 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
   #at = 0
   readonly #onLeave: () => void
   #deltas = 0
+  /** Characters of these deltas. */
+  #chars = 0
   #ended = false
   #wake: PromiseWithResolvers<void> | undefined
 
@@ -107,8 +111,9 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
 
   push(item: FeedItem): void {
     if (item.source === 'delta') {
-      if (this.#deltas >= maxBacklog) return
+      if (this.#deltas >= maxBacklog || this.#chars >= backlogMaxChars) return
       this.#deltas += 1
+      this.#chars += charsOf(item)
     } else if (item.seq < this.#from) return
     this.#backlog.push(item)
     this.#wake?.resolve()
@@ -123,7 +128,10 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
     for (;;) {
       const item = this.#take()
       if (item !== undefined) {
-        if (item.source === 'delta') this.#deltas -= 1
+        if (item.source === 'delta') {
+          this.#deltas -= 1
+          this.#chars -= charsOf(item)
+        }
         return { done: false, value: item }
       }
       if (this.#ended) return { done: true, value: undefined }
@@ -157,36 +165,31 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
   }
 }
 
-type Piece = Extract<Delta, { turn: number; text: string }>
 type DeltaItem = Extract<FeedItem, { source: 'delta' }>
+type Piece = DeltaItem & { readonly delta: Extract<Delta, { turn: number; text: string }> }
 
-interface OpenTurn {
-  readonly agentPath: string
-  readonly stepId: string
-  readonly turn: number
-  /** Joined pieces in order, each within the limit of a text. */
-  pieces: (DeltaItem & { readonly delta: Piece })[]
-}
+/** Pieces and characters of all turns together; beyond them the oldest pieces are dropped, which their offsets show. */
+const piecesMaxCount = 500
+const piecesMaxChars = 1024 * 1024
 
-/** Characters of all turns together; beyond them the oldest pieces are dropped, which their offsets show. */
-const turnsMaxChars = 1024 * 1024
-
-/** The text, reasoning and arguments of the turns under way, for watchers who come late. Bounded in memory. */
+/**
+ * The text, reasoning and arguments of the turns under way, for watchers who come late. The guest names steps, turns and
+ * calls as it likes: memory and the work for each delta are bounded whatever it sends.
+ */
 class OpenTurns {
-  /** By agent and step, which have one turn at a time. */
-  readonly #turns = new Map<string, OpenTurn>()
+  /** Joined pieces, each within the limit of a text; of one stream in order. */
+  #pieces: Piece[] = []
   #chars = 0
 
   /** All pieces of the turns under way. */
   pieces(): FeedItem[] {
-    return [...this.#turns.values()].flatMap((open) => open.pieces)
+    return [...this.#pieces]
   }
 
   note(item: FeedItem): void {
     if (item.source === 'delta') {
       const { delta, agentPath } = item
-      if (delta.type === 'turn-reset')
-        this.#drop((open) => isOf(open, agentPath, delta) && open.turn <= delta.turn)
+      if (delta.type === 'turn-reset') this.#dropTurns(agentPath, delta.stepId, delta.turn)
       else if ('turn' in delta && 'text' in delta) this.#add({ ...item, delta })
     } else if (item.source === 'host') {
       if (item.event.type === 'run-end') this.#drop(() => true)
@@ -197,62 +200,63 @@ class OpenTurns {
     switch (event.type) {
       case 'turn-end':
         // Pieces of the next turn may come before the event is written.
-        this.#drop((open) => isOf(open, agentPath, event) && open.turn <= event.turn)
+        this.#dropTurns(agentPath, event.stepId, event.turn)
         break
       case 'step-end':
       case 'step-retry':
-        this.#drop((open) => isOf(open, agentPath, event))
+        this.#dropTurns(agentPath, event.stepId, Number.POSITIVE_INFINITY)
         break
       case 'agent-end':
-        this.#drop((open) => open.agentPath === agentPath)
+        this.#drop((piece) => piece.agentPath === agentPath)
     }
   }
 
-  #add(item: DeltaItem & { readonly delta: Piece }): void {
+  #add(item: Piece): void {
     const { agentPath, delta } = item
     const { stepId, turn } = delta
-    const key = `${agentPath} ${stepId}`
-    const known = this.#turns.get(key)
-    if (known !== undefined && known.turn > turn) return
-    if (known !== undefined && known.turn < turn) this.#drop((open) => open === known)
-    const open = this.#turns.get(key) ?? { agentPath, stepId, turn, pieces: [] }
-    this.#turns.set(key, open)
-    this.#chars += delta.text.length
-    const at = open.pieces.findLastIndex((piece) => streamOf(piece.delta) === streamOf(delta))
-    const last = open.pieces[at]?.delta
-    const text = `${last?.text}${delta.text}`
+    const newest = this.#pieces.findLast((piece) => isOf(piece, agentPath, stepId))?.delta
+    // An agent and step have one turn at a time.
+    if (newest !== undefined && newest.turn > turn) return
+    if (newest !== undefined && newest.turn < turn) this.#dropTurns(agentPath, stepId, newest.turn)
+    const isContinued = newest?.turn === turn
+    const at = isContinued
+      ? this.#pieces.findLastIndex(
+          (piece) => isOf(piece, agentPath, stepId) && isSameStream(piece.delta, delta),
+        )
+      : -1
+    const last = this.#pieces[at]?.delta
     if (
       last === undefined ||
       last.offset + last.text.length !== delta.offset ||
-      text.length > limits.textMaxChars
+      last.text.length + delta.text.length > limits.textMaxChars
     )
-      open.pieces.push(item)
-    else open.pieces[at] = { ...item, delta: { ...last, text } }
-    while (this.#chars > turnsMaxChars) this.#dropOldest(open)
+      this.#pieces.push(item)
+    else this.#pieces[at] = { ...item, delta: { ...last, text: last.text + delta.text } }
+    this.#chars += delta.text.length
+    while (this.#pieces.length > piecesMaxCount || this.#chars > piecesMaxChars)
+      this.#chars -= this.#pieces.shift()?.delta.text.length ?? 0
   }
 
-  /** Of another turn, if there is one with more. */
-  #dropOldest(own: OpenTurn): void {
-    const [largest = own] = [...this.#turns.values()].toSorted((a, b) => b.pieces.length - a.pieces.length)
-    const [oldest, ...rest] = largest.pieces
-    if (oldest === undefined) this.#chars = 0
-    else this.#chars -= oldest.delta.text.length
-    largest.pieces = rest
+  /** All turns of a step up to this one. */
+  #dropTurns(agentPath: string, stepId: string, turn: number): void {
+    this.#drop((piece) => isOf(piece, agentPath, stepId) && piece.delta.turn <= turn)
   }
 
-  #drop(isDropped: (open: OpenTurn) => boolean): void {
-    for (const [key, open] of this.#turns) {
-      if (!isDropped(open)) continue
-      for (const { delta } of open.pieces) this.#chars -= delta.text.length
-      this.#turns.delete(key)
-    }
+  #drop(isDropped: (piece: Piece) => boolean): void {
+    this.#pieces = this.#pieces.filter((piece) => !isDropped(piece))
+    this.#chars = this.#pieces.reduce((sum, piece) => sum + piece.delta.text.length, 0)
   }
 }
 
-function isOf(open: OpenTurn, agentPath: string, { stepId }: { readonly stepId: string }): boolean {
-  return open.agentPath === agentPath && open.stepId === stepId
+function isOf(piece: Piece, agentPath: string, stepId: string): boolean {
+  return piece.delta.stepId === stepId && piece.agentPath === agentPath
 }
 
-function streamOf(delta: Piece): string {
-  return delta.type === 'arguments-delta' ? `${delta.type} ${delta.index}` : delta.type
+function isSameStream(a: Piece['delta'], b: Piece['delta']): boolean {
+  if (a.type !== 'arguments-delta' || b.type !== 'arguments-delta') return a.type === b.type
+  return a.index === b.index
+}
+
+function charsOf({ delta }: DeltaItem): number {
+  return 'text' in delta ? (delta.text?.length ?? 0) : 0
 }

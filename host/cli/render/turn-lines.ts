@@ -68,7 +68,8 @@ export function toolEndLines(
   const isOutputShown = detail.verbose === true || (diffs.length === 0 && (isBad || isCommand))
   const repeated = error !== undefined && event.output.includes(error.message)
   // The head says so already.
-  const text = exitCode === undefined ? event.output : event.output.replace(/\n?\[exit code [^\n]*\]\s*$/, '')
+  const text =
+    exitCode === undefined ? event.output : event.output.replace(/\n?\[exit code [^\n[]*\]\s*$/, '')
   const output = isOutputShown && !repeated ? outputLines(text, detail) : []
   const lines = [...diffLines(diffs, colors, detail), ...output.map(colors.dim)]
   const isHeadNeeded = facts.length > 0

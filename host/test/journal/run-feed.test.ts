@@ -11,7 +11,17 @@ const itemOf = (one: Extract<FeedItem, { source: 'delta' }>['delta']): FeedItem 
   agentPath: 'root',
   delta: one,
 })
+type Piece = Extract<FeedItem, { source: 'delta' }>['delta']
 const delta = (text: string) => itemOf({ type: 'text-delta', stepId: 's', turn: 1, offset: 0, text })
+
+/** What a watcher gets who comes now. */
+async function collect(feed: Feed): Promise<FeedItem[]> {
+  const watcher = feed.watch()
+  feed.end()
+  const items: FeedItem[] = []
+  for await (const item of watcher) items.push(item)
+  return items
+}
 
 async function drain(items: AsyncIterable<FeedItem>): Promise<string[]> {
   const seen: string[] = []
@@ -134,6 +144,37 @@ describe('the feed of a run', () => {
     expect(chars).toBeGreaterThan(900_000)
     expect(chars).toBeLessThanOrEqual(1024 * 1024)
     expect((kept.at(-1)?.offset ?? 0) + (kept.at(-1)?.text.length ?? 0)).toBe(3_000_000)
+  })
+
+  it.each([
+    ['steps that it invents', (at) => ({ stepId: `s${at}`, text: '' })],
+    ['steps with long texts', (at) => ({ stepId: `s${at}`, text: 'x'.repeat(16_384) })],
+    ['calls that it invents', (at) => ({ type: 'arguments-delta', tool: 't', index: at, text: 'x' })],
+    ['gaps', (at) => ({ offset: 10 * at, text: 'x' })],
+  ] satisfies [string, (at: number) => object][])(
+    'keeps a bounded number of pieces, the last ones, of a guest that floods it with %s [S1.10]',
+    async (_, about) => {
+      const feed = new Feed()
+      const pushed = Array.from({ length: 5_000 }, (_, at) =>
+        itemOf({ type: 'text-delta', stepId: 's', turn: 1, offset: 0, ...about(at) } as Piece),
+      )
+      for (const item of pushed) feed.push(item)
+      const kept = await collect(feed)
+      expect(kept.length).toBeGreaterThan(50)
+      expect(kept.length).toBeLessThanOrEqual(500)
+      expect(kept).toEqual(pushed.slice(-kept.length))
+    },
+  )
+
+  it('keeps a bounded number of characters for a watcher that does not read', async () => {
+    const feed = new Feed()
+    const slow = feed.watch()
+    for (let index = 0; index < 1_000; index += 1) feed.push(delta('x'.repeat(16_384)))
+    feed.push(event(1))
+    feed.end()
+    const seen = await drain(slow)
+    expect(seen.at(-1)).toBe('1')
+    expect(seen.join('').length).toBeLessThan(5 * 1024 * 1024)
   })
 
   it('drops deltas, never events, for a watcher that does not read', async () => {
