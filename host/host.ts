@@ -38,7 +38,13 @@ import { answerApprovals, warnOfUnanswered } from './runs/approval-handler.ts'
 import { RunChanges } from './runs/changes.ts'
 import { warmUp } from './runs/guest/warm-up.ts'
 import { findHeld, type HeldPaths } from './runs/prepare.ts'
-import { type ResolvedRun, requireTask, vmOptions } from './runs/resolved-run.ts'
+import {
+  type BuildOptions,
+  type PlannedRun,
+  type RunMachine,
+  requireTask,
+  vmOptions,
+} from './runs/resolved-run.ts'
 import { Run } from './runs/run.ts'
 import { RunNotes } from './runs/run-notes.ts'
 import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/storage-bounds.ts'
@@ -50,7 +56,6 @@ import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
 import { type Folders, resolveFolders } from './state/folders.ts'
-import { prepareTemplate } from './vm/open-vm.ts'
 import { VmPool } from './vm/vm-pool.ts'
 import type { UndoSummary } from './workspace/index.ts'
 
@@ -163,7 +168,7 @@ export class Host implements AsyncDisposable {
    * Call it from the main thread: a VM ends with the thread that started it.
    * Without `onApproval` and without `approvals`, approvals are denied, and a warning says what to pass.
    * @throws {OptionsError} for an option that cannot be used
-   * @throws {CaissonError} when folders, provider or image cannot be used; then there is no run
+   * @throws {CaissonError} when folders or provider cannot be used; then there is no run
    */
   async run(options: RunOptions): Promise<Run> {
     return await withCode(async () => {
@@ -174,9 +179,8 @@ export class Host implements AsyncDisposable {
   }
 
   async #startRun(options: RunOptions): Promise<Run> {
-    const plan = await this.#resolve(options)
+    const plan = await this.#plan(options)
     requireTask(plan)
-    await this.#prepareTemplate(plan, options)
     await this.runs.clearScratch()
     await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
     options.signal?.throwIfAborted()
@@ -338,19 +342,23 @@ export class Host implements AsyncDisposable {
     if (this.#closing.signal.aborted) throw new CaissonError('not_possible_now', 'the host is closed')
   }
 
-  /** With a pool where its VMs are of the run's kind. */
-  async #resolve(options: RunOptions): Promise<ResolvedRun> {
+  async #plan(options: RunOptions): Promise<PlannedRun> {
     const run = await resolveRun(options, this.#state, (notes) => this.#warn(notes))
-    const pool = await this.#poolFor(run, options)
-    return pool === undefined ? run : { ...run, pool }
+    return { ...run, prepareMachine: (building) => this.#prepareMachine(run, building) }
   }
 
-  async #poolFor(plan: ResolvedRun, options: RunOptions): Promise<VmPool | undefined> {
+  /** With a pool where its VMs are of the run's kind. */
+  async #prepareMachine(
+    { folders, vm, continues }: Pick<PlannedRun, 'folders' | 'vm' | 'continues'>,
+    { onProgress, signal }: BuildOptions,
+  ): Promise<RunMachine> {
+    const building = { onProgress, signal: AbortSignal.any([signal, this.#closing.signal]) }
+    const image = await prepareImage(building, folders)
+    this.#requireOpen()
     // A run that continues has a VM that was kept for it.
-    const hasOther = plan.vm.start === 'cold' || plan.continues !== undefined
-    if (this.#poolOptions === undefined || hasOther) return undefined
-    const pool = await this.#openPool(this.#poolOptions, options)
-    return pool.fits(vmOptions(plan, {})) ? pool : undefined
+    if (this.#poolOptions === undefined || vm.start === 'cold' || continues !== undefined) return { image }
+    const pool = await this.#openPool(this.#poolOptions, building)
+    return pool.fits(vmOptions({ folders, vm, image }, {})) ? { image, pool } : { image }
   }
 
   #openPool(
@@ -373,18 +381,6 @@ export class Host implements AsyncDisposable {
       this.#pool = undefined
     })
     return this.#pool
-  }
-
-  /** Before the run, so that somebody learns why the first one takes longer; what fails here the run itself reports. */
-  async #prepareTemplate(plan: ResolvedRun, { onProgress, signal }: RunOptions): Promise<void> {
-    if (plan.pool !== undefined) return
-    const deps = {
-      warmUp,
-      ...(plan.vm.start === undefined ? {} : { start: plan.vm.start }),
-      ...(onProgress === undefined ? {} : { onProgress }),
-    }
-    await prepareTemplate(vmOptions(plan, { ...(signal ? { signal } : {}) }), deps).catch(() => undefined)
-    signal?.throwIfAborted()
   }
 }
 

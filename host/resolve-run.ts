@@ -28,7 +28,7 @@ import { type PlanOptions, type RunOptions, runDefaults } from './run-options.ts
 import { findContinued } from './runs/continued-run.ts'
 import { findGivenPlan, type GivenPlan, givenPlanOf, requireAgents } from './runs/given-plan.ts'
 import { checkOutputSchema } from './runs/output-schema.ts'
-import type { ResolvedRun } from './runs/resolved-run.ts'
+import type { BuildOptions, PlannedRun } from './runs/resolved-run.ts'
 import { type SecretChanges, Secrets } from './secrets/secrets.ts'
 import type { Settings } from './settings.ts'
 import { skillRoots, UserSkills } from './skills/user-skills.ts'
@@ -52,7 +52,7 @@ export interface HostState {
 }
 
 /**
- * All settings of the run, without a pool. Builds the image if it is missing, and fetches the keys.
+ * All settings of the run, without its machine. Fetches the keys.
  * @param warn receives notes about the model where the options have no callback
  * @throws {CaissonError} naming the option or the setting that cannot be used
  */
@@ -60,7 +60,7 @@ export async function resolveRun(
   options: RunOptions,
   host: HostState,
   warn: (notes: readonly string[]) => void,
-): Promise<ResolvedRun> {
+): Promise<Omit<PlannedRun, 'prepareMachine'>> {
   const { approvals = {}, context, extensions = {}, files = {}, onProgress, plan = {}, vm = {} } = options
   const { folders, settings } = host
   const hostTools = readOptions('the host tools cannot be used', () =>
@@ -110,6 +110,7 @@ export async function resolveRun(
   else if (onProgress === undefined) warn(choice.notes)
   const { keep = continues !== undefined, ...machine } = vm
   await requireAccelerator(machine, folders, options.signal)
+  await prepareFolders(folders)
   return {
     mode: (plan.only ?? runDefaults.plan.only) ? 'plan' : 'work',
     approvePlan: plan.approve ?? runDefaults.plan.approve,
@@ -120,7 +121,7 @@ export async function resolveRun(
     keep,
     runId: newRunId(),
     folders,
-    image: await prepareImage(options, folders),
+    ...(onProgress === undefined ? {} : { onProgress }),
     config,
     network,
     egress,
@@ -210,7 +211,7 @@ export async function requireAccelerator(
 
 /** Builds the image if it is missing. */
 export async function prepareImage(
-  { onProgress = () => undefined, signal }: Pick<RunOptions, 'onProgress' | 'signal'>,
+  { onProgress = () => undefined, signal }: Partial<BuildOptions>,
   folders: Folders,
 ): Promise<Image> {
   await prepareFolders(folders)
@@ -236,7 +237,7 @@ async function readTaskContext(
   notes: NoteStore,
   directory: string,
   say: (text: string) => void = () => undefined,
-): Promise<Pick<ResolvedRun, 'memory' | 'skills'>> {
+): Promise<Pick<PlannedRun, 'memory' | 'skills'>> {
   if (skills.problems.length > 0)
     say(`problems with skills: ${skills.problems.length}; to see them: caisson skills list`)
   if (!memory.enabled) return { skills }

@@ -55,7 +55,7 @@ export interface RunOptions {
   readonly onApproval?: OnApproval
   /** Cancels the start. After the start use {@link Run.cancel}. */
   readonly signal?: AbortSignal
-  /** Receives progress before the run has a journal, such as the build of the image. */
+  /** Receives the progress of the image and the template while they are built; watchers get it as `prepare`. */
   readonly onProgress?: (text: string) => void
   /**
    * Receives notes about the model, such as that none is configured. Default: a Node warning, unless

@@ -30,7 +30,7 @@ const hidden = new Set([
   'ProposalNote',
   'PublicOf',
   'RequestRejection',
-  'ResolvedRun',
+  'PlannedRun',
   'Review',
   'ReviewSide',
   'RuleOrigin',

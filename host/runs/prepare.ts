@@ -8,6 +8,7 @@ import { rm } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 import type { HostDelta, LeftOut } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { formatCount } from '../files/format.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import type { Folders } from '../state/folders.ts'
@@ -25,7 +26,7 @@ import {
   writeManifest,
 } from '../workspace/index.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
-import type { ResolvedRun } from './resolved-run.ts'
+import type { PlannedRun, ResolvedRun } from './resolved-run.ts'
 
 /** Path of the manifest in a run's directory. */
 export const manifestFile = (runDirectory: string) => path.join(runDirectory, 'manifest.jsonl')
@@ -81,6 +82,18 @@ export async function prepareWorkspace(
     disk,
     ...(vm === undefined ? {} : { vm }),
     [Symbol.asyncDispose]: () => held.disposeAsync(),
+  }
+}
+
+/** Tells watchers and the application each step of what is built for the VM. */
+export function tellBuild(
+  what: 'image' | 'template',
+  { onProgress }: Pick<PlannedRun, 'onProgress'>,
+  record: RunRecord,
+): (text: string) => void {
+  return (text) => {
+    record.delta('root', { type: 'prepare', what, text: text.slice(0, limits.lineMaxChars) })
+    onProgress?.(text)
   }
 }
 

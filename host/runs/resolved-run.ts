@@ -31,11 +31,30 @@ import type { VmPool } from '../vm/vm-pool.ts'
 import type { ContinuedRun } from './continued-run.ts'
 import type { GivenPlan } from './given-plan.ts'
 
+/** What a run needs for its VM. */
+export interface RunMachine {
+  readonly image: Image
+  /** VMs that were started in advance. Absent: the run starts one. */
+  readonly pool?: VmPool
+}
+
+/** Progress of what is built for a VM, as lines for people. */
+export interface BuildOptions {
+  readonly onProgress: (text: string) => void
+  readonly signal: AbortSignal
+}
+
+/** A run with what it needs for its VM. */
+export interface ResolvedRun extends PlannedRun, RunMachine {}
+
 /** All settings of a run, decided before it starts. */
-export interface ResolvedRun {
+export interface PlannedRun {
   readonly runId: string
   readonly folders: Folders
-  readonly image: Image
+  /** Builds the image if it is missing. */
+  readonly prepareMachine: (options: BuildOptions) => Promise<RunMachine>
+  /** Also gets the progress of the image and the template, which watchers of the run see. */
+  readonly onProgress?: (text: string) => void
   /** The user's configuration at the start of the run. */
   readonly config: Config
   /** The host's connection to the internet. */
@@ -88,8 +107,6 @@ export interface ResolvedRun {
   readonly hooks?: readonly Hook[]
   readonly limits: RunLimits
   readonly vm: Omit<RunVmOptions, 'keep'>
-  /** VMs that were started in advance. Absent: the run starts one. */
-  readonly pool?: VmPool
   readonly approvals: {
     readonly mode: ApprovalMode
     readonly rules: readonly ApprovalRule[]
@@ -99,7 +116,11 @@ export interface ResolvedRun {
 
 /** Start options of the VM for a run. */
 export function vmOptions(
-  { folders, vm: { start: _, hibernateAfterMs: __, disk, ...options }, image }: ResolvedRun,
+  {
+    folders,
+    vm: { start: _, hibernateAfterMs: __, disk, ...options },
+    image,
+  }: Pick<ResolvedRun, 'folders' | 'vm' | 'image'>,
   start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
 ): StartVmOptions {
   return { ...options, image: disk ?? image, folders, stopsWhenDiskFull: true, ...start }
@@ -109,7 +130,7 @@ export function vmOptions(
  * The task for the agent; excludes what the agent must not know.
  * @param approvesPlan whether a person must approve every plan
  */
-export function taskOf(plan: ResolvedRun, approvesPlan: boolean): Task {
+export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
   const { mode, given, outputSchema, contextTokens, embeddings, mcp } = plan
   const context = { ...secretsContext(secrets), ...continues?.context, ...plan.context }
@@ -140,7 +161,7 @@ export function taskOf(plan: ResolvedRun, approvesPlan: boolean): Task {
 const messageOverheadBytes = 1_024
 
 /** Before a VM starts for it. @throws {CaissonError} `invalid_options` for a task that the agent cannot be given */
-export function requireTask(plan: ResolvedRun): void {
+export function requireTask(plan: PlannedRun): void {
   const task = taskOf(plan, plan.approvePlan)
   const what = 'the agent cannot be given the task'
   checkArguments(what, Task, task)
@@ -172,7 +193,7 @@ function secretsContext(secrets: Secrets): Readonly<Record<string, string>> {
 }
 
 /** The part that is sent with the task. */
-function knowledgeOf({ skills, memory }: ResolvedRun): Pick<Task, 'skills' | 'memory'> {
+function knowledgeOf({ skills, memory }: PlannedRun): Pick<Task, 'skills' | 'memory'> {
   const heads = skills?.heads() ?? []
   return {
     ...(heads.length === 0 ? {} : { skills: heads }),

@@ -34,8 +34,8 @@ import { keepChanges } from './guest/change-stream.ts'
 import { Guest } from './guest/guest.ts'
 import { IdleHibernation } from './guest/idle-hibernation.ts'
 import { checkAnswer } from './output-schema.ts'
-import { type PreparedWorkspace, prepareWorkspace } from './prepare.ts'
-import { type ResolvedRun, taskOf } from './resolved-run.ts'
+import { type PreparedWorkspace, prepareWorkspace, tellBuild } from './prepare.ts'
+import { type PlannedRun, type ResolvedRun, taskOf } from './resolved-run.ts'
 
 /** Time for the agent to complete a cancelled task before the VM is ended. */
 const cancelGraceMs = 10_000
@@ -48,7 +48,7 @@ export class Run implements RunHandle {
   readonly id: string
   /** Resolves with the final state; never rejects. */
   readonly ended: Promise<RunState>
-  readonly #plan: ResolvedRun
+  readonly #plan: PlannedRun
   readonly #record: RunRecord
   readonly #approvals: ApprovalQueue
   readonly #claims: AgentEventValidator
@@ -67,7 +67,7 @@ export class Run implements RunHandle {
   /** Whether the agent has the task, or is about to get it. If so, it is asked to stop before the VM is ended. */
   #working = false
 
-  constructor(plan: ResolvedRun, record: RunRecord) {
+  constructor(plan: PlannedRun, record: RunRecord) {
     this.id = plan.runId
     this.#plan = plan
     this.#record = record
@@ -253,7 +253,8 @@ export class Run implements RunHandle {
 
   async #execute(): Promise<Ending> {
     await this.#begin()
-    await using workspace = await prepareWorkspace(this.#plan, this.#record, this.#stop.signal)
+    const plan = await this.#prepareMachine()
+    await using workspace = await prepareWorkspace(plan, this.#record, this.#stop.signal)
     const parts = {
       record: this.#record,
       approvals: this.#approvals,
@@ -261,7 +262,7 @@ export class Run implements RunHandle {
       hooks: this.#hooks,
       diskSpace: this.#diskSpace,
     }
-    await using guest = await Guest.start(this.#plan, parts, workspace, this.#stop.signal, {
+    await using guest = await Guest.start(plan, parts, workspace, this.#stop.signal, {
       stop: (now) => void this.cancel({ by: 'caisson vm stop', now }),
       setPaused: (paused) => this.setVmPaused(paused),
     })
@@ -278,13 +279,21 @@ export class Run implements RunHandle {
     return collected
   }
 
+  /** Watchers see how far it is. */
+  async #prepareMachine(): Promise<ResolvedRun> {
+    const onProgress = tellBuild('image', this.#plan, this.#record)
+    const machine = await this.#plan.prepareMachine({ onProgress, signal: this.#stop.signal })
+    this.#stop.signal.throwIfAborted()
+    return { ...this.#plan, ...machine }
+  }
+
   #noteNotKept(cause: unknown): Promise<void> {
     const message = errorMessage(cause).slice(0, 2_000)
     return this.#note({ type: 'vm-keep-failed', message })
   }
 
   async #begin(): Promise<void> {
-    const { prompt, provider, directory, metadata, limits, image, continues, mode, given } = this.#plan
+    const { prompt, provider, directory, metadata, limits, continues, mode, given } = this.#plan
     await this.#note({
       type: 'run-start',
       prompt,
@@ -297,8 +306,6 @@ export class Run implements RunHandle {
       ...(this.#approvesPlan ? { approvePlan: true } : {}),
       ...(given === undefined ? {} : { planFrom: given.from.slice(0, 500) }),
       limits,
-      imageKey: image.key,
-      agentDigest: image.agentDigest,
     })
     const { model, name } = provider
     const about = { prompt, directory, mode, model, provider: name }

@@ -4,30 +4,24 @@ import fc from 'fast-check'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { CaissonError } from '#specs/errors.ts'
 import { initialRunState, type RunState } from '#specs/protocol/run-state.ts'
-import { RunLimits } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { Config } from '../config/schema.ts'
 import { RunClient } from '../control/run-client.ts'
 import { ControlServer } from '../control/server.ts'
 import { Shell } from '../control/shell.ts'
 import { VmClient } from '../control/vm-client.ts'
 import { codeHook } from '../hooks/code-hook.ts'
-import { Host } from '../host.ts'
 import { Feed } from '../journal/run-feed.ts'
 import { RunRecord } from '../journal/run-record.ts'
-import { directNetwork } from '../net/network.ts'
-import { offlineProvider } from '../providers/providers.ts'
 import { RunChanges } from '../runs/changes.ts'
-import { type ResolvedRun, requireTask } from '../runs/resolved-run.ts'
+import { type PlannedRun, requireTask } from '../runs/resolved-run.ts'
 import { Run } from '../runs/run.ts'
 import { RunNotes } from '../runs/run-notes.ts'
 import { Sandbox } from '../sandbox/sandbox.ts'
-import { Secrets } from '../secrets/secrets.ts'
-import { prepareFolders } from '../state/folders.ts'
 import { prepareHostTools } from '../tools/host-tools.ts'
 import { info } from './control/support.ts'
 import { changedRunId, runThatChanged } from './support/changed-run.ts'
 import { expectRefusal, hostileRuns, thrownBy, wrongOptions, wrongText } from './support/hostile-values.ts'
+import { plannedRun } from './support/planned-run.ts'
 import { noteIdOf, proposed, proposingRunId, runThatProposed } from './support/proposals.ts'
 import { runId } from './support/run-values.ts'
 
@@ -276,35 +270,16 @@ const handles: Readonly<Record<string, Handle<never>>> = {
   }),
 }
 
-const noKey = async () => ({ ok: false, error: 'there are no keys here' }) as const
-
-/** The settings of a run that a hook refuses before it has a VM. */
-async function refusedRun(): Promise<{ plan: ResolvedRun; runs: Host['runs'] }> {
-  const home = await temporaryFolder('hostile')
-  const { folders, runs } = new Host({ env: { HOME: home, CAISSON_HOME: path.join(home, 'state') } })
-  await prepareFolders(folders)
-  const plan: ResolvedRun = {
-    ...{ runId, folders, directory: home, prompt: 'x', mode: 'work', include: [], vm: {}, keep: false },
-    image: { key: 'k', agentDigest: 'd' } as ResolvedRun['image'],
-    config: Config.parse({}),
-    network: directNetwork,
-    egress: { rules: [], otherwise: 'deny' },
-    secrets: new Secrets({}, noKey),
-    resolveKey: noKey,
-    provider: offlineProvider(false),
-    approvePlan: false,
-    limits: RunLimits.parse({}),
-    approvals: { mode: 'none', rules: [], interactive: false },
-    hooks: [
-      {
-        name: 'a test',
-        point: 'before-run',
-        onFailure: 'deny',
-        ask: async () => ({ ok: false, error: 'there is no VM here' }),
-      },
-    ],
-  }
-  return { plan, runs }
+/** A run that a hook refuses before it has a VM. */
+async function refusedRun() {
+  const { plan, runs } = await plannedRun()
+  const hook = {
+    name: 'a test',
+    point: 'before-run',
+    onFailure: 'deny',
+    ask: async () => ({ ok: false as const, error: 'there is no VM here' }),
+  } as const
+  return { plan: { ...plan, hooks: [hook] }, runs }
 }
 
 async function endedRun(): Promise<Run> {
@@ -360,7 +335,7 @@ describe('a task that the agent cannot be given', () => {
   const hook = { point: 'before-tool', run: () => undefined } as const
   const offer = { description: 'x', inputSchema: { type: 'object' }, execute: () => 'x' }
   const toolNames = Array.from({ length: 129 }, (_, index) => `tool_${index}`)
-  it.each<[string, Partial<ResolvedRun>]>([
+  it.each<[string, Partial<PlannedRun>]>([
     ['hooks: must have at most 64', { hooks: Array.from({ length: 65 }, () => codeHook(hook)) }],
     [
       'hostTools: must have at most 128',

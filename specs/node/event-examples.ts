@@ -29,8 +29,6 @@ export const hostExamples: Examples<HostEvent> = {
         maxWallMs: 1_800_000,
         maxTokens: 2_000_000,
       },
-      imageKey: '5b1c9e',
-      agentDigest: '91d4aa',
     },
   ],
   'workspace-ready': [
@@ -49,6 +47,8 @@ export const hostExamples: Examples<HostEvent> = {
       start: 'template',
       accelerator: 'kvm',
       confinement: 'bubblewrap',
+      imageKey: '5b1c9e',
+      agentDigest: '91d4aa',
       phasesMs: { restore: 90, agent: 40 },
     },
   ],

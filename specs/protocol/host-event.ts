@@ -68,8 +68,10 @@ const RunStart = z.strictObject({
   /** Origin of its plan: the id of a run, a file, or `the application`. Absent: the model makes it. */
   planFrom: Line.optional(),
   limits: RunLimits,
-  imageKey: Line,
-  agentDigest: Line,
+  /** Absent: `vm-ready` has it. */
+  imageKey: Line.optional(),
+  /** Absent: `vm-ready` has it. */
+  agentDigest: Line.optional(),
 })
 const WorkspaceReady = z.strictObject({
   type: z.literal('workspace-ready'),
@@ -90,6 +92,10 @@ const VmReady = z.strictObject({
   coldReason: Text.optional(),
   accelerator: Line,
   confinement: Line,
+  /** The image of the run's host; absent in older journals. */
+  imageKey: Line.optional(),
+  /** The agent's bundle; absent in older journals. */
+  agentDigest: Line.optional(),
   /** Phase name to duration. */
   phasesMs: z.record(Line, Milliseconds),
 })
@@ -269,7 +275,7 @@ export const HostDelta = z.discriminatedUnion('type', [
   /** What the run waits for before its agent works, at each change. */
   z.strictObject({
     type: z.literal('prepare'),
-    what: z.enum(['directory', 'workspace', 'queue', 'vm']),
+    what: z.enum(['image', 'directory', 'workspace', 'queue', 'template', 'vm']),
     /** For people: what is done now. */
     text: Line,
     /** For `queue`: 1 gets the next VM, counted over all runs that wait for the pool. */

@@ -10,7 +10,7 @@ import { RunRecord } from '../../host/journal/run-record.ts'
 import { newRunId } from '../../host/journal/run-store.ts'
 import { directNetwork } from '../../host/net/network.ts'
 import { offlineProvider } from '../../host/providers/providers.ts'
-import type { ResolvedRun } from '../../host/runs/resolved-run.ts'
+import type { PlannedRun } from '../../host/runs/resolved-run.ts'
 import { Run } from '../../host/runs/run.ts'
 import { Secrets } from '../../host/secrets/secrets.ts'
 import { prepareFolders } from '../../host/state/folders.ts'
@@ -107,7 +107,7 @@ describe('a fault in the middle of a run', () => {
 })
 
 /** Starts a run whose agent is another program, a file of `test/vm/agents`; nobody answers. */
-async function startWithAgent(bench: TestBench, entry: string, told: Partial<ResolvedRun>): Promise<Run> {
+async function startWithAgent(bench: TestBench, entry: string, told: Partial<PlannedRun>): Promise<Run> {
   const { folders } = bench.host
   await prepareFolders(folders)
   const top = path.join(import.meta.dirname, '../..')
@@ -118,10 +118,10 @@ async function startWithAgent(bench: TestBench, entry: string, told: Partial<Res
     sources: { recipe: path.join(top, 'vm-image'), agent },
   })
   const runId = newRunId()
-  const plan: ResolvedRun = {
+  const plan: PlannedRun = {
     runId,
     folders,
-    image,
+    prepareMachine: async () => ({ image }),
     config: Config.parse({}),
     network: directNetwork,
     egress: { rules: [], otherwise: 'deny' },

@@ -42,6 +42,8 @@ export class ProgressView {
     this.#live.take(item)
     if (item.source === 'delta') {
       const { delta } = item
+      // It says more than what was said before there were events.
+      if (delta.type === 'prepare') this.#hint = ''
       if (delta.type === 'disk-full' && !isQuiet)
         this.lines([this.#colors.yellow(sanitizeLine(delta.text, 1_000))])
       return

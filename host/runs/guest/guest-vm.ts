@@ -4,6 +4,7 @@
  */
 import { rm } from 'node:fs/promises'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import type { Image } from '../../image/image.ts'
 import { hibernateVm, isMemoryMapped, type SavedVm, wakeVm } from '../../vm/hibernation/hibernate.ts'
 import type { StartedVm } from '../../vm/open-vm.ts'
 import type { StartVmOptions, Vm, VmExit } from '../../vm/vm.ts'
@@ -136,7 +137,11 @@ export class GuestVm {
  * Journal event about how the VM started, sent when its agent answers.
  * @param agentMs time until the agent answered
  */
-export function describeReady({ vm, origin }: StartedVm, agentMs: number): HostEvent {
+export function describeReady(
+  { vm, origin }: StartedVm,
+  agentMs: number,
+  image: Pick<Image, 'key' | 'agentDigest'>,
+): HostEvent {
   const { totalMs: _, guestUptimeMs: __, ...timed } = vm.timings
   const phases = { ...timed, agentMs }
   const { from, coldReason } = origin
@@ -146,6 +151,8 @@ export function describeReady({ vm, origin }: StartedVm, agentMs: number): HostE
     ...(coldReason === undefined ? {} : { coldReason: coldReason.slice(0, 2_000) }),
     accelerator: vm.accelerator,
     confinement: vm.confinement,
+    imageKey: image.key,
+    agentDigest: image.agentDigest,
     phasesMs: Object.fromEntries(
       Object.entries(phases).map(([name, ms]) => [name.slice(0, -2), Math.round(ms)]),
     ),

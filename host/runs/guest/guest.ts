@@ -38,7 +38,7 @@ import type { VmExit } from '../../vm/vm.ts'
 import type { ChangeSet } from '../../workspace/change-set.ts'
 import type { WorkspaceResult } from '../../workspace/index.ts'
 import { DiskGuard, type DiskSpaceWait } from '../disk-space-wait.ts'
-import { type PreparedWorkspace, requireValue } from '../prepare.ts'
+import { type PreparedWorkspace, requireValue, tellBuild } from '../prepare.ts'
 import { type ResolvedRun, vmOptions } from '../resolved-run.ts'
 import type { ControlledAgent } from './agent-control.ts'
 import type { AgentEventValidator } from './agent-event-validator.ts'
@@ -148,6 +148,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     } = plan
     const sources = {
       warmUp,
+      onProgress: tellBuild('template', plan, record),
       start,
       ...(continues === undefined ? {} : { saved: { runId: continues.runId, directory: continues.kept } }),
       ...(workspace.vm === undefined ? {} : { pooled: workspace.vm }),
@@ -346,7 +347,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     if (!ready.ok) throw this.#failureOf('waiting for the agent', ready.error)
     await vm.fresh
     this.#session = ready.value
-    await this.#record.host(describeReady(started, performance.now() - startedAt))
+    await this.#record.host(describeReady(started, performance.now() - startedAt, this.#plan.image))
   }
 
   async #ask<M extends RequestMethod>(

@@ -197,7 +197,7 @@ export class TemplateStore {
       await this.#sweep()
       const free = await readFreeBytes(this.#cache)
       if (free < TEMPLATE_DISK_BYTES) return notRemembered(describeShortDisk(this.#cache, free))
-      deps.onProgress?.('template: boot a VM and warm it up, once')
+      deps.onProgress?.('template (made once, 1 of 3): booting a VM')
       return await this.#makeLocked(name, kind, options, deps)
     } catch (error) {
       options.signal?.throwIfAborted()
@@ -228,12 +228,12 @@ export class TemplateStore {
     name: string,
     kind: TemplateKind,
     start: StartVmOptions,
-    { warmUp }: TemplateDeps,
+    deps: TemplateDeps,
   ): Promise<Made> {
     const draft = await mkdtemp(join(this.#directory, `.${name}-`))
     try {
       await writeFile(join(draft, MAKER), JSON.stringify(await ownIdentity()), { mode: 0o600 })
-      await takeTemplate({ start, kind, directory: draft, warmUp })
+      await takeTemplate({ start, kind, directory: draft, warmUp: warmingUp(deps) })
       await rm(join(draft, MAKER))
       await rename(draft, join(this.#directory, name))
     } catch (error) {
@@ -287,6 +287,15 @@ export class TemplateStore {
       const path = join(this.#directory, name)
       if (name.startsWith('.') && (await isAbandoned(path))) await rm(path, { recursive: true, force: true })
     }
+  }
+}
+
+/** The warm-up with its progress. */
+function warmingUp({ warmUp, onProgress }: TemplateDeps): TemplateDeps['warmUp'] {
+  return async (vm) => {
+    onProgress?.('template (2 of 3): warming up its agent')
+    await warmUp(vm)
+    onProgress?.('template (3 of 3): saving the VM')
   }
 }
 
