@@ -33,8 +33,12 @@ export function formatAge(ms: number): string {
   return hours < 48 ? `${hours} h ago` : `${Math.floor(hours / 24)} d ago`
 }
 
+/** 9999-12-30: later times have no such form, and only damaged files have them. */
+const timeMaxMs = 253_402_128_000_000
+
 /** `2026-01-31 12:05 +01:00`: the time of this machine, or of TZ, with its offset from UTC. */
-export function formatTime(atMs: number): string {
+export function formatTime(time: number): string {
+  const atMs = Math.min(time, timeMaxMs)
   const offset = -new Date(atMs).getTimezoneOffset()
   // The UTC fields of the shifted time are the local ones.
   const local = new Date(atMs + offset * 60_000).toISOString()

@@ -24,9 +24,12 @@ export async function openRegular(file: string, way: Way = 'read'): Promise<File
   throw notRegular(file)
 }
 
-/** All bytes. Throws like {@link openRegular}. */
-export async function readRegular(file: string): Promise<Buffer> {
+/** All bytes. Throws like {@link openRegular}, and `state_corrupted` for more than `maxBytes`. */
+export async function readRegular(file: string, maxBytes = Number.POSITIVE_INFINITY): Promise<Buffer> {
   await using handle = await openRegular(file)
+  const { size } = await handle.stat()
+  if (size > maxBytes)
+    throw new CaissonError('state_corrupted', `${file} has ${size} bytes; expected at most ${maxBytes}`)
   return await handle.readFile()
 }
 

@@ -28,13 +28,16 @@ const JournalSummary = z.strictObject({
 })
 type JournalSummary = z.infer<typeof JournalSummary>
 
+/** Larger than any summary. */
+const summaryMaxBytes = 32 * 1024 * 1024
+
 export function summaryFile(journal: string): string {
   return path.join(path.dirname(journal), 'summary.json')
 }
 
 /** Undefined if missing or unreadable: it is created again. @throws the system's errors */
 export async function readSummary(journal: string): Promise<JournalSummary | undefined> {
-  const text = await readRegular(summaryFile(journal)).catch((error: unknown) => {
+  const text = await readRegular(summaryFile(journal), summaryMaxBytes).catch((error: unknown) => {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return ''
     throw error
   })

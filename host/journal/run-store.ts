@@ -189,8 +189,10 @@ export class RunStore {
   /** The ids of all runs. @throws {CaissonError} `state_unavailable` */
   async ids(): Promise<string[]> {
     await this.#check()
-    const names = await readdir(this.#folder).catch(() => [])
-    return names.filter((name) => RunId.safeParse(name).success)
+    const entries = await readdir(this.#folder, { withFileTypes: true }).catch(() => [])
+    return entries
+      .filter((entry) => !entry.isFile() && RunId.safeParse(entry.name).success)
+      .map(({ name }) => name)
   }
 
   /** The ids of runs that a process works on now. */

@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { expect, it } from 'vitest'
+import { formatDate } from '../../files/format.ts'
 
 const module = new URL('../../files/format.ts', import.meta.url).href
 const winter = Date.UTC(2026, 10, 23, 23, 14)
@@ -30,4 +31,8 @@ it('shows a time in the zone of TZ with its offset from UTC [H.01]', () => {
     '2026-11-23',
   ])
   expect(timesIn('UTC')).toEqual(['2026-11-23 23:14 UTC', '2026-07-01 23:14 UTC', '2026-11-23'])
+})
+
+it('a time that no calendar has, as a damaged file may name, is shown as the last one', () => {
+  expect(formatDate(Number.MAX_SAFE_INTEGER)).toMatch(/^9999-12-/)
 })

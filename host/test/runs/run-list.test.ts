@@ -1,6 +1,16 @@
 // Lists of runs: what they read, and what they say after a crash.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { type FileHandle, mkdir, open, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import {
+  type FileHandle,
+  mkdir,
+  open,
+  readFile,
+  rm,
+  stat,
+  symlink,
+  truncate,
+  writeFile,
+} from 'node:fs/promises'
 import path from 'node:path'
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
@@ -144,6 +154,16 @@ describe('a list of runs', () => {
     expect(await host.runs.list()).toEqual(before)
     for (const number of [1, 2])
       expect(JSON.parse(await readFile(file(number), 'utf8'))).toMatchObject({ seq: 1, closed: false })
+  })
+
+  it('names a summary that is too large, skips a file in place of a run, and lists the others [S0.12]', async () => {
+    const { host } = await runsOf(2)
+    await truncate(summaryFile(host.runs.paths(runIdOf(1)).journal), 3 * 1024 ** 3)
+    await writeFile(host.runs.paths(runIdOf(3)).directory, 'a file in place of a run')
+    const listed = new Map((await host.runs.list()).map(({ id, problem }) => [id, problem]))
+    expect(listed.get(runIdOf(1))).toMatch(/has 3221225472 bytes; expected at most/)
+    expect([...listed.keys()].sort()).toEqual([runIdOf(1), runIdOf(2)])
+    expect(listed.get(runIdOf(2))).toBeUndefined()
   })
 
   it('names a FIFO, a device or a directory in place of a journal or a summary, and waits for none [S0.12 E.01]', async () => {
