@@ -9,6 +9,7 @@ import { exitCodeOf, exitCodes } from './exit-codes.ts'
 import { addHelpEnd } from './help.ts'
 import type { Io } from './io.ts'
 import type { CommandInput, Example, RunAction } from './options.ts'
+import { sanitizeBlock } from './render/sanitize.ts'
 
 /** The standard streams and environment of this process. */
 function processIo(): Io {
@@ -168,7 +169,12 @@ export async function buildProgram(options: ProgramOptions): Promise<Command> {
     .description('Run an AI agent in a small VM on a copy of your files, then review its changes.')
     .version(io.version)
     .showHelpAfterError('(add --help for usage)')
-    .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+      // It quotes the command line.
+      outputError: (text, write) => write(`${sanitizeBlock(text, '')}\n`),
+    })
     .configureHelp({ subcommandTerm: (command) => command.name() })
     .exitOverride()
   const run: RunAction =

@@ -47,6 +47,18 @@ describe('the command line', () => {
     expect(await cli(['--version'])).toMatchObject({ code: 0, stdout: '9.9.9\n' })
   })
 
+  it.each([
+    ['fly\u001b[2J\u202e'],
+    ['run', '--fly\u001b[2J'],
+    ['runs', 'fly\u001b]0;x\u0007'],
+    ['completion', '\u001bc'],
+  ])('quotes a command line without its control characters: %#', async (...words) => {
+    const { code, stderr } = await cli(words)
+    expect(code).toBe(2)
+    expect(stderr).toContain('\\e')
+    expect(stderr).not.toMatch(/[^\n\P{C}]/u)
+  })
+
   it('exits with 2 and says what is wrong with a command line', async () => {
     expect(await cli(['fly'])).toMatchObject({
       code: 2,
