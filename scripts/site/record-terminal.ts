@@ -176,7 +176,7 @@ function drawTerminal(all: readonly Frame[], title: string): string {
     return `@keyframes k${index}{0%{visibility:hidden}${from}%{visibility:visible}${after}}#f${index}{animation:k${index} ${(total / 1_000).toFixed(2)}s step-end infinite}`
   })
   const last = frames.length - 1
-  const still = `@media (prefers-reduced-motion: reduce){.f{animation:none!important}#f${last}{visibility:visible}}`
+  const still = `@media (prefers-reduced-motion: reduce){#f${last}{visibility:visible}}`
   const width = Math.round(COLUMNS * CHARACTER_WIDTH + 2 * PADDING)
   const height = HEADER + 2 * PADDING + ROWS * LINE_HEIGHT
   const dots = ['#ff5f57', '#febc2e', '#28c840'].map(
@@ -184,7 +184,7 @@ function drawTerminal(all: readonly Frame[], title: string): string {
   )
   const definitions = [...known].map(([row, id]) => `<text id="${id}" xml:space="preserve">${row}</text>`)
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="${escapeXml(title)}">
-<style>.f{visibility:hidden}${rules.join('')}${still}</style>
+<style>.f{visibility:hidden}@media (prefers-reduced-motion: no-preference){${rules.join('')}}${still}</style>
 <rect width="${width}" height="${height}" rx="8" fill="#161b22"/>
 ${dots.join('')}
 <defs>
