@@ -203,6 +203,7 @@ const hostNames: Names = {
   '': Object.keys(HostSchema.shape),
   pool: Object.keys(HostSchema.shape.pool.unwrap().shape),
   'pool.vm': Object.keys(PoolVmSchema.shape),
+  config: Object.keys(Config.shape),
 }
 
 const sandboxNames: Names = {

@@ -39,7 +39,11 @@ describe('what starts fast', () => {
     async (argv) => {
       const loaded = await loadedBy(...argv)
       expect(loaded).toContain('host/cli/main.ts')
-      expect(loaded.filter((file) => !/^(host\/cli\/[^/]+|specs\/errors)\.ts$/.test(file))).toEqual([])
+      expect(
+        loaded.filter(
+          (file) => !/^(host\/cli\/([^/]+|render\/(sanitize|fit))|specs\/errors)\.ts$/.test(file),
+        ),
+      ).toEqual([])
       expect(loaded).not.toContain('host/cli/io.ts')
     },
   )
@@ -50,7 +54,7 @@ describe('what starts fast', () => {
       const words = name === 'complete' ? ['complete', '--', 'run', '--'] : [name, '--help']
       const loaded = await loadedBy(...words)
       expect(loaded.filter((file) => file.startsWith('host/cli/declarations/'))).toHaveLength(1)
-      const light = /^(host\/cli\/([^/]+|declarations\/[^/]+)|specs\/errors)\.ts$/
+      const light = /^(host\/cli\/([^/]+|declarations\/[^/]+|render\/(sanitize|fit))|specs\/errors)\.ts$/
       expect(loaded.filter((file) => !light.test(file))).toEqual([])
       expect(loaded).not.toContain('host/cli/io.ts')
     },
