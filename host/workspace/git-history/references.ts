@@ -3,7 +3,7 @@
  * after the change set.
  */
 import type { Root } from '#specs/node/descriptor-walk.ts'
-import { readSlices, type StoredChange } from '../change-set.ts'
+import { readWhole, type StoredChange } from '../change-set.ts'
 import { NotExaminable } from './budget.ts'
 import type { HistorySurroundings } from './objects.ts'
 
@@ -208,7 +208,7 @@ export function readHostBytes(root: Root, path: string, maxBytes: number): Buffe
   if (!opened.ok) return
   using file = opened.value
   if (file.stat.size > maxBytes) throw new NotExaminable('a file of it is too large')
-  return Buffer.concat([...readSlices(file.fd, 0, file.stat.size)].map((piece) => Buffer.from(piece)))
+  return readWhole(file.fd, 0, file.stat.size)
 }
 
 function readHostText(root: Root, path: string): string | undefined {
@@ -221,9 +221,7 @@ export function readChangedBytes(
   maxBytes: number,
 ): Buffer {
   if (change.size > maxBytes) throw new NotExaminable('a file of it is too large')
-  return Buffer.concat(
-    [...readSlices(around.contents, change.offset, change.size)].map((piece) => Buffer.from(piece)),
-  )
+  return readWhole(around.contents, change.offset, change.size)
 }
 
 function readChangedText(

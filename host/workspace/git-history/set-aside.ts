@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import path from 'node:path'
 import { comparePaths } from '#specs/node/path-text.ts'
-import { type ChangeSet, readSlices, type StoredChange } from '../change-set.ts'
+import { type ChangeSet, readWhole, type StoredChange } from '../change-set.ts'
 import type { ManifestIndex } from '../conflicts.ts'
 import type { HistoryReport } from './examine.ts'
 import { asideFolder, type MovedReference } from './references.ts'
@@ -61,7 +61,7 @@ function isTouched(entries: ReadonlyMap<string, StoredChange>, directory: string
 /** The object's name in the change set's contents. */
 function fileFor({ to, offset }: MovedReference, contents: number, idLength: number) {
   if (to === undefined || offset === undefined) return
-  const bytes = Buffer.concat([...readSlices(contents, offset, idLength)].map((piece) => Buffer.from(piece)))
+  const bytes = readWhole(contents, offset, idLength)
   if (bytes.toString('latin1') !== to) return
   return { mode: 0o644, size: idLength, offset, sha256: createHash('sha256').update(bytes).digest('hex') }
 }

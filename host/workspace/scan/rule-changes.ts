@@ -5,7 +5,7 @@
 import path from 'node:path'
 import { z } from 'zod'
 import { RunId, WorkspacePath } from '#specs/protocol/text.ts'
-import { readSlices, type StoredChange } from '../change-set.ts'
+import { readWhole, type StoredChange } from '../change-set.ts'
 import type { Review } from '../review/review.ts'
 import { WorkspaceFailure } from '../workspace-error.ts'
 import { type RuleKind, ScanRules } from './scan-rules.ts'
@@ -62,7 +62,7 @@ function changedText(contents: number, change: StoredChange): string | null {
 function textOf(fd: number, offset: number, size: number): string {
   // A scan refuses a larger file; until then it has no rules.
   if (size > IGNORE_FILE_MAX_BYTES) return ''
-  return Buffer.concat([...readSlices(fd, offset, size)].map((piece) => Buffer.from(piece))).toString('utf8')
+  return readWhole(fd, offset, size).toString('utf8')
 }
 
 /** Merges two consecutive changes. */
