@@ -4,6 +4,7 @@ import path from 'node:path'
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host, type RunOptions } from '../../host.ts'
+import type { HostOptions } from '../../host-options.ts'
 import type { FeedItem } from '../../journal/run-feed.ts'
 import type { Run } from '../../runs/run.ts'
 
@@ -29,6 +30,7 @@ export interface FinishedRun {
 export async function testBench(
   files: Readonly<Record<string, string>>,
   env: Record<string, string> = {},
+  config?: HostOptions['config'],
 ): Promise<TestBench> {
   const home = await temporaryFolder('home')
   const workspace = await temporaryFolder('workspace')
@@ -40,7 +42,7 @@ export async function testBench(
     CAISSON_MODEL: ____,
     ...rest
   } = process.env
-  const host = new Host({ env: { ...rest, CAISSON_HOME: home, ...env } })
+  const host = new Host({ env: { ...rest, CAISSON_HOME: home, ...env }, ...(config && { config }) })
   const start = (prompt: string, options: Partial<RunOptions> = {}) =>
     host.run({
       prompt,
