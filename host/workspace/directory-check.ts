@@ -1,6 +1,6 @@
 /**
- * Decides which directories may be a workspace. Refuses `/`, the home folder and its parents, and folders with
- * Caisson's own state.
+ * Decides which directories may be a workspace, or be added to a run. Refuses `/`, the home folder and its parents,
+ * and folders with Caisson's own state.
  */
 import { realpathSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -21,6 +21,14 @@ export interface OwnPlaces {
  * @param directory any path; its links are resolved
  */
 export function checkDirectory(directory: string, places: OwnPlaces): WorkspaceResult<string> {
+  const checked = checkFolder(directory, places)
+  // The host must never run a file that an agent wrote there.
+  if (checked.ok) closeToPrograms(checked.value)
+  return checked
+}
+
+/** The same for a folder that only goes in: nothing that an agent wrote is in it. */
+export function checkFolder(directory: string, places: OwnPlaces): WorkspaceResult<string> {
   let real: string
   try {
     real = realpathSync(directory)
@@ -29,9 +37,9 @@ export function checkDirectory(directory: string, places: OwnPlaces): WorkspaceR
     if (thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT') {
       return refuse(`"${directory}" does not exist`)
     }
-    return failureOf(`opening the workspace "${directory}"`, thrown)
+    return failureOf(`opening the directory "${directory}"`, thrown)
   }
-  if (real === path.parse(real).root) return refuse('the root of the file system cannot be a workspace')
+  if (real === path.parse(real).root) return refuse('the root of the file system cannot be copied into a VM')
   const homes = places.home === undefined ? [homedir(), process.env.HOME ?? homedir()] : [places.home]
   if (homes.some((home) => contains(real, realOrSame(home)))) {
     return refuse(`"${real}" is a home directory or holds one`)
@@ -43,8 +51,6 @@ export function checkDirectory(directory: string, places: OwnPlaces): WorkspaceR
       )
     }
   }
-  // The host must never run a file that an agent wrote there.
-  closeToPrograms(real)
   return workspaceSuccess(real)
 }
 

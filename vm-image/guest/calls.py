@@ -359,6 +359,8 @@ class Streams:
 
 def _build_argv(request, extra):
     argv = [*_BWRAP, *extra, '--bind', workspace.place_of(request['view']), workspace.WORKSPACE]
+    if os.path.ismount(workspace.FOLDERS):
+        argv += ('--ro-bind', workspace.FOLDERS, workspace.FOLDERS)
     argv += ('--chdir', f'{workspace.WORKSPACE}/{request["cwd"]}'.rstrip('/'), '--clearenv')
     for name, value in {**_ENVIRONMENT, **request['env']}.items():
         argv += ('--setenv', name, value)

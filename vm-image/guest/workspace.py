@@ -1,5 +1,5 @@
 """The scratch disk and the workspace on it: the host's read-only disk below, what the run changes above; and which views
-of it there are.
+of it there are. Folders that the host put on that disk beside the workspace are at FOLDERS, read-only for everybody.
 
 Owns formatting, mounting and throwing away; refuses to continue while anything still uses what it is to unmount.
 What the calls see as /tmp and home lies on the scratch disk too: it lasts from call to call, counts to no call's memory,
@@ -14,12 +14,15 @@ import _signal as signal
 
 import mounts
 import system
-from system import MS_NOATIME, MS_NODEV, MS_NOSUID, MS_RDONLY, MS_REMOUNT
+from system import MS_BIND, MS_NOATIME, MS_NODEV, MS_NOSUID, MS_RDONLY, MS_REMOUNT
 
 WORKSPACE = '/mnt/workspace'
 VIEWS = '/mnt/views'
+FOLDERS = '/mnt/folders'
 SCRATCH = f'{mounts.RUN}/scratch'
 BASE = f'{mounts.RUN}/base'
+# A disk with folders, whole: its root holds `workspace` and `folders`.
+_DISK = f'{mounts.RUN}/disk'
 CALL_TMP = f'{SCRATCH}/tmp'
 CALL_HOME = f'{SCRATCH}/home'
 UPPER = f'{SCRATCH}/upper'
@@ -29,6 +32,8 @@ WORK_ID = 1000
 
 _EXT4_MAGIC = (1024 + 56, b'\x53\xef')
 _EROFS_MAGIC = (1024, struct.pack('<I', 0xE0F5E1E2))
+# The volume's name says what its root is: no name in a workspace could.
+_FOLDERS_MAGIC = (1024 + 64, b'caisson-folders\0')
 # The disk is new or about to be discarded whole: nothing needs to be zeroed, now or in the background.
 _MKFS = ('/sbin/mkfs.ext4', '-q', '-F', '-m0', '-E', 'lazy_itable_init=1,lazy_journal_init=1,discard')
 # Nothing happens to an idle disk: a kernel thread that reads ahead where it is free would do so in each copy of a VM.
@@ -118,7 +123,7 @@ class Workspace:
         with self._lock:
             self._wait_for_scratch()
             self._remove_views(self._views)
-            for place in (WORKSPACE, BASE):
+            for place in (WORKSPACE, BASE, FOLDERS, _DISK):
                 if os.path.ismount(place):
                     unmount_when_free(place)
             self._mounted = False
@@ -273,9 +278,22 @@ class Workspace:
         device = mounts.find_drive('workspace')
         if device is None or not _has_magic(device, _EROFS_MAGIC):
             return BASE
-        if not os.path.ismount(BASE):
-            system.mount(device, BASE, 'erofs', MS_RDONLY | MS_NOSUID | MS_NODEV)
+        flags = MS_RDONLY | MS_NOSUID | MS_NODEV
+        if not _has_magic(device, _FOLDERS_MAGIC):
+            _mount_once(device, BASE, 'erofs', flags)
+            return BASE
+        _mount_once(device, _DISK, 'erofs', flags)
+        # Both stay read-only: a bind mount has the flags of its source, and so has the file system.
+        _mount_once(f'{_DISK}/workspace', BASE, '', MS_BIND)
+        _mount_once(f'{_DISK}/folders', FOLDERS, '', MS_BIND)
         return BASE
+
+
+def _mount_once(source, place, kind, flags):
+    """An earlier mount of the workspace may have come this far and failed later."""
+    if not os.path.ismount(place):
+        os.makedirs(place, exist_ok=True)
+        system.mount(source, place, kind, flags)
 
 
 def _mount_scratch(device):

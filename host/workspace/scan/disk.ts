@@ -1,30 +1,21 @@
 /**
- * Builds the read-only disk of a scanned workspace and its manifest. Reads each file once and both hashes and writes
- * these bytes, so that manifest and disk always match. Refuses paths that are no longer plain files, or left the
- * scanned tree.
+ * Builds the read-only disk of a scanned workspace and its manifest. Added folders go on the same disk and into no manifest.
  */
-import { createHash, type Hash, hash as hashOnce } from 'node:crypto'
 import {
-  type BigIntStats,
   closeSync,
   constants,
   fstatSync,
   openSync,
-  readSync,
   rmSync,
   statfsSync,
 } from 'node:fs'
 import path from 'node:path'
-import { setImmediate as nextTurn } from 'node:timers/promises'
-import { Directory } from '#specs/node/directory.ts'
-import { errnoOf } from '#specs/node/file-error.ts'
-import { comparePaths, encodePath } from '#specs/node/path-text.ts'
-import type { LeftOut } from '#specs/protocol/event.ts'
-import { INDEX_MAX_BYTES, isIndexPath, meaningOfIndex } from '../git-history/index-file.ts'
-import type { Manifest, ManifestEntry } from '../manifest.ts'
+import { encodePath } from '#specs/node/path-text.ts'
+import type { Manifest } from '../manifest.ts'
 import { failureOf, WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
-import { type Child, ErofsWriter, erofsBlockBytes } from './erofs.ts'
-import type { Scan, ScannedEntry } from './scan.ts'
+import { type CopiedFolder, grewTooLarge, Tree, Turns } from './disk-tree.ts'
+import { ErofsWriter, erofsBlockBytes } from './erofs.ts'
+import type { Scan } from './scan.ts'
 
 /**
  * Fixed size of every workspace disk in bytes, so that a VM restored from a template finds the expected disk. The file
@@ -34,16 +25,19 @@ const workspaceDiskBytes = 16 * 1024 ** 3
 
 /** Owner of all files in the VM: the user `work`. */
 const GUEST_OWNER = { uid: 1000, gid: 1000 }
-/** Never follows a link and never blocks on a special file. */
-const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
 const OPEN_IN_PLACE = constants.O_RDWR | constants.O_NOFOLLOW
-const CHUNK_BYTES = 1024 * 1024
-const TURN_MS = 20
-/** Maximum reads of a file that changes meanwhile; then the last content is used. */
-const READS = 3
+
+/** A folder beside the workspace. */
+interface FolderScan {
+  /** Its name in the VM; unique among the folders. */
+  readonly name: string
+  readonly scan: Scan
+}
 
 interface DiskOptions {
   readonly scan: Scan
+  /** Absent or empty: the disk's root is the workspace. */
+  readonly folders?: readonly FolderScan[]
   /** Path of the disk; must not exist, is removed on failure. Mode 0600. */
   readonly file: string
   /** The file exists with only zeros and must be neither replaced nor truncated: a VM has opened it. */
@@ -55,11 +49,16 @@ interface DiskOptions {
 
 interface Disk {
   readonly manifest: Manifest
-  /** Inode numbers of the files, by path. */
+  /** Inode numbers of the workspace's files, by path. */
   readonly fileNids: ReadonlyMap<string, number>
+  /** What went in of each folder, in the order of the options. */
+  readonly folders: readonly CopiedFolder[]
   /** Bytes used by the image. */
   readonly usedBytes: number
 }
+
+/** Volume names, by which the guest knows what the root of the disk is. */
+const volumeNames = { workspace: 'caisson-work', withFolders: 'caisson-folders' } as const
 
 /** Writes the disk. Failures: `too_large`, `no_space`, `cancelled`, `unreadable`, `internal`. */
 export async function buildDisk(options: DiskOptions): Promise<WorkspaceResult<Disk>> {
@@ -77,11 +76,11 @@ export async function buildDisk(options: DiskOptions): Promise<WorkspaceResult<D
   }
 }
 
-/** Maximum disk size of a scan, in bytes. */
-function estimateDiskBytes(scan: Scan): number {
+/** Maximum disk size of scans, in bytes. */
+function estimateDiskBytes(scans: readonly Scan[]): number {
   const blocks = (bytes: number) => Math.ceil(bytes / erofsBlockBytes) * erofsBlockBytes
   let total = 4 * erofsBlockBytes
-  for (const entry of scan.entries) {
+  for (const entry of scans.flatMap(({ entries }) => entries)) {
     // A 64-byte inode and its tail share a block with others, or use one of their own.
     total += blocks(entry.size) + erofsBlockBytes
     // A directory uses a block, and each entry a share of its parent's blocks.
@@ -90,8 +89,8 @@ function estimateDiskBytes(scan: Scan): number {
   return total
 }
 
-function checkSpace({ scan, file, diskBytes = workspaceDiskBytes }: DiskOptions): void {
-  const needed = estimateDiskBytes(scan)
+function checkSpace({ scan, folders = [], file, diskBytes = workspaceDiskBytes }: DiskOptions): void {
+  const needed = estimateDiskBytes([scan, ...folders.map((folder) => folder.scan)])
   if (needed > diskBytes) {
     throw new WorkspaceFailure(
       'too_large',
@@ -107,249 +106,63 @@ function checkSpace({ scan, file, diskBytes = workspaceDiskBytes }: DiskOptions)
   }
 }
 
-/** A directory of the scan during writing. */
-interface Folder {
-  readonly index: number
-  readonly parentIndex: number
-  readonly attributes: { readonly mode: number; readonly mtimeNs: bigint }
-  readonly children: Child[]
-}
-
+/** Writes the scans in order; with folders, the root holds `workspace` and `folders`, which holds them by name. */
 class Builder {
   readonly #options: DiskOptions
   readonly #writer: ErofsWriter
   readonly #diskBytes: number
   readonly #fd: number
-  readonly #folders = new Map<string, Folder>()
-  readonly #entries = new Map<string, ManifestEntry>()
-  readonly #fileNids = new Map<string, number>()
-  readonly #leftOut: LeftOut[]
-  readonly #chunk = Buffer.allocUnsafe(CHUNK_BYTES)
-  #bytes = 0
-  #turnStart = performance.now()
-  /** The currently open directory. */
-  #open: { path: string; directory: Directory } | undefined
 
   constructor(options: DiskOptions, fd: number) {
     this.#options = options
     this.#fd = fd
-    this.#leftOut = [...options.scan.leftOut]
     this.#diskBytes = options.diskBytes ?? workspaceDiskBytes
-    const directories = options.scan.entries.filter(({ kind }) => kind === 'directory').length
-    this.#writer = new ErofsWriter(fd, directories + 1, GUEST_OWNER)
+    const folders = options.folders ?? []
+    const own = folders.length === 0 ? 0 : 2
+    const directories = [options.scan, ...folders.map(({ scan }) => scan)].reduce(
+      (sum, { entries }) => sum + 1 + entries.filter(({ kind }) => kind === 'directory').length,
+      own,
+    )
+    this.#writer = new ErofsWriter(fd, directories, GUEST_OWNER)
   }
 
   async run(): Promise<Disk> {
-    const { scan } = this.#options
-    // Regardless of its mode on the host, the agent must be able to use the root.
-    const attributes = { mode: (scan.rootMode & 0o777) | 0o700, mtimeNs: 0n }
-    this.#folders.set('', { index: 0, parentIndex: 0, attributes, children: [] })
-    using root = Directory.openTrusted(scan.root)
-    try {
-      for (const entry of scan.entries) {
-        await this.#add(root, entry)
-        if (this.#writer.size > this.#diskBytes) throw grewTooLarge(this.#diskBytes)
-        await this.#pause()
-      }
-    } finally {
-      this.#open?.directory[Symbol.dispose]()
+    const { scan, folders = [], signal } = this.#options
+    const hasFolders = folders.length > 0
+    const shared = { writer: this.#writer, diskBytes: this.#diskBytes, turns: new Turns(signal) }
+    const workspace = new Tree(scan, { ...shared, firstIndex: hasFolders ? 2 : 0, parentIndex: 0 })
+    await workspace.write()
+    const trees: Tree[] = []
+    for (const folder of folders) {
+      const firstIndex = (trees.at(-1) ?? workspace).nextIndex
+      const tree = new Tree(folder.scan, { ...shared, firstIndex, parentIndex: 1 })
+      await tree.write()
+      trees.push(tree)
     }
-    for (const { index, parentIndex, attributes, children } of this.#folders.values()) {
-      this.#writer.setDirectory(index, parentIndex, attributes, children)
+    if (hasFolders) {
+      const attributes = { mode: 0o755, mtimeNs: 0n }
+      const nid = (index: number) => this.#writer.directoryNid(index)
+      this.#writer.setDirectory(0, 0, attributes, [
+        { name: Buffer.from('folders'), kind: 'directory', nid: nid(1) },
+        { name: Buffer.from('workspace'), kind: 'directory', nid: nid(2) },
+      ])
+      const inside = folders.map(({ name }, at) => ({
+        name: encodePath(name),
+        kind: 'directory' as const,
+        nid: nid(trees[at]?.firstIndex ?? 0),
+      }))
+      this.#writer.setDirectory(1, 0, attributes, inside)
     }
-    this.#writer.finish(Math.max(this.#diskBytes, fstatSync(this.#fd).size))
+    const volumeName = hasFolders ? volumeNames.withFolders : volumeNames.workspace
+    this.#writer.finish(Math.max(this.#diskBytes, fstatSync(this.#fd).size), volumeName)
     if (this.#writer.size > this.#diskBytes) throw grewTooLarge(this.#diskBytes)
-    return { manifest: this.#manifest(), fileNids: this.#fileNids, usedBytes: this.#writer.size }
-  }
-
-  #manifest(): Manifest {
-    const { scan } = this.#options
+    const copied = folders.map(({ name }, at) => ({ name, ...(trees[at] ?? workspace).copied() }))
     return {
-      root: scan.root,
-      device: String(scan.device),
-      inode: String(scan.inode),
-      entries: this.#entries,
-      leftOut: this.#leftOut.sort((a, b) => comparePaths(a.path, b.path)),
-      bytes: this.#bytes,
+      manifest: workspace.manifest(),
+      fileNids: workspace.fileNids,
+      folders: copied,
+      usedBytes: this.#writer.size,
     }
-  }
-
-  async #add(root: Directory, entry: ScannedEntry): Promise<void> {
-    const slash = entry.path.lastIndexOf('/')
-    const parentPath = slash < 0 ? '' : entry.path.slice(0, slash)
-    const parent = this.#folders.get(parentPath)
-    if (parent === undefined) throw new TypeError('a scan lists each directory before what is in it')
-    const name = entry.path.slice(slash + 1)
-    let nid: number | undefined
-    if (entry.kind === 'directory') {
-      const folder: Folder = {
-        index: this.#folders.size,
-        parentIndex: parent.index,
-        attributes: guestAttributes(entry),
-        children: [],
-      }
-      this.#folders.set(entry.path, folder)
-      nid = this.#writer.directoryNid(folder.index)
-      this.#entries.set(entry.path, { kind: 'directory', ...recorded(entry) })
-    } else if (entry.kind === 'link') {
-      const target = entry.target ?? ''
-      nid = this.#writer.addLink(encodePath(target), guestAttributes(entry))
-      this.#entries.set(entry.path, { kind: 'link', ...recorded(entry), target })
-    } else nid = await this.#addFile(this.#enter(root, parentPath), name, entry)
-    if (nid !== undefined && entry.kind === 'file') this.#fileNids.set(entry.path, nid)
-    if (nid !== undefined) parent.children.push({ name: encodePath(name), kind: entry.kind, nid })
-  }
-
-  async #addFile(
-    directory: Directory | undefined,
-    name: string,
-    entry: ScannedEntry,
-  ): Promise<number | undefined> {
-    if (directory === undefined) return
-    let fd: number
-    try {
-      fd = openSync(directory.at(name), OPEN_FILE)
-    } catch (thrown) {
-      // Otherwise it was removed or is a link now: treat it as not scanned.
-      if (['EACCES', 'EPERM', 'EIO'].includes(errnoOf(thrown))) {
-        this.#leftOut.push({ path: entry.path, reason: 'unreadable' })
-      }
-      return
-    }
-    try {
-      return await this.#copyFile(fd, entry)
-    } finally {
-      closeSync(fd)
-    }
-  }
-
-  async #copyFile(fd: number, entry: ScannedEntry): Promise<number | undefined> {
-    const before = fstatSync(fd, { bigint: true })
-    if (!before.isFile()) return
-    const erofs = this.#writer.beginFile()
-    const content = this.#readSmall(fd, before)
-    const isIndex = isIndexPath(entry.path) && before.size <= BigInt(INDEX_MAX_BYTES)
-    const index: Buffer[] = []
-    const write = (chunk: Buffer) => {
-      erofs.write(chunk)
-      if (isIndex) index.push(Buffer.from(chunk))
-    }
-    let sha256: string
-    let size: number
-    if (content !== undefined) {
-      write(content)
-      sha256 = hashOnce('sha256', content, 'hex')
-      size = content.length
-    } else ({ sha256, size } = await this.#copyLarge(fd, before, write))
-    const seen = { ...entry, ...statFields(before) }
-    const indexMeaning = isIndex ? meaningOfIndex(Buffer.concat(index)) : undefined
-    const meaning = indexMeaning === undefined ? {} : { indexMeaning }
-    this.#entries.set(entry.path, { kind: 'file', ...recorded(seen), size, sha256, ...meaning })
-    this.#bytes += size
-    return erofs.end(guestAttributes(seen))
-  }
-
-  /** The whole content, read again if the file changed meanwhile; undefined if it outgrew the buffer. */
-  #readSmall(fd: number, opened: BigIntStats): Buffer | undefined {
-    let before = opened
-    let content = this.#chunk.subarray(0, 0)
-    for (let tries = 0; tries < READS; tries++) {
-      if (before.size > BigInt(CHUNK_BYTES)) return
-      content = this.#chunk.subarray(0, readFully(fd, this.#chunk.subarray(0, Number(before.size)), 0))
-      const after = fstatSync(fd, { bigint: true })
-      if (after.mtimeNs === before.mtimeNs && after.size === BigInt(content.length)) break
-      before = after
-    }
-    return content
-  }
-
-  /** Copies the file's size at opening, or less if it shrank. */
-  async #copyLarge(
-    fd: number,
-    before: BigIntStats,
-    write: (chunk: Buffer) => void,
-  ): Promise<{ sha256: string; size: number }> {
-    const hash: Hash = createHash('sha256')
-    const total = Number(before.size)
-    let size = 0
-    while (size < total) {
-      const wanted = Math.min(CHUNK_BYTES, total - size)
-      const chunk = this.#chunk.subarray(0, readFully(fd, this.#chunk.subarray(0, wanted), size))
-      hash.update(chunk)
-      write(chunk)
-      size += chunk.length
-      if (chunk.length < wanted) break
-      if (this.#writer.size > this.#diskBytes) throw grewTooLarge(this.#diskBytes)
-      await this.#pause()
-    }
-    return { sha256: hash.digest('hex'), size }
-  }
-
-  /**
-   * The directory at this path, opened name by name without following links; undefined if it was removed or replaced.
-   */
-  #enter(root: Directory, wanted: string): Directory | undefined {
-    if (this.#open?.path === wanted) return this.#open.directory
-    this.#open?.directory[Symbol.dispose]()
-    this.#open = undefined
-    let directory = root.reopen()
-    try {
-      for (const name of wanted === '' ? [] : wanted.split('/')) {
-        const next = directory.open(name)
-        directory[Symbol.dispose]()
-        directory = next
-      }
-    } catch {
-      directory[Symbol.dispose]()
-      return
-    }
-    this.#open = { path: wanted, directory }
-    return directory
-  }
-
-  async #pause(): Promise<void> {
-    if (performance.now() - this.#turnStart < TURN_MS) return
-    await nextTurn()
-    this.#options.signal?.throwIfAborted()
-    this.#turnStart = performance.now()
   }
 }
 
-/** Fills the buffer from `position` until the end of the file. */
-function readFully(fd: number, buffer: Buffer, position: number): number {
-  let done = 0
-  while (done < buffer.length) {
-    const count = readSync(fd, buffer, done, buffer.length - done, position + done)
-    if (count === 0) break
-    done += count
-  }
-  return done
-}
-
-function statFields(stat: BigIntStats): Pick<ScannedEntry, 'mode' | 'inode' | 'mtimeNs' | 'ctimeNs'> {
-  return { mode: Number(stat.mode) & 0o7777, inode: stat.ino, mtimeNs: stat.mtimeNs, ctimeNs: stat.ctimeNs }
-}
-
-/** Set-uid, set-gid and sticky are meaningless in the VM and are not transferred back. */
-function guestAttributes({ mode, mtimeNs }: ScannedEntry): { mode: number; mtimeNs: bigint } {
-  return { mode: mode & 0o777, mtimeNs }
-}
-
-function recorded(
-  entry: ScannedEntry,
-): Pick<ManifestEntry, 'path' | 'mode' | 'mtimeNs' | 'ctimeNs' | 'inode'> {
-  return {
-    path: entry.path,
-    mode: entry.mode,
-    mtimeNs: String(entry.mtimeNs),
-    ctimeNs: String(entry.ctimeNs),
-    inode: String(entry.inode),
-  }
-}
-
-function grewTooLarge(diskBytes: number): WorkspaceFailure {
-  return new WorkspaceFailure(
-    'too_large',
-    `the workspace grew beyond the ${diskBytes} bytes of its disk during the copy; start again when nothing writes to it`,
-  )
-}

@@ -113,11 +113,12 @@ export class ErofsWriter {
   /**
    * Writes the buffered rest.
    * @param diskBytes size of the finished file, at least {@link size}; the rest is a hole
+   * @param volumeName at most 15 ASCII characters; tells the guest what the root is
    */
-  finish(diskBytes: number): void {
+  finish(diskBytes: number, volumeName: string): void {
     this.#flushMeta()
     this.#write(this.#table, TABLE_OFFSET)
-    this.#write(this.#superblock(), SUPERBLOCK_OFFSET)
+    this.#write(this.#superblock(volumeName), SUPERBLOCK_OFFSET)
     ftruncateSync(this.#fd, Math.max(diskBytes, this.size))
   }
 
@@ -178,7 +179,7 @@ export class ErofsWriter {
     return inode
   }
 
-  #superblock(): Buffer {
+  #superblock(volumeName: string): Buffer {
     const block = Buffer.alloc(128)
     block.writeUInt32LE(MAGIC, 0)
     block.writeUInt32LE(COMPAT_MTIME, 8)
@@ -186,7 +187,7 @@ export class ErofsWriter {
     block.writeUInt16LE(this.directoryNid(0), 14)
     block.writeBigUInt64LE(BigInt(this.#inodes), 16)
     block.writeUInt32LE(this.#nextBlock, 36)
-    block.write('caisson-work', 64, 16, 'latin1')
+    block.write(volumeName, 64, 15, 'latin1')
     return block
   }
 

@@ -10,7 +10,7 @@ import { Place } from '#specs/node/place.ts'
 import type { LeftOut } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { isStagedName } from '../apply/staged-files.ts'
-import { checkDirectory, type OwnPlaces } from '../directory-check.ts'
+import { checkDirectory, checkFolder, type OwnPlaces } from '../directory-check.ts'
 import { failureOf, WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
 import { HeldRules, IGNORE_FILE_MAX_BYTES, type RuleChange } from './rule-changes.ts'
 import { type RuleKind, ScanRules, type Verdict } from './scan-rules.ts'
@@ -24,6 +24,8 @@ const TURN_MS = 20
 export interface ScanOptions extends OwnPlaces {
   /** The workspace, any path. */
   readonly directory: string
+  /** Whether it is an added folder, which only goes in. Default: false. */
+  readonly isFolder?: boolean
   /** Patterns as in a .gitignore; matching paths are copied although they are ignored. */
   readonly include?: readonly string[]
   /** Changes of ignore rules that no person accepted; the files they admit stay out. */
@@ -72,7 +74,7 @@ export interface Scan {
 
 /** Walks the directory. Failures: `refused_directory`, `too_large`, `unreadable`, `cancelled`. */
 export async function scanWorkspace(options: ScanOptions): Promise<WorkspaceResult<Scan>> {
-  const checked = checkDirectory(options.directory, options)
+  const checked = (options.isFolder === true ? checkFolder : checkDirectory)(options.directory, options)
   if (!checked.ok) return checked
   try {
     using root = Directory.openTrusted(checked.value)
@@ -80,7 +82,7 @@ export async function scanWorkspace(options: ScanOptions): Promise<WorkspaceResu
     await walk.run(root)
     return workspaceSuccess(walk.result(checked.value))
   } catch (thrown) {
-    return failureOf(`reading the workspace "${checked.value}"`, thrown)
+    return failureOf(`reading ${nameOf(options, checked.value)}`, thrown)
   }
 }
 
@@ -246,7 +248,7 @@ class Walk {
     const named = largest.map(({ path, size }) => `"${path}" (${sizeOf(size)})`).join(', ')
     return new WorkspaceFailure(
       'too_large',
-      `the workspace holds ${what}; the largest seen: ${named}. List what is not needed in .caissonignore, or choose a smaller directory`,
+      `${nameOf(this.#options, this.#options.directory)} holds ${what}; the largest seen: ${named}. List what is not needed in .caissonignore, or choose a smaller directory`,
     )
   }
 
@@ -260,6 +262,10 @@ class Walk {
     this.#options.signal?.throwIfAborted()
     this.#turnStart = performance.now()
   }
+}
+
+function nameOf({ isFolder }: ScanOptions, directory: string): string {
+  return `the ${isFolder === true ? 'folder' : 'workspace'} "${directory}"`
 }
 
 function common(path: string, stat: BigIntStats): Omit<ScannedEntry, 'kind'> {
