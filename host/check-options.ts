@@ -23,6 +23,7 @@ import {
 } from './files/check-arguments.ts'
 import type { HostOptions, SandboxOptions } from './host-options.ts'
 import type {
+  AddedFolder,
   ApprovalOptions,
   EgressOptions,
   FileSelection,
@@ -30,6 +31,7 @@ import type {
   RunExtensions,
   RunOptions,
 } from './run-options.ts'
+import { addedFoldersMax, folderName } from './runs/added-folders.ts'
 import { VmError } from './vm/vm-error.ts'
 import { type RunVmOptions, resolveSize, type VmOptions, type VmSize } from './vm/vm-options.ts'
 
@@ -76,6 +78,20 @@ const Tool = z.looseObject({
 
 const toolChoice = 'expected true, false, a list of names, or a map from names to true or false'
 
+const FolderSchema = z.strictObject({
+  path: z
+    .string()
+    .min(1)
+    .max(4_096)
+    .refine((folder) => !folder.includes('\0'), 'expected a path without NUL'),
+  name: z
+    .string()
+    .regex(
+      folderName,
+      'expected 1 to 64 letters, digits, ".", "_" and "-", of which the first is no "." or "-"',
+    )
+    .optional(),
+})
 const FilesSchema = z.strictObject({
   include: z.array(z.string().max(4_096)).max(1_000).optional(),
   acceptIgnoreRules: z.boolean().optional(),
@@ -122,6 +138,7 @@ const RunSchema = z.strictObject({
   replay: text.refine((name) => !name.includes('\0'), 'expected a run or a directory').optional(),
   /** Read as a JSON schema with the other settings of the run. */
   outputSchema: z.record(z.string(), z.unknown()).optional(),
+  folders: z.array(FolderSchema).max(addedFoldersMax).optional(),
   files: FilesSchema.optional(),
   plan: PlanSchema.optional(),
   approvals: ApprovalsSchema.optional(),
@@ -173,6 +190,7 @@ type AllTrue<Checks extends readonly true[]> = Checks
 export type SameFields = AllTrue<
   [
     SameKeys<RunOptions, typeof RunSchema>,
+    SameKeys<AddedFolder, typeof FolderSchema>,
     SameKeys<FileSelection, typeof FilesSchema>,
     SameKeys<PlanOptions, typeof PlanSchema>,
     SameKeys<ApprovalOptions, typeof ApprovalsSchema>,
@@ -188,6 +206,7 @@ export type SameFields = AllTrue<
 /** The names that an error lists, by the place of the object. */
 export const runNames = {
   '': Object.keys(RunSchema.shape),
+  folders: Object.keys(FolderSchema.shape),
   files: Object.keys(FilesSchema.shape),
   plan: Object.keys(PlanSchema.shape),
   approvals: Object.keys(ApprovalsSchema.shape),

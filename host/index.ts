@@ -79,6 +79,7 @@ export type {
 } from './memory/note-store.ts'
 export type { ProviderChoice } from './providers/providers.ts'
 export type {
+  AddedFolder,
   ApprovalOptions,
   EgressOptions,
   FileSelection,

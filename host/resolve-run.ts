@@ -25,6 +25,7 @@ import { contextTokensOf } from './providers/model-choice.ts'
 import type { ProviderChoice } from './providers/providers.ts'
 import { openRecording, type Recording, recordedProvider } from './recording/replay.ts'
 import { type PlanOptions, type RunOptions, runDefaults } from './run-options.ts'
+import { nameFolders } from './runs/added-folders.ts'
 import { findContinued } from './runs/continued-run.ts'
 import { findGivenPlan, type GivenPlan, givenPlanOf, requireAgents } from './runs/given-plan.ts'
 import { checkOutputSchema } from './runs/output-schema.ts'
@@ -80,6 +81,7 @@ export async function resolveRun(
   const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
   if (unpriced !== null) throw new CaissonError('invalid_config', unpriced)
   const directory = requireDirectory(options.workspace ?? process.cwd(), folders)
+  const addedFolders = nameFolders(options.folders ?? runDefaults.folders, directory, folders)
   const { rules } = ApprovalRules.parse({ rules: approvals.rules ?? runDefaults.approvals.rules })
   refuseOtherNames(rules, 'the approval rules')
   const continues =
@@ -133,6 +135,7 @@ export async function resolveRun(
     prompt,
     ...(await readTaskContext(config, await readSkills(config, host), host.notes, directory, onProgress)),
     directory,
+    addedFolders,
     include: files.include ?? runDefaults.files.include,
     acceptIgnoreRules: files.acceptIgnoreRules ?? runDefaults.files.acceptIgnoreRules,
     limits,

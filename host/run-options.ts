@@ -21,6 +21,7 @@ import {
 /** Defaults that do not depend on the machine, the configuration or another option. */
 export const runDefaults = {
   context: {},
+  folders: [],
   files: { include: [], acceptIgnoreRules: false },
   plan: { only: false, approve: false },
   approvals: { mode: 'ask', rules: [] },
@@ -84,6 +85,11 @@ export interface RunOptions {
    * the model never gives one. At most 64 KiB as JSON and 16 levels. Default: the answer is text.
    */
   readonly outputSchema?: Readonly<Record<string, unknown>>
+  /**
+   * Folders that the VM gets besides the workspace, each at `/mnt/folders/NAME`. They are read-only and no part of the
+   * change set. At most 16. Default: none.
+   */
+  readonly folders?: readonly AddedFolder[]
   /** Which files of the workspace the VM gets. */
   readonly files?: FileSelection
   /** Whether the run makes, executes or waits for a plan. */
@@ -98,6 +104,16 @@ export interface RunOptions {
   readonly vm?: RunVmOptions
   /** Tools, servers and hooks that the application adds. */
   readonly extensions?: RunExtensions
+}
+
+export interface AddedFolder {
+  /** The folder on the host. */
+  readonly path: string
+  /**
+   * Its name in the VM: up to 64 letters, digits, `.`, `_` and `-`, of which the first is no `.` or `-`. Default: the base
+   * name of the path, with a number where another folder has it.
+   */
+  readonly name?: string
 }
 
 export interface FileSelection {

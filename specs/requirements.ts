@@ -370,6 +370,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'W.07': now(
     'The other side of a conflict is printed, written to a new file, given as a patch or merged three ways; no file is replaced',
   ),
+  'W.08': now(
+    'A run can get further folders: its agents and programs read them, nothing there can be changed, and no change set holds anything of them',
+  ),
 
   // Runs that survive
   'R.01': later(

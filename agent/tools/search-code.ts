@@ -1,10 +1,11 @@
 /** `search_code`: workspace passages by text or meaning, best first. Reports what it left out. */
 import * as z from 'zod'
+import { quotePath } from '#specs/node/path-text.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { block } from '../text/prompt-block.ts'
-import { defineTool, type Tool, toolSuccess } from '../tool-calls/tool.ts'
-import { type FileToolsOptions, findPath, pathArgument } from '../workspace/file-access.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
+import { type FileToolsOptions, findPath, isInFolders, pathArgument } from '../workspace/file-access.ts'
 import { nameInLine } from '../workspace/listing.ts'
 
 /** Maximum characters of all passages. */
@@ -68,6 +69,11 @@ export function createSearchCode(
     requiresApproval: false,
     readOnly: true,
     async execute(input, { signal }) {
+      if (isInFolders(options, input.path))
+        return toolFailure(
+          'invalid_input',
+          `search_code covers the workspace alone; search_files also searches ${quotePath(input.path)}.`,
+        )
       const path = await findPath(options, input.path)
       if (!path.ok) return path
       const found = await search({ ...input, path: path.value }, signal)

@@ -89,6 +89,7 @@ const flags: Readonly<Record<string, string>> = {
   'approvals.mode': '--approve',
   'approvals.rules': '--approve FILE',
   'egress.rules': '--allow-host',
+  folders: '--add-dir',
   'limits.maxAgents': '--max-agents',
   model: '--model',
   outputSchema: '--output-schema',

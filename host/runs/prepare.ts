@@ -25,6 +25,7 @@ import {
   type WorkspaceResult,
   writeManifest,
 } from '../workspace/index.ts'
+import { describeFolders, scanFolders } from './added-folders.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
 import type { PlannedRun, ResolvedRun } from './resolved-run.ts'
 
@@ -43,11 +44,14 @@ export interface PreparedWorkspace extends AsyncDisposable {
 
 /** @throws {CaissonError} when the directory is unusable, in use, or too large */
 export async function prepareWorkspace(
-  plan: Pick<ResolvedRun, 'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool'>,
+  plan: Pick<
+    ResolvedRun,
+    'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool' | 'addedFolders'
+  >,
   record: RunRecord,
   signal: AbortSignal,
 ): Promise<PreparedWorkspace> {
-  const { folders, directory, include } = plan
+  const { folders, directory, include, addedFolders = [] } = plan
   await using undo = new AsyncDisposableStack()
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const root = requireValue(checkDirectory(directory, places))
@@ -60,6 +64,8 @@ export async function prepareWorkspace(
   if (plan.acceptIgnoreRules === true) await kept.accept(root)
   const ruleChanges = await kept.of(root)
   const scan = requireValue(await scanWorkspace({ directory: root, include, ruleChanges, signal, ...places }))
+  if (addedFolders.length > 0) tell('workspace', 'looking through the added folders')
+  const added = requireValue(await scanFolders(addedFolders, folders, signal))
   const { disk } = record.paths
   undo.defer(() => rm(disk, { force: true }))
   if (plan.pool !== undefined) tell('vm', 'taking a VM of the pool')
@@ -67,11 +73,17 @@ export async function prepareWorkspace(
   const vm = await plan.pool?.take({ workspaceDisk: disk, signal, onPlace })
   if (vm !== undefined) undo.defer(async () => void (await vm.stop()))
   const isInPlace = vm !== undefined
-  tell('workspace', `copying ${formatCount(scan.files, 'file')} for the VM`)
-  const { manifest, fileNids } = requireValue(await buildDisk({ scan, file: disk, isInPlace, signal }))
+  const files = added.reduce((sum, folder) => sum + folder.scan.files, scan.files)
+  tell('workspace', `copying ${formatCount(files, 'file')} for the VM`)
+  const built = requireValue(await buildDisk({ scan, folders: added, file: disk, isInPlace, signal }))
+  const { manifest, fileNids } = built
   const unmatched = scan.unmatched.slice(0, 50).map((pattern) => pattern.slice(0, 500))
   const ready = await keepManifest(manifest, record.paths.directory)
-  await record.host({ ...ready, ...(unmatched.length === 0 ? {} : { unmatched }) })
+  await record.host({
+    ...ready,
+    ...(unmatched.length === 0 ? {} : { unmatched }),
+    ...(built.folders.length === 0 ? {} : { folders: describeFolders(built.folders) }),
+  })
   tell('vm', vm === undefined ? 'starting a VM' : 'handing the files to the VM')
   const fd = openSync(disk, 'r')
   undo.defer(() => closeSync(fd))

@@ -28,6 +28,7 @@ import type { PreparedTool } from '../tools/host-tools.ts'
 import type { StartVmOptions } from '../vm/vm.ts'
 import type { RunVmOptions } from '../vm/vm-options.ts'
 import type { VmPool } from '../vm/vm-pool.ts'
+import { foldersContext, type NamedFolder } from './added-folders.ts'
 import type { ContinuedRun } from './continued-run.ts'
 import type { GivenPlan } from './given-plan.ts'
 
@@ -95,6 +96,8 @@ export interface PlannedRun {
   readonly mcp?: { readonly servers: Readonly<Record<string, McpServer>>; readonly pins: McpPins }
   /** The workspace on the host. */
   readonly directory: string
+  /** Folders that the run gets besides the workspace, read-only. Absent: none. */
+  readonly addedFolders?: readonly NamedFolder[]
   /** Ignored or secret paths to copy anyway. */
   readonly include: readonly string[]
   /** Whether to accept the ignore rules as earlier runs left them. */
@@ -133,7 +136,12 @@ export function vmOptions(
 export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
   const { mode, given, outputSchema, contextTokens, embeddings, mcp } = plan
-  const context = { ...secretsContext(secrets), ...continues?.context, ...plan.context }
+  const context = {
+    ...secretsContext(secrets),
+    ...foldersContext(plan.addedFolders ?? []),
+    ...continues?.context,
+    ...plan.context,
+  }
   const hostTools = [...(plan.hostTools?.values() ?? [])].map(({ offer }) => offer)
   const ofAgent = agentHooksOf(plan.hooks ?? [])
   return {

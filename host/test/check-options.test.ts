@@ -105,6 +105,15 @@ const wrong: [string, object, string[], RegExp][] = [
     ['egress.rules.0.path'],
     /write it plainly/,
   ],
+  ['a folder that is only a path', { folders: ['/data'] }, ['folders.0'], /folders\.0/],
+  [
+    'a name of a folder that leads elsewhere',
+    { folders: [{ path: '/data', name: '../x' }] },
+    ['folders.0.name'],
+    /expected 1 to 64 letters/,
+  ],
+  ['a NUL in a folder', { folders: [{ path: 'a\0b' }] }, ['folders.0.path'], /without NUL/],
+  ['too many folders', { folders: Array(17).fill({ path: 'a' }) }, ['folders'], /at most 16/],
   ['too many patterns', { files: { include: Array(1_001).fill('a') } }, ['files.include'], /at most 1000/],
   [
     'too many facts',
@@ -161,6 +170,7 @@ describe('the options of a run', () => {
       outputSchema: { type: 'object' },
       context: { branch: 'main' },
       workspace: '.',
+      folders: [{ path: '../data' }, { path: '../more', name: 'Größe_1.b-c' }],
       files: { include: ['*.env'], acceptIgnoreRules: true },
       plan: { only: false, from: { goal: 'g', steps: [] }, approve: true },
       model: 'm',

@@ -28,9 +28,10 @@ it('docs/library.md lists each option of a run [H.01]', () => {
 })
 
 it('docs/library.md gives the defaults of the code [H.01]', () => {
-  const { context, ...groups } = runDefaults
+  const { context, folders, ...groups } = runDefaults
   const defaults = [
     ['context', context] as const,
+    ['folders', folders] as const,
     ...Object.entries(groups).flatMap(([group, values]) =>
       Object.entries(values).map(([name, value]) => [`${group}.${name}`, value] as const),
     ),

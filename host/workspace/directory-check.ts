@@ -39,7 +39,7 @@ export function checkFolder(directory: string, places: OwnPlaces): WorkspaceResu
     }
     return failureOf(`opening the directory "${directory}"`, thrown)
   }
-  if (real === path.parse(real).root) return refuse('the root of the file system cannot be copied into a VM')
+  if (real === path.parse(real).root) return refuse('the root of the file system cannot be a workspace')
   const homes = places.home === undefined ? [homedir(), process.env.HOME ?? homedir()] : [places.home]
   if (homes.some((home) => contains(real, realOrSame(home)))) {
     return refuse(`"${real}" is a home directory or holds one`)

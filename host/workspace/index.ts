@@ -7,7 +7,7 @@ export { removeLeftStaged, removeStagedOf } from './apply/staged-files.ts'
 export { type UndoSummary, undoChanges } from './apply/undo.ts'
 export { keepBases, type ReadBefore, readFromDisk } from './base-contents.ts'
 export { type ChangeSet, openContents, readChangeSet } from './change-set.ts'
-export { checkDirectory, checkFolder, contains } from './directory-check.ts'
+export { checkDirectory, checkFolder } from './directory-check.ts'
 export type { HistoryReport } from './git-history/examine.ts'
 export type { SetAside } from './git-history/set-aside.ts'
 export { type Manifest, readManifest, writeManifest } from './manifest.ts'
@@ -26,12 +26,13 @@ export { type ChangeSelection, type HeldBack, notChosen, selectChanges } from '.
 export { buildDisk } from './scan/disk.ts'
 export type { CopiedFolder } from './scan/disk-tree.ts'
 export { joinRuleChanges, RuleChange, ruleChangeOf } from './scan/rule-changes.ts'
-export { scanWorkspace } from './scan/scan.ts'
+export { type Scan, scanWorkspace, workspaceMaxBytes } from './scan/scan.ts'
 export {
   failureOf,
   type WorkspaceError,
   type WorkspaceErrorCode,
   type WorkspaceResult,
+  workspaceSuccess,
 } from './workspace-error.ts'
 export {
   type ApplyLog,

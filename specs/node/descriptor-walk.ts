@@ -22,6 +22,8 @@ export interface RootOptions {
   readonly owner?: Owner
   /** Path by which links and callers name this root, when it differs from the opened one. */
   readonly knownAs?: string
+  /** Whether places have absolute paths, below that path. Absent: paths below the root. */
+  readonly hasAbsolutePlaces?: boolean
 }
 
 export interface LocateOptions {
@@ -50,18 +52,21 @@ export class Root implements Disposable {
   readonly path: string
   readonly owner: Owner | undefined
   readonly #directory: Directory
+  /** Before the paths of places. */
+  readonly #prefix: readonly string[]
 
-  private constructor(directory: Directory, path: string, owner: Owner | undefined) {
+  private constructor(directory: Directory, path: string, { owner, hasAbsolutePlaces }: RootOptions) {
     this.#directory = directory
     this.path = path
     this.owner = owner
+    this.#prefix = hasAbsolutePlaces === true ? [path] : []
   }
 
   /** Opens the root; `path` itself is trusted. */
   static open(path: string, options: RootOptions = {}): Result<Root> {
     return attempt(`cannot open the directory ${quotePath(path)}`, () => {
       const known = (options.knownAs ?? path).replace(/\/+$/, '')
-      return new Root(Directory.openTrusted(path), known, options.owner)
+      return new Root(Directory.openTrusted(path), known, options)
     })
   }
 
@@ -129,7 +134,8 @@ export class Root implements Disposable {
   }
 
   #found(walk: Walk, name: string): Result<Place> {
-    return { ok: true, value: new Place(walk.directory, name, walk.resolved.join('/'), this.owner) }
+    const parent = [...this.#prefix, ...walk.resolved].join('/')
+    return { ok: true, value: new Place(walk.directory, name, parent, this.owner) }
   }
 
   /** Opens the directory `name`, or continues at the target of a link of that name. */

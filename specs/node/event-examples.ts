@@ -39,6 +39,7 @@ export const hostExamples: Examples<HostEvent> = {
       leftOut: 1,
       examples: [{ path: '.env', reason: 'secret' }],
       manifestSha256: sha256,
+      folders: [{ name: 'prices', path: '/data/prices', files: 3, bytes: 9_120, leftOut: 0, examples: [] }],
     },
   ],
   'vm-ready': [

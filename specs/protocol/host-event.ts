@@ -83,6 +83,23 @@ const WorkspaceReady = z.strictObject({
   manifestSha256: Sha256,
   /** Patterns of `--include` that matched no path. */
   unmatched: z.array(Text).max(50).optional(),
+  /** Folders that the VM got besides the workspace, read-only; absent: none. */
+  folders: z
+    .array(
+      z.strictObject({
+        /** It is at `/mnt/folders/NAME` in the VM. */
+        name: Line,
+        /** Real path on the host. */
+        path: z.string(),
+        files: Count,
+        bytes: Count,
+        leftOut: Count,
+        /** The first omitted paths, those that are not ordinarily ignored first. */
+        examples: z.array(LeftOut).max(10),
+      }),
+    )
+    .max(16)
+    .optional(),
 })
 const VmReady = z.strictObject({
   type: z.literal('vm-ready'),

@@ -7,22 +7,22 @@ import { defineTool, type Tool, toolSuccess } from '../../tool-calls/tool.ts'
 import {
   type FileToolsOptions,
   formatSize,
-  pathArgument,
+  readablePathArgument,
   shownPath,
-  withPlace,
+  withReadablePlace,
 } from '../../workspace/file-access.ts'
 
 const MAX_DEPTH = 10
 const MAX_ENTRIES = 2_000
 
 const inputSchema = z.strictObject({
-  path: pathArgument.default('.'),
+  path: readablePathArgument.default('.'),
   depth: z.int().min(1).max(MAX_DEPTH).default(3).describe('Levels to list; 1 is the directory alone'),
   limit: z.int().min(1).max(MAX_ENTRIES).default(500).describe('Entries to return at most'),
 })
 
 const Listed = z.strictObject({
-  /** Relative to the workspace. */
+  /** Relative to the workspace, or absolute in a read-only folder. */
   path: z.string(),
   type: z.enum(['file', 'directory', 'link', 'other']),
   /** Size of a file, in bytes. */
@@ -48,7 +48,7 @@ export function createListFiles(
     requiresApproval: false,
     readOnly: true,
     async execute({ path, depth, limit }, { signal }) {
-      return await withPlace(options, path, {}, async (place) => {
+      return await withReadablePlace(options, path, async (place) => {
         const listing = await listBelow(place, { maxDepth: depth, includeHidden: true, limit, signal })
         if (!listing.ok) return listing
         const { entries, truncated, hasDeeper, notes } = listing.value

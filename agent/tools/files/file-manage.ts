@@ -9,7 +9,9 @@ import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-call
 import {
   type FileToolsOptions,
   formatSize,
+  isInFolders,
   pathArgument,
+  refuseFolders,
   shownPath,
   withPlace,
 } from '../../workspace/file-access.ts'
@@ -43,6 +45,7 @@ export function createMoveFile(options: FileToolsOptions = {}): Tool<typeof move
     readOnly: false,
     async execute({ from, to, overwrite }, context) {
       const { ledger } = options
+      if (isInFolders(options, to)) return refuseFolders(to)
       return await withPlace(options, from, { links: 'keep' }, (source, root) => {
         const what = source.stat()
         if (!what.ok) return what

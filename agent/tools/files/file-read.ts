@@ -8,9 +8,9 @@ import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-call
 import {
   type FileToolsOptions,
   formatSize,
-  pathArgument,
+  readablePathArgument,
   shownPath,
-  withPlace,
+  withReadablePlace,
 } from '../../workspace/file-access.ts'
 import { fingerprintFile } from '../../workspace/read-ledger.ts'
 
@@ -20,7 +20,7 @@ const PAGE_MAX_BYTES = 48 * 1024
 const LINE_MAX_CHARS = 2_000
 
 const inputSchema = z.strictObject({
-  path: pathArgument,
+  path: readablePathArgument,
   offset: z.int().min(1).default(1).describe('First line to read, from 1'),
   limit: z.int().min(1).max(MAX_LINES).default(DEFAULT_LINES).describe('Lines to read'),
 })
@@ -55,7 +55,7 @@ export function createReadFile(
     readOnly: true,
     async execute({ path, offset, limit }, context) {
       const { ledger } = options
-      return await withPlace(options, path, {}, async (place) => {
+      return await withReadablePlace(options, path, async (place) => {
         const opened = place.openFile('read')
         if (!opened.ok) {
           if (opened.error.code === 'not_found') ledger?.note(context, place, 'absent')

@@ -38,6 +38,7 @@ export type SearchLine = z.infer<typeof SearchLine>
 
 export class RipgrepReader {
   readonly #maxMatches: number
+  readonly #start: string
   readonly #lines: SearchLine[] = []
   readonly #files = new Set<string>()
   #pending: Buffer = Buffer.alloc(0)
@@ -45,8 +46,10 @@ export class RipgrepReader {
   #matches = 0
   #chars = 0
 
-  constructor(maxMatches: number) {
+  /** @param start how each path begins, as requested; `./` is left out of the results */
+  constructor(maxMatches: number, start = './') {
     this.#maxMatches = maxMatches
+    this.#start = start
   }
 
   /** Takes output in chunks; false when there is enough. */
@@ -62,7 +65,8 @@ export class RipgrepReader {
       const pathEnd = rest.indexOf(0)
       const end = pathEnd === -1 ? -1 : rest.indexOf(NEWLINE, pathEnd)
       if (end === -1) break
-      const found = end > RECORD_MAX_BYTES ? undefined : readRecord(rest.subarray(0, end), pathEnd)
+      const found =
+        end > RECORD_MAX_BYTES ? undefined : readRecord(rest.subarray(0, end), pathEnd, this.#start)
       if (found !== undefined && !this.#takeLine(found)) return false
       rest = rest.subarray(end + 1)
     }
@@ -89,17 +93,18 @@ export class RipgrepReader {
   }
 }
 
-function readRecord(record: Buffer, pathEnd: number): SearchLine | undefined {
+function readRecord(record: Buffer, pathEnd: number, start: string): SearchLine | undefined {
   const before = record.subarray(0, pathEnd)
-  // Notes about binary files are lines without NUL; every requested path begins with `./`.
-  const path = before.subarray(before.lastIndexOf('\n./') + 1)
+  // Notes about binary files are lines without NUL; every path begins with `start`.
+  const path = before.subarray(before.lastIndexOf(`\n${start}`) + 1)
   const body = record.subarray(pathEnd + 1)
   const [head = '', digits = '', sign] = /^([0-9]{1,15})([:-])/.exec(body.toString('latin1', 0, 16)) ?? []
   const line = Number(digits)
-  if (!path.toString('latin1', 0, 2).startsWith('./') || line < 1) return undefined
+  const isRequested = path.subarray(0, Buffer.byteLength(start)).equals(Buffer.from(start))
+  if (!isRequested || line < 1) return undefined
   const text = body.subarray(head.length).toString('utf8').replace(/\r$/, '')
   return {
-    path: decodePath(path.subarray(2)),
+    path: decodePath(start === './' ? path.subarray(2) : path),
     line,
     text: (text.length > TEXT_MAX_CHARS ? `${text.slice(0, TEXT_MAX_CHARS)}…` : text).toWellFormed(),
     isMatch: sign === ':',

@@ -7,7 +7,7 @@ import { nameInLine, quotedNamesNote, quotePath } from '#specs/node/path-text.ts
 import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
-import { type FileToolsOptions, findPath, pathArgument } from '../../workspace/file-access.ts'
+import { type FileToolsOptions, findPath, readablePathArgument } from '../../workspace/file-access.ts'
 import { RipgrepReader, ripgrepFormat, SearchLine } from './ripgrep.ts'
 
 const MAX_MATCHES = 500
@@ -29,7 +29,9 @@ export type RunSandboxed = (
 
 const inputSchema = z.strictObject({
   pattern: z.string().min(1).max(4096).describe('Text to find, or a regular expression if regex is true'),
-  path: pathArgument.default('.').describe('File or directory to search, relative to the workspace'),
+  path: readablePathArgument
+    .default('.')
+    .describe('File or directory to search, relative to the workspace, or absolute below /mnt/folders'),
   regex: z.boolean().default(false).describe('Take pattern as a regular expression (Rust syntax)'),
   ignoreCase: z.boolean().default(false),
   glob: z.string().min(1).max(1024).optional().describe('Only files whose path fits, such as *.py or src/**'),
@@ -55,7 +57,7 @@ export function createSearchFiles(
   return defineTool({
     name: 'search_files',
     description:
-      'Finds every line with an exact text or a pattern in the files of the workspace, hidden ones too but not .git, and gives path, line number and line. Binary files are passed over. For words that need not stand together, the best places first, use search_code; to find files by name use list_files.',
+      'Finds every line with an exact text or a pattern in the files of the workspace or of a read-only folder, hidden ones too but not .git, and gives path, line number and line. Binary files are passed over. For words that need not stand together, the best places first, use search_code; to find files by name use list_files.',
     inputSchema,
     outputSchema,
     requiresApproval: false,
@@ -88,11 +90,13 @@ async function search(
   path: string,
   signal: AbortSignal,
 ): Promise<Result<z.output<typeof outputSchema>>> {
-  const reader = new RipgrepReader(input.limit)
+  // An absolute path is in a read-only folder; other names could be taken for options.
+  const place = path.startsWith('/') ? path : `./${path}`
+  const reader = new RipgrepReader(input.limit, path.startsWith('/') ? path : './')
   const enough = new AbortController()
   let stderr = ''
   const ended = await run(
-    { argv: argumentsOf(input, path), timeoutMs: TIMEOUT_MS },
+    { argv: argumentsOf(input, place), timeoutMs: TIMEOUT_MS },
     {
       signal: AbortSignal.any([signal, enough.signal]),
       onOutput(stream, bytes) {
@@ -126,7 +130,7 @@ async function search(
 }
 
 /** All files except .git, whatever ignore files say: the workspace was filtered when it was copied in. */
-function argumentsOf(input: z.output<typeof inputSchema>, path: string): string[] {
+function argumentsOf(input: z.output<typeof inputSchema>, place: string): string[] {
   return [
     'rg',
     '--no-config',
@@ -141,6 +145,6 @@ function argumentsOf(input: z.output<typeof inputSchema>, path: string): string[
     ...(input.context > 0 ? [`--context=${input.context}`] : []),
     `--regexp=${input.pattern}`,
     '--',
-    `./${path}`,
+    place,
   ]
 }

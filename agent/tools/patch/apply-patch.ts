@@ -13,7 +13,13 @@ import {
   toolFailure,
   toolSuccess,
 } from '../../tool-calls/tool.ts'
-import { type FileToolsOptions, formatSize, withPlace } from '../../workspace/file-access.ts'
+import {
+  type FileToolsOptions,
+  formatSize,
+  isInFolders,
+  refuseFolders,
+  withPlace,
+} from '../../workspace/file-access.ts'
 import { commitPatch } from './patch-commit.ts'
 import { parseEnvelope } from './patch-envelope.ts'
 import { badPatch, type FilePatch } from './patch-model.ts'
@@ -97,6 +103,9 @@ async function withStage<T>(
 ): Promise<Result<T>> {
   const files = await readPatch(patch)
   if (!files.ok) return files
+  const named = files.value.flatMap(({ path, to }) => (to === undefined ? [path] : [path, to]))
+  const inFolders = named.find((path) => isInFolders(options, path))
+  if (inFolders !== undefined) return refuseFolders(inFolders)
   return await withPlace(options, '.', {}, (_, root) => {
     using scope = new DisposableStack()
     const parts = { root, scope, ledger: options.ledger, reader }

@@ -19,6 +19,7 @@ import { sanitizeLine } from '../render/sanitize.ts'
 
 export interface ChatFlags {
   readonly workspace?: string
+  readonly addDir?: readonly string[]
   readonly model?: string
   readonly continue?: string
 }
@@ -41,7 +42,8 @@ export async function converse(
     flags.continue === undefined
       ? undefined
       : await findRun(io, flags.continue, flags.workspace ?? io.directory)
-  const conversation = new Conversation(io, options, { ...flags, last }, runCommand)
+  const added = (flags.addDir ?? []).flatMap((folder) => ['--add-dir', folder])
+  const conversation = new Conversation(io, [...added, ...options], { ...flags, last }, runCommand)
   // Ctrl-C is for the task that runs, which listens itself; between tasks it is a key.
   const ignore = (): void => undefined
   process.on('SIGINT', ignore)
@@ -78,7 +80,11 @@ export class Conversation {
   constructor(
     io: Io,
     options: readonly string[],
-    { workspace, model, last }: Omit<ChatFlags, 'continue'> & { readonly last?: string | undefined },
+    {
+      workspace,
+      model,
+      last,
+    }: Omit<ChatFlags, 'continue' | 'addDir'> & { readonly last?: string | undefined },
     runCommand: CommandInput['runCommand'],
   ) {
     this.#io = io

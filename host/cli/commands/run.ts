@@ -7,6 +7,7 @@ import type { ApprovalMode } from '../../approvals/queue.ts'
 import { readApprovalRules } from '../../approvals/rules.ts'
 import type { Host, RunOptions } from '../../host.ts'
 import { readMetadata } from '../../journal/run-query.ts'
+import type { AddedFolder } from '../../run-options.ts'
 import { readOutputSchema } from '../../runs/output-schema.ts'
 import type { Run } from '../../runs/run.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
@@ -29,6 +30,8 @@ import { readTaskInput } from './task-input.ts'
 
 export interface RunFlags extends VmFlags, Detail {
   readonly workspace?: string
+  /** Each `DIR` or `NAME=DIR`. */
+  readonly addDir?: string[]
   readonly include?: string[]
   readonly acceptIgnoreRules?: boolean
   readonly model?: string
@@ -118,6 +121,12 @@ async function nameLast(io: Io, flags: RunFlags, place: string | undefined): Pro
   return { ...named, ...Object.fromEntries(uses.map((flag) => [flag, runId])) }
 }
 
+/** `DIR` or `NAME=DIR`; a `/` before the `=` belongs to a path, as in `./a=b`. */
+function readFolder(text: string): AddedFolder {
+  const [, name, path] = /^([^/=]+)=(.+)$/s.exec(text) ?? []
+  return name === undefined || path === undefined ? { path: text } : { path, name }
+}
+
 async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOptions> {
   const modes: readonly string[] = ['ask', 'all', 'none']
   const rules = modes.includes(flags.approve) ? [] : await readApprovalRules(flags.approve)
@@ -133,6 +142,7 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
       'outputSchema',
       flags.outputSchema === undefined ? undefined : await readOutputSchema(flags.outputSchema),
     ),
+    ...given('folders', flags.addDir?.map(readFolder)),
     files: {
       ...given('include', flags.include),
       ...given('acceptIgnoreRules', flags.acceptIgnoreRules),

@@ -35,6 +35,11 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     .optionsGroup('Task and files:')
     .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
     .option(
+      '--add-dir <dir>',
+      'also copy this folder, read-only, to /mnt/folders/NAME; NAME=DIR names it; repeatable',
+      collect,
+    )
+    .option(
       '--include <pattern>',
       'also copy matching paths that are ignored or look like secrets; repeatable',
       collect,
@@ -84,6 +89,7 @@ export function addChatCommand(command: Command, run: RunAction, { runCommand }:
   command
     .argument('[run-options...]', 'options of `caisson run` for every task, after --')
     .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
+    .option('--add-dir <dir>', 'also copy this folder, read-only, as with `caisson run`; repeatable', collect)
     .option('-m, --model <id>', 'model to use')
     .option('--continue <run>', `run to continue: ${runArgument}`)
     .action(

@@ -259,13 +259,37 @@ function workspaceLines(event: Of<'workspace-ready'>, colors: Colors): string[] 
         `  --include ${sanitizeLine(pattern)} matches no path; in an ignored directory a pattern needs a slash: --include 'DIRECTORY/NAME'`,
       ),
     )
-  const rest = event.leftOut - Math.min(told.length, 5)
-  if (rest > 0) {
-    const areAllNamed = event.examples.length === event.leftOut && told.length <= 5
-    const what = areAllNamed ? 'ignored path' : 'more path'
-    lines.push(colors.dim(`  left out: ${formatCount(rest, what)}`))
-  }
+  lines.push(...restLines(event, Math.min(told.length, 5), colors))
+  for (const folder of event.folders ?? []) lines.push(...folderLines(folder, colors))
   return lines
+}
+
+/** How many paths were left out beyond those that are named. */
+function restLines(
+  { leftOut, examples }: Pick<Of<'workspace-ready'>, 'leftOut' | 'examples'>,
+  named: number,
+  colors: Colors,
+): string[] {
+  const rest = leftOut - named
+  if (rest <= 0) return []
+  const areIgnored =
+    examples.length === leftOut && examples.filter(({ reason }) => reason !== 'ignored').length <= named
+  return [colors.dim(`  left out: ${formatCount(rest, areIgnored ? 'ignored path' : 'more path')}`)]
+}
+
+function folderLines(
+  folder: NonNullable<Of<'workspace-ready'>['folders']>[number],
+  colors: Colors,
+): string[] {
+  const what = `${formatCount(folder.files, 'file')}, ${formatBytes(folder.bytes)}`
+  const told = folder.examples.filter(({ reason }) => reason !== 'ignored').slice(0, 5)
+  return [
+    `Folder ${sanitizeLine(folder.path)}: ${what}, read-only at /mnt/folders/${sanitizeLine(folder.name)}`,
+    ...told.map(({ path, reason }) =>
+      colors.yellow(`  left out: ${sanitizeLine(path)} (${reason.replaceAll('_', ' ')})`),
+    ),
+    ...restLines(folder, told.length, colors),
+  ]
 }
 
 function runStartLines(event: Of<'run-start'>, colors: Colors): string[] {

@@ -1,14 +1,7 @@
 /**
  * Builds the read-only disk of a scanned workspace and its manifest. Added folders go on the same disk and into no manifest.
  */
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  openSync,
-  rmSync,
-  statfsSync,
-} from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, rmSync, statfsSync } from 'node:fs'
 import path from 'node:path'
 import { encodePath } from '#specs/node/path-text.ts'
 import type { Manifest } from '../manifest.ts'
@@ -165,4 +158,3 @@ class Builder {
     }
   }
 }
-

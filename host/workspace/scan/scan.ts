@@ -32,13 +32,13 @@ export interface ScanOptions extends OwnPlaces {
   readonly ruleChanges?: readonly RuleChange[]
   /** Maximum entries. Absent: `limits.workspaceMaxEntries`. */
   readonly maxEntries?: number
-  /** Maximum bytes of content. Absent: {@link defaultMaxBytes}. */
+  /** Maximum bytes of content. Absent: {@link workspaceMaxBytes}. */
   readonly maxBytes?: number
   readonly signal?: AbortSignal
 }
 
 /** Half of the workspace disk's fixed size; the other half covers rounding to blocks. */
-const defaultMaxBytes = 8 * 1024 ** 3
+export const workspaceMaxBytes = 8 * 1024 ** 3
 
 export interface ScannedEntry {
   /** Path text below the workspace (PEP 383). */
@@ -239,7 +239,7 @@ class Walk {
       throw this.#tooLarge(`more than ${maxEntries} files and directories`)
     if (entry.kind !== 'file') return
     this.#bytes += entry.size
-    const maxBytes = this.#options.maxBytes ?? defaultMaxBytes
+    const maxBytes = this.#options.maxBytes ?? workspaceMaxBytes
     if (this.#bytes > maxBytes) throw this.#tooLarge(`more than ${sizeOf(maxBytes)} of files`)
   }
 

@@ -21,6 +21,21 @@ function prepare() {
 }
 
 describe('search_files', () => {
+  it('finds text in a read-only folder by its absolute path, and gives paths that read_file takes [W.08]', async () => {
+    using home = temporaryFolder()
+    const [root, folders] = [join(home.path, 'workspace'), join(home.path, 'folders')]
+    mkdirSync(root)
+    mkdirSync(join(folders, 'data/in'), { recursive: true })
+    writeFileSync(join(folders, 'data/in/a.txt'), 'one\nneedle\n')
+    const search = createSearchFiles(runInFolder(root), { root, folders })
+    const found = join(folders, 'data/in/a.txt')
+    for (const path of [join(folders, 'data'), found, folders]) {
+      expect(await callGood(search, { pattern: 'needle', path })).toMatchObject({
+        lines: [{ path: found, line: 2, text: 'needle' }],
+      })
+    }
+  })
+
   it('finds plain text in all files but .git, with path, line and text [S1.04]', async () => {
     const { folder, search } = prepare()
     using _ = folder

@@ -110,6 +110,16 @@ describe('the lines of a run', () => {
     expect(eventLines({ ...event, unmatched: ['no\u001b[2Jpe'] }, planned()).slice(1)).toEqual([
       expect.stringMatching(/^ {2}--include no\\e\[2Jpe matches no path; /),
     ])
+    const folder = { name: 'b', path: '/x/b\u001b[2J', files: 2, bytes: 3, leftOut: 2 }
+    const examples = [
+      { path: '.env', reason: 'secret' } as const,
+      { path: 'a.log', reason: 'ignored' } as const,
+    ]
+    expect(eventLines({ ...event, folders: [{ ...folder, examples }] }, planned()).slice(1)).toEqual([
+      'Folder /x/b\\e[2J: 2 files, 3 B, read-only at /mnt/folders/b',
+      '  left out: .env (secret)',
+      '  left out: 1 ignored path',
+    ])
   })
 
   it('come from a state that does not grow with calls that never end [H.01]', () => {

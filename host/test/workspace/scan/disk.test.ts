@@ -89,6 +89,39 @@ describe('the workspace disk', () => {
     })
   })
 
+  it('holds added folders beside the workspace, and none of them in the manifest [W.08]', async () => {
+    using bench = new Bench(treeOf({ 'a.txt': 'own', 'd/b.txt': 'deep', 'folders/x': 'no folder' }))
+    using first = new Bench(
+      treeOf({ 'a.txt': 'first', 'd/e/f.txt': 'f', '.env': 'KEY=1', l: { kind: 'link', target: '/etc' } }),
+    )
+    using empty = new Bench()
+    const scan = unwrap(await bench.scan())
+    const folders = [
+      { name: 'first', scan: unwrap(await first.scan({ isFolder: true })) },
+      { name: 'größe-2', scan: unwrap(await empty.scan({ isFolder: true })) },
+    ]
+    const file = path.join(bench.home, 'disk')
+    const disk = unwrap(await buildDisk({ scan, folders, file, diskBytes: 64 * 1024 ** 2 }))
+    expect([...disk.manifest.entries.keys()]).toEqual(['a.txt', 'd', 'd/b.txt', 'folders', 'folders/x'])
+    expect(disk.folders).toEqual([
+      { name: 'first', root: first.root, files: 2, bytes: 6, leftOut: [{ path: '.env', reason: 'secret' }] },
+      { name: 'größe-2', root: empty.root, files: 0, bytes: 0, leftOut: [] },
+    ])
+    const onDisk = extract(bench, file)
+    expect(Object.keys(onDisk).toSorted()).toEqual([
+      ...['folders', 'folders/first', 'folders/first/a.txt', 'folders/first/d', 'folders/first/d/e'],
+      ...['folders/first/d/e/f.txt', 'folders/first/l', 'folders/größe-2'],
+      ...['workspace', 'workspace/a.txt', 'workspace/d', 'workspace/d/b.txt'],
+      ...['workspace/folders', 'workspace/folders/x'],
+    ])
+    expect(onDisk['folders/first/a.txt']).toContain(digest('first'))
+    expect(onDisk['workspace/a.txt']).toContain(digest('own'))
+    // Only the name of the volume tells the guest that there are folders; a workspace cannot feign it.
+    const volume = (of: string) => readFileSync(of).subarray(1088, 1104).toString('latin1')
+    expect(volume(file)).toBe('caisson-folders\0')
+    expect(volume((await bench.takeIn()).disk)).toBe('caisson-work\0\0\0\0')
+  })
+
   it('is an empty file system for an empty directory [W.02]', async () => {
     using bench = new Bench()
     const { disk } = await bench.takeIn()
