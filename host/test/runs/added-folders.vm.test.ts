@@ -95,7 +95,7 @@ describe('folders besides the workspace', () => {
     expect(changes?.paths?.map(({ path: changed }) => changed)).toEqual(['child.txt', 'copied.txt'])
   })
 
-  it('belong to one run: the next in the same VM has its own, or none [W.08 V.13]', async () => {
+  it('belong to one run: the next in the same VM has its own, or none [W.08 V.04]', async () => {
     const bench = await testBench({ 'own.txt': 'own\n' })
     const [first, second] = await twoFolders()
     const ask = 'Run the command: ls -d /mnt/folders/*; cat /mnt/folders/*/a.txt own.txt'
