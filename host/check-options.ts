@@ -23,7 +23,6 @@ import {
 } from './files/check-arguments.ts'
 import type { HostOptions, SandboxOptions } from './host-options.ts'
 import type {
-  AddedFolder,
   ApprovalOptions,
   EgressOptions,
   FileSelection,
@@ -31,7 +30,7 @@ import type {
   RunExtensions,
   RunOptions,
 } from './run-options.ts'
-import { addedFoldersMax, folderName } from './runs/added-folders.ts'
+import { type AddedFolder, addedFoldersMax, folderName } from './runs/added-folders.ts'
 import { VmError } from './vm/vm-error.ts'
 import { type RunVmOptions, resolveSize, type VmOptions, type VmSize } from './vm/vm-options.ts'
 
@@ -86,10 +85,7 @@ const FolderSchema = z.strictObject({
     .refine((folder) => !folder.includes('\0'), 'expected a path without NUL'),
   name: z
     .string()
-    .regex(
-      folderName,
-      'expected 1 to 64 letters, digits, ".", "_" and "-", of which the first is no "." or "-"',
-    )
+    .regex(folderName, 'expected 1 to 64 letters, digits, ".", "_" and "-"; the first is no "." or "-"')
     .optional(),
 })
 const FilesSchema = z.strictObject({

@@ -79,13 +79,13 @@ export type {
 } from './memory/note-store.ts'
 export type { ProviderChoice } from './providers/providers.ts'
 export type {
-  AddedFolder,
   ApprovalOptions,
   EgressOptions,
   FileSelection,
   PlanOptions,
   RunExtensions,
 } from './run-options.ts'
+export type { AddedFolder } from './runs/added-folders.ts'
 export type {
   ApprovalReply,
   OnApproval,

@@ -8,6 +8,7 @@ import type { PlanInput } from '#specs/protocol/plan.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import type { CodeHook } from './hooks/code-hook.ts'
+import type { AddedFolder } from './runs/added-folders.ts'
 import type { OnApproval } from './runs/approval-handler.ts'
 import type { HostTools } from './tools/host-tools.ts'
 import type { ToolChoice } from './tools/tool-list.ts'
@@ -104,16 +105,6 @@ export interface RunOptions {
   readonly vm?: RunVmOptions
   /** Tools, servers and hooks that the application adds. */
   readonly extensions?: RunExtensions
-}
-
-export interface AddedFolder {
-  /** The folder on the host. */
-  readonly path: string
-  /**
-   * Its name in the VM: up to 64 letters, digits, `.`, `_` and `-`, of which the first is no `.` or `-`. Default: the base
-   * name of the path, with a number where another folder has it.
-   */
-  readonly name?: string
 }
 
 export interface FileSelection {

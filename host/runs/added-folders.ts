@@ -6,7 +6,6 @@ import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import { quotePath } from '#specs/node/path-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { AddedFolder } from '../run-options.ts'
 import type { Folders } from '../state/folders.ts'
 import {
   type CopiedFolder,
@@ -18,6 +17,16 @@ import {
   workspaceSuccess,
 } from '../workspace/index.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
+
+export interface AddedFolder {
+  /** The folder on the host. */
+  readonly path: string
+  /**
+   * Its name in the VM: up to 64 letters, digits, `.`, `_` and `-`; the first is no `.` or `-`. Default: the base name of
+   * the path, with a number where another folder has it.
+   */
+  readonly name?: string
+}
 
 /** A folder of the run. */
 export interface NamedFolder {

@@ -1,4 +1,4 @@
-// Folders besides the workspace in a real VM: who reads them, that nobody writes there, and that the change set has nothing of them.
+// Folders besides the workspace in a real VM: who reads them, and that nothing changes there.
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'

@@ -1,5 +1,5 @@
 /**
- * Builds the read-only disk of a scanned workspace and its manifest. Added folders go on the same disk and into no manifest.
+ * Builds the read-only disk of a scanned workspace and its manifest. The same disk holds added folders; no manifest does.
  */
 import { closeSync, constants, fstatSync, openSync, rmSync, statfsSync } from 'node:fs'
 import path from 'node:path'
