@@ -42,8 +42,7 @@ export async function converse(
     flags.continue === undefined
       ? undefined
       : await findRun(io, flags.continue, flags.workspace ?? io.directory)
-  const added = (flags.addDir ?? []).flatMap((folder) => ['--add-dir', folder])
-  const conversation = new Conversation(io, [...added, ...options], { ...flags, last }, runCommand)
+  const conversation = new Conversation(io, options, { ...flags, last }, runCommand)
   // Ctrl-C is for the task that runs, which listens itself; between tasks it is a key.
   const ignore = (): void => undefined
   process.on('SIGINT', ignore)
@@ -82,14 +81,15 @@ export class Conversation {
     options: readonly string[],
     {
       workspace,
+      addDir = [],
       model,
       last,
-    }: Omit<ChatFlags, 'continue' | 'addDir'> & { readonly last?: string | undefined },
+    }: Omit<ChatFlags, 'continue'> & { readonly last?: string | undefined },
     runCommand: CommandInput['runCommand'],
   ) {
     this.#io = io
     this.#host = hostOf(io)
-    this.#options = options
+    this.#options = [...addDir.map((folder) => `--add-dir=${folder}`), ...options]
     this.#folder = path.resolve(workspace ?? io.directory ?? '.')
     this.#model = model
     this.#last = last

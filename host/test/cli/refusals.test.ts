@@ -57,6 +57,26 @@ describe('caisson run that cannot start', () => {
     expect((await at.run('runs', 'list')).stdout).toContain('no runs yet')
   })
 
+  it('refuses folders that cannot be added, by path or by name, and exits with 2 [W.08 H.01]', async () => {
+    const at = await place({ 'file.txt': '', 'a/x': '', 'b/x': '', 'c=d/x': '' })
+    const inside = (name: string) => path.join(at.workspace, name)
+    for (const [given, words] of [
+      [['/nowhere'], 'the folder "/nowhere" cannot be added: "/nowhere" does not exist'],
+      [[inside('file.txt')], 'not a directory'],
+      [['name=/nowhere'], 'the folder "/nowhere"'],
+      [['./no=where'], 'the folder "./no=where"'],
+      [[`..=${inside('a')}`], 'folders.0.name: expected 1 to 64 letters'],
+      [[inside('c=d'), at.workspace], 'is the workspace itself'],
+      [[`one=${inside('a')}`, `one=${inside('b')}`], 'two of them are named one'],
+      [[`one=${inside('a')}`, inside('a')], 'is already added as one'],
+    ] as const) {
+      const flags = given.flatMap((folder) => ['--add-dir', folder])
+      const { code, stderr } = await at.run('run', 'List the files', '-w', at.workspace, ...flags)
+      expect([given, code, stderr]).toEqual([given, 2, expect.stringContaining(words)])
+    }
+    expect((await at.run('runs', 'list')).stdout).toContain('no runs yet')
+  })
+
   it('refuses tools that no run can have, with those there are, before anything starts [H.01]', async () => {
     const at = await place({})
     const { code, stdout, stderr } = await at.run('run', 'x', '-w', at.workspace, '--tool', 'nope_*')

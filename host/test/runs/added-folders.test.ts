@@ -1,10 +1,11 @@
 // Folders that a run gets besides its workspace: their names in the VM, what is refused, and what the journal and the model get.
-import { mkdir, realpath, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, realpath, symlink, truncate, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
-import { type AddedFolder, foldersContext, nameFolders } from '../../runs/added-folders.ts'
+import { searchProgram } from '../../processes/programs.ts'
+import { type AddedFolder, foldersContext, nameFolders, scanFolders } from '../../runs/added-folders.ts'
 import { prepareWorkspace } from '../../runs/prepare.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { beginRun } from '../support/begun-run.ts'
@@ -78,6 +79,26 @@ describe('the folders of a run', () => {
       /two of them are named a/,
       'invalid_options',
     )
+  })
+
+  it('keep the limits of one workspace together, and let programs of the host be found in them [W.08 V.10]', async () => {
+    const { at, make, names, host } = await bench()
+    const added = [await make('one', 'bin'), await make('two')]
+    for (const { path: folder } of added) {
+      await writeFile(path.join(folder, 'large'), '')
+      await truncate(path.join(folder, 'large'), 5 * 1024 ** 3)
+    }
+    const signal = new AbortController().signal
+    expect(await scanFolders(names(added.slice(0, 1)), host.folders, signal)).toMatchObject({ ok: true })
+    expect(await scanFolders(names(added), host.folders, signal)).toMatchObject({
+      ok: false,
+      error: {
+        code: 'too_large',
+        message: expect.stringMatching(/"[^"]*\/two" holds more .* count together/),
+      },
+    })
+    await writeFile(at('one', 'bin', 'some-tool'), '#!/bin/sh\n', { mode: 0o755 })
+    expect((await searchProgram('some-tool', at('one', 'bin'))).path).toBe(at('one', 'bin', 'some-tool'))
   })
 
   it('are in the journal with what stayed out, in the model’s context, and not in the manifest [W.08]', async () => {

@@ -248,7 +248,7 @@ class Walk {
     const named = largest.map(({ path, size }) => `"${path}" (${sizeOf(size)})`).join(', ')
     return new WorkspaceFailure(
       'too_large',
-      `${nameOf(this.#options, this.#options.directory)} holds ${what}; the largest seen: ${named}. List what is not needed in .caissonignore, or choose a smaller directory`,
+      `${nameOf(this.#options, this.#options.directory)} holds ${what}${this.#options.isFolder === true ? ' (all added folders count together)' : ''}; the largest seen: ${named}. List what is not needed in .caissonignore, or choose a smaller directory`,
     )
   }
 

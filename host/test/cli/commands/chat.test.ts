@@ -15,7 +15,12 @@ async function sitDown(last?: string) {
     ran.push([...argv])
     return Promise.resolve(0)
   }
-  const conversation = new Conversation(io, ['--ram', '512M'], { workspace: '/w', last }, run)
+  const conversation = new Conversation(
+    io,
+    ['--ram', '512M'],
+    { workspace: '/w', addDir: ['a=/x', '-y'], last },
+    run,
+  )
   const ended = conversation.hold()
   const say = async (line: string): Promise<void> => {
     await person.sees('caisson> ')
@@ -36,6 +41,7 @@ describe('a conversation', () => {
     expect(ran).toHaveLength(2)
     expect(ran[0]?.slice(0, 4)).toEqual(['run', '-w', '/w', '--keep-vm'])
     expect(ran[0]?.slice(-4)).toEqual(['--ram', '512M', '--', '-n is a flag; what for?'])
+    expect(ran[0]).toEqual(expect.arrayContaining(['--add-dir=a=/x', '--add-dir=-y']))
     expect(ran[1]).toEqual(
       expect.arrayContaining(['-m', 'big', '--approve', 'none', '--plan-only', 'Port it']),
     )
