@@ -1,7 +1,7 @@
 // What README.md, docs/ and specs/gateway.md say that the offline model understands: their own examples,
 // carried out by the agent's
 // planner, executor and tools in a folder of the test's own.
-import { readdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
@@ -9,7 +9,9 @@ import { reply } from '#specs/testing/model-replies.ts'
 import type { Script } from '#specs/testing/model-server.ts'
 import { type Ending, runTask, type WorldOptions } from '../../agent/test/hostile/world.ts'
 import { helperInFolder } from '../../agent/test/support/tools.ts'
+import { temporaryFolder } from '../../agent/test/support/trees.ts'
 import { createCodeTools } from '../../agent/tools/code/code.ts'
+import { defaultFolders } from '../../agent/workspace/file-access.ts'
 import { act } from '../../host/offline-model/act.ts'
 import type { PastConversation } from '../../host/offline-model/conversation.ts'
 import type { UserIntent } from '../../host/offline-model/intents.ts'
@@ -56,6 +58,9 @@ const files = {
   'docs/keep.txt': 'x\n',
 }
 
+/** Files in the run's read-only folders, by their path below {@link defaultFolders}. */
+const readOnlyFiles = { 'data/a.csv': 'day,sold\n', 'prices/march.csv': 'item,price\nbread,3\n' }
+
 /** Tools whose effect is the host's: no more is looked at than that they are called. */
 const toolsOfHost: Partial<Record<UserIntent['kind'], string>> = {
   'fetch-page': 'web_fetch',
@@ -73,9 +78,11 @@ const offline: Script = (asked) => {
 async function runOffline(
   task: NonNullable<WorldOptions['task']>,
   given: Record<string, string>,
+  folders?: string,
 ): Promise<Ending> {
   const tools = (folder: string) => createCodeTools(helperInFolder(folder))
-  return await runTask(offline, { task, files: given, tools, deadlineMs: 50_000 })
+  const place = folders === undefined ? {} : { folders }
+  return await runTask(offline, { task, files: given, ...place, tools, deadlineMs: 50_000 })
 }
 
 function firstCall(intent: UserIntent): string | undefined {
@@ -115,7 +122,12 @@ describe('a task that the documents give as an example', () => {
       expect(ofHost.map(firstCall)).toEqual(ofHost.map(({ kind }) => toolsOfHost[kind]))
       return
     }
-    const { completion } = await runOffline({ prompt: task }, given)
+    using place = temporaryFolder()
+    for (const name of Object.keys(readOnlyFiles)) mkdirSync(path.join(place.path, path.dirname(name)))
+    for (const [name, content] of Object.entries(readOnlyFiles))
+      writeFileSync(path.join(place.path, name), content)
+    const prompt = task.replaceAll(defaultFolders, place.path)
+    const { completion } = await runOffline({ prompt }, given, place.path)
     expect(completion, JSON.stringify(completion)).toMatchObject({ outcome: 'completed' })
     expect(completion.summary).toContain('[offline model]')
     expect(completion.summary).not.toMatch(/could not|did not/)

@@ -38,6 +38,8 @@ export interface WorldOptions {
   readonly task?: Partial<z.input<typeof Task>>
   /** Files of the workspace, by path. */
   readonly files?: Readonly<Record<string, string | Uint8Array>>
+  /** Where the run's read-only folders are. Default: it has none. */
+  readonly folders?: string
   /** Beside the file tools; given the workspace's folder. */
   readonly tools?: readonly Tool[] | ((folder: string) => readonly Tool[])
   readonly extensions?: readonly OpenExtension[]
@@ -101,8 +103,9 @@ export async function runTask(script: Script, options: WorldOptions = {}): Promi
   const heard = new Ears(() => tasks, options)
   const place = mkdtempSync(path.join(tmpdir(), 'caisson-views-'))
   const views = folderViews(root, place)
+  const given = options.folders === undefined ? {} : { folders: options.folders }
   const toolsOver = (folder: string): Tool[] => [
-    ...createFileTools(runInFolder(folder), { root: folder, knownAs: root, owner }),
+    ...createFileTools(runInFolder(folder), { root: folder, knownAs: root, owner, ...given }),
     createOutputTool(),
     ...(typeof options.tools === 'function' ? options.tools(folder) : (options.tools ?? [])),
   ]

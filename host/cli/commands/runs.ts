@@ -14,6 +14,7 @@ import { findRun, hostOf, type Io } from '../io.ts'
 import { colorsFor } from '../render/colors.ts'
 import { eventLines } from '../render/event-lines.ts'
 import { writeLines } from '../render/fit.ts'
+import { HeldTexts } from '../render/held-texts.ts'
 import { unknownCallLines } from '../render/hook-lines.ts'
 import { interruptedLines, interruptedWhile } from '../render/interrupted-lines.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
@@ -81,13 +82,14 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean } &
   const events: JournalEvent[] = []
   const reading = await host.runs.visit(paths.runId, (event) => events.push(event))
   const colors = colorsFor(io.stdout)
+  const texts = new HeldTexts(colors)
   let state = initialRunState
   if (flags.json !== true) io.stdout.write(`${paths.runId}  ${sanitizeLine(paths.directory)}\n`)
   for (const item of events) {
     const before = state
     state = reduceRun(state, item)
     if (flags.json === true) await writeJsonLine(io.stdout, item)
-    else writeLines(io.stdout, eventLines(item, state, colors, before, flags))
+    else writeLines(io.stdout, [...texts.before(item), ...eventLines(item, state, colors, before, flags)])
   }
   if (flags.json !== true) {
     const isLive = await host.runs.isLive(paths.runId)

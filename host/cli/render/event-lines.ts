@@ -1,6 +1,7 @@
 /** The lines that one event of a run becomes, in a terminal as in a log. Pure; all untrusted text goes through sanitize.ts. */
 
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import type { Plan } from '#specs/protocol/plan.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import type { RunLine, RunState } from '#specs/protocol/run-state.ts'
 import { planTool } from '../../approvals/plan-question.ts'
@@ -74,7 +75,7 @@ function linesOfEvent(
     case 'plan-update':
       return planUpdateLines(event, before, colors)
     case 'step-start':
-      return [`${colors.cyan('▸')} ${stepTitle(state, event.stepId)}`]
+      return isSmall(state.plan) ? [] : [`${colors.cyan('▸')} ${stepTitle(state, event.stepId)}`]
     case 'step-retry':
       return [
         colors.yellow(
@@ -304,8 +305,16 @@ function planUpdateLines(event: Of<'plan-update'>, before: RunState | undefined,
   const head = `${revision === 1 ? 'Plan' : `Plan, revision ${revision}`}: ${sanitizeLine(plan.goal)}`
   const why = reason === undefined ? [] : [`  because ${sanitizeLine(reason)}`]
   const known = before?.plan ?? null
+  if (known === null && isSmall(plan)) return [colors.bold(`Task: ${sanitizeLine(plan.goal)}`)]
   const steps = known === null ? planLines(plan, colors) : planChanges(known, plan, colors)
   return [colors.bold(head), ...why, ...steps]
+}
+
+/** Whether a plan is one step whose line would only repeat the goal. */
+function isSmall(plan: Plan | null): boolean {
+  const [only, ...more] = plan?.steps ?? []
+  const hasDetails = only?.kind === 'agent' || (only?.retries ?? 0) > 0
+  return only !== undefined && more.length === 0 && only.title === plan?.goal && !hasDetails
 }
 
 /** A step as `2/3 TITLE`. */
@@ -320,7 +329,8 @@ function stepEndLines(event: Of<'step-end'>, state: RunState, colors: Colors): s
     event.state
   ]
   const word = event.state === 'completed' ? '' : ` ${event.state}`
-  const head = `${mark} ${stepTitle(state, event.stepId)}${word}`
+  const title = isSmall(state.plan) ? event.state : `${stepTitle(state, event.stepId)}${word}`
+  const head = `${mark} ${title}`
   if (event.text === '') return [head]
   const isLong = event.text.trimEnd().split('\n').length > answerMaxLines
   return [head, sanitizeBlock(event.text, '    │ ', isLong ? longAnswerLines : answerMaxLines)]

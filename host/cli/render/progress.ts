@@ -5,6 +5,7 @@ import type { FeedItem } from '../../journal/run-feed.ts'
 import { type Colors, colorsFor } from './colors.ts'
 import { describeEnd, eventLines } from './event-lines.ts'
 import { writeLines } from './fit.ts'
+import { HeldTexts } from './held-texts.ts'
 import { canDraw, LiveArea, type LiveOutput } from './live-area.ts'
 import { LiveRows } from './live-rows.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
@@ -17,6 +18,7 @@ export class ProgressView {
   readonly #area: LiveArea
   readonly #live = new LiveRows()
   readonly #colors: Colors
+  readonly #texts: HeldTexts
   readonly #startedAt = Date.now()
   #state: RunState = initialRunState
   #hint = 'starting'
@@ -34,6 +36,7 @@ export class ProgressView {
     this.#isQuiet = isQuiet
     this.#detail = detail
     this.#colors = colorsFor(out)
+    this.#texts = new HeldTexts(this.#colors)
     this.resume()
   }
 
@@ -51,8 +54,9 @@ export class ProgressView {
     const before = this.#state
     this.#state = reduceRun(before, item)
     this.#hint = ''
+    const said = this.#texts.before(item)
     if (!isQuiet && this.#isShown(item))
-      this.lines(eventLines(item, this.#state, this.#colors, before, this.#detail))
+      this.lines([...said, ...eventLines(item, this.#state, this.#colors, before, this.#detail)])
   }
 
   #isShown(item: FeedItem): boolean {

@@ -26,15 +26,18 @@ const verboseMaxLines = 2_000
 /** Tools whose output a person wants to see, where the agent gives no exit code. */
 const commands = ['run_bash', 'run_python']
 
-/** The last turn's text is the answer of its step or agent, which is shown at its end. */
+/** What the model reasoned; its text is for {@link HeldTexts}. */
 export function turnEndLines(event: Of<'turn-end'>, colors: Colors, detail: Detail): string[] {
   const isReasoningShown =
     (detail.reasoning === true || detail.verbose === true) && (event.reasoning ?? '') !== ''
-  const reasoning = isReasoningShown
+  return isReasoningShown
     ? block(event.reasoning ?? '', '    ┆ ', detail.verbose === true ? verboseMaxLines : 40).map(colors.dim)
     : []
-  const isSaid = event.stepId !== 'plan' && event.calls.length > 0 && event.text.trim() !== ''
-  return [...reasoning, ...(isSaid ? block(event.text.trim(), margin, 40) : [])]
+}
+
+/** What the model said in a turn. */
+export function saidLines(text: string): string[] {
+  return block(text, margin, 40)
 }
 
 /** All arguments of a call. */

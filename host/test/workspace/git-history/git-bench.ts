@@ -15,6 +15,12 @@ import { decodePath } from '#specs/node/path-text.ts'
 import type { Review } from '../../../workspace/review/review.ts'
 import { Bench, type Tree, type TreeNode, treeOf, unwrap } from '../support.ts'
 
+/**
+ * The same hashes at every run: two objects share a folder of `.git/objects` always or never.
+ * In the future, so that `git gc` never expires the log.
+ */
+const date = '4000000000 +0000'
+
 /** Runs git without the configuration of this machine. */
 export function git(directory: string, ...args: string[]): string {
   return execFileSync('git', args, {
@@ -27,8 +33,10 @@ export function git(directory: string, ...args: string[]): string {
       GIT_CONFIG_NOSYSTEM: '1',
       GIT_AUTHOR_NAME: 'A',
       GIT_AUTHOR_EMAIL: 'a@example.org',
+      GIT_AUTHOR_DATE: date,
       GIT_COMMITTER_NAME: 'A',
       GIT_COMMITTER_EMAIL: 'a@example.org',
+      GIT_COMMITTER_DATE: date,
     },
   })
 }
