@@ -38,6 +38,15 @@ const dropDelivered = 1_024
 /** A late watcher gets the last delta of each of these types. */
 const lastingStatus: ReadonlySet<string> = new Set(['prepare', 'time-left'])
 
+/** Events at which nothing is prepared any more: the agent works, or what followed its work is done. */
+const endsOfPreparation: ReadonlySet<string> = new Set([
+  'session-start',
+  'changes-ready',
+  'vm-kept',
+  'vm-keep-failed',
+  'run-end',
+])
+
 /**
  * Distributes items to any number of watchers; a late one first gets the earlier events, then what the open model
  * requests wait for, the last status, and what was written in the turns under way, and no other earlier delta.
@@ -59,8 +68,7 @@ export class Feed {
     if (item.source === 'host' && item.event.type === 'model-end')
       this.#waits.delete(item.event.requestId ?? '')
     if (item.source === 'delta' && lastingStatus.has(item.delta.type)) this.#status.set(item.delta.type, item)
-    // The agent works from now on.
-    if (item.source === 'host' && item.event.type === 'session-start') this.#status.delete('prepare')
+    if (item.source === 'host' && endsOfPreparation.has(item.event.type)) this.#status.delete('prepare')
     this.#turns.note(item)
     for (const watcher of this.#watchers) watcher.push(item)
   }

@@ -9,7 +9,7 @@ import path from 'node:path'
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 import type { HostDelta, LeftOut } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { formatCount } from '../files/format.ts'
+import { formatBytes, formatCount } from '../files/format.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import type { Folders } from '../state/folders.ts'
 import type { PooledVm } from '../vm/vm-pool.ts'
@@ -106,6 +106,18 @@ export function tellBuild(
   return (text) => {
     record.delta('root', { type: 'prepare', what, text: text.slice(0, limits.lineMaxChars) })
     onProgress?.(text)
+  }
+}
+
+/** Tells watchers how much of the change set has arrived, at most once per second. */
+export function tellChanges(record: RunRecord): (entries: number, contentBytes: number) => void {
+  const tell = (text: string) => record.delta('root', { type: 'prepare', what: 'changes', text })
+  let last = Date.now()
+  tell('reading the changes')
+  return (entries, contentBytes) => {
+    if (Date.now() - last < 1_000) return
+    last = Date.now()
+    tell(`reading the changes: ${formatCount(entries, 'path')}, ${formatBytes(contentBytes)}`)
   }
 }
 

@@ -34,7 +34,7 @@ import { keepChanges } from './guest/change-stream.ts'
 import { Guest } from './guest/guest.ts'
 import { IdleHibernation } from './guest/idle-hibernation.ts'
 import { checkAnswer } from './output-schema.ts'
-import { type PreparedWorkspace, prepareWorkspace, tellBuild } from './prepare.ts'
+import { type PreparedWorkspace, prepareWorkspace, tellBuild, tellChanges } from './prepare.ts'
 import { type PlannedRun, type ResolvedRun, taskOf } from './resolved-run.ts'
 
 /** Time for the agent to complete a cancelled task before the VM is ended. */
@@ -274,8 +274,10 @@ export class Run implements RunHandle {
     const isOnlyPlan = this.#plan.mode === 'plan'
     const collected = isOnlyPlan ? this.#checkPlan(ending) : await this.#collect(guest, workspace, ending)
     // A VM that could not be saved is ended. The next run starts a new one, and its prompt says so.
-    if (this.#plan.keep && ending.outcome !== 'cancelled')
+    if (this.#plan.keep && ending.outcome !== 'cancelled') {
+      this.#record.delta('root', { type: 'prepare', what: 'vm', text: 'saving the VM' })
       await guest.keep(this.#stop.signal).catch((cause: unknown) => this.#noteNotKept(cause))
+    }
     return collected
   }
 
@@ -393,7 +395,7 @@ export class Run implements RunHandle {
   /** Collects the change set after a failure too, if the VM still answers. The ending stays the same. */
   async #collect(guest: Guest, workspace: PreparedWorkspace, ending: Ending): Promise<Ending> {
     try {
-      const received = await this.#guarded(guest.collect(workspace))
+      const received = await this.#guarded(guest.collect(workspace, tellChanges(this.#record)))
       const { manifest, readBefore } = workspace
       const runDirectory = this.#record.paths.directory
       await this.#note(await this.#guarded(keepChanges(received, { manifest, readBefore, runDirectory })))

@@ -345,7 +345,7 @@ export const deltaExamples: Examples<Delta | HostDelta> = {
     { ...call, stream: 'stdout', offset: 0, text: '12 rows\n' },
   ],
   prepare: [
-    'What the run waits for before its agent works, at each change.',
+    "What the run waits for before and after its agent's work, at each change.",
     { what: 'queue', text: 'waiting for a VM of the pool: number 2 in the queue', place: 2 },
   ],
   'time-left': [

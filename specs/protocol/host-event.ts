@@ -289,10 +289,10 @@ export const HostDelta = z.discriminatedUnion('type', [
     neededBytes: Count,
   }),
   ModelWait,
-  /** What the run waits for before its agent works, at each change. */
+  /** What the run waits for before and after its agent's work, at each change. */
   z.strictObject({
     type: z.literal('prepare'),
-    what: z.enum(['image', 'directory', 'workspace', 'queue', 'template', 'vm']),
+    what: z.enum(['image', 'directory', 'workspace', 'queue', 'template', 'vm', 'changes']),
     /** For people: what is done now. */
     text: Line,
     /** For `queue`: 1 gets the next VM, counted over all runs that wait for the pool. */

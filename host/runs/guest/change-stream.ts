@@ -110,6 +110,8 @@ export interface CollectParts {
   readonly diskSpace?: Pick<DiskSpaceWait, 'wait'>
   /** Bytes to leave free on the disk. Absent: the receiver's default. */
   readonly spareBytes?: number
+  /** Called with each entry that has arrived: entries and bytes of contents until now. */
+  onProgress?(entries: number, contentBytes: number): void
 }
 
 type CollectFailure =
@@ -121,7 +123,7 @@ export async function collectFrom(
 ): Promise<
   { readonly ok: true; readonly value: ChangeSet } | { readonly ok: false; readonly error: CollectFailure }
 > {
-  const { runId, runDirectory, manifest, link, changes, diskSpace, spareBytes } = parts
+  const { runId, runDirectory, manifest, link, changes, diskSpace, spareBytes, onProgress } = parts
   const over = new AbortController()
   const { signal } = over
   using deadline = new Deadline(collectTimeoutMs, () => over.abort(new Error('it took too long')))
@@ -131,7 +133,8 @@ export async function collectFrom(
   }
   const bounds = spareBytes === undefined ? {} : { spareBytes }
   const waits = diskSpace === undefined ? {} : { waitForDiskSpace }
-  using expected = changes.expect({ manifest, runDirectory, signal, ...waits, ...bounds })
+  const progress = onProgress === undefined ? {} : { onProgress }
+  using expected = changes.expect({ manifest, runDirectory, signal, ...waits, ...bounds, ...progress })
   try {
     const answer = await link.request(workspaceCollect, { runId }, { signal })
     if (answer.ok) {

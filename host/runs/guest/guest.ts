@@ -212,7 +212,10 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   }
 
   /** Collects the change set. @throws {CaissonError} */
-  async collect(workspace: PreparedWorkspace): Promise<ChangeSet> {
+  async collect(
+    workspace: PreparedWorkspace,
+    onProgress: (entries: number, contentBytes: number) => void,
+  ): Promise<ChangeSet> {
     const { runId } = this.#plan
     const { manifest } = workspace
     const runDirectory = this.#record.paths.directory
@@ -223,6 +226,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
       link: this.#link,
       changes: this.#changes,
       diskSpace: this.#diskSpace,
+      onProgress,
     }
     const collected = await this.#ends.orLost(collectFrom(parts))
     if (collected.ok) return collected.value

@@ -130,6 +130,18 @@ describe('the feed of a run', () => {
     expect(await drain(feed.watch())).toEqual(['1'])
   })
 
+  it('gives a late watcher what the run waits for after its work, until that is done [S1.10]', async () => {
+    for (const type of ['changes-ready', 'vm-kept', 'vm-keep-failed', 'run-end']) {
+      const feed = new Feed()
+      feed.push(itemOf({ type: 'prepare', what: 'changes', text: 'reading the changes' }))
+      const before = drain(feed.watch())
+      feed.push({ seq: 1, source: 'host', event: { type } } as unknown as JournalEvent)
+      const after = drain(feed.watch())
+      feed.end()
+      expect([type, await before, await after]).toEqual([type, ['reading the changes', '1'], ['1']])
+    }
+  })
+
   it('keeps a bounded part of a long turn, whose gap the offset shows [S1.10]', async () => {
     const feed = new Feed()
     const text = 'x'.repeat(10_000)

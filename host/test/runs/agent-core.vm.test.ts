@@ -97,6 +97,7 @@ describe('the events of a run', () => {
     expect(of('tool-start')).toContainEqual(expect.objectContaining({ tool: 'run_bash', kind: 'execute' }))
     expect(of('turn-end')).toContainEqual(expect.objectContaining({ reasoning: 'First a command.' }))
     expect(deltas).toContainEqual({ type: 'prepare', what: 'vm', text: 'starting a VM' })
+    expect(deltas).toContainEqual({ type: 'prepare', what: 'changes', text: 'reading the changes' })
     expect(deltas).toContainEqual(expect.objectContaining({ type: 'time-left', remainingMs: 1_800_000 }))
     const use = deltas.find((delta) => 'memoryMaxBytes' in delta && 'cpuPercent' in delta)
     expect(use).toMatchObject({
