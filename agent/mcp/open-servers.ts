@@ -9,7 +9,9 @@ import { McpConnection } from '#runtime/mcp/connection.ts'
 import { openHttpTransport } from '#runtime/mcp/http.ts'
 import { withDigest } from '#runtime/providers/names.ts'
 import { errorMessage } from '#specs/errors.ts'
+import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import type { Result } from '#specs/protocol/error.ts'
 import { type McpServer, mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { AgentWorkspace, Extension, ExtensionParts } from '../extensions/extension.ts'
 import type { ExecRequest } from '../link/root-helper.ts'
@@ -17,9 +19,11 @@ import type { StreamOpener } from '../proxy/egress-stream.ts'
 import type { ProgramNetwork } from '../proxy/proxy.ts'
 import type { Tool } from '../tool-calls/tool.ts'
 import { defaultProgramLimits, programEnvironment } from '../tools/code/code.ts'
+import { accessTool } from '../tools/request-access.ts'
 import { defaultRoot, type FileToolsOptions } from '../workspace/file-access.ts'
 import { createEgressFetch } from './egress-fetch.ts'
 import type { OfferSource } from './offer.ts'
+import { prepareLaunch } from './package-runner.ts'
 import { type Connected, createResourceTools, createServerTool, resourceToolNames } from './resource-tools.ts'
 import { RunServer } from './run-server.ts'
 import { VmTransport } from './vm-transport.ts'
@@ -75,6 +79,10 @@ class OpenedServers implements Extension {
   /** The root agent's connections, by server; all agents share those with an address. */
   readonly #connections = new Map<RunServer, McpConnection>()
   readonly #instances = new Set<McpConnection>()
+  /** Servers as they are started: a package runner may be replaced by the workspace's program. */
+  readonly #launched = new Map<RunServer, McpServer>()
+  /** Questions about addresses of registries, by address: several servers may need the same. */
+  readonly #access = new Map<string, Promise<ApprovalDecision>>()
   /** Tool names for the model, by server and tool. */
   readonly #names = new Map<string, string>()
   readonly #asksAll: boolean
@@ -89,7 +97,8 @@ class OpenedServers implements Extension {
       (server) =>
         new RunServer({
           ...server,
-          ask: (offer, agentPath, signal) => this.#ask(toCanonicalJson(offer), agentPath, signal),
+          ask: (offer, agentPath, signal) =>
+            this.#ask(mcpOfferTool, toCanonicalJson(offer), agentPath, signal),
         }),
     )
   }
@@ -99,13 +108,11 @@ class OpenedServers implements Extension {
     const { signal, taken, host } = this.#parts
     const names = new ServerToolNames([...taken, ...resourceToolNames])
     const opening = this.#servers.map(async (server) => {
-      const connection = this.#connect(server.name, server.config, rootWorkspace)
-      this.#connections.set(server, connection)
-      const result = await server.open({ connection, agentPath: 'root', signal }).catch((error: unknown) => ({
+      const result = await this.#start(server).catch((error: unknown) => ({
         ok: false as const,
         error: errorMessage(error),
       }))
-      if (!result.ok) await this.#drop(server, connection)
+      if (!result.ok) await this.#drop(server)
       const words = result.ok ? result.value : result.error
       if (words !== null && !signal.aborted) await host.note('warn', `MCP server ${server.name}: ${words}`)
     })
@@ -118,7 +125,9 @@ class OpenedServers implements Extension {
   toolsFor(workspace: AgentWorkspace, signal: AbortSignal): Promise<readonly Tool[]> {
     const connected = [...this.#connections].map(([server, connection]): Connected => {
       const isShared = !server.isProgram || workspace.view === undefined
-      const own = isShared ? connection : this.#connect(server.name, server.config, workspace)
+      const own = isShared
+        ? connection
+        : this.#connect(server.name, this.#launched.get(server) ?? server.config, workspace)
       if (!isShared) signal.addEventListener('abort', () => void this.#close(own), { once: true })
       return { server, connection: own }
     })
@@ -139,9 +148,25 @@ class OpenedServers implements Extension {
     await Promise.all([...this.#instances].map((connection) => this.#close(connection)))
   }
 
-  async #drop(server: RunServer, connection: McpConnection): Promise<void> {
+  async #start(server: RunServer): Promise<Result<string | null, string>> {
+    const { signal } = this.#parts
+    const { files } = this.#environment
+    const askAccess = (url: string, reason: string) => this.#askAccess(url, reason, signal)
+    const launch = await prepareLaunch(server.config, { files, askAccess })
+    if (!launch.ok || signal.aborted) return launch.ok ? { ok: false, error: 'the run has ended' } : launch
+    const { config, isFetched } = launch.value
+    const connectTimeoutMs = isFetched ? (config.connectTimeoutMs ?? readyMs.max) : config.connectTimeoutMs
+    const started = dropUndefined({ ...config, connectTimeoutMs })
+    this.#launched.set(server, started)
+    const connection = this.#connect(server.name, started, rootWorkspace)
+    this.#connections.set(server, connection)
+    return await server.open({ connection, agentPath: 'root', signal })
+  }
+
+  async #drop(server: RunServer): Promise<void> {
+    const connection = this.#connections.get(server)
     this.#connections.delete(server)
-    await this.#close(connection)
+    if (connection !== undefined) await this.#close(connection)
   }
 
   async #close(connection: McpConnection): Promise<void> {
@@ -187,7 +212,15 @@ class OpenedServers implements Extension {
     })
   }
 
-  async #ask(offer: string, agentPath: string, signal: AbortSignal) {
+  #askAccess(url: string, reason: string, signal: AbortSignal): Promise<ApprovalDecision> {
+    const asked =
+      this.#access.get(url) ??
+      this.#ask(accessTool, toCanonicalJson({ url, reason }), rootWorkspace.agentPath, signal)
+    this.#access.set(url, asked)
+    return asked
+  }
+
+  async #ask(tool: string, given: string, agentPath: string, signal: AbortSignal): Promise<ApprovalDecision> {
     const approvalId = `mcp-${randomBytes(8).toString('hex')}`
     return await this.#parts.host.requestApproval(
       {
@@ -195,8 +228,8 @@ class OpenedServers implements Extension {
         agentPath,
         stepId: 'mcp',
         callId: approvalId,
-        tool: mcpOfferTool,
-        arguments: offer,
+        tool,
+        arguments: given,
         preview: '',
       },
       signal,

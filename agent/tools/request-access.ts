@@ -13,9 +13,12 @@ const inputSchema = z.strictObject({
   reason: AccessRequest.shape.reason.describe('What it is needed for, in one or two sentences for a person'),
 })
 
+/** The name that the host recognizes. */
+export const accessTool = 'request_access'
+
 export function createAccessTool(): Tool {
   return defineTool({
-    name: 'request_access',
+    name: accessTool,
     description:
       'Asks for access to an address on the network. Use it only when web_fetch or a command was refused by the egress policy and the task needs that address. The host says exactly what it would allow and asks a person; the result says what is allowed now. Then try again what was refused.',
     inputSchema,

@@ -2,7 +2,7 @@
  * An agent's MCP servers for tests: the extension over real child processes, a host that answers as it is
  * instructed, calls through the registry.
  */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { expect } from 'vitest'
@@ -14,6 +14,7 @@ import { createMcpExtension } from '../../mcp/extension.ts'
 import type { McpEnvironment } from '../../mcp/open-servers.ts'
 import type { Invocation } from '../../tool-calls/call.ts'
 import type { AskUser, Tool } from '../../tool-calls/tool.ts'
+import { accessTool } from '../../tools/request-access.ts'
 import { TestPrograms } from '../support/programs.ts'
 import { makeTask, silentLogger } from '../support/run.ts'
 import { callAsModel } from '../support/tools.ts'
@@ -30,6 +31,10 @@ export interface WorldOptions {
   readonly task?: Partial<Parameters<typeof makeTask>[0]>
   /** What the workspace's `.mcp.json` says; absent: there is none. */
   readonly workspaceFile?: string
+  /** Further files of the workspace, executable. */
+  readonly files?: Readonly<Record<string, string>>
+  /** What the host says to a request for an address; default no. */
+  readonly decideAccess?: () => ApprovalDecision
   readonly taken?: readonly string[]
   /** What the host says to an offer; default yes. */
   readonly decide?: (offer: McpOffer) => ApprovalDecision
@@ -39,6 +44,8 @@ export interface WorldOptions {
 export class McpWorld implements AsyncDisposable {
   readonly programs: TestPrograms
   readonly offers: McpOffer[] = []
+  /** Addresses that the host was asked for. */
+  readonly addresses: string[] = []
   /** What was said as a warning. */
   readonly notes: string[] = []
   readonly news: string[] = []
@@ -67,8 +74,13 @@ export class McpWorld implements AsyncDisposable {
     return world
   }
 
-  async #open({ mcpServers, task, workspaceFile, taken, decide, http }: WorldOptions): Promise<void> {
+  async #open(options: WorldOptions): Promise<void> {
+    const { mcpServers, task, workspaceFile, files, taken, decide, decideAccess, http } = options
     this.#folder = await mkdtemp(path.join(tmpdir(), 'caisson-mcp-'))
+    for (const [name, content] of Object.entries(files ?? {})) {
+      await mkdir(path.dirname(path.join(this.#folder, name)), { recursive: true })
+      await writeFile(path.join(this.#folder, name), content, { mode: 0o755 })
+    }
     if (workspaceFile !== undefined) await writeFile(path.join(this.#folder, '.mcp.json'), workspaceFile)
     const open = createMcpExtension({
       openProgram: this.programs.helper.openProgram,
@@ -81,7 +93,11 @@ export class McpWorld implements AsyncDisposable {
     this.extension = await open({
       task: makeTask({ ...task, ...(mcpServers === undefined ? {} : { mcpServers }) }),
       host: {
-        requestApproval: ({ arguments: offer }) => {
+        requestApproval: ({ tool, arguments: offer }) => {
+          if (tool === accessTool) {
+            this.addresses.push(JSON.parse(offer).url)
+            return Promise.resolve(decideAccess?.() ?? { decision: 'deny', hint: 'no user is available' })
+          }
           const parsed = McpOffer.parse(JSON.parse(offer))
           this.offers.push(parsed)
           return Promise.resolve(decide?.(parsed) ?? { decision: 'allow' })

@@ -47,3 +47,17 @@ createInterface({ input: process.stdin }).on('line', (line) => {
     write({ id: 'q' + id, method: 'elicitation/create', params: { message: 'May I?', requestedSchema } })
 })
 `
+
+/** A server with one tool, `where`, that tells which file it runs from. A program by itself, in CommonJS. */
+export const whereServer = `#!/usr/bin/env node
+const { createInterface } = require('node:readline')
+const send = (id, result) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, result }) + '\\n')
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method, params } = JSON.parse(line)
+  if (method === 'initialize')
+    send(id, { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'w', version: '1' } })
+  if (method === 'tools/list')
+    send(id, { tools: [{ name: 'where', description: 'Where', inputSchema: { type: 'object' } }] })
+  if (method === 'tools/call') send(id, { content: [{ type: 'text', text: 'runs from ' + __filename }] })
+})
+`

@@ -15,6 +15,7 @@ import { crc32 } from 'node:zlib'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { makeAuthority, type TestAuthority } from './authority.ts'
 import { startConnectProxy } from './connect-proxy.ts'
+import { whereServer } from './mcp-servers.ts'
 
 const run = promisify(execFile)
 
@@ -28,7 +29,7 @@ export interface PackageServer extends AsyncDisposable {
   readonly connections: string[]
 }
 
-/** Serves `/hello`, `/repo.git`, `/simple/caisson-demo/` and `/npm/caisson-demo` under the name `packages.test`. */
+/** Serves `/hello`, `/repo.git`, `/simple/caisson-demo/`, `/npm/caisson-demo` and `/npm/caisson-mcp-demo` (an MCP server) under the name `packages.test`. */
 export async function startPackageServer(): Promise<PackageServer> {
   const authority = await makeAuthority('DNS:packages.test')
   const files = await makeFiles()
@@ -95,34 +96,36 @@ async function makeFiles(): Promise<string> {
     `<a href="/wheels/caisson_demo-1.0-py3-none-any.whl#sha256=${digest}">caisson_demo-1.0-py3-none-any.whl</a>`,
   )
 
-  await put(
-    'package/package.json',
-    JSON.stringify({ name: 'caisson-demo', version: '1.0.0', main: 'index.js' }),
-  )
-  await put('package/index.js', "module.exports = 'npm works'\n")
-  await run('tar', ['-czf', 'caisson-demo.tgz', 'package'], { cwd: folder })
-  const integrity = createHash('sha512').update(await readFile(path.join(folder, 'caisson-demo.tgz')))
-  const dist = {
-    tarball: 'https://packages.test/caisson-demo.tgz',
-    integrity: `sha512-${integrity.digest('base64')}`,
-  }
-  const version = { name: 'caisson-demo', version: '1.0.0', dist }
-  await put(
-    'npm/caisson-demo',
-    JSON.stringify({
-      name: 'caisson-demo',
-      'dist-tags': { latest: '1.0.0' },
-      versions: { '1.0.0': version },
-    }),
-  )
+  await addNpmPackage(folder, put, 'caisson-demo', "module.exports = 'npm works'\n")
+  await addNpmPackage(folder, put, 'caisson-mcp-demo', whereServer, { bin: { 'mcp-demo': 'index.js' } })
   return folder
 }
 
-/** A repository that any web server can serve. */
-async function makeRepository(
+type Put = (name: string, content: string) => Promise<void>
+
+/** A package of one file, with its archive and its document as npm asks for them. */
+async function addNpmPackage(
   folder: string,
-  put: (name: string, content: string) => Promise<void>,
+  put: Put,
+  name: string,
+  code: string,
+  fields: object = {},
 ): Promise<void> {
+  const manifest = { name, version: '1.0.0', main: 'index.js', ...fields }
+  await put(`${name}/package/package.json`, JSON.stringify(manifest))
+  await put(`${name}/package/index.js`, code)
+  await run('tar', ['-czf', `${name}.tgz`, '-C', name, 'package'], { cwd: folder })
+  const integrity = createHash('sha512').update(await readFile(path.join(folder, `${name}.tgz`)))
+  const dist = {
+    tarball: `https://packages.test/${name}.tgz`,
+    integrity: `sha512-${integrity.digest('base64')}`,
+  }
+  const versions = { '1.0.0': { ...manifest, dist } }
+  await put(`npm/${name}`, JSON.stringify({ name, 'dist-tags': { latest: '1.0.0' }, versions }))
+}
+
+/** A repository that any web server can serve. */
+async function makeRepository(folder: string, put: Put): Promise<void> {
   await put('work/README', 'git works\n')
   const env = { ...process.env, GIT_CONFIG_GLOBAL: '/dev/null', GIT_CONFIG_SYSTEM: '/dev/null' }
   const git = (cwd: string, ...args: string[]) => run('git', args, { cwd: path.join(folder, cwd), env })
