@@ -6,6 +6,7 @@
 import { randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { FramedStream } from '#specs/node/framed-stream.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
@@ -21,6 +22,8 @@ export const accessLimits = { maxShells: 8, maxForwards: 32 } as const
 
 /** Time for the agent to answer, including lost sessions. */
 const openTimeoutMs = 30_000
+/** Time for the workspace to be opened in a VM that has just started. */
+const readyTimeoutMs = 5_000
 /** Time between the agent's answer and its stream on the other port. */
 const streamTimeoutMs = 10_000
 
@@ -30,6 +33,10 @@ export type AccessResult<T> = Result<T, ControlFailure>
 interface GuestAccessOptions {
   /** The link to the agent; read on each request. */
   readonly link: () => Pick<AgentLink, 'request'>
+  /** Settles when the workspace is open, which shells need, or cannot be; absent: it is open. */
+  readonly ready?: () => Promise<void>
+  /** How long a shell waits for that. Default 5 s. */
+  readonly readyTimeoutMs?: number
   /** Called before each access. */
   readonly onAccess?: (access: Access) => void
 }
@@ -71,6 +78,7 @@ export class GuestAccess {
   /** A shell or command as frames: `stdin` and `windowSize` to it, `stdout` and `stderr` from it, finally a reply. */
   async openShell(options: ShellOptions, signal?: AbortSignal): Promise<AccessResult<FramedStream>> {
     const { argv, terminal } = options
+    await this.#waitUntilReady(signal)
     this.#options.onAccess?.(
       argv.length === 0
         ? { kind: 'shell', detail: '' }
@@ -92,6 +100,17 @@ export class GuestAccess {
       method: forwardOpen,
       params: { forwardId, port },
     }))
+  }
+
+  /** Waits for the workspace, but not for long: then the guest itself says what is missing. */
+  async #waitUntilReady(signal: AbortSignal | undefined): Promise<void> {
+    const { ready, readyTimeoutMs: ms = readyTimeoutMs } = this.#options
+    if (ready === undefined) return
+    using waited = new DisposableStack()
+    const over = new AbortController()
+    waited.defer(() => over.abort())
+    const ends = AbortSignal.any([over.signal, ...(signal === undefined ? [] : [signal])])
+    await Promise.race([ready(), sleep(ms, undefined, { signal: ends })]).catch(() => undefined)
   }
 
   async #open<M extends RequestMethod>(

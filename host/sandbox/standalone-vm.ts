@@ -51,7 +51,7 @@ export class StandaloneVm implements AsyncDisposable {
   /** Resolves when its agent has answered and the workspace is there; rejects with a {@link CaissonError}. */
   readonly ready: Promise<void>
   readonly #link: AgentLink
-  readonly #access = new GuestAccess({ link: () => this.#link })
+  readonly #access = new GuestAccess({ link: () => this.#link, ready: () => this.ready })
   readonly #log: BoundedLog
   readonly #network: SandboxNetwork | undefined
   readonly #stopped = Promise.withResolvers<void>()

@@ -104,6 +104,28 @@ describe('a shell over the control socket', () => {
     })
   })
 
+  it('waits for the workspace of a VM that has just started, and not for longer than a bound [V.08]', async () => {
+    const open = Promise.withResolvers<void>()
+    let isOpen = false
+    const onCall = (call: HelperCall): void =>
+      call.finish(isOpen ? ended : { ok: false, error: { code: 'not_ready', message: 'no workspace yet' } })
+    const starting = await controlBench(onCall, { ready: () => open.promise, readyTimeoutMs: 60_000 })
+    const shell = await starting.client.openShell({ argv: ['true'], terminal: null })
+    await sleep(100)
+    expect(starting.helperCalls).toEqual([])
+    isOpen = true
+    open.resolve()
+    expect(await shell.ended).toMatchObject({ kind: 'exited', exitCode: 7 })
+
+    isOpen = false
+    const stuck = await controlBench(onCall, {
+      ready: () => new Promise(() => undefined),
+      readyTimeoutMs: 50,
+    })
+    const early = await stuck.client.openShell({ argv: ['true'], terminal: null })
+    expect(await early.ended).toEqual({ kind: 'lost', message: 'no workspace yet', code: 'not_ready' })
+  })
+
   it('is refused beyond a number, and a place is free again after an end [V.08]', async () => {
     const bench = await controlBench()
     const shells = await Promise.all(

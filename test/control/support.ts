@@ -42,8 +42,14 @@ export interface Bench {
   say(chunk: Buffer): void
 }
 
-/** @param onCall what the root side does with each shell, once its request has come */
-export async function controlBench(onCall: (call: HelperCall) => void = () => undefined): Promise<Bench> {
+/**
+ * @param onCall what the root side does with each shell, once its request has come
+ * @param ready when the workspace is open; absent: at once
+ */
+export async function controlBench(
+  onCall: (call: HelperCall) => void = () => undefined,
+  ready?: Pick<ConstructorParameters<typeof GuestAccess>[0], 'ready' | 'readyTimeoutMs'>,
+): Promise<Bench> {
   const folder = await temporaryFolder('control')
   const helperPath = path.join(folder, 'helper.sock')
   const helperCalls: HelperCall[] = []
@@ -53,7 +59,11 @@ export async function controlBench(onCall: (call: HelperCall) => void = () => un
   })
   const helper = createHelper(helperPath)
   const accesses: Access[] = []
-  const access = new GuestAccess({ link: () => world.link, onAccess: (one) => accesses.push(one) })
+  const access = new GuestAccess({
+    link: () => world.link,
+    ...ready,
+    onAccess: (one) => accesses.push(one),
+  })
   const world = createWorld({
     onStream: (stream, headers) => {
       if (!access.handleStream(stream, headers)) stream.close()

@@ -84,6 +84,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   readonly #changes: ChangeStream
   #session: SessionInfo | null = null
   readonly #access: GuestAccess
+  readonly #workspaceOpen = Promise.withResolvers<void>()
   #control: ControlServer | null = null
   #closing = false
   #isPaused = false
@@ -119,6 +120,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     this.#outside = openRunGateway(plan, { log, recorder, approvals, claims, note, record, hooks })
     this.#access = new GuestAccess({
       link: () => this.#link,
+      ready: () => this.#workspaceOpen.promise,
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
     })
     this.#link = this.#openLink(origin.from === 'template', claims)
@@ -169,6 +171,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
       await guest.#serveControl()
       const how = plan.mode === 'plan' ? { readOnly: true } : {}
       await guest.#ask('opening the workspace', workspaceOpen, how, signal)
+      guest.#workspaceOpen.resolve()
       return guest
     } catch (error) {
       await guest[Symbol.asyncDispose]()
