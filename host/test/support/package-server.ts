@@ -29,7 +29,10 @@ export interface PackageServer extends AsyncDisposable {
   readonly connections: string[]
 }
 
-/** Serves `/hello`, `/repo.git`, `/simple/caisson-demo/`, `/npm/caisson-demo` and `/npm/caisson-mcp-demo` (an MCP server) under the name `packages.test`. */
+/**
+ * Serves `/hello`, `/repo.git`, `/simple/caisson-demo/`, `/npm/caisson-demo` and `/npm/caisson-mcp-demo` (an MCP server)
+ * under the name `packages.test`.
+ */
 export async function startPackageServer(): Promise<PackageServer> {
   const authority = await makeAuthority('DNS:packages.test')
   const files = await makeFiles()
