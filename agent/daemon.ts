@@ -19,6 +19,7 @@ import { TaskServer } from './tasks.ts'
 import { createRegistry } from './tool-calls/registry.ts'
 import type { Tool } from './tool-calls/tool.ts'
 import type { CollectOptions } from './workspace/collect.ts'
+import { Looker } from './workspace/look.ts'
 import { sendChanges } from './workspace/send-changes.ts'
 
 /** Operations that need root in the guest. */
@@ -112,12 +113,20 @@ function createHandlers(
   { root, collect }: DaemonOptions,
   parts: () => { readonly link: HostLink; readonly tasks: TaskServer },
 ): AgentHandlers {
+  const looker = new Looker(collect)
   return {
     'workspace/open': async ({ readOnly }) => toAnswer(await root.mountWorkspace(readOnly === true)),
-    'workspace/reset': async ({ keepHome }) => toAnswer(await root.resetWorkspace(keepHome)),
+    'workspace/reset': async ({ keepHome }) => {
+      looker.forget()
+      return toAnswer(await root.resetWorkspace(keepHome))
+    },
     'workspace/collect': async ({ runId }, { signal }) => {
       const sent = await sendChanges(runId, parts().link.http, { ...collect, signal })
       return sent.ok ? sent : failed(sent.error.message)
+    },
+    'workspace/look': async () => {
+      const looked = await looker.look()
+      return looked.ok ? looked : failed(looked.error.message)
     },
     'shell/open': ({ shellId, ...request }) =>
       carry(parts().link.http, `/shell/${shellId}`, () => root.openShell(request)),

@@ -208,6 +208,7 @@ class Link implements HostLink {
       'workspace/open': whenStarted(handlers['workspace/open']),
       'workspace/reset': whenStarted(handlers['workspace/reset']),
       'workspace/collect': whenStarted(handlers['workspace/collect']),
+      'workspace/look': whenStarted(handlers['workspace/look']),
       'task/submit': whenStarted(handlers['task/submit']),
       'task/cancel': whenStarted(handlers['task/cancel']),
       'task/steer': whenStarted(handlers['task/steer']),

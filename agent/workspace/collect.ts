@@ -32,7 +32,7 @@ export const guestPaths = {
 } as const
 
 /** A longer directory path could hold names that exceed the protocol's limit. */
-const MAX_DIRECTORY_PATH = limits.pathMaxBytes - limits.nameMaxBytes - 1
+export const MAX_DIRECTORY_PATH = limits.pathMaxBytes - limits.nameMaxBytes - 1
 /** How long the walk runs before yielding, in milliseconds. */
 const TURN_MS = 8
 /** Names between two clock reads; in an emulated guest one read costs as much as reading a small file. */
@@ -221,6 +221,6 @@ function deletion(parent: string, name: string): ChangeFinding {
 }
 
 /** Opens the directory; nothing when it cannot be opened: the base of an empty workspace, or a missing hint. */
-function openIfThere(path: string): Directory | undefined {
+export function openIfThere(path: string): Directory | undefined {
   return existsSync(path) ? Directory.openTrusted(path) : undefined
 }

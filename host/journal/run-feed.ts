@@ -36,7 +36,10 @@ const backlogMaxChars = 4 * 1024 * 1024
 const dropDelivered = 1_024
 
 /** A late watcher gets the last delta of each of these types. */
-const lastingStatus: ReadonlySet<string> = new Set(['prepare', 'time-left'])
+const lastingStatus: ReadonlySet<string> = new Set(['prepare', 'time-left', 'changes'])
+
+/** Events after which the change set counts. */
+const endsOfLiveChanges: ReadonlySet<string> = new Set(['changes-ready', 'run-end'])
 
 /** Events at which nothing is prepared any more: the agent works, or what followed its work is done. */
 const endsOfPreparation: ReadonlySet<string> = new Set([
@@ -68,6 +71,7 @@ export class Feed {
     if (item.source === 'host' && item.event.type === 'model-end')
       this.#waits.delete(item.event.requestId ?? '')
     if (item.source === 'delta' && lastingStatus.has(item.delta.type)) this.#status.set(item.delta.type, item)
+    if (item.source === 'host' && endsOfLiveChanges.has(item.event.type)) this.#status.delete('changes')
     if (item.source === 'host' && endsOfPreparation.has(item.event.type)) this.#status.delete('prepare')
     this.#turns.note(item)
     for (const watcher of this.#watchers) watcher.push(item)

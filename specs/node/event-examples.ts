@@ -352,6 +352,10 @@ export const deltaExamples: Examples<Delta | HostDelta> = {
     'The wall time that is left, when its clock stops or runs on.',
     { remainingMs: 1_620_000, at: 1_795_390_660_272, stoppedBy: 'approval' },
   ],
+  changes: [
+    'What the run has changed so far, after calls while somebody watches, every two seconds at most.',
+    { paths: [{ path: 'report.md', kind: 'added', added: 24, removed: 0 }], isPartial: false },
+  ],
   'vm-use': [
     'What the VM uses of the host, every three seconds while somebody watches.',
     { memoryBytes: 402_653_184, memoryMaxBytes: 1_073_741_824, cpuPercent: 84, diskBytes: 1_048_576 },

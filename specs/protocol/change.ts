@@ -65,3 +65,14 @@ export const ChangedPath = z.strictObject({
   flags: z.array(Line).max(20).optional(),
 })
 export type ChangedPath = z.infer<typeof ChangedPath>
+
+/** Most paths of a look at the changes so far. */
+export const lookMaxPaths = 200
+
+/** What a bounded look at the workspace found: files and links that differ from the base now. */
+export const WorkspaceLook = z.strictObject({
+  paths: z.array(ChangedPath.omit({ flags: true })).max(lookMaxPaths),
+  /** Whether a bound ended the look: there may be more. */
+  isPartial: z.boolean(),
+})
+export type WorkspaceLook = z.infer<typeof WorkspaceLook>

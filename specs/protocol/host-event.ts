@@ -1,7 +1,7 @@
 /** Events of the host: facts that only the host can write. */
 import * as z from 'zod'
 import { AccessQuestion, ApprovalRecord, ApprovalRequest, OfferedAnswer } from './approval.ts'
-import { ChangedPath } from './change.ts'
+import { ChangedPath, lookMaxPaths } from './change.ts'
 import { EgressRecord } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
 import { GovernanceNote, HostToolCall, MemoryNote, NoteId } from './extension.ts'
@@ -306,6 +306,16 @@ export const HostDelta = z.discriminatedUnion('type', [
     at: Milliseconds,
     /** Why the clock stands still; absent while it runs. */
     stoppedBy: z.enum(['approval', 'pause', 'disk']).optional(),
+  }),
+  /**
+   * What the run has changed so far, after calls while somebody watches. From a short look: it may name a file that was
+   * written with its old content. Flags come from the path alone.
+   */
+  z.strictObject({
+    type: z.literal('changes'),
+    paths: z.array(ChangedPath).max(lookMaxPaths),
+    /** Whether there may be more. */
+    isPartial: z.boolean(),
   }),
   /** What the VM uses, every few seconds while somebody watches. */
   z.strictObject({

@@ -1,6 +1,7 @@
 /** All methods of the control port, each declared once as a value; both sides import only these. */
 import * as z from 'zod'
 import { ApprovalDecision, ApprovalRequest } from './approval.ts'
+import { WorkspaceLook } from './change.ts'
 import { AgentEvent, Delta } from './event.ts'
 import { HostToolCall, HostToolResult } from './extension.ts'
 import { HookDecision, HookRequest } from './hook.ts'
@@ -112,6 +113,16 @@ export const workspaceCollect = {
     'Compares the workspace with its base and streams the change set as `POST /changes/RUN` on caisson.http.',
   params: z.strictObject({ runId: RunId }),
   result: z.strictObject({ entries: Count, contentBytes: Count }),
+} as const satisfies RequestMethod
+
+export const workspaceLook = {
+  kind: 'request',
+  name: 'workspace/look',
+  direction: 'host-to-guest',
+  summary:
+    'Lists files that differ from the base now, as far as a short look finds them; a file written with its old content may be named.',
+  params: z.strictObject({}),
+  result: WorkspaceLook,
 } as const satisfies RequestMethod
 
 export const taskSubmit = {
@@ -291,6 +302,7 @@ export const methods = [
   workspaceOpen,
   workspaceReset,
   workspaceCollect,
+  workspaceLook,
   taskSubmit,
   taskCancel,
   taskSteer,

@@ -104,6 +104,7 @@ async function openWorld(
       log,
       claims,
       requests,
+      onToolEnd: () => undefined,
       onJournalFull: () => undefined,
       onCompletion: completed.resolve,
     }),

@@ -150,6 +150,7 @@ const done = async () => ({ ok: true, value: {} }) as const
 const agreeable: Omit<AgentHandlers, 'task/submit'> = {
   'workspace/open': done,
   'workspace/reset': done,
+  'workspace/look': async () => ({ ok: true, value: { paths: [], isPartial: false } }),
   'workspace/collect': async () => ({ ok: true, value: { entries: 0, contentBytes: 0 } }),
   'task/cancel': done,
   'task/steer': done,

@@ -1,6 +1,7 @@
 /**
  * Rows at the bottom of a terminal that are drawn again and again. The cursor rests at the beginning of the first, so that
- * erasing to the end of the screen removes them all, also after the terminal was resized and broke or joined rows.
+ * erasing to the end of the screen removes them all. Nothing above the cursor is ever erased: some terminals that rewrap rows
+ * at a new width put the cursor lower than its row, and how much lower differs. Rows may stay then, but no line is lost.
  */
 import type { Writable } from 'node:stream'
 import { fitLine } from './fit.ts'

@@ -14,6 +14,8 @@ const textRows = 4
 const textMax = 4_000
 /** Sub-agents that have a row. */
 const agentRows = 8
+/** Paths that the row of changes names. */
+const namesMax = 3
 
 interface Writing {
   readonly kind: 'text' | 'reasoning' | 'arguments' | 'output'
@@ -32,6 +34,8 @@ export class LiveRows {
   #timeLeft: { until: number; stopped: number | undefined } | undefined
   #changes: number | undefined
   #vm = ''
+  /** What the run has changed so far, for one row; empty before a look found something. */
+  #soFar: { readonly text: string; readonly flagged: string } = { text: '', flagged: '' }
 
   /** @param now ms since 1970 */
   take(item: FeedItem, now = Date.now()): void {
@@ -48,7 +52,10 @@ export class LiveRows {
     if (['turn-end', 'turn-retry', 'tool-end', 'step-end', 'agent-end'].includes(event.type))
       this.#writing.delete(agentPath)
     if (event.type === 'turn-end' && agentPath === 'root') this.#context = event.context ?? this.#context
-    if (event.type === 'changes-ready') this.#changes = event.entries
+    if (event.type === 'changes-ready') {
+      this.#changes = event.entries
+      this.#soFar = { text: '', flagged: '' }
+    }
     if (event.type === 'run-end') this.#waits.clear()
   }
 
@@ -69,6 +76,9 @@ export class LiveRows {
         return
       case 'model-wait':
         this.#waits.set(delta.requestId, delta)
+        return
+      case 'changes':
+        this.#soFar = describeChanges(delta)
         return
       case 'prepare':
         this.#prepare = sanitizeLine(delta.text, 100)
@@ -104,6 +114,8 @@ export class LiveRows {
       .slice(0, agentRows)
       .map(([path]) => `  ${colors.cyan(`[${nameOf(path)}]`)} ${colors.dim(this.#doing(path, state))}`)
     if (agents.length > agentRows) rows.push(colors.dim(`  … ${agents.length - agentRows} more`))
+    const { text, flagged } = this.#soFar
+    if (text !== '') rows.push(`  ${colors.dim(text)}${flagged === '' ? '' : ` ${colors.yellow(flagged)}`}`)
     const root = this.#writing.get('root')
     if (root === undefined || !['text', 'output'].includes(root.kind) || root.key.startsWith('plan '))
       return rows
@@ -151,6 +163,22 @@ export class LiveRows {
     const { until, stopped } = this.#timeLeft
     if (stopped !== undefined) return `${seconds(stopped)} left, clock stopped`
     return `${seconds(Math.max(0, until - now))} left`
+  }
+}
+
+function describeChanges({ paths, isPartial }: Extract<HostDelta, { type: 'changes' }>) {
+  if (paths.length === 0) return { text: '', flagged: '' }
+  const sum = (key: 'added' | 'removed') => paths.reduce((total, change) => total + (change[key] ?? 0), 0)
+  const lines = paths.some(({ added }) => added !== undefined) ? `, +${sum('added')} −${sum('removed')}` : ''
+  const names = paths.slice(0, namesMax).map(({ path }) => sanitizeLine(path, 40))
+  const more = paths.length > namesMax ? ', …' : ''
+  const flags = paths.filter((change) => change.flags !== undefined)
+  const [flagged] = flags.map(({ path }) => sanitizeLine(path, 40))
+  const count = `${isPartial ? 'at least ' : ''}${formatCount(paths.length, 'file')}`
+  return {
+    text: `changed so far: ${count}${lines} (${names.join(', ')}${more})`,
+    flagged:
+      flagged === undefined ? '' : `${flags.length} flagged: ${flagged}${flags.length > 1 ? ', …' : ''}`,
   }
 }
 

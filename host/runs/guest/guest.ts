@@ -16,6 +16,7 @@ import {
   taskHold,
   taskPause,
   taskSteer,
+  workspaceLook,
   workspaceOpen,
   workspaceReset,
 } from '#specs/protocol/methods.ts'
@@ -46,6 +47,7 @@ import { ChangeStream, collectFrom } from './change-stream.ts'
 import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds } from './guest-end.ts'
 import { describeReady, GuestVm } from './guest-vm.ts'
 import { isAtWork } from './idle-hibernation.ts'
+import { LiveChanges } from './live-changes.ts'
 import { openRunGateway, type RunGateway } from './run-gateway.ts'
 import { agentHandlers } from './run-requests.ts'
 import { VmUse } from './vm-use.ts'
@@ -93,6 +95,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   #rest: 'none' | 'saving' | 'hibernated' = 'none'
   #requests: VmRequests | null = null
   readonly #use: VmUse
+  readonly #live: LiveChanges
 
   private constructor(
     plan: ResolvedRun,
@@ -125,6 +128,9 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     })
     this.#link = this.#openLink(origin.from === 'template', claims)
     this.#use = new VmUse(record, () => (this.#rest === 'none' ? this.#vm.current : undefined))
+    this.#live = new LiveChanges(record, () =>
+      this.isReachable ? this.#link.request(workspaceLook, {}, { timeoutMs: requestTimeoutMs }) : undefined,
+    )
     void this.#link.closed.then((end) => this.#onLinkEnd(end))
   }
 
@@ -219,6 +225,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     workspace: PreparedWorkspace,
     onProgress: (entries: number, contentBytes: number) => void,
   ): Promise<ChangeSet> {
+    this.#live[Symbol.dispose]()
     const { runId } = this.#plan
     const { manifest } = workspace
     const runDirectory = this.#record.paths.directory
@@ -335,6 +342,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     this.#closing = true
     this.#disk.end()
     this.#use[Symbol.dispose]()
+    this.#live[Symbol.dispose]()
     await this.#link[Symbol.asyncDispose]()
     await this.#outside.close()
     await this.#vm.stop()
@@ -410,6 +418,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         record: this.#record,
         log: this.#log,
         claims,
+        onToolEnd: () => this.#live.note(),
         requests: this.#outside.requests,
         onCompletion: (completion) => this.#ends.complete(completion),
         onJournalFull: (error) => this.#loseForJournal(error),

@@ -154,6 +154,8 @@ interface AgentHandlerParts {
   readonly claims: AgentEventValidator
   readonly requests: RunRequests
   readonly onCompletion: (completion: Completion) => void
+  /** Called when a call of a tool has ended. */
+  readonly onToolEnd: () => void
   /** Called when the journal's limit for guest events is reached. */
   readonly onJournalFull: (error: CaissonError) => void
 }
@@ -167,6 +169,7 @@ export function agentHandlers({
   log,
   claims,
   requests,
+  onToolEnd,
   onCompletion,
   onJournalFull,
 }: AgentHandlerParts): LinkHandlers {
@@ -181,6 +184,7 @@ export function agentHandlers({
     onEvent: async (_, { n, agentPath, event }) => {
       try {
         await record.agent(agentPath, n, event)
+        if (event.type === 'tool-end') onToolEnd()
       } catch (error) {
         // The link stays open, so that the changes can still be collected.
         if (!hasCode(error, 'limit_reached')) throw error

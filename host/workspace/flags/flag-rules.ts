@@ -11,7 +11,7 @@ import { packages } from './flag-table/packages.ts'
 import type { FlagGroup } from './flag-table/row.ts'
 import { shells } from './flag-table/shells.ts'
 import { versionControl } from './flag-table/version-control.ts'
-import { foldFileName } from './folded-path.ts'
+import { foldFileName, foldPath } from './folded-path.ts'
 
 /** The first group with a matching pattern gives the reason. */
 export const flagTable: readonly FlagGroup[] = [
@@ -188,4 +188,10 @@ function compileName(text: string): string | RegExp {
   if (!folded.includes('*')) return folded
   const parts = folded.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'))
   return new RegExp(`^${parts.join('.*')}$`, 's')
+}
+
+/** Why a change of the file must be named, as far as its path alone says. */
+export function flagByPath(path: string): string | undefined {
+  const tracks = foldPath(path).split('/').reduce<readonly Track[]>(enter, nowhere)
+  return judge(tracks, 'file')?.reason
 }

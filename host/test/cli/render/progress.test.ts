@@ -1,7 +1,11 @@
 // What a run's progress writes around its lines.
 import { PassThrough } from 'node:stream'
 import { expect, it } from 'vitest'
-import { describeWait } from '../../../cli/render/live-rows.ts'
+import type { ChangedPath } from '#specs/protocol/change.ts'
+import type { HostDelta } from '#specs/protocol/event.ts'
+import { initialRunState } from '#specs/protocol/run-state.ts'
+import { colorsFor } from '../../../cli/render/colors.ts'
+import { describeWait, LiveRows } from '../../../cli/render/live-rows.ts'
 import { ProgressView } from '../../../cli/render/progress.ts'
 
 function shownOn(isTTY: boolean): string {
@@ -27,4 +31,24 @@ it('the status line says what a model request waits for, until when, and its pla
   expect(describeWait({ ...wait, for: 'pause', position: 1, until: 13_000 }, 1_000)).toBe(
     'waiting: the model server limits requests, 12 s more',
   )
+})
+
+it('a live row names what the run has changed so far and a flagged path, without control characters [S1.10 H.01]', () => {
+  const rows = new LiveRows()
+  const show = (paths: Extract<HostDelta, { type: 'changes' }>['paths'], isPartial = false) => {
+    const delta = { type: 'changes', paths, isPartial } as const
+    rows.take({ source: 'delta', runId: 'run-00000000000000000001', agentPath: 'root', delta })
+    return rows.above(initialRunState, colorsFor({ isTTY: false } as never))
+  }
+  expect(show([])).toEqual([])
+  const paths = ['a.ts', 'b\u001b[2J.ts', 'c.ts', 'd.ts'].map((path, at) => {
+    return { path, kind: 'modified', added: at, removed: 1 } as const
+  })
+  const [row = ''] = show(paths)
+  expect(row).toMatch(/^ {2}changed so far: 4 files, \+6 −4 \(a\.ts, .*, c\.ts, …\)$/)
+  expect(row).not.toContain('\u001b')
+  const flagged = { path: '.git/hooks/pre-commit', kind: 'added', flags: ['it runs'] } satisfies ChangedPath
+  expect(show([flagged], true)).toEqual([
+    '  changed so far: at least 1 file (.git/hooks/pre-commit) 1 flagged: .git/hooks/pre-commit',
+  ])
 })
