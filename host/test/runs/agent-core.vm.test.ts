@@ -80,7 +80,8 @@ describe('the events of a run', () => {
       for await (const item of run.watch()) {
         if (item.source !== 'delta') continue
         deltas.push(item.delta)
-        if (item.delta.type === 'vm-use' && item.delta.cpuPercent !== undefined) used.resolve()
+        const isChangeTold = deltas.some((delta) => JSON.stringify(delta).includes('"path":"hello.txt"'))
+        if (isChangeTold && deltas.some((delta) => 'cpuPercent' in delta)) used.resolve()
       }
       used.resolve()
     })()
@@ -97,6 +98,8 @@ describe('the events of a run', () => {
     expect(of('tool-start')).toContainEqual(expect.objectContaining({ tool: 'run_bash', kind: 'execute' }))
     expect(of('turn-end')).toContainEqual(expect.objectContaining({ reasoning: 'First a command.' }))
     expect(deltas).toContainEqual({ type: 'prepare', what: 'vm', text: 'starting a VM' })
+    const soFar = [{ path: 'hello.txt', kind: 'added', added: 1, removed: 0 }]
+    expect(deltas).toContainEqual({ type: 'changes', paths: soFar, isPartial: false })
     expect(deltas).toContainEqual({ type: 'prepare', what: 'changes', text: 'reading the changes' })
     expect(deltas).toContainEqual(expect.objectContaining({ type: 'time-left', remainingMs: 1_800_000 }))
     const use = deltas.find((delta) => 'memoryMaxBytes' in delta && 'cpuPercent' in delta)
