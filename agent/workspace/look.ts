@@ -8,7 +8,7 @@ import { closeSync, constants, fstatSync, lstatSync, openSync, type Stats } from
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Directory, type EntryKind } from '#specs/node/directory.ts'
 import { fileFailure } from '#specs/node/file-error.ts'
-import { lookMaxPaths, type WorkspaceLook } from '#specs/protocol/change.ts'
+import { lookMaxChars, lookMaxPaths, type WorkspaceLook } from '#specs/protocol/change.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type CollectOptions, guestPaths, MAX_DIRECTORY_PATH, openIfThere } from './collect.ts'
@@ -22,8 +22,6 @@ const SMALL_BYTES = 64 * 1024
 const LOOK_MS = 400
 /** How long the walk runs before a pause. */
 const TURN_MS = 8
-/** Characters of all paths of an answer. */
-const PATHS_MAX_CHARS = 32 * 1024
 /** Files whose comparison is remembered. */
 const REMEMBERED_MAX = 1_000
 const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
@@ -118,7 +116,7 @@ export class Looker {
   #note(found: LookedPath | undefined, walk: Walk): void {
     if (found === undefined) return
     walk.chars += found.path.length
-    if (walk.paths.length < lookMaxPaths && walk.chars <= PATHS_MAX_CHARS) walk.paths.push(found)
+    if (walk.paths.length < lookMaxPaths && walk.chars <= lookMaxChars) walk.paths.push(found)
     else walk.isPartial = true
   }
 

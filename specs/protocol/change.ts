@@ -66,12 +66,16 @@ export const ChangedPath = z.strictObject({
 })
 export type ChangedPath = z.infer<typeof ChangedPath>
 
-/** Most paths of a look at the changes so far. */
+/** Most paths of a look at the changes so far, and most characters of them together. */
 export const lookMaxPaths = 200
+export const lookMaxChars = 32 * 1024
 
 /** What a bounded look at the workspace found: files and links that differ from the base now. */
 export const WorkspaceLook = z.strictObject({
-  paths: z.array(ChangedPath.omit({ flags: true })).max(lookMaxPaths),
+  paths: z
+    .array(ChangedPath.omit({ flags: true }))
+    .max(lookMaxPaths)
+    .refine((paths) => paths.reduce((sum, { path }) => sum + path.length, 0) <= lookMaxChars),
   /** Whether a bound ended the look: there may be more. */
   isPartial: z.boolean(),
 })

@@ -5,7 +5,7 @@ import { Transform } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decodeChanges } from '#specs/node/change-stream.ts'
-import { lookMaxPaths, WorkspaceLook } from '#specs/protocol/change.ts'
+import { lookMaxChars, lookMaxPaths, WorkspaceLook } from '#specs/protocol/change.ts'
 import { collectChanges } from '../../workspace/collect.ts'
 import { Looker } from '../../workspace/look.ts'
 import { operations, perform, temporaryFolder } from '../support/trees.ts'
@@ -98,7 +98,20 @@ describe('a look at the workspace', () => {
     for (let at = 0; at < 150; at += 1) writeFileSync(join(long.merged, `${at}-${'n'.repeat(240)}`), '')
     const looked = await lookAt(new Looker(long))
     expect(looked.isPartial).toBe(true)
-    expect(looked.paths.reduce((sum, { path }) => sum + path.length, 0)).toBeLessThanOrEqual(32 * 1024)
+    expect(looked.paths.reduce((sum, { path }) => sum + path.length, 0)).toBeLessThanOrEqual(lookMaxChars)
+  })
+
+  it('of a hostile guest is refused: too many paths, too long ones, other places, flags of its own [S1.08]', () => {
+    const look = (...paths: object[]) => WorkspaceLook.safeParse({ paths, isPartial: false }).success
+    const change = { path: 'a.txt', kind: 'added', added: 1 }
+    expect(look(change)).toBe(true)
+    expect(look(...Array.from({ length: lookMaxPaths + 1 }, () => change))).toBe(false)
+    const long = { ...change, path: `${'a/'.repeat(2_000)}b` }
+    expect([look(long), look(...Array.from({ length: 9 }, () => long))]).toEqual([true, false])
+    for (const path of ['../a', '/etc/passwd', 'a/../../b', ''])
+      expect([path, look({ ...change, path })]).toEqual([path, false])
+    expect(look({ ...change, flags: ['none'] })).toBe(false)
+    expect(look({ ...change, added: -1 })).toBe(false)
   })
 
   it('waits for no FIFO, leaves the times of files as they are, and fails without a workspace [S1.10]', async () => {

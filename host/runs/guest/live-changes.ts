@@ -9,7 +9,7 @@ import type { RunRecord } from '../../journal/run-record.ts'
 import { flagByPath } from '../../workspace/index.ts'
 
 const pauseMs = 2_000
-/** A look may take this part of the guest's time. */
+/** A look takes at most this part of the guest's time, and of the host's to judge its paths. */
 const pausePerLook = 10
 
 export class LiveChanges implements Disposable {
@@ -61,11 +61,11 @@ export class LiveChanges implements Disposable {
     this.#isAsking = true
     const startedAt = performance.now()
     const answer = await asked.catch(() => undefined)
-    const now = performance.now()
     this.#isAsking = false
-    this.#notBefore = now + Math.max(pauseMs, pausePerLook * (now - startedAt))
     if (this.#isOver) return
     if (answer?.ok === true) this.#tell(answer.value)
+    const now = performance.now()
+    this.#notBefore = now + Math.max(pauseMs, pausePerLook * (now - startedAt))
     this.#plan()
   }
 
