@@ -117,7 +117,7 @@ function createHandlers(
   return {
     'workspace/open': async ({ readOnly }) => toAnswer(await root.mountWorkspace(readOnly === true)),
     'workspace/reset': async ({ keepHome }) => {
-      looker.forget()
+      await looker.forget()
       return toAnswer(await root.resetWorkspace(keepHome))
     },
     'workspace/collect': async ({ runId }, { signal }) => {

@@ -54,8 +54,9 @@ export class Looker {
     return this.#underWay
   }
 
-  /** For another workspace in the same place. */
-  forget(): void {
+  /** For another workspace in the same place: a look under way ends first. */
+  async forget(): Promise<void> {
+    await this.#underWay
     this.#compared.clear()
   }
 

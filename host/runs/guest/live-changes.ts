@@ -21,7 +21,7 @@ export class LiveChanges implements Disposable {
   #isAsking = false
   #isOver = false
   #notBefore = 0
-  #last = ''
+  #last: string = JSON.stringify({ type: 'changes', paths: [], isPartial: false })
 
   constructor(
     record: Pick<RunRecord, 'feed' | 'delta'>,

@@ -130,6 +130,23 @@ describe('the feed of a run', () => {
     expect(await drain(feed.watch())).toEqual(['1'])
   })
 
+  it('gives a late watcher the last look at the changes, until the change set is there [S1.10]', async () => {
+    const feed = new Feed()
+    const look = (path: string) => {
+      const paths = [{ path, kind: 'added' as const }]
+      feed.push(itemOf({ type: 'changes', paths, isPartial: false }))
+    }
+    look('first')
+    look('second')
+    const before = feed.watch()
+    const { value } = await before.next()
+    expect(value).toMatchObject({ delta: { paths: [{ path: 'second' }] } })
+    feed.push({ seq: 1, source: 'host', event: { type: 'changes-ready' } } as unknown as JournalEvent)
+    const after = drain(feed.watch())
+    feed.end()
+    expect(await after).toEqual(['1'])
+  })
+
   it('gives a late watcher what the run waits for after its work, until that is done [S1.10]', async () => {
     for (const type of ['changes-ready', 'vm-kept', 'vm-keep-failed', 'run-end']) {
       const feed = new Feed()

@@ -32,7 +32,8 @@ describe('the changes of a run under way', () => {
   })
 
   it('are asked for after calls, at most every two seconds, and told when they differ [S1.10]', async () => {
-    const { live, told, asked } = tellerOver([look('a.txt'), look('a.txt'), look('a.txt', 'b.txt')])
+    const looks = [look(), look('a.txt'), look('a.txt'), look('a.txt', 'b.txt')]
+    const { live, told, asked } = tellerOver(looks)
     for (let at = 0; at < 60; at += 1) {
       live.note()
       await vi.advanceTimersByTimeAsync(100)
