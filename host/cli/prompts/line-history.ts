@@ -2,10 +2,13 @@
 import { mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { replaceFile } from '../../files/durable.ts'
+import { takeLock } from '../../locks/file-lock.ts'
 
 const maxEntries = 500
 /** Longer lines are not kept. */
 const entryMaxChars = 2_000
+/** A person waits for it. */
+const lockWaitMs = 2_000
 
 export class LineHistory {
   readonly #file: string
@@ -29,16 +32,21 @@ export class LineHistory {
   async add(line: string): Promise<void> {
     const entry = line.replaceAll(/\s*\n\s*/g, ' ')
     if (!isKept(entry)) return
-    // Another conversation may have added lines meanwhile.
-    const others = (await readEntries(this.#file)).filter((other) => other !== entry)
-    this.#entries = [entry, ...others].slice(0, maxEntries)
+    this.#entries = withNewest(entry, this.#entries)
     try {
       await mkdir(path.dirname(this.#file), { recursive: true, mode: 0o700 })
+      await using _ = await takeLock(`${this.#file}.lock`, { waitMs: lockWaitMs })
+      // Another conversation may have added lines meanwhile.
+      this.#entries = withNewest(entry, await readEntries(this.#file))
       await replaceFile(this.#file, `${this.#entries.toReversed().join('\n')}\n`)
     } catch {
-      // Another conversation wrote at the same moment, or the disk is full: the line stays in this one.
+      // The disk is full, or another process holds the lock: the line stays in this conversation.
     }
   }
+}
+
+function withNewest(entry: string, entries: readonly string[]): string[] {
+  return [entry, ...entries.filter((other) => other !== entry)].slice(0, maxEntries)
 }
 
 function isKept(line: string): boolean {

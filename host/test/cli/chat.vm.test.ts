@@ -23,7 +23,7 @@ describe('a conversation', () => {
     cli.type('Run the command `sleep 300`\r')
     await cli.sees('run_bash')
     cli.type('\u0003')
-    await cli.sees(/Cancelling[\s\S]*caisson>/)
+    await cli.sees(/Cancelling[\s\S]*Its VM has ended[\s\S]*caisson>/)
     cli.type('Count the words of a.txt\r')
     await cli.sees(/journal head[\s\S]*caisson>/)
     cli.type('/cost\r')

@@ -1,11 +1,15 @@
 // The line of a conversation: history, completion, pasted lines, and the file of the history.
-import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { LineHistory } from '../../../cli/prompts/line-history.ts'
 import { complete, readTaskLine } from '../../../cli/prompts/task-line.ts'
 import { Person } from '../support/person.ts'
+
+const run = promisify(execFile)
 
 const read = (person: Person, history: string[] = []) =>
   readTaskLine({ stdin: person.input, stdout: person.output }, '> ', {
@@ -64,5 +68,21 @@ describe('the history of a conversation', () => {
     expect((await stat(file)).mode & 0o777).toBe(0o600)
     await writeFile(file, Array.from({ length: 900 }, (_, at) => `line ${at}`).join('\n'))
     expect((await LineHistory.open(file)).entries).toHaveLength(500)
+  })
+
+  it('loses no line of conversations that write at the same moment [H.01]', async () => {
+    const file = path.join(await temporaryFolder('history'), 'history')
+    const module = path.join(import.meta.dirname, '../../../cli/prompts/line-history.ts')
+    const script = `
+      const { LineHistory } = await import(process.argv[1])
+      const history = await LineHistory.open(process.argv[2])
+      for (let at = 0; at < 40; at += 1) await history.add(process.argv[3] + ' ' + at)`
+    const program = ['--conditions=caisson-source', '--input-type=module', '-e', script, module, file]
+    await Promise.all(['a', 'b', 'c'].map((name) => run(process.execPath, [...program, name])))
+    const { entries } = await LineHistory.open(file)
+    expect(entries.toSorted()).toEqual(
+      ['a', 'b', 'c'].flatMap((name) => Array.from({ length: 40 }, (_, at) => `${name} ${at}`)).sort(),
+    )
+    expect(await readdir(path.dirname(file))).toEqual(['history'])
   })
 })
