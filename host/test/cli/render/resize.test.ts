@@ -104,7 +104,7 @@ it.each([
 ] as const)(
   'loses no line and shows none twice on a terminal that %s as its width changes, and few live rows stay [S1.10 H.01]',
   async (_, rewrapping, strayPerChange) => {
-    const count = perTier(60, 600)
+    const count = perTier(60, 200)
     const size = (): Size => ({ cols: upTo(colsMin, 160), rows: upTo(20, 160) })
     const { lines, expected, resized } = await showResized(count, rewrapping, size)
     expect(resized).toBeGreaterThan(count / 20)
