@@ -23,7 +23,7 @@ const LOOK_MS = 400
 /** How long the walk runs before a pause. */
 const TURN_MS = 8
 /** Files whose comparison is remembered. */
-const REMEMBERED_MAX = 1_000
+const REMEMBERED_MAX = 8_000
 const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
 
 interface Walk {
@@ -147,8 +147,8 @@ export class Looker {
       before: base === undefined || stood === undefined ? undefined : readSmall(base, name, stood),
     }
     const found = await findChange({ path, kind }, contents, { seen, stood })
-    if (this.#compared.size >= REMEMBERED_MAX) this.#compared.clear()
-    this.#compared.set(path, { stamp, found })
+    if (known !== undefined || this.#compared.size < REMEMBERED_MAX)
+      this.#compared.set(path, { stamp, found })
     return found
   }
 }
