@@ -75,7 +75,8 @@ export const WorkspaceLook = z.strictObject({
   paths: z
     .array(ChangedPath.omit({ flags: true }))
     .max(lookMaxPaths)
-    .refine((paths) => paths.reduce((sum, { path }) => sum + path.length, 0) <= lookMaxChars),
+    .refine((paths) => paths.reduce((sum, { path }) => sum + path.length, 0) <= lookMaxChars)
+    .refine((paths) => paths.every(({ path }) => path.split('/').length <= limits.changeMaxDepth + 1)),
   /** Whether a bound ended the look: there may be more. */
   isPartial: z.boolean(),
 })

@@ -3,17 +3,18 @@ import type { PathChange } from '#specs/node/change-encoder.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { readChangeSet } from '../../workspace/change-set.ts'
 import { outlineChanges } from '../../workspace/review/diff.ts'
+import { reviewChanges } from '../../workspace/review/review.ts'
 import { Bench, turnsDuring, unwrap } from './support.ts'
 
-type Change = { entry: PathChange }
+type Change = { entry: PathChange; content?: Buffer }
 
 describe('a deep change set', () => {
-  /** `depth` directories within one another, with `siblings` files in the last. */
-  function* deep(depth: number, siblings: number): Generator<Change> {
-    let path = 'd'
+  /** `depth` directories within one another, named in turn, with `siblings` files in the last. */
+  function* deep(depth: number, siblings: number, names: readonly string[] = ['dd']): Generator<Change> {
+    let path = names[0] ?? ''
     yield { entry: { kind: 'directory', path, mode: 0o755 } }
     for (let at = 1; at < depth; at++) {
-      path = `${path}/dd`
+      path = `${path}/${names[at % names.length]}`
       yield { entry: { kind: 'directory', path, mode: 0o755 } }
     }
     for (let at = 0; at < siblings; at++)
@@ -43,5 +44,48 @@ describe('a deep change set', () => {
     const flatStart = process.cpuUsage()
     unwrap(await outlineChanges(manifest, flat))
     expect(deepCost / process.cpuUsage(flatStart).user).toBeLessThan(10)
+  })
+
+  it('of repositories in one another costs little more than one of other directories [T.02 W.03]', {
+    timeout: 120_000,
+  }, async () => {
+    using bench = new Bench()
+    const { manifest } = await bench.takeIn()
+    const costOf = async (names: readonly string[]): Promise<number> => {
+      const changes = unwrap(await bench.receive(manifest, deep(limits.changeMaxDepth, 2_000, names)))
+      const start = process.cpuUsage()
+      unwrap(await outlineChanges(manifest, changes))
+      return process.cpuUsage(start).user
+    }
+    await costOf(['dd'])
+    const plain = await costOf(['.gat', 'modules'])
+    for (const names of [
+      ['.git', 'modules'],
+      ['.github', 'workflows'],
+    ])
+      expect((await costOf(names)) / plain, names.join()).toBeLessThan(10)
+  })
+
+  it('of more than a thousand repositories flags those beyond, while other tasks have their turn [T.02 W.03]', async () => {
+    using bench = new Bench()
+    const { manifest } = await bench.takeIn()
+    const content = Buffer.from('ref: refs/heads/main\n')
+    function* many(): Generator<Change> {
+      for (let at = 0; at < 1_500; at++) {
+        const folder = `r${String(at).padStart(5, '0')}`
+        yield { entry: { kind: 'directory', path: folder, mode: 0o755 } }
+        yield { entry: { kind: 'directory', path: `${folder}/.git`, mode: 0o755 } }
+        yield {
+          entry: { kind: 'file', path: `${folder}/.git/HEAD`, mode: 0o644, size: content.length },
+          content,
+        }
+      }
+    }
+    const changes = unwrap(await bench.receive(manifest, many()))
+    expect(await turnsDuring(() => outlineChanges(manifest, changes))).toBeGreaterThan(10)
+    using review = unwrap(await reviewChanges(manifest, changes))
+    const beyond = review.items.filter(({ flagged }) => flagged?.includes('too many git repositories'))
+    expect(beyond.map(({ path }) => path).slice(0, 1)).toEqual(['r01000/.git/HEAD'])
+    expect(beyond).toHaveLength(500)
   })
 })

@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { enter, judge, nowhere } from '../../workspace/flags/flag-rules.ts'
+import { enter, flagByPath, judge, nowhere } from '../../workspace/flags/flag-rules.ts'
 import { foldFileName } from '../../workspace/flags/folded-path.ts'
 import { leadsOutside } from '../../workspace/flags/link-view.ts'
 import { packageReason } from '../../workspace/flags/package-files.ts'
@@ -96,6 +96,31 @@ describe('flagged paths', () => {
     ]
     for (const path of [...history, ...below])
       expect([path, isFlagged(`.git/${path}`)]).toEqual([path, false])
+  })
+
+  it("hold all below a .git in git's own directory, whatever its name [W.03]", () => {
+    for (const path of ['.git/modules/.git/modules/a/HEAD', '.git/refs/.git/refs/heads/x'])
+      expect(flagOfPlace(path), path).toContain('where git puts none')
+    expect(flagOfPlace('.git/modules/sub/modules/.git2/HEAD')).toBeUndefined()
+  })
+
+  it('are found as fast in paths of many repositories as in others [T.02 W.03]', () => {
+    const costOf = (path: string): number => {
+      const start = process.cpuUsage()
+      for (let round = 0; round < 20; round++) flagByPath(path)
+      return process.cpuUsage(start).user
+    }
+    const filled = (head: string, each: string) => `${(head + each.repeat(2_000)).slice(0, 4_000)}/x_head`
+    const names = filled('', 'abc/')
+    costOf(names)
+    const plain = costOf(names)
+    for (const path of [
+      filled('.git/modules/'.repeat(80), 'a/'),
+      filled('.git/modules/', 'refs/'),
+      filled('.git/modules/', 'a_'),
+      filled('.github/workflows/'.repeat(80), 'a/'),
+    ])
+      expect(costOf(path) / plain, path.slice(0, 60)).toBeLessThan(30)
   })
 
   it('include a package.json that takes a dependency from elsewhere than the registry [W.03]', () => {

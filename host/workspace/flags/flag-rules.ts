@@ -96,17 +96,33 @@ const anyFirstGlob = new RegExp(
 
 /** Position of `name` in a directory with position `above`. `name` is folded. */
 export function enter(above: readonly Track[], name: string): readonly Track[] {
+  const tracks = trackEach(above, name)
+  if (tracks.length <= maxTracks) return tracks.length === 0 ? nowhere : tracks
+  return [tracks.find((track) => track.kind === 'flagged' && track.followsLinks) ?? crowded]
+}
+
+function trackEach(above: readonly Track[], name: string): Track[] {
   const tracks: Track[] = []
   for (const track of above) advance(track, name, tracks)
   for (const at of byFirstName.get(name) ?? []) match(at, 0, name, tracks)
   if (anyFirstGlob.test(name)) for (const at of byFirstGlob) match(at, 0, name, tracks)
-  if (name === '.git') tracks.push({ kind: 'git', below: '' })
+  if (name === '.git' && !above.includes(nestedGit))
+    tracks.push(above.some(({ kind }) => kind === 'git') ? nestedGit : { kind: 'git', below: '' })
   if (contentNames.has(name)) tracks.push({ kind: 'content', name })
-  return tracks.length === 0 ? nowhere : tracks
+  return tracks
 }
 
 /** Position of most places. */
 export const nowhere: readonly Track[] = []
+/** Maximum positions of one place; a place with more is flagged. */
+export const maxTracks = 64
+export const crowded: Track = { kind: 'flagged', reason: 'too many links lead to it', followsLinks: true }
+/** One more position per level would make a deep path slow to judge; git never writes such a path. */
+const nestedGit: Track = {
+  kind: 'flagged',
+  reason: "it is below a .git in git's own directory, where git puts none",
+  followsLinks: true,
+}
 
 function advance(track: Track, name: string, to: Track[]): void {
   const by = track.via === undefined ? {} : { via: track.via }
@@ -168,19 +184,21 @@ const gitSetting = "it is in git's own directory and more than history, which ca
  * Paths below `.git` that commits, branches and clean-up write; everything else is a setting, a hook or an instruction.
  */
 const gitHistory =
-  /^([a-z_]+_(head|msg|editmsg)|head|merge_mode|index|shallow|packed-refs|description|info\/(exclude|refs)|(logs|refs)\/.+|objects\/[0-9a-f]{2}\/[0-9a-f]+|objects\/pack\/[^/]+|objects\/info\/(packs|commit-graphs?(\/[^/]+)?))$/
+  /(?:[a-z_]+_(head|msg|editmsg)|head|merge_mode|index|shallow|packed-refs|description|info\/(exclude|refs)|(logs|refs)\/.+|objects\/[0-9a-f]{2}\/[0-9a-f]+|objects\/pack\/[^/]+|objects\/info\/(packs|commit-graphs?(\/[^/]+)?))$/
+    .source
+const historyBelow = new RegExp(`^${gitHistory}`, 's')
+/** The history of a submodule or worktree is in a nested folder whose name may contain slashes. */
+const nestedHistory = new RegExp(`^[^/]+/(?:.*/)?${gitHistory}`, 's')
 /** Names of files that locate settings, whatever the submodule's name. */
 const gitPointers = /(^|\/)(config|config\.worktree|commondir|gitdir|attributes|alternates|hooks\/[^/]+)$/
 
 /** Whether a path below `.git` is not plainly history. */
 function isGitSetting(below: string): boolean {
-  // The history of a submodule or worktree is in a nested folder whose name may contain slashes.
+  // Git writes no such name.
+  if (/\p{Cc}/u.test(below)) return true
   const nested = /^(?:modules|worktrees)\/(.+)$/s.exec(below)?.[1]
-  if (nested === undefined) return !gitHistory.test(below)
-  const names = nested.split('/')
-  return (
-    gitPointers.test(below) || !names.some((_, at) => at > 0 && gitHistory.test(names.slice(at).join('/')))
-  )
+  if (nested === undefined) return !historyBelow.test(below)
+  return gitPointers.test(below) || !nestedHistory.test(nested)
 }
 
 function compileName(text: string): string | RegExp {

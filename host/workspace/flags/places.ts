@@ -4,16 +4,13 @@
  */
 
 import type { Turns } from '../yield-turns.ts'
-import { enter, nowhere, type Track } from './flag-rules.ts'
+import { crowded, enter, maxTracks, nowhere, type Track } from './flag-rules.ts'
 import { foldFileName, foldPath } from './folded-path.ts'
 import type { LinkTarget, LinkView } from './link-view.ts'
 import type { Repositories } from './repositories.ts'
 
 /** Maximum rounds in which links pass on positions; each follows one link more, and Linux follows 40. */
 const MAX_ROUNDS = 40
-/** Maximum positions of one place; a place with more is flagged. */
-const MAX_TRACKS = 64
-const crowded: Track = { kind: 'flagged', reason: 'too many links lead to it', followsLinks: true }
 
 /** Makes one place count as another: a link, or a file in which git finds a path. */
 export interface Pointer {
@@ -93,8 +90,8 @@ export class Places {
     for (const way of target.ways) this.#ways.set(foldPath(way), pointer.path)
     const before = has.length
     for (const track of tracks) {
-      if (has.length >= MAX_TRACKS) break
-      const added = has.length === MAX_TRACKS - 1 ? crowded : { ...track, via: track.via ?? pointer.path }
+      if (has.length >= maxTracks) break
+      const added = has.length === maxTracks - 1 ? crowded : { ...track, via: track.via ?? pointer.path }
       if (!has.some((known) => isSame(known, added))) has.push(added)
     }
     return has.length > before
@@ -126,7 +123,7 @@ export class Places {
     const isKnown = isInGit || repository === 'whole'
     const all = [...tracks, ...added.filter(({ kind }) => !(isKnown && kind === 'repository'))]
     if (repository !== undefined) all.push({ kind: 'repository', whole: repository === 'whole' })
-    return all.length > MAX_TRACKS ? [crowded] : all
+    return all.length > maxTracks ? [crowded] : all
   }
 }
 

@@ -3,6 +3,7 @@
  * and whether the next checkout or push would bring flagged or excluded content. Reads objects as data; runs no git and
  * obeys no configuration except the object format.
  */
+import type { Turns } from '../yield-turns.ts'
 import { type HistoryBounds, HistoryBudget, NotExaminable } from './budget.ts'
 import { findNewHistory } from './commits.ts'
 import { Findings, type FindingsOptions, type FlaggedInHistory } from './findings.ts'
@@ -10,9 +11,9 @@ import { type GitIndex, INDEX_MAX_BYTES, parseIndex } from './index-file.ts'
 import { ObjectStore, parseCommit } from './objects.ts'
 import { isIndex, type MovedReference, References, readChangedBytes, readHostBytes } from './references.ts'
 import {
+  findChangedRepositories,
   idBytesOf,
   isObject,
-  membersByRepository,
   type RepositoryOptions,
   workingTreeOf,
 } from './repositories.ts'
@@ -46,10 +47,12 @@ interface GitHistory {
 }
 
 /** Examines all repositories that the change set touches. */
-export async function examineHistory(options: ExamineOptions): Promise<GitHistory> {
+export async function examineHistory(options: ExamineOptions, turns: Turns): Promise<GitHistory> {
   const reports: HistoryReport[] = []
-  const reasons = new Map<string, string>()
-  for (const [directory, members] of membersByRepository(options)) {
+  const { members: repositories, unexamined } = await findChangedRepositories(options, turns)
+  const reasons = new Map(unexamined.map((path) => [path, 'too many git repositories change at once']))
+  for (const [directory, members] of repositories) {
+    if (turns.isDue) await turns.give()
     const examined = await examineRepository(options, directory, members)
     for (const [path, reason] of examined.objectReasons) reasons.set(path, reason)
     const { report } = examined

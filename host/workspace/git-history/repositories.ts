@@ -4,6 +4,7 @@
  */
 import { posix } from 'node:path'
 import { foldFileName, foldPath } from '../flags/folded-path.ts'
+import type { Turns } from '../yield-turns.ts'
 import type { HistorySurroundings } from './objects.ts'
 import { isReference, readChangedBytes, readHostBytes } from './references.ts'
 
@@ -12,15 +13,25 @@ export interface RepositoryOptions extends HistorySurroundings {
   isRepository(directory: string): boolean
 }
 
-/** The changes of each repository that affect where its history ends. */
-export function membersByRepository({
-  changes,
-  index,
-  isRepository,
-}: RepositoryOptions): Map<string, string[]> {
+/** Maximum repositories examined: each is compared with every change. */
+const maxRepositories = 1_000
+
+interface ChangedRepositories {
+  /** The changes of each repository that affect where its history ends. */
+  readonly members: ReadonlyMap<string, readonly string[]>
+  /** Changes of the repositories beyond {@link maxRepositories}. */
+  readonly unexamined: readonly string[]
+}
+
+export async function findChangedRepositories(
+  { changes, index, isRepository }: RepositoryOptions,
+  turns: Turns,
+): Promise<ChangedRepositories> {
   const repositories = new Map<string, string[]>()
+  const unexamined: string[] = []
   const repositoriesAbove = findRepositoriesAbove(isRepository)
   for (const change of changes.values()) {
+    if (turns.isDue) await turns.give()
     if (change.kind === 'mode' || change.kind === 'unsupported') continue
     const found = repositoryOf(change.path, repositoriesAbove)
     // A directory alone means nothing; its contents are examined separately.
@@ -28,10 +39,14 @@ export function membersByRepository({
       continue
     const [directory, below] = found
     const members = repositories.get(directory) ?? []
+    if (members.length === 0 && repositories.size >= maxRepositories && !repositories.has(directory)) {
+      unexamined.push(change.path)
+      continue
+    }
     if (isReference(below)) members.push(change.path)
     repositories.set(directory, members)
   }
-  return repositories
+  return { members: repositories, unexamined }
 }
 
 /**
@@ -46,15 +61,26 @@ function repositoryOf(
   const depths = repositoriesAbove(path)
   if (depths.length === 0) return
   const names = path.split('/')
+  let tried = names.length
   for (const git of depths) {
     const isModule = foldFileName(names[git] ?? '') === 'modules'
-    for (let at = isModule ? git + 2 : git; at < names.length; at++) {
+    const start = isModule ? git + 2 : git
+    const end = isModule ? tried : git + 1
+    for (let at = start; at < end; at++) {
+      if (!mayBeginGit(names, at)) continue
       const below = names.slice(at).join('/')
       if (isReference(below) || isObject(below)) return [names.slice(0, at).join('/'), below]
-      if (!isModule) break
     }
+    // A repository below this one would look at the same names again.
+    if (isModule) tried = Math.min(tried, start)
   }
   return
+}
+
+/** Whether the names from `at` on can be a reference or an object; cheaper than to look at all of them. */
+function mayBeginGit(names: readonly string[], at: number): boolean {
+  const isLast = at === names.length - 1
+  return isLast || /^(refs|logs|objects|worktrees)$/.test(foldFileName(names[at] ?? ''))
 }
 
 /** Number of names in each parent directory that is a repository, shortest first. */

@@ -81,11 +81,14 @@ export async function reviewChanges(
     contents = openContents(received.paths.contents)
     const turns = new Turns()
     const flags = await Flagger.create({ root, index, changes: received, contents }, turns)
-    const { reports, reasons } = await examineHistory({
-      ...{ root, index, changes: received.entries, contents },
-      judge: (subject) => flags.reasonOf(subject),
-      isRepository: (directory) => flags.isRepository(directory),
-    })
+    const { reports, reasons } = await examineHistory(
+      {
+        ...{ root, index, changes: received.entries, contents },
+        judge: (subject) => flags.reasonOf(subject),
+        isRepository: (directory) => flags.isRepository(directory),
+      },
+      turns,
+    )
     const { changes, aside } = withCommitsAside(received, index, contents, reports)
     const renames = await findRenames(index, changes, turns)
     const own = readOwnStates(path.dirname(changes.paths.entries))
