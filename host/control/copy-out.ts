@@ -19,7 +19,7 @@ import {
   type GuestPath,
   readGuestPath,
 } from './copy.ts'
-import { GuestProgram, type ShellOpener } from './guest-program.ts'
+import { GuestProgram, requireGoing, type ShellOpener } from './guest-program.ts'
 import { isPlainName, type TarEntry, TarReader } from './tar.ts'
 
 const entriesMaxCount = 500_000
@@ -27,6 +27,12 @@ const depthMax = 200
 /** Larger files are compared with the free space first. */
 const checkedBytes = 1024 * 1024
 const reserveBytes = 64 * 1024 * 1024
+/** Bytes of an archive that are no content: headers and names. */
+const headersMaxBytes = entriesMaxCount * 2048
+/** Characters of the links' names and targets, which are held until the end. */
+const linksMaxChars = 64 * 1024 * 1024
+/** Characters of the known directories. */
+const knownMaxChars = 64 * 1024 * 1024
 
 /** @throws {CaissonError} */
 export async function copyOut(
@@ -38,7 +44,7 @@ export async function copyOut(
   const source = readGuestPath(from)
   checkCopy(to, options)
   await using program = await openArchive(vm, source, options)
-  const reader = new TarReader(program.output)
+  const reader = new TarReader(limitBytes(program.output, options))
   const extraction = new Extraction(source, to, options)
   let count = 0
   for (let entry = await reader.next(); entry !== null; entry = await reader.next()) {
@@ -51,6 +57,16 @@ export async function copyOut(
   }
   await program.requireSuccess(count === 0)
   return await extraction.end()
+}
+
+/** Ends an archive whose headers and names are too many. */
+async function* limitBytes(pieces: AsyncIterable<Buffer>, options: CopyOptions): AsyncGenerator<Buffer> {
+  let bytes = 0
+  for await (const piece of pieces) {
+    bytes += piece.length
+    requireBelow(bytes - headersMaxBytes, options)
+    yield piece
+  }
 }
 
 /** The same as the bytes of an archive, which are the guest's. @throws {CaissonError} */
@@ -91,8 +107,12 @@ class Extraction {
   readonly #log = new CopyLog()
   /** Directories that are none of a link, by path. */
   readonly #known = new Set<string>()
+  #knownChars = 0
   /** Made last, so that nothing is written through one. */
-  readonly #links: { readonly parts: readonly string[]; readonly target: string }[] = []
+  readonly #links: { readonly path: string; readonly target: string }[] = []
+  #linksChars = 0
+  /** Of all files, those that are left out too. */
+  #contentBytes = 0
   /** Where the first entry goes; those below it go below. */
   #root: string | undefined
 
@@ -108,6 +128,8 @@ class Extraction {
       if (parts.length > 0) throw forged(entry.path, 'it does not begin with what was asked for')
       this.#root = await this.#placeRoot(entry.type)
     }
+    this.#contentBytes += entry.size
+    requireBelow(this.#contentBytes, this.#options)
     const problem = problemOf(parts, entry)
     if (problem !== undefined) {
       this.#log.leaveOut(entry.path, problem)
@@ -117,24 +139,34 @@ class Extraction {
     await this.#withPath(file, async () => {
       await this.#makeParents(parts)
       if (entry.type === 'directory') await this.#makeDirectory(file, entry.mode)
-      else if (entry.type === 'link') this.#links.push({ parts, target: entry.target })
+      else if (entry.type === 'link') this.#holdLink(parts.join('/'), entry.target)
       else await this.#writeFile(file, entry, reader)
     })
     this.#options.onFile?.(entry.path)
   }
 
   async end(): Promise<CopyResult> {
-    for (const { parts, target } of this.#links) {
-      // A link that was made just now may be above the next one.
-      this.#known.clear()
-      const file = path.join(this.#root ?? '', ...parts)
+    for (const link of this.#links) {
+      requireGoing(this.#options)
+      const file = path.join(this.#root ?? '', link.path)
       await this.#withPath(file, async () => {
-        await this.#makeParents(parts)
-        await this.#replace(file, (draft) => symlink(target, draft))
+        await this.#makeParents(link.path === '' ? [] : link.path.split('/'))
+        // Replaces no directory, so none of the known ones becomes a link.
+        await this.#replace(file, (draft) => symlink(link.target, draft))
       })
       this.#log.count(0)
     }
     return this.#log.result()
+  }
+
+  #holdLink(link: string, target: string): void {
+    this.#linksChars += link.length + target.length
+    if (this.#linksChars > linksMaxChars)
+      throw new CaissonError(
+        'limit_reached',
+        `${JSON.stringify(this.#source.given)} has links whose names and targets have more than ${linksMaxChars} characters`,
+      )
+    this.#links.push({ path: link, target })
   }
 
   /** The names below the root. @throws {CaissonError} for a path that leads elsewhere */
@@ -183,11 +215,15 @@ class Extraction {
     const existing = await lstat(directory).catch(() => null)
     if (existing === null) await mkdir(directory, { mode: mode | 0o700 })
     else if (!existing.isDirectory()) throw refused(directory, 'a directory cannot replace it')
+    this.#knownChars += directory.length
+    if (this.#knownChars > knownMaxChars) {
+      this.#known.clear()
+      this.#knownChars = directory.length
+    }
     this.#known.add(directory)
   }
 
   async #writeFile(file: string, { mode, mtimeMs, size }: TarEntry, reader: TarReader): Promise<void> {
-    requireBelow(this.#log.bytes + size, this.#options)
     const folder = path.dirname(file)
     if (size > checkedBytes && (await readFreeBytes(folder)) < size + reserveBytes)
       throw new CaissonError(
@@ -244,8 +280,9 @@ async function writeAll(handle: FileHandle, reader: TarReader): Promise<void> {
 function problemOf(parts: readonly string[], { type, target }: TarEntry): string | undefined {
   if (type === 'other') return 'neither file, directory nor symbolic link'
   if (!parts.every(isPlainName)) return 'control characters or bytes other than UTF-8 in its name'
-  if (type === 'link' && (target === '' || !isPlainName(target))) return 'a link to no usable name'
-  return undefined
+  if (type !== 'link') return undefined
+  const isUsable = target !== '' && Buffer.byteLength(target) <= limits.pathMaxBytes && isPlainName(target)
+  return isUsable ? undefined : 'a link to no usable name'
 }
 
 function forged(entry: string, why: string): CaissonError {

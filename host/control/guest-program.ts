@@ -112,7 +112,8 @@ export class GuestProgram implements AsyncDisposable {
   }
 }
 
-function requireGoing({ signal }: CopyOptions): void {
+/** @throws {CaissonError} `cancelled` */
+export function requireGoing({ signal }: CopyOptions): void {
   if (signal?.aborted !== true) return
   throw new CaissonError('cancelled', `cancelled by the caller: ${errorMessage(signal.reason)}`)
 }

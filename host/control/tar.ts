@@ -48,6 +48,7 @@ export class TarReader {
       const type = String.fromCharCode(header[156] ?? 0)
       const size = sizeIn(header)
       if (type === 'L' || type === 'K') {
+        if ((type === 'L' ? path : target) !== undefined) throw broken('two long names of one entry')
         const name = await this.#longName(size)
         if (type === 'L') path = name
         else target = name

@@ -1,6 +1,17 @@
 // Copies between a VM and this machine: the protocol of a shell, with programs of this machine in the place of the guest's.
 import { spawn } from 'node:child_process'
-import { chmod, lstat, mkdir, readdir, readFile, readlink, stat, symlink, writeFile } from 'node:fs/promises'
+import {
+  chmod,
+  lstat,
+  mkdir,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises'
 import path from 'node:path'
 import { duplexPair } from 'node:stream'
 import { describe, expect, it } from 'vitest'
@@ -260,6 +271,20 @@ describe('a copy out of a hostile VM', () => {
       for await (const _ of pieces);
     }
     await expect(readAll()).rejects.toMatchObject({ code: 'limit_reached' })
+    const unnamed = {
+      path: 'got/\u0007',
+      type: 'file',
+      mode: 0,
+      mtimeMs: 0,
+      target: '',
+      size: 5_000,
+    } as const
+    const root = archive({ path: 'got/', type: 'directory' }).subarray(0, 512)
+    const leftOut = await forger(Buffer.concat([root, encodeEntry(unnamed)]))
+    await expect(copyOut(leftOut, '/x/got', to, { maxBytes: 4_999 })).rejects.toMatchObject({
+      code: 'limit_reached',
+    })
+    await rm(to, { recursive: true })
     const silent = opener(() => ['sleep', '1000'])
     await expect(copyOut(silent, '/x/got', to, { silenceMs: 50 })).rejects.toThrow('did nothing')
     const noise = await forger(Buffer.alloc(2_000, 'noise '))
@@ -267,6 +292,25 @@ describe('a copy out of a hostile VM', () => {
     const cut = await forger(archive({ path: 'got', content: 'x'.repeat(5_000) }).subarray(0, 3_000))
     await expect(copyOut(cut, '/x/got', to)).rejects.toMatchObject({ code: 'protocol_violation' })
     expect(await readdir(folder)).toEqual([])
+  })
+
+  it('holds no more names than its bounds: of one entry, of a target, of all links [V.13]', async () => {
+    const folder = await temporaryFolder('copy')
+    const entry = { type: 'link', mode: 0, mtimeMs: 0, size: 0 } as const
+    const longName = encodeEntry({ ...entry, path: 'got/'.padEnd(200, 'x'), target: '' }).subarray(0, 1024)
+    const twice = await forger(Buffer.concat([longName, longName, encodeEnd()]))
+    await expect(copyOut(twice, '/x/got', path.join(folder, 'twice'))).rejects.toThrow('two long names')
+
+    const target = 'x'.repeat(4_000)
+    const root = { path: 'got/', type: 'directory' } as const
+    const links = archive(root, { path: 'got/long', ...entry, target: 'x'.repeat(4_096) })
+    const { leftOut } = await copyOut(await forger(links), '/x/got', path.join(folder, 'one'))
+    expect(leftOut).toEqual([{ path: 'got/long', reason: 'a link to no usable name' }])
+
+    const many = Array.from({ length: 17_000 }, (_, at) => ({ path: `got/${at}`, ...entry, target }))
+    const copied = copyOut(await forger(archive(root, ...many)), '/x/got', path.join(folder, 'many'))
+    await expect(copied).rejects.toMatchObject({ code: 'limit_reached' })
+    expect(await readdir(path.join(folder, 'many'))).toEqual([])
   })
 })
 
