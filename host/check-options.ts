@@ -9,6 +9,7 @@ import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { plainMessages, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
 import { Config } from './config/schema.ts'
@@ -86,6 +87,10 @@ const FolderSchema = z.strictObject({
   name: z
     .string()
     .regex(folderName, 'expected 1 to 64 letters, digits, ".", "_" and "-"; the first is no "." or "-"')
+    .refine(
+      (name) => Buffer.byteLength(name) <= limits.nameMaxBytes,
+      `expected at most ${limits.nameMaxBytes} bytes`,
+    )
     .optional(),
 })
 const FilesSchema = z.strictObject({

@@ -11,6 +11,7 @@ import { withDigest } from '#runtime/providers/names.ts'
 import { errorMessage } from '#specs/errors.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { accessReasonMaxChars } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { type McpServer, mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { AgentWorkspace, Extension, ExtensionParts } from '../extensions/extension.ts'
@@ -82,7 +83,13 @@ class OpenedServers implements Extension {
   /** Servers as they are started: a package runner may be replaced by the workspace's program. */
   readonly #launched = new Map<RunServer, McpServer>()
   /** Questions about addresses of registries, by address: several servers may need the same. */
-  readonly #access = new Map<string, Promise<ApprovalDecision>>()
+  readonly #access = new Map<
+    string,
+    { readonly reasons: string[]; readonly answer: Promise<ApprovalDecision> }
+  >()
+  /** Servers that may still need an address; the questions wait for them, so that each names all that it is for. */
+  readonly #undecided: Set<RunServer>
+  readonly #decided = Promise.withResolvers<void>()
   /** Tool names for the model, by server and tool. */
   readonly #names = new Map<string, string>()
   readonly #asksAll: boolean
@@ -101,6 +108,12 @@ class OpenedServers implements Extension {
             this.#ask(mcpOfferTool, toCanonicalJson(offer), agentPath, signal),
         }),
     )
+    this.#undecided = new Set(this.#servers)
+  }
+
+  #noteDecided(server: RunServer): void {
+    this.#undecided.delete(server)
+    if (this.#undecided.size === 0) this.#decided.resolve()
   }
 
   /** Starts the servers. Never rejects: a server that does not start is noted and not offered. */
@@ -151,8 +164,14 @@ class OpenedServers implements Extension {
   async #start(server: RunServer): Promise<Result<string | null, string>> {
     const { signal } = this.#parts
     const { files } = this.#environment
-    const askAccess = (url: string, reason: string) => this.#askAccess(url, reason, signal)
-    const launch = await prepareLaunch(server.config, { files, askAccess })
+    const askAccess = (url: string, reason: string) => {
+      const answer = this.#askAccess(url, reason, signal)
+      this.#noteDecided(server)
+      return answer
+    }
+    const launch = await prepareLaunch(server.config, { files, askAccess }).finally(() =>
+      this.#noteDecided(server),
+    )
     if (!launch.ok || signal.aborted) return launch.ok ? { ok: false, error: 'the run has ended' } : launch
     const { config, isFetched } = launch.value
     const connectTimeoutMs = isFetched ? (config.connectTimeoutMs ?? readyMs.max) : config.connectTimeoutMs
@@ -213,11 +232,18 @@ class OpenedServers implements Extension {
   }
 
   #askAccess(url: string, reason: string, signal: AbortSignal): Promise<ApprovalDecision> {
-    const asked =
-      this.#access.get(url) ??
-      this.#ask(accessTool, toCanonicalJson({ url, reason }), rootWorkspace.agentPath, signal)
-    this.#access.set(url, asked)
-    return asked
+    const known = this.#access.get(url)
+    if (known !== undefined) {
+      known.reasons.push(reason)
+      return known.answer
+    }
+    const reasons = [reason]
+    const answer = this.#decided.promise.then(() => {
+      const given = toCanonicalJson({ url, reason: reasons.join('; ').slice(0, accessReasonMaxChars) })
+      return this.#ask(accessTool, given, rootWorkspace.agentPath, signal)
+    })
+    this.#access.set(url, { reasons, answer })
+    return answer
   }
 
   async #ask(tool: string, given: string, agentPath: string, signal: AbortSignal): Promise<ApprovalDecision> {

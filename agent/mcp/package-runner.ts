@@ -210,7 +210,9 @@ async function findRegistry(
   const candidates = [settings.get(`${scope}:registry`), registry, variable, settings.get('registry')]
   for (const candidate of candidates) {
     const address = candidate == null ? null : URL.parse(candidate)
-    if (address !== null && /^https?:$/.test(address.protocol)) return new URL('/', address)
+    // Without the user and password that an address in the workspace's settings may have.
+    if (address !== null && /^https?:$/.test(address.protocol))
+      return new URL(`${address.protocol}//${address.host}/`)
   }
   return new URL(defaultRegistry)
 }

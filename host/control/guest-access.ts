@@ -79,6 +79,8 @@ export class GuestAccess {
   async openShell(options: ShellOptions, signal?: AbortSignal): Promise<AccessResult<FramedStream>> {
     const { argv, terminal } = options
     await this.#waitUntilReady(signal)
+    if (signal?.aborted === true)
+      return { ok: false, error: { code: 'unavailable', message: 'cancelled by the caller' } }
     this.#options.onAccess?.(
       argv.length === 0
         ? { kind: 'shell', detail: '' }

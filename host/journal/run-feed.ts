@@ -270,5 +270,5 @@ function isSameStream(a: Piece['delta'], b: Piece['delta']): boolean {
 }
 
 function charsOf({ delta }: DeltaItem): number {
-  return 'text' in delta ? (delta.text?.length ?? 0) : 0
+  return 'text' in delta ? (delta.text?.length ?? 0) : JSON.stringify(delta).length
 }

@@ -27,7 +27,7 @@ const defaultPorts = { https: 443, http: 80 } as const
  * @param method in any case; CONNECT is refused, see {@link parseAuthority}
  */
 export function parseTarget(text: string, method: string): Result<Target, string> {
-  const shown = printable(text)
+  const shown = printable(withoutUserinfo(text))
   if (text.length > urlMaxChars) return failure(`an address of more than ${urlMaxChars} characters`)
   if (/[\s\p{Cc}\p{Cs}\\]/u.test(text))
     return failure(`${shown} holds white space, a control character or a backslash`)
@@ -111,6 +111,12 @@ function oneSpelling(hostname: string): Result<string, string> {
 
 function failure(error: string): { ok: false; error: string } {
   return { ok: false, error }
+}
+
+/** The text is no valid address perhaps, so that everything before its last `@` may be a password. */
+function withoutUserinfo(text: string): string {
+  const at = text.lastIndexOf('@')
+  return at < 0 ? text : `${/^[a-z]*:\/\//i.exec(text)?.[0] ?? ''}...${text.slice(at)}`
 }
 
 /** Untrusted text for a line of ours. */

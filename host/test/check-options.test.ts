@@ -112,6 +112,12 @@ const wrong: [string, object, string[], RegExp][] = [
     ['folders.0.name'],
     /expected 1 to 64 letters/,
   ],
+  [
+    'a name of a folder that no file system takes',
+    { folders: [{ path: '/data', name: '\u{20000}'.repeat(64) }] },
+    ['folders.0.name'],
+    /at most 255 bytes/,
+  ],
   ['a NUL in a folder', { folders: [{ path: 'a\0b' }] }, ['folders.0.path'], /without NUL/],
   ['too many folders', { folders: Array(17).fill({ path: 'a' }) }, ['folders'], /at most 16/],
   ['too many patterns', { files: { include: Array(1_001).fill('a') } }, ['files.include'], /at most 1000/],

@@ -1,11 +1,12 @@
 /**
  * Decides which directories may be a workspace, or be added to a run. Refuses `/`, the home folder and its parents,
- * and folders with Caisson's own state.
+ * directories of credentials, and folders with Caisson's own state.
  */
 import { realpathSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import path from 'node:path'
 import { closeToPrograms } from '../processes/programs.ts'
+import { isInSecretDirectory } from './scan/secret-files.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 
 export interface OwnPlaces {
@@ -44,6 +45,7 @@ export function checkFolder(directory: string, places: OwnPlaces): WorkspaceResu
   if (homes.some((home) => contains(real, realOrSame(home)))) {
     return refuse(`"${real}" is a home directory or holds one`)
   }
+  if (isInSecretDirectory(real)) return refuse(`"${real}" is a directory of credentials`)
   for (const folder of places.ownFolders.map(realOrSame)) {
     if (contains(real, folder) || contains(folder, real)) {
       return refuse(

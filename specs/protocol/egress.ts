@@ -45,11 +45,13 @@ export const AccessReach = z.enum(['host', 'suffix', 'path'])
 export type AccessReach = z.infer<typeof AccessReach>
 
 /** Arguments of the tool `request_access`; the host itself reads them. */
+export const accessReasonMaxChars = 2_000
+
 export const AccessRequest = z.strictObject({
   /** A complete http or https URL. */
   url: z.string().min(1).max(8_192),
   /** The agent's reason; shown as such. */
-  reason: z.string().min(1).max(2_000),
+  reason: z.string().min(1).max(accessReasonMaxChars),
 })
 export type AccessRequest = z.infer<typeof AccessRequest>
 

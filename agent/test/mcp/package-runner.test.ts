@@ -54,6 +54,10 @@ describe('an MCP server by npx', () => {
     expect(world.programs.requests).toEqual([])
     // Two servers need one address: one question.
     expect(world.addresses).toEqual(['https://registry.npmjs.org/'])
+    expect(world.reasons[0]?.split('; ').toSorted()).toEqual([
+      "the MCP server's package @acme/echo, by npx",
+      "the MCP server's package acme-other, by npx",
+    ])
     expect(world.notes.toSorted()[0]).toMatch(
       /^MCP server echo: npx cannot fetch @acme\/echo.*no user is available.*no node_modules\/@acme\/echo.*npm install @acme\/echo.*--allow-host/,
     )
@@ -108,11 +112,14 @@ describe('an MCP server by npx', () => {
     await launch(npx('echo'))
     await launch({ ...npx('echo'), env: { NPM_CONFIG_REGISTRY: 'https://variable.example/' } })
     await launch(npx('--registry', 'https://option.example/x', 'echo'))
+    const refused = await launch(npx('--registry', 'https://user:token@option.example:8443/x', 'echo'))
+    expect(JSON.stringify(refused)).not.toContain('token')
     expect(asked).toEqual([
       'http://acme.example:4873/',
       'https://all.example/',
       'https://variable.example/',
       'https://option.example/',
+      'https://option.example:8443/',
     ])
   })
 

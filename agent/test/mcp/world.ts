@@ -46,6 +46,7 @@ export class McpWorld implements AsyncDisposable {
   readonly offers: McpOffer[] = []
   /** Addresses that the host was asked for. */
   readonly addresses: string[] = []
+  readonly reasons: string[] = []
   /** What was said as a warning. */
   readonly notes: string[] = []
   readonly news: string[] = []
@@ -95,7 +96,9 @@ export class McpWorld implements AsyncDisposable {
       host: {
         requestApproval: ({ tool, arguments: offer }) => {
           if (tool === accessTool) {
-            this.addresses.push(JSON.parse(offer).url)
+            const { url, reason } = JSON.parse(offer)
+            this.addresses.push(url)
+            this.reasons.push(reason)
             return Promise.resolve(decideAccess?.() ?? { decision: 'deny', hint: 'no user is available' })
           }
           const parsed = McpOffer.parse(JSON.parse(offer))

@@ -49,8 +49,9 @@ export class HeldTexts {
   #hear({ stepId, text, calls }: TurnEnd, agentPath: string): string[] {
     const said = text.trim()
     const isPlan = stepId === 'plan' && (calls.length === 0 || calls.some(({ tool }) => tool === planTool))
-    if (said === '' || isPlan || this.#held.size >= heldMax) return []
-    if (stepId !== 'plan' && calls.length > 0) return this.#linesOf(agentPath, said)
+    if (said === '' || isPlan) return []
+    if ((stepId !== 'plan' && calls.length > 0) || this.#held.size >= heldMax)
+      return this.#linesOf(agentPath, said)
     this.#held.set(keyOf(agentPath, stepId), { agentPath, text: said })
     return []
   }

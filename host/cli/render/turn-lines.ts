@@ -101,17 +101,23 @@ function diffLines(
     .slice(0, verbose === true ? diffs.length : diffsMax)
     .flatMap(({ path, added, removed, diff = '' }) => {
       const head = `    ${sanitizeLine(path, 200)} ${colors.green(`+${added}`)} ${colors.red(`-${removed}`)}`
-      const lines = diff
-        .trimEnd()
-        .split('\n')
-        .filter((line) => line !== '' && !/^(---|\+\+\+|diff |index )/.test(line))
-      const rows = block(lines.join('\n'), margin, verbose === true ? verboseMaxLines : diffMaxLines)
+      const rows = block(
+        withoutFileHeader(diff.trimEnd()),
+        margin,
+        verbose === true ? verboseMaxLines : diffMaxLines,
+      )
       return [head, ...rows.map((row) => colorOf(row.slice(margin.length), colors)(row))]
     })
   const rest = diffs.length - diffsMax
   return verbose === true || rest <= 0
     ? shown
     : [...shown, colors.dim(`    … ${formatCount(rest, 'more file')}`)]
+}
+
+/** Only what is before the first hunk names the files; below it a line may look the same. */
+function withoutFileHeader(diff: string): string {
+  const start = diff.search(/^@@ /m)
+  return start < 0 ? diff : diff.slice(start)
 }
 
 function colorOf(line: string, colors: Colors): (text: string) => string {

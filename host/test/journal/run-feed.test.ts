@@ -204,6 +204,17 @@ describe('the feed of a run', () => {
     const seen = await drain(slow)
     expect(seen.at(-1)).toBe('1')
     expect(seen.join('').length).toBeLessThan(5 * 1024 * 1024)
+
+    const looked = new Feed()
+    const idle = looked.watch()
+    const paths = Array.from({ length: 200 }, (_, at) => ({
+      path: `${at}`.padEnd(160, 'x'),
+      kind: 'added' as const,
+    }))
+    for (let index = 0; index < 1_000; index += 1)
+      looked.push(itemOf({ type: 'changes', paths, isPartial: false }))
+    looked.end()
+    expect((await drain(idle)).length).toBeLessThan(150)
   })
 
   it('drops deltas, never events, for a watcher that does not read', async () => {

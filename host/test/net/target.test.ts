@@ -91,6 +91,16 @@ describe('the target of a request', () => {
     expect(parseTarget(url, 'GET')).toMatchObject({ ok: false, error: expect.stringMatching(/./) })
   })
 
+  it('is refused without its user and password in the words [G.02]', () => {
+    for (const url of [
+      'https://alice:pw@evil.net/',
+      'alice:pw@evil.net',
+      'https://alice:p/w@evil.net:0/',
+      ' u:pw@x',
+    ])
+      expect(hostOf(url)).toMatch(/^refused: (?!.*(alice|pw|p\/w))/)
+  })
+
   it('has a method of letters, and not CONNECT [G.02]', () => {
     for (const method of ['CONNECT', 'connect', '', 'GET\r\n', 'GE T', 'A'.repeat(21)])
       expect(parseTarget('https://example.com', method), method).toMatchObject({ ok: false })

@@ -153,7 +153,7 @@ export async function findSavedVm(directory: string): Promise<SavedVm | undefine
  */
 export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<Vm> {
   if (JSON.stringify(imageFiles(options)) !== JSON.stringify(saved.record.image)) {
-    throw new CaissonError('vm_failed', 'the VM was saved with another imageand only wakes with that one')
+    throw new CaissonError('vm_failed', 'the VM was saved with another image and only wakes with that one')
   }
   const { qemuVersion } = await prepareMachine(options, false)
   if (qemuVersion !== saved.record.qemuVersion) {

@@ -40,11 +40,16 @@ const secretPathEnds = [
 
 /** Files that may contain a secret, with the text pattern that shows it. */
 const secretPatterns: readonly { readonly at: RegExp; readonly text: RegExp }[] = [
-  { at: /(^|\/)\.npmrc$/i, text: /_(authToken|auth|password)\s*=/i },
-  { at: /(^|\/)\.yarnrc\.yml$/i, text: /npmAuth(Token|Ident)\s*:/i },
+  { at: /(^|\/)\.npmrc$/i, text: /_(authToken|auth|password)\s*=|:\/\/[^\s/@]+@/i },
+  { at: /(^|\/)\.yarnrc\.yml$/i, text: /npmAuth(Token|Ident)\s*:|:\/\/[^\s/@]+@/i },
   // A submodule's repository is below `modules`, a worktree's settings are below `worktrees`.
   { at: /(^|\/)\.git\/(.+\/)?config(\.worktree)?$/i, text: /:\/\/[^\s/@]+@|extraheader\s*=/i },
 ]
+
+/** Whether an absolute path leads into a directory of credentials. */
+export function isInSecretDirectory(absolutePath: string): boolean {
+  return absolutePath.split('/').some((name) => secretDirectories.has(name.toLowerCase()))
+}
 
 /** Whether the name or place alone indicates a secret. */
 export function isSecretByName(filePath: string, isDirectory: boolean): boolean {

@@ -96,7 +96,7 @@ describe('the text of a turn without calls', () => {
     ).not.toMatch(/goal"|Here/)
   })
 
-  it('is bounded in number, and shown at the end of a run that broke off [H.01]', () => {
+  it('is bounded in number, and those beyond are shown at once; the others at the end of a run that broke off [H.01]', () => {
     const run: RunLine = event({
       type: 'run-end',
       outcome: 'failed',
@@ -107,7 +107,10 @@ describe('the text of a turn without calls', () => {
       durationMs: 1,
     })
     const many = Array.from({ length: 300 }, (_, index) => turn(`s${index}`, `said ${index}`))
-    expect(shown(...many, run).filter((line) => line.includes('said'))).toHaveLength(256)
+    const said = (...lines: readonly RunLine[]) => shown(...lines).filter((line) => line.includes('said'))
+    expect(said(...many)).toEqual(many.slice(256).map((_, index) => `    │ said ${256 + index}`))
+    expect(said(...many, turn('s299', 'said with a call', 'read_file'))).toContain('    │ said with a call')
+    expect(said(...many, run)).toHaveLength(300)
   })
 })
 

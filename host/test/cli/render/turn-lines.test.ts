@@ -25,6 +25,9 @@ it('an edit shows counts and its diff without file headers [H.01]', () => {
     output: 'done',
     diffs: [{ path: 'x', added: 1, removed: 1, diff }],
   }
+  const sql = '--- a/x\n+++ b/x\n@@ -1 +1 @@\n--- drop the table\n+++i\n'
+  const same = { ...call, diffs: [{ path: 'x', added: 1, removed: 1, diff: sql }] }
+  expect(toolEndLines(same, colors, {}, true).slice(3)).toEqual(['    │ --- drop the table', '    │ +++i'])
   expect(toolEndLines(call, colors, {}, true)).toEqual([
     '    ✔ 1.2 s',
     '    x +1 -1',

@@ -109,6 +109,8 @@ describe('what goes into the VM', () => {
       'keys/id_ed25519.pub': 'x',
       '.aws/credentials': 'x',
       '.npmrc': '//registry.example/:_authToken=abc\n',
+      'in/.npmrc': 'registry=https://user:token@registry.example/\n',
+      'in/.yarnrc.yml': 'npmRegistryServer: "https://user:token@registry.example"\n',
       'sub/.npmrc': 'save-exact=true\n',
       '.git/config': '[remote "o"]\n\turl = https://user:token@git.example/x\n',
       '.git/HEAD': 'ref: refs/heads/main\n',
@@ -118,6 +120,7 @@ describe('what goes into the VM', () => {
       '.env.example',
       '.git',
       '.git/HEAD',
+      'in',
       'keys',
       'keys/id_ed25519.pub',
       'sub',
@@ -127,6 +130,8 @@ describe('what goes into the VM', () => {
       '.env': 'secret',
       '.aws/': 'secret',
       '.npmrc': 'secret',
+      'in/.npmrc': 'secret',
+      'in/.yarnrc.yml': 'secret',
       '.git/config': 'secret',
       'keys/id_ed25519': 'secret',
       'keys/server.pem': 'secret',
@@ -189,6 +194,9 @@ describe('what goes into the VM', () => {
     await refuses({ ownFolders: [bench.home] })
     await refuses({ directory: bench.file('sub/file') })
     await refuses({ directory: bench.file('missing') })
+    mkdirSync(bench.file('.SSH/keys'), { recursive: true })
+    await refuses({ directory: bench.file('.SSH') })
+    await refuses({ directory: bench.file('.SSH/keys') })
     symlinkSync('/', bench.file('root-link'))
     await refuses({ directory: bench.file('root-link') })
   })
