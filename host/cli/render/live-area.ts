@@ -17,6 +17,9 @@ export function canDraw(out: { readonly isTTY?: boolean }, env: NodeJS.ProcessEn
   return out.isTTY === true && env.TERM !== 'dumb'
 }
 
+/** A row that a window is still wide enough for when it becomes narrower is not rewrapped, so that it is erased whole. */
+const widthMax = 80
+
 export class LiveArea {
   readonly #out: LiveOutput
   // Keys that were pressed while the program was being loaded were shown by the terminal: they stand where we write first.
@@ -26,9 +29,9 @@ export class LiveArea {
     this.#out = out
   }
 
-  /** @param rows made harmless; each is cut at the width of the terminal, and the last ones stay if not all fit */
+  /** @param rows made harmless; each is cut at 80 columns or the terminal's width, and the last ones stay if not all fit */
   draw(rows: readonly string[]): void {
-    const width = Math.max(10, (this.#out.columns || 80) - 1)
+    const width = Math.max(10, Math.min(this.#out.columns || 80, widthMax) - 1)
     const room = Math.max(1, (this.#out.rows || 24) - 2)
     const shown = rows.slice(-room).map((row) => cutRow(row, width))
     // Without automatic wrapping: wide characters could break a row in two.

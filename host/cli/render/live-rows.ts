@@ -23,6 +23,13 @@ interface Writing {
   readonly text: string
 }
 
+interface SoFar {
+  readonly count: string
+  readonly flagged: string
+  readonly names: string
+}
+const nothingSoFar: SoFar = { count: '', flagged: '', names: '' }
+
 /** What deltas said last. They are lost with a session, so each is only status. */
 export class LiveRows {
   /** What each agent writes, or the command that it runs, by its path. */
@@ -35,7 +42,7 @@ export class LiveRows {
   #changes: number | undefined
   #vm = ''
   /** What the run has changed so far, for one row; empty before a look found something. */
-  #soFar: { readonly text: string; readonly flagged: string } = { text: '', flagged: '' }
+  #soFar: SoFar = nothingSoFar
 
   /** @param now ms since 1970 */
   take(item: FeedItem, now = Date.now()): void {
@@ -54,7 +61,7 @@ export class LiveRows {
     if (event.type === 'turn-end' && agentPath === 'root') this.#context = event.context ?? this.#context
     if (event.type === 'changes-ready') {
       this.#changes = event.entries
-      this.#soFar = { text: '', flagged: '' }
+      this.#soFar = nothingSoFar
     }
     if (event.type === 'run-end') this.#waits.clear()
   }
@@ -114,8 +121,12 @@ export class LiveRows {
       .slice(0, agentRows)
       .map(([path]) => `  ${colors.cyan(`[${nameOf(path)}]`)} ${colors.dim(this.#doing(path, state))}`)
     if (agents.length > agentRows) rows.push(colors.dim(`  … ${agents.length - agentRows} more`))
-    const { text, flagged } = this.#soFar
-    if (text !== '') rows.push(`  ${colors.dim(text)}${flagged === '' ? '' : ` ${colors.yellow(flagged)}`}`)
+    const { count, flagged, names } = this.#soFar
+    // What is flagged before the names: the row may be cut.
+    if (count !== '')
+      rows.push(
+        `  ${colors.dim(`changed so far: ${count}`)}${flagged === '' ? '' : `, ${colors.yellow(flagged)}`}${colors.dim(` (${names})`)}`,
+      )
     const root = this.#writing.get('root')
     if (root === undefined || !['text', 'output'].includes(root.kind) || root.key.startsWith('plan '))
       return rows
@@ -166,8 +177,8 @@ export class LiveRows {
   }
 }
 
-function describeChanges({ paths, isPartial }: Extract<HostDelta, { type: 'changes' }>) {
-  if (paths.length === 0) return { text: '', flagged: '' }
+function describeChanges({ paths, isPartial }: Extract<HostDelta, { type: 'changes' }>): SoFar {
+  if (paths.length === 0) return nothingSoFar
   const sum = (key: 'added' | 'removed') => paths.reduce((total, change) => total + (change[key] ?? 0), 0)
   const lines = paths.some(({ added }) => added !== undefined) ? `, +${sum('added')} −${sum('removed')}` : ''
   const names = paths.slice(0, namesMax).map(({ path }) => sanitizeLine(path, 40))
@@ -176,7 +187,8 @@ function describeChanges({ paths, isPartial }: Extract<HostDelta, { type: 'chang
   const [flagged] = flags.map(({ path }) => sanitizeLine(path, 40))
   const count = `${isPartial ? 'at least ' : ''}${formatCount(paths.length, 'file')}`
   return {
-    text: `changed so far: ${count}${lines} (${names.join(', ')}${more})`,
+    count: `${count}${lines}`,
+    names: `${names.join(', ')}${more}`,
     flagged:
       flagged === undefined ? '' : `${flags.length} flagged: ${flagged}${flags.length > 1 ? ', …' : ''}`,
   }

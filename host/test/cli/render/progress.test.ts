@@ -49,6 +49,6 @@ it('a live row names what the run has changed so far and a flagged path, without
   expect(row).not.toContain('\u001b')
   const flagged = { path: '.git/hooks/pre-commit', kind: 'added', flags: ['it runs'] } satisfies ChangedPath
   expect(show([flagged], true)).toEqual([
-    '  changed so far: at least 1 file (.git/hooks/pre-commit) 1 flagged: .git/hooks/pre-commit',
+    '  changed so far: at least 1 file, 1 flagged: .git/hooks/pre-commit (.git/hooks/pre-commit)',
   ])
 })
