@@ -64,6 +64,8 @@ export class Run implements RunHandle {
   #guest: Guest | undefined
   readonly #unseen = new HiddenApprovals((waiting) => this.#guest?.holdTask(waiting))
   #cancelling = false
+  /** A person ended the VM; it is not kept. */
+  #isVmStopped = false
   /** Whether the agent has the task, or is about to get it. If so, it is asked to stop before the VM is ended. */
   #working = false
 
@@ -263,7 +265,10 @@ export class Run implements RunHandle {
       diskSpace: this.#diskSpace,
     }
     await using guest = await Guest.start(plan, parts, workspace, this.#stop.signal, {
-      stop: (now) => void this.cancel({ by: 'caisson vm stop', now }),
+      stop: (now) => {
+        this.#isVmStopped = true
+        void this.cancel({ by: 'caisson vm stop', now })
+      },
       setPaused: (paused) => this.setVmPaused(paused),
     })
     this.#guest = guest
@@ -274,7 +279,7 @@ export class Run implements RunHandle {
     const isOnlyPlan = this.#plan.mode === 'plan'
     const collected = isOnlyPlan ? this.#checkPlan(ending) : await this.#collect(guest, workspace, ending)
     // A VM that could not be saved is ended. The next run starts a new one, and its prompt says so.
-    if (this.#plan.keep && ending.outcome !== 'cancelled') {
+    if (this.#plan.keep && !this.#isVmStopped && !this.#stop.signal.aborted) {
       this.#record.delta('root', { type: 'prepare', what: 'vm', text: 'saving the VM' })
       await guest.keep(this.#stop.signal).catch((cause: unknown) => this.#noteNotKept(cause))
     }

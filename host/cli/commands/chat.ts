@@ -160,7 +160,7 @@ export class Conversation {
     ])
     const [newest] = await this.#runs(1)
     this.#last = newest?.id ?? before
-    if (newest?.state.end?.outcome === 'cancelled')
+    if (newest?.state.end?.outcome === 'cancelled' && !newest.keepsVm)
       this.#say('Its VM has ended. The next task gets a new VM, and the context of the tasks before it.')
   }
 

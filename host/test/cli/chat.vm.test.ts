@@ -7,7 +7,7 @@ import { cliPlace } from '../support/cli.ts'
 import { readFiles } from '../support/runs.ts'
 
 describe('a conversation', () => {
-  it('does three tasks one after another in one VM, cancels one alone, and says how to come back [S1.11 H.01]', async () => {
+  it('does three tasks one after another in one VM, cancels one and keeps its VM, and says how to come back [S1.11 H.01]', async () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     const cli = place.startInTerminal('chat', '--', '--ram', '512M')
     await cli.sees('caisson>')
@@ -23,7 +23,7 @@ describe('a conversation', () => {
     cli.type('Run the command `sleep 300`\r')
     await cli.sees('run_bash')
     cli.type('\u0003')
-    await cli.sees(/Cancelling[\s\S]*Its VM has ended[\s\S]*caisson>/)
+    await cli.sees(/Cancelling[\s\S]*journal head[\s\S]*caisson>/)
     cli.type('Count the words of a.txt\r')
     await cli.sees(/journal head[\s\S]*caisson>/)
     cli.type('/cost\r')
@@ -37,6 +37,9 @@ describe('a conversation', () => {
     expect(runs.map(({ continues }) => continues)).toEqual([runs[1]?.id, runs[2]?.id, undefined])
     expect(stdout).toContain(`Come back: caisson chat --continue ${runs[0]?.id}`)
     expect(runs[0]?.keepsVm).toBe(true)
+    // The cancelled task keeps the VM too.
+    const journal = path.join(place.home, 'runs', runs[0]?.id ?? '', 'journal.jsonl')
+    expect(await readFile(journal, 'utf8')).toContain('"start":"saved"')
     const history = path.join(place.home, 'history')
     expect((await stat(history)).mode & 0o777).toBe(0o600)
     expect(await readFile(history, 'utf8')).toContain('/undo\n')
