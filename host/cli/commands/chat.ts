@@ -208,7 +208,8 @@ export class Conversation {
     {
       name: '/approvals',
       usage: '/approvals [ask|all|none]',
-      about: 'how approvals of the next tasks are decided; alone: show it, and what waits for an answer',
+      about:
+        'how approvals of the next tasks are decided; alone: show it, what waits for an answer, and permanent grants',
       run: ([mode]) => this.#approvals(mode),
     },
     {
@@ -271,7 +272,10 @@ export class Conversation {
     }
     this.#approve = mode ?? this.#approve
     this.#say(`Approvals: ${this.#approve ?? 'as the options say (ask)'}`)
-    if (mode === undefined) await this.#runCommand(['approvals', 'list'])
+    if (mode !== undefined) return
+    await this.#runCommand(['approvals', 'list'])
+    // Without a number it lists what was answered for good.
+    await this.#runCommand(['policy', 'revoke'])
   }
 
   /** The newest runs of this conversation. */

@@ -53,6 +53,7 @@ describe('a conversation', () => {
     await say('/diff a.txt')
     await say('/apply')
     await say('/undo')
+    await say('/approvals')
     await person.sees('caisson> ')
     person.type('\u0004')
     await ended
@@ -61,6 +62,8 @@ describe('a conversation', () => {
       ['workspace', 'diff', 'run-0123', 'a.txt'],
       ['workspace', 'apply', 'run-0123', '--all'],
       ['workspace', 'undo', 'run-0123'],
+      ['approvals', 'list'],
+      ['policy', 'revoke'],
     ])
     expect(person.raw).toContain('Come back: caisson chat --continue run-0123')
   })
