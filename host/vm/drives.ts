@@ -3,7 +3,9 @@
 
 import { constants, copyFile, link, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { CheckpointDisk, PreparedDisk } from './checkpoints/checkpoint-disk.ts'
 import { makeSparseFile } from './hibernation/sparse-file.ts'
+import type { BackingSpec, LayerSpec } from './qemu/qemu-args.ts'
 import type { DrivePlan } from './qemu/qemu-process.ts'
 import type { VmFolder } from './vm-folder.ts'
 
@@ -46,7 +48,12 @@ export type ScratchStart =
 interface OpenDrives {
   readonly drives: readonly DrivePlan[]
   readonly scratch: ScratchFile
+  /** Empty files for further layers of the scratch disk. */
+  readonly layers: readonly LayerSpec[]
+  readonly prepared?: PreparedDisk
 }
+
+type OpenFile = (path: string, flags: 'r' | 'r+') => Promise<number>
 
 /** Name of the scratch disk's file in the VM's folder. */
 export interface ScratchFile {
@@ -61,14 +68,16 @@ export interface DriveOptions {
   readonly workspaceDisk?: string
   /** Instead of `workspaceDisk`: an empty file, {@link ownWorkspace}, which is written before the guest mounts it. */
   readonly hasOwnWorkspace?: boolean
+  /** Where the scratch disk lies, so that it can have checkpoints. Absent: in the VM's folder, without checkpoints. */
+  readonly checkpointDisk?: CheckpointDisk
 }
 
 /** Opens all drives; `openFile` keeps the descriptors until the spawn. */
 export async function openDrives(
-  { image, workspaceDisk, hasOwnWorkspace }: DriveOptions,
+  { image, workspaceDisk, hasOwnWorkspace, checkpointDisk }: DriveOptions,
   start: ScratchStart,
   folder: VmFolder,
-  openFile: (path: string, flags: 'r' | 'r+') => Promise<number>,
+  openFile: OpenFile,
 ): Promise<OpenDrives> {
   const drives: DrivePlan[] = []
   const addReadOnly = async (serial: string, path: string) => {
@@ -86,11 +95,37 @@ export async function openDrives(
     await extendWorkspace(workspace)
     await addReadOnly('workspace', workspace)
   }
+  // A saved VM's disk has no checkpoints: its files are moved, not kept.
+  if (checkpointDisk !== undefined && start.kind !== 'moved')
+    return await openLayers(checkpointDisk, start, drives, openFile)
   const scratch = await makeScratch(start, folder)
   const fd = await openFile(scratch.file, 'r+')
-  const below = scratch.base === undefined ? {} : { backingFd: await openFile(scratch.base, 'r') }
+  const below =
+    scratch.base === undefined
+      ? {}
+      : { backings: [{ fd: await openFile(scratch.base, 'r'), format: 'raw' as const }] }
   drives.push({ serial: 'scratch', format: scratch.format, readOnly: false, fd, ...below })
-  return { drives, scratch }
+  return { drives, scratch, layers: [] }
+}
+
+async function openLayers(
+  disk: CheckpointDisk,
+  start: Exclude<ScratchStart, { kind: 'moved' }>,
+  drives: readonly DrivePlan[],
+  openFile: OpenFile,
+): Promise<OpenDrives> {
+  const prepared = await disk.prepare(start)
+  const { base, sealed, top, spares } = prepared
+  const backings: BackingSpec[] = []
+  for (const file of sealed.toReversed()) backings.push({ fd: await openFile(file, 'r'), format: 'qcow2' })
+  backings.push({ fd: await openFile(base, 'r'), format: 'raw' })
+  const fd = await openFile(top, 'r+')
+  const readerFd = await openFile(top, 'r')
+  const layers: LayerSpec[] = []
+  for (const file of spares)
+    layers.push({ fd: await openFile(file, 'r+'), readerFd: await openFile(file, 'r') })
+  const scratch = { serial: 'scratch', format: 'qcow2', readOnly: false, fd, readerFd, backings } as const
+  return { drives: [...drives, scratch], scratch: { file: top, format: 'qcow2', base }, layers, prepared }
 }
 
 /** File of the drive `workspace` of a VM started with `hasOwnWorkspace`; removed with the VM's folder. */

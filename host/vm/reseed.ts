@@ -11,6 +11,14 @@ export const ROOT_PORT = 'caisson.root'
 export const TEMPLATE_EPOCH_MS = 978_307_200_000
 
 const MAGIC = Buffer.from('CAISSONF', 'latin1')
+const FLUSH = Buffer.from('CAISSONC', 'latin1')
+const magics = [MAGIC, FLUSH]
+const unanswered = new Map([
+  [MAGIC, 'the guest took neither random bytes nor the time'],
+  [FLUSH, 'the guest did not flush its disk in time'],
+])
+/** Set in the answer to a flush that failed. */
+const FAILED = 1n << 63n
 const MESSAGE_BYTES = 80
 const ANSWER_BYTES = 16
 const SEED_BYTES = 64
@@ -42,6 +50,7 @@ export class PrivilegedPort {
   #unread = Buffer.alloc(0)
   #last: Promise<unknown> = Promise.resolve()
   #wake: () => void = () => {}
+  #flushes = 0
 
   constructor(port: Duplex) {
     this.#port = port
@@ -84,35 +93,62 @@ export class PrivilegedPort {
     }
   }
 
+  /**
+   * Brings to the scratch disk what the guest's file system holds back. Resolves once the host's file has it too.
+   * @throws {ReseedError}
+   */
+  flush(deadlineMs: number): Promise<void> {
+    const turn = this.#last.then(() => this.#flush(deadlineMs))
+    this.#last = turn.catch(() => {})
+    return turn
+  }
+
+  async #flush(deadlineMs: number): Promise<void> {
+    const number = BigInt(++this.#flushes)
+    const message = Buffer.alloc(MESSAGE_BYTES)
+    message.set(FLUSH)
+    message.writeBigUInt64BE(number, FLUSH.length)
+    this.#unread = Buffer.alloc(0)
+    this.#port.write(message)
+    const answer = await this.#answer(FLUSH, deadlineMs, (value) => (value & ~FAILED) === number)
+    if (answer !== number) throw new ReseedError('the guest could not flush its disk; its console says why')
+  }
+
   async #ask({ epochMs, entropy = true, deadlineMs }: ReseedOptions): Promise<number> {
     this.#unread = Buffer.alloc(0)
     const message = Buffer.alloc(MESSAGE_BYTES)
     message.set(MAGIC)
     if (entropy) message.set(randomBytes(SEED_BYTES), MESSAGE_BYTES - SEED_BYTES)
-    const deadline = performance.now() + deadlineMs
     const sent = BigInt(Math.round((epochMs ?? Date.now()) * 1000))
     message.writeBigUInt64BE(sent, MAGIC.length)
     this.#port.write(message)
-    return Number(await this.#answer(sent, deadline)) / 1000 - Date.now()
+    // A guest that accepted the sent time cannot be behind it.
+    return Number(await this.#answer(MAGIC, deadlineMs, (time) => time >= sent)) / 1000 - Date.now()
   }
 
   /**
-   * The guest's time in microseconds. A guest that accepted the sent time cannot be behind it; such an answer belongs
-   * to an earlier request that timed out, or was sent before a pause.
+   * The number of the first answer that fits; another belongs to an earlier request that timed out, or was sent before a
+   * pause.
    */
-  async #answer(sent: bigint, deadline: number): Promise<bigint> {
+  async #answer(
+    magic: Buffer<ArrayBuffer>,
+    deadlineMs: number,
+    fits: (value: bigint) => boolean,
+  ): Promise<bigint> {
+    const deadline = performance.now() + deadlineMs
     for (;;) {
       while (this.#unread.length >= ANSWER_BYTES) {
         const answer = this.#unread.subarray(0, ANSWER_BYTES)
         this.#unread = this.#unread.subarray(ANSWER_BYTES)
-        if (!answer.subarray(0, MAGIC.length).equals(MAGIC))
+        const isLate = !answer.subarray(0, magic.length).equals(magic)
+        if (isLate && !magics.some((other) => answer.subarray(0, other.length).equals(other)))
           throw new ReseedError('the guest answered in another form')
-        const time = answer.readBigUInt64BE(MAGIC.length)
-        if (time >= sent) return time
+        const value = answer.readBigUInt64BE(magic.length)
+        if (!isLate && fits(value)) return value
       }
       const left = deadline - performance.now()
       if (this.#port.destroyed) throw new ReseedError('the port closed')
-      if (left <= 0) throw new ReseedError('the guest took neither random bytes nor the time')
+      if (left <= 0) throw new ReseedError(unanswered.get(magic) ?? 'the guest did not answer')
       await this.#change(left)
     }
   }

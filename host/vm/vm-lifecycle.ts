@@ -2,6 +2,7 @@
 
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Checkpoints } from './checkpoints/checkpoints.ts'
 import type { Confinement } from './qemu/launcher.ts'
 import type { Accelerator } from './qemu/qemu-args.ts'
 import type { QemuProcess } from './qemu/qemu-process.ts'
@@ -69,6 +70,8 @@ export interface Vm extends AsyncDisposable {
    */
   readonly fresh: Promise<void>
   readonly qmp: Qmp
+  /** Of its scratch disk; absent without {@link DriveOptions.checkpointDisk}. */
+  readonly checkpoints?: Checkpoints
   /** Its start command and process, for saving it. */
   readonly plan: VmCommand
   readonly process: QemuProcess
@@ -114,6 +117,8 @@ export class VmLife {
     const [, rpc, http] = this.#qemu.ports
     if (!rpc || !http) throw new TypeError('a VM has three ports')
     const stop = () => this.#stop()
+    const { prepared, options } = this.#plan
+    const disk = options.checkpointDisk
     return {
       id: this.#plan.folder.id,
       pid: this.#pid,
@@ -124,6 +129,9 @@ export class VmLife {
       root: this.root,
       fresh,
       qmp: this.qmp,
+      ...(prepared === undefined || disk === undefined
+        ? {}
+        : { checkpoints: new Checkpoints(this.qmp, this.root, disk, prepared) }),
       console: this.#qemu.console,
       accelerator: this.#plan.qemu.accelerator,
       confinement: this.#plan.confinement,

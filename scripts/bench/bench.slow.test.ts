@@ -27,7 +27,9 @@ describe('benchmarks of package.json', () => {
     expect(JSON.stringify(figures)).toContain('"p50":')
   })
 
-  it('measure the agent, the model client, the tools and the VM', () => {
-    expect(benchmarks.toSorted()).toEqual(['bench:agent', 'bench:llm', 'bench:tools', 'bench:vm'])
+  it('measure the agent, durability, the model client, the tools and the VM', () => {
+    expect(benchmarks.toSorted()).toEqual([
+      ...['bench:agent', 'bench:durability', 'bench:llm', 'bench:tools', 'bench:vm'],
+    ])
   })
 })

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { warmUp } from '../../host/runs/guest/warm-up.ts'
 import { blankWorkspace, startFrom, type Template, takeTemplate } from '../../host/vm/template/template.ts'
 import { TemplateStore } from '../../host/vm/template/template-store.ts'
-import { resumeVm, startVm, type Vm } from '../../host/vm/vm.ts'
+import { resumeVm, type StartVmOptions, startVm, type Vm } from '../../host/vm/vm.ts'
 import { prepareMachine } from '../../host/vm/vm-command.ts'
 import { type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
 import { figureOf, repeats, reportProgress, round } from './figures.ts'
@@ -24,8 +24,13 @@ const ECHOES = 20
 const IDLE_MS = 1_000
 
 /** A VM resumed from the template; the caller ends it. */
-export async function resumeFrom(bench: Bench, template: Template): Promise<Vm> {
-  return await resumeVm({ ...vmOptions(bench), workspaceDisk: blankWorkspace(template) }, startFrom(template))
+export async function resumeFrom(
+  bench: Bench,
+  template: Template,
+  more: Pick<StartVmOptions, 'checkpointDisk'> = {},
+): Promise<Vm> {
+  const options = { ...vmOptions(bench), ...more, workspaceDisk: blankWorkspace(template) }
+  return await resumeVm(options, startFrom(template))
 }
 
 /** The template of this benchmark's VMs, created if missing. */

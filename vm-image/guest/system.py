@@ -111,6 +111,11 @@ def bring_up_interface(name, probe):
     fcntl.ioctl(probe, _SIOCSIFFLAGS, request)
 
 
+def flush_filesystem(descriptor):
+    """Writes what the file system of an open file or directory holds back; its disk has it then."""
+    _check(_libc.syncfs(descriptor), 'syncfs')
+
+
 def forget_cached_blocks(device):
     """Drops what the kernel remembers of a block device, whose content may have changed under a resumed guest."""
     fcntl.ioctl(device, _BLKFLSBUF, 0)

@@ -27,6 +27,7 @@ CALL_TMP = f'{SCRATCH}/tmp'
 CALL_HOME = f'{SCRATCH}/home'
 UPPER = f'{SCRATCH}/upper'
 _WORK = f'{SCRATCH}/work'
+_VOLATILE = f'{_WORK}/work/incompat/volatile'
 
 WORK_ID = 1000
 
@@ -104,6 +105,10 @@ class Workspace:
                     self._read_only = read_only
                 return
             self._wait_for_scratch()
+            if not os.path.ismount(SCRATCH):
+                # Not before: the disk of a copy of a saved VM may be another than the one that it was saved with.
+                _mount_scratch(mounts.find_drive('scratch'))
+            _forget_volatile()
             for folder, mode in ((UPPER, 0o755), (_WORK, 0o755), (CALL_HOME, 0o700), (CALL_TMP, 0o1777)):
                 make_folder(folder, mode)
             lower = self._mount_base()
@@ -136,8 +141,7 @@ class Workspace:
             # Formatting anew is quicker than deleting, and no depth, name or attribute of a file can stop it.
             device = mounts.find_drive('scratch')
             self._format(device)
-            _mount_scratch(device)
-            # Whoever saves the VM now has copies whose disks are at rest.
+            # Not mounted: who saves the VM now has copies that can begin with another disk, such as a checkpoint.
             os.sync()
 
     def open_views(self, wanted):
@@ -249,6 +253,18 @@ class Workspace:
         seen = os.statvfs(SCRATCH)
         return seen.f_blocks * seen.f_frsize, seen.f_bavail * seen.f_frsize
 
+    def flush(self):
+        """Brings all that was written to the scratch disk, whose state is then a checkpoint. Raises WorkspaceError, OSError.
+
+        Through the workspace nobody can: its overlay is volatile.
+        """
+        self._wait_for_scratch()
+        descriptor = os.open(SCRATCH, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            system.flush_filesystem(descriptor)
+        finally:
+            os.close(descriptor)
+
     def _wait_for_scratch(self):
         if not self._scratch_ready.wait(_FORMAT_TIMEOUT_SECONDS):
             raise WorkspaceError('not_ready', f'the scratch disk was not ready after {_FORMAT_TIMEOUT_SECONDS} s')
@@ -296,7 +312,17 @@ def _mount_once(source, place, kind, flags):
         system.mount(source, place, kind, flags)
 
 
+def _forget_volatile():
+    """The kernel refuses an overlay that was not unmounted; what a checkpoint holds of it was flushed."""
+    for remove, place in ((os.unlink, f'{_VOLATILE}/dirty'), (os.rmdir, _VOLATILE)):
+        try:
+            remove(place)
+        except FileNotFoundError:
+            pass
+
+
 def _mount_scratch(device):
+    _forget_blocks(device)
     os.makedirs(SCRATCH, mode=0o711, exist_ok=True)
     system.mount(device, SCRATCH, 'ext4', MS_NOATIME | MS_NOSUID | MS_NODEV, _OPTIONS)
     os.chmod(SCRATCH, 0o711)
@@ -307,6 +333,14 @@ def make_folder(path, mode):
     os.makedirs(path, exist_ok=True)
     os.chown(path, WORK_ID, WORK_ID)
     os.chmod(path, mode)
+
+
+def _forget_blocks(device):
+    descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        system.forget_cached_blocks(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _has_magic(device, magic):

@@ -63,7 +63,7 @@ describe('openDrives', () => {
     await rm(start.base)
     expect(await readFile(scratch.base ?? '', 'utf8')).toBe('base')
     expect(await readFile(scratch.file, 'utf8')).toBe('empty')
-    expect(drives.at(-1)?.backingFd).toBeTypeOf('number')
+    expect(drives.at(-1)?.backings).toMatchObject([{ fd: expect.any(Number), format: 'raw' }])
     await writeFile(scratch.file, 'changed')
     expect(await readFile(start.empty, 'utf8')).toBe('empty')
   })

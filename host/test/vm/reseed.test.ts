@@ -27,6 +27,45 @@ function answerWith(epochMs: number): Buffer {
   return answer
 }
 
+function answerToFlush(message: Buffer, failed = false): Buffer {
+  const answer = Buffer.from(message.subarray(0, 16))
+  if (failed) answer.writeUInt8(0x80, 8)
+  return answer
+}
+
+describe('a flush of the guest’s disk', () => {
+  it('is done when the guest says so, and failed when it says that [R.01]', async () => {
+    const { port, messages } = portWith((message, index) => answerToFlush(message, index === 1))
+    await port.flush(5_000)
+    await expect(port.flush(5_000)).rejects.toThrow('could not flush its disk')
+    await port.flush(5_000)
+    expect(messages.map((message) => message.toString('latin1', 0, 8))).toEqual(Array(3).fill('CAISSONC'))
+    expect(messages.map((message) => Number(message.readBigUInt64BE(8)))).toEqual([1, 2, 3])
+  })
+
+  it('that was given up is not taken for the next one, nor for the time [R.01]', async () => {
+    const [host, guest] = duplexPair()
+    const port = new PrivilegedPort(host)
+    const waiting: Buffer[] = []
+    guest.on('data', (message: Buffer) => waiting.push(message))
+    await expect(port.flush(20)).rejects.toThrow('did not flush its disk in time')
+    const next = port.flush(5_000)
+    await until(() => waiting.length === 2, 'both requests')
+    guest.write(answerToFlush(waiting[0] ?? Buffer.alloc(0)))
+    expect(await Promise.race([next, new Promise((resolve) => setTimeout(resolve, 20, 'waits'))])).toBe(
+      'waits',
+    )
+    guest.write(answerToFlush(waiting[1] ?? Buffer.alloc(0)))
+    await next
+    const clock = port.refresh({ deadlineMs: 5_000 })
+    await until(() => waiting.length === 3, 'the time')
+    guest.write(
+      Buffer.concat([answerToFlush(waiting[1] ?? Buffer.alloc(0)), answerWith(Date.now() + HOUR_MS)]),
+    )
+    expect(await clock).toBeGreaterThan(HOUR_MS / 2)
+  })
+})
+
 describe('the port of the guest’s root side', () => {
   it('is sent other random bytes each time, and the time; says how far the guest’s clock is off [V.03]', async () => {
     const { port, messages } = portWith((_, index) => answerWith(Date.now() + index * HOUR_MS))

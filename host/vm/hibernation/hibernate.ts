@@ -2,7 +2,7 @@
 // restored once, since its disk changes afterwards. A failed save leaves the VM running; a restore that fails before
 // the guest ran keeps the saved state. The memory becomes a file that is mapped on restore, if QEMU's format is known.
 
-import { access, link, mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { access, link, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
@@ -17,7 +17,7 @@ import { resolveSize } from '../vm-options.ts'
 import { MachineStreamError } from './machine-stream.ts'
 import { intoFile, intoMemoryAndRest, resumeCpus, type StateReceiver, saveState } from './saved-state.ts'
 import { claimSavedVm, giveBackOfDead, SAVED_RECORD } from './saved-vm-lock.ts'
-import { type FileSample, hashFile, makeSparseFile, sampleFile, syncFile } from './sparse-file.ts'
+import { type FileSample, hashFile, linkOrCopy, makeSparseFile, sampleFile, syncFile } from './sparse-file.ts'
 
 const SAVE_DEADLINE_MS = 120_000
 /** For a guest that continues after a failed save. */
@@ -25,7 +25,6 @@ const CLOCK_DEADLINE_MS = 20_000
 /** Retries cover a temporary memory shortage or a killed QEMU. */
 const WAKE_TRIES = 3
 const WAKE_PAUSE_MS = 500
-const COPY_BYTES = 1024 * 1024
 
 const Sample = z.strictObject({ bytes: z.int(), sha256: z.string() })
 
@@ -61,6 +60,9 @@ export interface SavedVm {
  * @throws {CaissonError} `vm_failed` when the save failed; the VM then continues as before, or has ended
  */
 export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSignal): Promise<SavedVm> {
+  // Its chain of files would have to be saved with it.
+  if (vm.checkpoints !== undefined && vm.checkpoints.list.length > 0)
+    throw new CaissonError('vm_failed', 'a VM whose disk has checkpoints cannot be saved')
   const draft = `${directory}.draft`
   const files = filesOf(draft)
   const { scratch } = vm.plan
@@ -73,7 +75,7 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
     await rm(draft, { recursive: true, force: true })
     await mkdir(draft, { mode: 0o700 })
     const machine = await saveMachine(vm, files)
-    if (scratch.base !== undefined) await keepBase(scratch.base, files.base)
+    if (scratch.base !== undefined) await linkOrCopy(scratch.base, files.base)
     await syncFile(scratch.file)
     const samples = {
       scratch: await sampleFile(scratch.file),
@@ -271,26 +273,6 @@ function recordOf(vm: Vm): Omit<SavedVmRecord, 'samples'> {
 
 function imageFiles({ image }: StartVmOptions): string[] {
   return 'disk' in image ? [image.disk] : [image.kernel, image.initramfs, image.root, image.agentDisk]
-}
-
-/** Adds a hard link, so that the template may be removed; copies if that is not possible. */
-async function keepBase(base: string, target: string): Promise<void> {
-  await link(base, target).catch(() => copySparse(base, target))
-}
-
-/** Zero blocks take no space in the copy. */
-async function copySparse(source: string, target: string): Promise<void> {
-  await using from = await open(source, 'r')
-  await using to = await open(target, 'wx', 0o600)
-  const { size } = await from.stat()
-  await to.truncate(size)
-  const piece = Buffer.alloc(COPY_BYTES)
-  const zeros = Buffer.alloc(COPY_BYTES)
-  for (let at = 0; at < size; at += COPY_BYTES) {
-    const { bytesRead } = await from.read(piece, 0, COPY_BYTES, at)
-    const read = piece.subarray(0, bytesRead)
-    if (!read.equals(zeros.subarray(0, bytesRead))) await to.write(read, 0, bytesRead, at)
-  }
 }
 
 /** After a failed save; QEMU may still be finishing it. False when the VM has ended, or had to be ended. */

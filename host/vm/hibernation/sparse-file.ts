@@ -1,10 +1,10 @@
 // Creates, syncs and hashes the files of a machine's memory and disks.
 
 import { createHash } from 'node:crypto'
-import { open } from 'node:fs/promises'
+import { link, open } from 'node:fs/promises'
 
-/** Bytes per read when hashing. */
-const HASHED_BYTES = 1024 * 1024
+/** Bytes per read when hashing and copying. */
+const PIECE_BYTES = 1024 * 1024
 
 /** Creates a sparse file of this size. Fails if the file exists. */
 export async function makeSparseFile(file: string, bytes: number): Promise<void> {
@@ -13,6 +13,26 @@ export async function makeSparseFile(file: string, bytes: number): Promise<void>
     await handle.truncate(bytes)
   } finally {
     await handle.close()
+  }
+}
+
+/** Adds a hard link, so that the file may be removed under its first name; copies if that is not possible. */
+export async function linkOrCopy(file: string, target: string): Promise<void> {
+  await link(file, target).catch(() => copySparse(file, target))
+}
+
+/** Zero blocks take no space in the copy. */
+async function copySparse(source: string, target: string): Promise<void> {
+  await using from = await open(source, 'r')
+  await using to = await open(target, 'wx', 0o600)
+  const { size } = await from.stat()
+  await to.truncate(size)
+  const piece = Buffer.alloc(PIECE_BYTES)
+  const zeros = Buffer.alloc(PIECE_BYTES)
+  for (let at = 0; at < size; at += PIECE_BYTES) {
+    const { bytesRead } = await from.read(piece, 0, PIECE_BYTES, at)
+    const read = piece.subarray(0, bytesRead)
+    if (!read.equals(zeros.subarray(0, bytesRead))) await to.write(read, 0, bytesRead, at)
   }
 }
 
@@ -61,7 +81,7 @@ export async function sampleFile(file: string): Promise<FileSample> {
 /** SHA-256 in hex. Reads in pieces, since a state with memory is large. */
 export async function hashFile(file: string): Promise<string> {
   const hash = createHash('sha256')
-  const piece = Buffer.allocUnsafe(HASHED_BYTES)
+  const piece = Buffer.allocUnsafe(PIECE_BYTES)
   const handle = await open(file)
   try {
     for (;;) {

@@ -11,6 +11,18 @@ type DriveSource =
   /** A path as QEMU sees it. */
   | { readonly path: string }
 
+/** A file below a qcow2 file, read where that one has nothing. */
+export interface BackingSpec {
+  readonly fd: number
+  readonly format: 'raw' | 'qcow2'
+}
+
+/** Descriptors of one file. */
+export interface LayerSpec {
+  readonly fd: number
+  readonly readerFd: number
+}
+
 export interface DriveSpec {
   /** Serial number by which the guest finds it in /sys/block: 1 to 20 of a-z, 0-9 and `-`. */
   readonly serial: string
@@ -20,7 +32,10 @@ export interface DriveSpec {
   /** Whether the firmware boots from it (only if `boot.kind` is disk). */
   readonly bootable?: boolean
   /** Raw base file of a qcow2 overlay, read where the overlay is empty. */
-  readonly backing?: DriveSource
+  /** Files below it, nearest first; QEMU only reads them. */
+  readonly backings?: readonly BackingSpec[]
+  /** The same file, open for reading: QEMU opens it again so when another file is put on top. */
+  readonly readerFd?: number
 }
 
 type MemorySpec =
@@ -68,6 +83,8 @@ export interface VmSpec {
   readonly incoming?: boolean
   /** Descriptor of an empty file for the block node `overlay`, without a device. */
   readonly overlayFd?: number
+  /** Empty files that become layers of a disk while the VM runs, see {@link layerFile}. */
+  readonly layers?: readonly LayerSpec[]
   /** Whether this QEMU has the seccomp sandbox (Linux). */
   readonly seccomp: boolean
   readonly boot: BootSpec
@@ -98,6 +115,7 @@ export function buildQemuArgs(spec: VmSpec): string[] {
     ...portArgs(spec.ports),
     ...spec.drives.flatMap((drive, index) => driveArgs(drive, index, spec.stopsWhenDiskFull === true)),
     ...overlayArgs(spec),
+    ...layerArgs(spec.layers),
     ...bootArgs(spec),
     ...(spec.incoming === true ? ['-incoming', 'defer'] : []),
   ]
@@ -149,22 +167,32 @@ function portArgs(ports: readonly PortSpec[]): string[] {
 /** The first descriptor sets are the drives' files, followed by their bases, then the overlay. */
 const BACKING_SET_BASE = 100
 const OVERLAY_SET = 200
+const LAYER_SET_BASE = 300
+
+/** The block node of the file of a layer of {@link VmSpec.layers}. */
+export function layerFile(index: number): object {
+  const filename = `/dev/fdset/${LAYER_SET_BASE + index}`
+  return { driver: 'file', filename, discard: 'unmap', ...unlocked }
+}
+
+/** QEMU has such a file open twice, and its two locks would exclude each other when layers are merged. */
+const unlocked = { locking: 'off' } as const
 
 function driveArgs(drive: DriveSpec, index: number, stopsWhenFull: boolean): string[] {
   if (!/^[a-z0-9-]{1,20}$/.test(drive.serial)) throw new TypeError(`bad drive serial: ${drive.serial}`)
   const own = fileNode(drive.source, index + 1, drive.readOnly)
-  const below = drive.backing && fileNode(drive.backing, BACKING_SET_BASE + index, true)
   const blockdev = {
     driver: drive.format,
     'node-name': drive.serial,
     'read-only': drive.readOnly,
     ...(drive.readOnly ? {} : { discard: 'unmap', 'detect-zeroes': 'unmap' }),
-    file: own.node,
-    ...(below ? { backing: { driver: 'raw', 'read-only': true, file: below.node } } : {}),
+    file: drive.readerFd === undefined ? own.node : { ...own.node, ...unlocked },
+    ...backingNode(drive.backings ?? []),
   }
   return [
     ...own.args,
-    ...(below?.args ?? []),
+    ...(drive.readerFd === undefined ? [] : addFd(drive.readerFd, index + 1)),
+    ...(drive.backings ?? []).flatMap(({ fd }, depth) => addFd(fd, BACKING_SET_BASE + depth)),
     ...['-blockdev', JSON.stringify(blockdev)],
     // A VM without a watcher would stay paused silently, so there the guest gets the write error.
     ...device({
@@ -178,6 +206,23 @@ function driveArgs(drive: DriveSpec, index: number, stopsWhenFull: boolean): str
   ]
 }
 
+function backingNode(backings: readonly BackingSpec[]): { backing?: object } {
+  return backings.reduceRight<{ backing?: object }>((below, { fd, format }, depth) => {
+    const file = fileNode({ fd }, BACKING_SET_BASE + depth, true).node
+    return { backing: { driver: format, 'node-name': `below${depth}`, 'read-only': true, file, ...below } }
+  }, {})
+}
+
+function layerArgs(layers: readonly LayerSpec[] = []): string[] {
+  return layers.flatMap(({ fd, readerFd }, index) =>
+    [fd, readerFd].flatMap((each) => addFd(each, LAYER_SET_BASE + index)),
+  )
+}
+
+function addFd(fd: number, set: number): string[] {
+  return ['-add-fd', `fd=${checkFd(fd)},set=${set}`]
+}
+
 function overlayArgs({ overlayFd }: VmSpec): string[] {
   if (overlayFd === undefined) return []
   const { args, node } = fileNode({ fd: overlayFd }, OVERLAY_SET, false)
@@ -187,7 +232,7 @@ function overlayArgs({ overlayFd }: VmSpec): string[] {
 function fileNode(source: DriveSource, set: number, readOnly: boolean) {
   const filename = 'fd' in source ? `/dev/fdset/${set}` : source.path
   return {
-    args: 'fd' in source ? ['-add-fd', `fd=${checkFd(source.fd)},set=${set}`] : [],
+    args: 'fd' in source ? addFd(source.fd, set) : [],
     node: { driver: 'file', filename, 'read-only': readOnly, ...(readOnly ? {} : { discard: 'unmap' }) },
   }
 }

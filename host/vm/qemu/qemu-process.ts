@@ -10,7 +10,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { FIRST_FD, killHeld, type StdioEntry, spawnHeld } from '../../processes/held-process.ts'
 import { ByteRing } from './byte-ring.ts'
 import { type HostFile, insidePath, type Launcher, wrapCommand } from './launcher.ts'
-import { type Accelerator, type BootSpec, buildQemuArgs, type DriveSpec } from './qemu-args.ts'
+import {
+  type Accelerator,
+  type BackingSpec,
+  type BootSpec,
+  buildQemuArgs,
+  type DriveSpec,
+  type LayerSpec,
+} from './qemu-args.ts'
 import { VmConsole } from './vm-console.ts'
 
 const STDERR_KEPT_BYTES = 16 * 1024
@@ -24,8 +31,10 @@ export interface DrivePlan {
   readonly format: 'raw' | 'qcow2'
   readonly readOnly: boolean
   readonly bootable?: boolean
-  /** Open descriptor of the raw base of a qcow2 file; the caller closes it too. */
-  readonly backingFd?: number
+  /** Open descriptors of the files below a qcow2 file, nearest first; the caller closes them too. */
+  readonly backings?: readonly BackingSpec[]
+  /** Open descriptor of the same file, for reading; the caller closes it too. */
+  readonly readerFd?: number
 }
 
 /** The guest's memory in a host file. */
@@ -63,6 +72,8 @@ export interface QemuPlan {
   readonly socketFolder?: string
   /** Open descriptor of an empty file for the block node `overlay`. */
   readonly overlayFd?: number
+  /** Open descriptors of empty files for layers, each for writing and for reading. */
+  readonly layers?: readonly LayerSpec[]
 }
 
 export interface QemuExit {
@@ -138,7 +149,9 @@ interface Slots {
   readonly info: number | undefined
   readonly ports: readonly number[]
   readonly drives: readonly number[]
-  readonly backings: readonly (number | undefined)[]
+  readonly backings: readonly (readonly BackingSpec[] | undefined)[]
+  readonly readers: readonly (number | undefined)[]
+  readonly layers: readonly LayerSpec[]
   readonly state: number | undefined
   readonly overlay: number | undefined
 }
@@ -155,7 +168,9 @@ function assignSlots(plan: QemuPlan): Slots {
     info: plan.launcher.kind === 'bubblewrap' ? add('pipe') : undefined,
     ports: plan.ports.map(() => add('pipe')),
     drives: plan.drives.map((drive) => add(drive.fd)),
-    backings: plan.drives.map((drive) => addIf(drive.backingFd)),
+    backings: plan.drives.map((drive) => drive.backings?.map(({ fd, format }) => ({ fd: add(fd), format }))),
+    readers: plan.drives.map((drive) => addIf(drive.readerFd)),
+    layers: (plan.layers ?? []).map(({ fd, readerFd }) => ({ fd: add(fd), readerFd: add(readerFd) })),
     state: addIf(plan.stateFd),
     overlay: addIf(plan.overlayFd),
   }
@@ -186,6 +201,7 @@ function buildCommand(plan: QemuPlan, slots: Slots) {
     ports: plan.ports.map((name, index) => ({ name, fd: slots.ports[index] ?? -1 })),
     qmpFd: slots.qmp,
     consoleFd: slots.console,
+    layers: slots.layers,
     ...(slots.overlay === undefined ? {} : { overlayFd: slots.overlay }),
   })
   const command = wrapCommand(launcher, {
@@ -198,12 +214,19 @@ function buildCommand(plan: QemuPlan, slots: Slots) {
   return { ...command, socketFolder: insideSockets }
 }
 
-function driveSpec({ fd: _, backingFd, ...drive }: DrivePlan, slots: Slots, index: number): DriveSpec {
-  const backing = slots.backings[index]
+function driveSpec(
+  { serial, format, readOnly, bootable }: DrivePlan,
+  slots: Slots,
+  index: number,
+): DriveSpec {
+  const backings = slots.backings[index]
+  const readerFd = slots.readers[index]
   return {
-    ...drive,
+    ...{ serial, format, readOnly },
+    ...(bootable === undefined ? {} : { bootable }),
     source: { fd: slots.drives[index] ?? -1 },
-    ...(backing === undefined ? {} : { backing: { fd: backing } }),
+    ...(backings === undefined ? {} : { backings }),
+    ...(readerFd === undefined ? {} : { readerFd }),
   }
 }
 

@@ -4,13 +4,13 @@
 
 import { readFile, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import { parseJson } from '../../files/json.ts'
 import { WORKSPACE_DRIVE_BYTES } from '../drives.ts'
 import { intoFile, saveState } from '../hibernation/saved-state.ts'
 import { hashFile, makeSparseFile, syncFile } from '../hibernation/sparse-file.ts'
+import { runBlockJob } from '../qemu/block-job.ts'
 import { canMapReadOnly } from '../qemu/qemu-process.ts'
 import type { Qmp } from '../qemu/qmp.ts'
 import { shareMemory } from '../qemu/vm-user.ts'
@@ -213,23 +213,10 @@ function filesOf(directory: string) {
 
 /** Lets QEMU create the empty qcow2 file that each VM copies. */
 async function makeOverlay(qmp: Qmp, bytes: number): Promise<void> {
-  await qmp.execute('blockdev-create', {
-    'job-id': 'overlay',
-    options: { driver: 'qcow2', file: 'overlay', size: bytes },
-  })
-  const deadline = performance.now() + JOB_DEADLINE_MS
-  for (;;) {
-    const [job] = jobsSchema.parse(await qmp.execute('query-jobs'))
-    if (job?.error !== undefined) throw new TemplateError(`the overlay could not be made: ${job.error}`)
-    if (job?.status === 'concluded') break
-    if (performance.now() > deadline) throw new TemplateError('the overlay was not made in time')
-    await sleep(1)
-  }
-  await qmp.execute('job-dismiss', { id: 'overlay' })
+  const options = { driver: 'qcow2', file: 'overlay', size: bytes }
+  await runBlockJob(qmp, 'blockdev-create', { 'job-id': 'overlay', options }, JOB_DEADLINE_MS)
   await qmp.execute('blockdev-del', { 'node-name': 'overlay' })
 }
-
-const jobsSchema = z.array(z.looseObject({ status: z.string(), error: z.string().optional() }))
 
 /**
  * Device, inode, size and times: a process that can only write to the file cannot reset ctime. The disk gets hard links

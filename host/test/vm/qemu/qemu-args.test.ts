@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { buildQemuArgs, type VmSpec } from '../../../vm/qemu/qemu-args.ts'
+import { buildQemuArgs, layerFile, type VmSpec } from '../../../vm/qemu/qemu-args.ts'
 
 const MIB = 1024 * 1024
 const base: VmSpec = {
@@ -98,7 +98,7 @@ describe('buildQemuArgs', () => {
     const drive = {
       serial: 'scratch',
       source: { fd: 8 },
-      backing: { fd: 9 },
+      backings: [{ fd: 9, format: 'raw' }],
       format: 'qcow2',
       readOnly: false,
     } as const
@@ -111,6 +111,41 @@ describe('buildQemuArgs', () => {
       backing: { driver: 'raw', 'read-only': true, file: { filename: '/dev/fdset/100', 'read-only': true } },
     })
     expect(overlay).toMatchObject({ driver: 'file', 'node-name': 'overlay', filename: '/dev/fdset/200' })
+  })
+
+  it('puts a layer over others, and has further files for layers, each by two descriptors of one set [R.01]', () => {
+    const drive = {
+      serial: 'scratch',
+      source: { fd: 8 },
+      readerFd: 9,
+      backings: [
+        { fd: 10, format: 'qcow2' },
+        { fd: 11, format: 'raw' },
+      ],
+      format: 'qcow2',
+      readOnly: false,
+    } as const
+    const layers = [
+      { fd: 12, readerFd: 13 },
+      { fd: 14, readerFd: 15 },
+    ]
+    const args = buildQemuArgs({ ...base, drives: [drive], layers })
+    expect(valuesOf(args, '-add-fd')).toEqual([
+      ...['fd=8,set=1', 'fd=9,set=1', 'fd=10,set=100', 'fd=11,set=101'],
+      ...['fd=12,set=300', 'fd=13,set=300', 'fd=14,set=301', 'fd=15,set=301'],
+    ])
+    expect(jsonOf(args, '-blockdev')).toMatchObject([
+      {
+        file: { filename: '/dev/fdset/1', locking: 'off' },
+        backing: {
+          driver: 'qcow2',
+          'read-only': true,
+          file: { filename: '/dev/fdset/100', 'read-only': true },
+          backing: { driver: 'raw', 'read-only': true, file: { filename: '/dev/fdset/101' } },
+        },
+      },
+    ])
+    expect(layerFile(1)).toMatchObject({ driver: 'file', filename: '/dev/fdset/301' })
   })
 
   it('gives the VM its memory and CPUs, the memory by a name that a template can replace [V.06]', () => {

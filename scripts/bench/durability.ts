@@ -1,0 +1,22 @@
+/**
+ * What a run costs so that nothing of it is lost: checkpoints of its disk, a VM over a checkpoint, and the journal's fold.
+ * `npm run bench:durability -- [--json] [--quick] [--only PART,PART]`; the parts are the names below.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { openBench } from './bench.ts'
+import { measureCheckpoints } from './checkpoints.ts'
+import { printFigures } from './figures.ts'
+import { measureFold } from './fold.ts'
+import { parseBenchOptions, runParts } from './main.ts'
+
+const parts = { checkpoint: measureCheckpoints, fold: measureFold }
+
+const { only } = parseBenchOptions(parts, {})
+const home = await mkdtemp(path.join(tmpdir(), 'caisson-bench-'))
+try {
+  printFigures(await runParts(parts, only, await openBench(home, 1)))
+} finally {
+  await rm(home, { recursive: true, force: true })
+}
