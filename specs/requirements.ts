@@ -360,7 +360,10 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'a bound for the time that thousands of files take, which is only measured',
   ),
   'W.03': now('Paths that execute on the host are flagged and left out unless named'),
-  'W.04': later('A checkpoint at each step, and a rewind to one of them', 'come later'),
+  'W.04': now(
+    'A checkpoint of a VM’s disk holds all that was written until then; it opens after the VM was killed, and in copies',
+    'a checkpoint at each step of a run, and a rewind to one of them',
+  ),
   'W.05': now(
     'A full disk of the host loses no finished work: what cannot be written waits for room, the run says how much it needs, and a person can cancel the wait',
   ),

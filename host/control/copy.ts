@@ -14,7 +14,9 @@ export const copyDefaults = { maxBytes: 16 * 1024 ** 3, silenceMs: 60_000 } as c
 export interface CopyOptions {
   /** Ends the copy, which then rejects with `cancelled`. What was copied stays. */
   readonly signal?: AbortSignal
-  /** Bytes of files, also of those left out, or of an archive, beyond which the copy rejects with `limit_reached`. Default 16 GiB. */
+  /**
+   * Bytes of files, also of those left out, or of an archive. With more the copy rejects with `limit_reached`. Default 16 GiB.
+   */
   readonly maxBytes?: number
   /** Milliseconds without a byte of the VM, after which the copy rejects with `not_possible_now`. Default 60,000. */
   readonly silenceMs?: number

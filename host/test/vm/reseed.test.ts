@@ -34,7 +34,7 @@ function answerToFlush(message: Buffer, failed = false): Buffer {
 }
 
 describe('a flush of the guest’s disk', () => {
-  it('is done when the guest says so, and failed when it says that [R.01]', async () => {
+  it('is done when the guest says so, and failed when it says that [W.04]', async () => {
     const { port, messages } = portWith((message, index) => answerToFlush(message, index === 1))
     await port.flush(5_000)
     await expect(port.flush(5_000)).rejects.toThrow('could not flush its disk')
@@ -43,7 +43,7 @@ describe('a flush of the guest’s disk', () => {
     expect(messages.map((message) => Number(message.readBigUInt64BE(8)))).toEqual([1, 2, 3])
   })
 
-  it('that was given up is not taken for the next one, nor for the time [R.01]', async () => {
+  it('that was given up is not taken for the next one, nor for the time [W.04]', async () => {
     const [host, guest] = duplexPair()
     const port = new PrivilegedPort(host)
     const waiting: Buffer[] = []

@@ -9,7 +9,6 @@ import { z } from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { replaceFile } from '../../files/durable.ts'
 import { parseJson } from '../../files/json.ts'
-import type { ScratchStart } from '../drives.ts'
 import { linkOrCopy, makeSparseFile } from '../hibernation/sparse-file.ts'
 import { writeEmptyQcow2 } from './qcow2.ts'
 
@@ -33,6 +32,11 @@ const recordSchema = z.strictObject({
 })
 type DiskRecord = z.infer<typeof recordSchema>
 export type SealedLayer = DiskRecord['sealed'][number]
+
+/** What a disk without checkpoints begins with: a raw file that stays as it is, or zeros. */
+export type DiskStart =
+  | { readonly kind: 'overlay'; readonly base: string }
+  | { readonly kind: 'blank'; readonly bytes: number }
 
 /** Paths of the files for a start. */
 export interface PreparedDisk {
@@ -90,7 +94,7 @@ export class CheckpointDisk {
   }
 
   /** Makes the files for a start: over its checkpoint, or over the state that a new VM begins with. */
-  async prepare(start: Exclude<ScratchStart, { kind: 'moved' }>): Promise<PreparedDisk> {
+  async prepare(start: DiskStart): Promise<PreparedDisk> {
     const known = this.#record
     const record = known === undefined || known.sealed.length === 0 ? await this.#begin(start) : known
     this.#record = record
@@ -129,7 +133,7 @@ export class CheckpointDisk {
   }
 
   /** The base of a new disk. */
-  async #begin(start: Exclude<ScratchStart, { kind: 'moved' }>): Promise<DiskRecord> {
+  async #begin(start: DiskStart): Promise<DiskRecord> {
     // Of a start that failed, or whose template was rejected.
     const base = this.#file(baseName)
     await rm(base, { force: true })

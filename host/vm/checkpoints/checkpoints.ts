@@ -83,8 +83,8 @@ export class Checkpoints {
   }
 
   /**
-   * Gives up checkpoints, of which the last one stays, and merges their layers with those above. Layers that were there
-   * before this VM stay as they are.
+   * Gives up checkpoints, except the last one, and merges their layers with those above. Layers that were there before
+   * this VM stay as they are.
    */
   async drop(ids: ReadonlySet<string>): Promise<void> {
     await this.#inTurn(async () => {

@@ -207,10 +207,12 @@ function driveArgs(drive: DriveSpec, index: number, stopsWhenFull: boolean): str
 }
 
 function backingNode(backings: readonly BackingSpec[]): { backing?: object } {
-  return backings.reduceRight<{ backing?: object }>((below, { fd, format }, depth) => {
+  let node: { backing?: object } = {}
+  for (const [depth, { fd, format }] of [...backings.entries()].toReversed()) {
     const file = fileNode({ fd }, BACKING_SET_BASE + depth, true).node
-    return { backing: { driver: format, 'node-name': `below${depth}`, 'read-only': true, file, ...below } }
-  }, {})
+    node = { backing: { driver: format, 'node-name': `below${depth}`, 'read-only': true, file, ...node } }
+  }
+  return node
 }
 
 function layerArgs(layers: readonly LayerSpec[] = []): string[] {

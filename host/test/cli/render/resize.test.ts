@@ -107,10 +107,10 @@ it.each([
   },
 )
 
-// Below 80 columns: xterm.js rewraps rows before the program hears of the new width, and puts the cursor lower by the rows that it broke below
-// it. What is then above the cursor stays: 5 rows in 39 changes of this kind, 21 in 113 where the cursor's line is rewrapped
-// too. Where the cursor is cannot be known without asking; drawing the rows as one wrapped line left no stray row in
-// the one emulator and lost 6 of 300 lines in the other.
+// Below 80 columns. xterm.js rewraps rows before the program hears of the new width, and puts the cursor lower by the rows
+// that it broke below it. What is then above the cursor stays: 5 rows in 39 changes of this kind, 21 in 113 where the
+// cursor's line is rewrapped too. Where the cursor is cannot be known without asking. Drawing the rows as one wrapped line
+// left no stray row in the one emulator and lost 6 of 300 lines in the other.
 it.each([
   ['rewraps rows', {}, 1],
   ['rewraps rows and the line of the cursor', { reflowCursorLine: true }, 1],

@@ -12,7 +12,7 @@ const run = promisify(execFile)
 const GIB = 1024 ** 3
 
 it.each([512, 512 * 1024 ** 2, 8 * GIB, 4_096 * GIB])(
-  'an empty layer of a disk of %d bytes is a sound qcow2 file for QEMU, and takes little room [R.01]',
+  'an empty layer of a disk of %d bytes is a sound qcow2 file for QEMU, and takes little room [W.04]',
   async (bytes) => {
     const file = path.join(await temporaryFolder('qcow2'), 'layer.qcow2')
     await writeFile(file, 'what was there before')
@@ -41,13 +41,13 @@ async function prepared() {
   const folder = await temporaryFolder('disk')
   const base = path.join(folder, 'template.raw')
   await writeFile(base, Buffer.alloc(8_192, 1))
-  const start = { kind: 'overlay', base, empty: base } as const
+  const start = { kind: 'overlay', base } as const
   const directory = path.join(folder, 'disk')
   const disk = await CheckpointDisk.create(directory)
   return { folder, start, directory, disk, files: await disk.prepare(start) }
 }
 
-it('a start makes files for this user alone, keeps the base of its template, and removes layers that nothing needs [R.01]', async () => {
+it('a start makes files for this user alone, keeps the base of its template, and removes layers that nothing needs [W.04]', async () => {
   const { start, directory, disk, files } = await prepared()
   expect((await stat(directory)).mode & 0o777).toBe(0o700)
   for (const file of [files.top, ...files.spares]) expect((await stat(file)).mode & 0o777).toBe(0o600)
@@ -57,7 +57,7 @@ it('a start makes files for this user alone, keeps the base of its template, and
 
   const again = await CheckpointDisk.open(directory)
   // No template is needed any more.
-  const next = await again.prepare({ kind: 'overlay', base: '/nowhere', empty: '/nowhere' })
+  const next = await again.prepare({ kind: 'overlay', base: '/nowhere' })
   expect(next.sealed).toEqual([files.top])
   const names = await readdir(directory)
   expect(names.toSorted()).toEqual(
@@ -110,7 +110,7 @@ it.each<[string, (directory: string) => Promise<unknown>, string]>([
     'layer-0.qcow2 is missing',
   ],
   ['without a checkpoint', (at) => writeFile(path.join(at, 'disk.json'), recordOf([])), 'no checkpoint'],
-])('a disk %s is refused, and nothing in it is changed [R.01]', async (_, damage, words) => {
+])('a disk %s is refused, and nothing in it is changed [W.04]', async (_, damage, words) => {
   const { directory, disk, files } = await prepared()
   await disk.write([{ file: path.basename(files.top), checkpoint: 'one' }])
   await damage(directory)

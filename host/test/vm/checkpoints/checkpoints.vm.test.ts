@@ -45,7 +45,7 @@ async function open(checkpointDisk: CheckpointDisk): Promise<Opened> {
 const diskAt = (name: string): string => path.join(home.folders.home, name)
 
 describe('a checkpoint of a disk', () => {
-  it('holds all that was written until then, also after QEMU was killed, and nothing later [R.01]', async () => {
+  it('holds all that was written until then, also after QEMU was killed, and nothing later [W.04]', async () => {
     const directory = diskAt('killed')
     const first = await open(await CheckpointDisk.create(directory))
     await first.sh('mkdir src; echo one >src/a.txt; git init -q .; echo note >/tmp/note; echo home >~/file')
@@ -70,7 +70,7 @@ describe('a checkpoint of a disk', () => {
     await expect(CheckpointDisk.open(directory, 'two')).rejects.toMatchObject({ code: 'state_corrupted' })
   }, 240_000)
 
-  it('is one of many while the guest writes; dropped ones are merged, and their files used again [R.01]', async () => {
+  it('is one of many while the guest writes; dropped ones are merged, and their files used again [W.04]', async () => {
     const directory = diskAt('merged')
     const { checkpoints, sh, kill } = await open(await CheckpointDisk.create(directory))
     const writing = sh('until [ -e stop ]; do echo $((++n)) >>log; sync log; sleep 0.05; done; echo end')
@@ -106,7 +106,7 @@ describe('a checkpoint of a disk', () => {
     expect(await second.sh('cat shared.txt')).toBe('shared\nb\n')
   }, 240_000)
 
-  it('takes little room, and a failure leaves VM and earlier checkpoints as they were [R.01]', async () => {
+  it('takes little room, and a failure leaves VM and earlier checkpoints as they were [W.04]', async () => {
     const directory = diskAt('failed')
     const { vm, checkpoints, sh } = await open(await CheckpointDisk.create(directory))
     await sh('echo one >one')

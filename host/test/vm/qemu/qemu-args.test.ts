@@ -113,7 +113,7 @@ describe('buildQemuArgs', () => {
     expect(overlay).toMatchObject({ driver: 'file', 'node-name': 'overlay', filename: '/dev/fdset/200' })
   })
 
-  it('puts a layer over others, and has further files for layers, each by two descriptors of one set [R.01]', () => {
+  it('puts a layer over others, and has further files for layers, each by two descriptors of one set [W.04]', () => {
     const drive = {
       serial: 'scratch',
       source: { fd: 8 },
