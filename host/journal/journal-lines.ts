@@ -3,7 +3,7 @@
  * not depend on the journal's length.
  */
 
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { CaissonError } from '#specs/errors.ts'
 import { JournalEvent } from '#specs/protocol/event.ts'
 import { openRegular } from '../files/regular-file.ts'
@@ -30,6 +30,7 @@ export interface JournalScan {
 const readBytes = 256 * 1024
 /** Longer than any event. */
 const lineMaxBytes = 32 * 1024 * 1024
+const empty = Buffer.alloc(0)
 /** What follows the hashed text of a line. */
 const hashEnding = /^,"hash":"([0-9a-f]{64})"\}$/
 const hashEndingBytes = 75
@@ -75,7 +76,7 @@ export async function readLineAt(file: string, runId: string, from: JournalPoint
 async function readLines(file: string, from: number, onLine: (line: Buffer) => boolean): Promise<number> {
   await using handle = await openRegular(file)
   const chunk = Buffer.allocUnsafe(readBytes)
-  let begun = Buffer.alloc(0)
+  let begun = empty
   for (let at = from; ; ) {
     const { bytesRead } = await handle.read(chunk, 0, readBytes, at)
     if (bytesRead === 0) return begun.length
@@ -83,8 +84,9 @@ async function readLines(file: string, from: number, onLine: (line: Buffer) => b
     const read = chunk.subarray(0, bytesRead)
     let start = 0
     for (let end = read.indexOf(0x0a); end >= 0; end = read.indexOf(0x0a, start)) {
-      if (!onLine(Buffer.concat([begun, read.subarray(start, end)]))) return 0
-      begun = Buffer.alloc(0)
+      const piece = read.subarray(start, end)
+      if (!onLine(begun.length === 0 ? piece : Buffer.concat([begun, piece]))) return 0
+      begun = empty
       start = end + 1
     }
     begun = Buffer.concat([begun, read.subarray(start)])
@@ -117,14 +119,21 @@ function parseLine(line: Buffer, runId: string, before: JournalPoint): JournalEv
 
 /** Hashes the original bytes, independent of the schema's key order. */
 function hashOfLine(line: Buffer): string | undefined {
-  const body = line.subarray(0, Math.max(0, line.length - hashEndingBytes))
-  if (!hashEnding.test(line.subarray(body.length).toString('latin1'))) return undefined
-  return createHash('sha256').update(body).update('}').digest('hex')
+  const end = Math.max(0, line.length - hashEndingBytes)
+  if (!hashEnding.test(line.toString('latin1', end))) return undefined
+  // The text was `{…}` where the line has `{…,"hash":"…"}`. Hashed in place: a journal has many lines.
+  line[end] = closingBrace
+  const found = hash('sha256', line.subarray(0, end + 1))
+  line[end] = comma
+  return found
 }
+
+const closingBrace = 0x7d
+const comma = 0x2c
 
 /** The line of an event without its newline, and its hash. */
 export function chainLine(body: Omit<JournalEvent, 'hash'>): { line: string; hash: string } {
   const text = JSON.stringify(body)
-  const hash = createHash('sha256').update(text).digest('hex')
-  return { line: `${text.slice(0, -1)},"hash":"${hash}"}`, hash }
+  const own = hash('sha256', text)
+  return { line: `${text.slice(0, -1)},"hash":"${own}"}`, hash: own }
 }
