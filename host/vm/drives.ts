@@ -3,7 +3,7 @@
 
 import { constants, copyFile, link, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { CheckpointDisk, PreparedDisk } from './checkpoints/checkpoint-disk.ts'
+import type { CheckpointDisk, PreparedDisk, SealedLayer } from './checkpoints/checkpoint-disk.ts'
 import { makeSparseFile } from './hibernation/sparse-file.ts'
 import type { BackingSpec, LayerSpec } from './qemu/qemu-args.ts'
 import type { DrivePlan } from './qemu/qemu-process.ts'
@@ -43,6 +43,8 @@ export type ScratchStart =
       readonly file: string
       readonly format: 'raw' | 'qcow2'
       readonly base?: string
+      /** Layers between base and file, which are in this folder. */
+      readonly layers?: { readonly sealed: readonly SealedLayer[]; readonly directory: string }
     }
 
 interface OpenDrives {
@@ -95,9 +97,8 @@ export async function openDrives(
     await extendWorkspace(workspace)
     await addReadOnly('workspace', workspace)
   }
-  // A saved VM's disk has no checkpoints: its files are moved, not kept.
-  if (checkpointDisk !== undefined && start.kind !== 'moved')
-    return await openLayers(checkpointDisk, start, drives, openFile)
+  const prepared = checkpointDisk && (await prepareLayers(checkpointDisk, start))
+  if (prepared !== undefined) return await openLayers(prepared, drives, openFile)
   const scratch = await makeScratch(start, folder)
   const fd = await openFile(scratch.file, 'r+')
   const below =
@@ -108,13 +109,19 @@ export async function openDrives(
   return { drives, scratch, layers: [] }
 }
 
+/** Undefined for the raw disk of a saved VM, which can have no checkpoints. */
+async function prepareLayers(disk: CheckpointDisk, start: ScratchStart): Promise<PreparedDisk | undefined> {
+  if (start.kind !== 'moved') return await disk.prepare(start)
+  const { file: top, base, format, layers } = start
+  if (base === undefined || format === 'raw') return undefined
+  return await disk.adopt({ top, base, sealed: layers?.sealed ?? [], directory: layers?.directory ?? '' })
+}
+
 async function openLayers(
-  disk: CheckpointDisk,
-  start: Exclude<ScratchStart, { kind: 'moved' }>,
+  prepared: PreparedDisk,
   drives: readonly DrivePlan[],
   openFile: OpenFile,
 ): Promise<OpenDrives> {
-  const prepared = await disk.prepare(start)
   const { base, sealed, top, spares } = prepared
   const backings: BackingSpec[] = []
   for (const file of sealed.toReversed()) backings.push({ fd: await openFile(file, 'r'), format: 'qcow2' })
@@ -151,6 +158,7 @@ async function extendWorkspace(file: string): Promise<void> {
 
 async function makeScratch(start: ScratchStart, folder: VmFolder): Promise<ScratchFile> {
   if (start.kind === 'moved') {
+    if (start.layers !== undefined) throw new TypeError('a disk with layers needs a folder for them')
     const file = join(folder.path, `scratch.${start.format}`)
     await rename(start.file, file)
     if (start.base === undefined) return { file, format: start.format }

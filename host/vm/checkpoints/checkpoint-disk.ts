@@ -3,7 +3,7 @@
  * Once a layer is sealed, the files up to it are the disk as it was at that checkpoint. No qcow2 file names the one
  * below it; the record has their order, and QEMU gets it with the descriptors.
  */
-import { mkdir, open, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import { CaissonError } from '#specs/errors.ts'
@@ -22,21 +22,33 @@ export const layersMaxCount = 128
 const LayerName = z.string().regex(/^layer-\d{1,9}\.qcow2$/)
 const CheckpointId = z.string().regex(/^[a-z0-9-]{1,64}$/)
 
+/** Oldest first. `checkpoint`: the disk's state with this layer and those below; null: one that is no longer wanted. */
+export const SealedLayers = z
+  .array(z.strictObject({ file: LayerName, checkpoint: CheckpointId.nullable() }))
+  .max(2 * layersMaxCount)
+export type SealedLayer = z.infer<typeof SealedLayers>[number]
+
 const recordSchema = z.strictObject({
   version: z.literal(1),
   diskBytes: z.int().min(1),
-  /** Oldest first. `checkpoint`: the disk's state with this layer and those below; null: one that is no longer wanted. */
-  sealed: z
-    .array(z.strictObject({ file: LayerName, checkpoint: CheckpointId.nullable() }))
-    .max(2 * layersMaxCount),
+  sealed: SealedLayers,
 })
 type DiskRecord = z.infer<typeof recordSchema>
-export type SealedLayer = DiskRecord['sealed'][number]
 
 /** What a disk without checkpoints begins with: a raw file that stays as it is, or zeros. */
 export type DiskStart =
   | { readonly kind: 'overlay'; readonly base: string }
   | { readonly kind: 'blank'; readonly bytes: number }
+
+/** The disk of a saved VM. */
+export interface SavedDisk {
+  /** The qcow2 file that it wrote to. */
+  readonly top: string
+  readonly base: string
+  /** Files of `directory`. */
+  readonly sealed: readonly SealedLayer[]
+  readonly directory: string
+}
 
 /** Paths of the files for a start. */
 export interface PreparedDisk {
@@ -89,6 +101,23 @@ export class CheckpointDisk {
     return new CheckpointDisk(directory, { ...record, sealed })
   }
 
+  /**
+   * Another disk that begins at a checkpoint of this folder, and shares its files by further names. This one stays as it
+   * is, also while a VM uses it: a sealed layer changes no more, unless its checkpoint is dropped meanwhile.
+   * @param to must not exist; on the same file system it takes no room
+   * @throws {CaissonError} as {@link open}
+   */
+  static async fork(directory: string, to: string, checkpoint: string): Promise<CheckpointDisk> {
+    const { sealed } = await CheckpointDisk.open(directory, checkpoint)
+    const { diskBytes } = await readRecord(directory)
+    const disk = await CheckpointDisk.create(to)
+    for (const name of [baseName, ...sealed.map(({ file }) => file)])
+      await linkOrCopy(path.join(directory, name), path.join(to, name))
+    disk.#record = { version: 1, diskBytes, sealed: [...sealed] }
+    await disk.write(sealed)
+    return disk
+  }
+
   get sealed(): readonly SealedLayer[] {
     return this.#record?.sealed ?? []
   }
@@ -101,15 +130,25 @@ export class CheckpointDisk {
     await this.#removeUnused(record)
     await this.write(record.sealed)
     const top = await this.#newFile()
-    const spares: string[] = []
-    for (let count = 0; count < sparesCount; count++) spares.push(await this.#newFile())
     await this.fill(top)
-    return {
-      base: this.#file(baseName),
-      sealed: record.sealed.map(({ file }) => this.#file(file)),
-      top,
-      spares,
-    }
+    return await this.#withSpares(record, top)
+  }
+
+  /**
+   * Makes the disk of a saved VM this one, whose own files go first if they are others. Moves its top, and links the
+   * files below.
+   */
+  async adopt({ top: saved, base, sealed, directory }: SavedDisk): Promise<PreparedDisk> {
+    const own = this.#file(baseName)
+    await takeFile(base, own)
+    for (const { file } of sealed) await takeFile(path.join(directory, file), this.#file(file))
+    const record = { version: 1 as const, diskBytes: (await stat(own)).size, sealed: [...sealed] }
+    this.#record = record
+    await this.#removeUnused(record)
+    await this.write(sealed)
+    const top = this.#file(`layer-${this.#next++}.qcow2`)
+    await rename(saved, top)
+    return await this.#withSpares(record, top)
   }
 
   /** Makes an empty layer of a file. */
@@ -153,6 +192,12 @@ export class CheckpointDisk {
     }
   }
 
+  async #withSpares({ sealed }: DiskRecord, top: string): Promise<PreparedDisk> {
+    const spares: string[] = []
+    for (let count = 0; count < sparesCount; count++) spares.push(await this.#newFile())
+    return { base: this.#file(baseName), sealed: sealed.map(({ file }) => this.#file(file)), top, spares }
+  }
+
   async #newFile(): Promise<string> {
     const file = this.#file(`layer-${this.#next++}.qcow2`)
     await (await open(file, 'wx', 0o600)).close()
@@ -171,6 +216,14 @@ async function readRecord(directory: string): Promise<DiskRecord> {
   const parsed = recordSchema.safeParse(parseJson(text))
   if (!parsed.success) throw damaged(directory, 'its record is of another version or damaged')
   return parsed.data
+}
+
+/** Gives a file this name too, if it does not have it. */
+async function takeFile(file: string, name: string): Promise<void> {
+  const [found, there] = await Promise.all([stat(file), stat(name).catch(() => undefined)])
+  if (found.dev === there?.dev && found.ino === there.ino) return
+  await rm(name, { force: true })
+  await linkOrCopy(file, name)
 }
 
 function damaged(directory: string, why: string, cause?: unknown): CaissonError {

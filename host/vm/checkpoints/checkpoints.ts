@@ -3,19 +3,14 @@
  * the guest continues meanwhile. Layers between two checkpoints that nobody wants any more are merged.
  */
 
-import { truncate } from 'node:fs/promises'
+import { stat, truncate } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import { runBlockJob } from '../qemu/block-job.ts'
 import { layerFile } from '../qemu/qemu-args.ts'
 import type { Qmp } from '../qemu/qmp.ts'
 import type { PrivilegedPort } from '../reseed.ts'
-import {
-  type CheckpointDisk,
-  layersMaxCount,
-  type PreparedDisk,
-  type SealedLayer,
-} from './checkpoint-disk.ts'
+import { CheckpointDisk, layersMaxCount, type PreparedDisk, type SealedLayer } from './checkpoint-disk.ts'
 
 /** A guest that writes much may have much to flush. */
 const flushDeadlineMs = 30_000
@@ -71,6 +66,16 @@ export class Checkpoints {
     return this.#sealed().flatMap(({ checkpoint }) => checkpoint ?? [])
   }
 
+  /** All layers below the one that the VM writes to, oldest first. */
+  get sealed(): readonly SealedLayer[] {
+    return this.#sealed()
+  }
+
+  /** The file that the VM writes to. */
+  get top(): string {
+    return this.#top.file
+  }
+
   /**
    * Makes a checkpoint of what the guest has written until now. The checkpoint is there when this resolves, whatever ends
    * afterwards. One at a time; others wait.
@@ -94,6 +99,11 @@ export class Checkpoints {
       await this.#disk.write(this.#sealed())
       while (await this.#mergeOne());
     })
+  }
+
+  /** Another disk that begins at a checkpoint, see {@link CheckpointDisk.fork}; this VM keeps the files that it needs. */
+  async fork(to: string, id: string): Promise<CheckpointDisk> {
+    return await this.#inTurn(() => CheckpointDisk.fork(this.#disk.directory, to, id))
   }
 
   async #make(id: string): Promise<CheckpointTimes> {
@@ -149,10 +159,9 @@ export class Checkpoints {
 
   /** Merges one row of layers whose checkpoints are not wanted with the layer above them. False when there is none. */
   async #mergeOne(): Promise<boolean> {
-    const from = this.#own.findIndex(({ checkpoint }) => checkpoint === null)
-    const to = this.#own.findIndex(({ checkpoint }, at) => at > from && checkpoint !== null)
+    const [from, to] = await this.#findRow()
     const [base, top] = [this.#own[from], this.#own[to]]
-    if (from < 0 || base === undefined || top === undefined) return false
+    if (base === undefined || top === undefined) return false
     const args = {
       'job-id': 'merge',
       device: this.#top.node,
@@ -167,6 +176,19 @@ export class Checkpoints {
     // The highest first: each still has the next one below it.
     for (const { layer } of merged.toReversed()) await this.#recycle(layer)
     return true
+  }
+
+  /** The first layer without a wanted checkpoint, and the one to merge it with; without files that forks share. */
+  async #findRow(): Promise<[from: number, to: number]> {
+    const own = this.#own
+    const isFree = await Promise.all(own.map(async ({ layer }) => (await stat(layer.file)).nlink === 1))
+    for (const [from, { checkpoint }] of own.entries()) {
+      if (checkpoint !== null || !isFree[from]) continue
+      let to = from
+      while (isFree[to + 1] && (to === from || own[to]?.checkpoint === null)) to++
+      if (to > from) return [from, to]
+    }
+    return [-1, -1]
   }
 
   async #recycle(layer: Layer): Promise<void> {

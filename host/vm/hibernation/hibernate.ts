@@ -3,12 +3,13 @@
 // the guest ran keeps the saved state. The memory becomes a file that is mapped on restore, if QEMU's format is known.
 
 import { access, link, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { renameDurably, syncDirectory } from '../../files/durable.ts'
 import { parseJson } from '../../files/json.ts'
+import { SealedLayers } from '../checkpoints/checkpoint-disk.ts'
 import { canMapReadOnly } from '../qemu/qemu-process.ts'
 import { resumeVm, type Vm } from '../vm.ts'
 import { prepareMachine, type StartVmOptions } from '../vm-command.ts'
@@ -41,6 +42,8 @@ const recordSchema = z.strictObject({
   hasBase: z.boolean(),
   /** Files of the image; a restore with other files is refused. */
   image: z.array(z.string()).max(8),
+  /** Layers between base and disk, with the checkpoint that each completes. Absent: none. */
+  sealed: SealedLayers.optional(),
   /** Digest of the state if the memory is in a separate, mapped file. Absent: the state contains the memory. */
   stateSha256: z.string().optional(),
   /** Samples of files that are too long to hash on each restore; see `sampleFile`. */
@@ -60,12 +63,11 @@ export interface SavedVm {
  * @throws {CaissonError} `vm_failed` when the save failed; the VM then continues as before, or has ended
  */
 export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSignal): Promise<SavedVm> {
-  // Its chain of files would have to be saved with it.
-  if (vm.checkpoints !== undefined && vm.checkpoints.list.length > 0)
-    throw new CaissonError('vm_failed', 'a VM whose disk has checkpoints cannot be saved')
   const draft = `${directory}.draft`
   const files = filesOf(draft)
-  const { scratch } = vm.plan
+  const { base } = vm.plan.scratch
+  const scratch = vm.checkpoints?.top ?? vm.plan.scratch.file
+  const sealed = vm.checkpoints?.sealed ?? []
   let movedScratch = false
   let saved: SavedVm
   const stop = () => void vm.stop()
@@ -75,25 +77,26 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
     await rm(draft, { recursive: true, force: true })
     await mkdir(draft, { mode: 0o700 })
     const machine = await saveMachine(vm, files)
-    if (scratch.base !== undefined) await linkOrCopy(scratch.base, files.base)
-    await syncFile(scratch.file)
+    if (base !== undefined) await linkOrCopy(base, files.base)
+    for (const { file } of sealed) await linkOrCopy(join(dirname(scratch), file), join(draft, file))
+    await syncFile(scratch)
     const samples = {
-      scratch: await sampleFile(scratch.file),
+      scratch: await sampleFile(scratch),
       ...(machine.stateSha256 === undefined ? {} : { memory: await sampleFile(files.memory) }),
     }
-    const record = { ...machine, samples }
+    const record = { ...machine, ...(sealed.length === 0 ? {} : { sealed: [...sealed] }), samples }
     await writeFile(join(draft, SAVED_RECORD), `${JSON.stringify(record, null, 2)}\n`, {
       mode: 0o600,
       flush: true,
     })
-    await rename(scratch.file, files.scratch)
+    await rename(scratch, files.scratch)
     movedScratch = true
     await syncDirectory(draft)
     await renameDurably(draft, directory)
     saved = { directory, record }
   } catch (cause) {
     // The guest must continue in any case; QEMU holds its disk open under any name.
-    if (movedScratch) await rename(files.scratch, scratch.file).catch(() => undefined)
+    if (movedScratch) await rename(files.scratch, scratch).catch(() => undefined)
     await rm(draft, { recursive: true, force: true }).catch(() => undefined)
     const continues = await runOn(vm)
     const why = errorMessage(cause)
@@ -112,7 +115,7 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
 }
 
 /** Writes the state to its files, the memory to a mappable one if possible. */
-async function saveMachine(vm: Vm, files: SavedFiles): Promise<Omit<SavedVmRecord, 'samples'>> {
+async function saveMachine(vm: Vm, files: SavedFiles): Promise<Omit<SavedVmRecord, 'samples' | 'sealed'>> {
   const save = async (receive: StateReceiver) =>
     await saveState(vm.qmp, {
       socketFolder: vm.plan.folder.sockets,
@@ -207,7 +210,13 @@ async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm)
   const memory = { path: files.memory, share: false, readOnly: canMapReadOnly(record.qemuVersion) }
   const claim = await claimSavedVm(directory)
   try {
-    const scratch = { kind: 'moved', file: await lend(files.scratch), format: scratchFormat } as const
+    const layers = record.sealed === undefined ? {} : { layers: { sealed: record.sealed, directory } }
+    const scratch = {
+      kind: 'moved',
+      file: await lend(files.scratch),
+      format: scratchFormat,
+      ...layers,
+    } as const
     return await resumeVm(
       { ...options, memoryBytes, cpus, diskBytes, accelerator },
       {
@@ -255,7 +264,7 @@ function filesOf(directory: string) {
   }
 }
 
-function recordOf(vm: Vm): Omit<SavedVmRecord, 'samples'> {
+function recordOf(vm: Vm): Omit<SavedVmRecord, 'samples' | 'sealed'> {
   const { plan, accelerator, memoryBytes, cpus, qmp } = vm
   return {
     version: 3,

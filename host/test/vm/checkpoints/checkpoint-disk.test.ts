@@ -1,6 +1,6 @@
 // The files of a disk with checkpoints: an empty layer as QEMU reads it, what a start makes, and damaged records.
 import { execFile } from 'node:child_process'
-import { link, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
@@ -127,16 +127,16 @@ function recordOf(sealed: readonly object[]): string {
   return JSON.stringify({ version: 1, diskBytes: 8_192, sealed })
 }
 
-it('shares files with a copy of hard links without writing to them', async () => {
+it('shares its files with a fork, which does not write to them [W.04]', async () => {
   const { directory, disk, files } = await prepared()
   await disk.write([{ file: path.basename(files.top), checkpoint: 'one' }])
-  const copy = `${directory}-copy`
-  await mkdir(copy)
-  for (const name of ['base.raw', 'disk.json', path.basename(files.top)])
-    await link(path.join(directory, name), path.join(copy, name))
-  const fork = await CheckpointDisk.open(copy, 'one')
+  await expect(CheckpointDisk.fork(directory, `${directory}-copy`, 'two')).rejects.toThrow(
+    'no checkpoint two',
+  )
+  const fork = await CheckpointDisk.fork(directory, `${directory}-copy`, 'one')
   const before = await readFile(files.top)
-  await fork.prepare({ kind: 'blank', bytes: 8_192 })
+  const { sealed } = await fork.prepare({ kind: 'blank', bytes: 8_192 })
+  expect((await stat(sealed[0] ?? '')).ino).toBe((await stat(files.top)).ino)
   expect(await readFile(files.top)).toEqual(before)
   expect(JSON.parse(await readFile(path.join(directory, 'disk.json'), 'utf8'))).toMatchObject({
     sealed: [{ checkpoint: 'one' }],
