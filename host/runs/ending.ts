@@ -1,9 +1,12 @@
-/** Maps an error to the outcome and reason of a run. */
+/** The outcome, reason and message of a run's end, from an error or from what the agent reports. */
 import { CaissonError, errorCodes, errorMessage, hasCode } from '#specs/errors.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import type { Plan } from '#specs/protocol/plan.ts'
 import type { Completion, RunOutcome } from '#specs/protocol/task.ts'
+import { findSavedVm } from '../vm/hibernation/hibernate.ts'
 import { VmError } from '../vm/vm-error.ts'
+import type { PlannedRun } from './resolved-run.ts'
 
 export interface Ending {
   readonly outcome: RunOutcome
@@ -60,4 +63,22 @@ export function endingOfCompletion({ outcome, reason, message, summary }: Comple
     }
   }
   return { outcome, reason, message, summary }
+}
+
+/** A plan-only run returns only its plan, which is in the journal. */
+export function checkPlan(ending: Ending, plan: Plan | null): Ending {
+  if (ending.outcome !== 'completed' || plan !== null) return ending
+  const message = 'the agent says that its plan is made, but gave none'
+  return { ...ending, outcome: 'failed', reason: 'protocol_violation', message }
+}
+
+/** A run that ended before it used the kept VM leaves it on disk; the message says so. */
+export async function nameKeptVm(ending: Ending, continues: PlannedRun['continues']): Promise<Ending> {
+  if (continues === undefined || ending.outcome === 'completed') return ending
+  if ((await findSavedVm(continues.kept).catch(() => undefined)) === undefined) return ending
+  const { keptBy } = continues
+  const message =
+    `${ending.message.slice(0, 7_500)}\nThe VM of ${keptBy} is kept. Continue in it: caisson run --continue ${keptBy} "TASK". ` +
+    `Remove it with its run: caisson runs rm ${keptBy}`
+  return { ...ending, message }
 }

@@ -23,18 +23,24 @@ import { checkArguments } from '../files/check-arguments.ts'
 import { RunHooks } from '../hooks/run-hooks.ts'
 import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
 import type { RunRecord } from '../journal/run-record.ts'
-import { findSavedVm } from '../vm/hibernation/hibernate.ts'
 import { DEFAULT_HIBERNATE_AFTER_MS } from '../vm/vm-options.ts'
+import { collectChanges, untilAborted } from './collect-changes.ts'
 import { Deadline, type HoldReason } from './deadline.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
-import { type Ending, endingOfCompletion, endingWithoutAgent, runEnding } from './ending.ts'
+import {
+  checkPlan,
+  type Ending,
+  endingOfCompletion,
+  endingWithoutAgent,
+  nameKeptVm,
+  runEnding,
+} from './ending.ts'
 import { AgentControl, HiddenApprovals } from './guest/agent-control.ts'
 import { AgentEventValidator } from './guest/agent-event-validator.ts'
-import { keepChanges } from './guest/change-stream.ts'
 import { Guest } from './guest/guest.ts'
 import { IdleHibernation } from './guest/idle-hibernation.ts'
 import { checkAnswer } from './output-schema.ts'
-import { type PreparedWorkspace, prepareWorkspace, tellBuild, tellChanges } from './prepare.ts'
+import { prepareWorkspace, tellBuild } from './prepare.ts'
 import { type PlannedRun, type ResolvedRun, taskOf } from './resolved-run.ts'
 
 /** Time for the agent to complete a cancelled task before the VM is ended. */
@@ -220,25 +226,13 @@ export class Run implements RunHandle {
       // A failure after the stop signal is a consequence of the stop.
       ending = runEnding(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
     }
-    ending = await this.#nameKeptVm(ending)
+    ending = await nameKeptVm(ending, this.#plan.continues)
     this.#approvals.close()
     await this.#askAfter(ending).catch(() => undefined)
     this.#hooks.close()
     const durationMs = Math.round(performance.now() - this.#startedAt)
     await record.conclude({ type: 'run-end', ...ending, usage: record.state.usage, durationMs })
     return record.state
-  }
-
-  /** A run that ended before it used the kept VM leaves it on disk; the message says so. */
-  async #nameKeptVm(ending: Ending): Promise<Ending> {
-    const { continues } = this.#plan
-    if (continues === undefined || ending.outcome === 'completed') return ending
-    if ((await findSavedVm(continues.kept).catch(() => undefined)) === undefined) return ending
-    const { keptBy } = continues
-    const message =
-      `${ending.message.slice(0, 7_500)}\nThe VM of ${keptBy} is kept. Continue in it: caisson run --continue ${keptBy} "TASK". ` +
-      `Remove it with its run: caisson runs rm ${keptBy}`
-    return { ...ending, message }
   }
 
   /** Calls the hooks after the run and journals their results. A run that was ended at once waits only briefly. */
@@ -277,7 +271,9 @@ export class Run implements RunHandle {
     if (ending.reason === 'protocol_violation')
       await guest.cancel(ending.message.slice(0, 1_000), AbortSignal.timeout(disbeliefGraceMs))
     const isOnlyPlan = this.#plan.mode === 'plan'
-    const collected = isOnlyPlan ? this.#checkPlan(ending) : await this.#collect(guest, workspace, ending)
+    const collected = isOnlyPlan
+      ? checkPlan(ending, this.#record.state.plan)
+      : await collectChanges(guest, workspace, ending, { record: this.#record, signal: this.#stop.signal })
     // A VM that could not be saved is ended. The next run starts a new one, and its prompt says so.
     if (this.#plan.keep && !this.#isVmStopped && !this.#stop.signal.aborted) {
       this.#record.delta('root', { type: 'prepare', what: 'vm', text: 'saving the VM' })
@@ -335,7 +331,10 @@ export class Run implements RunHandle {
     const hibernation = this.#startHibernation(guest)
     try {
       const onAccepted = () => this.#control.begin(guest)
-      const completed = this.#guarded(guest.perform(taskOf(this.#plan, this.#approvesPlan), onAccepted))
+      const completed = untilAborted(
+        guest.perform(taskOf(this.#plan, this.#approvesPlan), onAccepted),
+        this.#stop.signal,
+      )
       completed.catch(() => undefined)
       const first = await Promise.race([
         completed,
@@ -388,47 +387,6 @@ export class Run implements RunHandle {
       new Promise<string>((resolve) => grace.addEventListener('abort', () => resolve(''), { once: true })),
     ])
     return { outcome: reason === 'cancelled' ? 'cancelled' : 'failed', reason, message, summary }
-  }
-
-  /** A plan-only run returns only its plan, which is in the journal. */
-  #checkPlan(ending: Ending): Ending {
-    if (ending.outcome !== 'completed' || this.#record.state.plan !== null) return ending
-    const message = 'the agent says that its plan is made, but gave none'
-    return { ...ending, outcome: 'failed', reason: 'protocol_violation', message }
-  }
-
-  /** Collects the change set after a failure too, if the VM still answers. The ending stays the same. */
-  async #collect(guest: Guest, workspace: PreparedWorkspace, ending: Ending): Promise<Ending> {
-    try {
-      const received = await this.#guarded(guest.collect(workspace, tellChanges(this.#record)))
-      const { manifest, readBefore } = workspace
-      const runDirectory = this.#record.paths.directory
-      await this.#note(await this.#guarded(keepChanges(received, { manifest, readBefore, runDirectory })))
-      return ending
-    } catch (error) {
-      if (ending.outcome === 'completed') throw error
-      const { message } = runEnding(error)
-      return {
-        ...ending,
-        message: `${ending.message}\nits changes were not collected: ${message}`.slice(0, 8_000),
-      }
-    }
-  }
-
-  /** Resolves like `work`, or rejects with the failure that ends the run. */
-  async #guarded<T>(work: Promise<T>): Promise<T> {
-    const { signal } = this.#stop
-    // `work` may reject after the run has ended; an unhandled rejection would end the process.
-    work.catch(() => undefined)
-    signal.throwIfAborted()
-    const aborted = Promise.withResolvers<never>()
-    const onAbort = () => aborted.reject(signal.reason)
-    signal.addEventListener('abort', onAbort, { once: true })
-    try {
-      return await Promise.race([work, aborted.promise])
-    } finally {
-      signal.removeEventListener('abort', onAbort)
-    }
   }
 
   #note(event: HostEvent): Promise<void> {
