@@ -6,6 +6,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decodeChanges } from '#specs/node/change-stream.ts'
 import { lookMaxChars, lookMaxPaths, WorkspaceLook } from '#specs/protocol/change.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { collectChanges } from '../../workspace/collect.ts'
 import { Looker } from '../../workspace/look.ts'
 import { operations, perform, temporaryFolder } from '../support/trees.ts'
@@ -101,13 +102,15 @@ describe('a look at the workspace', () => {
     expect(looked.paths.reduce((sum, { path }) => sum + path.length, 0)).toBeLessThanOrEqual(lookMaxChars)
   })
 
-  it('of a hostile guest is refused: too many paths, too long ones, other places, flags of its own [S1.08]', () => {
+  it('of a hostile guest is refused: too many paths, too long or deep ones, other places, flags of its own [S1.08]', () => {
     const look = (...paths: object[]) => WorkspaceLook.safeParse({ paths, isPartial: false }).success
     const change = { path: 'a.txt', kind: 'added', added: 1 }
     expect(look(change)).toBe(true)
     expect(look(...Array.from({ length: lookMaxPaths + 1 }, () => change))).toBe(false)
-    const long = { ...change, path: `${'a/'.repeat(2_000)}b` }
+    const long = { ...change, path: `${`${'a'.repeat(99)}/`.repeat(40)}b` }
     expect([look(long), look(...Array.from({ length: 9 }, () => long))]).toEqual([true, false])
+    const deep = (count: number) => look({ ...change, path: `${'a/'.repeat(count)}b` })
+    expect([deep(limits.changeMaxDepth), deep(limits.changeMaxDepth + 1)]).toEqual([true, false])
     for (const path of ['../a', '/etc/passwd', 'a/../../b', ''])
       expect([path, look({ ...change, path })]).toEqual([path, false])
     expect(look({ ...change, flags: ['none'] })).toBe(false)
