@@ -17,13 +17,15 @@ const fileWord = '((file|document|note|script|folder|directory) )?'
 export const called = '((called|named|at|with the name) )?'
 const textWord =
   '((following )?(text|line|lines|word|words|content|contents|string|sentence|phrase|value|pattern|number|message|code)( of)? ?:? ?)'
+/** Without quoted text: what is around quotes belongs to the order. */
+const plain = '[^\uE000\uE001]+?'
 const plainWord = `([^\\s,;:"'\uE000\uE001]|:(?=[^\\s\uE000\uE001]))+`
 /** Text to write or find: quoted, or plain after a word such as `text`. */
 export const value = (group: string): string =>
-  `(${textWord}?(?<${group}>${quoted})|${textWord}(?<${group}Plain>.+?)|(?<${group}Word>${plainWord}))`
+  `(${textWord}?(?<${group}>${quoted})|${textWord}(?<${group}Plain>${plain})|(?<${group}Word>${plainWord}))`
 /** As {@link value}, but after an article a word such as `text` is required: `a poem` is not text to write. */
 export const text = (group: string): string =>
-  `(${the}(new )?${textWord}?(?<${group}>${quoted})|${the}(new )?${textWord}(?<${group}Plain>.+?)|(?!(the|a|an|my|this|that)\\s)(?<${group}Word>[^\\s,;:"'\uE000\uE001]+))`
+  `(${the}(new )?${textWord}?(?<${group}>${quoted})|${the}(new )?${textWord}(?<${group}Plain>${plain})|(?!(the|a|an|my|this|that)\\s)(?<${group}Word>[^\\s,;:"'\uE000\uE001]+))`
 export const target = (group: string): string =>
   `${the}${adjectives}${fileWord}${called}(?<${group}>${name})( (file|folder|directory))?`
 export const inFolder = `( (in|inside|under|from|within|of|across|through) ((the|this|my|our) (whole|entire|current) )?(${the}(folder|directory|file) (?<folder1>${name})|${the}(?<folder2>${name})( (folder|directory|file))?|(?<anywhere>(all|every|any)( of)?( (the|my|these))? \\w+)))?`
@@ -35,15 +37,21 @@ export const everyFile =
 export const manyFiles =
   '(((all|every|each|any|of|the|my|our|these|those) )*((?<kind>[\\w.*+-]+) )?files?|(all|every|each)( (of|the|my|our|these|those))* (?<kinds>[\\w.*+-]+)|(?<glob>[\\w.-]*\\*[\\w.*-]*)( files)?)'
 
+/** A condition, or another place: without quotes nobody knows whether it is text. */
+const isPartOfOrder =
+  /\b(unless|except|if|instead of)\b|\b(in|into|inside|under) ((the|a|my|this) )?((new )?(folder|directory)\b|\S*\/)/i
+
 /** Reads the match of a clause. */
 export interface Groups {
   /** A path; `it` is the last path of the order before. */
   path(group: string): string
-  /** Text to write or find; null when absent. */
+  /** Text to write or find; null when absent, and for unquoted text that may hold a part of the order. */
   text(group: string): string | null
   /** The folder that was named; `.` for the workspace. */
   folder(): string
   raw(group: string): string | undefined
+  /** Whether a text was given, also one that {@link Groups.text} does not take. */
+  has(group: string): boolean
   /** The group as the user wrote it, with quotes. */
   written(group: string): string
 }
@@ -59,6 +67,8 @@ export function groupsOf(match: RegExpExecArray, clause: Clause, scene: CsvConte
       .replace(/(?<=.)\/+$/, '')
   }
   const text = (group: string): string | null => {
+    const unquoted = raw(`${group}Plain`) ?? (isQuoted(raw(group) ?? '') ? undefined : raw(group))
+    if (unquoted !== undefined && isPartOfOrder.test(unquoted)) return null
     const token = raw(group) ?? raw(`${group}Plain`) ?? raw(`${group}Word`)
     return token === undefined ? null : readToken(token, clause.quoted)
   }
@@ -76,7 +86,9 @@ export function groupsOf(match: RegExpExecArray, clause: Clause, scene: CsvConte
   }
   const written = (group: string): string =>
     (raw(group) ?? '').replaceAll(new RegExp(quotedPattern, 'g'), (mark) => readToken(mark, clause.written))
-  return { raw, path, text, folder, written }
+  const has = (group: string): boolean =>
+    [group, `${group}Plain`, `${group}Word`].some((each) => raw(each) !== undefined)
+  return { raw, has, path, text, folder, written }
 }
 
 /** `.py`, `py` and `python` mean `*.py`; undefined means every file. */

@@ -69,14 +69,18 @@ export const rules = [
   ...rule(
     (g) => {
       const path = g.path('path')
-      const content = g.text('content') ?? g.text('said') ?? g.text('fence') ?? ''
-      return looksLikeFile(path, g.raw('path')) ? { kind: 'create', path, content } : null
+      const given = ['content', 'said', 'fence'].filter((group) => g.has(group))
+      const content =
+        given.length === 0 ? '' : given.map((group) => g.text(group)).find((text) => text !== null)
+      return content === undefined || !looksLikeFile(path, g.raw('path'))
+        ? null
+        : { kind: 'create', path, content }
     },
-    `(create|make|write|add|generate|save|start|touch) (me )?${target('path')}( ?,? ?(and )?((with|containing|that contains|which contains|holding|put|write) (in it )?(the |this |these |just |only )?${value('content')}( (in|into) it)?|(that says|which says|saying|that reads|which reads|reading) ?:? ?(?<said>.+))| ?:? ?(?<fence>${quoted}))?`,
+    `(create|make|write|add|generate|save|start|touch) (me )?${target('path')}( ?,? ?(and )?((with|containing|that contains|which contains|holding|put|write) (in it )?(the |this |these |just |only )?${value('content')}( (in|into) it)?|(that says|which says|saying|that reads|which reads|reading) ?:? ?(?<said>${quoted}|[^\uE000\uE001]+))| ?:? ?(?<fence>${quoted}))?`,
   ),
   ...rule(
-    withText('content', (content, g) => ({ kind: 'create', path: g.path('path'), content }), true),
-    `(write|put|save|store|insert) ${text('content')} (to|into|in|inside) ${target('path')}`,
+    makeWrite,
+    `(?<verb>write|put|save|store|insert) ${text('content')} (to|into|in|inside) ${target('path')}`,
   ),
   ...rule(
     (g) => {
@@ -229,6 +233,19 @@ export const rules = [
   ),
   ...rule((g) => makeSum(g, true), '(?<sum>.+)'),
 ]
+
+/** Not "put a.txt in docs", which moves a file, and not "insert a line in a.txt", which keeps the others. */
+function makeWrite(g: Groups, { paths }: CsvContext): UserIntent | null {
+  const path = g.path('path')
+  const content = g.text('content')
+  if (content === null || paths.includes(`${path}/`)) return null
+  const word = g.raw('contentWord')
+  if (word !== undefined && (looksLikeFile(word, word) || paths.includes(word))) return null
+  const isOverwritten = paths.includes(resolvePath(path, paths))
+  return isOverwritten && !/^(write|save)$/i.test(g.raw('verb') ?? '')
+    ? null
+    : { kind: 'create', path, content }
+}
 
 function withText(
   group: string,

@@ -57,7 +57,8 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
         )
       }
     }
-    if (read === null && !(previous !== undefined && isCourtesy(clause.text))) unclear.push(clause.original)
+    if (read === null && !(previous !== undefined && isCourtesy(clause.text, previous)))
+      unclear.push(clause.original)
   }
   if (unclear.length > 0) return { ok: false, reason: `not understood: ${unclear.join(' / ').slice(0, 400)}` }
   if (intents.length === 0) return { ok: false, reason: 'not understood: the task names nothing to do' }
@@ -125,10 +126,19 @@ function withListedPath(intent: UserIntent, paths: readonly string[]): UserInten
   return { ...intent, path: resolvePath(intent.path, paths) }
 }
 
-function isCourtesy(text: string): boolean {
-  return /^(?:thanks?|thank you|cheers|(?:tell|show|give|report|explain|say|print|let)\b(?:\s+(?:me|us|back|it))*\s*(?:know\s+)?(?:the|what|which|how|when|about|a|its|your)?.*\b(?:results?|output|answer|prints|did|done|found|happened|number|count|total|says|it|summary)|report|report back|that is all|be careful)$/i.test(
-    text,
-  )
+const asksBack =
+  '(?:tell|show|give|report|explain|say|print|let)\\b(?:\\s+(?:me|us|back|it))*\\s*(?:know\\s+)?(?:the|what|which|how|when|about|a|its|your)?'
+const thanks = new RegExp(
+  `^(?:thanks?|thank you|cheers|${asksBack}.*\\b(?:results?|answer|did|done|happened|summary)|report|report back|that is all|be careful)$`,
+  'i',
+)
+const asksForOutput = new RegExp(`^${asksBack}.*\\b(?:output|prints|found|number|count|total|says|it)$`, 'i')
+/** Orders that show nothing of a file: "and tell me what it says" is another order then. */
+const silentKinds = /^(?:create|append|replace|delete|delete-files|move|copy|make-folder|remember|ask)$/
+
+/** Words that ask for nothing more than the order before gives. */
+function isCourtesy(text: string, { kind }: UserIntent): boolean {
+  return thanks.test(text) || (asksForOutput.test(text) && !silentKinds.test(kind))
 }
 
 function lastPath(intent: UserIntent | undefined): string | null {
