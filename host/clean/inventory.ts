@@ -16,6 +16,7 @@ import type { Folders } from '../state/folders.ts'
 import { isTemplateName } from '../vm/template/template-name.ts'
 import { findOldTemplates } from '../vm/template/template-store.ts'
 import { listVmRecords } from '../vm/vm-folder.ts'
+import { basesOf } from '../workspace/index.ts'
 import { type FolderUsage, findUsage } from './in-use.ts'
 import { type Kept, type KeptKind, keptKinds, measure } from './kept.ts'
 
@@ -187,6 +188,7 @@ async function listRuns(folders: Folders): Promise<Kept[]> {
     const state = run.isLive ? 'busy' : 'ended'
     const known = [hibernated, kept]
       .flatMap((place) => [place, `${place}.draft`])
+      .concat(basesOf(directory))
       .map((place) => path.basename(place))
     const entries = await readdir(directory, { withFileTypes: true }).catch(() => [])
     const unknown = entries.filter((entry) => entry.isDirectory() && !known.includes(entry.name))

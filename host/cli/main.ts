@@ -52,8 +52,7 @@ export async function runCli(
     return code
   } catch (error) {
     // Commander has printed its own errors already.
-    if (error instanceof CommanderError)
-      return /help|version/.test(error.code) ? exitCodes.completed : exitCodes.usage
+    if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.completed : exitCodes.usage
     const { printError } = await import('./io.ts')
     printError(io, error)
     return exitCodeOf(error)

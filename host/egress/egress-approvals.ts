@@ -190,7 +190,7 @@ export class EgressApprovals implements AccessAnswers {
       call: { tool: accessTool, arguments: JSON.stringify({ host, port, scheme, url: address }) },
       known,
       unattended: unattendedFor(target),
-      apply: (ruling) => this.#apply(ruling, target),
+      apply: (ruling) => this.#apply(ruling, target, from),
     }
   }
 
@@ -202,12 +202,18 @@ export class EgressApprovals implements AccessAnswers {
     return tunnel.effect === 'allow' || !tunnel.canAsk ? knownDecision(request) : undefined
   }
 
-  async #apply(ruling: DecisionRecord, target: Target): Promise<ApprovalDecision> {
+  async #apply(
+    ruling: DecisionRecord,
+    target: Target,
+    from: AccessQuestion['from'],
+  ): Promise<ApprovalDecision> {
     const { decision, scope, reach, hint } = ruling
     if (decision === 'deny') {
       if (ruling.by === 'person' && scope !== 'once')
         await this.#grants.add(rulesOf('deny', reach ?? 'host', target), scope)
-      return { decision, hint: hint ?? refusalWords(ruling) }
+      // The agent takes a hint for the user's own words.
+      const words = hint ?? (from === 'agent' && ruling.by === 'person' ? undefined : refusalWords(ruling))
+      return { decision, ...(words === undefined ? {} : { hint: words }) }
     }
     if (reach === undefined)
       return { decision, hint: `already allowed by the rule “${ruling.rule}”. If it fails, read its error.` }

@@ -14,7 +14,8 @@ import { Turns } from './yield-turns.ts'
 const FILE_MAX_BYTES = 1024 * 1024
 const TOTAL_MAX_BYTES = 64 * 1024 * 1024
 
-const folderOf = (runDirectory: string) => path.join(runDirectory, 'base')
+/** Folder of a run that holds them. */
+export const basesOf = (runDirectory: string) => path.join(runDirectory, 'base')
 
 /** Reads the content that a file had before; undefined if it is not known. Throws the system's error. */
 export type ReadBefore = (path: string, sha256: string) => Buffer | undefined
@@ -29,7 +30,7 @@ interface KeptFrom {
 
 /** Throws the system's error; what was kept until then stays. */
 export async function keepBases({ readBefore, manifest, changes, runDirectory }: KeptFrom): Promise<void> {
-  const folder = folderOf(runDirectory)
+  const folder = basesOf(runDirectory)
   const turns = new Turns()
   let total = 0
   for (const { kind, path: name } of changes.entries.values()) {
@@ -56,7 +57,7 @@ export function readFromDisk(disk: number, fileNids: ReadonlyMap<string, number>
 /** The content with this digest; undefined if it was not kept, or is damaged. */
 export function readBase(runDirectory: string, sha256: string): Buffer | undefined {
   try {
-    const content = readFileSync(path.join(folderOf(runDirectory), sha256))
+    const content = readFileSync(path.join(basesOf(runDirectory), sha256))
     return hash('sha256', content) === sha256 ? content : undefined
   } catch {
     return undefined

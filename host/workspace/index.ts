@@ -5,7 +5,7 @@
 export { type ApplySummary, applyChanges } from './apply/apply.ts'
 export { removeLeftStaged, removeStagedOf } from './apply/staged-files.ts'
 export { type UndoSummary, undoChanges } from './apply/undo.ts'
-export { keepBases, type ReadBefore, readFromDisk } from './base-contents.ts'
+export { basesOf, keepBases, type ReadBefore, readFromDisk } from './base-contents.ts'
 export { type ChangeSet, openContents, readChangeSet } from './change-set.ts'
 export { checkDirectory, checkFolder } from './directory-check.ts'
 export { flagByPath } from './flags/flag-rules.ts'

@@ -74,6 +74,8 @@ export class Conversation {
   #approve: string | undefined
   /** The last run, which the next task continues. */
   #last: string | undefined
+  /** The last one that was to change something: a plan alone has nothing to show, apply or undo. */
+  #lastWork: string | undefined
   #isOver = false
 
   constructor(
@@ -93,6 +95,7 @@ export class Conversation {
     this.#folder = path.resolve(workspace ?? io.directory ?? '.')
     this.#model = model
     this.#last = last
+    this.#lastWork = last
     this.#runCommand = runCommand
   }
 
@@ -160,6 +163,7 @@ export class Conversation {
     ])
     const [newest] = await this.#runs(1)
     this.#last = newest?.id ?? before
+    if (!more.includes('--plan-only')) this.#lastWork = this.#last
     if (newest?.state.end?.outcome === 'cancelled' && !newest.keepsVm)
       this.#say('Its VM has ended. The next task gets a new VM, and the context of the tasks before it.')
   }
@@ -235,8 +239,8 @@ export class Conversation {
   ]
 
   async #ofLast(argv: (run: string) => string[]): Promise<void> {
-    if (this.#last === undefined) this.#say('No task has run yet.')
-    else await this.#runCommand(argv(this.#last))
+    if (this.#lastWork === undefined) this.#say('No task has run yet.')
+    else await this.#runCommand(argv(this.#lastWork))
   }
 
   async #showPlan(): Promise<void> {

@@ -2,7 +2,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import { execFile } from 'node:child_process'
-import { fchmodSync, mkdtempSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import { fchmodSync, lstatSync, mkdtempSync, rmSync, writeFileSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -63,8 +63,10 @@ export async function workspaceMerge(
     base: isNew ? Buffer.alloc(0) : contentOf(base, file, remedy),
   }
   const merged = await mergeFiles({ ...sides, runId: changes.runId })
-  const content = (await edited(io, host.runs.paths(changes.runId).directory, file, merged)) ?? merged
   const target = flags.output ?? `${file}.caisson-${changes.runId}`
+  // Before the person edits what could not be written then.
+  requireNew(flags.output === undefined ? changes.directory : (io.directory ?? process.cwd()), target)
+  const content = (await edited(io, host.runs.paths(changes.runId).directory, file, merged)) ?? merged
   if (flags.output === undefined) writeBeside(changes, file, target, content)
   else writeNew(io, target, content)
   const open = content.toString('latin1').match(/^<<<<<<< /gm)?.length ?? 0
@@ -142,6 +144,11 @@ function contentOf(version: FileVersion, file: string, remedy?: string): Buffer 
     `"${file}": there is no such version: ${version.none}`,
     remedy === undefined ? {} : { remedy },
   )
+}
+
+function requireNew(folder: string, file: string): void {
+  const found = lstatSync(path.resolve(folder, file), { throwIfNoEntry: false })
+  if (found !== undefined) throw notWritten(file, new Error('it exists already'))
 }
 
 /** Never overwrites a file. */

@@ -29,6 +29,8 @@ export class SteeringPrompt implements Disposable {
   readonly #quiet: Pick<SettleIo, 'quietMs'>
   #keys: TakenKeys | undefined
   #typed = ''
+  /** What {@link keep} returned last. */
+  #told = ''
   #isPausing = false
   #isOver = false
   #open: { readonly closed: Promise<void>; readonly withdrawal: AbortController } | undefined
@@ -68,11 +70,17 @@ export class SteeringPrompt implements Disposable {
     this.#offer()
   }
 
-  /** Keys typed for a question that was not there yet belong to the message that was begun. @returns the message */
+  /**
+   * Keys typed for a question that was not there yet belong to the message that was begun.
+   * @returns the message; empty when it was returned before
+   */
   keep(keys: string): string {
     if (this.#isOver) return ''
     this.#typed += keys.replace(/[\r\n]+/g, ' ')
-    return this.unsent
+    const { unsent } = this
+    if (unsent === this.#told && plainText(keys).trim() === '') return ''
+    this.#told = unsent
+    return unsent
   }
 
   /** A message that was begun and not sent. */

@@ -1,7 +1,7 @@
 /** The line of a conversation, with history and completion. Lines that are pasted together are one task. */
 import { readdir } from 'node:fs/promises'
 import path from 'node:path'
-import { createInterface } from 'node:readline'
+import { createInterface, type Key } from 'node:readline'
 import type { Io } from '../io.ts'
 
 /** `cleared` by Ctrl-C, `left` by Ctrl-D or the end of input. */
@@ -21,6 +21,9 @@ export interface TaskLineOptions {
 
 /** How long a terminal may take to hand over lines that were pasted together. */
 const pasteMs = 40
+/** Bracketed paste: the terminal sends marks around what is pasted. */
+const marksPaste = '\u001b[?2004h'
+const marksNoPaste = '\u001b[?2004l'
 const completionsMax = 100
 const historySize = 500
 
@@ -42,21 +45,31 @@ export async function readTaskLine(
     completer: (line: string, done: (error: null, found: [string[], string]) => void) =>
       void complete(line, commands, folder).then((found) => done(null, found)),
   })
+  // The terminal marks what is pasted, where it can: line ends in it begin nothing.
+  let isPasting = false
+  const onKey = (_: string | undefined, key: Key | undefined): void => {
+    if (key?.name === 'paste-start') isPasting = true
+    if (key?.name === 'paste-end') isPasting = false
+  }
+  input.prependListener('keypress', onKey)
   const finish = (): void => resolve({ kind: 'line', text: [...typed, lines.line].join('\n').trimEnd() })
   lines.on('line', (line) => {
     typed.push(line)
     clearTimeout(timer)
-    timer = setTimeout(finish, pasteMs)
+    if (!isPasting) timer = setTimeout(finish, pasteMs)
   })
   lines.once('SIGINT', () => resolve({ kind: 'cleared', wasEmpty: lines.line === '' }))
   lines.once('close', () => (typed.length > 0 ? finish() : resolve({ kind: 'left' })))
   try {
+    output.write(marksPaste)
     lines.prompt()
     const read = await promise
     if (read.kind !== 'line') output.write('\n')
     return read
   } finally {
     clearTimeout(timer)
+    input.off('keypress', onKey)
+    output.write(marksNoPaste)
     lines.close()
   }
 }

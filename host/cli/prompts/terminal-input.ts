@@ -99,7 +99,10 @@ const shownChars = 200
 export interface SettleIo extends LineIo {
   /** Without a key, before an answer counts; absent: a second. */
   readonly quietMs?: number
-  /** Takes the keys that came before the question could be answered. @returns all that is kept for later; absent: nothing is */
+  /**
+   * Takes the keys that came before the question could be answered.
+   * @returns what is kept for later, empty when it was returned before; absent: nothing is kept
+   */
   readonly keepTyped?: (keys: string) => string
 }
 

@@ -43,7 +43,7 @@ export function saidLines(text: string): string[] {
 /** All arguments of a call. */
 export function argumentLines(json: string, colors: Colors): string[] {
   const given = parseObject(json)
-  const text = given === null ? json : JSON.stringify(given, null, 2).replaceAll('\\n', '\n')
+  const text = given === null ? json : withLineEnds(JSON.stringify(given, null, 2))
   return block(text, margin, verboseMaxLines).map(colors.dim)
 }
 
@@ -90,6 +90,11 @@ function outputLines(output: string, { verbose }: Detail): string[] {
     `${margin}… ${formatCount(left, 'more line')}`,
     ...block(lines.slice(-tailLines).join('\n'), margin, tailLines),
   ]
+}
+
+/** Line ends of its texts as such; a backslash before an n stays. */
+function withLineEnds(json: string): string {
+  return json.replace(/\\\\|\\n/g, (escape) => (escape === '\\n' ? '\n' : escape))
 }
 
 function diffLines(

@@ -59,6 +59,15 @@ describe('the command line', () => {
     expect(stderr).not.toMatch(/[^\n\P{C}]/u)
   })
 
+  it.each([[[]], [['vm']], [['runs']]])(
+    'prints the help of a command that needs another word, and exits with 2: %j',
+    async (words) => {
+      const { code, stdout, stderr } = await cli(words)
+      expect(code).toBe(2)
+      expect(stdout + stderr).toContain(`Usage: ${['caisson', ...words].join(' ')} `)
+    },
+  )
+
   it('exits with 2 and says what is wrong with a command line', async () => {
     expect(await cli(['fly'])).toMatchObject({
       code: 2,

@@ -80,6 +80,17 @@ describe('the merge of a conflict in a terminal', () => {
     expect(readFileSync(other.file(beside('a.txt')))).toEqual(lines('\u00e8', 'theirs'))
   })
 
+  it('is refused before it is edited where its file is there already [W.07]', async () => {
+    const { caisson, file } = await oneConflict()
+    writeFileSync(file(beside('a.txt')), 'of before\n')
+    const witness = path.join(await temporaryFolder('edited'), 'edited')
+    const place = await caisson({ EDITOR: await script(`touch '${witness}'`) })
+    const { code, stdout } = await place.startInTerminal('workspace', 'merge', changedRunId, 'a.txt').ended
+    expect({ code, stdout }).toMatchObject({ code: 2, stdout: expect.stringContaining('it exists already') })
+    expect(existsSync(witness)).toBe(false)
+    expect(readFileSync(file(beside('a.txt')), 'utf8')).toBe('of before\n')
+  })
+
   it('has the permissions of the file that it is for [W.07]', async () => {
     const { caisson, file } = await oneConflict()
     chmodSync(file('a.txt'), 0o750)

@@ -26,6 +26,18 @@ describe('the line of a conversation', () => {
     expect(await line).toEqual({ kind: 'line', text: 'first\nsecond\nthird' })
   })
 
+  it('asks the terminal to mark what is pasted, and begins nothing before Enter then [H.01]', async () => {
+    const person = new Person()
+    const line = read(person)
+    await person.sees('> ')
+    expect(person.raw).toContain('\u001b[?2004h')
+    person.type('\u001b[200~first\rsecond\u001b[201~')
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    person.type(' and more\r')
+    expect(await line).toEqual({ kind: 'line', text: 'first\nsecond and more' })
+    expect(person.raw).toContain('\u001b[?2004l')
+  })
+
   it('brings back earlier lines, is cleared by Ctrl-C and left by Ctrl-D [H.01]', async () => {
     const person = new Person()
     const line = read(person, ['newest', 'older'])

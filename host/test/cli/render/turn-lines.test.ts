@@ -1,7 +1,7 @@
 // What a tool gave and what the model says, as lines.
 import { expect, it } from 'vitest'
 import { colorsFor } from '../../../cli/render/colors.ts'
-import { toolEndLines } from '../../../cli/render/turn-lines.ts'
+import { argumentLines, toolEndLines } from '../../../cli/render/turn-lines.ts'
 
 const colors = colorsFor({ isTTY: false }, {})
 const end = { type: 'tool-end', stepId: 'a', callId: 'c', durationMs: 1_200 } as const
@@ -15,6 +15,16 @@ it('a command shows exit code, time, head and tail of its output behind a margin
   expect(lines[4]).toBe('    │ … 12 more lines')
   expect(lines.at(-1)).toBe('    │ line 19\\e[2J')
   expect(toolEndLines(call, colors, { verbose: true }, true)).toHaveLength(21)
+})
+
+it('arguments show line ends as such, and a backslash before an n as it is [H.01]', () => {
+  const given = { code: 'one\ntext.split("\\n")' }
+  expect(argumentLines(JSON.stringify(given), colors).map((line) => line.trim())).toEqual([
+    '│ {',
+    '│   "code": "one',
+    '│ text.split(\\"\\\\n\\")"',
+    '│ }',
+  ])
 })
 
 it('an edit shows counts and its diff without file headers [H.01]', () => {
