@@ -328,7 +328,13 @@ describe('approvals and cancel', () => {
     const { result, diary, events } = await perform(
       [calls(['wait_long', {}], ['write_note', { path: 'a', content: '' }])],
       {},
-      ({ cancel }) => void setTimeout(cancel, 100),
+      ({ cancel, diary: { calls: begun } }) => {
+        const waiting = setInterval(() => {
+          if (!begun.includes('wait')) return
+          clearInterval(waiting)
+          cancel()
+        }, 5)
+      },
     )
     expect(result.state).toBe('cancelled')
     expect(diary).toMatchObject({ calls: ['wait'], running: 0 })
