@@ -110,8 +110,11 @@ it('a VM that is killed while its changes are collected is reported as lost, wit
   const run = await bench.start('Run the command `head -c 150000000 /dev/urandom > big.bin`')
   const finished = finish(run)
   const part = path.join(bench.host.runs.paths(run.id).directory, 'changes.bin.part')
-  while (!existsSync(part)) await sleep(20)
-  process.kill(await findQemu(bench.home), 'SIGKILL')
+  // Found before: on a busy machine the collection could be over by then.
+  for await (const item of run.watch()) if (isToolStart(item)) break
+  const pid = await findQemu(bench.home)
+  while (!existsSync(part)) await sleep(5)
+  process.kill(pid, 'SIGKILL')
   const { state, events } = await finished
   expect(state.end).toMatchObject({ outcome: 'failed', reason: 'vm_lost' })
   expect(events).toContainEqual(expect.objectContaining({ type: 'vm-end', expected: false }))
