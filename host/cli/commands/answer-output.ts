@@ -31,7 +31,8 @@ export async function checkOutputFile(file: string): Promise<string> {
 }
 
 /**
- * Gives out the answer of a run that completed; of another run there is none, and the file stays as it was.
+ * Gives out the answer of a run that completed. Of another run there is none, and the file stays as it was; what its agent
+ * said goes to standard error.
  * @param to `output` is a path of {@link checkOutputFile}
  */
 export async function giveAnswer(
@@ -39,7 +40,12 @@ export async function giveAnswer(
   end: RunState['end'],
   { output, quiet }: { readonly output?: string | undefined; readonly quiet?: boolean | undefined },
 ): Promise<void> {
-  if (end?.outcome !== 'completed') return
+  if (end?.outcome !== 'completed') {
+    // No answer, but often why there is none.
+    if (quiet === true && end !== null && end.summary.trim() !== '')
+      io.stderr.write(`${sanitizeBlock(end.summary.trimEnd(), '')}\n`)
+    return
+  }
   const text = end.summary === '' || end.summary.endsWith('\n') ? end.summary : `${end.summary}\n`
   if (output !== undefined) await replaceAnswer(output, text)
   if (quiet !== true) return

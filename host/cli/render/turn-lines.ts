@@ -94,7 +94,7 @@ function outputLines(output: string, { verbose }: Detail): string[] {
 
 /** Line ends of its texts as such; a backslash before an n stays. */
 function withLineEnds(json: string): string {
-  return json.replace(/\\\\|\\n/g, (escape) => (escape === '\\n' ? '\n' : escape))
+  return json.replace(/\\\\|\\n/g, (pair) => (pair === '\\n' ? '\n' : pair))
 }
 
 function diffLines(

@@ -81,6 +81,9 @@ describe('the final answer', () => {
     await giveAnswer(io, { ...end, outcome: 'failed', reason: 'internal' }, { output, quiet: true })
     await expect(readFile(output)).rejects.toThrow('ENOENT')
     expect(io.stdout.read()).toBeNull()
+    const said = String(io.stderr.read())
+    expect(said).toContain('\\e')
+    expect(said).not.toContain('\u001b')
   })
 
   it('is refused a place that is no file in a folder [H.01]', async () => {
