@@ -20,12 +20,13 @@ const sparesCount = 24
 export const layersMaxCount = 128
 
 const LayerName = z.string().regex(/^layer-\d{1,9}\.qcow2$/)
-const CheckpointId = z.string().regex(/^[a-z0-9-]{1,64}$/)
+/** Names a checkpoint of a disk. */
+export const CheckpointId = z.string().regex(/^[a-z0-9-]{1,64}$/)
 
 /** Oldest first. `checkpoint`: the disk's state with this layer and those below; null: one that is no longer wanted. */
 export const SealedLayers = z
   .array(z.strictObject({ file: LayerName, checkpoint: CheckpointId.nullable() }))
-  .max(2 * layersMaxCount)
+  .max(layersMaxCount)
 export type SealedLayer = z.infer<typeof SealedLayers>[number]
 
 const recordSchema = z.strictObject({
@@ -108,13 +109,12 @@ export class CheckpointDisk {
    * @throws {CaissonError} as {@link open}
    */
   static async fork(directory: string, to: string, checkpoint: string): Promise<CheckpointDisk> {
-    const { sealed } = await CheckpointDisk.open(directory, checkpoint)
-    const { diskBytes } = await readRecord(directory)
+    const record = (await CheckpointDisk.open(directory, checkpoint)).#require()
     const disk = await CheckpointDisk.create(to)
-    for (const name of [baseName, ...sealed.map(({ file }) => file)])
+    for (const name of [baseName, ...record.sealed.map(({ file }) => file)])
       await linkOrCopy(path.join(directory, name), path.join(to, name))
-    disk.#record = { version: 1, diskBytes, sealed: [...sealed] }
-    await disk.write(sealed)
+    disk.#record = record
+    await disk.write(record.sealed)
     return disk
   }
 
@@ -160,10 +160,6 @@ export class CheckpointDisk {
   async write(sealed: readonly SealedLayer[]): Promise<void> {
     this.#record = { ...this.#require(), sealed: [...sealed] }
     await replaceFile(this.#file(recordName), `${JSON.stringify(this.#record)}\n`)
-  }
-
-  async remove(): Promise<void> {
-    await rm(this.directory, { recursive: true, force: true })
   }
 
   #require(): DiskRecord {

@@ -10,7 +10,13 @@ import { runBlockJob } from '../qemu/block-job.ts'
 import { layerFile } from '../qemu/qemu-args.ts'
 import type { Qmp } from '../qemu/qmp.ts'
 import type { PrivilegedPort } from '../reseed.ts'
-import { CheckpointDisk, layersMaxCount, type PreparedDisk, type SealedLayer } from './checkpoint-disk.ts'
+import {
+  CheckpointDisk,
+  CheckpointId,
+  layersMaxCount,
+  type PreparedDisk,
+  type SealedLayer,
+} from './checkpoint-disk.ts'
 
 /** A guest that writes much may have much to flush. */
 const flushDeadlineMs = 30_000
@@ -107,7 +113,7 @@ export class Checkpoints {
   }
 
   async #make(id: string): Promise<CheckpointTimes> {
-    if (!/^[a-z0-9-]{1,64}$/.test(id) || this.list.includes(id))
+    if (!CheckpointId.safeParse(id).success || this.list.includes(id))
       throw new TypeError(`bad name of a checkpoint: ${id}`)
     const next = this.#spares[0]
     if (next === undefined || this.#sealed().length >= layersMaxCount)

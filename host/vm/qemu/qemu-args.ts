@@ -31,7 +31,6 @@ export interface DriveSpec {
   readonly readOnly: boolean
   /** Whether the firmware boots from it (only if `boot.kind` is disk). */
   readonly bootable?: boolean
-  /** Raw base file of a qcow2 overlay, read where the overlay is empty. */
   /** Files below it, nearest first; QEMU only reads them. */
   readonly backings?: readonly BackingSpec[]
   /** The same file, open for reading: QEMU opens it again so when another file is put on top. */
@@ -164,10 +163,10 @@ function portArgs(ports: readonly PortSpec[]): string[] {
   ]
 }
 
-/** The first descriptor sets are the drives' files, followed by their bases, then the overlay. */
-const BACKING_SET_BASE = 100
-const OVERLAY_SET = 200
-const LAYER_SET_BASE = 300
+/** Descriptor sets: the drives' files from 1 on, then the overlay, further layers, and files below, the longest row. */
+const OVERLAY_SET = 100
+const LAYER_SET_BASE = 200
+const BACKING_SET_BASE = 1_000
 
 /** The block node of the file of a layer of {@link VmSpec.layers}. */
 export function layerFile(index: number): object {

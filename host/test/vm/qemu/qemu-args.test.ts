@@ -103,14 +103,14 @@ describe('buildQemuArgs', () => {
       readOnly: false,
     } as const
     const args = buildQemuArgs({ ...base, drives: [drive], overlayFd: 10 })
-    expect(valuesOf(args, '-add-fd')).toEqual(['fd=8,set=1', 'fd=9,set=100', 'fd=10,set=200'])
+    expect(valuesOf(args, '-add-fd')).toEqual(['fd=8,set=1', 'fd=9,set=1000', 'fd=10,set=100'])
     const [scratch, overlay] = jsonOf(args, '-blockdev')
     expect(scratch).toMatchObject({
       driver: 'qcow2',
       file: { filename: '/dev/fdset/1', 'read-only': false },
-      backing: { driver: 'raw', 'read-only': true, file: { filename: '/dev/fdset/100', 'read-only': true } },
+      backing: { driver: 'raw', 'read-only': true, file: { filename: '/dev/fdset/1000', 'read-only': true } },
     })
-    expect(overlay).toMatchObject({ driver: 'file', 'node-name': 'overlay', filename: '/dev/fdset/200' })
+    expect(overlay).toMatchObject({ driver: 'file', 'node-name': 'overlay', filename: '/dev/fdset/100' })
   })
 
   it('puts a layer over others, and has further files for layers, each by two descriptors of one set [W.04]', () => {
@@ -131,8 +131,8 @@ describe('buildQemuArgs', () => {
     ]
     const args = buildQemuArgs({ ...base, drives: [drive], layers })
     expect(valuesOf(args, '-add-fd')).toEqual([
-      ...['fd=8,set=1', 'fd=9,set=1', 'fd=10,set=100', 'fd=11,set=101'],
-      ...['fd=12,set=300', 'fd=13,set=300', 'fd=14,set=301', 'fd=15,set=301'],
+      ...['fd=8,set=1', 'fd=9,set=1', 'fd=10,set=1000', 'fd=11,set=1001'],
+      ...['fd=12,set=200', 'fd=13,set=200', 'fd=14,set=201', 'fd=15,set=201'],
     ])
     expect(jsonOf(args, '-blockdev')).toMatchObject([
       {
@@ -140,12 +140,20 @@ describe('buildQemuArgs', () => {
         backing: {
           driver: 'qcow2',
           'read-only': true,
-          file: { filename: '/dev/fdset/100', 'read-only': true },
-          backing: { driver: 'raw', 'read-only': true, file: { filename: '/dev/fdset/101' } },
+          file: { filename: '/dev/fdset/1000', 'read-only': true },
+          backing: { driver: 'raw', 'read-only': true, file: { filename: '/dev/fdset/1001' } },
         },
       },
     ])
-    expect(layerFile(1)).toMatchObject({ driver: 'file', filename: '/dev/fdset/301' })
+    // No set is used twice, however long the row of layers is.
+    const long = {
+      ...drive,
+      backings: Array.from({ length: 129 }, () => ({ fd: 10, format: 'qcow2' as const })),
+    }
+    const many = Array.from({ length: 24 }, () => ({ fd: 12, readerFd: 13 }))
+    const sets = valuesOf(buildQemuArgs({ ...base, drives: [long], layers: many, overlayFd: 16 }), '-add-fd')
+    expect(new Set(sets.map((value) => value.split('set=')[1])).size).toBe(1 + 129 + 24 + 1)
+    expect(layerFile(1)).toMatchObject({ driver: 'file', filename: '/dev/fdset/201' })
   })
 
   it('gives the VM its memory and CPUs, the memory by a name that a template can replace [V.06]', () => {
