@@ -3,7 +3,8 @@
  * usage: test.ts fast|all — `fast` is checks, unit tests and the basic tests in a real VM; `all` adds the other tests
  * in VMs and the slow tier.
  */
-import { spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -40,6 +41,13 @@ const HEAVIEST = 8
 /** Lines of each failure repeated at the end: a long log is often cut there. */
 const MESSAGE_LINES = 12
 
+/** A stage that hangs is ended, so that what failed is still said; each takes less than half of it. */
+const STAGE_LIMIT_S = 45 * 60
+/** Continuous integration gives 90 minutes in all. */
+const ALL_LIMIT_S = 84 * 60
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
 const started = Date.now()
 const tier = process.argv[2] === 'all' ? 'all' : 'fast'
 const scratch = mkdtempSync(path.join(tmpdir(), 'caisson-test-'))
@@ -48,13 +56,39 @@ const total: Count = { passed: 0, failed: 0, skipped: 0 }
 const failures: string[] = []
 const failedTests: string[] = []
 
-function run(title: string, command: string, args: string[]): boolean {
-  console.log(`\n== ${title} (${Math.round((Date.now() - started) / 1000)} s)`)
-  return spawnSync(command, args, { stdio: ['ignore', 'inherit', 'inherit'] }).status === 0
+/** Runs `command` in a process group of its own, which is killed as a whole beyond its time or with this process. */
+async function run(title: string, command: string, args: string[]): Promise<boolean> {
+  const elapsedS = Math.round((Date.now() - started) / 1000)
+  console.log(`\n== ${title} (${elapsedS} s)`)
+  const limitS = Math.max(1, Math.min(STAGE_LIMIT_S, ALL_LIMIT_S - elapsedS))
+  const child = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit'], detached: true })
+  const end = () => {
+    const { pid, exitCode, signalCode } = child
+    if (pid !== undefined && exitCode === null && signalCode === null) process.kill(-pid, 'SIGKILL')
+  }
+  const interrupt = () => {
+    end()
+    process.exit(130)
+  }
+  for (const signal of SIGNALS) process.once(signal, interrupt)
+  const timer = setTimeout(() => {
+    console.log(`\n${title}: did not end within ${limitS} s and was stopped`)
+    end()
+  }, limitS * 1_000)
+  try {
+    const [code] = await once(child, 'exit')
+    return code === 0
+  } catch (error) {
+    console.log(`${title}: cannot start ${command}: ${error instanceof Error ? error.message : error}`)
+    return false
+  } finally {
+    clearTimeout(timer)
+    for (const signal of SIGNALS) process.off(signal, interrupt)
+  }
 }
 
-function check(title: string, command: string, args: string[]): void {
-  const passed = run(title, command, args)
+async function check(title: string, command: string, args: string[]): Promise<void> {
+  const passed = await run(title, command, args)
   total[passed ? 'passed' : 'failed'] += 1
   if (!passed) failures.push(title)
 }
@@ -66,10 +100,10 @@ const firstVmTests = ['guest', 'run', 'agent-core'].map((name) => `/${name}.vm.t
  * One vitest project, or its files whose path has one of `parts`; a project that ran no test, or died before
  * reporting, counts as one failure.
  */
-function test(project: string, parts: readonly string[] = []): void {
+async function test(project: string, parts: readonly string[] = []): Promise<void> {
   const report = path.join(scratch, `${project}.json`)
   const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
-  const passed = run(`tests: ${project}`, 'node_modules/.bin/vitest', [
+  const passed = await run(`tests: ${project}`, 'node_modules/.bin/vitest', [
     'run',
     '--project',
     project,
@@ -121,13 +155,13 @@ function printHeaviest({ testResults = [] }: Report): void {
   console.log(`heaviest: ${shown.join(', ')}`)
 }
 
-check('types', 'node_modules/.bin/tsc', ['--noEmit'])
-check('style', 'node_modules/.bin/biome', ['check', '--error-on-warnings', '.'])
-check('public types', process.execPath, [...node, 'scripts/api-report.ts', '--check'])
-check('words', process.execPath, [...node, 'scripts/check-words.ts'])
-check('dependencies', process.execPath, [...node, 'scripts/check-dependencies.ts'])
+await check('types', 'node_modules/.bin/tsc', ['--noEmit'])
+await check('style', 'node_modules/.bin/biome', ['check', '--error-on-warnings', '.'])
+await check('public types', process.execPath, [...node, 'scripts/api-report.ts', '--check'])
+await check('words', process.execPath, [...node, 'scripts/check-words.ts'])
+await check('dependencies', process.execPath, [...node, 'scripts/check-dependencies.ts'])
 if (tier === 'all')
-  check('shell scripts', 'shellcheck', [
+  await check('shell scripts', 'shellcheck', [
     '-x',
     'scripts/run',
     'scripts/test',
@@ -137,12 +171,12 @@ if (tier === 'all')
     'vm-image/build.sh',
     'vm-image/disk.sh',
   ])
-if (tier === 'all') check('documentation site', 'scripts/docs', ['build'])
-test('fast')
-test('vm', tier === 'all' ? [] : firstVmTests)
+if (tier === 'all') await check('documentation site', 'scripts/docs', ['build'])
+await test('fast')
+await test('vm', tier === 'all' ? [] : firstVmTests)
 if (tier === 'all') {
-  test('slow')
-  if (process.getuid?.() === 0) check('fresh machine', 'scripts/fresh-machine', ['root-run', 'user'])
+  await test('slow')
+  if (process.getuid?.() === 0) await check('fresh machine', 'scripts/fresh-machine', ['root-run', 'user'])
   else console.log('\n== fresh machine: left out, it needs root')
 }
 

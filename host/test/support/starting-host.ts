@@ -1,5 +1,5 @@
 // A host process to be killed by a test in the middle of a start: says that it begins, starts what its argument says,
-// says that it runs, and waits.
+// says that it runs, and waits. It ends with the test: when its standard input does.
 
 import { resolveFolders } from '../../state/folders.ts'
 import type { Launcher } from '../../vm/qemu/launcher.ts'
@@ -48,7 +48,7 @@ function say(word: 'begins' | 'runs'): void {
   console.log(word)
 }
 
+process.stdin.on('end', () => process.exit(1)).resume()
 const order = JSON.parse(process.argv[2] ?? '') as StartingHostOrder
 await (order.kind === 'warm' ? restoreFromTemplate() : startLauncher(order))
 say('runs')
-setInterval(() => {}, 60_000)

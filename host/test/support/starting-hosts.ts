@@ -2,35 +2,52 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { createInterface, type Interface } from 'node:readline'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { StartingHostOrder } from './starting-host.ts'
 
 const PROGRAM = fileURLToPath(new URL('./starting-host.ts', import.meta.url))
-const outputs = new WeakMap<ChildProcess, Interface>()
+/** Within the time of a test, so that the test says what it waited for. */
+const LINE_TIMEOUT_MS = 120_000
 
-/** A host process that is about to begin with `order`; the caller kills it. */
-export async function spawnStartingHost(
-  order: StartingHostOrder,
-  env: NodeJS.ProcessEnv = process.env,
-): Promise<ChildProcess> {
-  const args = ['--conditions=caisson-source', PROGRAM, JSON.stringify(order)]
-  const host = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'inherit'] })
-  const output = createInterface(host.stdout)
-  outputs.set(host, output)
-  await nextLine(host, 'begins')
-  return host
-}
+/** A host process that has begun with its order. */
+export class StartingHost {
+  readonly #process: ChildProcess
+  /** Each line once: several may arrive in one piece. */
+  readonly #lines: AsyncIterator<string>
 
-/** Resolves when what was ordered runs. */
-export async function untilRunning(host: ChildProcess): Promise<void> {
-  await nextLine(host, 'runs')
-}
+  private constructor(process: ChildProcess, lines: AsyncIterator<string>) {
+    this.#process = process
+    this.#lines = lines
+  }
 
-async function nextLine(host: ChildProcess, expected: string): Promise<void> {
-  const output = outputs.get(host)
-  if (!output) throw new TypeError('not a host of spawnStartingHost')
-  const ended = once(host, 'exit').then(() => ['its end'])
-  const [line] = await Promise.race([once(output, 'line'), ended])
-  if (line !== expected) throw new Error(`a host process was to say "${expected}", and there was "${line}"`)
+  /** Starts a host process and resolves when it is about to begin with `order`. It ends with this process. */
+  static async spawn(order: StartingHostOrder, env: NodeJS.ProcessEnv = process.env): Promise<StartingHost> {
+    const args = ['--conditions=caisson-source', PROGRAM, JSON.stringify(order)]
+    const child = spawn(process.execPath, args, { env, stdio: ['pipe', 'pipe', 'inherit'] })
+    const host = new StartingHost(child, createInterface(child.stdout)[Symbol.asyncIterator]())
+    await host.#nextLine('begins')
+    return host
+  }
+
+  /** Resolves when what was ordered runs. */
+  async untilRunning(): Promise<void> {
+    await this.#nextLine('runs')
+  }
+
+  /** Resolves when the process has ended. */
+  async kill(): Promise<void> {
+    this.#process.kill('SIGKILL')
+    const { exitCode, signalCode } = this.#process
+    if (exitCode === null && signalCode === null) await once(this.#process, 'exit')
+  }
+
+  async #nextLine(expected: string): Promise<void> {
+    const timedOut = sleep(LINE_TIMEOUT_MS, 'nothing', { ref: false })
+    const line = await Promise.race([this.#lines.next().then(({ value }) => value ?? 'its end'), timedOut])
+    if (line === expected) return
+    await this.kill()
+    throw new Error(`a host process was to say "${expected}", and there was "${line}"`)
+  }
 }

@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -8,7 +7,7 @@ import { probeConfinement } from '../../vm/qemu/confinement.ts'
 import { findQemu } from '../../vm/qemu/qemu-programs.ts'
 import { processName, sweepDeadVms } from '../../vm/vm-folder.ts'
 import type { StartingHostOrder } from '../support/starting-host.ts'
-import { spawnStartingHost, untilRunning } from '../support/starting-hosts.ts'
+import { StartingHost } from '../support/starting-hosts.ts'
 import { makeTestFolders, writeHangingKernel } from '../support/vm.ts'
 import { startWarmTestVm, testVmOptions } from '../support/warm-vm.ts'
 
@@ -26,10 +25,9 @@ async function killAll(kills: readonly Kill[]): Promise<void> {
   const queue = kills.values()
   const lane = async () => {
     for (const { order, env, afterMs } of queue) {
-      const host = await spawnStartingHost(order, env)
+      const host = await StartingHost.spawn(order, env)
       await sleep(afterMs)
-      host.kill('SIGKILL')
-      if (host.signalCode === null) await once(host, 'exit')
+      await host.kill()
     }
   }
   await Promise.all(Array.from({ length: LANES }, lane))
@@ -38,11 +36,12 @@ async function killAll(kills: readonly Kill[]): Promise<void> {
 /** How long a start takes from its beginning, with as many others as {@link killAll} has. */
 async function measureStart(orders: readonly Omit<Kill, 'afterMs'>[]): Promise<number> {
   const times = orders.slice(0, LANES).map(async ({ order, env }) => {
-    const host = await spawnStartingHost(order, env)
+    const host = await StartingHost.spawn(order, env)
     const begun = performance.now()
-    await untilRunning(host)
-    host.kill('SIGKILL')
-    return performance.now() - begun
+    await host.untilRunning()
+    const took = performance.now() - begun
+    await host.kill()
+    return took
   })
   return Math.max(...(await Promise.all(times)))
 }

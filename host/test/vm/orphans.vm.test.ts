@@ -11,7 +11,7 @@ import { findProcessesByArgument } from '../../processes/process-identity.ts'
 import { probeConfinement } from '../../vm/qemu/confinement.ts'
 import type { Launcher } from '../../vm/qemu/launcher.ts'
 import { findQemu } from '../../vm/qemu/qemu-programs.ts'
-import { spawnStartingHost } from '../support/starting-hosts.ts'
+import { StartingHost } from '../support/starting-hosts.ts'
 import {
   getTestImage,
   isRunning,
@@ -80,17 +80,16 @@ describe('a QEMU whose host process dies', () => {
     await chmod(bwrap, 0o755)
     const name = `caisson-${basename(home.folders.home)}`.toLowerCase().replace(/[^a-z0-9-]/g, '')
     const qemu = (await findQemu()) ?? ''
-    const host = await spawnStartingHost({
+    const host = await StartingHost.spawn({
       kind: 'launcher',
       name,
       launcher: { ...real, bwrap },
       qemu,
       kernel,
     })
-    hosts.push(host)
     await expect.poll(() => existsSync(`${bwrap}.reached`), { timeout: 60_000 }).toBe(true)
     await sleep(300)
-    host.kill('SIGKILL')
+    await host.kill()
     await expect.poll(() => findProcessesByArgument(name), { timeout: 60_000 }).toEqual([])
   })
 
