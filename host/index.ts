@@ -4,6 +4,7 @@ export type { SkillFinding } from '#specs/node/skills/registry.ts'
 export type {
   AccessQuestion,
   AnsweredVia,
+  AnswerReach,
   ApprovalRequest,
   ApprovalRule,
   ApprovalScope,

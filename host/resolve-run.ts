@@ -7,7 +7,7 @@ import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { ApprovalRules } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
-import { refuseOtherNames } from './approvals/rules.ts'
+import { refuseVoidRules } from './approvals/rules.ts'
 import { checkEgressRules } from './check-options.ts'
 import type { Config } from './config/schema.ts'
 import { type EgressPolicy, makePolicy } from './egress/policy.ts'
@@ -83,7 +83,7 @@ export async function resolveRun(
   const directory = requireDirectory(options.workspace ?? process.cwd(), folders)
   const addedFolders = nameFolders(options.folders ?? runDefaults.folders, directory, folders)
   const { rules } = ApprovalRules.parse({ rules: approvals.rules ?? runDefaults.approvals.rules })
-  refuseOtherNames(rules, 'the approval rules')
+  refuseVoidRules(rules, 'the approval rules')
   const continues =
     options.continue === undefined ? undefined : await findContinued(host.runs, options.continue, directory)
   // After the directory: from then on no program, such as one that prints a key, comes from it.

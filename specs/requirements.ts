@@ -299,6 +299,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'A.12': now(
     'With an output schema the final answer of a run is JSON that fits it by the host’s own check; a run whose answer never fits fails with the mismatches and keeps the text, and what is no schema is refused before a VM starts',
   ),
+  'A.13': now(
+    'Rules for commands see every command of a shell command: an allow rule lets a call through only where rules allow all of them and the files that they write, a deny or ask rule applies to any of them, and what is not understood is asked about; a yes for a command in this run holds for the same text alone',
+  ),
 
   // The test kit, and what nobody writes on purpose
   'T.01': now(

@@ -1,9 +1,9 @@
 /**
  * Defines which answers a question accepts, and what answers it without a person. Pure; the queue decides when to ask.
  */
-import type { AccessQuestion, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
-import type { AccessReach } from '#specs/protocol/egress.ts'
+import type { AccessQuestion, AnswerReach, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
+import { commandOf, type Ruling } from './calls.ts'
 import {
   type ApprovalAnswer,
   type ApprovalMode,
@@ -26,8 +26,17 @@ interface ApprovalContext {
   readonly interactive: boolean
 }
 
+/** What an answer is checked against. */
+interface AskedQuestion {
+  readonly request: ApprovalRequest
+  readonly access: AccessQuestion | undefined
+  /** Whether a yes can be for the same command in this run. */
+  readonly remembers: boolean
+}
+
 /**
- * The decision without a person; undefined if one must be asked. @param runAnswer the person's answer for the whole run
+ * The decision without a person; undefined if one must be asked. @param runAnswer the person's answer for the whole run,
+ * or for this command
  */
 export function ruleCall(
   request: ApprovalRequest,
@@ -37,17 +46,33 @@ export function ruleCall(
 ): DecisionRecord | undefined {
   // A yes would allow every later plan.
   if (request.tool === planTool && planOf(request) === undefined) return noPlan
-  const rule = matchRules(rules, request)
-  if (rule?.effect === 'deny' || (rule?.effect === 'allow' && !mustAsk))
-    return decisionByRule(rule, rule.effect)
-  const isAsked = mustAsk || rule !== undefined
+  const ruling = matchRules(rules, request)
+  if (ruling?.effect === 'deny' || (ruling?.effect === 'allow' && !mustAsk))
+    return decisionByRule(ruling, ruling.effect)
+  const isAsked = mustAsk || ruling !== undefined
   // A person who wants no more questions is not asked because of a hook either.
-  const isNo = runAnswer?.decision === 'deny' && rule === undefined
-  if (runAnswer !== undefined && (!isAsked || isNo)) return runAnswer
+  const isNo = runAnswer?.decision === 'deny' && isUndecided(ruling)
+  // Whoever allowed this very command has seen what rules cannot.
+  const isSame = runAnswer?.reach === 'command' && isUndecided(ruling) && !mustAsk
+  if (runAnswer !== undefined && (!isAsked || isNo || isSame)) return runAnswer
   if (mode === 'none') return modeNone
   if (mode === 'all' && !isAsked)
     return { decision: 'allow', scope: 'run', by: 'mode', rule: 'option approvals.mode: all' }
   return interactive ? undefined : unattended
+}
+
+/** Whether a yes to this command would answer the same command later, where a person is asked about it. */
+export function canRemember(
+  request: ApprovalRequest,
+  rules: readonly ApprovalRule[],
+  { mustAsk = false }: AskOptions = {},
+): boolean {
+  return !mustAsk && commandOf(request) !== undefined && isUndecided(matchRules(rules, request))
+}
+
+/** Whether no rule matches for certain. */
+function isUndecided(ruling: Ruling | undefined): boolean {
+  return ruling === undefined || ruling.isUnsure === true
 }
 
 /** The same for network access, which only a rule for this tool allows: sent data cannot be recalled. */
@@ -59,23 +84,24 @@ export function ruleAccess(
   const known = enforced.known()
   if (known !== undefined) return known
   const named = rules.filter((rule) => rule.effect !== 'allow' || rule.tool === tool)
-  const rule = matchRules(named, enforced.call)
-  if (rule?.effect === 'deny') return decisionByRule(rule, 'deny')
+  const ruling = matchRules(named, enforced.call)
+  if (ruling?.effect === 'deny') return decisionByRule(ruling, 'deny')
+  const { argument = 'host' } = ruling?.rules[0] ?? {}
   // A rule about the whole address knows no more than its host.
-  const reach = rule?.argument === undefined || rule.argument === 'host' ? 'host' : 'path'
-  if (rule?.effect === 'allow' && offers(enforced.access, reach))
-    return { ...decisionByRule(rule, 'allow'), scope: 'run', reach }
+  const reach = argument === 'host' ? 'host' : 'path'
+  if (ruling?.effect === 'allow' && offers(enforced.access, reach))
+    return { ...decisionByRule(ruling, 'allow'), scope: 'run', reach }
   if (mode === 'none') return modeNone
   return interactive ? undefined : enforced.unattended
 }
 
 /**
- * The decision by a person's answer; undefined if the question does not accept it. Tool questions accept neither
- * `always` nor a reach; access questions accept only their listed reaches. A plan is valid only as a yes to a plan
- * question and must keep started steps; an answer only for `ask_user`, in its form.
+ * The decision by a person's answer; undefined if the question does not accept it. Tool questions do not accept
+ * `always`, and of reaches only `command`, with a yes for the run; access questions accept only their listed reaches. A
+ * plan is valid only as a yes to a plan question and must keep started steps; an answer only for `ask_user`, in its form.
  */
 export function settleByPerson(
-  { request, access }: { readonly request: ApprovalRequest; readonly access: AccessQuestion | undefined },
+  { request, access, remembers }: AskedQuestion,
   given: ApprovalAnswer,
   findPlanProblems?: (plan: Plan) => readonly string[],
 ): DecisionRecord | undefined {
@@ -85,7 +111,9 @@ export function settleByPerson(
   if (plan === null) return undefined
   const { decision, scope, hint } = given
   const reach = given.reach ?? access?.offers[0]?.reach
-  const isOffered = access === undefined ? scope !== 'always' && reach === undefined : offers(access, reach)
+  const isForCommand = remembers && reach === 'command' && decision === 'allow' && scope === 'run'
+  const isOffered =
+    access === undefined ? scope !== 'always' && (reach === undefined || isForCommand) : offers(access, reach)
   if (!isOffered) return undefined
   return {
     decision,
@@ -109,6 +137,6 @@ function takePlan(
   return problems.length === 0 ? read.value : null
 }
 
-function offers({ offers: offered }: AccessQuestion, reach: AccessReach | undefined): boolean {
+function offers({ offers: offered }: AccessQuestion, reach: AnswerReach | undefined): boolean {
   return offered.some((offer) => offer.reach === reach)
 }

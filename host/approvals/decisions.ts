@@ -5,16 +5,15 @@
 import type {
   AccessQuestion,
   AnsweredVia,
+  AnswerReach,
   ApprovalDecision,
   ApprovalRecord,
-  ApprovalRule,
   ApprovalScope,
 } from '#specs/protocol/approval.ts'
-import type { AccessReach } from '#specs/protocol/egress.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import type { UserAnswer } from '#specs/protocol/question.ts'
-import type { Call } from './rules.ts'
+import type { Call, Ruling } from './calls.ts'
 
 /** Answer when no rule matches: ask a person, always yes, always no. */
 export type ApprovalMode = 'ask' | 'all' | 'none'
@@ -22,10 +21,13 @@ export type ApprovalMode = 'ask' | 'all' | 'none'
 /** A person's answer. */
 export interface ApprovalAnswer {
   readonly decision: 'allow' | 'deny'
-  /** `run`: the same answer for every later call of this tool in this run. `always`: only for network access. */
+  /**
+   * `run`: the same answer for later calls of this tool in this run, with the reach `command` for the same command alone.
+   * `always`: only for network access.
+   */
   readonly scope: ApprovalScope
-  /** For network access: one of the offered reaches. Absent: the first. */
-  readonly reach?: AccessReach
+  /** One of the offered reaches. Absent: for network access the first, else every call of the tool. */
+  readonly reach?: AnswerReach
   /** For a denial: what the agent should do instead. */
   readonly hint?: string
   /** With a yes to a plan question: the plan to execute instead. */
@@ -108,11 +110,12 @@ export const noPlan: DecisionRecord = {
   rule: 'a question about a plan that holds none of the run',
 }
 
-/** Decision by a rule. */
-export function decisionByRule(rule: ApprovalRule, decision: 'allow' | 'deny'): DecisionRecord {
-  const hasReason = decision === 'deny' && rule.reason !== undefined
-  const why = hasReason ? { hint: rule.reason } : {}
-  return { decision, scope: 'once', by: 'rule', rule: describeRule(rule), ...why }
+/** Decision by rules. */
+export function decisionByRule({ rules }: Ruling, decision: 'allow' | 'deny'): DecisionRecord {
+  const [{ reason }] = rules
+  const why = decision === 'deny' && reason !== undefined ? { hint: reason } : {}
+  const rule = rules.map(describeRule).join('; ').slice(0, 500).toWellFormed()
+  return { decision, scope: 'once', by: 'rule', rule, ...why }
 }
 
 /** The agent withdrew its question. @param reason of the signal, shown if it is a string */
@@ -121,8 +124,8 @@ export function withdrawn(reason: unknown): DecisionRecord {
   return { decision: 'deny', scope: 'once', by: 'agent', rule: rule.slice(0, limits.lineMaxChars) }
 }
 
-function describeRule(rule: ApprovalRule): string {
+function describeRule(rule: Ruling['rules'][0]): string {
   const pattern =
     rule.pattern === undefined ? '' : ` ${rule.argument ?? ''}${rule.argument ? '=' : ''}${rule.pattern}`
-  return `${rule.effect} ${rule.tool}${pattern}`.slice(0, 500)
+  return `${rule.effect} ${rule.tool}${pattern}`
 }

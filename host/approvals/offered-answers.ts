@@ -1,14 +1,27 @@
 /** Lists the answers that a question accepts, for clients to offer as they are. Pure. */
 import type { AccessQuestion, ApprovalRequest, OfferedAnswer } from '#specs/protocol/approval.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { commandTool } from './calls.ts'
 import { planOf } from './plan-question.ts'
 
 const scopeWords = { once: 'this once', run: 'for this run', always: 'permanently' } as const
 
-/** @param access of a question about network access */
+/** Label of a yes to the same command. */
+export const sameCommand = 'yes, exactly this command in this run'
+
+/** Every call of a tool, in a label. */
+export function everyCall(tool: string): string {
+  return tool === commandTool ? `every command (${tool}) in this run` : `every ${tool} in this run`
+}
+
+/**
+ * @param access of a question about network access
+ * @param remembers whether a yes can be for the same command in this run
+ */
 export function offeredAnswers(
   request: Pick<ApprovalRequest, 'agentPath' | 'tool' | 'arguments' | 'question'>,
   access: AccessQuestion | undefined,
+  remembers: boolean,
 ): OfferedAnswer[] {
   if (access !== undefined) return accessAnswers(access)
   if (request.question !== undefined)
@@ -18,9 +31,11 @@ export function offeredAnswers(
       { label: 'no answer, to no question of this run', decision: 'deny', scope: 'run' },
     ]
   const isPlan = planOf(request) !== undefined
-  const every = isPlan ? 'every plan of this run' : `every ${request.tool} in this run`
+  const every = isPlan ? 'every plan of this run' : everyCall(request.tool)
+  const same: OfferedAnswer = { label: sameCommand, decision: 'allow', scope: 'run', reach: 'command' }
   return [
     { label: 'yes, this once', decision: 'allow', scope: 'once', ...(isPlan ? { takes: 'plan' } : {}) },
+    ...(remembers ? [same] : []),
     { label: bounded(`yes, ${every}`), decision: 'allow', scope: 'run' },
     { label: 'no', decision: 'deny', scope: 'once' },
     { label: bounded(`no, to ${every}`), decision: 'deny', scope: 'run' },

@@ -2,22 +2,23 @@
  * The approval queue of a run. Journals a question before showing it, and an answer before it takes effect. Rules and
  * modes answer first, a person answers the rest, and the first answer wins.
  */
-import { createHash } from 'node:crypto'
 import * as z from 'zod'
 import {
+  AnswerReach,
   type ApprovalDecision,
   type ApprovalRequest,
   type ApprovalRule,
   ApprovalScope,
 } from '#specs/protocol/approval.ts'
-import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
-import { AccessReach } from '#specs/protocol/egress.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { Text } from '#specs/protocol/text.ts'
 import { formatTime } from '../files/format.ts'
-import { ruleAccess, ruleCall, settleByPerson } from './answers.ts'
+import { canRemember, ruleAccess, ruleCall, settleByPerson } from './answers.ts'
+import { describeRequest } from './approval-event.ts'
+import { commandOf } from './calls.ts'
+import { explainCommand } from './command-rules.ts'
 import {
   type Answerer,
   type AnswerResult,
@@ -60,6 +61,8 @@ interface Waiting {
   readonly enforced: HostQuestion | undefined
   readonly mustAsk: boolean
   readonly isUnseen: boolean
+  /** Whether a yes can be for the same command in this run. */
+  readonly remembers: boolean
   readonly answered: PromiseWithResolvers<DecisionRecord>
 }
 
@@ -67,7 +70,7 @@ interface Waiting {
 const AnswerForm = z.looseObject({
   decision: z.enum(['allow', 'deny']),
   scope: ApprovalScope,
-  reach: AccessReach.optional(),
+  reach: AnswerReach.optional(),
   hint: Text.optional(),
 })
 
@@ -87,6 +90,8 @@ export class ApprovalQueue {
   readonly #waiting = new Map<string, Waiting>()
   /** Answers of scope `run`, by tool. */
   readonly #runAnswers = new Map<string, DecisionRecord>()
+  /** Answers of scope `run` and reach `command`, by the text of the command. */
+  readonly #commandAnswers = new Map<string, DecisionRecord>()
   /** The last decisions, by approval id, for those who answer later. */
   readonly #decided = new Map<string, { readonly ruling: DecisionRecord; readonly at: number }>()
   /** Number of `ask_user` questions put to a person. */
@@ -124,19 +129,17 @@ export class ApprovalQueue {
   ): Promise<ApprovalDecision> {
     if (this.#waiting.has(request.approvalId))
       return { decision: 'deny', hint: 'another approval waits under this id' }
-    const { approvalId, runId: _, ...asked } = request
-    const { record } = this.#options
+    const { approvalId } = request
+    const { record, rules } = this.#options
     const ruled = this.#rule(request, enforced, asking)
+    const isCall = ruled === undefined && enforced === undefined && !isUserQuestion(request)
+    const remembers = isCall && canRemember(request, rules, asking)
+    const because = isCall ? explainCommand(rules, request) : undefined
     // Starts waiting before the question is shown, so that a viewer can answer it.
-    const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced, asking) : undefined
-    await record({
-      type: 'approval-request',
-      kind: enforced === undefined && asking.askedBy === undefined ? 'cooperative' : 'enforced',
-      request: { approvalId, ...asked },
-      digest: digestOf(request),
-      ...(enforced === undefined ? {} : { access: enforced.access }),
-      answers: offeredAnswers(request, enforced?.access),
-    })
+    const answered =
+      ruled === undefined ? this.#startWaiting({ request, enforced, remembers }, asking, signal) : undefined
+    const isEnforced = enforced !== undefined || asking.askedBy === 'host'
+    await record(describeRequest(request, { access: enforced?.access, isEnforced, remembers, because }))
     const ruling = ruled ?? (await answered) ?? unattended
     this.#noteDecided(approvalId, ruling)
     await record({ type: 'approval-decision', approvalId, ...ruling })
@@ -160,8 +163,8 @@ export class ApprovalQueue {
     const entry = this.#waiting.get(approvalId)
     if (entry === undefined) return this.#explainGone(approvalId)
     if (!AnswerForm.safeParse(answer).success) return notOffered(entry)
-    const { request, enforced } = entry
-    const asked = { request, access: enforced?.access }
+    const { request, enforced, remembers } = entry
+    const asked = { request, access: enforced?.access, remembers }
     const settled = settleByPerson(asked, answer, this.#options.findPlanProblems)
     if (settled === undefined) return notOffered(entry)
     const ruling = { ...settled, name: by.name.slice(0, limits.lineMaxChars), via: by.via }
@@ -169,7 +172,7 @@ export class ApprovalQueue {
     this.#resolve(approvalId, ruling)
     const { plan: _, ...runAnswer } = ruling
     // The next plan question is about another plan.
-    if (enforced === undefined && ruling.scope === 'run') this.#applyToTool(request.tool, runAnswer)
+    if (enforced === undefined && ruling.scope === 'run') this.#applyToCalls(request, runAnswer)
     return { taken: true }
   }
 
@@ -193,14 +196,20 @@ export class ApprovalQueue {
     return { taken: false, reason: 'decided', message }
   }
 
-  /** Applies the answer to all pending and later questions of the tool. */
-  #applyToTool(tool: string, ruling: DecisionRecord): void {
-    this.#runAnswers.set(tool, ruling)
-    for (const [id, { request, enforced, mustAsk }] of [...this.#waiting]) {
+  /** Applies the answer to all pending and later questions of the tool, or about the same command. */
+  #applyToCalls({ tool, ...asked }: ApprovalRequest, ruling: DecisionRecord): void {
+    const command = ruling.reach === 'command' ? commandOf({ tool, ...asked }) : undefined
+    if (command === undefined) this.#runAnswers.set(tool, ruling)
+    else this.#commandAnswers.set(command, ruling)
+    for (const [id, { request, enforced, mustAsk, remembers }] of [...this.#waiting]) {
+      if (request.tool !== tool || enforced !== undefined) continue
       // A yes to other questions does not answer one that requires a person.
       const isMeant =
-        request.tool === tool && enforced === undefined && !(mustAsk && ruling.decision === 'allow')
-      if (isMeant && matchRules(this.#options.rules, request) === undefined) this.#resolve(id, ruling)
+        command === undefined
+          ? !(mustAsk && ruling.decision === 'allow') &&
+            matchRules(this.#options.rules, request) === undefined
+          : remembers && commandOf(request) === command
+      if (isMeant) this.#resolve(id, ruling)
     }
   }
 
@@ -240,20 +249,23 @@ export class ApprovalQueue {
     const { mode, rules } = this.#options
     const scene = { mode, rules, interactive: this.#interactive }
     if (enforced !== undefined) return ruleAccess(request, enforced, scene)
-    const runAnswer = this.#runAnswers.get(request.tool)
+    const command = commandOf(request)
+    const runAnswer =
+      this.#runAnswers.get(request.tool) ??
+      (command === undefined ? undefined : this.#commandAnswers.get(command))
     if (isUserQuestion(request)) return ruleQuestion(request, { ...scene, runAnswer, asked: this.#questions })
     return ruleCall(request, scene, runAnswer, asking)
   }
 
   #startWaiting(
-    request: ApprovalRequest,
+    asked: Pick<Waiting, 'request' | 'enforced' | 'remembers'>,
+    { mustAsk = false, isUnseen = asked.enforced?.access.from === 'connection' }: AskOptions,
     signal: AbortSignal | undefined,
-    enforced: HostQuestion | undefined,
-    { mustAsk = false, isUnseen = enforced?.access.from === 'connection' }: AskOptions,
   ): Promise<DecisionRecord> {
+    const { request } = asked
     const { approvalId } = request
     const answered = Promise.withResolvers<DecisionRecord>()
-    this.#waiting.set(approvalId, { request, enforced, mustAsk, isUnseen, answered })
+    this.#waiting.set(approvalId, { ...asked, mustAsk, isUnseen, answered })
     if (request.question !== undefined) this.#questions += 1
     this.#options.onWaiting?.(1, isUnseen)
     const withdraw = () => this.#resolve(approvalId, withdrawn(signal?.reason))
@@ -272,18 +284,10 @@ export class ApprovalQueue {
   }
 }
 
-function notOffered({ request, enforced }: Waiting): AnswerResult {
+function notOffered({ request, enforced, remembers }: Waiting): AnswerResult {
   const { approvalId, question } = request
-  const labels = offeredAnswers(request, enforced?.access).map(({ label }) => label)
+  const labels = offeredAnswers(request, enforced?.access, remembers).map(({ label }) => label)
   const form = question === undefined ? '' : ` (${describeAnswer(question)})`
   const message = `${approvalId} does not accept this answer; expected one of: ${labels.join(', ')}${form}`
   return { taken: false, reason: 'not_offered', message }
-}
-
-function digestOf(request: ApprovalRequest): string {
-  const { agentPath, tool, arguments: given, question } = request
-  const asked = question === undefined ? [] : [toCanonicalJson(question)]
-  return createHash('sha256')
-    .update(JSON.stringify([agentPath, tool, given, ...asked]))
-    .digest('hex')
 }

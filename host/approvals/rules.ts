@@ -4,18 +4,20 @@
 import { readFile } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
-import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
+import { type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
+import { type Call, commandTool, isForTool, parseArguments, type Ruling } from './calls.ts'
+import { isForCommand, matchesCommand, readCommandCall, ruleCommand, spellsSeveral } from './command-rules.ts'
 import { patchPaths } from './patch-paths.ts'
 import { planTool } from './plan-question.ts'
 
 /** Arguments that a rule without `argument` matches, by tool; default `path`. */
 const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
-  ['run_bash', ['command']],
+  [commandTool, ['command']],
   ['run_python', ['code']],
   ['move_file', ['from', 'to']],
   ['request_access', ['host']],
@@ -45,42 +47,52 @@ export async function readApprovalRules(path: string): Promise<ApprovalRule[]> {
   }
   const parsed = ApprovalRules.safeParse(json, plainMessages)
   if (parsed.success) {
-    refuseOtherNames(parsed.data.rules, path)
+    refuseVoidRules(parsed.data.rules, path)
     return parsed.data.rules
   }
   throw new CaissonError('invalid_rules', `${path}: ${describeIssues(parsed.error, { root: 'the file' })}`)
 }
 
 /**
- * A deny rule with a tool name that no call uses would never apply.
+ * Refuses rules that would never apply: for a tool name that no call uses, and allow rules for several commands.
  * @param from source of the rules, for the message
  * @throws {CaissonError} `invalid_rules`
  */
-export function refuseOtherNames(rules: readonly ApprovalRule[], from: string): void {
-  for (const { tool } of rules) {
+export function refuseVoidRules(rules: readonly ApprovalRule[], from: string): void {
+  for (const rule of rules) {
+    const { effect, tool, pattern } = rule
     const meant = meantToolName(tool)
     if (meant !== undefined)
       throw new CaissonError('invalid_rules', `${from}: the tool ${tool} is called ${meant}: name it so`)
+    if (effect === 'allow' && tool === commandTool && isForCommand(rule) && spellsSeveral(pattern ?? ''))
+      throw new CaissonError(
+        'invalid_rules',
+        `${from}: the allow rule ${JSON.stringify(pattern)} never applies, because a rule allows one command. Write a rule for each of its commands`,
+      )
   }
 }
 
 /**
- * The deciding rule: deny overrides ask, ask overrides allow; among equals the first. Undefined if none matches.
+ * The ruling: deny overrides ask, ask overrides allow; among equals the first rule. Undefined if none matches.
  * @param request its `arguments` are canonical JSON of an object
  */
-export function matchRules(rules: readonly ApprovalRule[], request: Call): ApprovalRule | undefined {
-  const matching = rules.filter((rule) => matches(rule, request))
-  return (['deny', 'ask', 'allow'] as const).flatMap((effect) =>
-    matching.filter((rule) => rule.effect === effect),
-  )[0]
+export function matchRules(rules: readonly ApprovalRule[], request: Call): Ruling | undefined {
+  const command = readCommandCall(request)
+  const meant = rules.filter((rule) => isForTool(rule, request))
+  const matching = meant.filter((rule) =>
+    command !== undefined && isForCommand(rule) ? matchesCommand(rule, command) : matches(rule, request),
+  )
+  const first = (wanted: ApprovalRule['effect']) => matching.find(({ effect }) => effect === wanted)
+  const strict = first('deny') ?? first('ask')
+  if (strict !== undefined) return { effect: strict.effect, rules: [strict] }
+  const allowing = first('allow')
+  if (command !== undefined) return ruleCommand(meant, command, allowing)
+  return allowing === undefined ? undefined : { effect: 'allow', rules: [allowing] }
 }
 
-/** The parts of a call that rules match. */
-export type Call = Pick<ApprovalRequest, 'tool' | 'arguments'>
 type Argument = readonly [name: string, value: unknown]
 
 function matches(rule: ApprovalRule, call: Call): boolean {
-  if (rule.tool !== '*' && rule.tool !== call.tool) return false
   const given = argumentsOf(call)
   const isAllow = rule.effect === 'allow'
   // A rule cannot allow a path that the host cannot determine.
@@ -96,8 +108,9 @@ function matches(rule: ApprovalRule, call: Call): boolean {
 }
 
 /** The call's arguments; for a patch also its paths, as arguments named `path`. */
-function argumentsOf({ tool, arguments: json }: Call): Argument[] {
-  const given = parseObject(json)
+function argumentsOf(call: Call): Argument[] {
+  const { tool } = call
+  const given = parseArguments(call)
   const { patch } = given
   const paths = tool === 'apply_patch' && typeof patch === 'string' ? patchPaths(patch) : []
   return [...Object.entries(given), ...paths.map((path): Argument => ['path', path])]
@@ -133,15 +146,6 @@ function mayFit(pattern: string, [name, value]: Argument, tool: string): boolean
 
 function pathOf(value: unknown): string | null {
   return typeof value === 'string' ? plainPath(value) : null
-}
-
-function parseObject(json: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(json)
-    return typeof value === 'object' && value !== null ? { ...value } : {}
-  } catch {
-    return {}
-  }
 }
 
 function textOf(value: unknown): string {

@@ -35,9 +35,9 @@ export function ruleQuestion(
 ): DecisionRecord | undefined {
   if (tool !== askTool || question === undefined) return noQuestion
   // A rule about servers does not cover the agent's own questions.
-  const rule = matchRules(rules, { tool, arguments: toCanonicalJson({ server: '', ...question }) })
-  if (rule?.effect === 'deny') return decisionByRule(rule, 'deny')
-  if (runAnswer !== undefined && rule === undefined) return runAnswer
+  const ruling = matchRules(rules, { tool, arguments: toCanonicalJson({ server: '', ...question }) })
+  if (ruling?.effect === 'deny') return decisionByRule(ruling, 'deny')
+  if (runAnswer !== undefined && ruling === undefined) return runAnswer
   if (asked >= limits.runMaxQuestions) return tooMany
   if (mode === 'none') return unanswered(question, 'option approvals.mode: none')
   return interactive ? undefined : unanswered(question, 'no user is available to answer')

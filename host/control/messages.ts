@@ -3,8 +3,7 @@
  * last of them a {@link ControlReply}. Both ends belong to one user, and still validate each other.
  */
 import * as z from 'zod'
-import { ApprovalScope } from '#specs/protocol/approval.ts'
-import { AccessReach } from '#specs/protocol/egress.ts'
+import { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import { RunReason } from '#specs/protocol/error.ts'
 import { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
 import { Port, ShellOptions } from '#specs/protocol/methods.ts'
@@ -145,7 +144,7 @@ export const WatchInput = z.discriminatedUnion('type', [
     approvalId: Id,
     decision: z.enum(['allow', 'deny']),
     scope: ApprovalScope,
-    reach: AccessReach.optional(),
+    reach: AnswerReach.optional(),
     hint: Text.optional(),
     plan: Plan.optional(),
     answer: UserAnswer.optional(),

@@ -207,7 +207,8 @@ export class EgressApprovals implements AccessAnswers {
     target: Target,
     from: AccessQuestion['from'],
   ): Promise<ApprovalDecision> {
-    const { decision, scope, reach, hint } = ruling
+    const { decision, scope, hint } = ruling
+    const reach = ruling.reach === 'command' ? undefined : ruling.reach
     if (decision === 'deny') {
       if (ruling.by === 'person' && scope !== 'once')
         await this.#grants.add(rulesOf('deny', reach ?? 'host', target), scope)

@@ -25,8 +25,33 @@ const egress = ['policy', 'policy-properties'].map((name) => `host/test/egress/$
 export const checkedModules: readonly CheckedModule[] = [
   {
     file: 'host/approvals/rules.ts',
-    tests: ['host/test/approvals/rules.test.ts'],
-    essential: [{ from: "(['deny', 'ask', 'allow'] as const)", to: "(['allow', 'ask', 'deny'] as const)" }],
+    tests: ['rules', 'command-rules'].map((name) => `host/test/approvals/${name}.test.ts`),
+    essential: [{ from: "first('deny') ?? first('ask')", to: "first('ask') ?? first('deny')" }],
+  },
+  {
+    file: 'host/approvals/command-rules.ts',
+    tests: ['host/test/approvals/command-rules.test.ts'],
+    essential: [
+      { from: 'more.includes(undefined)', to: 'false' },
+      { from: 'exact === undefined && strict !== undefined', to: 'false' },
+      { from: "!pattern.includes('*') || !target.split('/').includes('..')", to: 'true' },
+    ],
+  },
+  {
+    file: 'host/approvals/shell-commands.ts',
+    tests: ['host/test/approvals/shell-commands.test.ts'],
+    essential: [
+      { from: 'if (doubtful.has(called)) return', to: 'if (called === undefined) return' },
+      {
+        from: 'if (!lexed.ok) return unknown(lexed.doubt)',
+        to: 'if (!lexed.ok) return { isKnown: true, commands: [] }',
+      },
+    ],
+  },
+  {
+    file: 'host/approvals/shell-lexer.ts',
+    tests: ['host/test/approvals/shell-commands.test.ts'],
+    essential: [{ from: "if (raw.endsWith('}')) return", to: "if (raw.endsWith('})')) return" }],
   },
   {
     file: 'host/approvals/queue.ts',

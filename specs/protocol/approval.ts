@@ -25,6 +25,13 @@ export const ApprovalRequest = z.strictObject({
 })
 export type ApprovalRequest = z.infer<typeof ApprovalRequest>
 
+/**
+ * How broadly an answer applies. `command`: to the same command of `run_bash` alone, in this run; the others are for
+ * network access.
+ */
+export const AnswerReach = z.enum([...AccessReach.options, 'command'])
+export type AnswerReach = z.infer<typeof AnswerReach>
+
 /** How long an answer applies; `always` only for network access, which the host itself opens. */
 export const ApprovalScope = z.enum(['once', 'run', 'always'])
 export type ApprovalScope = z.infer<typeof ApprovalScope>
@@ -50,8 +57,8 @@ export const OfferedAnswer = z.strictObject({
   label: Line,
   decision: z.enum(['allow', 'deny']),
   scope: ApprovalScope,
-  /** For network access: the reach to give with it; absent for a denial. */
-  reach: AccessReach.optional(),
+  /** The reach to give with it; absent for a denial, and for a yes to every call of a tool. */
+  reach: AnswerReach.optional(),
   /** What must be given with it: the answer to `question`. */
   needs: z.literal('answer').optional(),
   /** What may be given with it: a changed plan. */
@@ -86,8 +93,11 @@ export const ApprovalRecord = z.strictObject({
   approvalId: Id,
   decision: z.enum(['allow', 'deny']),
   scope: ApprovalScope,
-  /** For network access: how broadly the answer applies around the address; absent when it changed nothing. */
-  reach: AccessReach.optional(),
+  /**
+   * For network access: how broadly the answer applies around the address; absent when it changed nothing. `command`:
+   * the answer applies to the same command in this run.
+   */
+  reach: AnswerReach.optional(),
   by: DecidedBy,
   /** Name of the person or program, as the client gave it; only with `by: person`, absent in older journals. */
   name: Line.optional(),
@@ -112,8 +122,8 @@ export const ApprovalRule = z.strictObject({
   /** Tool name, or `*`. */
   tool: Line.min(1),
   /**
-   * Matched against one argument's whole text, `*` for any characters; paths normalized, relative to the workspace.
-   * Absent: every call.
+   * Matched against one argument's whole text, `*` for any characters; paths normalized, relative to the workspace. For
+   * `run_bash`, an allow rule is matched against one simple command. Absent: every call.
    */
   pattern: Line.optional(),
   /** The argument to match; absent: the tool's main ones (`path`, `command`, `code`, `from` and `to`, `host`). */

@@ -147,6 +147,8 @@ const ApprovalAsked = z.strictObject({
   digest: Sha256,
   /** For a question about network access; `request` is then only its cause. */
   access: AccessQuestion.optional(),
+  /** Why the rules for commands leave it to a person; the host's words. */
+  because: Line.optional(),
   /** The answers that it accepts; absent in older journals. */
   answers: z.array(OfferedAnswer).max(16).optional(),
 })

@@ -7,7 +7,7 @@ import { addUsage, noUsage, type RunOutcome, type Usage } from './task.ts'
 
 /** An undecided approval: the agent's request, and what its `approval-request` says of it. */
 export type PendingApproval = Extract<HostEvent, { type: 'approval-request' }>['request'] &
-  Pick<Extract<HostEvent, { type: 'approval-request' }>, 'kind' | 'access' | 'answers'>
+  Pick<Extract<HostEvent, { type: 'approval-request' }>, 'kind' | 'access' | 'because' | 'answers'>
 
 export interface RunState {
   phase: 'preparing' | 'planning' | 'working' | 'ended'
@@ -144,11 +144,12 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
     case 'pause-end':
       return { ...state, paused: false }
     case 'approval-request': {
-      const { request, kind, access, answers } = event
+      const { request, kind, access, because, answers } = event
       const asked = {
         ...request,
         kind,
         ...(access === undefined ? {} : { access }),
+        ...(because === undefined ? {} : { because }),
         ...(answers === undefined ? {} : { answers }),
       }
       return { ...state, pendingApprovals: { ...state.pendingApprovals, [request.approvalId]: asked } }

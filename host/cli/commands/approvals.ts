@@ -4,8 +4,7 @@
  */
 
 import { CaissonError } from '#specs/errors.ts'
-import type { ApprovalScope } from '#specs/protocol/approval.ts'
-import type { AccessReach } from '#specs/protocol/egress.ts'
+import type { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { describeAnswer } from '../../approvals/user-question.ts'
@@ -69,7 +68,7 @@ export async function approvalsAllow(
   io: Io,
   name: string,
   approval: string,
-  flags: { scope: ApprovalScope; reach?: AccessReach },
+  flags: { scope: ApprovalScope; reach?: AnswerReach },
 ): Promise<ExitCode> {
   return await answer(io, name, approval, ({ approvalId, question }) => {
     if (question !== undefined)

@@ -136,10 +136,15 @@ function isEnd(item: FeedItem): boolean {
 /** The question that an item asks and that still waits: rules and modes answer at once. */
 function openQuestion(run: FollowedRun, item: FeedItem) {
   if (item.source !== 'host' || item.event.type !== 'approval-request') return undefined
-  const { request, access, kind } = item.event
+  const { request, access, kind, because, answers } = item.event
   if (!run.hasPendingApproval(request.approvalId)) return undefined
   if (access !== undefined) return { ...request, access }
-  return kind === 'enforced' ? { ...request, isOfHost: true } : request
+  return {
+    ...request,
+    ...(kind === 'enforced' ? { isOfHost: true } : {}),
+    ...(because === undefined ? {} : { because }),
+    ...(answers === undefined ? {} : { answers }),
+  }
 }
 
 async function putQuestion(

@@ -1,7 +1,6 @@
 /** What `run`, `chat`, `attach`, `runs` and `approvals` accept. */
 import { type Command, Option } from 'commander'
-import type { ApprovalScope } from '#specs/protocol/approval.ts'
-import type { AccessReach } from '#specs/protocol/egress.ts'
+import type { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import type { ChatFlags } from '../commands/chat.ts'
 import type { RunFlags } from '../commands/run.ts'
 import type { Io } from '../io.ts'
@@ -172,11 +171,10 @@ export function addApprovalCommands(approvals: Command, run: RunAction): void {
     .description('Allow a tool call, a plan or network access')
     .addOption(scope(['once', 'run', 'always']))
     .addOption(
-      new Option('--reach <reach>', 'for network access: how much to allow around the address').choices([
-        'host',
-        'suffix',
-        'path',
-      ] satisfies AccessReach[]),
+      new Option(
+        '--reach <reach>',
+        'for network access: how much to allow around the address; for a command with --scope run: only the same command',
+      ).choices(['host', 'suffix', 'path', 'command'] satisfies AnswerReach[]),
     )
     .action(run(lazy(async () => (await import('../commands/approvals.ts')).approvalsAllow)))
   add('deny')

@@ -1,6 +1,7 @@
 /** Shows one approval or question of the agent at the terminal and reads the answer; ends the prompt when it is withdrawn. */
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
+import { everyCall, sameCommand } from '../../approvals/offered-answers.ts'
 import { planOf } from '../../approvals/plan-question.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { type Question, questionLines, seeAllLabel, wholeQuestion } from '../render/approval-lines.ts'
@@ -21,6 +22,7 @@ export async function promptApproval(request: Question, io: PlanPromptIo): Promi
   const { lines, isCut } = questionLines(request, colorsFor(io.output), columnsOf(io.output))
   io.output.write(`${lines.join('\n')}\n`)
   await settleKeys(io)
+  const remembers = request.answers?.some(({ reach }) => reach === 'command') ?? false
   for (;;) {
     const choice = await choose(io, 'Allow it? (Esc or Ctrl-C cancels the run)', [
       // A person's yes to a server is pinned (see ../../mcp/mcp-trust.ts): it holds for more than this once.
@@ -29,13 +31,15 @@ export async function promptApproval(request: Question, io: PlanPromptIo): Promi
         key: 'y',
         label: request.tool === mcpOfferTool ? 'yes, until it changes' : 'yes, this once',
       },
-      { value: 'run', label: `yes, every ${sanitizeLine(request.tool, 60)} in this run` },
+      ...(remembers ? [{ value: 'command' as const, label: sameCommand }] : []),
+      { value: 'run', label: `yes, ${everyCall(sanitizeLine(request.tool, 60))}` },
       { value: 'deny', key: 'n', label: 'no' },
       { value: 'hint', label: 'no, and tell the agent what to do instead' },
       ...(isCut ? [{ value: 'view' as const, label: seeAllLabel }] : []),
     ])
     if (choice === null) return null
     if (choice === 'once' || choice === 'run') return { decision: 'allow', scope: choice }
+    if (choice === 'command') return { decision: 'allow', scope: 'run', reach: 'command' }
     if (choice === 'hint') return await promptHint(io)
     if (choice !== 'view') return { decision: 'deny', scope: 'once' }
     if (!(await showPages(wholeQuestion(request, colorsFor(io.output), columnsOf(io.output)), io)))

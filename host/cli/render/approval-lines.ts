@@ -1,8 +1,8 @@
 /**
  * An approval as rows for a terminal: its beginning for the question, all of it for who wants to see it.
- * Everything in it is the agent's claim.
+ * Everything behind a margin is the agent's claim.
  */
-import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { AccessQuestion, ApprovalRequest, OfferedAnswer } from '#specs/protocol/approval.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Colors } from './colors.ts'
 import { parseObject } from './json-lines.ts'
@@ -13,6 +13,10 @@ export type Question = Omit<ApprovalRequest, 'runId'> & {
   readonly access?: AccessQuestion
   /** Whether it is the host's own words, about what the host itself would do. */
   readonly isOfHost?: boolean
+  /** Why rules leave it to a person, in the host's words. */
+  readonly because?: string
+  /** What it accepts. */
+  readonly answers?: readonly OfferedAnswer[]
 }
 
 /** Rows of arguments and of the preview that come with the question. */
@@ -21,6 +25,7 @@ const previewMaxRows = 60
 
 const argumentsMargin = '  │ '
 const previewMargin = '  ┆ '
+const becauseMargin = '  · '
 /** The end of a part that continues; the answer of that name shows the rest. */
 export const seeAllLabel = 'show everything first'
 
@@ -34,7 +39,7 @@ export function questionLines(
   colors: Colors,
   width: number,
 ): { readonly lines: string[]; readonly isCut: boolean } {
-  const { agentPath, stepId, tool, preview, isOfHost = false } = request
+  const { agentPath, stepId, tool, preview, because, isOfHost = false } = request
   const cut = (rows: readonly string[], maxRows: number, margin: string) =>
     rows.length <= maxRows
       ? rows
@@ -54,6 +59,7 @@ export function questionLines(
         : `Approval: the agent asks to call ${sanitizeLine(tool, 60)}`,
     ),
     colors.dim(`  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}`),
+    ...(because === undefined ? [] : sanitizeRows(because, becauseMargin, width)),
     ...cut(argumentRows, argumentsMaxRows, argumentsMargin),
     ...(preview === ''
       ? []

@@ -83,7 +83,8 @@ export function decisionLine(event: Of<'approval-decision'>, colors: Colors, bef
     cancel: 'the end of the run',
   }[event.by]
   const isReported = event.by === 'person' || event.reach !== undefined
-  const scope = isReported ? { once: '', run: ' for this run', always: ' permanently' }[event.scope] : ''
+  const run = event.reach === 'command' ? ' for this command in this run' : ' for this run'
+  const scope = isReported ? { once: '', run, always: ' permanently' }[event.scope] : ''
   const rule = event.rule === undefined ? '' : `: ${sanitizeLine(withFlags(event.rule))}`
   // A mode's hint is for the agent and says the same as its rule.
   const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${sanitizeLine(event.hint)}`

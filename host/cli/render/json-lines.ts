@@ -5,8 +5,7 @@
 import { createInterface } from 'node:readline'
 import type { Readable, Writable } from 'node:stream'
 import { z } from 'zod'
-import { ApprovalScope } from '#specs/protocol/approval.ts'
-import { AccessReach } from '#specs/protocol/egress.ts'
+import { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Plan } from '#specs/protocol/plan.ts'
@@ -20,7 +19,7 @@ export const JsonInput = z.union([
     approvalId: Id,
     decision: z.enum(['allow', 'deny']),
     scope: ApprovalScope.default('once'),
-    reach: AccessReach.optional(),
+    reach: AnswerReach.optional(),
     hint: Text.optional(),
     plan: Plan.optional(),
   }),

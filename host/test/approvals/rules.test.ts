@@ -45,14 +45,14 @@ describe('rules', () => {
       [deny, ask, allow],
       [ask, deny, allow],
     ])
-      expect(matchRules(rules, call)).toBe(deny)
+      expect(matchRules(rules, call)).toEqual({ effect: 'deny', rules: [deny] })
     for (const rules of [
       [allow, ask],
       [ask, allow],
     ])
-      expect(matchRules(rules, call)).toBe(ask)
+      expect(matchRules(rules, call)).toEqual({ effect: 'ask', rules: [ask] })
     const other: ApprovalRule = { effect: 'deny', tool: '*' }
-    expect(matchRules([other, deny], call)).toBe(other)
+    expect(matchRules([other, deny], call)?.rules[0]).toBe(other)
   })
 
   it('match the main argument, or the one they name [S1.11]', () => {
@@ -175,7 +175,7 @@ describe('rules', () => {
     expect(effectOf({ effect: 'deny', pattern: 'src/*' }, deletion('.', 'list_files'))).toBeUndefined()
   })
 
-  it('leave commands and code as they are written [S1.11]', () => {
+  it('take a path in a command or in code for text [S1.11]', () => {
     const bash = { tool: 'run_bash', arguments: '{"command":"cat ../x"}' }
     expect(effectOf({ effect: 'allow', pattern: 'cat *' }, bash)).toBe('allow')
     expect(effectOf({ effect: 'deny', pattern: 'rm *' }, bash)).toBeUndefined()

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
-import { questionLines, wholeQuestion } from '../../../cli/render/approval-lines.ts'
+import { type Question, questionLines, wholeQuestion } from '../../../cli/render/approval-lines.ts'
 import { colorsFor } from '../../../cli/render/colors.ts'
 import { Person } from '../support/person.ts'
 
@@ -19,7 +19,7 @@ const question = (given: object, preview = '') => ({
 const numbered = (count: number) => Array.from({ length: count }, (_, at) => `row-${at + 1};`).join('\n')
 
 /** A person at a terminal of 80 by 24 without colors. */
-function sitDown(request: ReturnType<typeof question>) {
+function sitDown(request: Question) {
   const person = new Person()
   const { input, output, signal } = person
   return Object.assign(person, { answer: promptApproval(request, { input, output, signal }) })
@@ -61,6 +61,15 @@ describe('the question', () => {
     expect(rows.join('').match(/x/g)).toHaveLength(10_000)
   })
 
+  it('names in the host’s words why rules leave it to a person, behind a margin of its own [A.13 H.01]', () => {
+    const because = `no rule allows: rm -r '${'x'.repeat(100)}\u202e'`
+    const { lines } = questionLines({ ...question({}), because }, colors, 80)
+    for (const line of lines.slice(3)) expect(line).toMatch(/^ {2}(· | {2}┊ )/)
+    expect(lines[3]).toContain('  · no rule allows: rm -r')
+    expect(lines.join('')).not.toContain('\u202e')
+    expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(80)
+  })
+
   it('says what is not shown and how to see it', () => {
     const { lines, isCut } = questionLines(question({ code: numbered(100) }), colors, 80)
     expect(isCut).toBe(true)
@@ -88,6 +97,21 @@ describe('the answer', () => {
     }
     person.type(' N \r')
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
+  })
+
+  it('can be for the same command in this run, where the question accepts that [A.13 S1.11]', async () => {
+    const command = { ...question({ command: 'ls; ls' }), tool: 'run_bash' }
+    const same = { label: 'l', decision: 'allow', scope: 'run', reach: 'command' } as const
+    const person = sitDown({ ...command, answers: [same] })
+    await person.sees('2 · yes, exactly this command in this run')
+    expect(person.raw).toContain('3 · yes, every command (run_bash) in this run')
+    person.type('2\r')
+    expect(await person.answer).toEqual({ decision: 'allow', scope: 'run', reach: 'command' })
+    const other = sitDown(command)
+    await other.sees('2 · yes, every command')
+    expect(other.raw).not.toContain('exactly')
+    other.type('n\r')
+    await other.answer
   })
 
   it('can wait until all of a long call was seen, page by page [S1.11 H.01]', async () => {
