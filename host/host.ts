@@ -34,6 +34,7 @@ import {
   resolveRun,
 } from './resolve-run.ts'
 import type { RunOptions } from './run-options.ts'
+import { RunTraces } from './run-traces.ts'
 import { answerApprovals, warnOfUnanswered } from './runs/approval-handler.ts'
 import { RunChanges } from './runs/changes.ts'
 import { warmUp } from './runs/guest/warm-up.ts'
@@ -81,6 +82,7 @@ export class Host implements AsyncDisposable {
   readonly #warned = new Set<string>()
   /** Sandboxes that are open. */
   readonly #sandboxes = new Set<AsyncDisposable>()
+  readonly #traces: RunTraces
   /** Runs and sandboxes that are being started. */
   readonly #starts = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
@@ -100,6 +102,7 @@ export class Host implements AsyncDisposable {
     const { folders, runs, secrets, notes, mcpPins } = this
     const settings = new Settings({ folders, env }, config, overrides)
     this.#state = { env, folders, settings, runs, secrets, notes, mcpPins }
+    this.#traces = new RunTraces(env)
   }
 
   /** The configuration that a run would start with now. @throws {CaissonError} `invalid_config` */
@@ -149,7 +152,7 @@ export class Host implements AsyncDisposable {
 
   /**
    * Aborts what is being started, ends the sandboxes, and the pool with all its VMs, also of runs that are still at
-   * work; there are no more runs afterwards.
+   * work; there are no more runs afterwards. Sends the traces that wait, for at most three seconds.
    */
   async close(): Promise<void> {
     this.#closing.abort()
@@ -157,6 +160,7 @@ export class Host implements AsyncDisposable {
     await Promise.all([...this.#sandboxes].map((sandbox) => sandbox[Symbol.asyncDispose]()))
     const pool = await this.#pool?.catch(() => undefined)
     await pool?.close()
+    await this.#traces.close()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -185,7 +189,9 @@ export class Host implements AsyncDisposable {
     await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
     options.signal?.throwIfAborted()
     const paths = await this.runs.create(plan.runId)
-    const run = new Run(plan, await RunRecord.open(paths))
+    const record = await RunRecord.open(paths)
+    this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
+    const run = new Run(plan, record)
     this.#attend(run, options)
     return run
   }

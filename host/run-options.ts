@@ -60,8 +60,8 @@ export interface RunOptions {
   /** Receives the progress of the image and the template while they are built; watchers get it as `prepare`. */
   readonly onProgress?: (text: string) => void
   /**
-   * Receives notes about the model, such as that none is configured. Default: a Node warning, unless
-   * `onProgress` is given.
+   * Receives notes about the model, such as that none is configured, and one when traces cannot be exported; that one
+   * may come after the run. Default: a Node warning; of notes about the model only without `onProgress`.
    */
   readonly onNotes?: (notes: readonly string[]) => void
   /** Further facts for the model, by name. */

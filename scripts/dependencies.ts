@@ -22,7 +22,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['hooks', 'providers', 'skills'],
     ['doctor', 'offline-model', 'recording'],
     ['journal', 'web'],
-    ['clean', 'gateway'],
+    ['clean', 'gateway', 'traces'],
     ['control'],
     ['runs'],
     ['sandbox'],

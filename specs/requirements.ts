@@ -389,9 +389,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'R.03': now(
     'A run is repeated from its recording without a network, and its journal is verified by its chain',
   ),
-  'R.04': later(
-    'Metrics and traces by OpenTelemetry',
-    'cost and usage of a run are in its journal; no exporter is built yet',
+  'R.04': now(
+    'A run is a trace by the GenAI conventions of OpenTelemetry where a collector is set: folded from its events, without content unless asked for, and never waited for by the run',
   ),
   'R.05': now(
     'What one process at a time may change is locked by the kernel: a dead holder keeps nothing, one that is stopped or in another container loses nothing, and a wait has a bound and names the holder',
@@ -401,6 +400,10 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'R.07': now(
     'An apply or undo that is interrupted, killed or out of room says what it did, leaves no file of its own behind, and can be continued or undone',
+  ),
+  'R.08': later(
+    'Metrics by OpenTelemetry',
+    'cost and usage of a run are in its journal and on its spans; no meter is built yet',
   ),
 
   // Host surfaces

@@ -3,8 +3,8 @@
  * what a command accepts only when an argument names it, and what it does only when it runs, so that help and completion
  * start fast.
  */
-import { readFileSync } from 'node:fs'
 import { Argument, Command, CommanderError } from 'commander'
+import { readPackageVersion } from '../files/package-version.ts'
 import { exitCodeOf, exitCodes } from './exit-codes.ts'
 import { addHelpEnd } from './help.ts'
 import type { Io } from './io.ts'
@@ -18,7 +18,7 @@ function processIo(): Io {
   for (const stream of [stdin, stdout, stderr]) stream.on('error', () => undefined)
   // Some terminals have no size (a container's, a job's); prompts would wrap after every character.
   if (stdout.isTTY && !stdout.columns) Object.assign(stdout, { columns: 80, rows: 24 })
-  return { stdin, stdout, stderr, env, version: readVersion() }
+  return { stdin, stdout, stderr, env, version: readPackageVersion() }
 }
 
 /**
@@ -199,20 +199,4 @@ async function splitCommand(argv: readonly string[]): Promise<{ own: string[]; c
     return { own: (await import('./declarations/runs.ts')).settleContinue(argv), command: [] }
   const at = argv[0] === 'vm' && argv[1] === 'shell' ? argv.indexOf('--') : -1
   return at < 0 ? { own: [...argv], command: [] } : { own: argv.slice(0, at), command: argv.slice(at + 1) }
-}
-
-/** From the package's own package.json, two folders up in the repository and three in `dist/`. */
-function readVersion(): string {
-  for (const place of ['../../package.json', '../../../package.json']) {
-    try {
-      const found = JSON.parse(readFileSync(new URL(place, import.meta.url), 'utf8')) as {
-        name?: string
-        version?: string
-      }
-      if (found.name === 'caisson' && found.version !== undefined) return found.version
-    } catch {
-      // not there: the other place
-    }
-  }
-  return '0.0.0'
 }

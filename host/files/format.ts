@@ -19,6 +19,11 @@ export function formatBytes(bytes: number): string {
   return `${unit === 0 || value >= 99.5 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`
 }
 
+/** `$0.0021`, in US dollars. */
+export function formatCost(usd: number): string {
+  return `$${usd.toFixed(4)}`
+}
+
 /** `1 file`, `2 files`; `nouns` where the plural is not made by an s. */
 export function formatCount(count: number, noun: string, nouns = `${noun}s`): string {
   return `${count} ${count === 1 ? noun : nouns}`

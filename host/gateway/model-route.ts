@@ -154,7 +154,12 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
           bytesPerToken = Math.min(Math.max(bytes / used.inputTokens, 1), mostBytesPerToken)
         }
         const costUsd = settle(used)
-        report.end(costUsd === null ? result : { ...result, costUsd })
+        const { model, ...outcome } = result
+        report.end({
+          ...outcome,
+          ...(model === null || model === provider.model ? {} : { responseModel: model }),
+          ...(costUsd === null ? {} : { costUsd }),
+        })
       } finally {
         settle(used)
       }

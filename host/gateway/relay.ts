@@ -3,6 +3,7 @@
  * interrupted, sends an error in the stream, or resets it.
  */
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { limits } from '#specs/protocol/limits.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 import { errorBody, gatewayError, type WireError } from '../net/gateway-error.ts'
 import {
@@ -10,6 +11,7 @@ import {
   readWholeAnswer,
   type UpstreamAnswer,
   UpstreamBreak,
+  type UsageTap,
 } from '../providers/upstream.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
 
@@ -26,6 +28,8 @@ interface RelayResult {
   readonly usage: Usage
   /** Whether the usage is the gateway's estimate, because the provider reported none. */
   readonly estimated: boolean
+  /** The model that answered, by the server's word, without the key; null if it named none. */
+  readonly model: string | null
   /** Absent if the answer was relayed completely. */
   readonly error?: string
 }
@@ -84,22 +88,22 @@ async function relayStream(
     if (cause instanceof GuestStall) {
       stream.destroy()
       return {
-        ...pick(tap.read()),
+        ...pick(tap.read(), key),
         status: 200,
         error: `the guest read nothing for ${guestTimeoutMs / 1000} s`,
       }
     }
     if (!(cause instanceof UpstreamBreak)) throw cause
-    if (stream.destroyed || signal.aborted) return { ...pick(tap.read()), status: 200, error: guestGone }
+    if (stream.destroyed || signal.aborted) return { ...pick(tap.read(), key), status: 200, error: guestGone }
     endBroken(stream, cause.error, boundary.atBoundary())
-    return { ...pick(tap.read()), status: 200, error: cause.error.message }
+    return { ...pick(tap.read(), key), status: 200, error: cause.error.message }
   }
   if (stream.destroyed || signal.aborted) {
-    return { ...pick(tap.read()), status: 200, error: guestGone }
+    return { ...pick(tap.read(), key), status: 200, error: guestGone }
   }
   stream.end()
   const { error } = tap.read()
-  return { ...pick(tap.read()), status: 200, ...(error === null ? {} : { error }) }
+  return { ...pick(tap.read(), key), status: 200, ...(error === null ? {} : { error }) }
 }
 
 async function relayWhole(
@@ -131,13 +135,13 @@ async function relayWhole(
   const read = readWholeAnswer(body, answer.requestBytes)
   if (failure !== null) {
     sendError(stream, failure)
-    return { ...pick(read), status: failure.status, error: failure.message }
+    return { ...pick(read, key), status: failure.status, error: failure.message }
   }
-  if (stream.destroyed || signal.aborted) return { ...pick(read), status: 200, error: guestGone }
+  if (stream.destroyed || signal.aborted) return { ...pick(read, key), status: 200, error: guestGone }
   const redactor = createKeyRedaction(key).stream()
   stream.respond({ ':status': 200, ...answer.headers, 'content-type': 'application/json' })
   stream.end(Buffer.concat([redactor.push(body), redactor.end()]))
-  return { ...pick(read), status: 200, ...(read.error === null ? {} : { error: read.error }) }
+  return { ...pick(read, key), status: 200, ...(read.error === null ? {} : { error: read.error }) }
 }
 
 /** Sends an error, unless a response was sent or the guest is gone. */
@@ -196,6 +200,11 @@ function drained(stream: ServerHttp2Stream, signal: AbortSignal, timeoutMs: numb
   })
 }
 
-function pick(read: { usage: Usage; estimated: boolean }): { usage: Usage; estimated: boolean } {
-  return { usage: read.usage, estimated: read.estimated }
+/** @param key taken out of the server's words */
+function pick(
+  { usage, estimated, model }: ReturnType<UsageTap['read']>,
+  key: string | null,
+): Pick<RelayResult, 'usage' | 'estimated' | 'model'> {
+  const shown = model === null ? null : createKeyRedaction(key).text(model).slice(0, limits.lineMaxChars)
+  return { usage, estimated, model: shown }
 }

@@ -18,7 +18,10 @@ export interface RequestSink {
 }
 
 /** How a request ended; the report adds its ids and times. */
-export type RequestOutcome = Pick<ModelEnd, 'status' | 'usage' | 'estimated' | 'costUsd' | 'error'>
+export type RequestOutcome = Pick<
+  ModelEnd,
+  'status' | 'usage' | 'estimated' | 'costUsd' | 'responseModel' | 'error'
+>
 
 /** What a request used although it failed. */
 interface Spent {

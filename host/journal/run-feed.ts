@@ -14,6 +14,13 @@ export type FeedItem =
       readonly delta: Delta | HostDelta
     }
 
+/** Gets every event of a run and its end, at once and in order. Nothing is done for it, unlike for a watcher. */
+export interface FeedObserver {
+  /** Must not throw. */
+  event(event: JournalEvent): void
+  end(): void
+}
+
 export interface WatchOptions {
   /** `seq` of the first event to get, such as one more than the last that was seen. Default: 1. */
   readonly from?: number
@@ -62,10 +69,14 @@ export class Feed {
   readonly #status = new Map<string, FeedItem>()
   readonly #turns = new OpenTurns()
   readonly #watchers = new Set<Watcher>()
+  readonly #observers: FeedObserver[] = []
   #ended = false
 
   push(item: FeedItem): void {
-    if (item.source !== 'delta') this.#events.push(item)
+    if (item.source !== 'delta') {
+      this.#events.push(item)
+      for (const observer of this.#observers) observer.event(item)
+    }
     if (item.source === 'delta' && item.delta.type === 'model-wait')
       this.#waits.set(item.delta.requestId, item)
     if (item.source === 'host' && item.event.type === 'model-end')
@@ -85,7 +96,15 @@ export class Feed {
   /** Ends the feed; watchers end after their backlog. */
   end(): void {
     this.#ended = true
+    for (const observer of this.#observers) observer.end()
     for (const watcher of this.#watchers) watcher.end()
+  }
+
+  /** A late observer gets the earlier events first. */
+  observe(observer: FeedObserver): void {
+    for (const event of this.#events) observer.event(event)
+    if (this.#ended) observer.end()
+    else this.#observers.push(observer)
   }
 
   /** @throws {CaissonError} `invalid_options` */

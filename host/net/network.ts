@@ -20,7 +20,7 @@ import {
 } from './user-proxy.ts'
 
 const caMaxBytes = 4 * 1024 * 1024
-const connectTimeoutMs = 15_000
+const defaultConnectTimeoutMs = 15_000
 
 export interface Network {
   /** The proxy that leads to this address; null when it is reached directly. */
@@ -32,7 +32,10 @@ export interface Network {
 }
 
 /** Options of undici's agent except how it connects. */
-type DispatcherOptions = Omit<Agent.Options, 'connect' | 'factory' | 'allowH2'>
+type DispatcherOptions = Omit<Agent.Options, 'connect' | 'factory' | 'allowH2'> & {
+  /** Until a connection is open, with TLS. Default: 15 s. */
+  readonly connectTimeoutMs?: number
+}
 
 /** The section `network` of the user's configuration. */
 interface NetworkSettings {
@@ -73,8 +76,12 @@ function createNetwork(proxies: Proxies, noProxy: string, authorities: readonly 
   return {
     proxyFor,
     secureContext,
-    dispatcher: (options = {}) =>
-      new Agent({ ...options, allowH2: false, connect: createConnector(proxyFor, secureContext) }),
+    dispatcher: ({ connectTimeoutMs = defaultConnectTimeoutMs, ...options } = {}) =>
+      new Agent({
+        ...options,
+        allowH2: false,
+        connect: createConnector(proxyFor, secureContext, connectTimeoutMs),
+      }),
   }
 }
 
@@ -86,13 +93,14 @@ function trusted(authorities: readonly string[]): string[] {
 function createConnector(
   proxyFor: Network['proxyFor'],
   secureContext: Network['secureContext'],
+  timeoutMs: number,
 ): buildConnector.connector {
-  const plain = buildConnector({ timeout: connectTimeoutMs, allowH2: false })
+  const plain = buildConnector({ timeout: timeoutMs, allowH2: false })
   let secure: buildConnector.connector | undefined
   return (options, callback) => {
     const isTls = options.protocol === 'https:'
     if (isTls) {
-      secure ??= buildConnector({ timeout: connectTimeoutMs, allowH2: false, secureContext: secureContext() })
+      secure ??= buildConnector({ timeout: timeoutMs, allowH2: false, secureContext: secureContext() })
     }
     const connect = isTls && secure !== undefined ? secure : plain
     const to = {
@@ -103,7 +111,7 @@ function createConnector(
     const proxy = proxyFor(to)
     if (proxy === null) return connect(options, callback)
     const trust = proxy.isTls ? { secureContext: secureContext() } : {}
-    void openThroughProxy(proxy, to, { timeoutMs: connectTimeoutMs, ...trust }).then((opened) => {
+    void openThroughProxy(proxy, to, { timeoutMs, ...trust }).then((opened) => {
       if (!opened.ok) callback(opened.error, null)
       else if (isTls) connect({ ...options, httpSocket: opened.value }, callback)
       else callback(null, opened.value)

@@ -13,6 +13,7 @@ import {
 } from '#specs/node/provider-quirks/provider-error.ts'
 import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 import { parseJson } from '../files/json.ts'
 import type { WireError } from '../net/gateway-error.ts'
@@ -84,6 +85,7 @@ const WireUsage = z.object({
 })
 const Usages = z.object({ usage: WireUsage.nullish().catch(null) })
 const Chunk = Usages.extend({
+  model: z.string().min(1).max(limits.lineMaxChars).nullish().catch(null),
   /** Some servers report the usage here. */
   choices: z.array(Usages).min(1).nullish().catch(null),
 })
@@ -100,7 +102,7 @@ export interface UsageTap {
   /** Null until the provider reports an error. */
   readonly failure: ReportedFailure | null
   /** The current state; numbers that the provider did not report are estimated from the bytes. */
-  read(): { usage: Usage; estimated: boolean; done: boolean; error: string | null }
+  read(): { usage: Usage; estimated: boolean; model: string | null; done: boolean; error: string | null }
 }
 
 /** Maximum characters of one parsed SSE event; a longer one is passed on unparsed. */
@@ -171,6 +173,8 @@ interface TapState {
   cached: number | null
   output: number
   reasoning: number
+  /** As the server names it beside the usage; null until then. */
+  model: string | null
   done: boolean
   failure: ReportedFailure | null
 }
@@ -183,6 +187,7 @@ function newState(requestBytes: number): TapState {
     cached: null,
     output: 0,
     reasoning: 0,
+    model: null,
     done: false,
     failure: null,
   }
@@ -195,6 +200,7 @@ function readChunk(text: string, state: TapState): void {
   const chunk = Chunk.safeParse(value).data
   const usage = chunk?.usage ?? chunk?.choices?.[0]?.usage
   if (!usage) return
+  state.model = chunk?.model ?? state.model
   state.input = Math.max(state.input, usage.prompt_tokens)
   const cached = usage.prompt_tokens_details?.cached_tokens ?? usage.prompt_cache_hit_tokens
   if (cached != null) state.cached = Math.max(state.cached ?? 0, cached)
@@ -216,5 +222,5 @@ function summarize(state: TapState, overhead: number): ReturnType<UsageTap['read
   const cached = state.cached === null ? {} : { cachedTokens: Math.min(state.cached, inputTokens) }
   const usage = { requests: 1, inputTokens, ...cached, outputTokens, reasoningTokens: state.reasoning }
   const error = failure === null ? null : `the provider reported an error in its answer (${failure.failure})`
-  return { usage, estimated, done: state.done, error }
+  return { usage, estimated, model: state.model, done: state.done, error }
 }

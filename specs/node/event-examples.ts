@@ -117,6 +117,7 @@ export const hostExamples: Examples<HostEvent> = {
       queuedMs: 20_050,
       usage,
       costUsd: 0.0021,
+      responseModel: 'nemotron-3-super-120b-a12b-fp8',
       estimated: false,
     },
   ],

@@ -64,6 +64,8 @@ export const ModelEnd = z.strictObject({
   costUsd: z.number().min(0).optional(),
   /** The model, if it differs from the run's own, such as an embedding model. */
   model: Line.optional(),
+  /** The model that answered, by the server's word; absent: it named none, or the requested one. */
+  responseModel: Line.optional(),
   /** Whether the usage is the gateway's estimate because the provider gave none; absent in older journals. */
   estimated: z.boolean().optional(),
   /** Absent when the exchange succeeded. */

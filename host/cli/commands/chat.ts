@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto'
 import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import { addUsage, noUsage } from '#specs/protocol/task.ts'
+import { formatCost } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import type { RunSummary } from '../../journal/run-store.ts'
 import { resolveFolders } from '../../state/folders.ts'
@@ -263,7 +264,7 @@ export class Conversation {
       usage = addUsage(usage, state.usage)
       if (state.costUsd !== null) cost = (cost ?? 0) + state.costUsd
     }
-    const price = cost === null ? 'no price is configured' : `$${cost.toFixed(4)}`
+    const price = cost === null ? 'no price is configured' : formatCost(cost)
     this.#say(
       `Tasks: ${runs.length} · tokens: ${usage.inputTokens} in, ${usage.outputTokens} out · cost: ${price}`,
     )

@@ -17,6 +17,7 @@ import { type Example, type VmFlags, vmOptionsOf, withFlags } from '../options.t
 import { askRules } from '../prompts/ignore-rules-prompt.ts'
 import { captureInput } from '../prompts/terminal-input.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
+import { Notices } from '../render/notices.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
@@ -190,7 +191,8 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<End
     verbose: flags.verbose,
     reasoning: flags.reasoning,
   })
-  const run = await startShown(io, host, options, view)
+  using notices = new Notices((lines) => view.lines(lines.map(withFlags)))
+  const run = await startShown(io, host, options, view, notices)
   {
     const onFirst = () => view.lines(['Cancelling; press Ctrl-C again to stop immediately.'])
     using interrupts = new Interrupts(run, io.stdout, onFirst)
@@ -225,14 +227,21 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<End
  * Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line;
  * then they are for who follows it.
  */
-async function startShown(io: Io, host: Host, options: RunOptions, view: ProgressView): Promise<Run> {
+async function startShown(
+  io: Io,
+  host: Host,
+  options: RunOptions,
+  view: ProgressView,
+  notices: Notices,
+): Promise<Run> {
   using keys = options.approvals?.interactive === true ? captureInput(io.stdin, () => undefined) : undefined
   const run = await host.run({
     ...options,
     onProgress: (text) => view.hint(text),
-    onNotes: (notes) => view.lines(notes.map(withFlags)),
+    onNotes: (notes) => notices.add(notes),
   })
   keys?.handOver()
+  notices.hold()
   return run
 }
 

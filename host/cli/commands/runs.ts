@@ -4,7 +4,7 @@ import { CaissonError } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { RunClient } from '../../control/run-client.ts'
-import { formatCount, formatTime } from '../../files/format.ts'
+import { formatCost, formatCount, formatTime } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import type { JournalReading } from '../../journal/journal-summary.ts'
 import { type RunFilter, readFilters } from '../../journal/run-query.ts'
@@ -61,11 +61,13 @@ function listLine(run: RunSummary): string {
     state.changes === null
       ? ''
       : ` · ${formatCount(state.changes.entries, 'change')}${appliedWords(state, isLive)}`
+  // Of the offline model it is known to be nothing.
+  const cost = state.costUsd === null || state.costUsd === 0 ? '' : ` · ${formatCost(state.costUsd)}`
   const asked = pendingApprovals === 0 ? '' : ` · ${formatCount(pendingApprovals, 'approval')} pending`
   const died = status === 'died' ? ` · interrupted ${interruptedWhile(state)}` : ''
   const waiting = state.proposedNotes.length
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
-  return `${id}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${facts.join('')}${asked}${died}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
+  return `${id}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${facts.join('')}${asked}${died}${changes}${cost}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(

@@ -5,7 +5,7 @@ import type { Plan } from '#specs/protocol/plan.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import type { RunLine, RunState } from '#specs/protocol/run-state.ts'
 import { planTool } from '../../approvals/plan-question.ts'
-import { formatBytes, formatCount, formatDuration } from '../../files/format.ts'
+import { formatBytes, formatCost, formatCount, formatDuration } from '../../files/format.ts'
 import { withFlags } from '../options.ts'
 import { agentEndLines, agentStartLines, compactLine, steeringLines, underPath } from './agent-lines.ts'
 import { decisionLine, describeArguments, describeQuestion, offerLines } from './call-lines.ts'
@@ -343,7 +343,7 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colors: Colors): str
     formatDuration(event.durationMs),
     formatCount(state.toolCalls, 'tool call'),
     `${state.isUsageEstimated ? 'about ' : ''}${tokens} tokens`,
-    ...(state.costUsd === null || state.costUsd === 0 ? [] : [`$${state.costUsd.toFixed(4)}`]),
+    ...(state.costUsd === null || state.costUsd === 0 ? [] : [formatCost(state.costUsd)]),
   ]
   // A plan's last answer is often the run's: once is enough.
   const isShown = event.summary === '' || isLastAnswer(event.summary, state) || isOnlyPlanned(event, state)

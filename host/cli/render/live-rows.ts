@@ -2,7 +2,7 @@
 import type { Delta, HostDelta } from '#specs/protocol/event.ts'
 import type { ModelWait } from '#specs/protocol/model-request.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
-import { formatBytes, formatCount } from '../../files/format.ts'
+import { formatBytes, formatCost, formatCount } from '../../files/format.ts'
 import type { FeedItem } from '../../journal/run-feed.ts'
 import { nameOf } from './agent-lines.ts'
 import type { Colors } from './colors.ts'
@@ -161,7 +161,7 @@ export class LiveRows {
     const { tokens: used = 0, maxTokens = 0 } = this.#context ?? {}
     return [
       tokens === 0 ? '' : `${state.isUsageEstimated ? 'about ' : ''}${formatTokens(tokens)}`,
-      state.costUsd === null || state.costUsd === 0 ? '' : `$${state.costUsd.toFixed(4)}`,
+      state.costUsd === null || state.costUsd === 0 ? '' : formatCost(state.costUsd),
       maxTokens === 0 ? '' : `context ${Math.round((100 * used) / maxTokens)} %`,
       this.#changes === undefined || this.#changes === 0 ? '' : formatCount(this.#changes, 'change'),
       this.#timeWords(now),

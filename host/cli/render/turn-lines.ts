@@ -1,6 +1,6 @@
 /** Lines of what the model says in a turn, and of what a tool gave. Pure; untrusted text goes through sanitize.ts. */
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
-import { formatBytes, formatCount, formatDuration } from '../../files/format.ts'
+import { formatBytes, formatCost, formatCount, formatDuration } from '../../files/format.ts'
 import type { Colors } from './colors.ts'
 import { parseObject } from './json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
@@ -139,7 +139,7 @@ export function modelEndLines(event: Of<'model-end'>, colors: Colors): string[] 
     event.error === undefined ? `HTTP ${event.status}` : sanitizeLine(event.error, 200),
     formatDuration(event.durationMs),
     `${usage.inputTokens}${cached} + ${usage.outputTokens} tokens`,
-    event.costUsd === undefined ? '' : `$${event.costUsd.toFixed(4)}`,
+    event.costUsd === undefined ? '' : formatCost(event.costUsd),
   ]
   return [colors.dim(`    ${facts.filter((fact) => fact !== '').join(' · ')}`)]
 }

@@ -41,7 +41,10 @@ describe('what starts fast', () => {
       expect(loaded).toContain('host/cli/main.ts')
       expect(
         loaded.filter(
-          (file) => !/^(host\/cli\/([^/]+|render\/(sanitize|fit))|specs\/errors)\.ts$/.test(file),
+          (file) =>
+            !/^(host\/cli\/([^/]+|render\/(sanitize|fit))|host\/files\/package-version|specs\/errors)\.ts$/.test(
+              file,
+            ),
         ),
       ).toEqual([])
       expect(loaded).not.toContain('host/cli/io.ts')
@@ -54,7 +57,8 @@ describe('what starts fast', () => {
       const words = name === 'complete' ? ['complete', '--', 'run', '--'] : [name, '--help']
       const loaded = await loadedBy(...words)
       expect(loaded.filter((file) => file.startsWith('host/cli/declarations/'))).toHaveLength(1)
-      const light = /^(host\/cli\/([^/]+|declarations\/[^/]+|render\/(sanitize|fit))|specs\/errors)\.ts$/
+      const light =
+        /^(host\/cli\/([^/]+|declarations\/[^/]+|render\/(sanitize|fit))|host\/files\/package-version|specs\/errors)\.ts$/
       expect(loaded.filter((file) => !light.test(file))).toEqual([])
       expect(loaded).not.toContain('host/cli/io.ts')
     },

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { failure, reply } from '#specs/testing/model-replies.ts'
 import { startModelServer } from '#specs/testing/model-server.ts'
+import { Secret } from '../../keys/secret.ts'
 import {
   chatBody,
   customProvider,
@@ -51,6 +52,32 @@ describe('a model request', () => {
     ])
     expect(test.gateway.usage()).toMatchObject({ cachedTokens: 800 })
   })
+
+  it.each([
+    ['another than the requested one', 'other-model-0613', { responseModel: 'other-model-0613' }],
+    ['the requested one', 'local', {}],
+    ['none', undefined, {}],
+    ['one of another form', 7, {}],
+    ['one that holds the key', 'sk-key-of-the-server', { responseModel: '[redacted]' }],
+  ])(
+    'is reported with the model that answered, where the server names %s [S1.10 R.04]',
+    async (_, model, expected) => {
+      const usage = { prompt_tokens: 9, completion_tokens: 5 }
+      await using upstream = await startUpstream((response) =>
+        sendStream(response, textChunk('hi'), sse({ model, choices: [], usage }), sse('[DONE]')),
+      )
+      const provider = {
+        ...customProvider(upstream.url),
+        model: 'local',
+        key: new Secret('sk-key-of-the-server'),
+      }
+      await using test = await startGateway(provider)
+      await test.request()
+      const end = test.reported.at(-1)
+      expect(end).toMatchObject({ type: 'model-end', usage: { inputTokens: 9 }, ...expected })
+      if (!('responseModel' in expected)) expect(end).not.toHaveProperty('responseModel')
+    },
+  )
 
   it('is reported without what the agent claims in another form [S0.07]', async () => {
     await using upstream = await startUpstream((response) => sendStream(response, sse('[DONE]')))
