@@ -53,6 +53,8 @@ interface DaemonOptions {
   describeExits(): Pick<AgentDescription, 'restarts' | 'lastExit'>
   /** Base URL of the model. Default `http://gateway/v1`: the host's gateway on the stream port. */
   readonly modelBaseUrl?: string
+  /** File of the run's log; absent: none is kept. */
+  readonly logFile?: string
   /** Locations of the workspace and its base; default: the guest's mount points. */
   readonly collect?: Pick<CollectOptions, 'merged' | 'base' | 'upper'>
 }
@@ -95,6 +97,7 @@ export function startDaemon(options: DaemonOptions): Daemon {
     listWorkspace: (signal) => options.listWorkspace(signal),
     readGuidance: () => options.readGuidance?.() ?? Promise.resolve(undefined),
     ...(openSkills === undefined ? {} : { openSkills }),
+    ...(options.logFile === undefined ? {} : { logFile: options.logFile }),
     logger,
   })
   return {

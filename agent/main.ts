@@ -72,6 +72,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
       openShell: async (request) => helper.openShell({ ...request, env: (await network.prepare()).env }),
     },
     tools,
+    logFile: '/run/caisson/scratch/agent/run.jsonl',
     agents: {
       views: helper,
       toolsFor: ({ id, path }) => toolsOver({ root: path, knownAs: defaultRoot }, { view: id }),

@@ -19,8 +19,9 @@ import { PlanState } from './plan/plan-state.ts'
 import { makePlan, type PlanFailure, type Planner } from './plan/planner.ts'
 import type { RunBudget } from './run/budget.ts'
 import { openHooks } from './run/hooks.ts'
+import { loggedModel } from './run/logged-model.ts'
 import { openRunModel } from './run/pause.ts'
-import { type AgentRun, CallIds, type Report, type RunEnding, type RunHost } from './run/run.ts'
+import { type AgentRun, CallIds, type Report, repeatableIds, type RunEnding, type RunHost } from './run/run.ts'
 import type { Steering } from './run/steering.ts'
 import { OutputStore } from './run/tool-outputs.ts'
 import type { RunAgents } from './subagents/create-agents.ts'
@@ -79,7 +80,10 @@ const replansMax = 3
 export async function runTask(context: TaskContext, parts: RunParts): Promise<RunEnding> {
   const { task, steering, budget, host, report, signal, logger } = context
   await using opened = new AsyncDisposableStack()
-  const guidance = signal.aborted ? undefined : await parts.readGuidance?.()
+  const { log } = host
+  const guidance = signal.aborted
+    ? undefined
+    : ((await log.once('guidance', async () => (await parts.readGuidance?.()) ?? null)) ?? undefined)
   const skills = signal.aborted ? undefined : await parts.openSkills?.(task)
   if (skills !== undefined && skills.problems.length > 0)
     await host.note('info', `skills of the workspace: ${skills.problems.join('; ')}`)
@@ -107,9 +111,9 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
   const run: AgentRun = {
     task: { ...task, askTools: tools.value.askTools },
     agentPath: 'root',
-    model: openRunModel(() => parts.modelFor(task), steering),
+    model: loggedModel(openRunModel(() => parts.modelFor(task), steering), log),
     registry: tools.value.registry,
-    workspaceListing: signal.aborted ? '' : await parts.listWorkspace(signal),
+    workspaceListing: signal.aborted ? '' : await log.once('listing', () => parts.listWorkspace(signal)),
     ...(guidance === undefined ? {} : { guidance }),
     ...(skills === undefined ? {} : { skills }),
     report,
@@ -118,8 +122,9 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
     budget,
     steering,
     signal,
-    callIds: new CallIds(),
+    callIds: new CallIds(repeatableIds(task.runId)),
     outputs: new OutputStore(),
+    log,
     logger,
   }
   if (signal.aborted) return { ...interruption(run, 'nothing was planned'), summary: '' }

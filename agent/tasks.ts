@@ -12,6 +12,7 @@ import { interruption } from './plan/ending.ts'
 import { RunBudget } from './run/budget.ts'
 import { followPauses } from './run/pause.ts'
 import { type RunEnding, RunHost, type RunLink } from './run/run.ts'
+import { noLog, openRunLog, type RunLog } from './run/run-log.ts'
 import { Steering, type SteerMessage } from './run/steering.ts'
 import { type RunParts, runTask, type TaskContext } from './run-task.ts'
 import { truncate, truncateJson } from './text/truncate.ts'
@@ -21,6 +22,8 @@ export interface TaskServerParts extends RunParts {
   readonly logger: Logger
   /** How long planner and executor may take to end after a cancel before they are abandoned. Default 5 s. */
   readonly cancelGraceMs?: number
+  /** Where the run's log is kept, on the scratch disk. Absent: no run can be continued by another agent. */
+  readonly logFile?: string
 }
 
 type Answer = Result<Record<string, never>, HandlerFailure>
@@ -101,10 +104,24 @@ export class TaskServer {
     return done
   }
 
+  /** Without the log of an earlier agent the task begins anew. */
+  #openLog({ resume }: Task, host: RunHost, logger: Logger): RunLog {
+    const { logFile } = this.#parts
+    if (logFile === undefined) return noLog
+    const makeCheckpoint = () => host.makeCheckpoint()
+    try {
+      return openRunLog({ file: logFile, resume: resume === true, makeCheckpoint })
+    } catch (error) {
+      logger.error({ err: error }, 'the log of the run cannot be used')
+      return noLog
+    }
+  }
+
   async #serve(task: Task, { runId, controller, budget, steering }: Current): Promise<void> {
     const parts = this.#parts
     const logger = parts.logger.child({ runId })
     const host = new RunHost(runId, parts.host, budget)
+    host.log = this.#openLog(task, host, logger)
     const report = host.reportOf('root')
     const pauses = followPauses(steering, budget, report, logger)
     const signal = AbortSignal.any([controller.signal, budget.signal])

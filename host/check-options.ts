@@ -58,6 +58,7 @@ const VmSchema = z.strictObject({
 const PoolVmSchema = VmSchema.omit({ start: true })
 const RunVmSchema = VmSchema.extend({
   hibernateAfterMs: z.int().min(0).optional(),
+  recoveries: z.int().min(0).max(100).optional(),
   keep: z.boolean().optional(),
 })
 

@@ -16,6 +16,7 @@ import {
   DEFAULT_DISK_BYTES,
   DEFAULT_HIBERNATE_AFTER_MS,
   DEFAULT_MEMORY_BYTES,
+  DEFAULT_RECOVERIES,
   type RunVmOptions,
 } from './vm/vm-options.ts'
 
@@ -34,6 +35,7 @@ export const runDefaults = {
     confine: 'auto',
     start: 'auto',
     hibernateAfterMs: DEFAULT_HIBERNATE_AFTER_MS,
+    recoveries: DEFAULT_RECOVERIES,
   },
   extensions: { hostTools: {}, mcpServers: {}, hooks: [] },
 } as const satisfies Omit<RunOptions, 'prompt'>

@@ -10,6 +10,7 @@ import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import {
   approvalRequest,
+  checkpointMake,
   hookRun,
   type RequestMethod,
   type sessionStart,
@@ -74,6 +75,12 @@ export interface HostLink {
   runHook(request: HookRequest, signal: AbortSignal): Promise<Result<HookDecision, RpcFailure>>
   /** Calls a tool of the host application; repeats and fails as `requestApproval` does. */
   callTool(call: HostToolCall, signal: AbortSignal): Promise<Result<HostToolResult, RpcFailure>>
+  /**
+   * Asks for a checkpoint once the host has all events of the run; repeats and fails as `requestApproval` does.
+   */
+  makeCheckpoint(
+    request: ParamsInput<typeof checkpointMake>,
+  ): Promise<Result<ResultOf<typeof checkpointMake>, RpcFailure>>
   /** Reports the end of the run once the host has all its events; resolves when the host has acknowledged it. */
   complete(completion: Completion): Promise<Result<void, RpcFailure>>
   /** Sends one log line; dropped when too many wait. */
@@ -147,6 +154,14 @@ class Link implements HostLink {
   callTool(call: HostToolCall, signal: AbortSignal): Promise<Result<HostToolResult, RpcFailure>> {
     this.#deltas.flush()
     return this.#requestUntilAnswered(toolCall, call, signal)
+  }
+
+  async makeCheckpoint(
+    request: ParamsInput<typeof checkpointMake>,
+  ): Promise<Result<ResultOf<typeof checkpointMake>, RpcFailure>> {
+    this.#deltas.flush()
+    await this.#events?.drained()
+    return await this.#requestUntilAnswered(checkpointMake, request)
   }
 
   async complete(completion: Completion): Promise<Result<void, RpcFailure>> {

@@ -203,7 +203,7 @@ class Execution {
         ...narrowRun(step, this.#run),
         revisePlan: (plan, reason, signal) => this.#revisions.propose(step.id, plan, reason, signal),
       }
-      if (isForAgent(step, run)) return await runAgentStep(step, results, run, this.#signal)
+      if (isForAgent(step, run)) return await this.#runAgent(step, results, run)
       const opening = (): ReturnType<typeof stepOpening> =>
         stepOpening(run, { plan: this.#book.plan, step, results, states: this.#schedule.states })
       const begun = this.#begun
@@ -216,6 +216,11 @@ class Execution {
       const text = 'internal error of the agent; its log has the details'
       return { state: 'failed', reason: 'internal', text, history: [] }
     }
+  }
+
+  #runAgent(step: Step, results: Parameters<typeof runAgentStep>[1], run: AgentRun): Promise<Result> {
+    const work = () => runAgentStep(step, results, run, this.#signal)
+    return run.log.effect('inside', () => run.log.once(`agent ${step.id}`, work))
   }
 
   /** Answers of the steps that `step` waited for, in plan order; skipped steps have none. */

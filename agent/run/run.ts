@@ -1,6 +1,6 @@
 /** What planner, executor and steps of one run share: task, model, tools, and access to the host. */
 
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
 import type { ModelError } from '#runtime/llm/errors.ts'
 import type { Model, TurnHooks } from '#runtime/llm/model.ts'
@@ -18,6 +18,7 @@ import type { Agents } from '../tool-calls/sub-agent-types.ts'
 import type { RevisePlan, SkillCatalog } from '../tool-calls/tool.ts'
 import type { RunBudget } from './budget.ts'
 import type { AgentHooks } from './hooks.ts'
+import { noLog, type RunLog } from './run-log.ts'
 import type { Steering } from './steering.ts'
 import type { OutputStore } from './tool-outputs.ts'
 
@@ -34,7 +35,10 @@ export interface Report {
 }
 
 /** The link to the host as a run uses it. */
-export type RunLink = Pick<HostLink, 'emitEvent' | 'emitDelta' | 'requestApproval' | 'runHook' | 'callTool'>
+export type RunLink = Pick<
+  HostLink,
+  'emitEvent' | 'emitDelta' | 'requestApproval' | 'runHook' | 'callTool' | 'makeCheckpoint'
+>
 
 /** One run's access to its host. */
 export class RunHost implements HostRequests {
@@ -42,6 +46,8 @@ export class RunHost implements HostRequests {
   readonly #link: RunLink
   readonly #budget: RunBudget
   #open = true
+  /** What of the run was done before; set before the run begins. */
+  log: RunLog = noLog
 
   /** @param budget its clock stops while a person is asked */
   constructor(runId: string, link: RunLink, budget: RunBudget) {
@@ -50,13 +56,19 @@ export class RunHost implements HostRequests {
     this.#budget = budget
   }
 
-  readonly requestApproval: HostRequests['requestApproval'] = (request, signal) => {
-    const answer = this.#link.requestApproval({ runId: this.#runId, ...request }, signal)
-    return this.#budget.whileWaiting(answerOf('approval', answer, signal))
-  }
+  readonly requestApproval: HostRequests['requestApproval'] = (request, signal) =>
+    this.log.once(`approval ${request.approvalId}`, () => {
+      const answer = this.#link.requestApproval({ runId: this.#runId, ...request }, signal)
+      return this.#budget.whileWaiting(answerOf('approval', answer, signal))
+    })
 
-  readonly runHook: HostRequests['runHook'] = (request, signal) =>
-    answerOf('hook', this.#link.runHook({ runId: this.#runId, ...request }, signal), signal)
+  readonly runHook: HostRequests['runHook'] = (request, signal) => {
+    const { agentPath, stepId, subject } = request
+    const callId = 'callId' in subject ? subject.callId : ''
+    return this.log.once(`hook ${subject.point} ${agentPath} ${stepId} ${callId}`, () =>
+      answerOf('hook', this.#link.runHook({ runId: this.#runId, ...request }, signal), signal),
+    )
+  }
 
   readonly callTool: HostRequests['callTool'] = (call, signal) =>
     answerOf('call', this.#link.callTool({ runId: this.#runId, ...call }, signal), signal)
@@ -71,7 +83,8 @@ export class RunHost implements HostRequests {
       event: (event) => {
         if (event.type === 'step-start' || event.type === 'step-retry') turns.delete(event.stepId)
         if (event.type === 'turn-end') turns.set(event.stepId, event.turn)
-        return this.#open ? this.#link.emitEvent(this.#runId, agentPath, event) : Promise.resolve()
+        const send = () => this.#link.emitEvent(this.#runId, agentPath, event)
+        return this.#open ? this.log.emit(agentPath, event, send) : Promise.resolve()
       },
       delta: (delta) => {
         if (this.#open) this.#link.emitDelta(this.#runId, agentPath, delta)
@@ -87,6 +100,13 @@ export class RunHost implements HostRequests {
   /** Reports a line to the person. */
   readonly note = (level: 'info' | 'warn', text: string): Promise<void> =>
     this.reportOf('root').event({ type: 'note', level, text: truncate(text, limits.textMaxChars) })
+
+  /** Whether there is a checkpoint of all that was done and reported until now. */
+  async makeCheckpoint(): Promise<boolean> {
+    const checkpointId = `cp-${randomBytes(8).toString('hex')}`
+    const answer = await this.#link.makeCheckpoint({ runId: this.#runId, checkpointId })
+    return answer.ok && answer.value.made
+  }
 
   /** Silences all reports: work that was abandoned reports nothing after the run's completion. */
   close(): void {
@@ -133,6 +153,8 @@ export interface AgentRun {
   readonly callIds: CallIds
   /** Outputs of its calls, for `read_output`. */
   readonly outputs: OutputStore
+  /** What was done before, when the run continues from a checkpoint. */
+  readonly log: RunLog
   readonly logger: Logger
 }
 
@@ -214,10 +236,22 @@ export class CallIds {
   }
 }
 
-/** Nine letters and digits, which every model family accepts. */
+/** Draws nine letters and digits, which every model family accepts: the same again when the run is continued. */
+export function repeatableIds(seed: string): () => string {
+  let count = 0
+  return () => {
+    const digest = createHash('sha256').update(`${seed} ${++count}`).digest()
+    return toCallId(digest)
+  }
+}
+
 function drawCallId(): string {
+  return toCallId(randomBytes(9))
+}
+
+function toCallId(bytes: Uint8Array): string {
   const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
-  return Array.from(randomBytes(9), (byte) => alphabet[byte % alphabet.length]).join('')
+  return Array.from(bytes.subarray(0, 9), (byte) => alphabet[byte % alphabet.length]).join('')
 }
 
 /** Splits a long text into pieces that fit a delta. */

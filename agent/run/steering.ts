@@ -58,6 +58,13 @@ export class Steering {
     return 'taken'
   }
 
+  /** Messages that this run had seen before another agent continued it. */
+  restore(messages: readonly SteerMessage[]): void {
+    const fresh = messages.filter(({ messageId }) => !this.#known.has(messageId))
+    for (const { messageId } of fresh) this.#known.add(messageId)
+    this.#seen = [...this.#seen, ...fresh].slice(-rememberedMessages)
+  }
+
   /** Messages that others in this run have seen: a new conversation receives them first. */
   get seen(): readonly SteerMessage[] {
     return this.#seen

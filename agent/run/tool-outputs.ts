@@ -42,6 +42,11 @@ export class OutputStore implements OutputReader {
     return this.#kept.has(callId)
   }
 
+  /** All that is kept of a call's output. */
+  whole(callId: string): string | undefined {
+    return this.#kept.get(callId)?.bytes.toString('utf8')
+  }
+
   /** Keeps the output of a call; for a known id the first output stays. */
   keep(callId: string, text: string): void {
     if (this.#kept.has(callId) || this.#dropped.has(callId)) return

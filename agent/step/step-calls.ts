@@ -17,7 +17,9 @@ import { type AgentRun, sliceText } from '../run/run.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import { type ApprovalQuestion, type Invocation, type InvokeContext, invokeTool } from '../tool-calls/call.ts'
 import { describeFacts } from '../tool-calls/call-facts.ts'
+import { findTool } from '../tool-calls/registry.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
+import { revisePlanName } from '../tools/revise-plan.ts'
 
 /** Maximum calls in one reply; the rest are answered with an error. */
 const callsPerTurnMax = 64
@@ -58,7 +60,7 @@ export async function runCalls(
     if (!run.budget.takeCall()) {
       return answerUnrun(stepId, call, run, 'limit_reached', 'no tool calls are left in this run')
     }
-    return runCall(stepId, call, run, signal, cutOutput)
+    return await oncePerCall(stepId, call, run, () => runCall(stepId, call, run, signal, cutOutput))
   }
   const results: Invocation[] = []
   const width = calls.every(({ name }) => run.registry.isConcurrent(name)) ? parallelMax : 1
@@ -67,6 +69,32 @@ export async function runCalls(
     results.push(...(await Promise.all(batch.map((call, offset) => one(call, from + offset)))))
   }
   return results
+}
+
+/** The result that the run's log has of the call, or that of `work`. A revised plan is read again: it changes the run. */
+async function oncePerCall(
+  stepId: string,
+  call: ToolCallRequest,
+  run: AgentRun,
+  work: () => Promise<Invocation>,
+): Promise<Invocation> {
+  const { log, outputs } = run
+  const tool = findTool(run.registry.byName, call.name)
+  if (tool?.name === revisePlanName) return await work()
+  const isEffect = tool?.readOnly === false
+  const once = () =>
+    log.once(`call ${stepId} ${call.id}`, async () => {
+      // Of its facts the host has been told.
+      const invocation = { ...(await work()), facts: {} }
+      const kept = outputs.has(call.id) ? outputs.whole(call.id) : undefined
+      return { invocation, ...(kept === undefined ? {} : { kept }) }
+    })
+  const isOutside = tool?.runs === 'host' || tool?.runs === 'server'
+  const { invocation, kept } = isEffect
+    ? await log.effect(isOutside ? 'outside' : 'inside', once)
+    : await once()
+  if (kept !== undefined) outputs.keep(call.id, kept)
+  return invocation
 }
 
 async function runCall(

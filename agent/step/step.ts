@@ -15,6 +15,7 @@ import { noUsage } from '#specs/protocol/task.ts'
 import { type Opening, windowOptionsOf } from '../context/opening.ts'
 import { stepFailedMark } from '../context/prompts.ts'
 import { windowOf } from '../context/window.ts'
+import { modelName } from '../run/logged-model.ts'
 import { type AgentRun, listenTo } from '../run/run.ts'
 import type { MessageReader, SteerMessage } from '../run/steering.ts'
 import { truncate } from '../text/truncate.ts'
@@ -144,9 +145,14 @@ class StepUnderWay {
       },
       // A message that arrived with the final answer gets another turn.
       onTextResponse: ({ iteration }) =>
-        this.#reader?.pending === true && iteration < maxTurnsPerStep ? go : { state: null },
+        this.#hasMore() && iteration < maxTurnsPerStep ? go : { state: null },
       onToolCallsResponse: async ({ response }) => ({ ...go, toolResults: await this.#call(response.turn) }),
     })
+  }
+
+  /** Whether there was a message to answer, or is one now. */
+  #hasMore(): boolean {
+    return this.#run.log.hasNext(modelName(this.#stepId)) || this.#reader?.pending === true
   }
 
   /** Reports what the model had said when it was cancelled, in the journal and the history. */
@@ -167,10 +173,19 @@ class StepUnderWay {
     if (instruction !== undefined) history.addNote(`[Caisson] ${instruction}`)
     else if (emptyAnswers > 0)
       history.addNote('[Caisson] Your last reply was empty. Call a tool, or answer in text; keep it short.')
-    const said = this.#reader?.take() ?? []
+    const said = await this.#heard()
     if (said.length === 0) return
     this.conversation.hear(said)
     await reportSeen(this.#stepId, said, this.#run)
+  }
+
+  async #heard(): Promise<readonly SteerMessage[]> {
+    const { log, steering } = this.#run
+    const reader = this.#reader
+    if (reader === null) return []
+    const said = await log.once(`heard ${this.#stepId}`, async () => reader.take())
+    steering.restore(said)
+    return said
   }
 
   async #ask(number: number): Promise<StepResponse> {
@@ -234,7 +249,9 @@ export function withOwnIds(turn: Turn, run: AgentRun): Turn {
 export async function hearPerson(stepId: string, run: AgentRun, signal: AbortSignal): Promise<void> {
   await run.steering.ready(signal)
   using reader = run.steering.join()
-  await reportSeen(stepId, reader.take(), run)
+  const said = await run.log.once(`heard ${stepId}`, async () => reader.take())
+  run.steering.restore(said)
+  await reportSeen(stepId, said, run)
 }
 
 async function reportSeen(stepId: string, said: readonly SteerMessage[], run: AgentRun): Promise<void> {

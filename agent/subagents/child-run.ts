@@ -10,6 +10,7 @@ import { stepOpening } from '../context/opening.ts'
 import type { RunBudget } from '../run/budget.ts'
 import { aroundStep } from '../run/hooks.ts'
 import type { AgentRun, Report } from '../run/run.ts'
+import { noLog } from '../run/run-log.ts'
 import { Steering } from '../run/steering.ts'
 import { OutputStore } from '../run/tool-outputs.ts'
 import { runStep, type StepResult } from '../step/step.ts'
@@ -58,6 +59,8 @@ export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildPa
       },
     },
     outputs: new OutputStore(),
+    // The call that started it is in the parent's log as a whole.
+    log: noLog,
     logger: parent.logger.child({ agentPath: parts.agentPath }),
   }
 }

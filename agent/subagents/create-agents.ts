@@ -72,6 +72,7 @@ class RootAgents implements RunAgents {
     this.#views = new Views(parts.views, this.#merging, parent.logger)
     this.#root = parts.root ?? defaultRoot
     this.#owner = parts.owner ?? workOwner
+    for (const agentPath of parent.log.agents) this.#names.add(agentPath.slice('root/'.length))
   }
 
   get begun(): number {

@@ -149,6 +149,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
           signal,
           guestTimeoutMs: options.guestTimeoutMs,
         })
+        if (heard.isPaid === true) return report.end({ ...result, usage: noUsage, estimated: false })
         used = result.usage
         if (!result.estimated && used.inputTokens > 0) {
           bytesPerToken = Math.min(Math.max(bytes / used.inputTokens, 1), mostBytesPerToken)

@@ -9,7 +9,8 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { type HandlerFailure, sessionEnded } from '#specs/protocol/peer.ts'
+import type { checkpointMake } from '#specs/protocol/methods.ts'
+import { type HandlerFailure, type ParamsOf, sessionEnded } from '#specs/protocol/peer.ts'
 
 /** Called once per id; `signal` aborts when the guest withdraws the request, or is gone. */
 type RequestHandler<Q, A> = (
@@ -23,7 +24,11 @@ export interface RequestHandlers {
   runHook?: RequestHandler<HookRequest, HookDecision>
   /** Called once even if the answer is lost with its session. Absent: the application has no tools. */
   callTool?: RequestHandler<HostToolCall, HostToolResult>
+  /** Absent: the run has no checkpoints. */
+  makeCheckpoint?: RequestHandler<CheckpointRequest, { made: boolean }>
 }
+
+export type CheckpointRequest = ParamsOf<typeof checkpointMake>
 
 /** Number of answers kept for repeated requests; tool outputs are larger. */
 const keptAnswers = 1_024
@@ -35,18 +40,24 @@ export class GuestRequests {
   readonly approvals: RepeatableRequests<ApprovalRequest, ApprovalDecision>
   readonly hooks: RepeatableRequests<HookRequest, HookDecision>
   readonly calls: RepeatableRequests<HostToolCall, HostToolResult>
+  readonly checkpoints: RepeatableRequests<CheckpointRequest, { made: boolean }>
 
-  constructor({ requestApproval, runHook, callTool }: RequestHandlers) {
+  constructor({ requestApproval, runHook, callTool, makeCheckpoint }: RequestHandlers) {
     const noHooks = async () => refusal('failed', 'there are no hooks for this run')
     const noTools = async () => refusal('failed', 'there are no tools of the host for this run')
     this.approvals = new RepeatableRequests(({ approvalId }) => approvalId, requestApproval)
     this.hooks = new RepeatableRequests(({ hookId }) => hookId, runHook ?? noHooks)
+    const noCheckpoints = async () => ({ ok: true, value: { made: false } }) as const
+    this.checkpoints = new RepeatableRequests(
+      ({ checkpointId }) => checkpointId,
+      makeCheckpoint ?? noCheckpoints,
+    )
     this.calls = new RepeatableRequests(({ callId }) => callId, callTool ?? noTools, true)
   }
 
   /** Cancels all open requests and forgets the answers. */
   clear(): void {
-    for (const requests of [this.approvals, this.hooks, this.calls]) requests.clear()
+    for (const requests of [this.approvals, this.hooks, this.calls, this.checkpoints]) requests.clear()
   }
 }
 

@@ -32,6 +32,8 @@ const barriers: ReadonlySet<string> = new Set([
   'host-tool-start',
   'notes-decide',
   'vm-kept',
+  'checkpoint',
+  'run-resume',
   'changes-ready',
   'apply-start',
   'apply-end',

@@ -7,6 +7,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { WaitForDiskSpace } from '../files/disk-space.ts'
 import { Recorder } from '../recording/recorder.ts'
+import { Recording } from '../recording/replay.ts'
 import { removeLeftStaged, removeStagedOf, type WorkspaceResult } from '../workspace/index.ts'
 import type { DirectoryWait } from '../workspace/run-lock.ts'
 import { Journal } from './journal.ts'
@@ -98,6 +99,12 @@ export class RunRecord {
     const how = wait === undefined ? {} : { waitForDiskSpace: () => wait("the run's recording") }
     this.#recorder ??= await Recorder.open(exchanges, header, how)
     return this.#recorder
+  }
+
+  /** The recorded exchanges behind the first `from`. @throws {CaissonError} `invalid_recording` */
+  async readExchanges(from: number): Promise<Recording> {
+    await this.#recorder?.flush()
+    return await Recording.read(this.paths.exchanges, from)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -38,6 +38,8 @@ export interface RunPaths {
   readonly exchanges: string
   /** The workspace disk; exists only during the run. */
   readonly disk: string
+  /** The scratch disk with its checkpoints. */
+  readonly scratch: string
   /** The saved VM while it waits for a person; exists only during the run. */
   readonly hibernated: string
   /** The VM kept for a later run. */
@@ -87,6 +89,7 @@ export class RunStore {
       console: file('console.txt'),
       exchanges: file('exchanges.jsonl'),
       disk: file('workspace.erofs'),
+      scratch: file('scratch'),
       hibernated: file('hibernated'),
       kept: file('kept'),
       control: file('control.sock'),
@@ -236,8 +239,8 @@ export class RunStore {
   /** Removes what runs whose host process was killed left: disks, sockets, VMs that nobody can wake. */
   async clearScratch(): Promise<void> {
     const scratch = (id: string) => {
-      const { disk, control, hibernated, kept } = this.paths(id)
-      return [disk, control, hibernated, `${hibernated}.draft`, `${kept}.draft`]
+      const { disk, scratch, control, hibernated, kept } = this.paths(id)
+      return [disk, scratch, control, hibernated, `${hibernated}.draft`, `${kept}.draft`]
     }
     const isLeft = (file: string) => statSync(file, { throwIfNoEntry: false }) !== undefined
     for (const id of await this.ids()) {

@@ -27,6 +27,8 @@ export interface UpstreamAnswer {
   readonly requestBytes: number
   /** Ending the iteration early cancels the request. Throws an {@link UpstreamBreak} when the body is interrupted. */
   readonly body: AsyncIterable<Uint8Array>
+  /** Whether it was paid for before: an agent that continues a run gets an answer again. Absent: no. */
+  readonly isPaid?: true
   /** Called with an error that the provider reports inside the answer, so that later requests can wait. */
   readonly onFailure?: (failure: ReportedFailure) => void
 }

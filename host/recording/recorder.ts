@@ -48,6 +48,16 @@ export class Recorder implements AsyncDisposable {
     this.#waitForDiskSpace = waitForDiskSpace
   }
 
+  /** Exchanges until now. */
+  get count(): number {
+    return this.#count
+  }
+
+  /** Resolves when all of them are in the file, or never will be. */
+  async flush(): Promise<void> {
+    await this.#last
+  }
+
   /** Begins the file, which must not exist. */
   static async open(path: string, header: RecordingHeader, options: RecorderOptions = {}): Promise<Recorder> {
     const recorder = new Recorder(await open(path, 'ax', 0o600), options)

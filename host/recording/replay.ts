@@ -17,7 +17,7 @@ import { parseJson } from '../files/json.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Embedder } from '../providers/embedder.ts'
 import type { ProviderChoice } from '../providers/providers.ts'
-import { type Upstream, UpstreamBreak } from '../providers/upstream.ts'
+import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 import { digestChat, digestWeb, Exchange, type ModelAnswer, RecordingHeader, type WebKind } from './format.ts'
 import { countShared } from './recorder.ts'
 
@@ -33,11 +33,19 @@ class Answers<T> {
     else known.push(answer)
   }
 
+  /** Each of them once. */
+  takeOnce(key: string): T | undefined {
+    return this.#byKey.get(key)?.shift()
+  }
+
   take(key: string): T | undefined {
     const known = this.#byKey.get(key)
     return known !== undefined && known.length > 1 ? known.shift() : known?.[0]
   }
 }
+
+/** What a run's next agent is given again. */
+export type EarlierAnswers = Pick<Recording, 'over'>
 
 export class Recording {
   readonly header: RecordingHeader
@@ -51,8 +59,8 @@ export class Recording {
     this.header = header
   }
 
-  /** @throws {CaissonError} `invalid_recording` */
-  static async read(file: string): Promise<Recording> {
+  /** @throws {CaissonError} `invalid_recording` @param from number of exchanges whose answers are not needed */
+  static async read(file: string, from = 0): Promise<Recording> {
     const lines = createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })
     let recording: Recording | undefined
     const requests: CompletionRequest['messages'][] = []
@@ -76,7 +84,7 @@ export class Recording {
             const issues = describeIssues(exchange.error, { root: 'the line', max: 1 })
             throw new CaissonError('invalid_recording', `${file}, line ${number}: not an exchange: ${issues}`)
           }
-          recording.#add(exchange.data, requests)
+          recording.#add(exchange.data, requests, requests.length >= from)
         }
       }
     } catch (error) {
@@ -92,7 +100,7 @@ export class Recording {
     return recording
   }
 
-  #add(exchange: Exchange, requests: CompletionRequest['messages'][]): void {
+  #add(exchange: Exchange, requests: CompletionRequest['messages'][], isNeeded: boolean): void {
     if (exchange.kind === 'full') {
       this.#isFull = true
     } else if (exchange.kind === 'model') {
@@ -103,10 +111,10 @@ export class Recording {
       ] as CompletionRequest['messages']
       requests.push(messages)
       this.#conversations.push(digestChat({ messages }).messages)
-      this.#chats.add(exchange.key, exchange.answer)
+      if (isNeeded) this.#chats.add(exchange.key, exchange.answer)
     } else {
       requests.push([])
-      this.#web.add(exchange.key, exchange.answer)
+      if (isNeeded) this.#web.add(exchange.key, exchange.answer)
     }
   }
 
@@ -114,6 +122,18 @@ export class Recording {
   web(kind: WebKind, request: unknown): WebAnswer {
     const what = JSON.stringify(request).slice(0, 300)
     return this.#web.take(digestWeb(kind, request)) ?? this.#unknown(`it has no ${kind} of ${what}`)
+  }
+
+  /** Answers of the model, each once; what is not recorded, or was not whole, goes to `server`. */
+  over(server: Upstream): Upstream {
+    return {
+      send: async (request, options) => {
+        const answer = this.#chats.takeOnce(digestChat(request).key)
+        if (answer?.ok !== true || answer.broken !== undefined) return await server.send(request, options)
+        return { ok: true, value: { ...playAnswer(answer, request), isPaid: true } }
+      },
+      close: () => server.close(),
+    }
   }
 
   /** An upstream that replaces the model's server. */
@@ -124,9 +144,7 @@ export class Recording {
         const answer = this.#chats.take(digest.key)
         if (answer === undefined) return this.#unknown(this.#whereItLeft(digest.messages, request))
         if (!answer.ok) return answer
-        const { streamed, headers, body, broken } = answer
-        const requestBytes = Buffer.byteLength(JSON.stringify(request.messages))
-        return { ok: true, value: { streamed, headers, requestBytes, body: play(body, broken) } }
+        return { ok: true, value: playAnswer(answer, request) }
       },
       close: () => Promise.resolve(),
     }
@@ -145,6 +163,14 @@ export class Recording {
     const text = `Not in the recording of ${this.header.runId}: ${where}.${full} Nothing was sent; run without option replay.`
     return { ok: false, error: gatewayError('not_recorded', text) }
   }
+}
+
+function playAnswer(
+  { streamed, headers, body, broken }: Extract<ModelAnswer, { ok: true }>,
+  { messages }: CompletionRequest,
+): UpstreamAnswer {
+  const requestBytes = Buffer.byteLength(JSON.stringify(messages))
+  return { streamed, headers, requestBytes, body: play(body, broken) }
 }
 
 async function* play(body: string, broken: WireError | undefined): AsyncGenerator<Uint8Array> {

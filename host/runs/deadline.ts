@@ -28,6 +28,11 @@ export class Deadline {
     onChange(ms, undefined)
   }
 
+  get leftMs(): number {
+    const isRunning = !this.#isOver && this.#heldBy() === undefined
+    return Math.max(0, this.#leftMs - (isRunning ? performance.now() - this.#startedAt : 0))
+  }
+
   /** Adds (+1) or removes (-1) a reason to pause. */
   hold(change: number, reason: HoldReason): void {
     if (this.#isOver) return

@@ -121,10 +121,10 @@ export interface PlannedRun {
 export function vmOptions(
   {
     folders,
-    vm: { start: _, hibernateAfterMs: __, disk, ...options },
+    vm: { start: _, hibernateAfterMs: __, recoveries: ___, disk, ...options },
     image,
   }: Pick<ResolvedRun, 'folders' | 'vm' | 'image'>,
-  start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
+  start: Pick<StartVmOptions, 'workspaceDisk' | 'checkpointDisk' | 'signal'>,
 ): StartVmOptions {
   return { ...options, image: disk ?? image, folders, stopsWhenDiskFull: true, ...start }
 }

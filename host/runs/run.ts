@@ -1,9 +1,10 @@
 import * as z from 'zod'
-import { CaissonError, errorMessage, requireText } from '#specs/errors.ts'
+import { CaissonError, errorMessage, hasCode, requireText } from '#specs/errors.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
-import type { Completion } from '#specs/protocol/task.ts'
+import type { Completion, Task } from '#specs/protocol/task.ts'
 import { asksAboutPlan } from '../approvals/plan-question.ts'
 import { type AnswerResult, type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
 import {
@@ -23,7 +24,9 @@ import { checkArguments } from '../files/check-arguments.ts'
 import { RunHooks } from '../hooks/run-hooks.ts'
 import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
 import type { RunRecord } from '../journal/run-record.ts'
-import { DEFAULT_HIBERNATE_AFTER_MS } from '../vm/vm-options.ts'
+import type { EarlierAnswers } from '../recording/replay.ts'
+import type { HostCallResults } from '../tools/calls.ts'
+import { DEFAULT_HIBERNATE_AFTER_MS, DEFAULT_RECOVERIES } from '../vm/vm-options.ts'
 import { collectChanges, untilAborted } from './collect-changes.ts'
 import { Deadline, type HoldReason } from './deadline.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
@@ -40,8 +43,9 @@ import { AgentEventValidator } from './guest/agent-event-validator.ts'
 import { Guest } from './guest/guest.ts'
 import { IdleHibernation } from './guest/idle-hibernation.ts'
 import { checkAnswer } from './output-schema.ts'
-import { prepareWorkspace, tellBuild } from './prepare.ts'
+import { type PreparedWorkspace, prepareWorkspace, tellBuild } from './prepare.ts'
 import { type PlannedRun, type ResolvedRun, taskOf } from './resolved-run.ts'
+import { RunDisk } from './run-disk.ts'
 
 /** Time for the agent to complete a cancelled task before the VM is ended. */
 const cancelGraceMs = 10_000
@@ -65,7 +69,10 @@ export class Run implements RunHandle {
   readonly #diskSpace: DiskSpaceWait
   readonly #cancelled = Promise.withResolvers<string>()
   readonly #startedAt = performance.now()
+  readonly #hostCallResults: HostCallResults = new Map()
   #deadline: Deadline | undefined
+  /** Until the host ends the run. */
+  #leftMs: number
   #hibernation: IdleHibernation | undefined
   #guest: Guest | undefined
   readonly #unseen = new HiddenApprovals((waiting) => this.#guest?.holdTask(waiting))
@@ -79,7 +86,8 @@ export class Run implements RunHandle {
     this.id = plan.runId
     this.#plan = plan
     this.#record = record
-    const { mode, given, limits, approvals } = plan
+    const { mode, given, approvals } = plan
+    this.#leftMs = plan.limits.maxWallMs + wallGraceMs
     this.#approvesPlan = plan.approvePlan || asksAboutPlan(approvals.rules)
     this.#hooks = new RunHooks({
       runId: plan.runId,
@@ -91,7 +99,7 @@ export class Run implements RunHandle {
     this.#claims = new AgentEventValidator({
       mode,
       approvePlan: this.#approvesPlan,
-      maxAgents: limits.maxAgents,
+      maxAgents: plan.limits.maxAgents,
       hooks: this.#hooks.ofAgent,
       ...(given === undefined ? {} : { plan: given.plan }),
     })
@@ -113,7 +121,7 @@ export class Run implements RunHandle {
       onNotice: (notice) => record.delta('root', notice),
       onWaited: (event) => void this.#note(event).catch(() => undefined),
       onHold: (change) => this.#deadline?.hold(change, 'disk'),
-      maxWaitMs: limits.maxWallMs,
+      maxWaitMs: plan.limits.maxWallMs,
     })
     record.waitForDiskSpace(this.#diskSpace.wait)
     this.ended = this.#live()
@@ -251,12 +259,34 @@ export class Run implements RunHandle {
     await this.#begin()
     const plan = await this.#prepareMachine()
     await using workspace = await prepareWorkspace(plan, this.#record, this.#stop.signal)
+    await using disk = new RunDisk(this.#record.paths.scratch)
+    for (let earlier: EarlierAnswers | undefined; ; ) {
+      try {
+        return await this.#carryOut(plan, workspace, disk, earlier)
+      } catch (error) {
+        if (!this.#canRecover(error)) throw error
+        earlier = await this.#recover(errorMessage(error))
+      }
+    }
+  }
+
+  /** Has an agent work from the last checkpoint, or from the beginning, to the end, and collects the changes. */
+  async #carryOut(
+    plan: ResolvedRun,
+    workspace: PreparedWorkspace,
+    disk: RunDisk,
+    earlier: EarlierAnswers | undefined,
+  ): Promise<Ending> {
     const parts = {
       record: this.#record,
       approvals: this.#approvals,
       claims: this.#claims,
       hooks: this.#hooks,
       diskSpace: this.#diskSpace,
+      hostCallResults: this.#hostCallResults,
+      elapsedMs: () => this.#elapsedMs,
+      ...(this.#recoveries > 0 ? { checkpointDisk: await disk.open(this.#record.state.checkpoint) } : {}),
+      ...(earlier === undefined ? {} : { earlier }),
     }
     await using guest = await Guest.start(plan, parts, workspace, this.#stop.signal, {
       stop: (now) => {
@@ -266,7 +296,10 @@ export class Run implements RunHandle {
       setPaused: (paused) => this.setVmPaused(paused),
     })
     this.#guest = guest
-    const reported = await this.#work(guest).catch((error: unknown) => endingWithoutAgent(error))
+    const reported = await this.#work(guest).catch((error: unknown) => {
+      if (this.#canRecover(error)) throw error
+      return endingWithoutAgent(error)
+    })
     const ending = await checkAnswer(reported, this.#plan.outputSchema)
     if (ending.reason === 'protocol_violation')
       await guest.cancel(ending.message.slice(0, 1_000), AbortSignal.timeout(disbeliefGraceMs))
@@ -280,6 +313,36 @@ export class Run implements RunHandle {
       await guest.keep(this.#stop.signal).catch((cause: unknown) => this.#noteNotKept(cause))
     }
     return collected
+  }
+
+  get #recoveries(): number {
+    return this.#plan.vm.recoveries ?? DEFAULT_RECOVERIES
+  }
+
+  /** Time that counts toward the limit. */
+  get #elapsedMs(): number {
+    const leftMs = this.#deadline?.leftMs ?? this.#leftMs
+    return Math.max(0, Math.round(this.#plan.limits.maxWallMs + wallGraceMs - leftMs))
+  }
+
+  /** Whether the run can continue with another agent. */
+  #canRecover(error: unknown): boolean {
+    if (this.#cancelling || this.#isVmStopped || this.#stop.signal.aborted) return false
+    return hasCode(error, 'agent_lost', 'vm_lost') && this.#record.state.epoch <= this.#recoveries
+  }
+
+  /** Back to the last checkpoint. @returns what the next agent is given again */
+  async #recover(message: string): Promise<EarlierAnswers> {
+    const { epoch, checkpoint } = this.#record.state
+    const checkpointId = checkpoint?.checkpointId ?? null
+    await this.#note({
+      type: 'run-resume',
+      epoch: epoch + 1,
+      checkpointId,
+      message: message.slice(0, limits.textMaxChars),
+    })
+    this.#claims.restore(this.#record.state)
+    return await this.#record.readExchanges(checkpoint?.exchanges ?? 0)
   }
 
   /** Watchers see how far it is. */
@@ -296,7 +359,7 @@ export class Run implements RunHandle {
   }
 
   async #begin(): Promise<void> {
-    const { prompt, provider, directory, metadata, limits, continues, mode, given } = this.#plan
+    const { prompt, provider, directory, metadata, continues, mode, given } = this.#plan
     await this.#note({
       type: 'run-start',
       prompt,
@@ -308,7 +371,7 @@ export class Run implements RunHandle {
       ...(mode === 'work' ? {} : { mode }),
       ...(this.#approvesPlan ? { approvePlan: true } : {}),
       ...(given === undefined ? {} : { planFrom: given.from.slice(0, 500) }),
-      limits,
+      limits: this.#plan.limits,
     })
     const { model, name } = provider
     const about = { prompt, directory, mode, model, provider: name }
@@ -319,11 +382,10 @@ export class Run implements RunHandle {
 
   /** Submits the task and waits for its end: a completion, a cancellation, the deadline, or a loss. */
   async #work(guest: Guest): Promise<Ending> {
-    const { limits } = this.#plan
     this.#working = true
     const expired = Promise.withResolvers<string>()
     using deadline = new Deadline(
-      limits.maxWallMs + wallGraceMs,
+      this.#leftMs,
       () => expired.resolve('the time limit'),
       (leftMs, stoppedBy) => this.#tellTime(leftMs, stoppedBy),
     )
@@ -332,7 +394,7 @@ export class Run implements RunHandle {
     try {
       const onAccepted = () => this.#control.begin(guest)
       const completed = untilAborted(
-        guest.perform(taskOf(this.#plan, this.#approvesPlan), onAccepted),
+        guest.perform(this.#taskNow(), onAccepted),
         this.#stop.signal,
       )
       completed.catch(() => undefined)
@@ -343,14 +405,30 @@ export class Run implements RunHandle {
       ])
       if (!('stop' in first)) return endingOfCompletion(first)
       return await this.#cancelWork(guest, completed, first.stop, first.by)
+    } catch (error) {
+      if (this.#canRecover(error)) this.#control.lose()
+      throw error
     } finally {
-      this.#control.end()
+      if (!this.#control.isLost) this.#control.end()
+      this.#leftMs = deadline.leftMs
       // Paused just as it ended: it could never be resumed.
       if (!this.#stop.signal.aborted) await this.setVmPaused(false)
       this.#deadline = undefined
       if (!this.#stop.signal.aborted) await hibernation?.wake()
       await hibernation?.end()
       this.#hibernation = undefined
+    }
+  }
+
+  /** The task, for an agent that begins it or continues from a checkpoint. */
+  #taskNow(): Task {
+    const task = taskOf(this.#plan, this.#approvesPlan)
+    const { checkpoint } = this.#record.state
+    const maxWallMs = Math.max(1, task.limits.maxWallMs - this.#elapsedMs)
+    return {
+      ...task,
+      limits: { ...task.limits, maxWallMs },
+      ...(checkpoint === null ? {} : { resume: true as const }),
     }
   }
 

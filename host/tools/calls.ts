@@ -22,11 +22,16 @@ export interface HostCallsOptions {
   readonly note: (event: HostEvent) => Promise<unknown>
   /** Submits a question of the host to the approval queue. */
   readonly ask: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
+  /** Results of this run's calls; a call of an agent that continues the run is not carried out again. */
+  readonly results: HostCallResults
   /** Details that the guest does not get. */
   readonly log: (fields: object, message: string) => void
   /** Milliseconds, for durations. */
   readonly now?: () => number
 }
+
+/** By call: the result, once there is one. */
+export type HostCallResults = Map<string, Promise<HostToolResult>>
 
 const defaultTimeoutMs = 60_000
 /** Longer timers overflow in Node and fire at once. */
@@ -64,13 +69,17 @@ export class HostCalls {
         'invalid_input',
         `the arguments do not fit ${call.tool}, and nothing was done: ${input.ok ? '' : input.error}`,
       )
+    const earlier = this.#options.results.get(keyOf(call.callId, call.tool, given.value.text))
+    if (earlier !== undefined) return await earlier
     const ends = AbortSignal.any([signal, this.#ending.signal])
     const plain = { ...call, arguments: given.value.text }
     const refusal =
       tool.asks || this.#options.isNamed(call.tool) ? await this.#ask(tool, plain, input.value, ends) : null
     if (refusal !== null) return refusal
     if (ends.aborted) return cancelled
-    return await this.#track(this.#perform(tool, plain, input.value, ends))
+    const performed = this.#track(this.#perform(tool, plain, input.value, ends))
+    this.#options.results.set(keyOf(call.callId, call.tool, plain.arguments), performed)
+    return await performed
   }
 
   /** Ends running calls and waits until this is journaled. No further call starts. */
@@ -177,6 +186,11 @@ export class HostCalls {
       this.#open.delete(work)
     }
   }
+}
+
+/** Of a call in the map of results. */
+export function keyOf(callId: string, tool: string, canonicalArguments: string): string {
+  return JSON.stringify([callId, tool, canonicalArguments])
 }
 
 const cancelled = hostToolFailure(

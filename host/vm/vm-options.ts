@@ -69,7 +69,15 @@ export interface RunVmOptions extends VmOptions {
    * another.
    */
   readonly keep?: boolean
+  /**
+   * How often a run whose VM or agent is lost continues in a new VM, from its last checkpoint; 0 for never. A VM of a
+   * pool has no checkpoints: its run begins anew. Default: 3.
+   */
+  readonly recoveries?: number
 }
+
+/** Losses after which a run ends. */
+export const DEFAULT_RECOVERIES = 3
 
 /** After this time without an answer the VM is saved, so that its memory is free until the answer arrives. */
 export const DEFAULT_HIBERNATE_AFTER_MS = 5 * 60_000

@@ -55,6 +55,14 @@ export const hostExamples: Examples<HostEvent> = {
   ],
   'vm-sleep': ['The VM is saved while the run waits for a person.', { durationMs: 800 }],
   'vm-wake': ['The saved VM is restored.', { durationMs: 300, prepared: true }],
+  checkpoint: [
+    'The run as it is here is on the disk: another agent can continue from this line.',
+    { checkpointId: 'cp-0d4f1a8be2c6937f', durationMs: 70, elapsedMs: 12_400, exchanges: 3 },
+  ],
+  'run-resume': [
+    'Another agent continues the run, in a new VM, from a checkpoint.',
+    { epoch: 2, checkpointId: 'cp-0d4f1a8be2c6937f', message: 'the VM ended in the middle of the run' },
+  ],
   'vm-kept': ['The VM is saved for a run that continues this one.', {}],
   'vm-keep-failed': ['The VM could not be saved for a later run.', { message: 'the disk is full' }],
   'vm-end': ['The VM ended.', { expected: false, message: 'QEMU was killed by signal 9' }],

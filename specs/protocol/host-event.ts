@@ -10,6 +10,7 @@ import { ModelEnd, ModelRetry, ModelStart, ModelWait } from './model-request.ts'
 import { RunLimits, RunOutcome, Usage } from './task.ts'
 import {
   AgentPath,
+  CheckpointId,
   Count,
   Document,
   Id,
@@ -126,6 +127,27 @@ const VmWake = z.strictObject({
 })
 /** The VM was saved, without its workspace, for a run that continues this one. */
 const VmKept = z.strictObject({ type: z.literal('vm-kept') })
+/** The run as it is here is on the disk: another agent can continue from this line. */
+const Checkpoint = z.strictObject({
+  type: z.literal('checkpoint'),
+  checkpointId: CheckpointId,
+  /** Time until it was made. */
+  durationMs: Milliseconds,
+  /** Time of the run that counts toward its limit, until here. */
+  elapsedMs: Milliseconds,
+  /** Exchanges with the model and the web that were recorded until here. */
+  exchanges: Count,
+})
+/** Another agent continues the run, in a new VM: everything after the checkpoint is done again. */
+const RunResume = z.strictObject({
+  type: z.literal('run-resume'),
+  /** Number of agents that the run has had, with this one. */
+  epoch: Count.min(2),
+  /** Null: there was none, and the run begins anew. */
+  checkpointId: CheckpointId.nullable(),
+  /** Why the agent before cannot continue. */
+  message: Text,
+})
 const VmEnd = z.strictObject({ type: z.literal('vm-end'), expected: z.boolean(), message: Text })
 const SessionStart = z.strictObject({
   type: z.literal('session-start'),
@@ -347,6 +369,8 @@ export const HostEvent = z.discriminatedUnion('type', [
   VmSleep,
   VmWake,
   VmKept,
+  Checkpoint,
+  RunResume,
   VmKeepFailed,
   VmEnd,
   SessionStart,

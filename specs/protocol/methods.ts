@@ -7,7 +7,7 @@ import { HostToolCall, HostToolResult } from './extension.ts'
 import { HookDecision, HookRequest } from './hook.ts'
 import { limits } from './limits.ts'
 import { Completion, Task } from './task.ts'
-import { AgentPath, Count, Id, Line, Milliseconds, RunId, Sha256, Text } from './text.ts'
+import { AgentPath, CheckpointId, Count, Id, Line, Milliseconds, RunId, Sha256, Text } from './text.ts'
 
 export type Direction = 'host-to-guest' | 'guest-to-host'
 
@@ -274,6 +274,17 @@ export const toolCall = {
   result: HostToolResult,
 } as const satisfies RequestMethod
 
+export const checkpointMake = {
+  kind: 'request',
+  name: 'checkpoint/make',
+  direction: 'guest-to-host',
+  summary:
+    'Has the state of the scratch disk kept, so that another agent can continue from here; the host has all events before.',
+  params: z.strictObject({ runId: RunId, checkpointId: CheckpointId }),
+  /** False: there is none, and there will be none in this VM. */
+  result: z.strictObject({ made: z.boolean() }),
+} as const satisfies RequestMethod
+
 export const taskComplete = {
   kind: 'request',
   name: 'task/complete',
@@ -316,6 +327,7 @@ export const methods = [
   approvalRequest,
   hookRun,
   toolCall,
+  checkpointMake,
   taskComplete,
   logWrite,
 ] as const satisfies readonly Method[]

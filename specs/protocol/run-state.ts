@@ -20,6 +20,10 @@ export interface RunState {
     string,
     { state: 'running' | 'completed' | 'failed' | 'cancelled'; brief: string; text: string }
   >
+  /** The last checkpoint, and what the run was there. Null before the first. */
+  checkpoint: (RunMoment & { checkpointId: string; elapsedMs: number; exchanges: number }) | null
+  /** Number of agents that the run has had. */
+  epoch: number
   /** Whether the agent is paused. */
   paused: boolean
   /** Tool calls that started and have not ended, by call id. */
@@ -56,12 +60,17 @@ export interface RunState {
   } | null
 }
 
+/** What of the state another agent continues with. */
+export type RunMoment = Pick<RunState, 'phase' | 'plan' | 'revision' | 'steps' | 'agents'>
+
 export const initialRunState: RunState = {
   phase: 'preparing',
   plan: null,
   revision: 0,
   steps: {},
   agents: {},
+  checkpoint: null,
+  epoch: 1,
   paused: false,
   openCalls: {},
   toolCalls: 0,
@@ -169,6 +178,12 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
         isUsageEstimated: state.isUsageEstimated || event.estimated === true,
         costUsd: event.costUsd === undefined ? state.costUsd : (state.costUsd ?? 0) + event.costUsd,
       }
+    case 'checkpoint': {
+      const { checkpointId, elapsedMs, exchanges } = event
+      return { ...state, checkpoint: { checkpointId, elapsedMs, exchanges, ...momentOf(state) } }
+    }
+    case 'run-resume':
+      return resumeRun(state, event)
     case 'changes-ready':
       return { ...state, changes: { entries: event.entries, flagged: event.flagged } }
     case 'apply-start':
@@ -209,6 +224,26 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
       return endRun(state, event)
     default:
       return state
+  }
+}
+
+function momentOf({ phase, plan, revision, steps, agents }: RunState): RunMoment {
+  return { phase, plan, revision, steps, agents }
+}
+
+/** What was under way is done again; what was paid stays paid. */
+function resumeRun(state: RunState, event: Extract<HostEvent, { type: 'run-resume' }>): RunState {
+  const { checkpoint } = state
+  const isKnown = checkpoint !== null && checkpoint.checkpointId === event.checkpointId
+  return {
+    ...state,
+    ...momentOf(isKnown ? { ...state, ...checkpoint } : initialRunState),
+    checkpoint: isKnown ? checkpoint : null,
+    epoch: event.epoch,
+    paused: false,
+    openCalls: {},
+    openRequests: {},
+    pendingApprovals: {},
   }
 }
 

@@ -81,6 +81,8 @@ export const Task = z.strictObject({
   hooks: z.array(AgentHook).max(64).optional(),
   /** Embedding model for semantic search. Absent: text search only. */
   embeddingModel: Line.min(1).optional(),
+  /** Whether an earlier agent has begun the task: what it did is on the scratch disk. Absent: no. */
+  resume: z.literal(true).optional(),
   limits: RunLimits,
 })
 export type Task = z.infer<typeof Task>

@@ -12,6 +12,8 @@ export const Document = z.string().max(limits.documentMaxChars)
 export const RunId = z.string().regex(/^run-[0-9a-f]{20}$/, 'expected run- and 20 hex digits')
 /** A step, tool call or approval; chosen by the agent or the model, so only its alphabet is fixed. */
 export const Id = z.string().regex(/^[A-Za-z0-9._:-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 . _ : -')
+/** Of a scratch disk; chosen by the agent. */
+export const CheckpointId = z.string().regex(/^[a-z0-9-]{1,64}$/, 'expected 1 to 64 of a-z 0-9 -')
 /** Lower-case hex. */
 export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hex digits')
 /** Milliseconds since 1970, or a duration. */

@@ -82,7 +82,13 @@ async function openWorld(
     approvals: { rules: [] },
     hostTools,
   } as unknown as ResolvedRun
-  const requests = new RunRequests(some, { hooks: runHooks, approvals, record, log })
+  const requests = new RunRequests(some, {
+    hooks: runHooks,
+    approvals,
+    record,
+    log,
+    hostCallResults: new Map(),
+  })
   const gateway = createGateway({
     provider: customProvider(model.baseUrl),
     runId,
@@ -105,6 +111,7 @@ async function openWorld(
       claims,
       requests,
       onToolEnd: () => undefined,
+      makeCheckpoint: () => Promise.resolve(false),
       onJournalFull: () => undefined,
       onCompletion: completed.resolve,
     }),

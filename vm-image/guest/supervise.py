@@ -12,7 +12,6 @@ import mounts
 import processes
 import system
 
-AGENT_ID = 1001
 HELPER_SOCKET = f'{mounts.RUN}/helper.sock'
 PORTS = ('caisson.rpc', 'caisson.http')
 
@@ -51,7 +50,7 @@ class Supervisor:
     def start(self):
         """Starts the agent with what it expects to find. It loads while PID 1 continues with the rest of the boot."""
         os.makedirs(_HOME, mode=0o700, exist_ok=True)
-        os.chown(_HOME, AGENT_ID, AGENT_ID)
+        os.chown(_HOME, system.AGENT_ID, system.AGENT_ID)
         self._record('null')
         self._hand_over_ports()
         self._life = _Life(self._children)
@@ -80,7 +79,7 @@ class Supervisor:
         found = mounts.find_ports(PORTS, _PORTS_TIMEOUT_SECONDS)
         for name in PORTS:
             if name in found:
-                os.chown(found[name], AGENT_ID, AGENT_ID)
+                os.chown(found[name], system.AGENT_ID, system.AGENT_ID)
                 os.chmod(found[name], 0o600)
             else:
                 console.report_error('ports', f'expected a virtio-serial port named {name}, saw none: attach one')
@@ -171,4 +170,4 @@ def _become_agent():
     os.close(descriptor)
     processes.limit_resources()
     os.chdir('/')
-    system.become(AGENT_ID, AGENT_ID, _CAPABILITIES)
+    system.become(system.AGENT_ID, system.AGENT_ID, _CAPABILITIES)

@@ -7,6 +7,9 @@ import fcntl
 import os
 import struct
 
+# Users of the guest: see vm-image/guest/workspace.py for the calls'.
+AGENT_ID = 1001
+
 MS_RDONLY = 1
 MS_NOSUID = 2
 MS_NODEV = 4

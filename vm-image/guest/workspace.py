@@ -27,6 +27,8 @@ CALL_TMP = f'{SCRATCH}/tmp'
 CALL_HOME = f'{SCRATCH}/home'
 UPPER = f'{SCRATCH}/upper'
 _WORK = f'{SCRATCH}/work'
+# What the agent keeps of its run; a checkpoint has it together with the files.
+_AGENT = f'{SCRATCH}/agent'
 _VOLATILE = f'{_WORK}/work/incompat/volatile'
 
 WORK_ID = 1000
@@ -111,6 +113,8 @@ class Workspace:
             _forget_volatile()
             for folder, mode in ((UPPER, 0o755), (_WORK, 0o755), (CALL_HOME, 0o700), (CALL_TMP, 0o1777)):
                 make_folder(folder, mode)
+            os.makedirs(_AGENT, mode=0o700, exist_ok=True)
+            os.chown(_AGENT, system.AGENT_ID, system.AGENT_ID)
             lower = self._mount_base()
             os.makedirs(WORKSPACE, exist_ok=True)
             # redirect_dir: without it the rename of a directory of the base fails with EXDEV.
@@ -211,7 +215,7 @@ class Workspace:
             raise failure
 
     def _discard_changes(self):
-        self._discard((UPPER, _WORK))
+        self._discard((UPPER, _WORK, _AGENT))
 
     def _discard(self, places):
         """Out of the way at once; to remove them takes as long as it takes."""

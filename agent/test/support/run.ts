@@ -7,6 +7,7 @@ import { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { RunBudget } from '../../run/budget.ts'
 import { type AgentRun, CallIds, RunHost } from '../../run/run.ts'
+import { noLog } from '../../run/run-log.ts'
 import { Steering } from '../../run/steering.ts'
 import { OutputStore } from '../../run/tool-outputs.ts'
 import type { TaskServerParts } from '../../tasks.ts'
@@ -17,7 +18,11 @@ export const silentLogger = pino({ level: 'silent' })
 export const someRunId = 'run-00000000000000000001'
 
 /** A host without hooks and tools of its own. */
-export const plainHost: Pick<TaskServerParts['host'], 'beginRun' | 'runHook' | 'callTool'> = {
+export const plainHost: Pick<
+  TaskServerParts['host'],
+  'beginRun' | 'runHook' | 'callTool' | 'makeCheckpoint'
+> = {
+  makeCheckpoint: () => Promise.resolve({ ok: true, value: { made: false } }),
   beginRun: () => undefined,
   runHook: () => Promise.resolve({ ok: true, value: { decision: 'allow' } }),
   callTool: () =>
@@ -174,6 +179,7 @@ export function makeRun(options: TestRunOptions): TestRun {
     signal: AbortSignal.any([cancel.signal, budget.signal]),
     callIds: new CallIds(),
     outputs: new OutputStore(),
+    log: noLog,
     logger: silentLogger,
   }
   return { run, events, deltas, approvals, diary, cancel: (reason = 'test') => cancel.abort(reason) }

@@ -57,6 +57,8 @@ function linesOfEvent(
       ]
     case 'vm-wake':
       return [colors.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
+    case 'run-resume':
+      return resumeLines(event, colors)
     case 'vm-keep-failed':
       return [colors.yellow(`Could not keep the VM: ${sanitizeLine(event.message, 1_000)}`)]
     case 'disk-wait':
@@ -150,6 +152,7 @@ function linesOfEvent(
       return runEndLines(event, state, colors)
     case 'apply-start':
     case 'changes-ready':
+    case 'checkpoint':
     case 'egress-end':
     case 'host-tool-end':
     case 'model-start':
@@ -161,6 +164,13 @@ function linesOfEvent(
       event satisfies never
       return []
   }
+}
+
+/** What the agent did after the checkpoint is shown again as it is done again. */
+function resumeLines({ message, checkpointId }: Of<'run-resume'>, colors: Colors): string[] {
+  const [why = ''] = message.split('\n')
+  const from = checkpointId === null ? 'the run begins anew' : 'the run continues from its last checkpoint'
+  return [colors.yellow(`⟲ ${asClause(why)}; ${from}, in a new VM`)]
 }
 
 /** A sentence of another program as part of one of ours. */

@@ -28,9 +28,12 @@ type Send = (agent: ControlledAgent) => Promise<Result<unknown, RpcFailure>>
 
 export class AgentControl {
   readonly #options: AgentControlOptions
-  readonly #started = Promise.withResolvers<ControlledAgent | null>()
+  #started = Promise.withResolvers<ControlledAgent | null>()
+  /** Messages of the run that reached an agent; another one gets them all, and knows which are old. */
+  readonly #sent: { readonly messageId: string; readonly text: string }[] = []
   #agent: ControlledAgent | null = null
   #isOver = false
+  #isLost = false
   #isPaused = false
   #isHeld = false
   /** Number of messages that have not reached the agent. */
@@ -46,12 +49,34 @@ export class AgentControl {
     return this.#isPaused
   }
 
+  /** Whether the agent is gone and another one will begin. */
+  get isLost(): boolean {
+    return this.#isLost
+  }
+
   /** Called when the agent has accepted the task. */
   begin(agent: ControlledAgent): void {
     if (this.#isOver) return
     this.#agent = agent
+    this.#isLost = false
     this.#holdOrNot()
+    void this.#tellAgain(agent)
     this.#started.resolve(agent)
+  }
+
+  /** The agent is gone, and another one will begin. */
+  lose(): void {
+    if (this.#isOver) return
+    this.#agent = null
+    this.#isLost = true
+    this.#holdOrNot()
+    this.#started = Promise.withResolvers()
+  }
+
+  /** What an agent before has been told. */
+  async #tellAgain(agent: ControlledAgent): Promise<void> {
+    for (const { messageId, text } of [...this.#sent]) await agent.steer(messageId, text)
+    if (this.#isPaused) await agent.setTaskPaused(true)
   }
 
   /** Stops sending commands. A paused agent resumes so that it can finish. */
@@ -81,6 +106,7 @@ export class AgentControl {
     this.#waiting += 1
     return await this.#deliver(async (agent) => {
       const answer = await agent.steer(messageId, message)
+      if (answer.ok) this.#sent.push({ messageId, text: message })
       this.#waiting -= 1
       return answer
     })

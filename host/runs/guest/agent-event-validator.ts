@@ -12,6 +12,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, StepState } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
+import type { RunMoment } from '#specs/protocol/run-state.ts'
 import { HookEventValidator } from './hook-claims.ts'
 
 /** A request can arrive before the event that starts its agent. */
@@ -43,6 +44,17 @@ export class AgentEventValidator {
   constructor(bounds: ClaimBounds) {
     this.#bounds = bounds
     this.#hooks = new HookEventValidator(bounds.hooks ?? [])
+  }
+
+  /** Begins again with another agent, which continues from there. */
+  restore({ plan, revision, steps, agents }: RunMoment): void {
+    this.#plan = plan
+    this.#revision = revision
+    this.#states.clear()
+    for (const [id, { state }] of Object.entries(steps)) this.#states.set(id, { state })
+    this.#agents.clear()
+    for (const [agentPath, { state }] of Object.entries(agents))
+      this.#agents.set(agentPath, state === 'running')
   }
 
   /** Records that the agent called the hooks. */

@@ -33,6 +33,9 @@ import type { RunHooks } from '../../hooks/run-hooks.ts'
 import { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
 import type { Recorder } from '../../recording/recorder.ts'
+import type { EarlierAnswers } from '../../recording/replay.ts'
+import type { HostCallResults } from '../../tools/calls.ts'
+import type { CheckpointDisk } from '../../vm/checkpoints/checkpoint-disk.ts'
 import { pauseVm, unpauseVm } from '../../vm/hibernation/pause.ts'
 import { GuestUnresponsiveError, openVm, type StartedVm } from '../../vm/open-vm.ts'
 import type { VmExit } from '../../vm/vm.ts'
@@ -48,6 +51,7 @@ import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds
 import { describeReady, GuestVm } from './guest-vm.ts'
 import { isAtWork } from './idle-hibernation.ts'
 import { LiveChanges } from './live-changes.ts'
+import { RunCheckpoints } from './run-checkpoints.ts'
 import { openRunGateway, type RunGateway } from './run-gateway.ts'
 import { agentHandlers } from './run-requests.ts'
 import { VmUse } from './vm-use.ts'
@@ -73,6 +77,13 @@ interface GuestParts {
   readonly hooks: RunHooks
   /** Waits for disk space. */
   readonly diskSpace: DiskSpaceWait
+  readonly hostCallResults: HostCallResults
+  /** Time of the run that counts toward its limit. */
+  readonly elapsedMs: () => number
+  /** Absent: the run has no checkpoints. */
+  readonly checkpointDisk?: CheckpointDisk
+  /** For an agent that continues the run of another. */
+  readonly earlier?: EarlierAnswers
 }
 
 export class Guest implements AsyncDisposable, ControlledAgent {
@@ -96,14 +107,16 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   #requests: VmRequests | null = null
   readonly #use: VmUse
   readonly #live: LiveChanges
+  readonly #checkpoints: RunCheckpoints
 
   private constructor(
     plan: ResolvedRun,
-    { record, approvals, claims, hooks, diskSpace }: GuestParts,
+    parts: GuestParts,
     { vm, origin }: StartedVm,
     log: BoundedLog,
     recorder: Recorder,
   ) {
+    const { record, claims, diskSpace } = parts
     this.#plan = plan
     this.#record = record
     this.#diskSpace = diskSpace
@@ -120,7 +133,8 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     this.#log = log
     this.#changes = new ChangeStream(plan.runId)
     const note = (event: HostEvent) => this.#noteSoon(event)
-    this.#outside = openRunGateway(plan, { log, recorder, approvals, claims, note, record, hooks })
+    this.#outside = openRunGateway(plan, { ...parts, log, recorder, note })
+    this.#checkpoints = new RunCheckpoints(() => this.#vm.current, { ...parts, recorder, log })
     this.#access = new GuestAccess({
       link: () => this.#link,
       ready: () => this.#workspaceOpen.promise,
@@ -149,7 +163,9 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     await using undo = new AsyncDisposableStack()
     const log = undo.use(await BoundedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
     const recorder = await record.openRecorder(plan.provider)
-    const options = vmOptions(plan, { workspaceDisk: workspace.disk, signal })
+    const { checkpointDisk } = parts
+    const layers = checkpointDisk === undefined ? {} : { checkpointDisk }
+    const options = vmOptions(plan, { workspaceDisk: workspace.disk, signal, ...layers })
     const {
       continues,
       vm: { start = 'auto' },
@@ -158,8 +174,11 @@ export class Guest implements AsyncDisposable, ControlledAgent {
       warmUp,
       onProgress: tellBuild('template', plan, record),
       start,
-      ...(continues === undefined ? {} : { saved: { runId: continues.runId, directory: continues.kept } }),
-      ...(workspace.vm === undefined ? {} : { pooled: workspace.vm }),
+      // An agent that continues a run needs its disk, and no VM of another.
+      ...(parts.earlier !== undefined || continues === undefined
+        ? {}
+        : { saved: { runId: continues.runId, directory: continues.kept } }),
+      ...(parts.earlier !== undefined || workspace.vm === undefined ? {} : { pooled: workspace.vm }),
     }
     const guest = await openVm(options, sources, async (started) => {
       const opened = new Guest(plan, parts, started, log, recorder)
@@ -421,6 +440,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         onToolEnd: () => this.#live.note(),
         requests: this.#outside.requests,
         onCompletion: (completion) => this.#ends.complete(completion),
+        makeCheckpoint: (checkpointId) => this.#checkpoints.make(checkpointId),
         onJournalFull: (error) => this.#loseForJournal(error),
       }),
     })

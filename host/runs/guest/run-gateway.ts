@@ -2,6 +2,8 @@
 import path from 'node:path'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
+import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalQueue } from '../../approvals/queue.ts'
 import { createConnector } from '../../egress/connect.ts'
 import type { Egress } from '../../egress/egress.ts'
@@ -25,7 +27,8 @@ import type { NoteStore } from '../../memory/note-store.ts'
 import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
 import { type Recorder, recordEmbedder } from '../../recording/recorder.ts'
-import { replayEmbedder } from '../../recording/replay.ts'
+import { type EarlierAnswers, replayEmbedder } from '../../recording/replay.ts'
+import type { HostCallResults } from '../../tools/calls.ts'
 import { createKeyRedaction } from '../../secrets/redaction.ts'
 import type { Web } from '../../web/web.ts'
 import { createWeb, recordWeb, replayWeb } from '../../web/web.ts'
@@ -50,6 +53,9 @@ interface RunParts {
   readonly note: (event: HostEvent) => void
   readonly record: RunRecord
   readonly hooks: RunHooks
+  readonly hostCallResults: HostCallResults
+  /** Answers that an agent before this one was given, and that this one gets again. Absent: it is the first. */
+  readonly earlier?: EarlierAnswers
 }
 
 export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
@@ -74,7 +80,7 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
   const gateway = createGateway({
     provider,
     runId,
-    limits,
+    limits: limitsLeft(limits, record.state),
     network: plan.network,
     capabilityCache: capabilityCacheOf(plan),
     services: {
@@ -89,7 +95,10 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
     },
     modelHooks: modelHooksOf(hooks),
     ...(embeddings === undefined ? {} : { embeddings }),
-    wrapUpstream: (server, key) => recorder.wrap(recording?.upstream() ?? server, key),
+    wrapUpstream: (server, key) => {
+      const recorded = recorder.wrap(recording?.upstream() ?? server, key)
+      return parts.earlier?.over(recorded) ?? recorded
+    },
     onModelEvent: note,
     onModelWait: (wait) => record.delta('root', wait),
     onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),
@@ -113,6 +122,17 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
       await gateway.close()
       await web[Symbol.asyncDispose]?.()
     },
+  }
+}
+
+/** An agent that continues a run has what the one before has not spent. */
+function limitsLeft(limits: RunLimits, { usage, costUsd }: RunState): RunLimits {
+  const { maxTokens, maxRequests, maxCostUsd } = limits
+  return {
+    ...limits,
+    maxTokens: maxTokens - usage.inputTokens - usage.outputTokens,
+    ...(maxRequests === undefined ? {} : { maxRequests: maxRequests - usage.requests }),
+    ...(maxCostUsd === undefined ? {} : { maxCostUsd: maxCostUsd - (costUsd ?? 0) }),
   }
 }
 

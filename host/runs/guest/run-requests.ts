@@ -22,7 +22,7 @@ import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
 import type { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
 import { parseToolArguments } from '../../tools/arguments.ts'
-import { HostCalls, hostToolFailure } from '../../tools/calls.ts'
+import { type HostCallResults, HostCalls, hostToolFailure } from '../../tools/calls.ts'
 import type { ResolvedRun } from '../resolved-run.ts'
 import type { AgentEventValidator } from './agent-event-validator.ts'
 
@@ -31,6 +31,7 @@ interface RunRequestsParts {
   readonly approvals: ApprovalQueue
   readonly record: RunRecord
   readonly log: BoundedLog
+  readonly hostCallResults: HostCallResults
   /** By tool: answers of another part of the host than the approval queue. Absent: none. */
   readonly deciders?: ReadonlyMap<string, Decider>
 }
@@ -52,7 +53,10 @@ export class RunRequests {
   readonly #allowedByPerson = new Set<string>()
   #asked = 0
 
-  constructor(plan: ResolvedRun, { hooks, approvals, record, log, deciders = new Map() }: RunRequestsParts) {
+  constructor(
+    plan: ResolvedRun,
+    { hooks, approvals, record, log, hostCallResults, deciders = new Map() }: RunRequestsParts,
+  ) {
     this.#hooks = hooks
     this.#approvals = approvals
     this.#deciders = deciders
@@ -63,6 +67,7 @@ export class RunRequests {
       tools: plan.hostTools ?? new Map(),
       onlyPlans: plan.mode === 'plan',
       maxCalls: plan.limits.maxToolCalls,
+      results: hostCallResults,
       isNamed: (tool) => named.has('*') || named.has(tool),
       note: (event) => record.host(event),
       ask: async (request, signal) =>
@@ -154,6 +159,8 @@ interface AgentHandlerParts {
   readonly claims: AgentEventValidator
   readonly requests: RunRequests
   readonly onCompletion: (completion: Completion) => void
+  /** Makes a checkpoint; false: there is none. */
+  readonly makeCheckpoint: (checkpointId: string) => Promise<boolean>
   /** Called when a call of a tool has ended. */
   readonly onToolEnd: () => void
   /** Called when the journal's limit for guest events is reached. */
@@ -171,6 +178,7 @@ export function agentHandlers({
   requests,
   onToolEnd,
   onCompletion,
+  makeCheckpoint,
   onJournalFull,
 }: AgentHandlerParts): LinkHandlers {
   /** Refuses a request from an inactive agent; null for an active one. */
@@ -207,6 +215,10 @@ export function agentHandlers({
     },
     callTool: async (call, { signal }) =>
       (await refuseFor(call.agentPath)) ?? { ok: true, value: await requests.callTool(call, signal) },
+    makeCheckpoint: async ({ checkpointId }) => ({
+      ok: true,
+      value: { made: await makeCheckpoint(checkpointId) },
+    }),
     completeTask: async (completion) => {
       onCompletion(completion)
       return { ok: true, value: {} }

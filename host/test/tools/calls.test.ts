@@ -34,6 +34,7 @@ function bench(
     onlyPlans: false,
     maxCalls: 10,
     isNamed: () => false,
+    results: new Map(),
     note: async (event) => void journal.push(HostEvent.parse(event)),
     ask: async (request) => {
       asked.push(request)

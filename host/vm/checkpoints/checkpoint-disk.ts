@@ -7,6 +7,7 @@ import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promis
 import path from 'node:path'
 import { z } from 'zod'
 import { CaissonError } from '#specs/errors.ts'
+import { CheckpointId } from '#specs/protocol/text.ts'
 import { replaceFile } from '../../files/durable.ts'
 import { parseJson } from '../../files/json.ts'
 import { linkOrCopy, makeSparseFile } from '../hibernation/sparse-file.ts'
@@ -20,9 +21,6 @@ const sparesCount = 24
 export const layersMaxCount = 128
 
 const LayerName = z.string().regex(/^layer-\d{1,9}\.qcow2$/)
-/** Names a checkpoint of a disk. */
-export const CheckpointId = z.string().regex(/^[a-z0-9-]{1,64}$/)
-
 /** Oldest first. `checkpoint`: the disk's state with this layer and those below; null: one that is no longer wanted. */
 export const SealedLayers = z
   .array(z.strictObject({ file: LayerName, checkpoint: CheckpointId.nullable() }))

@@ -6,13 +6,13 @@
 import { stat, truncate } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
+import { CheckpointId } from '#specs/protocol/text.ts'
 import { runBlockJob } from '../qemu/block-job.ts'
 import { layerFile } from '../qemu/qemu-args.ts'
 import type { Qmp } from '../qemu/qmp.ts'
 import type { PrivilegedPort } from '../reseed.ts'
 import {
   CheckpointDisk,
-  CheckpointId,
   layersMaxCount,
   type PreparedDisk,
   type SealedLayer,

@@ -27,7 +27,13 @@ function open(hook: CodeHook): { requests: RunRequests; asked: ApprovalRequest[]
   })
   const plan = { limits: { maxToolCalls: 10 }, mode: 'work', approvals: { rules: [] } }
   const approvals = new ApprovalQueue({ mode: 'ask', rules: [], interactive: true, record: note })
-  const parts = { hooks, approvals, record: { host: note } as unknown as RunRecord, log: {} as BoundedLog }
+  const parts = {
+    hooks,
+    approvals,
+    record: { host: note } as unknown as RunRecord,
+    log: {} as BoundedLog,
+    hostCallResults: new Map(),
+  }
   return { requests: new RunRequests(plan as unknown as ResolvedRun, parts), asked }
 }
 

@@ -1,0 +1,60 @@
+/**
+ * Checkpoints of a run: the scratch disk with the agent's log and the journal until here, from which another agent can
+ * continue. Keeps the newest few; the layers of others are merged while the run works.
+ */
+import { errorMessage } from '#specs/errors.ts'
+import type { BoundedLog } from '../../journal/bounded-log.ts'
+import type { RunRecord } from '../../journal/run-record.ts'
+import type { Recorder } from '../../recording/recorder.ts'
+import type { Vm } from '../../vm/vm.ts'
+
+/** Checkpoints at which all but the newest are given up: a merge costs more than a checkpoint. */
+const maxCount = 12
+const keptCount = 2
+
+interface RunCheckpointsParts {
+  readonly record: RunRecord
+  readonly recorder: Recorder
+  readonly log: BoundedLog
+  /** Time of the run that counts toward its limit. */
+  readonly elapsedMs: () => number
+}
+
+export class RunCheckpoints {
+  readonly #vm: () => Vm
+  readonly #parts: RunCheckpointsParts
+
+  constructor(vm: () => Vm, parts: RunCheckpointsParts) {
+    this.#vm = vm
+    this.#parts = parts
+  }
+
+  /** Whether there is a checkpoint now, in the journal too. Without one the run continues. */
+  async make(checkpointId: string): Promise<boolean> {
+    const { checkpoints } = this.#vm()
+    const { record, recorder, elapsedMs } = this.#parts
+    if (checkpoints === undefined) return false
+    const startedAt = performance.now()
+    // What is asked from here on belongs to the agent that continues.
+    const exchanges = recorder.count
+    try {
+      await checkpoints.make(checkpointId)
+      const durationMs = Math.round(performance.now() - startedAt)
+      await record.host({ type: 'checkpoint', checkpointId, durationMs, elapsedMs: elapsedMs(), exchanges })
+    } catch (error) {
+      this.#warn('no checkpoint was made', error)
+      return false
+    }
+    const { list } = checkpoints
+    if (list.length >= maxCount) {
+      const dropped = checkpoints.drop(new Set(list.slice(0, -keptCount)))
+      dropped.catch((error: unknown) => this.#warn('earlier checkpoints were not merged', error))
+    }
+    return true
+  }
+
+  #warn(message: string, error: unknown): void {
+    const cause = errorMessage(error)
+    this.#parts.log.write({ at: Date.now(), from: 'host', level: 'warn', message, cause })
+  }
+}
