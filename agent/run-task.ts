@@ -21,7 +21,14 @@ import type { RunBudget } from './run/budget.ts'
 import { openHooks } from './run/hooks.ts'
 import { loggedModel } from './run/logged-model.ts'
 import { openRunModel } from './run/pause.ts'
-import { type AgentRun, CallIds, type Report, repeatableIds, type RunEnding, type RunHost } from './run/run.ts'
+import {
+  type AgentRun,
+  CallIds,
+  type Report,
+  type RunEnding,
+  type RunHost,
+  repeatableIds,
+} from './run/run.ts'
 import type { Steering } from './run/steering.ts'
 import { OutputStore } from './run/tool-outputs.ts'
 import type { RunAgents } from './subagents/create-agents.ts'
@@ -111,7 +118,10 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
   const run: AgentRun = {
     task: { ...task, askTools: tools.value.askTools },
     agentPath: 'root',
-    model: loggedModel(openRunModel(() => parts.modelFor(task), steering), log),
+    model: loggedModel(
+      openRunModel(() => parts.modelFor(task), steering),
+      log,
+    ),
     registry: tools.value.registry,
     workspaceListing: signal.aborted ? '' : await log.once('listing', () => parts.listWorkspace(signal)),
     ...(guidance === undefined ? {} : { guidance }),

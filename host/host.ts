@@ -19,7 +19,7 @@ import type { HostOptions, HostPoolOptions, SandboxOptions } from './host-option
 import type { Image } from './image/image.ts'
 import type { FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
-import { RunStore } from './journal/run-store.ts'
+import { type RunPaths, RunStore } from './journal/run-store.ts'
 import { McpPins } from './mcp/pins.ts'
 import { NoteStore } from './memory/note-store.ts'
 import type { ProviderChoice } from './providers/providers.ts'
@@ -33,7 +33,7 @@ import {
   resolveEgress,
   resolveRun,
 } from './resolve-run.ts'
-import type { RunOptions } from './run-options.ts'
+import type { ResumeOptions, RunOptions } from './run-options.ts'
 import { RunTraces } from './run-traces.ts'
 import { answerApprovals, warnOfUnanswered } from './runs/approval-handler.ts'
 import { RunChanges } from './runs/changes.ts'
@@ -44,6 +44,7 @@ import {
   type PlannedRun,
   type RunMachine,
   requireTask,
+  taskOf,
   vmOptions,
 } from './runs/resolved-run.ts'
 import { Run } from './runs/run.ts'
@@ -57,11 +58,12 @@ import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
 import { type Folders, resolveFolders } from './state/folders.ts'
+import { readStoredRun, resumedOptions, storeRun } from './stored-run.ts'
 import { VmPool } from './vm/vm-pool.ts'
 import type { UndoSummary } from './workspace/index.ts'
 
 export type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
-export type { RunOptions } from './run-options.ts'
+export type { ResumeOptions, RunOptions } from './run-options.ts'
 
 export class Host implements AsyncDisposable {
   readonly folders: Folders
@@ -182,6 +184,38 @@ export class Host implements AsyncDisposable {
     }, options)
   }
 
+  /**
+   * Continues a run whose host process ended before the run did, from its last checkpoint, with the same id. What the
+   * application passed as functions it passes again.
+   * @param name as in {@link RunStore.find}
+   * @throws {CaissonError} `run_not_found`, `run_busy` while another process has it, `not_possible_now` when it has ended
+   */
+  async resume(name: string, options: ResumeOptions = {}): Promise<Run> {
+    return await withCode(async () => {
+      this.#requireOpen()
+      const paths = await this.runs.find(name)
+      return await this.#start(options, (started) => this.#resumeRun(paths, started))
+    }, options)
+  }
+
+  async #resumeRun(paths: RunPaths, options: ResumeOptions): Promise<Run> {
+    const record = await RunRecord.open(paths)
+    try {
+      if (record.state.end !== null)
+        throw new CaissonError('not_possible_now', `${paths.runId} has ended (${record.state.end.outcome})`)
+      const stored = await readStoredRun(paths)
+      const given = checkRunOptions(resumedOptions(stored, options))
+      const plan = { ...(await this.#plan(given)), runId: paths.runId, resumed: { task: stored.task } }
+      this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
+      const run = new Run(plan, record)
+      this.#attend(run, given)
+      return run
+    } catch (error) {
+      await record[Symbol.asyncDispose]()
+      throw error
+    }
+  }
+
   async #startRun(options: RunOptions): Promise<Run> {
     const plan = await this.#plan(options)
     requireTask(plan)
@@ -189,6 +223,12 @@ export class Host implements AsyncDisposable {
     await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
     options.signal?.throwIfAborted()
     const paths = await this.runs.create(plan.runId)
+    if (plan.vm.recoveries !== 0)
+      await storeRun(
+        paths,
+        { ...options, workspace: plan.directory, model: plan.provider.model },
+        taskOf(plan, plan.approvePlan),
+      )
     const record = await RunRecord.open(paths)
     this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
     const run = new Run(plan, record)

@@ -109,6 +109,13 @@ export interface RunOptions {
   readonly extensions?: RunExtensions
 }
 
+/** Options of {@link Host.resume}: what a run cannot be stored with. */
+export interface ResumeOptions
+  extends Pick<RunOptions, 'onApproval' | 'signal' | 'onProgress' | 'onNotes' | 'extensions'> {
+  /** As in {@link ApprovalOptions}. Default: whether `onApproval` is given. */
+  readonly interactive?: boolean
+}
+
 export interface FileSelection {
   /** Patterns of ignored or secret paths to copy anyway. Default: none. */
   readonly include?: readonly string[]

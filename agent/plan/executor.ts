@@ -220,7 +220,9 @@ class Execution {
 
   #runAgent(step: Step, results: Parameters<typeof runAgentStep>[1], run: AgentRun): Promise<Result> {
     const work = () => runAgentStep(step, results, run, this.#signal)
-    return run.log.effect('inside', () => run.log.once(`agent ${step.id}`, work))
+    const name = `agent ${step.id}`
+    const once = () => run.log.once(name, work)
+    return run.log.hasNext(name) ? once() : run.log.effect('inside', once)
   }
 
   /** Answers of the steps that `step` waited for, in plan order; skipped steps have none. */

@@ -196,5 +196,7 @@ function keyOf(name: string, n: number): string {
 /** Of what is the same when the run's code runs again. */
 function digestOf(agentPath: string, event: AgentEvent): string {
   const { durationMs: _, ...rest } = { durationMs: 0, ...event }
-  return createHash('sha256').update(JSON.stringify([agentPath, rest])).digest('base64')
+  return createHash('sha256')
+    .update(JSON.stringify([agentPath, rest]))
+    .digest('base64')
 }

@@ -81,9 +81,10 @@ async function oncePerCall(
   const { log, outputs } = run
   const tool = findTool(run.registry.byName, call.name)
   if (tool?.name === revisePlanName) return await work()
-  const isEffect = tool?.readOnly === false
+  const name = `call ${stepId} ${call.id}`
+  const isEffect = tool?.readOnly === false && !log.hasNext(name)
   const once = () =>
-    log.once(`call ${stepId} ${call.id}`, async () => {
+    log.once(name, async () => {
       // Of its facts the host has been told.
       const invocation = { ...(await work()), facts: {} }
       const kept = outputs.has(call.id) ? outputs.whole(call.id) : undefined

@@ -96,12 +96,21 @@ export class ApprovalQueue {
   readonly #decided = new Map<string, { readonly ruling: DecisionRecord; readonly at: number }>()
   /** Number of `ask_user` questions put to a person. */
   #questions = 0
+  /** Decisions for an agent that was lost, by call: each is for one question of the next. */
+  readonly #earlier = new Map<string, DecisionRecord>()
   #closed: DecisionRecord | undefined
   #interactive: boolean
 
   constructor(options: ApprovalQueueOptions) {
     this.#options = options
     this.#interactive = options.interactive
+  }
+
+  /** Takes what was decided before the agent was lost: it is not asked again. */
+  restore(
+    decided: readonly { readonly request: Omit<ApprovalRequest, 'runId'>; readonly ruling: DecisionRecord }[],
+  ): void {
+    for (const { request, ruling } of decided) this.#earlier.set(callKey(request), ruling)
   }
 
   /** Ids of the pending questions, oldest first. */
@@ -131,7 +140,8 @@ export class ApprovalQueue {
       return { decision: 'deny', hint: 'another approval waits under this id' }
     const { approvalId } = request
     const { record, rules } = this.#options
-    const ruled = this.#rule(request, enforced, asking)
+    const known = enforced === undefined ? this.#takeEarlier(request) : undefined
+    const ruled = known ?? this.#rule(request, enforced, asking)
     const isCall = ruled === undefined && enforced === undefined && !isUserQuestion(request)
     const remembers = isCall && canRemember(request, rules, asking)
     const because = isCall ? explainCommand(rules, request) : undefined
@@ -139,10 +149,11 @@ export class ApprovalQueue {
     const answered =
       ruled === undefined ? this.#startWaiting({ request, enforced, remembers }, asking, signal) : undefined
     const isEnforced = enforced !== undefined || asking.askedBy === 'host'
-    await record(describeRequest(request, { access: enforced?.access, isEnforced, remembers, because }))
+    if (known === undefined)
+      await record(describeRequest(request, { access: enforced?.access, isEnforced, remembers, because }))
     const ruling = ruled ?? (await answered) ?? unattended
     this.#noteDecided(approvalId, ruling)
-    await record({ type: 'approval-decision', approvalId, ...ruling })
+    if (known === undefined) await record({ type: 'approval-decision', approvalId, ...ruling })
     asking.onDecision?.(ruling)
     if (enforced !== undefined) return await this.#apply(enforced, ruling)
     const { decision, hint, plan, answer } = ruling
@@ -239,6 +250,14 @@ export class ApprovalQueue {
     return decision
   }
 
+  #takeEarlier(request: ApprovalRequest): DecisionRecord | undefined {
+    if (this.#closed !== undefined) return undefined
+    const key = callKey(request)
+    const ruling = this.#earlier.get(key)
+    this.#earlier.delete(key)
+    return ruling
+  }
+
   /** The decision without a person; undefined if one must be asked. */
   #rule(
     request: ApprovalRequest,
@@ -282,6 +301,17 @@ export class ApprovalQueue {
     this.#options.onWaiting?.(-1, entry.isUnseen)
     entry.answered.resolve(ruling)
   }
+}
+
+/** Of what is asked about: the host draws the ids of its own questions anew. */
+function callKey({
+  agentPath,
+  stepId,
+  callId,
+  tool,
+  arguments: given,
+}: Omit<ApprovalRequest, 'runId'>): string {
+  return JSON.stringify([agentPath, stepId, callId, tool, given])
 }
 
 function notOffered({ request, enforced, remembers }: Waiting): AnswerResult {

@@ -2,7 +2,7 @@
 
 import path from 'node:path'
 import { errorMessage } from '#specs/errors.ts'
-import type { AgentEvent, Delta, HostDelta, HostEvent } from '#specs/protocol/event.ts'
+import type { AgentEvent, Delta, HostDelta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { WaitForDiskSpace } from '../files/disk-space.ts'
@@ -11,6 +11,7 @@ import { Recording } from '../recording/replay.ts'
 import { removeLeftStaged, removeStagedOf, type WorkspaceResult } from '../workspace/index.ts'
 import type { DirectoryWait } from '../workspace/run-lock.ts'
 import { Journal } from './journal.ts'
+import { readWholeJournal } from './journal-summary.ts'
 import { Feed } from './run-feed.ts'
 import type { RunPaths } from './run-store.ts'
 
@@ -36,6 +37,15 @@ export class RunRecord {
     const { runId, journal, locks } = paths
     const clock = now === undefined ? {} : { now }
     return new RunRecord(paths, await Journal.open({ runId, path: journal, locks, ...clock }))
+  }
+
+  /** Shows the lines of a run that another process began, and returns them to `visit`. @throws {CaissonError} */
+  async visitPast(visit: (line: JournalEvent) => void, isShown: boolean): Promise<void> {
+    const { journal, runId } = this.paths
+    await readWholeJournal(journal, runId, (line) => {
+      visit(line)
+      if (isShown) this.feed.push(line)
+    })
   }
 
   get state(): RunState {

@@ -38,6 +38,10 @@ export interface RunPaths {
   readonly exchanges: string
   /** The workspace disk; exists only during the run. */
   readonly disk: string
+  /** What an unfinished run was started with: see host/runs/stored-run.ts. */
+  readonly options: string
+  /** Where the files of an unfinished run lie on its workspace disk. */
+  readonly diskFiles: string
   /** The scratch disk with its checkpoints. */
   readonly scratch: string
   /** The saved VM while it waits for a person; exists only during the run. */
@@ -89,6 +93,8 @@ export class RunStore {
       console: file('console.txt'),
       exchanges: file('exchanges.jsonl'),
       disk: file('workspace.erofs'),
+      options: file('run.json'),
+      diskFiles: file('workspace-files.json'),
       scratch: file('scratch'),
       hibernated: file('hibernated'),
       kept: file('kept'),
@@ -239,8 +245,10 @@ export class RunStore {
   /** Removes what runs whose host process was killed left: disks, sockets, VMs that nobody can wake. */
   async clearScratch(): Promise<void> {
     const scratch = (id: string) => {
-      const { disk, scratch, control, hibernated, kept } = this.paths(id)
-      return [disk, scratch, control, hibernated, `${hibernated}.draft`, `${kept}.draft`]
+      const { disk, scratch, options, control, hibernated, kept } = this.paths(id)
+      // Another process can continue it.
+      const ofUnfinished = statSync(options, { throwIfNoEntry: false }) === undefined ? [disk, scratch] : []
+      return [...ofUnfinished, control, hibernated, `${hibernated}.draft`, `${kept}.draft`]
     }
     const isLeft = (file: string) => statSync(file, { throwIfNoEntry: false }) !== undefined
     for (const id of await this.ids()) {

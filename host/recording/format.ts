@@ -41,8 +41,8 @@ const ModelAnswer = z.discriminatedUnion('ok', [
 ])
 export type ModelAnswer = z.infer<typeof ModelAnswer>
 
-/** What is recorded by its request and answer alone: the web tools, and vectors of texts. */
-const WebKind = z.enum(['fetch', 'search', 'embed'])
+/** What is recorded by its request and answer alone: the web tools, vectors of texts, and calls of host tools. */
+const WebKind = z.enum(['fetch', 'search', 'embed', 'call'])
 export type WebKind = z.infer<typeof WebKind>
 
 export const Exchange = z.discriminatedUnion('kind', [

@@ -1,4 +1,5 @@
 /** Writes a run's recording. What cannot be written costs the recording, never the run. */
+import { createReadStream } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -58,10 +59,19 @@ export class Recorder implements AsyncDisposable {
     await this.#last
   }
 
-  /** Begins the file, which must not exist. */
+  /** Begins the file, or continues that of an interrupted run: its exchanges count, and no new one refers to them. */
   static async open(path: string, header: RecordingHeader, options: RecorderOptions = {}): Promise<Recorder> {
-    const recorder = new Recorder(await open(path, 'ax', 0o600), options)
-    recorder.#append(header)
+    const recorder = new Recorder(await open(path, 'a+', 0o600), options)
+    const { lines, wholeBytes } = await countLines(path)
+    if (lines === 0) {
+      await recorder.#file.truncate(0)
+      recorder.#append(header)
+      return recorder
+    }
+    await recorder.#file.truncate(wholeBytes)
+    recorder.#bytes = wholeBytes
+    recorder.#writtenBytes = wholeBytes
+    recorder.#count = lines - 1
     return recorder
   }
 
@@ -170,6 +180,19 @@ export class Recorder implements AsyncDisposable {
       throw error
     }
   }
+}
+
+/** Of a file whose last line may be cut off. */
+async function countLines(path: string): Promise<{ lines: number; wholeBytes: number }> {
+  let [lines, bytes, wholeBytes] = [0, 0, 0]
+  for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) {
+    for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, at + 1)) {
+      lines += 1
+      wholeBytes = bytes + at + 1
+    }
+    bytes += chunk.length
+  }
+  return { lines, wholeBytes }
 }
 
 /** How many messages at the beginning are the same. */

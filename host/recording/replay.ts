@@ -53,6 +53,7 @@ export class Recording {
   readonly #web = new Answers<WebAnswer>()
   /** Digests of the messages of each exchange with a model, to say where a request left the recording. */
   readonly #conversations: (readonly string[])[] = []
+  readonly #calls: [request: unknown, result: unknown][] = []
   #isFull = false
 
   private constructor(header: RecordingHeader) {
@@ -113,6 +114,8 @@ export class Recording {
       this.#conversations.push(digestChat({ messages }).messages)
       if (isNeeded) this.#chats.add(exchange.key, exchange.answer)
     } else {
+      if (exchange.kind === 'call' && exchange.answer.ok)
+        this.#calls.push([exchange.request, exchange.answer.value])
       requests.push([])
       if (isNeeded) this.#web.add(exchange.key, exchange.answer)
     }
@@ -122,6 +125,11 @@ export class Recording {
   web(kind: WebKind, request: unknown): WebAnswer {
     const what = JSON.stringify(request).slice(0, 300)
     return this.#web.take(digestWeb(kind, request)) ?? this.#unknown(`it has no ${kind} of ${what}`)
+  }
+
+  /** Calls of host tools, with their results. */
+  get calls(): readonly (readonly [request: unknown, result: unknown])[] {
+    return this.#calls
   }
 
   /** Answers of the model, each once; what is not recorded, or was not whole, goes to `server`. */

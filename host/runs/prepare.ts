@@ -3,14 +3,17 @@
  * with the run. Holds the directory's lock only meanwhile, so that several runs can work on copies of one directory.
  */
 
-import { closeSync, openSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
+import { closeSync, existsSync, openSync } from 'node:fs'
+import { readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import * as z from 'zod'
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 import type { HostDelta, LeftOut } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { formatBytes, formatCount } from '../files/format.ts'
+import { parseJson } from '../files/json.ts'
 import type { RunRecord } from '../journal/run-record.ts'
+import type { RunPaths } from '../journal/run-store.ts'
 import type { Folders } from '../state/folders.ts'
 import type { PooledVm } from '../vm/vm-pool.ts'
 import {
@@ -19,6 +22,7 @@ import {
   type Manifest,
   type ReadBefore,
   readFromDisk,
+  readManifest,
   scanWorkspace,
   type WorkspaceError,
   type WorkspaceErrorCode,
@@ -85,6 +89,7 @@ export async function prepareWorkspace(
     ...(built.folders.length === 0 ? {} : { folders: describeFolders(built.folders) }),
   })
   tell('vm', vm === undefined ? 'starting a VM' : 'handing the files to the VM')
+  await writeFile(record.paths.diskFiles, JSON.stringify([...fileNids]), { mode: 0o600 })
   const fd = openSync(disk, 'r')
   undo.defer(() => closeSync(fd))
   const held = undo.move()
@@ -93,6 +98,37 @@ export async function prepareWorkspace(
     readBefore: readFromDisk(fd, fileNids),
     disk,
     ...(vm === undefined ? {} : { vm }),
+    [Symbol.asyncDispose]: () => held.disposeAsync(),
+  }
+}
+
+const DiskFiles = z.array(z.tuple([z.string(), z.int().min(0)]))
+
+/**
+ * The workspace of an interrupted run as it was copied then, from the run's folder. Undefined when the host process
+ * ended before it was all there.
+ * @throws {CaissonError} `state_corrupted`
+ */
+export async function reopenWorkspace({
+  directory,
+  disk,
+  diskFiles,
+}: RunPaths): Promise<PreparedWorkspace | undefined> {
+  const text = await readFile(diskFiles, 'utf8').catch(() => undefined)
+  if (text === undefined) return undefined
+  const files = DiskFiles.safeParse(parseJson(text))
+  if (!files.success || !existsSync(disk))
+    throw new CaissonError('state_corrupted', `${files.success ? disk : diskFiles} is damaged or missing`)
+  const manifest = requireValue(await readManifest(manifestFile(directory)))
+  await using undo = new AsyncDisposableStack()
+  undo.defer(() => rm(disk, { force: true }))
+  const fd = openSync(disk, 'r')
+  undo.defer(() => closeSync(fd))
+  const held = undo.move()
+  return {
+    manifest,
+    readBefore: readFromDisk(fd, new Map(files.data)),
+    disk,
     [Symbol.asyncDispose]: () => held.disposeAsync(),
   }
 }

@@ -84,6 +84,8 @@ export interface PlannedRun {
   readonly contextTokens?: number
   readonly context?: Readonly<Record<string, string>>
   readonly metadata?: Readonly<Record<string, string>>
+  /** For a run that another process began: the task as the agent got it then. */
+  readonly resumed?: { readonly task: Task }
   /** The run that this one continues; its VM is used if it was kept. */
   readonly continues?: ContinuedRun
   /** Whether to save the VM at the end for a run that continues this one. */

@@ -43,7 +43,8 @@ import { AgentEventValidator } from './guest/agent-event-validator.ts'
 import { Guest } from './guest/guest.ts'
 import { IdleHibernation } from './guest/idle-hibernation.ts'
 import { checkAnswer } from './output-schema.ts'
-import { type PreparedWorkspace, prepareWorkspace, tellBuild } from './prepare.ts'
+import { Past, readCalls } from './past.ts'
+import { type PreparedWorkspace, prepareWorkspace, reopenWorkspace, tellBuild } from './prepare.ts'
 import { type PlannedRun, type ResolvedRun, taskOf } from './resolved-run.ts'
 import { RunDisk } from './run-disk.ts'
 
@@ -87,6 +88,7 @@ export class Run implements RunHandle {
     this.#plan = plan
     this.#record = record
     const { mode, given, approvals } = plan
+    const givenPlan = given?.plan ?? plan.resumed?.task.plan
     this.#leftMs = plan.limits.maxWallMs + wallGraceMs
     this.#approvesPlan = plan.approvePlan || asksAboutPlan(approvals.rules)
     this.#hooks = new RunHooks({
@@ -101,7 +103,7 @@ export class Run implements RunHandle {
       approvePlan: this.#approvesPlan,
       maxAgents: plan.limits.maxAgents,
       hooks: this.#hooks.ofAgent,
-      ...(given === undefined ? {} : { plan: given.plan }),
+      ...(givenPlan === undefined ? {} : { plan: givenPlan }),
     })
     this.#approvals = new ApprovalQueue({
       ...approvals,
@@ -227,9 +229,10 @@ export class Run implements RunHandle {
 
   async #live(): Promise<RunState> {
     await using record = this.#record
+    await using held = new AsyncDisposableStack()
     let ending: Ending
     try {
-      ending = await this.#execute()
+      ending = await this.#execute(held)
     } catch (error) {
       // A failure after the stop signal is a consequence of the stop.
       ending = runEnding(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
@@ -255,17 +258,24 @@ export class Run implements RunHandle {
     )
   }
 
-  async #execute(): Promise<Ending> {
-    await this.#begin()
+  /** @param held what the run needs until its end is journaled, as another process may have to continue it */
+  async #execute(held: AsyncDisposableStack): Promise<Ending> {
+    const { paths } = this.#record
+    const disk = held.use(new RunDisk(paths))
+    let earlier: EarlierAnswers | undefined
+    if (this.#plan.resumed === undefined) await this.#begin()
+    else earlier = await this.#recover('the host process of the run ended', true)
     const plan = await this.#prepareMachine()
-    await using workspace = await prepareWorkspace(plan, this.#record, this.#stop.signal)
-    await using disk = new RunDisk(this.#record.paths.scratch)
-    for (let earlier: EarlierAnswers | undefined; ; ) {
+    const workspace = held.use(
+      (earlier === undefined ? undefined : await reopenWorkspace(paths)) ??
+        (await prepareWorkspace(plan, this.#record, this.#stop.signal)),
+    )
+    for (;;) {
       try {
         return await this.#carryOut(plan, workspace, disk, earlier)
       } catch (error) {
         if (!this.#canRecover(error)) throw error
-        earlier = await this.#recover(errorMessage(error))
+        earlier = await this.#recover(errorMessage(error), false)
       }
     }
   }
@@ -331,10 +341,17 @@ export class Run implements RunHandle {
     return hasCode(error, 'agent_lost', 'vm_lost') && this.#record.state.epoch <= this.#recoveries
   }
 
-  /** Back to the last checkpoint. @returns what the next agent is given again */
-  async #recover(message: string): Promise<EarlierAnswers> {
+  /**
+   * Back to the last checkpoint.
+   * @param isOther whether another process had the run until now
+   * @returns what the next agent is given again
+   */
+  async #recover(message: string, isOther: boolean): Promise<EarlierAnswers> {
     const { epoch, checkpoint } = this.#record.state
     const checkpointId = checkpoint?.checkpointId ?? null
+    const past = new Past(checkpointId)
+    await this.#record.visitPast((line) => past.next(line), isOther)
+    if (isOther) this.#leftMs -= checkpoint?.elapsedMs ?? 0
     await this.#note({
       type: 'run-resume',
       epoch: epoch + 1,
@@ -342,7 +359,11 @@ export class Run implements RunHandle {
       message: message.slice(0, limits.textMaxChars),
     })
     this.#claims.restore(this.#record.state)
-    return await this.#record.readExchanges(checkpoint?.exchanges ?? 0)
+    this.#approvals.restore(past.decided)
+    const recording = await this.#record.readExchanges(checkpoint?.exchanges ?? 0)
+    for (const [call, result] of readCalls(recording)) this.#hostCallResults.set(call, result)
+    past.addUnknownCalls(this.#hostCallResults)
+    return recording
   }
 
   /** Watchers see how far it is. */
@@ -393,10 +414,7 @@ export class Run implements RunHandle {
     const hibernation = this.#startHibernation(guest)
     try {
       const onAccepted = () => this.#control.begin(guest)
-      const completed = untilAborted(
-        guest.perform(this.#taskNow(), onAccepted),
-        this.#stop.signal,
-      )
+      const completed = untilAborted(guest.perform(this.#taskNow(), onAccepted), this.#stop.signal)
       completed.catch(() => undefined)
       const first = await Promise.race([
         completed,
@@ -422,7 +440,7 @@ export class Run implements RunHandle {
 
   /** The task, for an agent that begins it or continues from a checkpoint. */
   #taskNow(): Task {
-    const task = taskOf(this.#plan, this.#approvesPlan)
+    const task = this.#plan.resumed?.task ?? taskOf(this.#plan, this.#approvesPlan)
     const { checkpoint } = this.#record.state
     const maxWallMs = Math.max(1, task.limits.maxWallMs - this.#elapsedMs)
     return {

@@ -24,11 +24,16 @@ export interface HostCallsOptions {
   readonly ask: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
   /** Results of this run's calls; a call of an agent that continues the run is not carried out again. */
   readonly results: HostCallResults
+  /** Keeps the result, before its end is journaled. */
+  readonly keep: (call: KeptCall, result: HostToolResult) => Promise<void>
   /** Details that the guest does not get. */
   readonly log: (fields: object, message: string) => void
   /** Milliseconds, for durations. */
   readonly now?: () => number
 }
+
+/** What a call is known by. */
+export type KeptCall = Pick<HostToolCall, 'callId' | 'tool' | 'arguments'>
 
 /** By call: the result, once there is one. */
 export type HostCallResults = Map<string, Promise<HostToolResult>>
@@ -139,6 +144,8 @@ export class HostCalls {
     const startedAt = now()
     await note({ type: 'host-tool-start', ...claim })
     const result = await this.#execute(tool, call, input, signal)
+    const { callId, tool: name, arguments: given } = call
+    await this.#options.keep({ callId, tool: name, arguments: given }, result)
     await note({
       type: 'host-tool-end',
       callId: call.callId,

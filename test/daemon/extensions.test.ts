@@ -88,6 +88,7 @@ async function openWorld(
     record,
     log,
     hostCallResults: new Map(),
+    recorder: { web: () => undefined, flush: () => Promise.resolve() },
   })
   const gateway = createGateway({
     provider: customProvider(model.baseUrl),

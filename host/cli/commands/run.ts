@@ -177,8 +177,43 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
   }
 }
 
+/** `caisson runs resume` of a run whose host process ended: this process continues it. */
+export async function continueRun(io: Io, runId: string, flags: ContinueFlags): Promise<ExitCode> {
+  const begin: Begin = (host, { approvals = {}, onProgress, onNotes }) =>
+    host.resume(runId, {
+      interactive: approvals.interactive === true,
+      ...(onProgress === undefined ? {} : { onProgress }),
+      ...(onNotes === undefined ? {} : { onNotes }),
+    })
+  const isInteractive = flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true)
+  const options = {
+    prompt: '',
+    approvals: { interactive: isInteractive },
+    files: { acceptIgnoreRules: true },
+  }
+  const { code } =
+    flags.json === true ? await runJson(io, options, flags, begin) : await runShown(io, options, flags, begin)
+  return code
+}
+
+/** What of the flags is about showing a run and bringing its changes home. */
+type ShowFlags = Pick<
+  RunFlags,
+  'json' | 'apply' | 'verbose' | 'reasoning' | 'quiet' | 'config' | 'acceptMemory'
+>
+export type ContinueFlags = Pick<ShowFlags, 'json' | 'apply' | 'verbose' | 'reasoning'>
+
+/** Starts a run, or continues one. */
+type Begin = (host: Host, options: RunOptions) => Promise<Run>
+const beginNew: Begin = (host, options) => host.run(options)
+
 /** For people: progress on stdout, questions where a terminal is. */
-async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Ended> {
+async function runShown(
+  io: Io,
+  given: RunOptions,
+  flags: ShowFlags,
+  begin: Begin = beginNew,
+): Promise<Ended> {
   const host = hostOf(io, flags.config)
   const isInteractive = given.approvals?.interactive === true
   const isAsked = isInteractive && given.files?.acceptIgnoreRules !== true
@@ -192,7 +227,7 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<End
     reasoning: flags.reasoning,
   })
   using notices = new Notices((lines) => view.lines(lines.map(withFlags)))
-  const run = await startShown(io, host, options, view, notices)
+  const run = await startShown(io, (options) => begin(host, options), options, view, notices)
   {
     const onFirst = () => view.lines(['Cancelling; press Ctrl-C again to stop immediately.'])
     using interrupts = new Interrupts(run, io.stdout, onFirst)
@@ -229,13 +264,13 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<End
  */
 async function startShown(
   io: Io,
-  host: Host,
+  begin: (options: RunOptions) => Promise<Run>,
   options: RunOptions,
   view: ProgressView,
   notices: Notices,
 ): Promise<Run> {
   using keys = options.approvals?.interactive === true ? captureInput(io.stdin, () => undefined) : undefined
-  const run = await host.run({
+  const run = await begin({
     ...options,
     onProgress: (text) => view.hint(text),
     onNotes: (notes) => notices.add(notes),
@@ -246,9 +281,14 @@ async function startShown(
 }
 
 /** For programs: one JSON object a line. */
-async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ended> {
+async function runJson(
+  io: Io,
+  options: RunOptions,
+  flags: ShowFlags,
+  begin: Begin = beginNew,
+): Promise<Ended> {
   const host = hostOf(io, flags.config)
-  const run = await host.run({
+  const run = await begin(host, {
     ...options,
     onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`),
     onNotes: (notes) => io.stderr.write(notes.map((note) => `${withFlags(note)}\n`).join('')),

@@ -20,6 +20,7 @@ import { interruptedLines, interruptedWhile } from '../render/interrupted-lines.
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
+import { type ContinueFlags, continueRun } from './run.ts'
 
 export async function runsList(
   io: Io,
@@ -158,7 +159,12 @@ export async function runsPause(io: Io, name: string): Promise<ExitCode> {
   )
 }
 
-export async function runsResume(io: Io, name: string): Promise<ExitCode> {
+/** A paused agent, or a run whose host process ended. */
+export async function runsResume(io: Io, name: string, flags: ContinueFlags): Promise<ExitCode> {
+  const host = hostOf(io)
+  const runId = await findRun(io, name)
+  const { status } = await host.runs.summary(runId)
+  if (status === 'died') return await continueRun(io, runId, flags)
   return await say(
     io,
     name,

@@ -116,6 +116,7 @@ function whatNow(
   const begun = events.find(({ event }) => event.type === 'run-start')?.event
   const where = begun?.type === 'run-start' ? ` in ${sanitizeLine(begun.directory)}` : ''
   return [
+    `continue it from its last checkpoint: caisson runs resume ${runId}`,
     `no changes were collected, and nothing${where} was changed${keepsVm ? '' : '; its VM ended with it'}`,
     ...inVm,
     plan === null

@@ -49,9 +49,13 @@ export class AgentEventValidator {
   /** Begins again with another agent, which continues from there. */
   restore({ plan, revision, steps, agents }: RunMoment): void {
     this.#plan = plan
+    if (plan !== null) this.allowPlan(plan)
     this.#revision = revision
     this.#states.clear()
-    for (const [id, { state }] of Object.entries(steps)) this.#states.set(id, { state })
+    for (const [id, { state }] of Object.entries(steps)) {
+      this.#states.set(id, { state })
+      if (state === 'running') this.#hooks.noteBegunStep(id)
+    }
     this.#agents.clear()
     for (const [agentPath, { state }] of Object.entries(agents))
       this.#agents.set(agentPath, state === 'running')

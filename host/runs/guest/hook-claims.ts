@@ -40,6 +40,12 @@ export class HookEventValidator {
     points.add(seen)
   }
 
+  /** Records that a step of an agent before has begun, and so its hooks were called. */
+  noteBegunStep(stepId: string): void {
+    const key = stepKey('root', stepId)
+    this.#asked.set(key, (this.#asked.get(key) ?? new Set()).add('before-step'))
+  }
+
   /** Returns the problem of an event, phrased to follow "the guest sent"; null if it is valid. */
   check(agentPath: string, event: AgentEvent): string | null {
     if (event.type === 'tool-end') {

@@ -21,6 +21,7 @@ import type { HookedCall } from '../../hooks/hook.ts'
 import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
 import type { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
+import type { Recorder } from '../../recording/recorder.ts'
 import { parseToolArguments } from '../../tools/arguments.ts'
 import { type HostCallResults, HostCalls, hostToolFailure } from '../../tools/calls.ts'
 import type { ResolvedRun } from '../resolved-run.ts'
@@ -32,6 +33,7 @@ interface RunRequestsParts {
   readonly record: RunRecord
   readonly log: BoundedLog
   readonly hostCallResults: HostCallResults
+  readonly recorder: Pick<Recorder, 'web' | 'flush'>
   /** By tool: answers of another part of the host than the approval queue. Absent: none. */
   readonly deciders?: ReadonlyMap<string, Decider>
 }
@@ -55,7 +57,7 @@ export class RunRequests {
 
   constructor(
     plan: ResolvedRun,
-    { hooks, approvals, record, log, hostCallResults, deciders = new Map() }: RunRequestsParts,
+    { hooks, approvals, record, recorder, log, hostCallResults, deciders = new Map() }: RunRequestsParts,
   ) {
     this.#hooks = hooks
     this.#approvals = approvals
@@ -68,6 +70,10 @@ export class RunRequests {
       onlyPlans: plan.mode === 'plan',
       maxCalls: plan.limits.maxToolCalls,
       results: hostCallResults,
+      keep: async (call, result) => {
+        recorder.web('call', call, { ok: true, value: result })
+        await recorder.flush()
+      },
       isNamed: (tool) => named.has('*') || named.has(tool),
       note: (event) => record.host(event),
       ask: async (request, signal) =>

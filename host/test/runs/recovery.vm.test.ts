@@ -1,17 +1,27 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
-import * as z from 'zod'
+import type { JournalEvent } from '#specs/protocol/event.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type ModelServer, startModelServer } from '#specs/testing/model-server.ts'
-import { findQemu } from '../support/vm-processes.ts'
-import { type FinishedRun, finish, testBench } from '../support/runs.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { Host } from '../../host.ts'
+import type { RecoveringOrder } from '../support/recovering-host.ts'
+import { findVms, readFiles } from '../support/runs.ts'
+
+const PROGRAM = fileURLToPath(new URL('../support/recovering-host.ts', import.meta.url))
 
 /** The calls of the task, one in each turn of the model; then it answers. */
 const calls = [
   ['run_bash', { command: 'echo one >> log.txt' }],
   ['order_part', { id: 'a7' }],
+  ['ask_user', { kind: 'text', question: 'Which colour?' }],
   ['run_bash', { command: 'echo two >> log.txt; sleep 1.2' }],
   ['write_file', { path: 'new.txt', content: 'new\n' }],
-  ['run_bash', { command: 'cat log.txt; sleep 1.2; echo three >> log.txt' }],
+  ['run_bash', { command: 'cat log.txt; echo three >> log.txt' }],
 ] as const
 
 async function startModel(): Promise<ModelServer> {
@@ -25,63 +35,94 @@ async function startModel(): Promise<ModelServer> {
 }
 
 interface Outcome {
-  readonly finished: FinishedRun
-  readonly orders: readonly string[]
+  readonly files: Readonly<Record<string, string>>
+  readonly ledger: string
+  /** Requests that the model's server got. */
   readonly paid: number
-  readonly log: string
+  readonly events: readonly JournalEvent[]
+  readonly leftVms: readonly string[]
 }
 
-/** @param killAfter number of lines of the journal after which QEMU is killed; absent: never */
-async function carryOut(killAfter: readonly number[]): Promise<Outcome> {
+/** @param kills numbers of journal lines after which the host process is killed, one process each */
+async function carryOut(kills: readonly number[]): Promise<Outcome> {
   await using model = await startModel()
-  const bench = await testBench(
-    { 'log.txt': '' },
-    { CAISSON_LLM_URL: model.baseUrl, CAISSON_LLM_KEY: 'sk-none', CAISSON_MODEL: 'scripted' },
+  const [home, workspace, ledgerFolder] = await Promise.all(
+    ['home', 'workspace', 'ledger'].map((name) => temporaryFolder(name)),
   )
-  const orders: string[] = []
-  const run = await bench.start('Order the part and log it', {
-    extensions: {
-      hostTools: {
-        order_part: {
-          description: 'Orders a part.',
-          inputSchema: z.strictObject({ id: z.string() }),
-          readOnly: false,
-          requiresApproval: false,
-          execute: ({ id }: { id: string }) => {
-            orders.push(id)
-            return `ordered ${id}`
-          },
-        },
-      },
-    },
-  })
-  const killed = new Set(killAfter)
-  const killing = (async () => {
-    for await (const item of run.watch())
-      if (item.source !== 'delta' && killed.delete(item.seq))
-        process.kill(await findQemu(bench.home), 'SIGKILL')
-  })()
-  const finished = await finish(run)
-  await killing
-  if (finished.state.changes === null) return { finished, orders, paid: model.asked.length, log: '' }
-  const changes = await bench.host.changes(run.id)
+  if (home === undefined || workspace === undefined || ledgerFolder === undefined) throw new TypeError()
+  await writeFile(path.join(workspace, 'log.txt'), '')
+  const ledger = path.join(ledgerFolder, 'orders')
+  await writeFile(ledger, '')
+  const env = {
+    ...process.env,
+    CAISSON_HOME: home,
+    CAISSON_LLM_URL: model.baseUrl,
+    CAISSON_LLM_KEY: 'sk-some-key-of-the-test',
+    CAISSON_MODEL: 'scripted',
+  }
+  let runId: string | undefined
+  for (const killAfter of [...kills, undefined]) {
+    const order: RecoveringOrder = {
+      workspace,
+      ledger,
+      ...(runId === undefined ? {} : { resume: runId }),
+      ...(killAfter === undefined ? {} : { killAfter }),
+    }
+    const args = ['--conditions=caisson-source', PROGRAM, JSON.stringify(order)]
+    const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
+    const said: string[] = []
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text) => said.push(text))
+    const [code, signal] = await once(child, 'close')
+    const [first] = said.join('').split('\n')
+    runId ??= first
+    // A history without its kill proves nothing.
+    const expected = killAfter === undefined ? [0, null] : [null, 'SIGKILL']
+    expect([code, signal], said.join('')).toEqual(expected)
+  }
+  const host = new Host({ env })
+  const changes = await host.changes(runId ?? '')
   await changes.apply('all')
-  const { readFile } = await import('node:fs/promises')
-  const log = await readFile(`${bench.workspace}/log.txt`, 'utf8')
-  return { finished, orders, paid: model.asked.length, log }
+  return {
+    files: await readFiles(workspace),
+    ledger: await readFile(ledger, 'utf8'),
+    paid: model.asked.length,
+    events: await host.runs.read(runId ?? ''),
+    leftVms: await findVms(home),
+  }
 }
 
-describe('a run whose VM is lost', () => {
-  it('continues from its last checkpoint [R.01]', async () => {
+describe('a run whose host process is killed', () => {
+  it('continues in another process and does nothing twice, wherever it was [R.01 R.02]', async () => {
     const undisturbed = await carryOut([])
-    console.log(JSON.stringify(undisturbed.finished.events.map((e) => e.type === 'checkpoint' ? e : e.type)))
-    console.log(undisturbed.orders, undisturbed.paid, JSON.stringify(undisturbed.log), undisturbed.finished.state.end)
-    const lines = undisturbed.finished.items.flatMap((i) => i.source === 'delta' ? [] : [[i.seq, i.event.type]])
-    const at = Number(process.env.KILL_AT ?? 30)
-    const killed = await carryOut([at])
-    console.log(lines.map(String).join(' '))
-    console.log(JSON.stringify(killed.finished.items.flatMap((i) => i.source === 'delta' ? [] : [`${i.seq} ${i.event.type} ${i.event.type === 'run-resume' ? i.event.checkpointId : ''}`])))
-    console.log(killed.orders, killed.paid, JSON.stringify(killed.log), killed.finished.state.end)
-    expect(killed.log).toBe(undisturbed.log)
-  }, 300_000)
+    const lines = undisturbed.events.findIndex(({ event }) => event.type === 'run-end') + 1
+    const rows: string[] = []
+    const only = process.env.KILL_AT?.split(',').map(Number)
+    const positions = only ?? Array.from({ length: lines - 1 }, (_, index) => index + 1)
+    const wrong: string[] = []
+    for (const at of positions) {
+      const killed = await carryOut([at])
+      const ends = killed.events.filter(({ event }) => event.type === 'run-end').length
+      const isSame =
+        JSON.stringify(killed.files) === JSON.stringify(undisturbed.files) &&
+        killed.ledger === undisturbed.ledger &&
+        ends === 1 &&
+        killed.leftVms.length === 0
+      rows.push(
+        `${at} ${undisturbed.events[at - 1]?.event.type}: ${isSame ? 'same' : 'OTHER'} paid ${killed.paid}/${undisturbed.paid} ledger ${JSON.stringify(killed.ledger)}`,
+      )
+      console.log(rows.at(-1))
+      if (!isSame) {
+        wrong.push(rows.at(-1) ?? '')
+        console.log(
+          JSON.stringify(killed.files),
+          killed.events.map(
+            ({ seq, event }) =>
+              `${seq} ${event.type} ${event.type === 'run-resume' ? event.checkpointId : event.type === 'tool-end' ? event.output.slice(0, 150) : event.type === 'run-end' ? event.message : ''}`,
+          ),
+        )
+      }
+    }
+    expect(wrong).toEqual([])
+  }, 600_000)
 })

@@ -35,6 +35,7 @@ function bench(
     maxCalls: 10,
     isNamed: () => false,
     results: new Map(),
+    keep: () => Promise.resolve(),
     note: async (event) => void journal.push(HostEvent.parse(event)),
     ask: async (request) => {
       asked.push(request)

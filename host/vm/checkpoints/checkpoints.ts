@@ -11,12 +11,7 @@ import { runBlockJob } from '../qemu/block-job.ts'
 import { layerFile } from '../qemu/qemu-args.ts'
 import type { Qmp } from '../qemu/qmp.ts'
 import type { PrivilegedPort } from '../reseed.ts'
-import {
-  CheckpointDisk,
-  layersMaxCount,
-  type PreparedDisk,
-  type SealedLayer,
-} from './checkpoint-disk.ts'
+import { CheckpointDisk, layersMaxCount, type PreparedDisk, type SealedLayer } from './checkpoint-disk.ts'
 
 /** A guest that writes much may have much to flush. */
 const flushDeadlineMs = 30_000

@@ -33,6 +33,7 @@ function open(hook: CodeHook): { requests: RunRequests; asked: ApprovalRequest[]
     record: { host: note } as unknown as RunRecord,
     log: {} as BoundedLog,
     hostCallResults: new Map(),
+    recorder: { web: () => undefined, flush: () => Promise.resolve() },
   }
   return { requests: new RunRequests(plan as unknown as ResolvedRun, parts), asked }
 }
