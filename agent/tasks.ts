@@ -104,7 +104,7 @@ export class TaskServer {
     return done
   }
 
-  /** Without the log of an earlier agent the task begins anew. */
+  /** Without the log of an earlier agent the task starts from its beginning. */
   #openLog({ resume }: Task, host: RunHost, logger: Logger): RunLog {
     const { logFile } = this.#parts
     if (logFile === undefined) return noLog

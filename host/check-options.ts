@@ -28,6 +28,7 @@ import type {
   EgressOptions,
   FileSelection,
   PlanOptions,
+  ResumeOptions,
   RunExtensions,
   RunOptions,
 } from './run-options.ts'
@@ -260,11 +261,26 @@ export function checkRunOptions(given: RunOptions): RunOptions {
 
 /** What every call may be given. */
 const CallOptions = RunSchema.pick({ onProgress: true, signal: true })
+const ResumeSchema = RunSchema.pick({
+  onApproval: true,
+  signal: true,
+  onProgress: true,
+  onNotes: true,
+  extensions: true,
+}).extend({ interactive: z.boolean().optional() })
 const ModelOptions = RunSchema.pick({ model: true, replay: true })
 
 /** @throws {OptionsError} naming every field that is wrong */
 export function checkCallOptions(options: unknown): void {
   checkArguments('the options of the call cannot be used', CallOptions, options)
+}
+
+/** A copy that was checked. @throws {OptionsError} naming every field that is wrong */
+export function checkResumeOptions(given: ResumeOptions): ResumeOptions {
+  const what = 'the options of the call cannot be used'
+  const options = readOptions(what, () => copyOptions(given))
+  checkArguments(what, ResumeSchema, options, runNames)
+  return options
 }
 
 /** @throws {OptionsError} naming every field that is wrong */

@@ -5,6 +5,7 @@ import {
   checkCallOptions,
   checkHostOptions,
   checkModelOptions,
+  checkResumeOptions,
   checkRunOptions,
   checkSandboxOptions,
 } from './check-options.ts'
@@ -193,8 +194,9 @@ export class Host implements AsyncDisposable {
   async resume(name: string, options: ResumeOptions = {}): Promise<Run> {
     return await withCode(async () => {
       this.#requireOpen()
+      const checked = checkResumeOptions(options)
       const paths = await this.runs.find(name)
-      return await this.#start(options, (started) => this.#resumeRun(paths, started))
+      return await this.#start(checked, (started) => this.#resumeRun(paths, started))
     }, options)
   }
 

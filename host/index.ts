@@ -25,7 +25,13 @@ export type { ShellOptions } from '#specs/protocol/methods.ts'
 export type { RequestSource } from '#specs/protocol/model-request.ts'
 export type { Plan, PlanInput, Step, StepState } from '#specs/protocol/plan.ts'
 export { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
-export { initialRunState, type RunLine, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+export {
+  initialRunState,
+  type RunLine,
+  type RunMoment,
+  type RunState,
+  reduceRun,
+} from '#specs/protocol/run-state.ts'
 export { RunLimits, type RunOutcome, type Usage } from '#specs/protocol/task.ts'
 export {
   parseToolValidationFailureArtifact,
@@ -56,6 +62,7 @@ export {
   Host,
   type HostOptions,
   type HostPoolOptions,
+  type ResumeOptions,
   type RunOptions,
   type SandboxOptions,
 } from './host.ts'

@@ -381,9 +381,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
 
   // Runs that survive
-  'R.01': later(
+  'R.01': now(
     'A run that was killed anywhere finishes with the same workspace, and no effect twice',
-    'runs end with their host process',
+    'sub-agents and parallel steps at every position, and effects of programs that left the VM',
   ),
   'R.02': now('A link that is cut at any byte loses no event and doubles none'),
   'R.03': now(

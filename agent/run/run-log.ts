@@ -43,7 +43,7 @@ interface RunLogOptions {
 
 /** What an agent logs and repeats; sub-agents have one that does neither. */
 export interface RunLog {
-  /** Paths of sub-agents that had begun. */
+  /** Paths of sub-agents from before. */
   readonly agents: readonly string[]
   /** The result that the log has next under this name; else that of `work`, which it has from then on. */
   once<T>(name: string, work: () => Promise<T>): Promise<T>
@@ -165,7 +165,7 @@ class FileLog implements RunLog {
       if (this.#bytes > (this.#options.maxBytes ?? defaultMaxBytes)) throw new Error('the log is full')
       appendFileSync(this.#options.file, line)
     } catch {
-      // Without a whole log no checkpoint is of use; the run goes on from the last one.
+      // Without a whole log no checkpoint is of use; another agent continues from the last one.
       this.#isOff = true
     }
   }

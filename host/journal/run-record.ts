@@ -112,8 +112,13 @@ export class RunRecord {
   }
 
   /** The recorded exchanges behind the first `from`. @throws {CaissonError} `invalid_recording` */
-  async readExchanges(from: number): Promise<Recording> {
-    await this.#recorder?.flush()
+  async readExchanges(
+    provider: { readonly model: string; readonly name: string },
+    from: number,
+  ): Promise<Recording> {
+    // It takes an unfinished line of a killed process away.
+    const recorder = await this.openRecorder(provider)
+    await recorder.flush()
     return await Recording.read(this.paths.exchanges, from)
   }
 

@@ -115,7 +115,10 @@ export async function reopenWorkspace({
   diskFiles,
 }: RunPaths): Promise<PreparedWorkspace | undefined> {
   const text = await readFile(diskFiles, 'utf8').catch(() => undefined)
-  if (text === undefined) return undefined
+  if (text === undefined) {
+    await rm(disk, { force: true })
+    return undefined
+  }
   const files = DiskFiles.safeParse(parseJson(text))
   if (!files.success || !existsSync(disk))
     throw new CaissonError('state_corrupted', `${files.success ? disk : diskFiles} is damaged or missing`)

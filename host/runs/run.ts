@@ -360,7 +360,7 @@ export class Run implements RunHandle {
     })
     this.#claims.restore(this.#record.state)
     this.#approvals.restore(past.decided)
-    const recording = await this.#record.readExchanges(checkpoint?.exchanges ?? 0)
+    const recording = await this.#record.readExchanges(this.#plan.provider, checkpoint?.exchanges ?? 0)
     for (const [call, result] of readCalls(recording)) this.#hostCallResults.set(call, result)
     past.addUnknownCalls(this.#hostCallResults)
     return recording

@@ -61,6 +61,8 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   warm: [wrongOptions, (host, value) => host.warm(value)],
   watchRuns: [wrongOptions, async (host, value) => await host.watchRuns(value).next()],
   attach: [anyText, (host, value) => host.attach(value)],
+  resume: [anyText, (host, value) => host.resume(value)],
+  'resume, its options': [wrongOptions, (host, value) => host.resume('run-0123456789abcdef0123', value)],
   changes: [anyText, (host, value) => host.changes(value)],
   undo: [anyText, (host, value) => host.undo(value)],
   'undo, its options': [wrongOptions, (host, value) => host.undo('run-0123456789abcdef0123', value)],

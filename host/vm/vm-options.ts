@@ -71,7 +71,7 @@ export interface RunVmOptions extends VmOptions {
   readonly keep?: boolean
   /**
    * How often a run whose VM or agent is lost continues in a new VM, from its last checkpoint; 0 for never. A VM of a
-   * pool has no checkpoints: its run begins anew. Default: 3.
+   * pool has no checkpoints: its run starts from its beginning. Default: 3.
    */
   readonly recoveries?: number
 }

@@ -143,7 +143,7 @@ const RunResume = z.strictObject({
   type: z.literal('run-resume'),
   /** Number of agents that the run has had, with this one. */
   epoch: Count.min(2),
-  /** Null: there was none, and the run begins anew. */
+  /** Null: there was none, and the run starts from its beginning. */
   checkpointId: CheckpointId.nullable(),
   /** Why the agent before cannot continue. */
   message: Text,

@@ -1,4 +1,5 @@
 /** `caisson runs`: lists, shows and removes runs. */
+import { existsSync } from 'node:fs'
 
 import { CaissonError } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
@@ -99,7 +100,8 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean } &
     if (!isLive) {
       writeLines(io.stdout, unknownCallLines(state, colors))
       const { keepsVm } = await host.runs.summary(paths.runId)
-      writeLines(io.stdout, interruptedLines(paths.runId, events, state, keepsVm).map(colors.yellow))
+      const left = { keepsVm, canResume: existsSync(paths.options) }
+      writeLines(io.stdout, interruptedLines(paths.runId, events, state, left).map(colors.yellow))
     }
     writeLines(io.stdout, headLines(events, reading, isLive))
   }

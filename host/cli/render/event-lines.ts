@@ -169,7 +169,8 @@ function linesOfEvent(
 /** What the agent did after the checkpoint is shown again as it is done again. */
 function resumeLines({ message, checkpointId }: Of<'run-resume'>, colors: Colors): string[] {
   const [why = ''] = message.split('\n')
-  const from = checkpointId === null ? 'the run begins anew' : 'the run continues from its last checkpoint'
+  const from =
+    checkpointId === null ? 'the run starts from its beginning' : 'the run continues from its last checkpoint'
   return [colors.yellow(`⟲ ${asClause(why)}; ${from}, in a new VM`)]
 }
 

@@ -12,20 +12,25 @@ const underWayMax = 5
 
 type Of<T extends JournalEvent['event']['type']> = Extract<JournalEvent['event'], { type: T }>
 
-/**
- * @param events all events of a run that no process works on
- * @param keepsVm whether a later run can continue in its VM
- */
+/** What can still be done with the run. */
+interface Left {
+  /** A later run can continue in its VM. */
+  readonly keepsVm: boolean
+  /** Another process can continue it. */
+  readonly canResume: boolean
+}
+
+/** @param events all events of a run that no process works on */
 export function interruptedLines(
   runId: string,
   events: readonly JournalEvent[],
   state: RunState,
-  keepsVm = false,
+  left: Left = { keepsVm: false, canResume: false },
 ): string[] {
   const { end, unfinished } = state
   const last = events.at(-1)
   return [
-    ...(end === null ? diedLines(runId, events, last?.at, state, keepsVm) : []),
+    ...(end === null ? diedLines(runId, events, last?.at, state, left) : []),
     ...(unfinished === null
       ? []
       : [
@@ -50,14 +55,14 @@ function diedLines(
   events: readonly JournalEvent[],
   lastAt: number | undefined,
   state: RunState,
-  keepsVm: boolean,
+  left: Left,
 ): string[] {
   const under = lastAt === undefined ? [] : underWay(events, lastAt, state)
   return [
     'Interrupted: the host process of this run died (killed, crashed, or the machine stopped) before the run ended',
     ...(lastAt === undefined ? [] : [`  last event: ${formatTime(lastAt)}, ${interruptedWhile(state)}`]),
     ...(under.length === 0 ? [] : ['  under way at that time:', ...under.map((line) => `    ${line}`)]),
-    ...whatNow(runId, events, state, keepsVm).map((line) => `  ${line}`),
+    ...whatNow(runId, events, state, left).map((line) => `  ${line}`),
   ]
 }
 
@@ -108,15 +113,16 @@ function whatNow(
   runId: string,
   events: readonly JournalEvent[],
   { changes, plan }: RunState,
-  keepsVm: boolean,
+  { keepsVm, canResume }: Left,
 ): string[] {
   const inVm = keepsVm ? [`continue in its VM: caisson run --continue ${runId} "TASK"`] : []
-  if (changes !== null)
+  if (changes !== null && !canResume)
     return [`its changes were collected; review them: caisson workspace diff ${runId}`, ...inVm]
   const begun = events.find(({ event }) => event.type === 'run-start')?.event
   const where = begun?.type === 'run-start' ? ` in ${sanitizeLine(begun.directory)}` : ''
+  const resumed = canResume ? [`continue it from where it was: caisson runs resume ${runId}`] : []
   return [
-    `continue it from its last checkpoint: caisson runs resume ${runId}`,
+    ...resumed,
     `no changes were collected, and nothing${where} was changed${keepsVm ? '' : '; its VM ended with it'}`,
     ...inVm,
     plan === null

@@ -57,10 +57,11 @@ export class AgentControl {
   /** Called when the agent has accepted the task. */
   begin(agent: ControlledAgent): void {
     if (this.#isOver) return
+    const isAnother = this.#isLost
     this.#agent = agent
     this.#isLost = false
     this.#holdOrNot()
-    void this.#tellAgain(agent)
+    if (isAnother) void this.#tellAgain(agent)
     this.#started.resolve(agent)
   }
 
