@@ -4,12 +4,13 @@
  */
 
 import { closeSync, existsSync, openSync } from 'node:fs'
-import { readFile, rm, writeFile } from 'node:fs/promises'
+import { readFile, rm } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 import type { HostDelta, LeftOut } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { replaceFile } from '../files/durable.ts'
 import { formatBytes, formatCount } from '../files/format.ts'
 import { parseJson } from '../files/json.ts'
 import type { RunRecord } from '../journal/run-record.ts'
@@ -89,7 +90,7 @@ export async function prepareWorkspace(
     ...(built.folders.length === 0 ? {} : { folders: describeFolders(built.folders) }),
   })
   tell('vm', vm === undefined ? 'starting a VM' : 'handing the files to the VM')
-  await writeFile(record.paths.diskFiles, JSON.stringify([...fileNids]), { mode: 0o600 })
+  await replaceFile(record.paths.diskFiles, JSON.stringify([...fileNids]))
   const fd = openSync(disk, 'r')
   undo.defer(() => closeSync(fd))
   const held = undo.move()

@@ -54,7 +54,7 @@ describe('a fault in the middle of a run', () => {
   it('of QEMU ends the run with what is known of it, and leaves nothing [V.01 V.06]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     // Booted: a copy of a template has nothing to say on its console.
-    const vm = { memoryBytes: 512 * 1024 ** 2, start: 'cold' } as const
+    const vm = { memoryBytes: 512 * 1024 ** 2, start: 'cold', recoveries: 0 } as const
     const run = await bench.start('Run the command `sleep 300`', { vm })
     const finished = finish(run)
     await untilToolRuns(run)
@@ -134,7 +134,7 @@ async function startWithAgent(bench: TestBench, entry: string, told: Partial<Pla
     directory: bench.workspace,
     include: [],
     limits: RunLimits.parse({}),
-    vm: {},
+    vm: { recoveries: 0 },
     keep: false,
     approvals: { mode: 'none', rules: [], interactive: false },
     ...told,

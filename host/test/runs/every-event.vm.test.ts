@@ -19,7 +19,7 @@ import { finish, testBench } from '../support/runs.ts'
 import { findQemu } from '../support/vm-processes.ts'
 
 const onFullDisk = ['disk-wait', 'disk-full']
-const inLoss = ['session-end', 'vm-end', 'vm-keep-failed', 'cancel-request', 'run-interrupted']
+const inLoss = ['session-end', 'run-resume', 'vm-end', 'vm-keep-failed', 'cancel-request', 'run-interrupted']
 const inWork = [
   ...Object.keys(hostExamples),
   ...Object.keys(agentExamples),
@@ -197,7 +197,11 @@ describe('every event of the document', () => {
     }
     const killQemu = async () => process.kill(await findQemu(bench.home), 'SIGKILL')
     const cancelled = await start(wait, 'tool-start', (run) => run.cancel())
-    const killed = await start(wait, 'tool-start', killQemu)
+    const killed = await start(wait, 'tool-start', async (run) => {
+      await killQemu()
+      await sees(run, isEvent('run-resume'))
+      await run.cancel()
+    })
     expect(killed).toContainEqual(
       expect.objectContaining({ event: expect.objectContaining({ type: 'vm-end', expected: false }) }),
     )

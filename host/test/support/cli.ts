@@ -79,7 +79,8 @@ export async function cliPlace(
       const [vms, locks, runs] = await Promise.all(
         ['vms', 'locks', 'runs'].map((name) => readdir(path.join(home, name), { recursive: true })),
       )
-      const disks = (runs ?? []).filter((name) => name.endsWith('.erofs'))
+      const ofUnfinished = /(?:\.erofs|run\.json|workspace-files\.json|scratch)$/
+      const disks = (runs ?? []).filter((name) => ofUnfinished.test(name))
       return [...(vms ?? []), ...(locks ?? []), ...disks]
     },
     journal: async () => {

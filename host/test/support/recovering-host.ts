@@ -1,19 +1,20 @@
-// A host process for tests of recovery: starts the run of its first argument, or continues it, and ends with it. The
-// host tool writes to a ledger that no victim holds. It kills itself when the journal has the line that its second
-// argument names.
+// A host process for tests of recovery: starts a run, or continues it, and ends with it. Its host tool writes to a
+// ledger that no victim holds. It kills itself, or QEMU, when the journal has the line that its order names.
 
 import { appendFileSync } from 'node:fs'
 import * as z from 'zod'
-import type { RunOptions } from '../../host.ts'
-import { Host } from '../../host.ts'
+import { Host, type RunOptions } from '../../host.ts'
+import { findQemu } from './vm-processes.ts'
 
 export interface RecoveringOrder {
   /** Absent: the run is started. */
   readonly resume?: string
+  readonly home: string
   readonly workspace: string
   readonly ledger: string
-  /** Number of the journal line after which this process kills itself. */
-  readonly killAfter?: number
+  /** Numbers of journal lines. */
+  readonly killSelfAfter?: number
+  readonly killQemuAfter?: number
 }
 
 const order = JSON.parse(process.argv[2] ?? '') as RecoveringOrder
@@ -25,7 +26,7 @@ const extensions: RunOptions['extensions'] = {
       inputSchema: z.strictObject({ id: z.string() }),
       readOnly: false,
       execute: ({ id }: { id: string }) => {
-        appendFileSync(order.ledger, `${id}\n`)
+        appendFileSync(order.ledger, `ordered ${id}\n`)
         return `ordered ${id}`
       },
     },
@@ -39,24 +40,24 @@ const run =
     ? await host.run({
         prompt: 'Order the part and log it',
         workspace: order.workspace,
-        approvals: { mode: 'ask', rules: [{ effect: 'allow', tool: 'order_part' }], interactive: true },
+        approvals: { rules: [{ effect: 'allow', tool: 'order_part' }], interactive: true },
         vm: { memoryBytes: 512 * 1024 ** 2 },
-        limits: { maxParallelSteps: 2 },
         extensions,
         onNotes,
       })
     : await host.resume(order.resume, { interactive: true, extensions, onNotes })
 console.log(run.id)
-let isQuestioned = false
 for await (const item of run.watch()) {
   if (item.source === 'delta') continue
-  if (item.seq === order.killAfter) process.kill(process.pid, 'SIGKILL')
-  if (item.event.type === 'approval-request' && run.hasPendingApproval(item.event.request.approvalId)) {
-    isQuestioned = true
-    const answer = { decision: 'allow', scope: 'once', answer: 'blue' } as const
-    await run.answer(item.event.request.approvalId, answer)
-  }
+  if (item.seq === order.killSelfAfter) process.kill(process.pid, 'SIGKILL')
+  // A resumed run shows the lines from before too.
+  if (item.seq === order.killQemuAfter) process.kill(await findQemu(order.home), 'SIGKILL')
+  if (item.event.type !== 'approval-request') continue
+  const { approvalId } = item.event.request
+  if (!run.hasPendingApproval(approvalId)) continue
+  appendFileSync(order.ledger, 'asked\n')
+  await run.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'blue' })
 }
 const { outcome, message } = await run.result()
-console.log(JSON.stringify({ outcome, message, isQuestioned }))
+console.log(`${outcome}: ${message}`)
 await host.close()

@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest'
+import { type RecoveredRun, recoverRun } from '../support/recovered-run.ts'
+
+/** Each day another third of the positions; a comma-separated list in the environment replaces them. */
+const chosen = process.env.CAISSON_TEST_POSITIONS?.split(',').map(Number)
+const third = Math.floor(Date.now() / 86_400_000) % 3
+
+function outcomeOf({ files, orders, ends, leftVms }: RecoveredRun) {
+  return { files, orders, ends, leftVms }
+}
+
+/** Of a run's journal lines before its end. */
+function positionsOf({ events }: RecoveredRun): number[] {
+  const end = events.findIndex(({ event }) => event.type === 'run-end')
+  return events.slice(0, end).flatMap(({ seq }) => (seq % 3 === third ? [seq] : []))
+}
+
+describe.each(['host process', 'QEMU'] as const)('a run whose %s is killed', (victim) => {
+  it('has the same files, effects and end as one that nobody disturbed, at each position [R.01]', async () => {
+    const undisturbed = await recoverRun()
+    const rows: string[] = []
+    const others: string[] = []
+    for (const at of chosen ?? positionsOf(undisturbed)) {
+      const killed = await recoverRun(
+        victim === 'QEMU' ? { killQemuAfter: at } : { killSelfAfter: at },
+      ).catch((error: unknown) => {
+        throw new Error(`at line ${at}`, { cause: error })
+      })
+      const isSame = JSON.stringify(outcomeOf(killed)) === JSON.stringify(outcomeOf(undisturbed))
+      const what = undisturbed.events[at - 1]?.event.type
+      const counts = `requests ${killed.paid} of ${undisturbed.paid}, questions ${killed.asked}`
+      const row = `${at} ${what}: ${isSame ? 'the same' : 'OTHER'}, ${counts}`
+      rows.push(row)
+      if (isSame) continue
+      const last = killed.events.map(({ event }) => (event.type === 'run-end' ? event.message : event.type))
+      others.push(`${row}\n${JSON.stringify(outcomeOf(killed))}\n${last.join(' ')}`)
+    }
+    console.log(rows.join('\n'))
+    expect(others).toEqual([])
+  }, 1_200_000)
+})
