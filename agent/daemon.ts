@@ -97,7 +97,7 @@ export function startDaemon(options: DaemonOptions): Daemon {
     listWorkspace: (signal) => options.listWorkspace(signal),
     readGuidance: () => options.readGuidance?.() ?? Promise.resolve(undefined),
     ...(openSkills === undefined ? {} : { openSkills }),
-    ...(options.logFile === undefined ? {} : { logFile: options.logFile }),
+    ...(options.logFile === undefined ? {} : { log: { file: options.logFile } }),
     logger,
   })
   return {

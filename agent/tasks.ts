@@ -12,7 +12,7 @@ import { interruption } from './plan/ending.ts'
 import { RunBudget } from './run/budget.ts'
 import { followPauses } from './run/pause.ts'
 import { type RunEnding, RunHost, type RunLink } from './run/run.ts'
-import { noLog, openRunLog, type RunLog } from './run/run-log.ts'
+import { noLog, openRunLog, type RunLog, type RunLogOptions } from './run/run-log.ts'
 import { Steering, type SteerMessage } from './run/steering.ts'
 import { type RunParts, runTask, type TaskContext } from './run-task.ts'
 import { truncate, truncateJson } from './text/truncate.ts'
@@ -23,7 +23,7 @@ export interface TaskServerParts extends RunParts {
   /** How long planner and executor may take to end after a cancel before they are abandoned. Default 5 s. */
   readonly cancelGraceMs?: number
   /** Where the run's log is kept, on the scratch disk. Absent: no run can be continued by another agent. */
-  readonly logFile?: string
+  readonly log?: Pick<RunLogOptions, 'file' | 'minIntervalMs'>
 }
 
 type Answer = Result<Record<string, never>, HandlerFailure>
@@ -106,11 +106,11 @@ export class TaskServer {
 
   /** Without the log of an earlier agent the task starts from its beginning. */
   #openLog({ resume }: Task, host: RunHost, logger: Logger): RunLog {
-    const { logFile } = this.#parts
-    if (logFile === undefined) return noLog
+    const { log } = this.#parts
+    if (log === undefined) return noLog
     const makeCheckpoint = () => host.makeCheckpoint()
     try {
-      return openRunLog({ file: logFile, resume: resume === true, makeCheckpoint })
+      return openRunLog({ ...log, resume: resume === true, makeCheckpoint })
     } catch (error) {
       logger.error({ err: error }, 'the log of the run cannot be used')
       return noLog

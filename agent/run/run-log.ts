@@ -12,8 +12,8 @@ import type { AgentEvent } from '#specs/protocol/event.ts'
 const version = 1
 /** Bytes after which nothing is logged and no checkpoint is made. */
 const defaultMaxBytes = 256 * 1024 * 1024
-/** Least time between two checkpoints, unless an effect left the VM: less work is lost than the checkpoints cost. */
-const minIntervalMs = 1_000
+/** Less work is lost within this time than the checkpoints would cost. */
+const defaultIntervalMs = 1_000
 
 const Header = z.strictObject({ version: z.literal(version) })
 const Entry = z.union([
@@ -26,10 +26,7 @@ const Entry = z.union([
 ])
 type Entry = z.infer<typeof Entry>
 
-/** Events of calls and sub-agents: what they belong to is in the log as a whole. */
-const ofCalls: ReadonlySet<string> = new Set(['tool-start', 'tool-end', 'agent-start', 'agent-end'])
-
-interface RunLogOptions {
+export interface RunLogOptions {
   /** Made when it is missing. */
   readonly file: string
   /** Whether to continue with what the file has; else it starts empty. */
@@ -37,6 +34,8 @@ interface RunLogOptions {
   /** Asks the host for a checkpoint; false: it makes none in this run. */
   readonly makeCheckpoint: () => Promise<boolean>
   readonly maxBytes?: number
+  /** Least time between two checkpoints, unless an effect left the VM. Default: 1 s. */
+  readonly minIntervalMs?: number
   /** Milliseconds; a parameter for tests. */
   readonly now?: () => number
 }
@@ -127,22 +126,22 @@ class FileLog implements RunLog {
   }
 
   async emit(agentPath: string, event: AgentEvent, send: () => Promise<void>): Promise<void> {
-    const digest = ofCalls.has(event.type) ? undefined : digestOf(agentPath, event)
-    const left = digest === undefined ? 0 : (this.#events.get(digest) ?? 0)
-    if (digest !== undefined && left > 0) {
+    const digest = digestOf(agentPath, event)
+    const left = this.#events.get(digest) ?? 0
+    if (left > 0) {
       this.#events.set(digest, left - 1)
       return
     }
     // The host has the events before a checkpoint, and the log has no others.
     await this.#checkpoint
-    if (digest !== undefined) this.#append({ event: digest })
-    else if (event.type === 'agent-start') this.#append({ agent: agentPath })
+    this.#append({ event: digest })
+    if (event.type === 'agent-start') this.#append({ agent: agentPath })
     await send()
   }
 
   #isDue(): boolean {
     if (this.#isOff || this.#underWay > 0 || this.#dirty === 'nothing') return false
-    const { now = () => performance.now() } = this.#options
+    const { now = () => performance.now(), minIntervalMs = defaultIntervalMs } = this.#options
     return this.#dirty === 'outside' || now() - this.#madeAt >= minIntervalMs
   }
 

@@ -52,6 +52,21 @@ const accessQuestion = (
 })
 
 describe('the approval queue', () => {
+  it('does not ask again what was decided for an agent that was lost, and journals it once [R.01 S1.11]', async () => {
+    const { queue, events, waits } = open()
+    const { runId: _, ...asked } = request()
+    queue.restore([
+      { request: asked, ruling: { decision: 'allow', scope: 'once', by: 'person', name: 'Ann' } },
+    ])
+    // The host draws the ids of its own questions anew.
+    expect(await queue.ask(request({ approvalId: 'another' }))).toEqual({ decision: 'allow' })
+    expect([events, waits]).toEqual([[], []])
+    const again = queue.ask(request({ approvalId: 'a2' }))
+    await expect.poll(() => queue.pending).toEqual(['a2'])
+    queue.answer('a2', { decision: 'deny', scope: 'once' })
+    expect(await again).toMatchObject({ decision: 'deny' })
+  })
+
   it('waits for a person, takes the first answer and journals both [S1.11]', async () => {
     const { queue, events, waits } = open()
     const decision = queue.ask(request())

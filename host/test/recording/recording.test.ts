@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { appendFile, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -149,5 +149,28 @@ describe('a recording', () => {
 
   it('is refused when it is not there [G.06]', async () => {
     await expect(Recording.read(path.join(folder, 'none'))).rejects.toThrow(/cannot read the recording/)
+  })
+
+  it('of an interrupted run is continued: an unfinished line goes, answers behind a number come once more [R.01]', async () => {
+    const first = await Recorder.open(file, header)
+    const known = first.wrap(scripted([['one'], ['two'], ['three', 'breaks']]), KEY)
+    for (const text of ['a', 'b', 'c']) await read(known, chat(user(text)))
+    first.web('call', { callId: 'c1', tool: 'order', arguments: '{}' }, { ok: true, value: 'ordered' })
+    await first[Symbol.asyncDispose]()
+    await appendFile(file, '{"kind":"model","key":')
+
+    const second = await Recorder.open(file, header)
+    expect(second.count).toBe(4)
+    const recording = await Recording.read(file, 1)
+    expect(recording.calls).toEqual([[{ callId: 'c1', tool: 'order', arguments: '{}' }, 'ordered']])
+    const over = recording.over(second.wrap(scripted([['new a'], ['new b'], ['new c']]), KEY))
+    const paid = await over.send(chat(user('b')), send)
+    expect(paid).toMatchObject({ ok: true, value: { isPaid: true } })
+    // Before the number, a second time, or cut off: asked of the server.
+    expect(await read(over, chat(user('a')))).toBe('new a')
+    expect(await read(over, chat(user('b')))).toBe('new b')
+    expect(await read(over, chat(user('c')))).toBe('new c')
+    await second[Symbol.asyncDispose]()
+    expect((await readFile(file, 'utf8')).trimEnd().split('\n')).toHaveLength(1 + 4 + 3)
   })
 })

@@ -1,0 +1,93 @@
+import { expect, it } from 'vitest'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { Past } from '../../runs/past.ts'
+import { keyOf } from '../../tools/calls.ts'
+
+const checkpoint = (checkpointId: string): HostEvent => ({
+  type: 'checkpoint',
+  ...{ checkpointId, durationMs: 1, elapsedMs: 50, exchanges: 2 },
+})
+const asks = (approvalId: string): HostEvent => ({
+  type: 'approval-request',
+  kind: 'cooperative',
+  digest: '0'.repeat(64),
+  request: {
+    ...{ approvalId, agentPath: 'root', stepId: 's', callId: approvalId },
+    ...{ tool: 'delete_file', arguments: '{}', preview: '' },
+  },
+})
+const decides = (approvalId: string, by: 'person' | 'cancel'): HostEvent => ({
+  type: 'approval-decision',
+  ...{ approvalId, decision: 'allow', scope: 'once', by },
+})
+const calls = (callId: string): HostEvent => ({
+  type: 'host-tool-start',
+  ...{ agentPath: 'root', stepId: 's', callId, tool: 'order_part', arguments: '{}' },
+})
+
+it('an interrupted run has its decisions since the checkpoint, without those that were withdrawn [R.01]', () => {
+  const past = new Past('cp-2')
+  const lines = [
+    ...[asks('a1'), decides('a1', 'person'), checkpoint('cp-1'), checkpoint('cp-2')],
+    ...[asks('a2'), asks('a3'), decides('a3', 'cancel'), decides('a2', 'person'), asks('a4')],
+  ]
+  for (const event of lines) past.next({ event })
+  expect(past.decided.map(({ request }) => request.approvalId)).toEqual(['a2'])
+})
+
+it('a call of a host tool without a recorded result is unknown, and is not carried out again [R.01 S2.11]', async () => {
+  const past = new Past(null)
+  for (const event of [calls('c1'), calls('c2')]) past.next({ event })
+  const done = Promise.resolve({ ok: true as const, output: 'ordered' })
+  const results = new Map([[keyOf('c1', 'order_part', '{}'), done]])
+  past.addUnknownCalls(results)
+  expect(await results.get(keyOf('c1', 'order_part', '{}'))).toMatchObject({ output: 'ordered' })
+  expect(await results.get(keyOf('c2', 'order_part', '{}'))).toMatchObject({
+    ok: false,
+    error: { code: 'cancelled', message: expect.stringContaining('result is not known') },
+  })
+})
+
+it('the state of a run that continues is that of its checkpoint, with what was spent since [R.01]', () => {
+  const plan = {
+    goal: 'g',
+    steps: [{ id: 's', title: 'S', instructions: 'do', needs: [], writes: [], onFailure: 'abort' as const }],
+  }
+  const spent = { requests: 1, inputTokens: 10, outputTokens: 5, reasoningTokens: 0 }
+  const fold = (...events: Parameters<typeof reduceRun>[1]['event'][]) =>
+    events.reduce((state, event) => reduceRun(state, { event }), initialRunState)
+  const before: Parameters<typeof reduceRun>[1]['event'][] = [
+    { type: 'session-start', session: 1, resumed: false },
+    { type: 'plan-update', revision: 1, plan },
+    { type: 'step-start', stepId: 's' },
+    checkpoint('cp-1'),
+    { type: 'step-end', stepId: 's', state: 'completed', text: 'done' },
+    {
+      type: 'model-end',
+      requestId: 'm1',
+      status: 200,
+      usage: spent,
+      durationMs: 1,
+      queuedMs: 0,
+      attempts: 1,
+    },
+    asks('a1'),
+  ]
+  const resume = (checkpointId: string | null) =>
+    ({ type: 'run-resume', epoch: 2, checkpointId, message: 'the VM ended' }) as const
+  expect(fold(...before, resume('cp-1'))).toMatchObject({
+    phase: 'working',
+    steps: { s: { state: 'running' } },
+    pendingApprovals: {},
+    usage: spent,
+    epoch: 2,
+    checkpoint: { checkpointId: 'cp-1', exchanges: 2 },
+  })
+  expect(fold(...before, resume(null))).toMatchObject({
+    phase: 'preparing',
+    plan: null,
+    usage: spent,
+    checkpoint: null,
+  })
+})

@@ -1,0 +1,70 @@
+import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { expect, it } from 'vitest'
+import * as z from 'zod'
+import { RunLimits, Task } from '#specs/protocol/task.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { Host, type RunOptions } from '../host.ts'
+import { RunRecord } from '../journal/run-record.ts'
+import { readStoredRun, resumedOptions, storeRun } from '../stored-run.ts'
+
+const runId = `run-${'0'.repeat(20)}`
+const tool = { description: 'x', inputSchema: z.strictObject({}), readOnly: true, execute: () => 'x' }
+const task = Task.parse({ runId, prompt: 'do it', model: 'm', limits: RunLimits.parse({}) })
+
+async function place() {
+  const home = await temporaryFolder('stored')
+  const host = new Host({ env: { HOME: home, CAISSON_HOME: path.join(home, 'state') } })
+  const paths = host.runs.paths(runId)
+  await mkdir(paths.directory, { recursive: true, mode: 0o700 })
+  return { host, paths }
+}
+
+it('an unfinished run is stored without functions, for the user alone, and asks for the same functions again [R.01]', async () => {
+  const { paths } = await place()
+  const options: RunOptions = {
+    prompt: 'do it',
+    continue: 'last',
+    plan: { from: 'last', approve: true },
+    approvals: { mode: 'all', rules: [{ effect: 'deny', tool: 'delete_file' }] },
+    onProgress: () => undefined,
+    extensions: { hostTools: { order_part: tool } },
+  }
+  await storeRun(paths, options, task)
+  expect((await stat(paths.options)).mode & 0o777).toBe(0o600)
+  const stored = await readStoredRun(paths)
+  expect(stored).toMatchObject({ task, functions: { hostTools: ['order_part'], hooks: 0 } })
+  expect(() => resumedOptions(stored, {})).toThrow('started with the host tools order_part and 0 hooks')
+  const resumed = resumedOptions(stored, {
+    interactive: true,
+    extensions: { hostTools: { order_part: tool } },
+  })
+  expect(resumed).toMatchObject({
+    prompt: 'do it',
+    plan: { approve: true },
+    approvals: { mode: 'all', interactive: true, rules: [{ effect: 'deny', tool: 'delete_file' }] },
+  })
+  expect(resumed).not.toHaveProperty('continue')
+  expect(resumed.plan).not.toHaveProperty('from')
+})
+
+it('what cannot be resumed is refused, with the reason and what to do: ended, removed, damaged, in use [R.01]', async () => {
+  const { host, paths } = await place()
+  await expect(host.resume(runId)).rejects.toMatchObject({ code: 'not_possible_now' })
+  await writeFile(paths.options, '{"version":2}')
+  await expect(host.resume(runId)).rejects.toMatchObject({ code: 'state_corrupted' })
+  await storeRun(paths, { prompt: 'do it' }, task)
+  const stored = await readFile(paths.options, 'utf8')
+  await writeFile(paths.options, stored.replace('"options":{', '"options":{"nope":1,'))
+  await expect(host.resume(runId)).rejects.toThrow(/run\.json.*nope/)
+  {
+    await using record = await RunRecord.open(paths)
+    await expect(host.resume(runId)).rejects.toMatchObject({ code: 'run_busy' })
+    await record.conclude({
+      type: 'run-end',
+      ...{ outcome: 'completed', reason: 'completed', message: '', summary: '', durationMs: 1 },
+      usage: record.state.usage,
+    })
+  }
+  await expect(host.resume(runId)).rejects.toThrow('has ended (completed)')
+})
