@@ -125,7 +125,12 @@ function wantsTemplate({ image }: StartVmOptions, { start }: VmSources): boolean
   return start !== 'cold' && !('disk' in image)
 }
 
-async function obtain(store: TemplateStore, options: StartVmOptions, deps: TemplateDeps): Promise<Obtained> {
+async function obtain(
+  store: TemplateStore,
+  { checkpointDisk: _, ...options }: StartVmOptions,
+  deps: TemplateDeps,
+): Promise<Obtained> {
+  // A template has a disk of its own; the run's is for the copies.
   return await store.obtain(options, await prepareMachine(options, false), deps)
 }
 

@@ -1,5 +1,6 @@
 /**
- * What a run costs so that nothing of it is lost: checkpoints of its disk, a VM over a checkpoint, and the journal's fold.
+ * What a run costs so that nothing of it is lost: checkpoints of its disk, a VM over a checkpoint, the journal's fold, and
+ * a run that continues in another VM.
  * `npm run bench:durability -- [--json] [--quick] [--only PART,PART]`; the parts are the names below.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -10,8 +11,9 @@ import { measureCheckpoints } from './checkpoints.ts'
 import { printFigures } from './figures.ts'
 import { measureFold } from './fold.ts'
 import { parseBenchOptions, runParts } from './main.ts'
+import { measureResume } from './resume.ts'
 
-const parts = { checkpoint: measureCheckpoints, fold: measureFold }
+const parts = { checkpoint: measureCheckpoints, fold: measureFold, resume: measureResume }
 
 const { only } = parseBenchOptions(parts, {})
 const home = await mkdtemp(path.join(tmpdir(), 'caisson-bench-'))

@@ -70,7 +70,6 @@ it('the state of a run that continues is that of its checkpoint, with what was s
       usage: spent,
       durationMs: 1,
       queuedMs: 0,
-      attempts: 1,
     },
     asks('a1'),
   ]
