@@ -21,6 +21,8 @@ export class Past {
   /** Requests without a decision. */
   readonly #asked = new Map<string, DecidedApproval['request']>()
   #decided: DecidedApproval[] = []
+  /** What people said to the agent. */
+  readonly messages: { readonly messageId: string; readonly text: string }[] = []
   /** Keys of calls that began, with their tool. */
   readonly #calls = new Map<string, string>()
 
@@ -47,6 +49,9 @@ export class Past {
         if (request !== undefined && ruling.by !== 'cancel') this.#decided.push({ request, ruling })
         break
       }
+      case 'steer-request':
+        this.messages.push({ messageId: event.messageId, text: event.text })
+        break
       case 'host-tool-start':
         this.#calls.set(keyOf(event.callId, event.tool, event.arguments), event.tool)
         break

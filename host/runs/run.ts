@@ -360,6 +360,7 @@ export class Run implements RunHandle {
     })
     this.#claims.restore(this.#record.state)
     this.#approvals.restore(past.decided)
+    if (isOther) this.#control.restore(past.messages)
     const recording = await this.#record.readExchanges(this.#plan.provider, checkpoint?.exchanges ?? 0)
     for (const [call, result] of readCalls(recording)) this.#hostCallResults.set(call, result)
     past.addUnknownCalls(this.#hostCallResults)
@@ -440,7 +441,7 @@ export class Run implements RunHandle {
 
   /** The task, for an agent that begins it or continues from a checkpoint. */
   #taskNow(): Task {
-    const task = this.#plan.resumed?.task ?? taskOf(this.#plan, this.#approvesPlan)
+    const task = this.#taskToDo()
     const { checkpoint } = this.#record.state
     const maxWallMs = Math.max(1, task.limits.maxWallMs - this.#elapsedMs)
     return {
@@ -448,6 +449,14 @@ export class Run implements RunHandle {
       limits: { ...task.limits, maxWallMs },
       ...(checkpoint === null ? {} : { resume: true as const }),
     }
+  }
+
+  /** Of a run from another process: as it was then, with the hooks of now, which the agent must ask. */
+  #taskToDo(): Task {
+    if (this.#plan.resumed === undefined) return taskOf(this.#plan, this.#approvesPlan)
+    const { hooks: _, ...task } = this.#plan.resumed.task
+    const hooks = this.#hooks.ofAgent
+    return hooks.length === 0 ? task : { ...task, hooks: [...hooks] }
   }
 
   #tellTime(leftMs: number, stoppedBy: HoldReason | undefined): void {

@@ -11,6 +11,8 @@ import { saidLines } from './turn-lines.ts'
 
 type TurnEnd = Extract<AgentEvent | HostEvent, { type: 'turn-end' }>
 
+/** Begins the text in which a model gives a step up; the end of the step has the rest. */
+const failureMark = /^STEP FAILED:\s*/
 /** One text per step that runs. */
 const heldMax = 256
 
@@ -61,7 +63,8 @@ export class HeldTexts {
     const key = keyOf(agentPath, stepId)
     const held = this.#held.get(key)
     this.#held.delete(key)
-    return held === undefined || answer.includes(held.text) ? [] : this.#linesOf(agentPath, held.text)
+    if (held === undefined || answer.includes(held.text.replace(failureMark, ''))) return []
+    return this.#linesOf(agentPath, held.text)
   }
 
   #showAll(is: (agentPath: string) => boolean, answer: string): string[] {

@@ -74,7 +74,13 @@ export class AgentControl {
     this.#started = Promise.withResolvers()
   }
 
-  /** What an agent before has been told. */
+  /** Takes what agents before were sent, by another process. */
+  restore(messages: readonly { readonly messageId: string; readonly text: string }[]): void {
+    this.#sent.push(...messages)
+    this.#isLost = true
+  }
+
+  /** What an agent before was sent; one that knows a message ignores it. */
   async #tellAgain(agent: ControlledAgent): Promise<void> {
     for (const { messageId, text } of [...this.#sent]) await agent.steer(messageId, text)
     if (this.#isPaused) await agent.setTaskPaused(true)

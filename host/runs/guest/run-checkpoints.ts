@@ -6,6 +6,7 @@ import { errorMessage } from '#specs/errors.ts'
 import type { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
 import type { Recorder } from '../../recording/recorder.ts'
+import type { Checkpoints } from '../../vm/checkpoints/checkpoints.ts'
 import type { Vm } from '../../vm/vm.ts'
 
 /** Checkpoints at which all but the newest are given up: a merge costs more than a checkpoint. */
@@ -45,12 +46,18 @@ export class RunCheckpoints {
       this.#warn('no checkpoint was made', error)
       return false
     }
-    const { list } = checkpoints
-    if (list.length >= maxCount) {
-      const dropped = checkpoints.drop(new Set(list.slice(0, -keptCount)))
-      dropped.catch((error: unknown) => this.#warn('earlier checkpoints were not merged', error))
-    }
+    await this.#bound(checkpoints).catch((error: unknown) => this.#warn('the layers were not merged', error))
     return true
+  }
+
+  /** Whatever the guest writes, and however often it asks, its layers stay below three sizes of its disk. */
+  async #bound(checkpoints: Checkpoints): Promise<void> {
+    const { diskBytes, layerBytes } = await checkpoints.measure()
+    const isLarge = layerBytes > diskBytes
+    if (checkpoints.list.length < maxCount && !isLarge) return
+    const dropped = checkpoints.drop(new Set(checkpoints.list.slice(0, -keptCount)))
+    if (isLarge) await dropped
+    else dropped.catch((error: unknown) => this.#warn('the layers were not merged', error))
   }
 
   #warn(message: string, error: unknown): void {

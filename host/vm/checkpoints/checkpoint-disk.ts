@@ -120,6 +120,11 @@ export class CheckpointDisk {
     return this.#record?.sealed ?? []
   }
 
+  /** Size of the disk as the guest sees it. */
+  get diskBytes(): number {
+    return this.#require().diskBytes
+  }
+
   /** Makes the files for a start: over its checkpoint, or over the state that a new VM begins with. */
   async prepare(start: DiskStart): Promise<PreparedDisk> {
     const known = this.#record

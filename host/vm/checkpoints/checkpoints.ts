@@ -16,6 +16,8 @@ import { CheckpointDisk, layersMaxCount, type PreparedDisk, type SealedLayer } f
 /** A guest that writes much may have much to flush. */
 const flushDeadlineMs = 30_000
 const mergeDeadlineMs = 300_000
+/** Unit of `stat.blocks`. */
+const blockBytes = 512
 /** Node name of the layer that the VM starts with: the drive's. */
 const firstNode = 'scratch'
 
@@ -70,6 +72,14 @@ export class Checkpoints {
   /** All layers below the one that the VM writes to, oldest first. */
   get sealed(): readonly SealedLayer[] {
     return this.#sealed()
+  }
+
+  /** Size of the disk, and what its layers take on the host's disk. */
+  async measure(): Promise<{ readonly diskBytes: number; readonly layerBytes: number }> {
+    const { directory, diskBytes } = this.#disk
+    const files = [this.#top.file, ...this.#sealed().map(({ file }) => path.join(directory, file))]
+    const sizes = await Promise.all(files.map(async (file) => (await stat(file)).blocks * blockBytes))
+    return { diskBytes, layerBytes: sizes.reduce((sum, bytes) => sum + bytes, 0) }
   }
 
   /** The file that the VM writes to. */

@@ -56,6 +56,16 @@ describe('the text of a turn without calls', () => {
     expect(lines.slice(4)).toEqual(['    │ First half.', '✔ 1/2 A', '    │ All of it.'])
   })
 
+  it('is shown once when it gives the step up: in the end of the step, and neither before nor in the end of the run [H.01]', () => {
+    const why = 'Not understood: paint it.\nAsk for a file.'
+    const message = `0 of 1 steps completed; step "s0" failed: ${why}`
+    const failed = { outcome: 'failed', reason: 'step_failed', message, summary: '' } as const
+    const ended = event({ type: 'run-end', ...failed, usage: noUsage, durationMs: 1_000 })
+    const lines = shown(plan('A'), begin, turn('s0', `STEP FAILED: ${why}`), end(why, 'failed'), ended)
+    expect(lines.join('\n').split('Not understood')).toHaveLength(2)
+    expect(lines.join('\n')).toContain('0 of 1 steps completed; step "s0" failed')
+  })
+
   it('is shown before a message is heard, before a call, and when the step ends with something else [H.01]', () => {
     const said = turn('s0', 'Half.')
     expect(shown(plan('A', 'B'), begin, said, heard)).toContain('    │ Half.')
