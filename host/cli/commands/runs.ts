@@ -161,18 +161,41 @@ export async function runsPause(io: Io, name: string): Promise<ExitCode> {
   )
 }
 
-/** A paused agent, or a run whose host process ended. */
-export async function runsResume(io: Io, name: string, flags: ContinueFlags): Promise<ExitCode> {
+/** A paused agent, or a run whose host process ended; with `all` each of those, one after the other. */
+export async function runsResume(
+  io: Io,
+  name: string | undefined,
+  { all = false, ...flags }: ContinueFlags & { readonly all?: boolean },
+): Promise<ExitCode> {
   const host = hostOf(io)
+  if (all) return await resumeAll(io, host, flags)
+  if (name === undefined)
+    throw new CaissonError(
+      'invalid_options',
+      'expected a run, or --all for each run whose host process ended',
+    )
   const runId = await findRun(io, name)
   const { status } = await host.runs.summary(runId)
   if (status === 'died') return await continueRun(io, runId, flags)
   return await say(
     io,
-    name,
+    runId,
     (run) => run.resume({ by: 'caisson runs resume' }),
     () => 'the agent resumes',
   )
+}
+
+/** @returns the code of the first run that did not complete */
+async function resumeAll(io: Io, host: Host, flags: ContinueFlags): Promise<ExitCode> {
+  const died = (await host.runs.list()).filter(({ status }) => status === 'died')
+  const left = died.filter(({ id }) => existsSync(host.runs.paths(id).options))
+  if (left.length === 0) io.stderr.write('no run can be continued; list all: caisson runs list\n')
+  let first: ExitCode = exitCodes.completed
+  for (const { id } of left) {
+    const code = await continueRun(io, id, flags)
+    if (first === exitCodes.completed) first = code
+  }
+  return first
 }
 
 /** Waits for the end: the run sends its changes first, unless it ends at once. */

@@ -27,6 +27,22 @@ describe('caisson run that is ended from outside', () => {
     expect(await place.leftovers()).toEqual([])
   })
 
+  it('is continued by another process, to the same end, and leaves nothing [R.01 V.06]', async () => {
+    const place = await cliPlace({ 'log.txt': '' })
+    const task = 'Run the command `echo begun >> log.txt; sleep 3; echo ended >> log.txt`'
+    const killed = place.start(...runArguments(place, task))
+    await killed.sees('run_bash')
+    killed.child.kill('SIGKILL')
+    await killed.ended
+    expect((await place.run('runs', 'show', 'last')).stdout).toMatch(/continue .*: caisson runs resume run-/)
+    const resumed = await place.run('runs', 'resume', '--all', '--apply')
+    expect(resumed).toMatchObject({ code: 0, stdout: expect.stringContaining('in a new VM') })
+    expect(await readFiles(place.workspace)).toEqual({ 'log.txt': 'begun\nended\n' })
+    expect(await place.leftovers()).toEqual([])
+    expect((await place.run('runs', 'resume', '--all')).stderr).toContain('no run can be continued')
+    expect((await place.run('runs', 'resume', 'last')).stderr).toContain('it has ended as completed')
+  })
+
   it('cancels cleanly at SIGTERM during work and at SIGHUP during the start of the VM [S1.03 V.06]', async () => {
     const place = await cliPlace({})
     for (const [signal, moment] of [
