@@ -207,7 +207,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S3.06': now('Any configured model of any provider is used by its id'),
   'S3.07': later('Steps and functions are shared by workflows', 'workflow files are not built yet'),
-  'S3.08': later('Long runs survive their process', 'needs recovery (R.01)'),
+  'S3.08': now('Long runs survive their process'),
   'S3.09': later(
     'Workflows branch on conditions',
     'workflow files are not built yet; plans have conditions (A.01)',
@@ -272,8 +272,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'one more turn after a limit was reached, to conclude',
   ),
   'A.04': now(
-    'The conversation is valid at every moment; before it exceeds the window of the model it is made shorter, without losing rules, task, plan and budget, and what was cut can be read again',
-    'a conversation that continues after a crash: runs end with their host process (R.01)',
+    'The conversation is valid at every moment and continues after a crash; before it exceeds the window of the model it is made shorter, without losing rules, task, plan and budget, and what was cut can be read again',
   ),
   'A.05': now('What the model is sent begins with the same bytes in every request of a run'),
   'A.06': now(
@@ -365,7 +364,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'W.03': now('Paths that execute on the host are flagged and left out unless named'),
   'W.04': now(
     'A checkpoint of a VM’s disk holds all that was written until then; it opens after the VM was killed, and in copies',
-    'a checkpoint at each step of a run, and a rewind to one of them',
+    'checkpoints that are kept for each step, and a rewind to one of them',
   ),
   'W.05': now(
     'A full disk of the host loses no finished work: what cannot be written waits for room, the run says how much it needs, and a person can cancel the wait',

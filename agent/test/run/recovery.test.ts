@@ -223,7 +223,7 @@ function outcomeOf(world: World, { completion, files }: Awaited<ReturnType<World
   }
 }
 
-it('a run is the same wherever its agent was killed: files, effects, plan, steps, sub-agents, each event once [R.01]', async () => {
+it('a run is the same wherever its agent was killed: files, effects, plan, steps, sub-agents, each event once [R.01 A.04]', async () => {
   await using model = await startModelServer(answer)
   const place = await temporaryFolder('recovery')
   const open = (name: string) => {

@@ -27,7 +27,7 @@ describe('caisson run that is ended from outside', () => {
     expect(await place.leftovers()).toEqual([])
   })
 
-  it('is continued by another process, to the same end, and leaves nothing [R.01 V.06]', async () => {
+  it('is continued by another process, to the same end, and leaves nothing [R.01 S3.08 V.06]', async () => {
     const place = await cliPlace({ 'log.txt': '' })
     const task = 'Run the command `echo begun >> log.txt; sleep 3; echo ended >> log.txt`'
     const killed = place.start(...runArguments(place, task))
