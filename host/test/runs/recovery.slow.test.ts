@@ -11,10 +11,10 @@ function outcomeOf({ files, orders, ends, leftVms }: RecoveredRun) {
 
 /** An order whose result is not known is not made again: the model learns that. */
 function isUnknown({ events, orders }: RecoveredRun): boolean {
-  const isTold = events.some(
+  const hasLearned = events.some(
     ({ event }) => event.type === 'tool-end' && event.error?.message.includes('result is not known') === true,
   )
-  return isTold && orders.length <= 1
+  return hasLearned && orders.length <= 1
 }
 
 /** Of a run's journal lines before its end. */
