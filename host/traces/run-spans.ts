@@ -61,6 +61,8 @@ export class RunSpans {
       case 'model-end':
         if (event.costUsd !== undefined) this.#costUsd = (this.#costUsd ?? 0) + event.costUsd
         return this.#requests.end(event, place.at)
+      case 'run-resume':
+        return this.#endOpen({ endMs: place.at, error: 'interrupted' })
       case 'run-end':
         return this.#endRun(this.#endOf(event, place.at))
       default:
@@ -142,10 +144,17 @@ export class RunSpans {
       'caisson.untraced_spans': this.#untraced === 0 ? undefined : this.#untraced,
     })
     return [
+      ...this.#endOpen(left),
+      endSpan(this.#traceId, span, { ...end, attributes: { ...end.attributes, ...own } }),
+    ]
+  }
+
+  /** Everything but the run. */
+  #endOpen(left: SpanEnd & { readonly error: string }): TraceSpan[] {
+    return [
       ...this.#requests.endAll(left),
       ...this.#calls.takeAll().map((call) => endSpan(this.#traceId, call, left)),
       ...this.#agents.takeAll().map((agent) => endSpan(this.#traceId, agent, left)),
-      endSpan(this.#traceId, span, { ...end, attributes: { ...end.attributes, ...own } }),
     ]
   }
 

@@ -264,6 +264,22 @@ describe('the spans of a run', () => {
     expect(JSON.stringify(spans)).not.toContain('secret-name')
   })
 
+  it('end where the run continues with another agent, whose calls are spans of their own [R.04 R.01]', () => {
+    const spans = spansOf([
+      [0, runStart()],
+      [10, toolStart('c1', 'run_bash'), 'root'],
+      [20, { type: 'run-resume', epoch: 2, checkpointId: null, message: 'the VM ended' }],
+      [30, toolStart('c1', 'run_bash'), 'root'],
+      [40, toolEnd('c1', 'run_bash', { exitCode: 0 }), 'root'],
+      [99, runEnd()],
+    ])
+    expect(treeOf(spans)).toEqual([
+      'invoke_agent caisson 0-99',
+      '  execute_tool run_bash 10-20 interrupted',
+      '  execute_tool run_bash 30-40',
+    ])
+  })
+
   it('are for embeddings of their own kind and model [R.04]', () => {
     const spans = spansOf([
       [0, runStart()],
