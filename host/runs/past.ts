@@ -16,6 +16,9 @@ export interface DecidedApproval {
   readonly ruling: DecisionRecord
 }
 
+/** Addresses that a line names. */
+const reachedMaxCount = 20
+
 export class Past {
   readonly #checkpointId: string | null
   /** Requests without a decision. */
@@ -23,6 +26,7 @@ export class Past {
   #decided: DecidedApproval[] = []
   /** What people said to the agent. */
   readonly messages: { readonly messageId: string; readonly text: string }[] = []
+  readonly #reached = new Set<string>()
   /** Keys of calls that began, with their tool. */
   readonly #calls = new Map<string, string>()
 
@@ -36,7 +40,13 @@ export class Past {
     switch (event.type) {
       case 'checkpoint':
         // Decisions before are in the agent's log.
-        if (event.checkpointId === this.#checkpointId) this.#decided = []
+        if (event.checkpointId !== this.#checkpointId) break
+        this.#decided = []
+        this.#reached.clear()
+        break
+      case 'egress-end':
+        // The web tools only read.
+        if (event.kind === 'tunnel' || event.kind === 'http') this.#reached.add(event.target)
         break
       case 'approval-request':
         this.#asked.set(event.request.approvalId, event.request)
@@ -62,6 +72,11 @@ export class Past {
   /** Decisions that the agent has not acted on at the checkpoint. */
   get decided(): readonly DecidedApproval[] {
     return this.#decided
+  }
+
+  /** What programs had reached since the checkpoint; their requests may be made again. */
+  get reached(): string[] {
+    return [...this.#reached].slice(0, reachedMaxCount)
   }
 
   /** Adds the calls of host tools whose result was lost with the host process. */

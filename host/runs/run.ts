@@ -357,6 +357,7 @@ export class Run implements RunHandle {
       epoch: epoch + 1,
       checkpointId,
       message: message.slice(0, limits.textMaxChars),
+      ...(past.reached.length === 0 ? {} : { reached: past.reached }),
     })
     this.#claims.restore(this.#record.state)
     this.#approvals.restore(past.decided)

@@ -147,6 +147,8 @@ const RunResume = z.strictObject({
   checkpointId: CheckpointId.nullable(),
   /** Why the agent before cannot continue. */
   message: Text,
+  /** What programs had reached after the checkpoint, at most 20: their requests may be made again. Absent: nothing. */
+  reached: z.array(Line).min(1).max(20).optional(),
 })
 const VmEnd = z.strictObject({ type: z.literal('vm-end'), expected: z.boolean(), message: Text })
 const SessionStart = z.strictObject({

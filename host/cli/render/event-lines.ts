@@ -167,11 +167,13 @@ function linesOfEvent(
 }
 
 /** What the agent did after the checkpoint is shown again as it is done again. */
-function resumeLines({ message, checkpointId }: Of<'run-resume'>, colors: Colors): string[] {
+function resumeLines({ message, checkpointId, reached = [] }: Of<'run-resume'>, colors: Colors): string[] {
   const [why = ''] = message.split('\n')
   const from =
     checkpointId === null ? 'the run starts from its beginning' : 'the run continues from its last checkpoint'
-  return [colors.yellow(`⟲ ${asClause(why)}; ${from}, in a new VM`)]
+  const again = `  programs may send again what they sent since then to ${reached.map((target) => sanitizeLine(target, 100)).join(', ')}`
+  const lines = [`⟲ ${asClause(why)}; ${from}, in a new VM`, ...(reached.length === 0 ? [] : [again])]
+  return lines.map(colors.yellow)
 }
 
 /** A sentence of another program as part of one of ours. */

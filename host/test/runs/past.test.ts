@@ -36,6 +36,18 @@ it('an interrupted run has its decisions since the checkpoint, without those tha
   expect(past.decided.map(({ request }) => request.approvalId)).toEqual(['a2'])
 })
 
+it('it names what programs reached since the checkpoint, and nothing that only read [R.01]', () => {
+  const past = new Past('cp-1')
+  const ends = (kind: 'tunnel' | 'http' | 'fetch', target: string): HostEvent => ({
+    type: 'egress-end',
+    ...{ kind, target, rule: 'r', bytesOut: 1, bytesIn: 1, durationMs: 1 },
+  })
+  const before = [ends('tunnel', 'a.example:443'), checkpoint('cp-1')]
+  const since = [ends('http', 'POST http://b.example/'), ends('fetch', 'GET https://c.example/')]
+  for (const event of [...before, ...since, ...since]) past.next({ event })
+  expect(past.reached).toEqual(['POST http://b.example/'])
+})
+
 it('a call of a host tool without a recorded result is unknown, and is not carried out again [R.01 S2.11]', async () => {
   const past = new Past(null)
   for (const event of [calls('c1'), calls('c2')]) past.next({ event })
