@@ -17,10 +17,12 @@ function isUnknown({ events, orders }: RecoveredRun): boolean {
   return hasLearned && orders.length <= 1
 }
 
-/** Of a run's journal lines before its end. */
-function positionsOf({ events }: RecoveredRun): number[] {
-  const end = events.findIndex(({ event }) => event.type === 'run-end')
-  return events.slice(0, end).flatMap(({ seq }) => (seq % 3 === third ? [seq] : []))
+/** Of the journal's lines before the run's end; for QEMU those while it runs. */
+function positionsOf({ events }: RecoveredRun, victim: 'host process' | 'QEMU'): number[] {
+  const types = events.map(({ event }) => event.type)
+  const from = victim === 'QEMU' ? types.indexOf('vm-ready') : 0
+  const end = victim === 'QEMU' ? types.indexOf('step-end') : types.indexOf('run-end')
+  return events.slice(from, end).map(({ seq }) => seq)
 }
 
 describe.each(['host process', 'QEMU'] as const)('a run whose %s is killed', (victim) => {
@@ -28,7 +30,8 @@ describe.each(['host process', 'QEMU'] as const)('a run whose %s is killed', (vi
     const undisturbed = await recoverRun()
     const rows: string[] = []
     const others: string[] = []
-    for (const at of chosen ?? positionsOf(undisturbed)) {
+    const possible = positionsOf(undisturbed, victim)
+    for (const at of possible.filter((seq) => chosen?.includes(seq) ?? seq % 3 === third)) {
       const killed = await recoverRun(
         victim === 'QEMU' ? { killQemuAfter: at } : { killSelfAfter: at },
       ).catch((error: unknown) => {
