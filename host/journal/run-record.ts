@@ -91,6 +91,11 @@ export class RunRecord {
     })
   }
 
+  /** An end of this process's part only: the journal has none, and the run can be continued later. */
+  leave(event: Extract<HostEvent, { type: 'run-end' }>): void {
+    this.#unrecorded = reduceRun(this.#journal.state, { event })
+  }
+
   /** Journals an event of the agent, then shows it. */
   async agent(agentPath: string, n: number, event: AgentEvent): Promise<void> {
     this.feed.push(await this.#journal.append({ source: 'agent', agentPath, n, event }))

@@ -107,25 +107,24 @@ const DiskFiles = z.array(z.tuple([z.string(), z.int().min(0)]))
 
 /**
  * The workspace of an interrupted run as it was copied then, from the run's folder. Undefined when the host process
- * ended before it was all there.
+ * ended before it was all there. The file of the disk stays.
+ * @param isNeeded whether a checkpoint of the run builds on it
  * @throws {CaissonError} `state_corrupted`
  */
-export async function reopenWorkspace({
-  directory,
-  disk,
-  diskFiles,
-}: RunPaths): Promise<PreparedWorkspace | undefined> {
+export async function reopenWorkspace(
+  { directory, disk, diskFiles }: RunPaths,
+  isNeeded: boolean,
+): Promise<PreparedWorkspace | undefined> {
   const text = await readFile(diskFiles, 'utf8').catch(() => undefined)
-  if (text === undefined) {
+  if (!isNeeded && (text === undefined || !existsSync(disk))) {
     await rm(disk, { force: true })
     return undefined
   }
-  const files = DiskFiles.safeParse(parseJson(text))
+  const files = DiskFiles.safeParse(parseJson(text ?? ''))
   if (!files.success || !existsSync(disk))
     throw new CaissonError('state_corrupted', `${files.success ? disk : diskFiles} is damaged or missing`)
   const manifest = requireValue(await readManifest(manifestFile(directory)))
   await using undo = new AsyncDisposableStack()
-  undo.defer(() => rm(disk, { force: true }))
   const fd = openSync(disk, 'r')
   undo.defer(() => closeSync(fd))
   const held = undo.move()

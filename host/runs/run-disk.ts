@@ -6,9 +6,10 @@ import { CheckpointDisk } from '../vm/checkpoints/checkpoint-disk.ts'
 
 /** The scratch disk: it outlives the VMs that use it. */
 export class RunDisk implements AsyncDisposable {
-  readonly #paths: Pick<RunPaths, 'scratch' | 'options' | 'diskFiles'>
+  readonly #paths: Pick<RunPaths, 'scratch' | 'disk' | 'options' | 'diskFiles'>
+  #isKept = false
 
-  constructor(paths: Pick<RunPaths, 'scratch' | 'options' | 'diskFiles'>) {
+  constructor(paths: Pick<RunPaths, 'scratch' | 'disk' | 'options' | 'diskFiles'>) {
     this.#paths = paths
   }
 
@@ -20,9 +21,15 @@ export class RunDisk implements AsyncDisposable {
     return await CheckpointDisk.create(scratch)
   }
 
-  /** Removes all of it: the run has ended. */
+  /** For another process, which can continue the run. */
+  keep(): void {
+    this.#isKept = true
+  }
+
+  /** Removes all of it, as the run has ended, unless it is kept. */
   async [Symbol.asyncDispose](): Promise<void> {
-    const { scratch, options, diskFiles } = this.#paths
-    for (const file of [options, diskFiles, scratch]) await rm(file, { recursive: true, force: true })
+    if (this.#isKept) return
+    const { scratch, disk, options, diskFiles } = this.#paths
+    for (const file of [options, diskFiles, scratch, disk]) await rm(file, { recursive: true, force: true })
   }
 }

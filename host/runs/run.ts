@@ -229,10 +229,11 @@ export class Run implements RunHandle {
 
   async #live(): Promise<RunState> {
     await using record = this.#record
+    await using disk = new RunDisk(record.paths)
     await using held = new AsyncDisposableStack()
     let ending: Ending
     try {
-      ending = await this.#execute(held)
+      ending = await this.#execute(disk, held)
     } catch (error) {
       // A failure after the stop signal is a consequence of the stop.
       ending = runEnding(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
@@ -242,7 +243,13 @@ export class Run implements RunHandle {
     await this.#askAfter(ending).catch(() => undefined)
     this.#hooks.close()
     const durationMs = Math.round(performance.now() - this.#startedAt)
-    await record.conclude({ type: 'run-end', ...ending, usage: record.state.usage, durationMs })
+    const end = { type: 'run-end', ...ending, usage: record.state.usage, durationMs } as const
+    if (this.#plan.resumed === undefined || this.#guest !== undefined) await record.conclude(end)
+    else {
+      // It was not continued, for want of memory or an image, say.
+      disk.keep()
+      record.leave({ ...end, message: `${end.message}\nTry again: caisson runs resume ${this.id}` })
+    }
     return record.state
   }
 
@@ -259,15 +266,16 @@ export class Run implements RunHandle {
   }
 
   /** @param held what the run needs until its end is journaled, as another process may have to continue it */
-  async #execute(held: AsyncDisposableStack): Promise<Ending> {
+  async #execute(disk: RunDisk, held: AsyncDisposableStack): Promise<Ending> {
     const { paths } = this.#record
-    const disk = held.use(new RunDisk(paths))
     let earlier: EarlierAnswers | undefined
     if (this.#plan.resumed === undefined) await this.#begin()
     else earlier = await this.#recover('the host process of the run ended', true)
     const plan = await this.#prepareMachine()
     const workspace = held.use(
-      (earlier === undefined ? undefined : await reopenWorkspace(paths)) ??
+      (earlier === undefined
+        ? undefined
+        : await reopenWorkspace(paths, this.#record.state.checkpoint !== null)) ??
         (await prepareWorkspace(plan, this.#record, this.#stop.signal)),
     )
     for (;;) {

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
@@ -6,7 +7,9 @@ import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host, type RunOptions } from '../host.ts'
 import { RunRecord } from '../journal/run-record.ts'
+import { Run } from '../runs/run.ts'
 import { readStoredRun, resumedOptions, storeRun } from '../stored-run.ts'
+import { plannedRun } from './support/planned-run.ts'
 
 const runId = `run-${'0'.repeat(20)}`
 const tool = { description: 'x', inputSchema: z.strictObject({}), readOnly: true, execute: () => 'x' }
@@ -67,4 +70,26 @@ it('what cannot be resumed is refused, with the reason and what to do: ended, re
     })
   }
   await expect(host.resume(runId)).rejects.toThrow('has ended (completed)')
+})
+
+it('a run that could not be continued, for want of a VM, can be continued later [R.01]', async () => {
+  const { plan, runs } = await plannedRun()
+  const paths = await runs.create(plan.runId)
+  {
+    await using record = await RunRecord.open(paths)
+    const { prompt, directory, limits, provider } = plan
+    const { model, name } = provider
+    await record.host({ type: 'run-start', ...{ prompt, directory, limits, model, provider: name } })
+  }
+  await storeRun(paths, { prompt: 'x' }, task)
+  for (const epoch of [2, 3]) {
+    const run = new Run({ ...plan, resumed: { task } }, await RunRecord.open(paths))
+    expect((await run.ended).end).toMatchObject({
+      outcome: 'failed',
+      message: expect.stringMatching(/there is no VM here\n.*caisson runs resume run-/),
+    })
+    expect(existsSync(paths.options)).toBe(true)
+    const state = (await runs.fold(plan.runId)).state
+    expect([state.end, state.epoch]).toEqual([null, epoch])
+  }
 })
