@@ -16,10 +16,12 @@ it('a run whose host process is killed, and one whose VM is, do nothing twice an
   const same = { files: undisturbed.files, orders: undisturbed.orders, ends: 1, leftVms: [] }
   const withoutHost = await recoverRun({ killSelfAfter: at('host-tool-end') })
   expect(withoutHost).toMatchObject(same)
-  const withoutVm = await recoverRun({ killQemuAfter: at('changes-ready') - 4 })
+  const withoutVm = await recoverRun({ killQemuAfter: at('host-tool-end') + 4 })
   expect(withoutVm).toMatchObject(same)
-  for (const { events } of [withoutHost, withoutVm])
+  for (const { events, isKilled } of [withoutHost, withoutVm]) {
+    expect(isKilled).toBe(true)
     expect(events.filter(({ event }) => event.type === 'run-resume')).toMatchObject([
       { event: { epoch: 2, checkpointId: expect.stringMatching(/^cp-/) } },
     ])
+  }
 }, 300_000)

@@ -51,13 +51,19 @@ for await (const item of run.watch()) {
   if (item.source === 'delta') continue
   if (item.seq === order.killSelfAfter) process.kill(process.pid, 'SIGKILL')
   // A resumed run shows the lines from before too.
-  if (item.seq === order.killQemuAfter) process.kill(await findQemu(order.home), 'SIGKILL')
+  if (item.seq === order.killQemuAfter) await killQemu()
   if (item.event.type !== 'approval-request') continue
   const { approvalId } = item.event.request
   if (!run.hasPendingApproval(approvalId)) continue
   appendFileSync(order.ledger, 'asked\n')
   await run.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'blue' })
 }
+/** A run that is quicker than the one before has ended its VM by then. */
+async function killQemu(): Promise<void> {
+  const pid = await findQemu(order.home).catch(() => undefined)
+  if (pid !== undefined) process.kill(pid, 'SIGKILL')
+}
+
 const { outcome, message } = await run.result()
 console.log(`${outcome}: ${message}`)
 await host.close()
