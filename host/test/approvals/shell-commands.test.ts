@@ -75,8 +75,12 @@ describe('the commands of a shell command', () => {
       const fill = (length: number) => `ls ${unit.repeat(length / unit.length)}`
       const best = (text: string) => Math.min(...Array.from({ length: 3 }, () => spend(text)))
       best(fill(size / 8))
-      // A quadratic reader would take 64 times as long for 8 times the text.
-      expect(best(fill(size)), unit).toBeLessThan(25 * Math.max(best(fill(size / 8)), 2))
+      // A quadratic reader would take 64 times as long for 8 times the text, however often it is tried; a machine that is
+      // busy meanwhile does not stay so.
+      const ratio = () => best(fill(size)) / Math.max(best(fill(size / 8)), 2)
+      let least = ratio()
+      for (let tries = 0; least >= 25 && tries < 8; tries += 1) least = Math.min(least, ratio())
+      expect(least, unit).toBeLessThan(25)
     }
   })
 })
