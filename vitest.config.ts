@@ -10,7 +10,7 @@ const VMS_AT_ONCE = 2
 const FILES_AT_ONCE = 2
 
 /** Fast files that do more in the slow tier. */
-const perTierFiles = globSync('{specs,runtime,agent,host,test}/**/*.test.ts', {
+const perTierFiles = globSync('{specs,runtime,agent,host,client,test}/**/*.test.ts', {
   cwd: import.meta.dirname,
 }).filter((file) =>
   readFileSync(`${import.meta.dirname}/${file}`, 'utf8').includes("'#specs/testing/tier.ts'"),
@@ -22,6 +22,7 @@ export default defineConfig({
   test: {
     pool: 'forks',
     execArgv,
+    setupFiles: [`${import.meta.dirname}/test/environment.ts`],
     // What comes about soon on a quiet machine; the default of a second is an absolute time on a loaded one.
     expect: { poll: { timeout: 10_000 } },
     projects: [
@@ -29,7 +30,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'fast',
-          include: ['{specs,runtime,agent,host,vm-image,scripts,test}/**/*.test.ts'],
+          include: ['{specs,runtime,agent,host,client,vm-image,scripts,test}/**/*.test.ts'],
           exclude: ['**/*.vm.test.ts', '**/*.slow.test.ts', '**/node_modules/**'],
           testTimeout: 60_000,
           // One would leave the second processor to nobody: many tests wait more than they work.
@@ -41,7 +42,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'vm',
-          include: ['{specs,runtime,agent,host,vm-image,scripts,test}/**/*.vm.test.ts'],
+          include: ['{specs,runtime,agent,host,client,vm-image,scripts,test}/**/*.vm.test.ts'],
           testTimeout: 240_000,
           hookTimeout: 300_000,
           maxWorkers: VMS_AT_ONCE,
@@ -53,7 +54,10 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'slow',
-          include: ['{specs,runtime,agent,host,vm-image,scripts,test}/**/*.slow.test.ts', ...perTierFiles],
+          include: [
+            '{specs,runtime,agent,host,client,vm-image,scripts,test}/**/*.slow.test.ts',
+            ...perTierFiles,
+          ],
           env: { CAISSON_TEST_TIER: 'slow' },
           testTimeout: 600_000,
           hookTimeout: 600_000,

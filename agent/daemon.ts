@@ -9,6 +9,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { OpenExtension } from './extensions/extension.ts'
 import { type AgentDescription, type AgentHandlers, type HostLink, serveHost } from './link/host-link.ts'
+import type { PostOptions } from './link/http.ts'
 import { createLogger } from './link/logger.ts'
 import { carry, connectToPort } from './link/pipe-connection.ts'
 import type { OpenPort } from './link/port.ts'
@@ -41,7 +42,7 @@ interface DaemonOptions {
   readonly root: RootSide
   readonly tools: readonly Tool[]
   /** Views of the workspace and the tools of an agent in one; absent: no sub-agents. */
-  readonly agents?: Pick<AgentsParts, 'views' | 'toolsFor'>
+  readonly agents?: Pick<AgentsParts, 'views' | 'toolsFor' | 'root' | 'owner'>
   /** Extensions that a task can bring; none opens before there is a task. Absent: none. */
   readonly extensions?: readonly OpenExtension[]
   listWorkspace(signal: AbortSignal): Promise<string>
@@ -76,6 +77,7 @@ export function startDaemon(options: DaemonOptions): Daemon {
     processId: randomBytes(16).toString('hex'),
     describe: () => ({ tools: [...registry.names], ...options.describeExits() }),
     handlers: createHandlers(options, () => ({ link, tasks })),
+    onQuiet: (quiet) => tasks.setHostQuiet(quiet),
   })
   const { agents, extensions = [], openSkills } = options
   const baseUrl = options.modelBaseUrl ?? 'http://gateway/v1'
@@ -92,7 +94,10 @@ export function startDaemon(options: DaemonOptions): Daemon {
     // An idle agent does not need the client.
     modelFor: async ({ model }) => {
       const { createModel } = await import('#runtime/llm/model.ts')
-      return createModel({ model, baseUrl, sendRequest: (url, options) => link.http.post(url, options) })
+      // A host that stands still answers later; the run's own limits end the wait.
+      const wait = { sessionTimeoutMs: Number.POSITIVE_INFINITY }
+      const sendRequest = (url: string, request: PostOptions) => link.http.post(url, { ...request, ...wait })
+      return createModel({ model, baseUrl, sendRequest })
     },
     listWorkspace: (signal) => options.listWorkspace(signal),
     readGuidance: () => options.readGuidance?.() ?? Promise.resolve(undefined),
@@ -137,7 +142,9 @@ function createHandlers(
       carry(parts().link.http, `/forward/${forwardId}`, () => connectToPort(port)),
     'task/submit': async ({ task }) => parts().tasks.submit(task),
     'task/cancel': async ({ runId, reason }) => parts().tasks.cancel(runId, reason),
-    'task/steer': async ({ runId, messageId, text }) => parts().tasks.steer(runId, { messageId, text }),
+    'task/cancelAgent': async ({ runId, agentPath, reason }) =>
+      parts().tasks.cancelAgent(runId, agentPath, reason),
+    'task/steer': async ({ runId, ...message }) => parts().tasks.steer(runId, message),
     'task/pause': async ({ runId, paused }) => parts().tasks.pause(runId, paused),
     'task/hold': async ({ runId, waiting }) => parts().tasks.hold(runId, waiting),
   }

@@ -21,15 +21,9 @@ import type { RunBudget } from './run/budget.ts'
 import { openHooks } from './run/hooks.ts'
 import { loggedModel } from './run/logged-model.ts'
 import { openRunModel } from './run/pause.ts'
-import {
-  type AgentRun,
-  CallIds,
-  type Report,
-  type RunEnding,
-  type RunHost,
-  repeatableIds,
-} from './run/run.ts'
+import { type AgentRun, CallIds, type Report, type RunEnding, type RunHost } from './run/run.ts'
 import type { Steering } from './run/steering.ts'
+import type { SubAgents } from './run/sub-agents.ts'
 import { OutputStore } from './run/tool-outputs.ts'
 import type { RunAgents } from './subagents/create-agents.ts'
 import { truncate } from './text/truncate.ts'
@@ -72,11 +66,16 @@ export interface RunParts extends Stages {
 export interface TaskContext {
   readonly task: Task
   readonly steering: Steering
+  readonly subAgents: SubAgents
   readonly budget: RunBudget
   readonly host: RunHost
   /** The root agent's. */
   readonly report: Report
   readonly signal: AbortSignal
+  /** Aborted when the run is cancelled, whatever its budget. */
+  readonly cancelled: AbortSignal
+  /** Time for a turn to conclude, once the budget has tripped. */
+  readonly concludeMs: number
   readonly logger: Logger
 }
 
@@ -85,7 +84,7 @@ const replansMax = 3
 
 /** Opens what the task brings, plans and executes the task, and closes what was opened. */
 export async function runTask(context: TaskContext, parts: RunParts): Promise<RunEnding> {
-  const { task, steering, budget, host, report, signal, logger } = context
+  const { task, steering, subAgents, budget, host, report, signal, cancelled, concludeMs, logger } = context
   await using opened = new AsyncDisposableStack()
   const { log } = host
   const guidance = signal.aborted
@@ -131,8 +130,11 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
     ...(hooks === undefined ? {} : { hooks }),
     budget,
     steering,
+    subAgents,
     signal,
-    callIds: new CallIds(repeatableIds(task.runId)),
+    cancelled,
+    concludeMs,
+    callIds: new CallIds(task.idSeed ?? task.runId),
     outputs: new OutputStore(),
     log,
     logger,

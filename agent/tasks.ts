@@ -3,6 +3,7 @@
  * and completes it exactly once, also after a cancel and after a fault in planner or executor.
  */
 import type { Logger } from 'pino'
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
@@ -14,6 +15,7 @@ import { followPauses } from './run/pause.ts'
 import { type RunEnding, RunHost, type RunLink } from './run/run.ts'
 import { noLog, openRunLog, type RunLog, type RunLogOptions } from './run/run-log.ts'
 import { Steering, type SteerMessage } from './run/steering.ts'
+import { isSubAgent, SubAgents } from './run/sub-agents.ts'
 import { type RunParts, runTask, type TaskContext } from './run-task.ts'
 import { truncate, truncateJson } from './text/truncate.ts'
 
@@ -22,6 +24,8 @@ export interface TaskServerParts extends RunParts {
   readonly logger: Logger
   /** How long planner and executor may take to end after a cancel before they are abandoned. Default 5 s. */
   readonly cancelGraceMs?: number
+  /** How long the turn may take that concludes the work after a limit. Default 8 s, less than the host waits. */
+  readonly concludeMs?: number
   /** Where the run's log is kept, on the scratch disk. Absent: no run can be continued by another agent. */
   readonly log?: Pick<RunLogOptions, 'file' | 'minIntervalMs'>
 }
@@ -32,8 +36,11 @@ const done: Answer = { ok: true, value: {} }
 interface Current {
   readonly runId: string
   readonly controller: AbortController
+  /** Without the time in which this VM stood still. */
+  readonly clock: AwakeTimer
   readonly budget: RunBudget
   readonly steering: Steering
+  readonly subAgents: SubAgents
   /** Resolves when the run is completed. */
   served: Promise<void>
 }
@@ -55,13 +62,19 @@ export class TaskServer {
     const { runId } = task
     if (this.#current?.runId === runId || this.#finished.includes(runId)) return done
     if (this.#current !== null) return failure('busy', `the agent is busy with ${this.#current.runId}`)
+    const clock = new AwakeTimer(Number.POSITIVE_INFINITY, () => undefined)
+    const steering = new Steering()
     const current: Current = {
       runId,
       controller: new AbortController(),
-      budget: new RunBudget(task.limits),
-      steering: new Steering(),
+      clock,
+      budget: new RunBudget(task.limits, () => clock.passedMs, task.price),
+      steering,
+      subAgents: new SubAgents(steering, task),
       served: Promise.resolve(),
     }
+    for (const message of task.messages ?? [])
+      if (!isSubAgent(message.agentPath)) current.steering.push(message)
     this.#current = current
     this.#parts.host.beginRun(runId)
     current.served = this.#serve(task, current)
@@ -74,7 +87,12 @@ export class TaskServer {
 
   /** Stops the run's clock while the host asks a person on the agent's behalf. */
   hold(runId: string, waiting: boolean): Answer {
-    return this.#tell(runId, ({ budget }) => budget.hold(waiting))
+    return this.#tell(runId, ({ budget }) => budget.hold(waiting, 'person'))
+  }
+
+  /** Stops the clock while the host is silent, as when its process is stopped: nothing that needs it can continue. */
+  setHostQuiet(quiet: boolean): void {
+    this.#current?.budget.hold(quiet, 'host')
   }
 
   pause(runId: string, paused: boolean): Answer {
@@ -85,10 +103,19 @@ export class TaskServer {
   steer(runId: string, message: SteerMessage): Answer {
     if (this.#current?.runId !== runId)
       return this.#finished.includes(runId) ? failure('notFound', `run ${runId} is over`) : unknown(runId)
-    const taken = this.#current.steering.push(message)
+    const { agentPath, ...words } = message
+    if (isSubAgent(agentPath)) return this.#current.subAgents.steer(agentPath, words)
+    const taken = this.#current.steering.push(words)
     if (taken === 'over') return failure('notFound', `run ${runId} is over`)
     const text = 'too many messages wait to be seen by the agent; send the next one when it has answered'
     return taken === 'busy' ? failure('busy', text) : done
+  }
+
+  /** Ends one sub-agent. Failure: `notFound` for one that is not at work. */
+  cancelAgent(runId: string, agentPath: string, reason: string): Answer {
+    if (this.#current?.runId !== runId)
+      return this.#finished.includes(runId) ? failure('notFound', `run ${runId} is over`) : unknown(runId)
+    return this.#current.subAgents.cancel(agentPath, reason)
   }
 
   /** Cancels the current run; resolves when it has ended. */
@@ -117,7 +144,8 @@ export class TaskServer {
     }
   }
 
-  async #serve(task: Task, { runId, controller, budget, steering }: Current): Promise<void> {
+  async #serve(task: Task, current: Current): Promise<void> {
+    const { runId, controller, clock, budget, steering, subAgents } = current
     const parts = this.#parts
     const logger = parts.logger.child({ runId })
     const host = new RunHost(runId, parts.host, budget)
@@ -125,13 +153,19 @@ export class TaskServer {
     const report = host.reportOf('root')
     const pauses = followPauses(steering, budget, report, logger)
     const signal = AbortSignal.any([controller.signal, budget.signal])
-    const context: TaskContext = { task, steering, budget, host, report, signal, logger }
+    const { concludeMs = 8_000, cancelGraceMs = 5_000 } = parts
+    const cancelled = controller.signal
+    const context: TaskContext = {
+      ...{ task, steering, subAgents, budget, host, report, signal, cancelled, concludeMs, logger },
+    }
+    budget.restore(host.log.agents.length, host.log.agentUsage)
     logger.info({ model: task.model }, 'task received')
-    const ending = await settle(runTask(context, parts), context, parts.cancelGraceMs ?? 5_000)
+    const ending = await settle(runTask(context, parts), context, cancelGraceMs)
     budget.stop()
+    clock.cancel()
     await pauses.end()
     // Messages that arrived after the agent's last answer: none is lost silently.
-    for (const { text } of steering.close())
+    for (const { text } of [...steering.close(), ...subAgents.close()])
       await host.note('warn', `the run ended before the agent saw this message: ${text}`)
     host.close()
     logger.info({ outcome: ending.outcome, reason: ending.reason, usage: budget.usage }, 'task ended')
@@ -158,16 +192,17 @@ export class TaskServer {
 /** The work's ending. Replaced when the work throws, or does not end within the grace period after its signal. */
 async function settle(
   work: Promise<RunEnding>,
-  run: Pick<TaskContext, 'signal' | 'budget' | 'logger'>,
+  run: Pick<TaskContext, 'signal' | 'cancelled' | 'budget' | 'concludeMs' | 'logger'>,
   graceMs: number,
 ): Promise<RunEnding> {
   let timer: NodeJS.Timeout | undefined
   const leftBehind = Promise.withResolvers<RunEnding>()
   const onAbort = (): void => {
+    const concludeMs = run.cancelled.aborted ? 0 : run.concludeMs
     timer = setTimeout(() => {
       run.logger.error('planner or executor did not end in time')
       leftBehind.resolve({ ...interruption(run, 'work that did not stop was abandoned'), summary: '' })
-    }, graceMs)
+    }, graceMs + concludeMs)
   }
   if (run.signal.aborted) onAbort()
   else run.signal.addEventListener('abort', onAbort, { once: true })

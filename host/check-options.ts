@@ -3,6 +3,7 @@
  * field that is wrong.
  */
 
+import { Readable, Writable } from 'node:stream'
 import * as z from 'zod'
 import { ApprovalRule } from '#specs/protocol/approval.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
@@ -21,6 +22,7 @@ import {
   OptionsError,
   problemsOf,
   readOptions,
+  SignalOption,
 } from './files/check-arguments.ts'
 import type { HostOptions, SandboxOptions } from './host-options.ts'
 import type {
@@ -59,6 +61,7 @@ const VmSchema = z.strictObject({
 const PoolVmSchema = VmSchema.omit({ start: true })
 const RunVmSchema = VmSchema.extend({
   hibernateAfterMs: z.int().min(0).optional(),
+  sleepAfterMs: z.int().min(0).optional(),
   recoveries: z.int().min(0).max(100).optional(),
   keep: z.boolean().optional(),
 })
@@ -137,6 +140,7 @@ const RunSchema = z.strictObject({
     'expected at most 1,000 facts',
   ),
   metadata: RunMetadata.optional(),
+  leaveOnSleep: z.boolean().optional(),
   continue: text.optional(),
   replay: text.refine((name) => !name.includes('\0'), 'expected a run or a directory').optional(),
   /** Read as a JSON schema with the other settings of the run. */
@@ -267,12 +271,37 @@ const ResumeSchema = RunSchema.pick({
   onProgress: true,
   onNotes: true,
   extensions: true,
-}).extend({ interactive: z.boolean().optional() })
+  leaveOnSleep: true,
+}).extend({
+  interactive: z.boolean().optional(),
+  takeOver: z.boolean().optional(),
+  fromBeginning: z.boolean().optional(),
+})
+const ReplaySchema = z.strictObject({ signal: SignalOption, onProgress: givenFunction.optional() })
+const ExportSchema = z.strictObject({ signal: SignalOption, onNote: givenFunction.optional() })
+const ImportSchema = z.strictObject({ signal: SignalOption, workspace: text.optional() })
 const ModelOptions = RunSchema.pick({ model: true, replay: true })
 
 /** @throws {OptionsError} naming every field that is wrong */
 export function checkCallOptions(options: unknown): void {
   checkArguments('the options of the call cannot be used', CallOptions, options)
+}
+
+/** @throws {OptionsError} naming every field that is wrong */
+export function checkReplayOptions(options: unknown): void {
+  checkArguments('the options of the call cannot be used', ReplaySchema, options)
+}
+
+/** @throws {OptionsError} naming every field that is wrong, also for what is no stream */
+export function checkExport(to: unknown, options: unknown): void {
+  checkArguments('the stream cannot be used', z.instanceof(Writable, { error: 'expected a Writable' }), to)
+  checkArguments('the options of the call cannot be used', ExportSchema, options)
+}
+
+/** @throws {OptionsError} naming every field that is wrong, also for what is no stream */
+export function checkImport(from: unknown, options: unknown): void {
+  checkArguments('the stream cannot be used', z.instanceof(Readable, { error: 'expected a Readable' }), from)
+  checkArguments('the options of the call cannot be used', ImportSchema, options)
 }
 
 /** A copy that was checked. @throws {OptionsError} naming every field that is wrong */

@@ -1,29 +1,65 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
+import type { Readable, Writable } from 'node:stream'
+import * as z from 'zod'
 import { CaissonError, requireText, withCode } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
+import { WorkspacePath } from '#specs/protocol/text.ts'
+import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
+import { clearLeftStages } from './archive/import-stage.ts'
 import {
   checkCallOptions,
+  checkExport,
   checkHostOptions,
+  checkImport,
   checkModelOptions,
+  checkReplayOptions,
   checkResumeOptions,
   checkRunOptions,
   checkSandboxOptions,
 } from './check-options.ts'
+import { compareRuns, type RunComparison } from './compare/compare-runs.ts'
+import type { Take } from './compare/merge-runs.ts'
+import { type MergedRuns, mergeRuns } from './compare/merged-run.ts'
+import { openResult, resultsMaxCount } from './compare/results.ts'
+import { writeResult } from './compare/score-runs.ts'
 import { withoutOverridden } from './config/overrides.ts'
 import type { Config } from './config/schema.ts'
 import { RunClient } from './control/run-client.ts'
+import {
+  type AnswerActor,
+  type CancelOptions,
+  type RunActor,
+  readActor,
+  readAnswerActor,
+  readCancel,
+} from './control/run-handle.ts'
 import { VmDirectory } from './control/vms.ts'
 import { watchRuns } from './control/watch-runs.ts'
 import { PersistentGrants } from './egress/persistent-grants.ts'
 import type { EgressPolicy } from './egress/policy.ts'
+import { type ExportOptions, exportRun } from './export-run.ts'
+import { checkArguments } from './files/check-arguments.ts'
+import {
+  type ForkOptions,
+  forkAnyRun,
+  type RewindOptions,
+  type Rewound,
+  readForkOptions,
+  rewindAnyRun,
+} from './fork-runs.ts'
+import type { Forks } from './forks/fork-run.ts'
 import type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
 import type { Image } from './image/image.ts'
+import { type ImportOptions, type ImportResult, importRun } from './import-run.ts'
+import { boundMoments, defaultMomentBounds, type MomentBounds } from './journal/kept-moments.ts'
 import type { FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
 import { type RunPaths, RunStore } from './journal/run-store.ts'
+import { mcpServersOf } from './mcp/config.ts'
 import { McpPins } from './mcp/pins.ts'
 import { NoteStore } from './memory/note-store.ts'
 import type { ProviderChoice } from './providers/providers.ts'
+import { planReplay, type ReplayOptions } from './replay-run.ts'
 import {
   chooseProvider,
   type HostState,
@@ -36,10 +72,16 @@ import {
 } from './resolve-run.ts'
 import type { ResumeOptions, RunOptions } from './run-options.ts'
 import { RunTraces } from './run-traces.ts'
+import { answerAnywhere, revokeAnywhere } from './runs/answer-anywhere.ts'
 import { answerApprovals, warnOfUnanswered } from './runs/approval-handler.ts'
 import { RunChanges } from './runs/changes.ts'
+import { cancelStored } from './runs/end-stored.ts'
 import { warmUp } from './runs/guest/warm-up.ts'
+import { type ImportedRun, readImported } from './runs/imported.ts'
 import { findHeld, type HeldPaths } from './runs/prepare.ts'
+import { placeBase } from './runs/replay/base.ts'
+import { ActiveReplay, type Replay } from './runs/replay/replay.ts'
+import { keepReplaySetup } from './runs/replay/setup.ts'
 import {
   type BuildOptions,
   type PlannedRun,
@@ -52,6 +94,7 @@ import { Run } from './runs/run.ts'
 import { RunNotes } from './runs/run-notes.ts'
 import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/storage-bounds.ts'
 import { undoRun } from './runs/undo-run.ts'
+import type { ExecOptions } from './sandbox/guest-command.ts'
 import { Sandbox } from './sandbox/sandbox.ts'
 import { openSandboxNetwork } from './sandbox/sandbox-network.ts'
 import { StandaloneVm } from './sandbox/standalone-vm.ts'
@@ -59,12 +102,26 @@ import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
 import { type Folders, resolveFolders } from './state/folders.ts'
-import { readStoredRun, resumedOptions, storeRun } from './stored-run.ts'
+import { readStoredRun, resumedOptions, storeRun, withValues } from './stored-run.ts'
 import { VmPool } from './vm/vm-pool.ts'
 import type { UndoSummary } from './workspace/index.ts'
+import { endRunHolder } from './workspace/run-lock.ts'
 
 export type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
 export type { ResumeOptions, RunOptions } from './run-options.ts'
+
+/** What a command did over the result of a run. */
+export interface TestedRun {
+  readonly runId: string
+  /** Null where the time limit ended it. */
+  readonly exitCode: number | null
+  readonly timedOut: boolean
+  /** Of the command alone. */
+  readonly durationMs: number
+  /** Text of the VM. */
+  readonly stdout: string
+  readonly stderr: string
+}
 
 export class Host implements AsyncDisposable {
   readonly folders: Folders
@@ -200,14 +257,224 @@ export class Host implements AsyncDisposable {
     }, options)
   }
 
+  /**
+   * Runs a run again without a network, from what was recorded: answers of its model, of the web and of host tools, and
+   * decisions of people. Resolves when the replay has started; its result names the first difference.
+   * @param name as in {@link RunStore.find}
+   * @throws {CaissonError} `run_not_found`, `run_busy`, `invalid_recording`; `not_possible_now` when the workspace is not as
+   *   it was
+   */
+  async replay(name: string, options: ReplayOptions = {}): Promise<Replay> {
+    return await withCode(async () => {
+      this.#requireOpen()
+      checkReplayOptions(options)
+      const paths = await this.runs.find(name)
+      return await this.#start(options, (started) => this.#startReplay(paths, started))
+    }, options)
+  }
+
+  /**
+   * Writes a run as one file, for {@link importRun} on this machine or another. Keys and secrets that this host knows are
+   * not in it. Ends `to` when all of it is written.
+   * @param name as in {@link RunStore.find}
+   * @throws {CaissonError} `run_not_found`, `run_busy`; `denied` when a part that cannot be changed holds a key
+   */
+  async exportRun(name: string, to: Writable, options: ExportOptions = {}): Promise<void> {
+    await withCode(async () => {
+      checkExport(to, options)
+      await exportRun(await this.runs.find(name), to, this.#state, options)
+    }, options)
+  }
+
+  /**
+   * Makes a run of an archive, whole or not at all. What the run was permitted elsewhere is not permitted here.
+   * @throws {CaissonError} `invalid_archive`, `workspace_refused`, `no_space`, `limit_reached`; `not_possible_now` when
+   *   another run has its id
+   */
+  async importRun(from: Readable, options: ImportOptions = {}): Promise<ImportResult> {
+    return await withCode(async () => {
+      checkImport(from, options)
+      return await importRun(from, this.#state, keptBoundsOf(await this.config()), options)
+    }, options)
+  }
+
+  async #startReplay(
+    from: RunPaths,
+    { signal, ...options }: ReplayOptions & { readonly signal?: AbortSignal },
+  ): Promise<Replay> {
+    const { folders, runs } = this
+    const planned = await planReplay(from, options, this.#state)
+    const { plan, setup, replays, journal, answers, recording } = planned
+    await requireRoomForRun(folders.runs, keptBoundsOf(await this.config()))
+    const paths = await runs.create(plan.runId)
+    try {
+      const { workspaceReady } = replays
+      const signalOf = signal ?? this.#closing.signal
+      await placeBase(from, paths, { setup, workspaceReady, folders, signal: signalOf })
+      const record = await RunRecord.open(paths)
+      const prepareMachine = async (building: BuildOptions) => ({
+        image: await prepareImage(building, folders),
+      })
+      const run = new Run({ ...plan, prepareMachine }, record)
+      return new ActiveReplay({ run, store: runs, replays: from.runId, journal, answers, recording })
+    } catch (error) {
+      await runs.remove(plan.runId)
+      throw error
+    }
+  }
+
+  /**
+   * Answers an approval of a run, whether or not a process carries it out. Without one the decision is journaled, and
+   * {@link Host.resume} then continues the run. The first answer counts, of all processes.
+   * @param name as in {@link RunStore.find}
+   * @throws {CaissonError} `run_not_found`, `not_possible_now` when the run has ended, `run_busy`
+   */
+  async answer(
+    name: string,
+    approvalId: string,
+    answer: ApprovalAnswer,
+    actor?: AnswerActor,
+  ): Promise<AnswerResult> {
+    return await withCode(async () => {
+      requireText('approvalId', approvalId)
+      const { by } = readAnswerActor(actor)
+      return await answerAnywhere(await this.runs.find(name), approvalId, answer, by)
+    })
+  }
+
+  /**
+   * Revokes an answer for a run, whether or not a process carries the run out. `host.runs.runAnswers()` lists them.
+   * @param name as in {@link RunStore.find}
+   * @param approvalId the approval that was answered so
+   * @throws {CaissonError} `run_not_found`, `run_busy`, `not_possible_now` when the run has ended or no such answer
+   * applies
+   */
+  async revokeAnswer(name: string, approvalId: string, actor?: RunActor): Promise<void> {
+    await withCode(async () => {
+      requireText('approvalId', approvalId)
+      const { by } = readActor(actor)
+      await revokeAnywhere(await this.runs.find(name), approvalId, by)
+    })
+  }
+
+  /**
+   * Makes runs that continue another one from a moment of it, each in a folder of its own; {@link resume} starts them, in
+   * VMs of their own. The other run stays as it is, also while it is at work.
+   * @param name as in {@link RunStore.find}
+   * @throws {CaissonError} `not_possible_now` when it has no such moment, or does not keep its disk
+   */
+  async fork(name: string, options: ForkOptions): Promise<Forks> {
+    return await withCode(async () => {
+      this.#requireOpen()
+      const request = readForkOptions(options)
+      const paths = await this.runs.find(name)
+      await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
+      return await forkAnyRun(this.runs, paths, request)
+    })
+  }
+
+  /**
+   * Cancels a run, whether or not a process carries it out. Without one its changes are not collected.
+   * @param name as in {@link RunStore.find}
+   * @throws {CaissonError} `run_not_found`, `run_busy`, `not_possible_now` when the run has ended
+   */
+  async cancel(name: string, options?: CancelOptions): Promise<void> {
+    await withCode(async () => {
+      const { by, now } = readCancel(options)
+      const paths = await this.runs.find(name)
+      const run = await RunClient.connect(paths.runId, paths.control).catch(() => null)
+      if (run === null) return await cancelStored(paths, by)
+      await run.cancel({ by, now })
+      await run.detach()
+    })
+  }
+
+  /**
+   * Makes a run that takes the place of another one from a moment of it; {@link resume} starts it. The other run is ended,
+   * if it has not ended.
+   * @param name as in {@link RunStore.find}
+   * @throws {CaissonError} `not_possible_now` as {@link fork}, and when it did something outside its VM since
+   */
+  async rewind(name: string, options: RewindOptions): Promise<Rewound> {
+    return await withCode(async () => {
+      this.#requireOpen()
+      const paths = await this.runs.find(name)
+      await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
+      return await rewindAnyRun(this.runs, paths, options)
+    })
+  }
+
+  /**
+   * Compares the changes of runs that began with the same files, such as forks of one run, path by path.
+   * @param names as in {@link RunStore.find}
+   * @throws {CaissonError} `not_possible_now` when one brought no changes, `invalid_options` when their files differ
+   */
+  async compare(names: readonly string[]): Promise<RunComparison> {
+    return await withCode(async () => await compareRuns(this.runs, await this.#findAll(names)))
+  }
+
+  /**
+   * Runs a command over what went into the VM of a run, with its changes, in a VM of its own, without network access.
+   * @param name as in {@link RunStore.find}
+   * @throws {CaissonError} `not_possible_now` when the run brought no changes or does not keep its files
+   */
+  async testRun(name: string, command: string, options: ExecOptions = {}): Promise<TestedRun> {
+    return await withCode(async () => {
+      requireText('the command', command)
+      const { runId } = await this.runs.find(name)
+      await using result = await writeResult(await openResult(this.runs, runId))
+      const { signal } = options
+      await using sandbox = await this.sandbox({
+        workspace: result.directory,
+        ...(signal === undefined ? {} : { signal }),
+      })
+      const startedAt = performance.now()
+      const { exitCode, timedOut, stdout, stderr } = await sandbox.exec(command, options)
+      const durationMs = Math.round(performance.now() - startedAt)
+      return { runId, exitCode, timedOut, durationMs, stdout, stderr }
+    })
+  }
+
+  /**
+   * Merges the changes of runs that began with the same files into the changes of a new run, which are reviewed, applied
+   * and undone as any run's. Where they differ and `takes` does not decide, there are conflicts and no run.
+   * @param names as in {@link RunStore.find}
+   * @throws {CaissonError} as {@link compare}
+   */
+  async merge(names: readonly string[], takes: readonly Take[] = []): Promise<MergedRuns> {
+    return await withCode(async () => {
+      checkArguments('the choices cannot be used', Takes, takes)
+      const runIds = await this.#findAll(names)
+      const found = await Promise.all(
+        takes.map(async (take) => ({ ...take, runId: (await this.runs.find(take.runId)).runId })),
+      )
+      await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
+      return await mergeRuns(this.runs, runIds, found)
+    })
+  }
+
+  async #findAll(names: readonly string[]): Promise<string[]> {
+    checkArguments('the names of the runs cannot be used', RunNames, names)
+    return await Promise.all(names.map(async (name) => (await this.runs.find(name)).runId))
+  }
+
   async #resumeRun(paths: RunPaths, options: ResumeOptions): Promise<Run> {
+    if (options.takeOver === true) await endRunHolder(paths.locks, paths.runId)
     const record = await RunRecord.open(paths)
     try {
       if (record.state.end !== null)
         throw new CaissonError('not_possible_now', `${paths.runId} has ended (${record.state.end.outcome})`)
       const stored = await readStoredRun(paths)
+      const imported = await readImported(paths.directory)
+      if (imported !== undefined) await this.#requireSameImage(paths.runId, imported, options)
       const given = checkRunOptions(resumedOptions(stored, options))
-      const plan = { ...(await this.#plan(given)), runId: paths.runId, resumed: { task: stored.task } }
+      const planned = await this.#plan(given)
+      // Was read for the plan.
+      const configured = mcpServersOf(planned.config.mcpServers)
+      const servers = { own: planned.mcp?.servers ?? {}, configured: configured.ok ? configured.value : {} }
+      const task = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
+      const resumed = { task, fromBeginning: options.fromBeginning === true }
+      const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
       const run = new Run(plan, record)
       this.#attend(run, given)
@@ -218,10 +485,32 @@ export class Host implements AsyncDisposable {
     }
   }
 
+  /** A disk of another image or agent means nothing to this one. @throws {CaissonError} `version_mismatch` */
+  async #requireSameImage(
+    runId: string,
+    { image: made }: Pick<ImportedRun, 'image'>,
+    options: Pick<ResumeOptions, 'onProgress' | 'signal'>,
+  ): Promise<void> {
+    if (made === null) return
+    const { key, agentDigest } = await prepareImage(options, this.folders)
+    const other =
+      key !== made.key
+        ? `the image ${made.key}, and here is ${key}`
+        : agentDigest !== made.agentDigest
+          ? `the agent ${made.agentDigest}, and here is ${agentDigest}`
+          : undefined
+    if (other === undefined) return
+    throw new CaissonError('version_mismatch', `${runId} was made with ${other}; it cannot be continued`, {
+      remedy: 'continue it with the version of Caisson that exported it',
+    })
+  }
+
   async #startRun(options: RunOptions): Promise<Run> {
     const plan = await this.#plan(options)
     requireTask(plan)
     await this.runs.clearScratch()
+    await clearLeftStages(this.folders)
+    await this.#boundMoments()
     await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
     options.signal?.throwIfAborted()
     const paths = await this.runs.create(plan.runId)
@@ -231,11 +520,17 @@ export class Host implements AsyncDisposable {
         { ...options, workspace: plan.directory, model: plan.provider.model },
         taskOf(plan, plan.approvePlan),
       )
+    await keepReplaySetup(paths, plan)
     const record = await RunRecord.open(paths)
     this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
     const run = new Run(plan, record)
     this.#attend(run, options)
     return run
+  }
+
+  /** Frees the disks of ended runs beyond the bounds. */
+  async #boundMoments(): Promise<void> {
+    await boundMoments(this.runs, momentBoundsOf(await this.config()), Date.now())
   }
 
   /** Starts with a signal that the end of the host aborts as well; the end waits for it. */
@@ -256,9 +551,10 @@ export class Host implements AsyncDisposable {
     }
   }
 
-  /** Connects the run's approvals to who answers them. */
+  /** Connects the run's approvals to who answers them; bounds what ended runs keep when it is one of them. */
   #attend(run: Run, { onApproval, approvals: { interactive, mode } = {} }: RunOptions): void {
     const warn = (text: string): void => this.#warn([text])
+    void run.ended.then(() => this.#boundMoments()).catch(() => undefined)
     if (onApproval !== undefined) void answerApprovals(run, onApproval, warn)
     else if (interactive === undefined && mode === undefined) void warnOfUnanswered(run, warn)
   }
@@ -432,10 +728,30 @@ export class Host implements AsyncDisposable {
   }
 }
 
+const Takes = z
+  .array(
+    z.strictObject({
+      runId: z.string().min(1),
+      path: WorkspacePath,
+      hunks: z.array(z.int().min(1)).min(1).max(10_000).optional(),
+    }),
+  )
+  .max(10_000)
+const RunNames = z.array(z.string().min(1)).min(2).max(resultsMaxCount)
+
 function keptBoundsOf({ kept }: Config): KeptBounds {
   const { maxRuns, maxBytes } = defaultKeptBounds
   return {
     maxRuns: kept.maxRuns ?? maxRuns,
     maxBytes: kept.maxGiB === undefined ? maxBytes : kept.maxGiB * 1024 ** 3,
+  }
+}
+
+function momentBoundsOf({ kept: { moments } }: Config): MomentBounds {
+  const { maxRuns, maxBytes, maxAgeMs } = defaultMomentBounds
+  return {
+    maxRuns: moments.maxRuns ?? maxRuns,
+    maxBytes: moments.maxGiB === undefined ? maxBytes : moments.maxGiB * 1024 ** 3,
+    maxAgeMs: moments.maxDays === undefined ? maxAgeMs : moments.maxDays * 24 * 60 * 60 * 1000,
   }
 }

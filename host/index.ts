@@ -26,7 +26,9 @@ export type { RequestSource } from '#specs/protocol/model-request.ts'
 export type { Plan, PlanInput, Step, StepState } from '#specs/protocol/plan.ts'
 export { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 export {
+  type CheckpointMoment,
   initialRunState,
+  type RunAnswer,
   type RunLine,
   type RunMoment,
   type RunState,
@@ -40,17 +42,32 @@ export {
 } from '#specs/protocol/validation-failure.ts'
 export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
 export { OptionsError } from './check-options.ts'
+export type { ComparedChange, ComparedPath, ComparedRun, RunComparison } from './compare/compare-runs.ts'
+export type { MergeConflict, Take } from './compare/merge-runs.ts'
+export type { MergedRuns } from './compare/merged-run.ts'
 export type { Config, ConfigInput } from './config/schema.ts'
 export type { CopyOptions, CopyResult } from './control/copy.ts'
 export type { VmDetails, VmInfo, VmUsage } from './control/messages.ts'
 export type { RunClient, WatchEnd } from './control/run-client.ts'
-export type { AnswerActor, CancelOptions, RunActor, RunHandle, RunResult } from './control/run-handle.ts'
+export type {
+  AnswerActor,
+  CancelAgentOptions,
+  CancelOptions,
+  RunActor,
+  RunForks,
+  RunHandle,
+  RunResult,
+  SteerOptions,
+} from './control/run-handle.ts'
 export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
 export type { VmDirectory, VmEntry } from './control/vms.ts'
 export type { PersistentGrant, PersistentGrants } from './egress/persistent-grants.ts'
 export type { EgressPolicy } from './egress/policy.ts'
 export type { HostPattern, PolicyRule } from './egress/rules.ts'
+export type { ExportOptions } from './export-run.ts'
+export type { ForkOptions, RewindOptions, Rewound } from './fork-runs.ts'
+export type { ForkRequest, Forks } from './forks/fork-run.ts'
 export type { CodeHook, CodeHookAt, CodeVerdict } from './hooks/code-hook.ts'
 export type {
   HookedCall,
@@ -65,9 +82,11 @@ export {
   type ResumeOptions,
   type RunOptions,
   type SandboxOptions,
+  type TestedRun,
 } from './host.ts'
 export type { Image } from './image/image.ts'
 export { ImageError, type ImageErrorKind } from './image/image-error.ts'
+export type { ImportOptions, ImportResult } from './import-run.ts'
 export { readJournal } from './journal/journal.ts'
 export type { JournalPoint } from './journal/journal-lines.ts'
 export type { JournalReading } from './journal/journal-summary.ts'
@@ -86,6 +105,7 @@ export type {
   WorkspaceNote,
 } from './memory/note-store.ts'
 export type { ProviderChoice } from './providers/providers.ts'
+export type { ReplayOptions } from './replay-run.ts'
 export type {
   ApprovalOptions,
   EgressOptions,
@@ -107,6 +127,7 @@ export type {
   RunChanges,
 } from './runs/changes.ts'
 export type { HeldPaths } from './runs/prepare.ts'
+export type { Replay, ReplayDifference, ReplayResult } from './runs/replay/replay.ts'
 export type { Run } from './runs/run.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './runs/run-notes.ts'
 export type { ExecOptions, ExecResult } from './sandbox/guest-command.ts'

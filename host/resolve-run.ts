@@ -110,7 +110,7 @@ export async function resolveRun(
   ]
   if (options.onNotes !== undefined) giveNotes(options.onNotes, choice.notes)
   else if (onProgress === undefined) warn(choice.notes)
-  const { keep = continues !== undefined, ...machine } = vm
+  const { keep = continues !== undefined, sleepAfterMs = config.vm.sleepAfterMs, ...machine } = vm
   await requireAccelerator(machine, folders, options.signal)
   await prepareFolders(folders)
   return {
@@ -121,6 +121,7 @@ export async function resolveRun(
     ...(contextTokens === undefined ? {} : { contextTokens }),
     ...(continues === undefined ? {} : { continues }),
     keep,
+    leavesOnSleep: options.leaveOnSleep ?? false,
     runId: newRunId(),
     folders,
     ...(onProgress === undefined ? {} : { onProgress }),
@@ -139,7 +140,7 @@ export async function resolveRun(
     include: files.include ?? runDefaults.files.include,
     acceptIgnoreRules: files.acceptIgnoreRules ?? runDefaults.files.acceptIgnoreRules,
     limits,
-    vm: machine,
+    vm: { ...machine, ...(sleepAfterMs === undefined ? {} : { sleepAfterMs }) },
     approvals: {
       mode: approvals.mode ?? runDefaults.approvals.mode,
       rules,

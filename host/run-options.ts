@@ -17,6 +17,7 @@ import {
   DEFAULT_HIBERNATE_AFTER_MS,
   DEFAULT_MEMORY_BYTES,
   DEFAULT_RECOVERIES,
+  DEFAULT_SLEEP_AFTER_MS,
   type RunVmOptions,
 } from './vm/vm-options.ts'
 
@@ -35,6 +36,7 @@ export const runDefaults = {
     confine: 'auto',
     start: 'auto',
     hibernateAfterMs: DEFAULT_HIBERNATE_AFTER_MS,
+    sleepAfterMs: DEFAULT_SLEEP_AFTER_MS,
     recoveries: DEFAULT_RECOVERIES,
   },
   extensions: { hostTools: {}, mcpServers: {}, hooks: [] },
@@ -93,6 +95,12 @@ export interface RunOptions {
    * change set. At most 16. Default: none.
    */
   readonly folders?: readonly AddedFolder[]
+  /**
+   * Whether a run that goes to sleep leaves this process: {@link Run.ended} resolves with a state without an end, and
+   * {@link Host.resume} continues the run after {@link Host.answer}, here or elsewhere. Default: false, this process
+   * continues it.
+   */
+  readonly leaveOnSleep?: boolean
   /** Which files of the workspace the VM gets. */
   readonly files?: FileSelection
   /** Whether the run makes, executes or waits for a plan. */
@@ -111,9 +119,19 @@ export interface RunOptions {
 
 /** Options of {@link Host.resume}: what a run cannot be stored with. */
 export interface ResumeOptions
-  extends Pick<RunOptions, 'onApproval' | 'signal' | 'onProgress' | 'onNotes' | 'extensions'> {
+  extends Pick<
+    RunOptions,
+    'onApproval' | 'signal' | 'onProgress' | 'onNotes' | 'extensions' | 'leaveOnSleep'
+  > {
   /** As in {@link ApprovalOptions}. Default: whether `onApproval` is given. */
   readonly interactive?: boolean
+  /**
+   * Whether to end the process that has the run, with all other runs that it carries out; it may be stopped. Linux only.
+   * Default: false.
+   */
+  readonly takeOver?: boolean
+  /** Whether to start again from the beginning, as is needed with another version of the agent. Default: false. */
+  readonly fromBeginning?: boolean
 }
 
 export interface FileSelection {

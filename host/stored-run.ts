@@ -5,13 +5,16 @@
 import { readFile } from 'node:fs/promises'
 import * as z from 'zod'
 import { CaissonError, hasCode } from '#specs/errors.ts'
+import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { Task } from '#specs/protocol/task.ts'
+import type { Withheld } from './archive/format.ts'
 import { checkRunOptions } from './check-options.ts'
 import { replaceFile } from './files/durable.ts'
 import { parseJson } from './files/json.ts'
 import type { RunPaths } from './journal/run-store.ts'
 import type { ResumeOptions, RunOptions } from './run-options.ts'
+import { withoutValues } from './runs/replay/setup.ts'
 
 export interface StoredRun {
   /** Without functions: the application passes those again. */
@@ -34,7 +37,15 @@ export async function storeRun(
   options: RunOptions,
   task: Task,
 ): Promise<void> {
-  const { onApproval: _, signal: __, onProgress: ___, onNotes: ____, extensions = {}, ...plain } = options
+  const {
+    onApproval: _,
+    signal: __,
+    onProgress: ___,
+    onNotes: ____,
+    leaveOnSleep: _____,
+    extensions = {},
+    ...plain
+  } = options
   const { hostTools = {}, hooks = [], mcpServers } = extensions
   const stored: z.input<typeof Stored> = {
     version: 1,
@@ -68,13 +79,124 @@ export async function readStoredRun({ runId, options: file }: RunPaths): Promise
   }
 }
 
+/** The text of `run.json` for another machine, without values of environments and headers, and without functions. */
+export function storedWithoutKeys({ options, task, functions }: StoredRun): string {
+  const { extensions: { mcpServers = {} } = {}, ...plain } = options
+  const servers = Object.entries(mcpServers).map(([name, server]) => [name, withoutKeys(server)])
+  const stored: z.input<typeof Stored> = {
+    version: 1,
+    options: {
+      ...plain,
+      ...(servers.length === 0 ? {} : { extensions: { mcpServers: Object.fromEntries(servers) } }),
+    },
+    task: withoutValues(task),
+    functions: { hostTools: [...functions.hostTools], hooks: functions.hooks },
+  }
+  return `${JSON.stringify(stored)}\n`
+}
+
+function withoutKeys(server: unknown): unknown {
+  if (typeof server !== 'object' || server === null) return server
+  return Object.fromEntries(Object.entries(server).filter(([key]) => key !== 'env' && key !== 'headers'))
+}
+
+/**
+ * The text of `run.json` of an archive for this machine. It keeps what says what the run does: not what was permitted
+ * elsewhere, nor a path of another machine.
+ */
+export function importedStore(
+  text: string,
+  { runId, workspace }: { readonly runId: string; readonly workspace: string },
+): Result<string, string> {
+  const parsed = Stored.safeParse(parseJson(text), plainMessages)
+  if (!parsed.success)
+    return { ok: false, error: `run.json: ${describeIssues(parsed.error, { root: 'the file', max: 1 })}` }
+  const { options, task, functions } = parsed.data
+  if (task.runId !== runId) return { ok: false, error: 'run.json is of another run' }
+  try {
+    const checked = checkRunOptions(options as unknown as RunOptions)
+    const { prompt, model, tools, context, metadata, outputSchema, limits, plan, vm, extensions } = checked
+    const { memoryBytes, cpus, diskBytes, recoveries } = vm ?? {}
+    const kept = withoutUndefined({
+      prompt,
+      model,
+      tools,
+      context,
+      metadata,
+      outputSchema,
+      limits,
+      workspace,
+      plan: withoutUndefined({ only: plan?.only, approve: plan?.approve }),
+      vm: withoutUndefined({ memoryBytes, cpus, diskBytes, recoveries }),
+      extensions: withoutUndefined({ mcpServers: extensions?.mcpServers }),
+    })
+    const stored: z.input<typeof Stored> = { version: 1, options: kept, task, functions }
+    return { ok: true, value: `${JSON.stringify(stored)}\n` }
+  } catch (error) {
+    if (!hasCode(error, 'invalid_options')) throw error
+    return { ok: false, error: `run.json: ${error.message}` }
+  }
+}
+
+function withoutUndefined(value: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(value).filter(([, one]) => one !== undefined))
+}
+
+type Servers = NonNullable<Task['mcpServers']>
+
+/**
+ * The task of a run that was imported, with the values that its archive left out, from the servers of this machine.
+ * Refuses a server that has the name of one of this machine and is another program or address: it would get the values,
+ * and what it offers would be remembered in the place of what the user's offered.
+ * @param servers `own`: those that the archive's options name;
+ * `configured`: those of this machine's configuration
+ * @throws {CaissonError} `invalid_options` naming what is missing or another
+ */
+export function withValues(
+  task: Task,
+  withheld: Withheld,
+  { own, configured }: { readonly own: Servers; readonly configured: Servers },
+): Task {
+  for (const [name, server] of [...Object.entries(task.mcpServers ?? {}), ...Object.entries(own)]) {
+    const here = Object.hasOwn(configured, name) ? configured[name] : undefined
+    if (here !== undefined && whereOf(here) !== whereOf(server))
+      throw new CaissonError(
+        'invalid_options',
+        `the MCP server ${name} of the imported run is another program or address than your ${name}`,
+        { remedy: `to continue the run, remove mcpServers.${name} from the configuration meanwhile` },
+      )
+  }
+  const filled = Object.entries(task.mcpServers ?? {}).map(([name, server]) => {
+    const names = Object.hasOwn(withheld, name) ? withheld[name] : undefined
+    if (names === undefined) return [name, server]
+    const { env = {}, headers = {} } = (Object.hasOwn(configured, name) ? configured[name] : undefined) ?? {}
+    const missing = [
+      ...names.env.filter((one) => !Object.hasOwn(env, one)),
+      ...names.headers.filter((one) => !Object.hasOwn(headers, one)),
+    ]
+    if (missing.length > 0)
+      throw new CaissonError(
+        'invalid_options',
+        `the MCP server ${name} needs values that no archive has: ${missing.join(', ')}`,
+        { remedy: `configure it here, as mcpServers.${name} of the configuration` },
+      )
+    return [name, { ...server, env, headers }]
+  })
+  return filled.length === 0 ? task : { ...task, mcpServers: Object.fromEntries(filled) }
+}
+
+/** What decides who gets the values of a server. */
+function whereOf({ transport, command, args = [], cwd, url }: Servers[string]): string {
+  return JSON.stringify([transport, command, args, cwd, url])
+}
+
 /**
  * The options to continue a run with. A run that it continued, and a plan from elsewhere, are in its task.
  * @throws {CaissonError} `invalid_options` when the application does not pass the same functions
  */
 export function resumedOptions({ options, task, functions }: StoredRun, given: ResumeOptions): RunOptions {
   const { continue: _, plan: { from: __, ...plan } = {}, ...stored } = options
-  const { interactive, extensions = {}, ...functionsGiven } = given
+  const { interactive, extensions = {}, takeOver: ___, fromBeginning: ____, ...functionsGiven } = given
   const missing = functions.hostTools.filter((name) => !Object.hasOwn(extensions.hostTools ?? {}, name))
   if (missing.length > 0 || (extensions.hooks ?? []).length !== functions.hooks)
     throw new CaissonError(

@@ -11,12 +11,18 @@ import { Extractor, ExtractorConfig, type IConfigFile } from '@microsoft/api-ext
 
 const root = path.join(import.meta.dirname, '..')
 const folder = path.join(root, 'specs/api')
-const entries = { caisson: 'host', 'caisson-runtime': 'runtime', 'caisson-testing': 'runtime/testing' }
+const entries = {
+  caisson: 'host',
+  'caisson-client': 'client',
+  'caisson-runtime': 'runtime',
+  'caisson-testing': 'runtime/testing',
+}
 /** Parameters of constructors that only the library calls, and schemas and helpers behind an exported type. */
 const hidden = new Set([
   'Adaptation',
   'Asked',
   'Awaitable',
+  'Fields',
   'FramedStream',
   'HeldBack',
   'HookHead',
@@ -29,6 +35,7 @@ const hidden = new Set([
   'Problem',
   'ProposalNote',
   'PublicOf',
+  'Reply',
   'RequestRejection',
   'PlannedRun',
   'Review',
@@ -37,6 +44,7 @@ const hidden = new Set([
   'RunFold',
   'RunRecord',
   'SandboxOwner',
+  'Scope',
   'Setting',
   'Skill',
   'WorkspaceNote',

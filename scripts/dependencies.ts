@@ -23,10 +23,11 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['doctor', 'offline-model', 'recording'],
     ['journal', 'web'],
     ['clean', 'gateway', 'traces'],
-    ['control'],
+    ['control', 'forks'],
     ['runs'],
-    ['sandbox'],
+    ['archive', 'compare', 'sandbox'],
     [root],
+    ['service'],
     ['cli'],
   ],
   agent: [
@@ -52,7 +53,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['support'],
     ['link'],
     ['control', 'egress'],
-    ['daemon', 'offline-model', 'repository', 'sandbox', 'vm'],
+    ['daemon', 'offline-model', 'recovery', 'repository', 'sandbox', 'service', 'vm'],
   ],
 }
 
@@ -110,7 +111,21 @@ export default {
       name: 'specs-imports-nobody',
       severity: 'error',
       from: { path: '^specs/' },
-      to: { path: ['^host/', '^agent/', '^runtime/', '^scripts/', '^vm-image/'] },
+      to: { path: ['^host/', '^agent/', '^runtime/', '^client/', '^scripts/', '^vm-image/'] },
+    },
+    {
+      name: 'client-imports-the-contract-alone',
+      severity: 'error',
+      from: { path: '^client/' },
+      to: {
+        path: ['^host/', '^agent/', '^runtime/', '^scripts/', '^vm-image/', '^specs/node/', '^specs/test/'],
+      },
+    },
+    {
+      name: 'client-runs-in-a-browser',
+      severity: 'error',
+      from: { path: '^client/' },
+      to: { dependencyTypes: ['core'] },
     },
     {
       name: 'image-imports-nobody',
@@ -137,6 +152,12 @@ export default {
       to: { path: testing },
     },
     {
+      name: 'service-imports-the-library-alone',
+      severity: 'error',
+      from: { path: '^host/service/' },
+      to: { path: '^host/', pathNot: ['^host/service/', '^host/index\\.ts$'] },
+    },
+    {
       name: 'contract-has-no-node',
       severity: 'error',
       from: { path: '^specs/', pathNot: ['^specs/node/', '^specs/test/', '^specs/testing/'] },
@@ -145,7 +166,7 @@ export default {
     {
       name: 'contract-imports-zod-alone',
       severity: 'error',
-      from: { path: '^specs/protocol/' },
+      from: { path: ['^specs/protocol/', '^specs/service/'] },
       to: { path: 'node_modules', pathNot: ['node_modules/zod/'] },
     },
     ...layerRules(),

@@ -25,7 +25,7 @@ export interface Finding {
 export const rules: readonly WordRule[] = [
   { phrases: ['desk', 'desks'], use: 'approvals, service' },
   { phrases: ['nap', 'naps', 'doze', 'vigil', 'rouse', 'rouses'], use: 'hibernate, wake' },
-  { phrases: ['asleep', 'falls asleep'], use: 'hibernated' },
+  { phrases: ['asleep', 'falls asleep', 'sleeping vm'], use: 'hibernated; of a run: sleeping' },
   { phrases: ['knock', 'knocks'], use: 'session request' },
   { phrases: ['way out', 'ways out', 'outward'], use: 'network access, egress' },
   {

@@ -36,7 +36,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S0.09': now(
     'The provider is configured by environment variables or the user’s file: a server address, a model and a proxy; its key comes from a variable, a private file, a command or the keyring, and is never shown',
-    'a port: there is no HTTP service yet',
+    'OPENAI_API_KEY and its like',
   ),
   'S0.10': now('The command line is a client of the host', 'a VS Code extension'),
   'S0.11': now('Tool calling does not depend on the provider'),
@@ -71,7 +71,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Model deltas and progress are streamed to the host; each model request is reported from its start to its end, with what it waits for',
   ),
   'S1.11': now(
-    'Tools that ask wait for an approval that is decided on the host: those that delete, and those that the run names; the question offers its answers, and the decision names who made it',
+    'Tools that ask wait for an approval that is decided on the host: those that delete, and those that the run names; the question offers its answers, and the decision names who made it; answers for the run are listed, revoked and expire',
     'approval of what a program deletes inside the VM, which the review of the changes shows',
   ),
   'S1.12': now('Every tool call is logged in structured form, and the log reaches the host'),
@@ -233,7 +233,10 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'V.04': now(
     'A VM is saved with memory and disk as of one moment and continues later, also while a run waits for a person or between tasks; a running VM is paused and resumed',
   ),
-  'V.05': later('Several continuations of one run from one moment; one is kept', 'needs checkpoints (W.04)'),
+  'V.05': now(
+    'Several continuations of one run from one moment; one is kept',
+    'a fork that makes its checkpoint at the moment it is asked for',
+  ),
   'V.06': now(
     'Memory, CPUs, disk and wall time are bounded, shown beside what a running VM uses of them, and freed when it ends; no QEMU outlives its host process',
   ),
@@ -268,8 +271,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'The turn loop ends with one reason of a closed list; a model that goes in circles, by calls or results, with a period of one to five, is reported once and then stopped',
   ),
   'A.03': now(
-    'Budgets form a tree: a sub-agent spends a part of its parent’s; a run has exactly one terminal event',
-    'one more turn after a limit was reached, to conclude',
+    'Budgets form a tree: a sub-agent spends a part of its parent’s; a limit leaves one turn to conclude; a run has exactly one terminal event',
   ),
   'A.04': now(
     'The conversation is valid at every moment and continues after a crash; before it exceeds the window of the model it is made shorter, without losing rules, task, plan and budget, and what was cut can be read again',
@@ -279,11 +281,10 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Edits land where they are meant or show the nearest lines, patches are applied whole or not at all, and what changed since it was read is not overwritten',
   ),
   'A.07': now(
-    'Sub-agents work at once, each on a view of its own and with no more rights than their parent; they ask the person as the run does, and what they change is merged or shown as a conflict',
-    'sub-agents of sub-agents',
+    'Sub-agents work at once and start their own to a depth, each on a view of its parent’s and with no more rights; they ask the person as the run does, and what they change is merged or shown as a conflict',
   ),
   'A.08': now(
-    'A person can send a message to a running agent, hold it, and cancel it; what it has said by then is kept',
+    'A person can send a message to a running agent or one sub-agent, hold the run, and cancel it or one sub-agent; what it has said by then is kept',
   ),
   'A.09': now(
     'MCP servers, skills, AGENTS.md, memory and a search over the workspace serve a run; what of them comes from strangers is asked about, bounded, and shown as theirs',
@@ -364,7 +365,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'W.03': now('Paths that execute on the host are flagged and left out unless named'),
   'W.04': now(
     'A checkpoint of a VM’s disk holds all that was written until then; it opens after the VM was killed, and in copies',
-    'checkpoints that are kept for each step, and a rewind to one of them',
+    'a checkpoint of every step of a long plan',
   ),
   'W.05': now(
     'A full disk of the host loses no finished work: what cannot be written waits for room, the run says how much it needs, and a person can cancel the wait',
@@ -382,11 +383,13 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   // Runs that survive
   'R.01': now(
     'A run that was killed anywhere finishes with the same workspace, and no effect twice',
-    'sub-agents and parallel steps at every position, and effects of programs that left the VM',
+    'requests of programs that had left the VM are made again, and named',
   ),
-  'R.02': now('A link that is cut at any byte loses no event and doubles none'),
+  'R.02': now(
+    'A link that is cut at any byte, or whose host process or QEMU is stopped for any time, loses no event and doubles none',
+  ),
   'R.03': now(
-    'A run is repeated from its recording without a network, and its journal is verified by its chain',
+    'A run is replayed without a network, model, application or person, as a run of its own, and nothing of that is applied; the first difference is named with its place; its journal is verified by its chain',
   ),
   'R.04': now(
     'A run is a trace by the GenAI conventions of OpenTelemetry where a collector is set: folded from its events, without content unless asked for, and never waited for by the run',
@@ -400,9 +403,23 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'R.07': now(
     'An apply or undo that is interrupted, killed or out of room says what it did, leaves no file of its own behind, and can be continued or undone',
   ),
+  'R.12': now(
+    'A run that waits for a person for long is its journal and its disk alone; the first answer of any process continues it, and nothing is asked twice; lists say what waits, sleeps or was interrupted, and since when',
+  ),
+  'R.10': now(
+    'A run continues without the terminal that started it: a background process carries it out, any other process watches, answers, cancels or continues it, and neither its arguments nor its log hold a key',
+  ),
+  'R.11': now(
+    'A stopped process keeps its run; a take-over ends it first, and a process whose run was taken over writes nothing more to it; a run is continued by the agent that it was started with, or from its beginning',
+  ),
   'R.08': later(
     'Metrics by OpenTelemetry',
     'cost and usage of a run are in its journal and on its spans; no meter is built yet',
+  ),
+
+  'R.09': now(
+    'A run is exported as one file without the keys and secrets that the host knows, and imported whole or not at all: each form, digest, link and disk of the file is checked before it is a run; what was permitted elsewhere is not',
+    'forks of imported runs',
   ),
 
   // Host surfaces
@@ -412,9 +429,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'H.05': now(
     'A run of this process and one of another have one interface, asynchronous and with coded errors; its result holds outcome, summary, changes, usage and cost, and a call whose approvals nothing answers is denied with a warning instead of waiting',
   ),
-  'H.02': later(
-    'HTTP API with OpenAPI, events, authentication, rate limits and metrics, and a web page with plan, trace, diff and approvals',
-    'the service is not built yet',
+  'H.02': now(
+    'HTTP API with OpenAPI 3.1, events from any number on, idempotency keys and a token; a request from another site, another machine without TLS or without the token is refused; runs outlive the service; sub-agents are steered and cancelled, answers for a run revoked, runs forked, rewound and compared as by the library',
+    'keys with scopes of their own, rate limits, metrics, and a web page with plan, trace, diff and approvals',
   ),
   'H.03': later(
     'An ACP agent for editors, an MCP server for other agents, and a VS Code extension',

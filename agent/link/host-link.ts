@@ -39,6 +39,8 @@ interface ServeHostOptions {
   /** 32 hex digits, random, one per process. */
   processId: string
   describe: () => AgentDescription
+  /** The host has been silent for a while, or speaks again. */
+  onQuiet?: (quiet: boolean) => void
   timings?: Partial<GuestTimings>
 }
 
@@ -115,6 +117,7 @@ class Link implements HostLink {
       onHttp: (stream) => this.http.connect(stream),
       onDown: (_session, end) => this.#onDown(end),
       onTrouble: (message) => this.log({ level: 'warn', message, fields: '{}' }),
+      ...(options.onQuiet === undefined ? {} : { onQuiet: options.onQuiet }),
       ...(options.timings === undefined ? {} : { timings: options.timings }),
     })
   }
@@ -214,6 +217,7 @@ class Link implements HostLink {
           return { ok: false, error: { code: 'invalidRequest', message } }
         }
         started = true
+        this.#sessions.started(session, params.heartbeatIntervalMs)
         if (params.cloned === true) this.#processId = params.session
         // After the answer is queued: the host accepts nothing before it.
         setImmediate(() => this.#onUp(session, params.resume))
@@ -226,6 +230,7 @@ class Link implements HostLink {
       'workspace/look': whenStarted(handlers['workspace/look']),
       'task/submit': whenStarted(handlers['task/submit']),
       'task/cancel': whenStarted(handlers['task/cancel']),
+      'task/cancelAgent': whenStarted(handlers['task/cancelAgent']),
       'task/steer': whenStarted(handlers['task/steer']),
       'task/pause': whenStarted(handlers['task/pause']),
       'task/hold': whenStarted(handlers['task/hold']),

@@ -3,30 +3,37 @@
  * preambles, and reopens ports that end. Knows nothing of runs; reports the start and end of each session.
  */
 import type { Duplex } from 'node:stream'
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import { Channel } from '#specs/node/channel.ts'
 import { type SessionId, sessionRequest } from '#specs/node/preamble.ts'
 import { openRpcSession, type RpcSession } from '#specs/node/rpc-session.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import type { Handlers } from '#specs/protocol/peer.ts'
 import type { OpenPort } from './port.ts'
 
 export interface GuestTimings {
-  /** Interval of session requests while there is no session. */
+  /** Interval of session requests while there is no session; doubles up to the second value. */
   requestIntervalMs: number
+  requestMaxMs: number
   /** Deadline for the answer to the host's session request. */
   answerDelayMs: number
   /** Delay before a port is reopened; doubles up to the second value. */
   reopenMinMs: number
   reopenMaxMs: number
-  /** Silence of the host after which the guest requests a new session. */
-  silenceTimeoutMs: number
+  /** Silence of the host, in heartbeats, after which the guest requests a new session. */
+  silenceBeats: number
+  /** The same after which the host is taken to stand still. */
+  quietBeats: number
 }
 
 const defaultGuestTimings: GuestTimings = {
   requestIntervalMs: 1_000,
+  requestMaxMs: 8_000,
   answerDelayMs: 50,
   reopenMinMs: 50,
   reopenMaxMs: 2_000,
-  silenceTimeoutMs: 60_000,
+  silenceBeats: 30,
+  quietBeats: 5,
 }
 
 interface HostSessionsOptions {
@@ -40,6 +47,8 @@ interface HostSessionsOptions {
    */
   onHttp: (port: Duplex) => void
   onDown: (session: GuestSession, end: { reason: string; message: string }) => void
+  /** The host began or ended to be silent for {@link GuestTimings.quietBeats}. */
+  onQuiet?: (quiet: boolean) => void
   /** A diagnostic for this side's log. */
   onTrouble: (message: string) => void
   timings?: Partial<GuestTimings>
@@ -67,21 +76,51 @@ export class HostSessions {
   #httpSeen: SessionId | null = null
   #requestTimer: NodeJS.Timeout | null = null
   #reopenTimer: NodeJS.Timeout | null = null
-  #silenceTimer: NodeJS.Timeout | null = null
+  #silenceTimer: AwakeTimer | null = null
+  /** Runs from the host's first message on; null while the host is quiet. */
+  #quietTimer: AwakeTimer | null = null
+  #isQuiet = false
+  #heartbeatMs: number = limits.heartbeatIntervalMs
+  #requestMs: number
   #reopenMs: number
   #closed = false
 
   constructor(options: HostSessionsOptions) {
     this.#options = options
     this.#timings = { ...defaultGuestTimings, ...options.timings }
+    this.#requestMs = this.#timings.requestIntervalMs
     this.#reopenMs = this.#timings.reopenMinMs
     void this.#openPorts()
   }
 
+  /** The host has started the session; it speaks at least once in `heartbeatMs`. */
+  started(session: GuestSession, heartbeatMs: number): void {
+    this.#heartbeatMs = heartbeatMs
+    if (this.#session === session) this.#watchSilence(session)
+    this.heard()
+  }
+
+  #watchSilence(session: GuestSession): void {
+    this.#silenceTimer?.cancel()
+    this.#silenceTimer = new AwakeTimer(this.#timings.silenceBeats * this.#heartbeatMs, () => {
+      session.rpc?.end({ reason: 'host_silent', message: 'the host has been silent for too long' })
+    })
+  }
+
   /** Records that the host sent something, so it is not silent. */
   heard(): void {
-    if (this.#silenceTimer === null) return
-    this.#silenceTimer.refresh()
+    this.#silenceTimer?.refresh()
+    this.#quietTimer?.refresh()
+    if (this.#quietTimer !== null || this.#closed) return
+    const quietMs = this.#timings.quietBeats * this.#heartbeatMs
+    this.#quietTimer = new AwakeTimer(quietMs, () => this.#setQuiet(true))
+    if (this.#isQuiet) this.#setQuiet(false)
+  }
+
+  #setQuiet(quiet: boolean): void {
+    this.#isQuiet = quiet
+    if (quiet) this.#quietTimer = null
+    this.#options.onQuiet?.(quiet)
   }
 
   /** Whether this is the current session. */
@@ -91,6 +130,7 @@ export class HostSessions {
 
   close(): void {
     this.#closed = true
+    this.#quietTimer?.cancel()
     this.#closePorts('the agent closed its ports')
     if (this.#reopenTimer !== null) clearTimeout(this.#reopenTimer)
   }
@@ -173,7 +213,8 @@ export class HostSessions {
     if (ports === null || this.#session !== null) return
     // A session request that is still waiting to be written suffices.
     if (ports.rpcChannel.waitingBytes === 0) ports.rpcChannel.writePreamble(sessionRequest)
-    this.#requestAfter(this.#timings.requestIntervalMs)
+    this.#requestAfter(this.#requestMs)
+    this.#requestMs = Math.min(this.#timings.requestMaxMs, this.#requestMs * 2)
   }
 
   #onRpcPreamble(id: SessionId): void {
@@ -196,9 +237,8 @@ export class HostSessions {
       onEnd: (end) => this.#onSessionEnd(session, end),
       onBug: (method, cause) => this.#options.onTrouble(`the handler of ${method} failed: ${String(cause)}`),
     })
-    this.#silenceTimer = setTimeout(() => {
-      session.rpc?.end({ reason: 'host_silent', message: 'the host has been silent for too long' })
-    }, this.#timings.silenceTimeoutMs)
+    this.#watchSilence(session)
+    this.#requestMs = this.#timings.requestIntervalMs
     this.#reopenMs = this.#timings.reopenMinMs
     if (this.#httpSeen === id) this.#openHttp(ports)
   }
@@ -235,7 +275,7 @@ export class HostSessions {
 
   #onSessionEnd(session: GuestSession, end: { reason: string; message: string }): void {
     this.#session = null
-    if (this.#silenceTimer !== null) clearTimeout(this.#silenceTimer)
+    this.#silenceTimer?.cancel()
     this.#silenceTimer = null
     this.#httpSeen = null
     const ports = this.#ports

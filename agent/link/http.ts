@@ -36,7 +36,7 @@ class HeadersTimeoutError extends Error {
 
 export interface OpenStreamOptions {
   signal?: AbortSignal
-  /** How long to wait for a session. Default 30 s. */
+  /** How long to wait for a session; Infinity: as long as it takes. Default 30 s. */
   sessionTimeoutMs?: number
   /** Whether the request has no body. Default false: the caller writes and ends the stream. */
   endStream?: boolean
@@ -48,7 +48,7 @@ export interface PostOptions {
   readonly signal: AbortSignal
   /** How long to wait for the response headers, in milliseconds; 0, the default: indefinitely. */
   readonly headersTimeout?: number
-  /** How long to wait for a session. Default 30 s. */
+  /** How long to wait for a session; Infinity: as long as it takes. Default 30 s. */
   readonly sessionTimeoutMs?: number
 }
 
@@ -202,7 +202,7 @@ export class GuestHttp {
         signal?.removeEventListener('abort', done)
         resolve()
       }
-      const timer = setTimeout(done, Math.ceil(timeoutMs))
+      const timer = Number.isFinite(timeoutMs) ? setTimeout(done, Math.ceil(timeoutMs)) : undefined
       this.#waiting.add(done)
       signal?.addEventListener('abort', done, { once: true })
     })

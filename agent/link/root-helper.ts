@@ -114,11 +114,12 @@ export interface Helper {
   /** Ends all programs and discards the workspace's changes. */
   resetWorkspace(keepHome: boolean): Promise<HelperResult<void>>
   /**
-   * Creates copy-on-write views of the current workspace over one copy of its changes; all of them or none.
-   * `busy`: more than 32 views; `no_space`: the copy does not fit on the disk.
+   * Creates copy-on-write views of the current workspace, or of a view of it, over one copy of its changes; all of
+   * them or none. `busy`: more than 96 views; `no_space`: the copy does not fit on the disk.
    * @param ids 1 to 32, each of 1 to 32 of a-z, 0-9 and -
+   * @param source id of the view; absent: the workspace itself
    */
-  openViews(ids: readonly string[]): Promise<HelperResult<readonly ViewPaths[]>>
+  openViews(ids: readonly string[], source?: string): Promise<HelperResult<readonly ViewPaths[]>>
   /** Ends the programs of views and discards the views; ignores unknown ids. */
   closeViews(ids: readonly string[]): Promise<HelperResult<void>>
   readStatus(): Promise<HelperResult<HelperStatus>>
@@ -141,8 +142,8 @@ export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper
   return {
     mountWorkspace: (readOnly) => askDone({ op: 'workspace_mount', readOnly }),
     resetWorkspace: (keepHome) => askDone({ op: 'workspace_reset', keepHome }),
-    openViews: async (ids) => {
-      const reply = await ask(socketPath, { op: 'view_open', ids }, Views)
+    openViews: async (ids, source) => {
+      const reply = await ask(socketPath, { op: 'view_open', ids, source: source ?? null }, Views)
       if (!reply.ok) return reply
       const { views } = reply.value
       return views.length === ids.length

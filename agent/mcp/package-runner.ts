@@ -43,6 +43,8 @@ const runnerEnvironment = {
   npm_config_fetch_retry_mintimeout: '1000',
 } as const
 const packageName = /^(?:@[a-z0-9~_.-]+\/)?[a-z0-9~_-][a-z0-9~_.-]*$/i
+const plainVersion = /^[\w.~^*+-]+$/
+const plainHost = /^[a-z0-9.-]+$/
 const programName = /^[a-z0-9_][a-z0-9_.-]*$/i
 
 const Manifest = z.looseObject({
@@ -77,11 +79,14 @@ export async function prepareLaunch(config: McpServer, parts: RunnerParts): Prom
       value: { config: { ...config, env: { ...runnerEnvironment, ...config.env } }, isFetched: true },
     }
   const why = hint === undefined || hint.trim() === '' ? 'it was denied' : hint
-  const allow =
-    registry.origin === `https://${registry.hostname}` ? ` with --allow-host ${registry.hostname}` : ''
+  // A person may copy these commands, and the workspace may have written the package and the registry.
+  const { name, version } = splitSpec(spec)
+  const plainSpec = version === null || plainVersion.test(version) ? spec : name
+  const isPlainHost = registry.origin === `https://${registry.hostname}` && plainHost.test(registry.hostname)
+  const allow = isPlainHost ? ` with --allow-host ${registry.hostname}` : ''
   return {
     ok: false,
-    error: `${runner} cannot fetch ${spec}, because the VM may not reach ${registry.origin}: ${why}. ${found.problem}. Install it in the workspace (npm install ${spec}), allow the registry${allow} in the egress rules, or run the server elsewhere and give its url`,
+    error: `${runner} cannot fetch ${plainSpec}, because the VM may not reach ${registry.origin}: ${why}. ${found.problem}. Install it in the workspace (npm install ${plainSpec}), allow the registry${allow} in the egress rules, or run the server elsewhere and give its url`,
   }
 }
 

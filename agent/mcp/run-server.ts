@@ -147,6 +147,12 @@ export class RunServer {
           'denied',
           `the MCP server ${this.name} has changed ${tool} since it was allowed, and the change is not: ${denied}`,
         )
+      // Left out of the offer for its size, or listed anew meanwhile: nobody has allowed this definition.
+      if (!this.#allowed.has(digestTool(now)))
+        return toolFailure(
+          'unavailable',
+          `the MCP server ${this.name} has changed ${tool}, and the change was not allowed: it is too large together with its other tools, or the server changed it again`,
+        )
     } else await this.#define(now)
     const definition = block(
       serverTag,

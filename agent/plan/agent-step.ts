@@ -73,6 +73,9 @@ export async function runAgentStep(
   )
   const plain: StepResult = { state: result.state, reason: result.reason, text: result.text, history: [] }
   if (result.refused !== undefined) return neverBegan(plain, result.refused)
+  // The person cancelled this one: like a denial, it ends no step that does not need it, and is not tried again.
+  if (result.state === 'cancelled' && !signal.aborted && !run.signal.aborted)
+    return { ...plain, state: 'failed', reason: 'denied', isFinal: true }
   if (result.state !== 'completed') return plain
   const aside = describeConflicts(result)
   if (output === undefined) return { ...plain, text: `${result.text}${aside}` }

@@ -57,7 +57,7 @@ export const beginTask: Planner = async (run, signal) => {
     if (formFailures.has(error.code)) return makePlan(run, signal)
     return toFailure({ kind: 'model', message: error.message, error })
   }
-  const turn = withOwnIds(answer.value, run)
+  const turn = withOwnIds(answer.value, run.callIds)
   await reportTurn(planningStepId, turn, run)
   const isAnswer = turn.toolCalls.length === 0 && (await isFinalAnswer(turn.text, run))
   const given = isAnswer ? null : readGivenPlan(turn)

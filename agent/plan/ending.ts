@@ -28,7 +28,8 @@ export function planEnding({ plan, schedule, results, unplanned }: ExecutedPlan,
     return { outcome: 'completed', reason: 'completed', message, summary }
   }
   const tally = `${completed.length} of ${total} steps completed${left}`
-  if (run.signal.aborted) return { ...interruption(run, tally), summary }
+  const said = summary === '' ? sayUnfinished(plan, results) : summary
+  if (run.signal.aborted) return { ...interruption(run, tally), summary: said }
   const failed = plan.steps.filter((step) => stateOf(step) === 'failed')
   const fatal = failed.filter(({ id, onFailure }) => onFailure === 'abort' || unplanned.has(id))
   const decisive =
@@ -37,7 +38,7 @@ export function planEnding({ plan, schedule, results, unplanned }: ExecutedPlan,
     (completed.length === 0 ? failed[0] : undefined)
   const describe = ({ id }: Step): string => {
     const why = unplanned.get(id)
-    const text = `step "${id}" failed: ${results.get(id)?.text ?? ''}`
+    const text = `step "${id}" failed: ${results.get(id)?.ended ?? results.get(id)?.text ?? ''}`
     return why === undefined ? text : `${text}; replanning failed: ${why.message}`
   }
   if (decisive === undefined) {
@@ -47,7 +48,13 @@ export function planEnding({ plan, schedule, results, unplanned }: ExecutedPlan,
   const isDenied = unplanned.get(decisive.id)?.reason === 'denied'
   const reason = isDenied ? 'denied' : (results.get(decisive.id)?.reason ?? 'step_failed')
   const message = truncate(`${tally}; ${describe(decisive)}`, limits.textMaxChars)
-  return { outcome: 'failed', reason, message, summary }
+  return { outcome: 'failed', reason, message, summary: said }
+}
+
+/** What steps said that a limit ended. */
+function sayUnfinished({ steps }: Plan, results: ReadonlyMap<string, StepResult>): string {
+  const ended = steps.filter(({ id }) => results.get(id)?.ended !== undefined)
+  return truncate(joinTexts(ended, results), limits.documentMaxChars)
 }
 
 /** Ending of a run whose signal was aborted: by its budget or by a cancel. */
@@ -68,10 +75,13 @@ export function interruption(
 
 /** Answers of the last steps: the result of the plan. */
 function summarize(completed: readonly Step[], results: ReadonlyMap<string, StepResult>): string {
-  const last = lastSteps(completed)
-  const [only] = last
-  if (last.length === 1 && only !== undefined) return results.get(only.id)?.text ?? ''
-  return last.map(({ id, title }) => `## ${title}\n\n${results.get(id)?.text ?? ''}`).join('\n\n')
+  return joinTexts(lastSteps(completed), results)
+}
+
+function joinTexts(steps: readonly Step[], results: ReadonlyMap<string, StepResult>): string {
+  const [only] = steps
+  if (steps.length === 1 && only !== undefined) return results.get(only.id)?.text ?? ''
+  return steps.map(({ id, title }) => `## ${title}\n\n${results.get(id)?.text ?? ''}`).join('\n\n')
 }
 
 /** The completed steps that no completed step builds on. */

@@ -139,7 +139,11 @@ class Execution {
 
   /** Executes a step with retries; resolves with its id, whatever its outcome. */
   async #executeStep(step: Step): Promise<string> {
+    // Before it waits for anything: steps begin in the same order when the run is continued.
+    this.#run.callIds.ofStep(step.id)
     await this.#run.steering.ready(this.#signal)
+    // A moment to come back to: the event waits for it.
+    this.#run.log.mark()
     await this.#run.report.event({ type: 'step-start', stepId: step.id })
     this.#revisions.noteSeen(step.id)
     const result: Result = await aroundStep(step, this.#run, this.#signal, () => this.#attempt(step))

@@ -1,18 +1,35 @@
 /**
- * What a run may still spend: wall time, tool calls, tokens. The first exceeded limit trips the budget and aborts its
- * signal permanently. The clock stops while a person considers an approval.
- * A sub-agent's budget is a part of its parent's: the parent pays what the part spends. A part trips alone. Parts
- * never get more than the parent has left; the unused remainder returns at the part's end.
+ * What a run may still spend: wall time, tool calls, tokens, model requests, cost, sub-agents. The first exceeded limit
+ * trips the budget and aborts its signal permanently. The clock stops while a person considers an approval.
+ * A sub-agent's budget is a part of its parent's, down to any depth: all above pay what the part spends. A part trips
+ * alone. Parts never get more than the parent has left; the unused remainder returns at the part's end.
  */
 
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { AgentLimits } from '#specs/protocol/plan.ts'
-import { addUsage, noUsage, type RunLimits, type Usage } from '#specs/protocol/task.ts'
+import { addUsage, type ModelPrice, noUsage, type RunLimits, type Usage } from '#specs/protocol/task.ts'
 
-type LimitReason = Extract<RunReason, 'limit_calls' | 'limit_time' | 'limit_tokens'>
+export type LimitReason = Extract<
+  RunReason,
+  'limit_calls' | 'limit_time' | 'limit_tokens' | 'limit_requests' | 'limit_cost'
+>
 
-/** The limits of a run that a budget counts. */
-export type RunBudgetLimits = Pick<RunLimits, 'maxToolCalls' | 'maxTokens' | 'maxWallMs'>
+/** The limits of a run that a budget counts; an absent one is none. */
+export type RunBudgetLimits = Pick<RunLimits, 'maxToolCalls' | 'maxTokens' | 'maxWallMs'> &
+  Partial<Pick<RunLimits, 'maxRequests' | 'maxCostUsd' | 'maxAgents'>>
+
+/** What is counted, besides time. */
+type Counted = 'calls' | 'tokens' | 'requests' | 'costUsd' | 'agents'
+const limitNames = {
+  calls: 'maxToolCalls',
+  tokens: 'maxTokens',
+  requests: 'maxRequests',
+  costUsd: 'maxCostUsd',
+  agents: 'maxAgents',
+} as const satisfies Record<Counted, keyof RunBudgetLimits>
+
+/** The host asks a person for the agent, or the host is silent. */
+type HoldReason = 'person' | 'host'
 
 /** Share of the remaining time for a sub-agent that asks for none: its parent needs time for the result. */
 const wallShare = 0.75
@@ -28,17 +45,28 @@ export class RunBudget {
   /** When the clock was last started; null while it is stopped. */
   #startedAt: number | null = null
   #waiting: number
-  #held: PromiseWithResolvers<void> | null = null
+  readonly #held = new Map<HoldReason, PromiseWithResolvers<void>>()
   #stopped = false
-  #calls = 0
+  readonly #spent: Record<Counted, number> = { calls: 0, tokens: 0, requests: 0, costUsd: 0, agents: 0 }
+  readonly #price: ModelPrice | undefined
   #usage: Usage = noUsage
   #tripped: { reason: LimitReason; message: string } | null = null
 
-  /** Starts the clock. `now` is monotonic, in milliseconds. */
-  constructor(limits: RunBudgetLimits, now: () => number = () => performance.now(), parent?: RunBudget) {
+  /**
+   * Starts the clock.
+   * @param now monotonic, in milliseconds
+   * @param price of the model; absent: cost is not counted
+   */
+  constructor(
+    limits: RunBudgetLimits,
+    now: () => number = () => performance.now(),
+    price?: ModelPrice,
+    parent?: RunBudget,
+  ) {
     this.#limits = limits
     this.#parent = parent ?? null
     this.#now = now
+    this.#price = price
     // A part may begin while a person considers an approval.
     this.#waiting = parent === undefined ? 0 : parent.#whole.#waiting
     if (this.#waiting === 0) this.#start()
@@ -46,20 +74,32 @@ export class RunBudget {
 
   /**
    * Reserves a part of what is left, with its own clock that starts now; null when nothing is left.
-   * @param wanted what the part asks for, capped by what is left. An absent number of calls or tokens is an equal
-   * share with the parent and the other parallel parts
+   * @param wanted what the part asks for, capped by what is left. What it does not name is an equal share with the
+   * parent and the other parallel parts; of sub-agents nothing is reserved then
    * @param atOnce maximum number of parallel parts, including this one
    */
   part(wanted: AgentLimits, atOnce: number): RunBudget | null {
     const sharers = Math.max(1, atOnce - this.#parts.size) + 1
-    const share = (left: number): number => Math.floor(left / sharers)
-    const { calls, tokens, wallMs } = this.#left()
-    const maxToolCalls = Math.min(wanted.maxToolCalls ?? share(calls), calls)
-    const maxTokens = Math.min(wanted.maxTokens ?? share(tokens), tokens)
+    const amount = (what: Exclude<Counted, 'agents'>): number => {
+      const left = this.#left(what)
+      const share = what === 'costUsd' ? left / sharers : Math.floor(left / sharers)
+      return Math.min(wanted[limitNames[what]] ?? share, left)
+    }
+    const [maxToolCalls, maxTokens, maxRequests] = [amount('calls'), amount('tokens'), amount('requests')]
+    const maxCostUsd = amount('costUsd')
+    const wallMs = this.#wallLeft()
     const maxWallMs = Math.floor(Math.min(wanted.maxWallMs ?? wallMs * wallShare, wallMs))
-    if (this.#stopped || this.#tripped !== null || maxToolCalls < 1 || maxTokens < 1 || maxWallMs < 1)
-      return null
-    const part = new RunBudget({ maxToolCalls, maxTokens, maxWallMs }, this.#now, this)
+    const isEmpty = Math.min(maxToolCalls, maxTokens, maxRequests, maxWallMs) < 1 || maxCostUsd <= 0
+    if (this.#stopped || this.#tripped !== null || isEmpty) return null
+    const limits: RunBudgetLimits = {
+      maxToolCalls,
+      maxTokens,
+      maxWallMs,
+      ...(maxRequests === Number.POSITIVE_INFINITY ? {} : { maxRequests }),
+      ...(maxCostUsd === Number.POSITIVE_INFINITY ? {} : { maxCostUsd }),
+      ...(wanted.maxAgents === undefined ? {} : { maxAgents: Math.min(wanted.maxAgents, this.#agentRoom()) }),
+    }
+    const part = new RunBudget(limits, this.#now, this.#price, this)
     this.#parts.add(part)
     return part
   }
@@ -68,16 +108,35 @@ export class RunBudget {
     return this.#limits
   }
 
-  /** What is neither spent nor reserved by a part; of the time, what is not spent. */
-  #left(): { calls: number; tokens: number; wallMs: number } {
-    let calls = this.#limits.maxToolCalls - this.#calls
-    let tokens = this.#limits.maxTokens - tokensOf(this.#usage)
+  /** What is neither spent nor reserved by a part; less than nothing after a turn that took more than was left. */
+  #left(what: Counted): number {
+    return this.#most(what) - this.#spent[what] - this.#reserved(what)
+  }
+
+  #most(what: Counted): number {
+    return this.#limits[limitNames[what]] ?? Number.POSITIVE_INFINITY
+  }
+
+  /** What parts may still spend; one without a limit of its own has what its parts reserved. */
+  #reserved(what: Counted): number {
+    let sum = 0
     for (const part of this.#parts) {
-      calls -= Math.max(0, part.#limits.maxToolCalls - part.#calls)
-      tokens -= Math.max(0, part.#limits.maxTokens - tokensOf(part.#usage))
+      const most = part.#most(what)
+      sum += most === Number.POSITIVE_INFINITY ? part.#reserved(what) : Math.max(0, most - part.#spent[what])
     }
+    return sum
+  }
+
+  #wallLeft(): number {
     const runningMs = this.#startedAt === null ? 0 : this.#now() - this.#startedAt
-    return { calls, tokens, wallMs: this.#limits.maxWallMs - this.#spentMs - runningMs }
+    return this.#limits.maxWallMs - this.#spentMs - runningMs
+  }
+
+  /** How many sub-agents may begin below: an agent without a limit of its own uses that of the one above. */
+  #agentRoom(): number {
+    if (this.#most('agents') !== Number.POSITIVE_INFINITY || this.#parent === null)
+      return Math.max(0, this.#left('agents'))
+    return this.#parent.#agentRoom()
   }
 
   /** Aborted once a limit is exceeded. */
@@ -95,32 +154,85 @@ export class RunBudget {
 
   /** What is neither spent nor reserved: tool calls, input and output tokens, milliseconds. */
   get left(): { readonly calls: number; readonly tokens: number; readonly wallMs: number } {
-    const { calls, tokens, wallMs } = this.#left()
     return {
-      calls: Math.max(0, calls),
-      tokens: Math.max(0, tokens),
-      wallMs: Math.max(0, Math.round(wallMs)),
+      calls: Math.max(0, this.#left('calls')),
+      tokens: Math.max(0, this.#left('tokens')),
+      wallMs: Math.max(0, Math.round(this.#wallLeft())),
     }
   }
 
-  /** Takes one tool call; false when none is left. */
+  /** What was spent, here and below. */
+  get spent(): Readonly<Record<Counted, number>> {
+    return { ...this.#spent }
+  }
+
+  /** Takes one tool call; false when none is left, or the rest is reserved for sub-agents. */
   takeCall(): boolean {
-    if (this.#calls >= this.#limits.maxToolCalls) {
-      this.#trip('limit_calls', `${this.#who} used its ${this.#limits.maxToolCalls} tool calls`)
+    if (this.#left('calls') < 1) {
+      if (this.#spent.calls >= this.#limits.maxToolCalls)
+        this.#trip('limit_calls', `${this.#who} used its ${this.#limits.maxToolCalls} tool calls`)
       return false
     }
-    if (this.#parent?.takeCall() === false) return false
-    this.#calls++
+    this.#spend('calls', 1)
     return true
+  }
+
+  /** Takes one sub-agent; false when no more may begin. */
+  takeAgent(): boolean {
+    if (this.#agentRoom() < 1) return false
+    this.#spend('agents', 1)
+    return true
+  }
+
+  /** Sub-agents, and what they used, before another agent process continued the run. */
+  restore(agents: number, usage: Usage): void {
+    this.#spend('agents', agents)
+    this.addUsage(usage)
   }
 
   addUsage(usage: Usage): void {
     this.#usage = addUsage(this.#usage, usage)
+    this.#spent.tokens += tokensOf(usage)
+    this.#spent.requests += usage.requests
+    this.#spent.costUsd += this.#costOf(usage)
     this.#parent?.addUsage(usage)
-    const tokens = tokensOf(this.#usage)
-    if (tokens > this.#limits.maxTokens) {
-      this.#trip('limit_tokens', `${this.#who} used ${tokens} of ${this.#limits.maxTokens} tokens`)
+    const { tokens, requests, costUsd } = this.#spent
+    const { maxTokens, maxRequests, maxCostUsd } = this.#limits
+    if (tokens > maxTokens) this.#trip('limit_tokens', `${this.#who} used ${tokens} of ${maxTokens} tokens`)
+    if (requests > (maxRequests ?? requests))
+      this.#trip('limit_requests', `${this.#who} used ${requests} of ${maxRequests} model requests`)
+    if (costUsd > (maxCostUsd ?? costUsd))
+      this.#trip('limit_cost', `${this.#who} used ${dollars(costUsd)} of ${dollars(maxCostUsd ?? 0)}`)
+  }
+
+  /**
+   * The limit that another turn as large as `last` would leave nothing of, so that what is left is for a conclusion;
+   * null when there is enough.
+   */
+  findShortage(last: Usage): { readonly reason: LimitReason; readonly message: string } | null {
+    const { maxTokens, maxRequests, maxCostUsd } = this.#limits
+    const [tokens, requests, costUsd] = [this.#left('tokens'), this.#left('requests'), this.#left('costUsd')]
+    if (tokens < 2 * tokensOf(last)) {
+      const message = `${this.#who} has ${Math.max(0, tokens)} of ${maxTokens} tokens left`
+      return { reason: 'limit_tokens', message }
     }
+    if (requests < 2) {
+      const message = `${this.#who} has ${Math.max(0, requests)} of ${maxRequests} model requests left`
+      return { reason: 'limit_requests', message }
+    }
+    if (costUsd >= 2 * this.#costOf(last)) return null
+    const message = `${this.#who} has ${dollars(Math.max(0, costUsd))} of ${dollars(maxCostUsd ?? 0)} left`
+    return { reason: 'limit_cost', message }
+  }
+
+  #spend(what: 'calls' | 'agents', count: number): void {
+    this.#spent[what] += count
+    if (this.#parent !== null) this.#parent.#spend(what, count)
+  }
+
+  #costOf({ inputTokens, outputTokens }: Usage): number {
+    if (this.#price === undefined) return 0
+    return (inputTokens * this.#price.input + outputTokens * this.#price.output) / 1_000_000
   }
 
   /**
@@ -156,15 +268,17 @@ export class RunBudget {
     this.#start()
   }
 
-  /** Stops the clock while the host requests it; repeated requests have no effect. */
-  hold(waiting: boolean): void {
-    if (waiting === (this.#held !== null)) return
-    if (waiting) {
-      this.#held = Promise.withResolvers<void>()
-      void this.whileWaiting(this.#held.promise)
+  /** Stops the clock while there is a reason to wait; repeating one has no effect. */
+  hold(waiting: boolean, reason: HoldReason): void {
+    const held = this.#held.get(reason)
+    if (waiting === (held !== undefined)) return
+    if (held === undefined) {
+      const waits = Promise.withResolvers<void>()
+      this.#held.set(reason, waits)
+      void this.whileWaiting(waits.promise)
     } else {
-      this.#held?.resolve()
-      this.#held = null
+      held.resolve()
+      this.#held.delete(reason)
     }
   }
 
@@ -204,4 +318,8 @@ export class RunBudget {
 
 function tokensOf(usage: Usage): number {
   return usage.inputTokens + usage.outputTokens
+}
+
+function dollars(amount: number): string {
+  return `$${amount.toFixed(4)}`
 }

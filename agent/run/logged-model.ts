@@ -17,8 +17,11 @@ class Interrupted extends Error {
   }
 }
 
+/** Logs the root agent's answers: of a sub-agent the log has its result alone, and all of it is done again without. */
 export function loggedModel(model: Model, log: RunLog): Model {
   return async (request, hooks) => {
+    const { [sourceHeaders.agentPath]: agentPath = 'root' } = hooks.headers ?? {}
+    if (agentPath !== 'root') return await model(request, hooks)
     const stepId = hooks.headers?.[sourceHeaders.stepId] ?? ''
     try {
       return await log.once(modelName(stepId), async () => {

@@ -7,6 +7,7 @@ import { appendFileSync, mkdirSync, readFileSync, statSync, truncateSync, writeF
 import path from 'node:path'
 import * as z from 'zod'
 import type { AgentEvent } from '#specs/protocol/event.ts'
+import { addUsage, noUsage, Usage } from '#specs/protocol/task.ts'
 
 /** A log of another version means nothing to this agent. */
 const version = 1
@@ -23,6 +24,8 @@ const Entry = z.union([
   z.strictObject({ event: z.string() }),
   /** The path of a sub-agent that began. */
   z.strictObject({ agent: z.string() }),
+  /** What a sub-agent of the root used, with those below it. */
+  z.strictObject({ used: Usage }),
 ])
 type Entry = z.infer<typeof Entry>
 
@@ -42,14 +45,22 @@ export interface RunLogOptions {
 
 /** What an agent logs and repeats; sub-agents have one that does neither. */
 export interface RunLog {
-  /** Paths of sub-agents from before. */
+  /** Paths of sub-agents from before, and what they used. */
   readonly agents: readonly string[]
+  readonly agentUsage: Usage
   /** The result that the log has next under this name; else that of `work`, which it has from then on. */
   once<T>(name: string, work: () => Promise<T>): Promise<T>
   /** Whether the log has another result under this name. */
   hasNext(name: string): boolean
   /** Work that changes something. A checkpoint is made when none of it is under way. */
   effect<T>(kind: 'inside' | 'outside', work: () => Promise<T>): Promise<T>
+  /** Makes a checkpoint at once, unless an effect is under way or nothing has happened since the last. */
+  mark(): void
+  /**
+   * Asks a person, after a checkpoint where one is possible: the answer may take days.
+   * @param isInEffect whether a call asks that {@link effect} counts, before it changes anything
+   */
+  ask<T>(isInEffect: boolean, ask: () => Promise<T>): Promise<T>
   /** Sends an event that the host does not have yet. */
   emit(agentPath: string, event: AgentEvent, send: () => Promise<void>): Promise<void>
 }
@@ -57,9 +68,12 @@ export interface RunLog {
 /** Logs nothing, repeats nothing. */
 export const noLog: RunLog = {
   agents: [],
+  agentUsage: noUsage,
   once: (_, work) => work(),
   hasNext: () => false,
   effect: (_, work) => work(),
+  mark: () => undefined,
+  ask: (_, ask) => ask(),
   emit: (_, __, send) => send(),
 }
 
@@ -70,6 +84,7 @@ export function openRunLog(options: RunLogOptions): RunLog {
 
 class FileLog implements RunLog {
   readonly agents: string[] = []
+  agentUsage = noUsage
   readonly #options: RunLogOptions
   /** Results from before, by name and number. */
   readonly #known = new Map<string, unknown>()
@@ -78,6 +93,8 @@ class FileLog implements RunLog {
   readonly #events = new Map<string, number>()
   #bytes = 0
   #underWay = 0
+  /** Whether anything was logged since the last checkpoint. */
+  #hasNews = false
   /** What was changed since the last checkpoint. */
   #dirty: 'nothing' | 'inside' | 'outside' = 'nothing'
   #madeAt = Number.NEGATIVE_INFINITY
@@ -125,6 +142,16 @@ class FileLog implements RunLog {
     }
   }
 
+  mark(): void {
+    if (!this.#isOff && this.#underWay === 0 && this.#hasNews) void this.#make()
+  }
+
+  async ask<T>(isInEffect: boolean, ask: () => Promise<T>): Promise<T> {
+    const others = this.#underWay - (isInEffect ? 1 : 0)
+    if (!this.#isOff && others === 0 && this.#hasNews) await this.#make()
+    return await ask()
+  }
+
   async emit(agentPath: string, event: AgentEvent, send: () => Promise<void>): Promise<void> {
     const digest = digestOf(agentPath, event)
     const left = this.#events.get(digest) ?? 0
@@ -136,6 +163,7 @@ class FileLog implements RunLog {
     await this.#checkpoint
     this.#append({ event: digest })
     if (event.type === 'agent-start') this.#append({ agent: agentPath })
+    if (event.type === 'agent-end' && agentPath.split('/').length === 2) this.#append({ used: event.usage })
     await send()
   }
 
@@ -147,6 +175,7 @@ class FileLog implements RunLog {
 
   #make(): Promise<void> {
     this.#dirty = 'nothing'
+    this.#hasNews = false
     this.#checkpoint = this.#checkpoint.then(async () => {
       const { makeCheckpoint, now = () => performance.now() } = this.#options
       const made = await makeCheckpoint().catch(() => false)
@@ -163,6 +192,7 @@ class FileLog implements RunLog {
     try {
       if (this.#bytes > (this.#options.maxBytes ?? defaultMaxBytes)) throw new Error('the log is full')
       appendFileSync(this.#options.file, line)
+      this.#hasNews = true
     } catch {
       // Without a whole log no checkpoint is of use; another agent continues from the last one.
       this.#isOff = true
@@ -184,6 +214,7 @@ class FileLog implements RunLog {
   #take(entry: Entry): void {
     if ('name' in entry) this.#known.set(keyOf(entry.name, entry.n), entry.value)
     else if ('agent' in entry) this.agents.push(entry.agent)
+    else if ('used' in entry) this.agentUsage = addUsage(this.agentUsage, entry.used)
     else this.#events.set(entry.event, (this.#events.get(entry.event) ?? 0) + 1)
   }
 }

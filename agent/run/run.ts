@@ -20,6 +20,7 @@ import type { RunBudget } from './budget.ts'
 import type { AgentHooks } from './hooks.ts'
 import { noLog, type RunLog } from './run-log.ts'
 import type { Steering } from './steering.ts'
+import type { SubAgents } from './sub-agents.ts'
 import type { OutputStore } from './tool-outputs.ts'
 
 /** Reports to the host during a run. */
@@ -127,7 +128,7 @@ async function answerOf<T>(
 
 export interface AgentRun {
   readonly task: Task
-  /** Path of the agent: `root`, or `root/NAME` of a sub-agent. */
+  /** Path of the agent: `root`, or `root/NAME` of a sub-agent, `root/NAME/NAME` of one of its own. */
   readonly agentPath: string
   readonly model: Model
   readonly registry: Registry
@@ -143,13 +144,20 @@ export interface AgentRun {
   /** The host's hooks, for the run and its sub-agents; absent: none. */
   readonly hooks?: AgentHooks
   readonly budget: RunBudget
+  /** The agent's own messages, and the pause of the run. */
   readonly steering: Steering
-  /** Starts sub-agents; absent in a sub-agent. */
+  /** The run's sub-agents, as a person reaches them. */
+  readonly subAgents: SubAgents
+  /** Starts sub-agents; absent where none can be started. */
   readonly agents?: Agents
   /** For the executing step; absent in a sub-agent, and outside of a plan's execution. */
   readonly revisePlan?: RevisePlan
   /** Aborted when the run is cancelled or its budget has tripped. */
   readonly signal: AbortSignal
+  /** Aborted when the run is cancelled, or a budget above it has tripped: its own leaves it one turn to conclude. */
+  readonly cancelled: AbortSignal
+  /** Time for that turn. */
+  readonly concludeMs: number
   readonly callIds: CallIds
   /** Outputs of its calls, for `read_output`. */
   readonly outputs: OutputStore
@@ -219,17 +227,49 @@ export interface RunEnding {
   readonly summary: string
 }
 
-/** The ids of a run's tool calls: the model's own when valid and unused, else random ones. */
+/**
+ * The ids of a run's tool calls: the model's own when valid and unused, else drawn ones. A call has the same id again
+ * when the run is continued, so that its result is found: so no id depends on which of several steps is quicker.
+ */
 export class CallIds {
-  readonly #used = new Set<string>()
+  readonly #used: Set<string>
+  readonly #seed: string | undefined
   readonly #draw: () => string
+  readonly #isDrawn: boolean
+  readonly #steps = new Map<string, CallIds>()
 
-  constructor(draw: () => string = drawCallId) {
-    this.#draw = draw
+  /** @param seed of drawn ids; absent: they are random */
+  constructor(seed?: string, isDrawn = false, used = new Set<string>()) {
+    this.#seed = seed
+    this.#draw = seed === undefined ? drawCallId : repeatableIds(seed)
+    this.#isDrawn = isDrawn
+    this.#used = used
+  }
+
+  /**
+   * New ids for another agent of the run. All are drawn: which agent is the first to use
+   * an id of the model is not the same when the run is continued.
+   */
+  of(seed: string): CallIds {
+    return new CallIds(seed, true, this.#used)
+  }
+
+  /**
+   * Ids for the calls of a step. Only the step that starts first has ids of the model: which of several steps is the
+   * first to use one is not the same when the run is continued.
+   */
+  ofStep(stepId: string): CallIds {
+    const known = this.#steps.get(stepId)
+    if (known !== undefined) return known
+    const seed = this.#seed === undefined ? undefined : `${this.#seed} step ${stepId}`
+    const ids = new CallIds(seed, this.#isDrawn || this.#steps.size > 0, this.#used)
+    this.#steps.set(stepId, ids)
+    return ids
   }
 
   claim(wanted: string): string {
-    let id = /^[A-Za-z0-9._:-]{1,40}$/.test(wanted) ? wanted : this.#draw()
+    const isTaken = !this.#isDrawn && /^[A-Za-z0-9._:-]{1,40}$/.test(wanted)
+    let id = isTaken ? wanted : this.#draw()
     while (this.#used.has(id)) id = this.#draw()
     this.#used.add(id)
     return id
@@ -237,7 +277,7 @@ export class CallIds {
 }
 
 /** Draws nine letters and digits, which every model family accepts: the same again when the run is continued. */
-export function repeatableIds(seed: string): () => string {
+function repeatableIds(seed: string): () => string {
   let count = 0
   return () => {
     const digest = createHash('sha256').update(`${seed} ${++count}`).digest()

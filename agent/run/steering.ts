@@ -1,13 +1,14 @@
 /**
- * Messages from a person to a running agent, and its pause. One for a run and all its sub-agents: all share the
- * pause. Messages go to the root agent alone, once to each running step. Memory use does not grow with the run's
- * length.
+ * Messages from a person to one running agent, once to each of its running steps, and the pause that the run shares with
+ * all its sub-agents. Memory use does not grow with the run's length.
  */
 import { limits } from '#specs/protocol/limits.ts'
 
 export interface SteerMessage {
   readonly messageId: string
   readonly text: string
+  /** Absent: the root agent. */
+  readonly agentPath?: string | undefined
 }
 
 /** One conversation's view of the messages; closed with it. */
@@ -16,6 +17,8 @@ export interface MessageReader extends Disposable {
   readonly pending: boolean
   /** The messages since the last call, in order of arrival; at most `limits.steerMaxPending`. */
   take(): readonly SteerMessage[]
+  /** Leaves out what this conversation had before another agent continued it. */
+  forget(messages: readonly SteerMessage[]): void
 }
 
 /** Number of recent messages, seen by other conversations, that a new one receives at its beginning. */
@@ -36,9 +39,15 @@ export class Steering {
   #paused = false
   #closed = false
   readonly #listeners = new Set<(paused: boolean) => void>()
+  readonly #whole: Steering | undefined
+
+  /** @param whole of a sub-agent: that of its run, which has the pause */
+  constructor(whole?: Steering) {
+    this.#whole = whole
+  }
 
   get paused(): boolean {
-    return this.#paused
+    return this.#whole?.paused ?? this.#paused
   }
 
   /**
@@ -60,9 +69,12 @@ export class Steering {
 
   /** Messages that this run had seen before another agent continued it. */
   restore(messages: readonly SteerMessage[]): void {
-    const fresh = messages.filter(({ messageId }) => !this.#known.has(messageId))
-    for (const { messageId } of fresh) this.#known.add(messageId)
-    this.#seen = [...this.#seen, ...fresh].slice(-rememberedMessages)
+    const ids = new Set(messages.map(({ messageId }) => messageId))
+    const isOther = ({ messageId }: SteerMessage) => !ids.has(messageId)
+    for (const id of ids) this.#known.add(id)
+    // The host may have sent them again by now.
+    this.#unseen = this.#unseen.filter(isOther)
+    this.#seen = [...this.#seen.filter(isOther), ...messages].slice(-rememberedMessages)
   }
 
   /** Messages that others in this run have seen: a new conversation receives them first. */
@@ -83,6 +95,10 @@ export class Steering {
         reader.queue = []
         this.#markSeen(taken)
         return taken
+      },
+      forget: (messages) => {
+        const ids = new Set(messages.map(({ messageId }) => messageId))
+        reader.queue = reader.queue.filter(({ messageId }) => !ids.has(messageId))
       },
       [Symbol.dispose]: () => void this.#readers.delete(reader),
     }
@@ -113,6 +129,7 @@ export class Steering {
 
   /** Resolves when the run is not paused; also when `signal` is aborted, which the caller must check. */
   async ready(signal: AbortSignal): Promise<void> {
+    if (this.#whole !== undefined) return await this.#whole.ready(signal)
     while (this.#paused && !signal.aborted) {
       await new Promise<void>((resolve) => {
         const go = (): void => {

@@ -30,6 +30,7 @@ const outputShare = 0.25
 /** Outputs up to this length are never cut, so they need not be kept for `read_output`. */
 const shortOutputChars = 1_000
 const summaryMaxTokens = 2_048
+const concludeMaxTokens = 2_048
 
 /** Models that rejected a user message after a tool result. */
 const strictModels = new WeakSet<Model>()
@@ -80,6 +81,22 @@ export class Conversation {
         strictModels.add(this.#run.model)
       } else return answer
     }
+  }
+
+  /** Asks for a last answer in words, with the same tools before it and none that may be called. */
+  async conclude(hooks: TurnHooks): Promise<Result<Turn, ModelError>> {
+    const { model, registry } = this.#run
+    const { maxTokens = concludeMaxTokens } = windowOf(windowOptionsOf(this.#run))
+    const { messages } = this.history
+    return await model(
+      {
+        messages: strictModels.has(model) ? bridgeResults(messages) : messages,
+        tools: registry.specs,
+        ...(registry.specs.length === 0 ? {} : { toolChoice: 'none' as const }),
+        maxTokens: Math.min(concludeMaxTokens, maxTokens),
+      },
+      { ...hooks, mayRetry: () => false },
+    )
   }
 
   #askOnce(messages: readonly ChatMessage[], hooks: TurnHooks): Promise<Result<Turn, ModelError>> {

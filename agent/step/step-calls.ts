@@ -82,7 +82,6 @@ async function oncePerCall(
   const tool = findTool(run.registry.byName, call.name)
   if (tool?.name === revisePlanName) return await work()
   const name = `call ${stepId} ${call.id}`
-  const isEffect = tool?.readOnly === false && !log.hasNext(name)
   const once = () =>
     log.once(name, async () => {
       // Of its facts the host has been told.
@@ -91,11 +90,18 @@ async function oncePerCall(
       return { invocation, ...(kept === undefined ? {} : { kept }) }
     })
   const isOutside = tool?.runs === 'host' || tool?.runs === 'server'
-  const { invocation, kept } = isEffect
-    ? await log.effect(isOutside ? 'outside' : 'inside', once)
-    : await once()
+  const { invocation, kept } =
+    isEffect(call, run) && !log.hasNext(name)
+      ? await log.effect(isOutside ? 'outside' : 'inside', once)
+      : await once()
   if (kept !== undefined) outputs.keep(call.id, kept)
   return invocation
+}
+
+/** Whether the run's log counts the call as one that changes something. */
+function isEffect({ name }: ToolCallRequest, { registry }: AgentRun): boolean {
+  const tool = findTool(registry.byName, name)
+  return tool?.readOnly === false && tool.name !== revisePlanName
 }
 
 async function runCall(
@@ -137,7 +143,7 @@ async function runCall(
     agentPath: run.agentPath,
     callId,
     cutOutput: (tool, output) => cutOutput(callId, tool, output),
-    requestApproval: (question) => askPerson(stepId, question, run, signal),
+    requestApproval: (question) => askPerson(stepId, question, run, signal, isEffect(call, run)),
     askUser: createAskUser(stepId, callId, run, signal),
   }
   const invocation = await invokeTool(run.registry, call, context)
@@ -148,17 +154,16 @@ async function runCall(
   return invocation
 }
 
-/** The person's decision. */
+/** The person's decision. @param isInEffect as in {@link RunLog.ask} */
 export async function askPerson(
   stepId: string,
   question: HostQuestion,
   run: AgentRun,
   signal: AbortSignal,
+  isInEffect = false,
 ): Promise<ApprovalDecision> {
-  const decision = await run.requestApproval(
-    { approvalId: `ap-${question.callId}`, agentPath: run.agentPath, stepId, ...question },
-    signal,
-  )
+  const request = { approvalId: `ap-${question.callId}`, agentPath: run.agentPath, stepId, ...question }
+  const decision = await run.log.ask(isInEffect, () => run.requestApproval(request, signal))
   // Approval during a pause does not end the pause.
   await run.steering.ready(signal)
   return decision

@@ -100,7 +100,7 @@ export function requestOutput(
       return checked.ok ? { ok: true, value: { value: checked.value, corrections: [] } } : checked
     },
     onTurn: async (turn) => {
-      const own = withOwnIds(turn, run)
+      const own = withOwnIds(turn, run.callIds.ofStep(stepId))
       await reportTurn(stepId, own, run)
       onReply?.(turn.text)
       return own

@@ -6,19 +6,20 @@ import type { LLMResponse } from '#runtime/contract/contract.ts'
 import { reasonOf } from '#runtime/llm/errors.ts'
 import type { ChatMessage, ToolCallRequest } from '#runtime/llm/messages.ts'
 import type { Turn } from '#runtime/llm/model.ts'
+import { untilAborted } from '#runtime/processes/until-aborted.ts'
 import { runTurnLoop } from '#runtime/turn-loop/loop.ts'
 import type { RunTurnLoopResult } from '#runtime/turn-loop/types.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
-import { noUsage } from '#specs/protocol/task.ts'
+import { noUsage, type Usage } from '#specs/protocol/task.ts'
 import { type Opening, windowOptionsOf } from '../context/opening.ts'
 import { stepFailedMark } from '../context/prompts.ts'
 import { windowOf } from '../context/window.ts'
-import { modelName } from '../run/logged-model.ts'
-import { type AgentRun, listenTo } from '../run/run.ts'
+import { type AgentRun, type CallIds, listenTo } from '../run/run.ts'
 import type { MessageReader, SteerMessage } from '../run/steering.ts'
 import { truncate } from '../text/truncate.ts'
+import { argumentsMaxChars } from '../tool-calls/arguments.ts'
 import { Conversation } from './conversation.ts'
 import { runCalls } from './step-calls.ts'
 
@@ -28,6 +29,8 @@ export interface StepResult {
   readonly text: string
   /** `completed` when it did. */
   readonly reason: RunReason
+  /** Why it ended before it was done, when `text` is what the model said last, in the turn that a limit leaves. */
+  readonly ended?: string
   /** The conversation as the model last saw it, including its answer; every tool call has a result. */
   readonly history: readonly ChatMessage[]
 }
@@ -47,9 +50,12 @@ interface StepResponse extends LLMResponse {
 /** Ends the loop with the step's failure. */
 class StepFailure extends Error {
   readonly reason: RunReason
-  constructor(reason: RunReason, message: string) {
+  /** Whether what is left of the budget is for a conclusion. */
+  readonly isShortage: boolean
+  constructor(reason: RunReason, message: string, isShortage = false) {
     super(message)
     this.reason = reason
+    this.isShortage = isShortage
   }
 }
 
@@ -64,8 +70,7 @@ export async function runStep(
   signal: AbortSignal,
   begun?: Turn,
 ): Promise<StepResult> {
-  // Only the root agent receives the person's messages.
-  using reader = run.agentPath === 'root' ? run.steering.join() : null
+  using reader = run.steering.join()
   const work = new StepUnderWay(step.id, opening, run, signal, reader, begun)
   const end = (state: StepResult['state'], reason: RunReason, text: string): StepResult => ({
     state,
@@ -77,13 +82,28 @@ export async function runStep(
     const result = await work.perform()
     if (result.reason === 'aborted') {
       await work.keepPartial()
-      return end('cancelled', 'cancelled', `interrupted ${work.doing}`)
+      const cut = end('cancelled', 'cancelled', `interrupted ${work.doing}`)
+      const { tripped } = run.budget
+      return tripped === null ? cut : await concluded(cut, tripped.message, work, end)
     }
-    return endOf(result, work, end, run)
+    const ended = endOf(result, work, end, run)
+    return ended.reason === 'limit_turns' ? await concluded(ended, ended.text, work, end) : ended
   } catch (error) {
-    if (error instanceof StepFailure) return end('failed', error.reason, error.message)
-    throw error
+    if (!(error instanceof StepFailure)) throw error
+    const failed = end('failed', error.reason, error.message)
+    return error.isShortage ? await concluded(failed, error.message, work, end) : failed
   }
+}
+
+/** The end of a step whose limit was reached, with what the model says in one turn more; as it was when that fails. */
+async function concluded(
+  cut: StepResult,
+  why: string,
+  work: StepUnderWay,
+  end: (state: StepResult['state'], reason: RunReason, text: string) => StepResult,
+): Promise<StepResult> {
+  const text = await work.conclude(why)
+  return text === '' ? cut : { ...end(cut.state, cut.reason, text), ended: why }
 }
 
 class StepUnderWay {
@@ -91,12 +111,14 @@ class StepUnderWay {
   readonly #stepId: string
   readonly #run: AgentRun
   readonly #signal: AbortSignal
-  readonly #reader: MessageReader | null
+  readonly #reader: MessageReader
   /** The first turn, when it was reported before the step. */
   readonly #begun: Turn | undefined
   /** Streamed text of the answer. */
   #partial: string[] = []
   #cutAnswers = 0
+  /** Of the last turn; null before the first. */
+  #usage: Usage | null = null
   denied = false
   doing = 'before the model spoke'
 
@@ -105,7 +127,7 @@ class StepUnderWay {
     opening: Opening,
     run: AgentRun,
     signal: AbortSignal,
-    reader: MessageReader | null,
+    reader: MessageReader,
     begun: Turn | undefined,
   ) {
     this.#stepId = stepId
@@ -144,15 +166,15 @@ class StepUnderWay {
         return { classification: 'non_progressing', transientInstruction }
       },
       // A message that arrived with the final answer gets another turn.
-      onTextResponse: ({ iteration }) =>
-        this.#hasMore() && iteration < maxTurnsPerStep ? go : { state: null },
+      onTextResponse: async ({ iteration }) =>
+        (await this.#hasMore()) && iteration < maxTurnsPerStep ? go : { state: null },
       onToolCallsResponse: async ({ response }) => ({ ...go, toolResults: await this.#call(response.turn) }),
     })
   }
 
-  /** Whether there was a message to answer, or is one now. */
-  #hasMore(): boolean {
-    return this.#run.log.hasNext(modelName(this.#stepId)) || this.#reader?.pending === true
+  /** Whether there is a message to answer. One that arrives later is not for a step that had ended before. */
+  #hasMore(): Promise<boolean> {
+    return this.#run.log.once(`more ${this.#stepId}`, async () => this.#reader.pending)
   }
 
   /** Reports what the model had said when it was cancelled, in the journal and the history. */
@@ -163,6 +185,27 @@ class StepUnderWay {
     this.conversation.history.addTurn({ text, reasoning: '', toolCalls: [] })
     const turn = { text, reasoning: '', toolCalls: [], usage: noUsage, finishReason: 'cancelled' }
     await reportTurn(this.#stepId, turn, this.#run)
+  }
+
+  /**
+   * One turn without calls, after a limit: what was done and what is left, for whoever continues. Empty when there is
+   * no time or no answer.
+   */
+  async conclude(why: string): Promise<string> {
+    const run = this.#run
+    const signal = AbortSignal.any([run.cancelled, AbortSignal.timeout(run.concludeMs)])
+    if (signal.aborted) return ''
+    this.conversation.history.addNote(
+      `[Caisson] A limit is reached: ${why}. No more calls are possible. Answer in plain text now, for whoever continues: what is done, what you found, what is left.`,
+    )
+    this.#partial = []
+    const heard = listenTo(this.#stepId, run, signal)
+    const answer = await untilAborted(this.conversation.conclude(heard), signal).catch(() => null)
+    if (answer === null || !answer.ok) return ''
+    const turn = { ...answer.value, toolCalls: [] }
+    await reportTurn(this.#stepId, turn, run)
+    this.conversation.history.addTurn(turn)
+    return turn.text.trim()
   }
 
   /** Before each model request: waits for the end of a pause and adds new messages. */
@@ -182,8 +225,8 @@ class StepUnderWay {
   async #heard(): Promise<readonly SteerMessage[]> {
     const { log, steering } = this.#run
     const reader = this.#reader
-    if (reader === null) return []
     const said = await log.once(`heard ${this.#stepId}`, async () => reader.take())
+    reader.forget(said)
     steering.restore(said)
     return said
   }
@@ -191,6 +234,8 @@ class StepUnderWay {
   async #ask(number: number): Promise<StepResponse> {
     if (number === 1 && this.#begun !== undefined) return this.#take(this.#begun)
     const run = this.#run
+    const shortage = this.#usage === null ? null : run.budget.findShortage(this.#usage)
+    if (shortage !== null) throw new StepFailure(shortage.reason, shortage.message, true)
     this.doing = 'while the model was speaking'
     const heard = listenTo(this.#stepId, run, this.#signal)
     const answer = await this.conversation.ask({
@@ -210,14 +255,15 @@ class StepUnderWay {
       const { error } = answer
       throw new StepFailure(reasonOf(error), `the model failed: ${error.message}`)
     }
-    const turn = withOwnIds(answer.value, run)
+    const turn = withOwnIds(answer.value, run.callIds.ofStep(this.#stepId))
     this.#partial = []
     await reportTurn(this.#stepId, turn, run)
     return this.#take(turn)
   }
 
   #take(turn: Turn): StepResponse {
-    this.conversation.history.addTurn(turn)
+    this.#usage = turn.usage
+    this.conversation.history.addTurn(withoutLongArguments(turn))
     if (turn.finishReason === 'content_filter')
       throw new StepFailure('model_refused', "the model's provider held the answer back (content filter)")
     return toResponse(turn)
@@ -237,11 +283,20 @@ class StepUnderWay {
   }
 }
 
+/**
+ * The turn as the conversation repeats it. No tool takes arguments over the bound, and with them no later request
+ * would fit through the gateway: the call's result says why they are gone.
+ */
+function withoutLongArguments(turn: Turn): Turn {
+  const isLong = ({ argumentsText }: ToolCallRequest) => argumentsText.length > argumentsMaxChars
+  if (!turn.toolCalls.some(isLong)) return turn
+  const toolCalls = turn.toolCalls.map((call) => (isLong(call) ? { ...call, argumentsText: '{}' } : call))
+  return { ...turn, toolCalls }
+}
+
 /** Ids unique in the run, in the alphabet that hosts and providers accept. */
-export function withOwnIds(turn: Turn, run: AgentRun): Turn {
-  const toolCalls = turn.toolCalls.map(
-    (call): ToolCallRequest => ({ ...call, id: run.callIds.claim(call.id) }),
-  )
+export function withOwnIds(turn: Turn, ids: CallIds): Turn {
+  const toolCalls = turn.toolCalls.map((call): ToolCallRequest => ({ ...call, id: ids.claim(call.id) }))
   return { ...turn, toolCalls }
 }
 

@@ -11,7 +11,7 @@ import type { RunBudget } from '../run/budget.ts'
 import { aroundStep } from '../run/hooks.ts'
 import type { AgentRun, Report } from '../run/run.ts'
 import { noLog } from '../run/run-log.ts'
-import { Steering } from '../run/steering.ts'
+import type { Steering } from '../run/steering.ts'
 import { OutputStore } from '../run/tool-outputs.ts'
 import { runStep, type StepResult } from '../step/step.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
@@ -34,14 +34,15 @@ interface ChildParts {
   readonly registry: Registry
   readonly budget: RunBudget
   readonly report: Report
+  /** Its own messages. */
+  readonly steering: Steering
   readonly workspaceListing: string
   readonly signal: AbortSignal
+  /** Aborted when the parent's has been; not by its own budget. */
+  readonly cancelled: AbortSignal
 }
 
-/**
- * Creates the child's run. Call ids come from the parent's generator, so calls and approvals of a run never share
- * one.
- */
+/** Creates the child's run, without sub-agents of its own. */
 export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildParts): AgentRun {
   const { agents: _agents, revisePlan: _revisePlan, ...shared } = parent
   const { outputSchema: _schema, ...task } = parent.task
@@ -58,6 +59,7 @@ export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildPa
         maxTurnsPerStep: Math.min(request.limits?.maxTurns ?? maxTurnsPerStep, maxTurnsPerStep),
       },
     },
+    callIds: parent.callIds.of(`${task.idSeed ?? task.runId} ${parts.agentPath}`),
     outputs: new OutputStore(),
     // The call that started it is in the parent's log as a whole.
     log: noLog,
@@ -81,10 +83,8 @@ export async function converse(
     onFailure: 'abort',
   }
   const plan: Plan = { goal: step.title, steps: [step] }
-  // A person's messages are for the root agent.
-  const alone = { ...run, steering: new Steering() }
   const opening = (): readonly ChatMessage[] => {
-    const [system, ...rest] = stepOpening(alone, { plan, step, results: [] })
+    const [system, ...rest] = stepOpening(run, { plan, step, results: [] })
     return system === undefined ? rest : [{ role: 'system', content: `${system.content}\n${rules}` }, ...rest]
   }
   return await aroundStep(step, run, signal, async () => {

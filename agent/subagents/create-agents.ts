@@ -1,24 +1,36 @@
 /**
- * The sub-agents of one run: started in order within limits on number and parallelism, each with a part of the budget
- * and its own view; merged one after the other. Failures are returned, not thrown; `close` stops all agents.
+ * The sub-agents of one agent: started in order within the run's limits on number, depth and parallelism, each with a
+ * part of the budget and its own view; merged one after the other. Failures are returned, not thrown; `close` stops
+ * all of them, with those below.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Owner } from '#specs/node/directory.ts'
-import { Mutex, Semaphore } from '#specs/node/semaphore.ts'
+import { Mutex } from '#specs/node/semaphore.ts'
 import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import type { OpenedExtensions } from '../extensions/extension-set.ts'
 import type { RunBudget } from '../run/budget.ts'
 import type { AgentRun, Report } from '../run/run.ts'
+import type { SteerMessage } from '../run/steering.ts'
+import type { ReachableAgent } from '../run/sub-agents.ts'
 import type { StepResult } from '../step/step.ts'
+import { truncate } from '../text/truncate.ts'
 import { createRegistry, type Registry } from '../tool-calls/registry.ts'
-import type { AgentRequest, AgentResult, Agents } from '../tool-calls/sub-agent-types.ts'
+import {
+  type AgentRequest,
+  type AgentResult,
+  type Agents,
+  agentToolNames,
+} from '../tool-calls/sub-agent-types.ts'
 import { type Tool, toolFailure } from '../tool-calls/tool.ts'
 import { defaultRoot, workOwner } from '../workspace/file-access.ts'
 import { describeWorkspace } from '../workspace/listing.ts'
 import { childRun, converse, lastWords } from './child-run.ts'
 import { type MergeOutcome, mergeChanges, nothingMerged, takeFile } from './merge-changes.ts'
+import { OwnPlace, Places } from './places.ts'
 import { ChildReport } from './sub-agent-report.ts'
-import { type AgentView, type ViewSource, Views } from './views.ts'
+import { type AgentView, type KeptViews, type ViewSource, Views } from './views.ts'
 
 export interface AgentsParts {
   readonly views: ViewSource
@@ -38,73 +50,113 @@ export interface RunAgents extends Agents {
   close(): Promise<void>
 }
 
+const alone = 'do the rest without sub-agents'
+
+/** What all sub-agents of a run share. */
+interface Family {
+  readonly parts: AgentsParts
+  readonly places: Places
+  /** Paths of all that began or are queued. */
+  readonly paths: Set<string>
+  readonly kept: KeptViews
+}
+
 /** Creates the agents of `parent`, a root run. */
 export function createAgents(parent: AgentRun, parts: AgentsParts): RunAgents {
-  return new RootAgents(parent, parts)
+  const family: Family = {
+    parts,
+    places: new Places(parent.task.limits.maxParallelAgents),
+    paths: new Set(parent.log.agents),
+    kept: new Map(),
+  }
+  return new AgentsOf(parent, family, { root: parts.root ?? defaultRoot })
+}
+
+/** Where an agent works, and the place that it has among those at work. */
+interface ParentPlace {
+  readonly root: string
+  /** Id of its view; absent: the workspace itself. */
+  readonly view?: string
+  /** Absent for the root agent. */
+  readonly place?: OwnPlace
 }
 
 /** An admitted sub-agent. */
 interface Child {
   readonly agentPath: string
+  readonly place: OwnPlace
   readonly request: AgentRequest
   readonly stepId: string
   readonly budget: RunBudget
   readonly view: AgentView
   readonly signal: AbortSignal
+  /** As a person reaches it. */
+  readonly person: ReachableAgent
 }
 
-class RootAgents implements RunAgents {
+class AgentsOf implements RunAgents {
   readonly #parent: AgentRun
+  readonly #family: Family
   readonly #parts: AgentsParts
-  readonly #places: Semaphore
+  readonly #place: OwnPlace | undefined
+  /** Of those that are started here. */
+  readonly #depth: number
   readonly #merging = new Mutex()
   readonly #views: Views
   readonly #closing = new AbortController()
   readonly #running = new Set<Promise<AgentResult>>()
-  readonly #names = new Set<string>()
   readonly #root: string
   readonly #owner: Owner
 
-  constructor(parent: AgentRun, parts: AgentsParts) {
+  constructor(parent: AgentRun, family: Family, { root, view, place }: ParentPlace) {
+    const { parts, kept } = family
     this.#parent = parent
+    this.#family = family
     this.#parts = parts
-    this.#places = new Semaphore(parent.task.limits.maxParallelAgents)
-    this.#views = new Views(parts.views, this.#merging, parent.logger)
-    this.#root = parts.root ?? defaultRoot
+    this.#place = place
+    this.#depth = depthOf(parent.agentPath) + 1
+    const { logger } = parent
+    this.#views = new Views({ source: parts.views, turns: this.#merging, logger, of: view, kept })
+    this.#root = root
     this.#owner = parts.owner ?? workOwner
-    for (const agentPath of parent.log.agents) this.#names.add(agentPath.slice('root/'.length))
   }
 
   get begun(): number {
-    return this.#names.size
+    return this.#family.paths.size
   }
 
   async spawn(request: AgentRequest, stepId: string, signal: AbortSignal): Promise<AgentResult> {
-    const { maxAgents } = this.#parent.task.limits
     const problem = this.#findProblem(request)
-    if (problem !== null) return refused(`root/${plainName(request.name)}`, problem)
-    if (this.#names.size >= maxAgents) {
+    if (problem !== null) return refused(`${this.#parent.agentPath}/${plainName(request.name)}`, problem)
+    if (!this.#parent.budget.takeAgent()) {
+      const { maxAgents } = this.#parent.task.limits
       const { error } = toolFailure(
         'limit_reached',
-        `sub-agent limit reached (maxAgents = ${maxAgents}): do the rest without sub-agents`,
+        `sub-agent limit reached (maxAgents = ${maxAgents}): ${alone}`,
       )
-      return refused(`root/${plainName(request.name)}`, error)
+      return refused(`${this.#parent.agentPath}/${plainName(request.name)}`, error)
     }
-    const agentPath = `root/${this.#claimName(request.name)}`
-    const ends = AbortSignal.any([signal, this.#parent.signal, this.#closing.signal])
-    const running = this.#inTurn(agentPath, request, stepId, ends)
+    const agentPath = this.#claimPath(request.name)
+    const person = this.#parent.subAgents.begin(agentPath)
+    const ends = AbortSignal.any([signal, this.#parent.signal, this.#closing.signal, person.cancelled])
+    const begin = (): Promise<AgentResult> =>
+      this.#inTurn({ agentPath, request, stepId, signal: ends, person })
+    const over = AbortSignal.any([this.#parent.signal, this.#closing.signal])
+    const running = this.#place === undefined ? begin() : this.#place.without(begin, over)
     this.#running.add(running)
     try {
       return await running
     } finally {
       this.#running.delete(running)
+      await this.#tellUnseen(agentPath, person.end())
     }
   }
 
   findView(agent: string): Result<string> {
-    const view = this.#views.find(pathOf(agent))
+    const agentPath = this.#pathOf(agent)
+    const view = this.#views.find(agentPath)
     if (view !== undefined) return { ok: true, value: view.path }
-    const message = `${pathOf(agent)} has no files left: only conflicting files of a finished sub-agent are kept, until the run ends or the space is needed`
+    const message = `${agentPath} has no files left: only conflicting files of a finished sub-agent are kept, until the run ends or the space is needed`
     return toolFailure('not_found', message)
   }
 
@@ -116,12 +168,16 @@ class RootAgents implements RunAgents {
   }
 
   async close(): Promise<void> {
-    this.#closing.abort('the run is over')
+    this.#closing.abort('its parent has ended')
     await Promise.allSettled([...this.#running])
     await this.#views.closeAll()
   }
 
   #findProblem({ brief, tools }: AgentRequest): ToolError | null {
+    const { maxDepth } = this.#parent.task.limits
+    if (this.#depth > maxDepth)
+      return toolFailure('limit_reached', `sub-agents are at most ${maxDepth} deep (maxDepth): ${alone}`)
+        .error
     if (brief.trim() === '') return toolFailure('invalid_input', 'the brief is empty: say what to do').error
     const unknown = (tools ?? []).filter((name) => !this.#parent.registry.names.includes(name))
     if (unknown.length === 0) return null
@@ -129,41 +185,62 @@ class RootAgents implements RunAgents {
     return toolFailure('invalid_input', message).error
   }
 
-  #claimName(wanted: string | undefined): string {
+  #claimPath(wanted: string | undefined): string {
+    const { paths } = this.#family
     const base = plainName(wanted)
-    let name = base
-    for (let number = 2; this.#names.has(name); number++) name = `${base.slice(0, 28)}-${number}`
-    this.#names.add(name)
-    return name
+    let agentPath = this.#pathOf(base)
+    for (let number = 2; paths.has(agentPath); number++)
+      agentPath = this.#pathOf(`${base.slice(0, 28)}-${number}`)
+    paths.add(agentPath)
+    return agentPath
   }
 
-  async #inTurn(
-    agentPath: string,
-    request: AgentRequest,
-    stepId: string,
-    signal: AbortSignal,
-  ): Promise<AgentResult> {
-    if (!(await this.#places.take(signal)))
-      return { ...nothing(agentPath), state: 'cancelled', reason: 'cancelled' }
+  /** @param agent its path or the last part of it */
+  #pathOf(agent: string): string {
+    const { agentPath } = this.#parent
+    return agent.startsWith('root/') ? agent : `${agentPath}/${agent}`
+  }
+
+  /** Messages that arrived after its last turn: none is lost silently. */
+  async #tellUnseen(agentPath: string, unseen: readonly SteerMessage[]): Promise<void> {
+    for (const { text } of unseen) {
+      const words = `${agentPath} ended before it saw this message: ${text}`
+      await this.#parent.report.event({
+        type: 'note',
+        level: 'warn',
+        text: truncate(words, limits.textMaxChars),
+      })
+    }
+  }
+
+  async #inTurn(admitted: Omit<Child, 'budget' | 'view' | 'place'>): Promise<AgentResult> {
+    const { agentPath, signal, person } = admitted
+    const place = new OwnPlace(this.#family.places, this.#depth)
+    if (!(await place.begin(signal)))
+      return {
+        ...nothing(agentPath),
+        state: 'cancelled',
+        reason: 'cancelled',
+        text: person.cancelled.aborted ? cancelledByPerson(person) : '',
+      }
     try {
-      return await this.#begin(agentPath, request, stepId, signal)
+      return await this.#begin({ ...admitted, place })
     } catch (error) {
       this.#parent.logger.error({ agentPath, err: error }, 'sub-agent threw')
       const message = 'internal error of the sub-agent; the log has the details'
       return refused(agentPath, toolFailure('internal', message).error)
     } finally {
-      this.#places.giveBack()
+      place.end()
     }
   }
 
-  async #begin(
-    agentPath: string,
-    request: AgentRequest,
-    stepId: string,
-    signal: AbortSignal,
-  ): Promise<AgentResult> {
+  async #begin(admitted: Omit<Child, 'budget' | 'view'>): Promise<AgentResult> {
+    const { agentPath, request } = admitted
     const { maxParallelAgents } = this.#parent.task.limits
-    const budget = this.#parent.budget.part(request.limits ?? {}, maxParallelAgents)
+    // The calls of one model reply arrive within one turn of the event loop, and share what there is.
+    await nextTurn()
+    const atOnce = Math.min(maxParallelAgents, this.#running.size)
+    const budget = this.#parent.budget.part(request.limits ?? {}, atOnce)
     if (budget === null) {
       const message = 'nothing of the budget is left for a sub-agent: do the rest yourself, or end'
       return refused(agentPath, toolFailure('limit_reached', message).error)
@@ -175,7 +252,7 @@ class RootAgents implements RunAgents {
         const message = `no view of the workspace for a sub-agent: ${opened.error.message}`
         return refused(agentPath, toolFailure(code, message, opened.error.code === 'busy').error)
       }
-      return await this.#live({ agentPath, request, stepId, budget, view: opened.value, signal })
+      return await this.#live({ ...admitted, budget, view: opened.value })
     } finally {
       budget.stop()
     }
@@ -183,7 +260,7 @@ class RootAgents implements RunAgents {
 
   /** Runs a sub-agent from its first event to its last. */
   async #live(child: Child): Promise<AgentResult> {
-    const { agentPath, request, stepId, budget, view } = child
+    const { agentPath, request, stepId, budget, view, place } = child
     const report = new ChildReport(this.#parts.reportFor(agentPath))
     const signal = AbortSignal.any([child.signal, budget.signal])
     const tools = this.#parts.toolsFor(view)
@@ -194,6 +271,7 @@ class RootAgents implements RunAgents {
     const registry = this.#registryOf([...tools, ...brought], request)
     await report.begin(request, stepId, registry.names, budget.limits)
     let result: AgentResult = { ...nothing(agentPath), state: 'failed', reason: 'internal' }
+    let below: AgentsOf | undefined
     try {
       const workspaceListing = await describeWorkspace(tools, signal)
       const run = childRun(this.#parent, request, {
@@ -201,10 +279,17 @@ class RootAgents implements RunAgents {
         registry,
         budget,
         report,
+        steering: child.person.steering,
         workspaceListing,
         signal,
+        cancelled: child.signal,
       })
-      const end = endingOf(await converse(request, run, signal), child)
+      const isParent = registry.names.some((name) => agentToolNames.includes(name))
+      if (isParent) below = new AgentsOf(run, this.#family, { root: view.path, view: view.id, place })
+      const lived = await converse(request, below === undefined ? run : { ...run, agents: below }, signal)
+      const end = endingOf(lived, child)
+      // What they bring into this view is merged with it.
+      await below?.close()
       ending.abort('the sub-agent has ended')
       const merge = end.state === 'cancelled' ? nothingMerged : await this.#mergeChild(child)
       result = { ...result, ...end, ...merge, usage: budget.usage }
@@ -217,6 +302,7 @@ class RootAgents implements RunAgents {
       }
     }
     ending.abort('the sub-agent has ended')
+    await below?.close()
     report.close()
     if (result.conflicts.length > 0) this.#views.keep(agentPath, view)
     else this.#views.close(view)
@@ -224,11 +310,18 @@ class RootAgents implements RunAgents {
     return result
   }
 
-  /** The requested tools that the parent has and that work over a view. */
+  /** The requested tools that the parent has and that work over a view; above the last depth those that start agents. */
   #registryOf(tools: readonly Tool[], request: AgentRequest): Registry {
-    const allowed = new Set(request.tools ?? this.#parent.registry.names)
-    const chosen = tools.filter(({ name }) => allowed.has(name) && this.#parent.registry.names.includes(name))
-    return createRegistry(chosen, { logger: this.#parent.logger })
+    const { registry, task, logger } = this.#parent
+    const allowed = new Set(request.tools ?? registry.names)
+    const own = [...registry.byName.values()].filter(
+      ({ name }) => agentToolNames.includes(name) && this.#depth < task.limits.maxDepth,
+    )
+    const chosen = tools.filter(({ name }) => registry.names.includes(name))
+    return createRegistry(
+      [...chosen, ...own].filter(({ name }) => allowed.has(name)),
+      { logger },
+    )
   }
 
   async #mergeChild({ view, signal }: Child): Promise<MergeOutcome> {
@@ -239,22 +332,32 @@ class RootAgents implements RunAgents {
 /** The outcome of an ended conversation: by the run's end, by a limit of the child's, or its own result. */
 function endingOf(
   result: StepResult,
-  { budget, signal }: Child,
+  { budget, signal, person }: Child,
 ): Pick<AgentResult, 'state' | 'reason' | 'text'> {
   const { state, reason, text } = result
-  if (signal.aborted)
-    return { state: 'cancelled', reason: 'cancelled', text: lastWords(result.history) || text }
+  if (signal.aborted) {
+    const said = lastWords(result.history)
+    const ended = { state: 'cancelled', reason: 'cancelled' } as const
+    if (!person.cancelled.aborted) return { ...ended, text: said || text }
+    return { ...ended, text: [said, cancelledByPerson(person)].filter((part) => part !== '').join('\n\n') }
+  }
   const limit: RunReason | undefined =
-    budget.tripped?.reason ?? (reason === 'limit_turns' ? reason : undefined)
+    budget.tripped?.reason ?? (reason.startsWith('limit_') ? reason : undefined)
   // It may have answered with the last of its budget.
   if (limit === undefined || state === 'completed') return { state, reason, text }
-  const why = budget.tripped?.message ?? text
-  const words = lastWords(result.history)
+  const why = budget.tripped?.message ?? result.ended ?? text
+  const words = result.ended === undefined ? lastWords(result.history) : text
   return {
     state: 'failed',
     reason: limit,
     text: `${words === '' ? '' : `${words}\n\n`}[Caisson] Ended before it was done: ${why}`,
   }
+}
+
+/** For the parent, which continues. */
+function cancelledByPerson({ reason }: ReachableAgent): string {
+  const why = reason === '' ? '.' : `: ${reason}`
+  return `[Caisson] Cancelled by the person${why}`
 }
 
 function nothing(agentPath: string): Omit<AgentResult, 'state' | 'reason'> {
@@ -281,6 +384,7 @@ function plainName(wanted: string | undefined): string {
   return name === '' ? 'agent' : name
 }
 
-function pathOf(agent: string): string {
-  return agent.startsWith('root/') ? agent : `root/${agent}`
+/** 0 for the root agent. */
+function depthOf(agentPath: string): number {
+  return agentPath.split('/').length - 1
 }

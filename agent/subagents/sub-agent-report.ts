@@ -39,7 +39,7 @@ export class ChildReport implements Report {
     { brief, limits: wanted }: AgentRequest,
     stepId: string,
     tools: readonly string[],
-    { maxToolCalls, maxTokens, maxWallMs }: RunBudgetLimits,
+    { maxToolCalls, maxTokens, maxWallMs, maxRequests, maxCostUsd, maxAgents }: RunBudgetLimits,
   ): Promise<void> {
     return this.event({
       type: 'agent-start',
@@ -52,6 +52,9 @@ export class ChildReport implements Report {
         maxTokens,
         // The protocol's minimum.
         maxWallMs: Math.max(1_000, maxWallMs),
+        ...(maxRequests === undefined ? {} : { maxRequests }),
+        ...(maxCostUsd === undefined ? {} : { maxCostUsd }),
+        ...(maxAgents === undefined ? {} : { maxAgents }),
       },
     })
   }

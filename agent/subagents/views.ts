@@ -1,6 +1,6 @@
 /**
- * The workspace views of a run's sub-agents: created in batches, removed in the background, kept after a conflict.
- * When space is short, the oldest kept view is removed. Never throws.
+ * The workspace views of one agent's sub-agents: created in batches, removed in the background, kept after a conflict.
+ * When space is short, the view kept longest in the run is removed. Never throws.
  */
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -10,8 +10,10 @@ import type { HelperError, HelperResult, ViewPaths } from '../link/root-helper.t
 
 /** Creates views. */
 export interface ViewSource {
-  /** Creates views of the current workspace, in the order of their ids; all or none. */
-  openViews(ids: readonly string[]): Promise<HelperResult<readonly ViewPaths[]>>
+  /**
+   * Creates views of the current workspace, or of the view `source`, in the order of their ids; all or none.
+   */
+  openViews(ids: readonly string[], source?: string): Promise<HelperResult<readonly ViewPaths[]>>
   closeViews(ids: readonly string[]): Promise<HelperResult<void>>
 }
 
@@ -22,22 +24,37 @@ export interface AgentView extends ViewPaths {
 
 type Opened = HelperResult<AgentView>
 
+/** The views that a run keeps, by agent path, the one kept longest first. */
+export type KeptViews = Map<string, { readonly view: AgentView; readonly owner: Views }>
+
+interface ViewsParts {
+  readonly source: ViewSource
+  /** Merges that a new view must not see half done. */
+  readonly turns: Mutex
+  readonly logger: Logger
+  /** Id of the view below these; absent: the workspace. */
+  readonly of?: string | undefined
+  /** Of the whole run; absent: these are all. */
+  readonly kept?: KeptViews
+}
+
 export class Views {
   readonly #source: ViewSource
+  readonly #of: string | undefined
   readonly #turns: Mutex
   readonly #logger: Logger
   readonly #open = new Set<AgentView>()
-  /** By agent path, oldest first. */
-  readonly #kept = new Map<string, AgentView>()
+  readonly #kept: KeptViews
   #asked: PromiseWithResolvers<Opened>[] = []
   #leaving: AgentView[] = []
   #closing: Promise<void> | null = null
 
-  /** @param turns merges that a new view must not see half done */
-  constructor(source: ViewSource, turns: Mutex, logger: Logger) {
+  constructor({ source, turns, logger, of, kept = new Map() }: ViewsParts) {
     this.#source = source
     this.#turns = turns
     this.#logger = logger
+    this.#of = of
+    this.#kept = kept
   }
 
   /** Creates a view of the workspace, in one batch with all requests that arrive before its turn. */
@@ -50,11 +67,11 @@ export class Views {
 
   /** Keeps the view of an ended agent. */
   keep(agentPath: string, view: AgentView): void {
-    this.#kept.set(agentPath, view)
+    this.#kept.set(agentPath, { view, owner: this })
   }
 
   find(agentPath: string): AgentView | undefined {
-    return this.#kept.get(agentPath)
+    return this.#kept.get(agentPath)?.view
   }
 
   /** Runs in the background; requests that arrive meanwhile join the next batch. */
@@ -66,7 +83,7 @@ export class Views {
 
   /** Resolves when no view is left. */
   async closeAll(): Promise<void> {
-    this.#kept.clear()
+    for (const [agentPath, { owner }] of this.#kept) if (owner === this) this.#kept.delete(agentPath)
     for (const view of this.#open) this.close(view)
     await this.#closing
   }
@@ -92,7 +109,7 @@ export class Views {
   async #openTogether(count: number): Promise<Opened[]> {
     for (;;) {
       const ids = Array.from({ length: count }, () => `v${randomBytes(6).toString('hex')}`)
-      const opened = await this.#source.openViews(ids)
+      const opened = await this.#source.openViews(ids, this.#of)
       if (opened.ok) {
         const views = opened.value.map((paths, index) => ({ ...paths, id: ids[index] ?? '' }))
         for (const view of views) this.#open.add(view)
@@ -106,15 +123,17 @@ export class Views {
 
   /** Whether a retry may succeed now. */
   async #makeRoom(): Promise<boolean> {
-    if (this.#closing === null) {
-      const [oldest] = this.#kept
-      if (oldest === undefined) return false
-      const [agentPath, view] = oldest
-      this.#kept.delete(agentPath)
-      this.#logger.info({ agentPath }, 'a kept view gave way')
-      this.close(view)
+    if (this.#closing !== null) {
+      await this.#closing
+      return true
     }
-    await this.#closing
+    const [oldest] = this.#kept
+    if (oldest === undefined) return false
+    const [agentPath, { view, owner }] = oldest
+    this.#kept.delete(agentPath)
+    this.#logger.info({ agentPath }, 'a kept view gave way')
+    owner.close(view)
+    await owner.#closing
     return true
   }
 

@@ -26,7 +26,7 @@ export interface ParsedArguments {
 export type ArgumentsOf = Pick<Tool, 'name' | 'inputSchema' | 'readOnly' | 'destructive'>
 
 /** Maximum characters of arguments; no tool takes more. */
-const argumentsMaxChars = limits.frameMaxBytes
+export const argumentsMaxChars = limits.frameMaxBytes
 
 /**
  * The validated input of a call, by the rungs of a ladder, each tried only where the one before did not hold:

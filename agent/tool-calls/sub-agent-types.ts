@@ -3,6 +3,9 @@ import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
 import type { AgentLimits, OutputSchema } from '#specs/protocol/plan.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 
+/** Tools about sub-agents, `spawn_agent` first. An agent has them where it may start some. */
+export const agentToolNames: readonly string[] = ['spawn_agent', 'read_agent_file', 'take_agent_file']
+
 export interface AgentRequest {
   /** Last part of its path; absent: generated. Made unique on admission. */
   readonly name?: string
@@ -24,7 +27,7 @@ export interface AgentConflict {
 }
 
 export interface AgentResult {
-  /** Such as `root/tests`. */
+  /** Such as `root/tests`, or `root/tests/unit` of one of its own. */
   readonly agentPath: string
   readonly state: 'completed' | 'failed' | 'cancelled'
   /** `completed` when it did; `limit_…` when one of its limits ended it, with a partial result. */
@@ -45,8 +48,8 @@ export interface Agents {
   /** Number of sub-agents used up of the run's maximum, including queued ones. */
   readonly begun: number
   /**
-   * Runs one to its end, after queueing while `maxParallelAgents` run; every failure is a value. Its changes are
-   * merged into the parent's view before this resolves.
+   * Runs one to its end, after queueing while `maxParallelAgents` are at work; every failure is a value. Its changes
+   * are merged into the parent's view before this resolves.
    * @param stepId the parent's step that it works for
    */
   spawn(request: AgentRequest, stepId: string, signal: AbortSignal): Promise<AgentResult>

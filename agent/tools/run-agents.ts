@@ -5,7 +5,12 @@
 import * as z from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
 import { AgentLimits } from '#specs/protocol/plan.ts'
-import type { AgentConflict, AgentResult, Agents } from '../tool-calls/sub-agent-types.ts'
+import {
+  type AgentConflict,
+  type AgentResult,
+  type Agents,
+  agentToolNames,
+} from '../tool-calls/sub-agent-types.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { defaultRoot, pathArgument } from '../workspace/file-access.ts'
 import { nameInLine } from '../workspace/listing.ts'
@@ -61,9 +66,9 @@ const takeInput = z.strictObject({ agent: agentArgument, path: pathArgument })
 
 const names = { spawn: 'spawn_agent', read: 'read_agent_file', take: 'take_agent_file' } as const
 
-/** Whether the tool is defined here: no sub-agent has one. */
+/** Whether the tool is defined here. */
 export function isAgentTool(name: string): boolean {
-  return name === names.spawn || name === names.read || name === names.take
+  return agentToolNames.includes(name)
 }
 
 export function createAgentTools(): Tool[] {

@@ -15,6 +15,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { ReadLedger } from './read-ledger.ts'
 
 export {
+  countBytes,
   formatSize,
   inspectTarget,
   placeBeside,

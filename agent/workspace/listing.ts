@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { nameInLine } from '#specs/node/path-text.ts'
 import type { Tool, ToolContext } from '../tool-calls/tool.ts'
-import { type FileToolsOptions, readBounded } from './file-access.ts'
+import { countBytes, type FileToolsOptions, readBounded } from './file-access.ts'
 
 export { nameInLine }
 
@@ -26,7 +26,9 @@ export async function describeWorkspace(tools: readonly Tool[], signal: AbortSig
   if (entries.length === 0) return '(empty)'
   const lines = entries.map(({ path, type, sizeBytes }) => {
     if (type === 'directory') return `${nameInLine(path)}/`
-    return type === 'file' ? `${nameInLine(path)} (${sizeBytes ?? 0} bytes)` : `${nameInLine(path)} (${type})`
+    return type === 'file'
+      ? `${nameInLine(path)} (${countBytes(sizeBytes ?? 0)})`
+      : `${nameInLine(path)} (${type})`
   })
   return [...lines, ...(truncated ? ['(there is more: list_files shows it)'] : [])].join('\n')
 }

@@ -32,6 +32,8 @@ interface AskedQuestion {
   readonly access: AccessQuestion | undefined
   /** Whether a yes can be for the same command in this run. */
   readonly remembers: boolean
+  /** ms since 1970. */
+  readonly now: number
 }
 
 /**
@@ -101,7 +103,20 @@ export function ruleAccess(
  * plan is valid only as a yes to a plan question and must keep started steps; an answer only for `ask_user`, in its form.
  */
 export function settleByPerson(
-  { request, access, remembers }: AskedQuestion,
+  { request, access, remembers, now }: AskedQuestion,
+  given: ApprovalAnswer,
+  findPlanProblems?: (plan: Plan) => readonly string[],
+): DecisionRecord | undefined {
+  const { forMs, scope } = given
+  if (forMs === undefined) return settleInForm({ request, access, remembers }, given, findPlanProblems)
+  // Grants of network access are kept elsewhere, and end with the VM.
+  if (scope !== 'run' || access !== undefined) return undefined
+  const ruling = settleInForm({ request, access, remembers }, given, findPlanProblems)
+  return ruling && { ...ruling, until: now + forMs }
+}
+
+function settleInForm(
+  { request, access, remembers }: Omit<AskedQuestion, 'now'>,
   given: ApprovalAnswer,
   findPlanProblems?: (plan: Plan) => readonly string[],
 ): DecisionRecord | undefined {

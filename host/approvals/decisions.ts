@@ -28,6 +28,8 @@ export interface ApprovalAnswer {
   readonly scope: ApprovalScope
   /** One of the offered reaches. Absent: for network access the first, else every call of the tool. */
   readonly reach?: AnswerReach
+  /** With scope `run`: ms after which the answer expires, and later calls are asked about again. Absent: with the run. */
+  readonly forMs?: number
   /** For a denial: what the agent should do instead. */
   readonly hint?: string
   /** With a yes to a plan question: the plan to execute instead. */

@@ -2,19 +2,10 @@
  * The approval queue of a run. Journals a question before showing it, and an answer before it takes effect. Rules and
  * modes answer first, a person answers the rest, and the first answer wins.
  */
-import * as z from 'zod'
-import {
-  AnswerReach,
-  type ApprovalDecision,
-  type ApprovalRequest,
-  type ApprovalRule,
-  ApprovalScope,
-} from '#specs/protocol/approval.ts'
+import type { ApprovalDecision, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
-import { Text } from '#specs/protocol/text.ts'
-import { formatTime } from '../files/format.ts'
 import { canRemember, ruleAccess, ruleCall, settleByPerson } from './answers.ts'
 import { describeRequest } from './approval-event.ts'
 import { commandOf } from './calls.ts'
@@ -30,10 +21,11 @@ import {
   unattended,
   withdrawn,
 } from './decisions.ts'
-import { offeredAnswers } from './offered-answers.ts'
+import { explainDecided, explainNotOffered, explainUnknown, readAnswer } from './explain-answer.ts'
 import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
-import { describeAnswer, isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
+import { decisionBy, RunAnswers } from './run-answers.ts'
+import { isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
 
 export type { Answerer, AnswerResult, ApprovalAnswer, ApprovalMode, HostQuestion } from './decisions.ts'
 
@@ -51,8 +43,18 @@ export interface ApprovalQueueOptions {
   readonly onWaiting?: (waiting: number, isUnseen: boolean) => void
   /** Lists why a person's plan cannot be the next one. Absent: any plan can. */
   readonly findPlanProblems?: (plan: Plan) => readonly string[]
+  /** Whether an answer for the run decides later calls, too. Default true; false for a replay, which is given each. */
+  readonly keepsRunAnswers?: boolean
+  /** ms since 1970. Default `Date.now`. */
+  readonly now?: () => number
   /** Called with each approved plan, before the agent gets the answer. */
   readonly onPlanAllowed?: (plan: Plan) => void
+}
+
+/** A question, as journaled, and what decided it. */
+export interface DecidedRequest {
+  readonly request: Omit<ApprovalRequest, 'runId'>
+  readonly ruling: DecisionRecord
 }
 
 /** A question that waits for a person. */
@@ -64,34 +66,20 @@ interface Waiting {
   /** Whether a yes can be for the same command in this run. */
   readonly remembers: boolean
   readonly answered: PromiseWithResolvers<DecisionRecord>
+  /** Resolves when its decision is journaled. */
+  readonly recorded: PromiseWithResolvers<void>
 }
-
-/** Fields of every answer, also checked for untyped callers. Plan and answer are validated by question type. */
-const AnswerForm = z.looseObject({
-  decision: z.enum(['allow', 'deny']),
-  scope: ApprovalScope,
-  reach: AnswerReach.optional(),
-  hint: Text.optional(),
-})
 
 /** Decisions that are remembered. */
 const decidedMax = 1_000
 const application: Answerer = { name: 'the application', via: 'library' }
-const deciders = {
-  rule: 'a rule',
-  mode: 'the approval mode',
-  cancel: 'the end of the run',
-  agent: 'the agent, which withdrew it',
-} as const
-
 export class ApprovalQueue {
   readonly #options: ApprovalQueueOptions
   /** By approval id, oldest first. */
   readonly #waiting = new Map<string, Waiting>()
-  /** Answers of scope `run`, by tool. */
-  readonly #runAnswers = new Map<string, DecisionRecord>()
-  /** Answers of scope `run` and reach `command`, by the text of the command. */
-  readonly #commandAnswers = new Map<string, DecisionRecord>()
+  readonly #runAnswers: RunAnswers
+  /** Answers for the run that are being journaled, by approval id. */
+  readonly #recording = new Map<string, Promise<void>>()
   /** The last decisions, by approval id, for those who answer later. */
   readonly #decided = new Map<string, { readonly ruling: DecisionRecord; readonly at: number }>()
   /** Number of `ask_user` questions put to a person. */
@@ -99,18 +87,54 @@ export class ApprovalQueue {
   /** Decisions for an agent that was lost, by call: each is for one question of the next. */
   readonly #earlier = new Map<string, DecisionRecord>()
   #closed: DecisionRecord | undefined
+  /** While no agent is there that asks: resolves once a question is decided. */
+  #parked: PromiseWithResolvers<void> | undefined
+  /** Whether a question was decided meanwhile. */
+  #isDecided = false
+  /** Another process takes the answers from now on. */
+  #hasLeft = false
   #interactive: boolean
 
   constructor(options: ApprovalQueueOptions) {
     this.#options = options
+    this.#runAnswers = new RunAnswers(options.now)
     this.#interactive = options.interactive
   }
 
-  /** Takes what was decided before the agent was lost: it is not asked again. */
-  restore(
-    decided: readonly { readonly request: Omit<ApprovalRequest, 'runId'>; readonly ruling: DecisionRecord }[],
-  ): void {
-    for (const { request, ruling } of decided) this.#earlier.set(callKey(request), ruling)
+  /**
+   * Takes what was decided before the agent was lost: it is not asked again.
+   * @param runAnswers what people answered another process for the rest of the run
+   */
+  restore(decided: readonly DecidedRequest[], runAnswers: readonly DecidedRequest[] = []): void {
+    for (const { request, ruling } of runAnswers) this.#runAnswers.add(request, ruling)
+    for (const { request, ruling } of decided) {
+      this.#earlier.set(callKey(request), ruling)
+      this.#noteDecided(request.approvalId, ruling)
+    }
+  }
+
+  /**
+   * The agents that asked end, and their questions wait on without them.
+   * @returns resolves once a decision is journaled
+   */
+  park(): Promise<void> {
+    this.#parked ??= Promise.withResolvers()
+    return this.#parked.promise
+  }
+
+  /** Takes no more answers, as another process will. False when a question was decided since {@link park}. */
+  leave(): boolean {
+    this.#hasLeft = !this.#isDecided
+    return this.#hasLeft
+  }
+
+  /** Another agent is about to begin, which asks again what has no answer. */
+  async unpark(): Promise<void> {
+    this.#parked = undefined
+    this.#isDecided = false
+    const left = [...this.#waiting]
+    for (const [id] of left) this.#resolve(id, withdrawn('another agent continues the run and asks again'))
+    await Promise.all(left.map(([, { recorded }]) => recorded.promise))
   }
 
   /** Ids of the pending questions, oldest first. */
@@ -140,20 +164,25 @@ export class ApprovalQueue {
       return { decision: 'deny', hint: 'another approval waits under this id' }
     const { approvalId } = request
     const { record, rules } = this.#options
-    const known = enforced === undefined ? this.#takeEarlier(request) : undefined
+    const known = this.#takeEarlier(request)
     const ruled = known ?? this.#rule(request, enforced, asking)
     const isCall = ruled === undefined && enforced === undefined && !isUserQuestion(request)
     const remembers = isCall && canRemember(request, rules, asking)
     const because = isCall ? explainCommand(rules, request) : undefined
     // Starts waiting before the question is shown, so that a viewer can answer it.
-    const answered =
+    const waiting =
       ruled === undefined ? this.#startWaiting({ request, enforced, remembers }, asking, signal) : undefined
     const isEnforced = enforced !== undefined || asking.askedBy === 'host'
     if (known === undefined)
       await record(describeRequest(request, { access: enforced?.access, isEnforced, remembers, because }))
-    const ruling = ruled ?? (await answered) ?? unattended
+    const ruling = ruled ?? (await waiting?.answered.promise) ?? unattended
     this.#noteDecided(approvalId, ruling)
-    if (known === undefined) await record({ type: 'approval-decision', approvalId, ...ruling })
+    try {
+      if (known === undefined) await record({ type: 'approval-decision', approvalId, ...ruling })
+    } finally {
+      waiting?.recorded.resolve()
+      if (waiting !== undefined) this.#parked?.resolve()
+    }
     asking.onDecision?.(ruling)
     if (enforced !== undefined) return await this.#apply(enforced, ruling)
     const { decision, hint, plan, answer } = ruling
@@ -173,18 +202,39 @@ export class ApprovalQueue {
   answer(approvalId: string, answer: ApprovalAnswer, by: Answerer = application): AnswerResult {
     const entry = this.#waiting.get(approvalId)
     if (entry === undefined) return this.#explainGone(approvalId)
-    if (!AnswerForm.safeParse(answer).success) return notOffered(entry)
-    const { request, enforced, remembers } = entry
-    const asked = { request, access: enforced?.access, remembers }
-    const settled = settleByPerson(asked, answer, this.#options.findPlanProblems)
-    if (settled === undefined) return notOffered(entry)
+    if (this.#hasLeft) return sleeping
+    const { request, enforced, remembers, recorded } = entry
+    const now = this.#options.now?.() ?? Date.now()
+    const asked = { request, access: enforced?.access, remembers, now }
+    const given = readAnswer(answer)
+    const settled = given && settleByPerson(asked, given, this.#options.findPlanProblems)
+    if (settled === undefined) return explainNotOffered(asked)
     const ruling = { ...settled, name: by.name.slice(0, limits.lineMaxChars), via: by.via }
     this.#noteDecided(approvalId, ruling)
     this.#resolve(approvalId, ruling)
-    const { plan: _, ...runAnswer } = ruling
-    // The next plan question is about another plan.
-    if (enforced === undefined && ruling.scope === 'run') this.#applyToCalls(request, runAnswer)
+    const isKept = this.#options.keepsRunAnswers !== false
+    if (isKept && enforced === undefined && ruling.scope === 'run') {
+      this.#applyToCalls(request, ruling)
+      this.#recording.set(approvalId, recorded.promise)
+      void recorded.promise.then(() => this.#recording.delete(approvalId))
+    }
     return { taken: true }
+  }
+
+  /**
+   * Revokes an answer for the run: it no longer decides, and calls ask again. What it has decided stays.
+   * @returns resolves once that is journaled: false when no such answer applied
+   */
+  async revoke(approvalId: string, by: string): Promise<boolean> {
+    if (this.#hasLeft || this.#closed !== undefined || !this.#runAnswers.revoke(approvalId)) return false
+    // Journaled after the answer: the last line about it counts.
+    await this.#recording.get(approvalId)
+    await this.#options.record({
+      type: 'approval-revoke',
+      approvalId,
+      by: by.slice(0, limits.lineMaxChars).toWellFormed(),
+    })
+    return true
   }
 
   #noteDecided(approvalId: string, ruling: DecisionRecord): void {
@@ -196,22 +246,15 @@ export class ApprovalQueue {
 
   #explainGone(approvalId: string): AnswerResult {
     const decided = this.#decided.get(approvalId)
-    if (decided === undefined) {
-      const message = `no approval of this run has the ID ${JSON.stringify(approvalId)}; list them: caisson approvals list, or pendingApprovals of the run's state`
-      return { taken: false, reason: 'unknown', message }
-    }
-    const { ruling, at } = decided
-    const who = ruling.by === 'person' ? `${ruling.name} (${ruling.via})` : deciders[ruling.by]
-    const word = ruling.decision === 'allow' ? 'allowed' : 'denied'
-    const message = `${approvalId} was already ${word} by ${who} at ${formatTime(at)}; the first answer counts`
-    return { taken: false, reason: 'decided', message }
+    return decided === undefined ? explainUnknown(approvalId) : explainDecided(approvalId, decided)
   }
 
   /** Applies the answer to all pending and later questions of the tool, or about the same command. */
-  #applyToCalls({ tool, ...asked }: ApprovalRequest, ruling: DecisionRecord): void {
-    const command = ruling.reach === 'command' ? commandOf({ tool, ...asked }) : undefined
-    if (command === undefined) this.#runAnswers.set(tool, ruling)
-    else this.#commandAnswers.set(command, ruling)
+  #applyToCalls(answered: ApprovalRequest, ruling: DecisionRecord): void {
+    const { tool } = answered
+    const command = this.#runAnswers.add(answered, ruling)
+    // The next plan question is about another plan.
+    const derived = decisionBy(answered.approvalId, ruling)
     for (const [id, { request, enforced, mustAsk, remembers }] of [...this.#waiting]) {
       if (request.tool !== tool || enforced !== undefined) continue
       // A yes to other questions does not answer one that requires a person.
@@ -220,7 +263,7 @@ export class ApprovalQueue {
           ? !(mustAsk && ruling.decision === 'allow') &&
             matchRules(this.#options.rules, request) === undefined
           : remembers && commandOf(request) === command
-      if (isMeant) this.#resolve(id, ruling)
+      if (isMeant) this.#resolve(id, derived)
     }
   }
 
@@ -268,10 +311,7 @@ export class ApprovalQueue {
     const { mode, rules } = this.#options
     const scene = { mode, rules, interactive: this.#interactive }
     if (enforced !== undefined) return ruleAccess(request, enforced, scene)
-    const command = commandOf(request)
-    const runAnswer =
-      this.#runAnswers.get(request.tool) ??
-      (command === undefined ? undefined : this.#commandAnswers.get(command))
+    const runAnswer = this.#runAnswers.find(request)
     if (isUserQuestion(request)) return ruleQuestion(request, { ...scene, runAnswer, asked: this.#questions })
     return ruleCall(request, scene, runAnswer, asking)
   }
@@ -280,44 +320,51 @@ export class ApprovalQueue {
     asked: Pick<Waiting, 'request' | 'enforced' | 'remembers'>,
     { mustAsk = false, isUnseen = asked.enforced?.access.from === 'connection' }: AskOptions,
     signal: AbortSignal | undefined,
-  ): Promise<DecisionRecord> {
+  ): Waiting {
     const { request } = asked
     const { approvalId } = request
     const answered = Promise.withResolvers<DecisionRecord>()
-    this.#waiting.set(approvalId, { ...asked, mustAsk, isUnseen, answered })
+    // Another agent of the run asks again what one before had withdrawn.
+    this.#decided.delete(approvalId)
+    const entry = { ...asked, mustAsk, isUnseen, answered, recorded: Promise.withResolvers<void>() }
+    this.#waiting.set(approvalId, entry)
     if (request.question !== undefined) this.#questions += 1
     this.#options.onWaiting?.(1, isUnseen)
-    const withdraw = () => this.#resolve(approvalId, withdrawn(signal?.reason))
+    const withdraw = () => {
+      // Whoever asked has ended, and the question waits on.
+      if (this.#parked === undefined) this.#resolve(approvalId, withdrawn(signal?.reason))
+    }
     signal?.addEventListener('abort', withdraw)
     void answered.promise.then(() => signal?.removeEventListener('abort', withdraw))
     if (signal?.aborted) withdraw()
-    return answered.promise
+    return entry
   }
 
   #resolve(approvalId: string, ruling: DecisionRecord): void {
     const entry = this.#waiting.get(approvalId)
     if (entry === undefined) return
     this.#waiting.delete(approvalId)
+    this.#isDecided = this.#parked !== undefined
     this.#options.onWaiting?.(-1, entry.isUnseen)
     entry.answered.resolve(ruling)
   }
 }
 
-/** Of what is asked about: the host draws the ids of its own questions anew. */
+/** Of what is asked about. The host draws the ids of its own questions anew, and of connections also the call's. */
 function callKey({
+  approvalId,
   agentPath,
   stepId,
   callId,
   tool,
   arguments: given,
 }: Omit<ApprovalRequest, 'runId'>): string {
-  return JSON.stringify([agentPath, stepId, callId, tool, given])
+  const call = callId === approvalId ? [] : [callId]
+  return JSON.stringify([agentPath, stepId, ...call, tool, given])
 }
 
-function notOffered({ request, enforced, remembers }: Waiting): AnswerResult {
-  const { approvalId, question } = request
-  const labels = offeredAnswers(request, enforced?.access, remembers).map(({ label }) => label)
-  const form = question === undefined ? '' : ` (${describeAnswer(question)})`
-  const message = `${approvalId} does not accept this answer; expected one of: ${labels.join(', ')}${form}`
-  return { taken: false, reason: 'not_offered', message }
+const sleeping: AnswerResult = {
+  taken: false,
+  reason: 'connection_lost',
+  message: 'the run has just gone to sleep; answer again',
 }

@@ -43,6 +43,8 @@ async function freeOne(folders: Folders, { kind, name, path: place }: Kept): Pro
       return await freeFolder(folders.cache, place)
     case 'run':
       return await new RunStore(folders).remove(name)
+    case 'moments':
+      return await new RunStore(folders).removeMoments(name)
     case 'leftover':
       if (path.dirname(place) === folders.vms) return await freeVm(folders.vms, place)
       if (place.endsWith('.lock')) return await freeLock(folders, place)

@@ -9,6 +9,7 @@ import { mapBounded } from '../files/bounded-map.ts'
 import { findAgentDisk } from '../image/agent-disk.ts'
 import { readRecipeKey } from '../image/recipe-key.ts'
 import { findSources, type ImageSources } from '../image/sources.ts'
+import { listMoments } from '../journal/kept-moments.ts'
 import { RunStore, type RunSummary } from '../journal/run-store.ts'
 import { isLeftLock } from '../locks/file-lock.ts'
 import { judgeProcess } from '../processes/process-identity.ts'
@@ -49,6 +50,7 @@ export async function listKept({ folders, now, sources = findSources() }: Invent
     listWork(cache, now),
     listLeftLocks(folders),
     listDeadVms(folders.vms, now),
+    listMomentsOfRuns(folders),
     listRuns(folders),
     listUnknown(folders),
   ])
@@ -180,15 +182,32 @@ async function listDeadVms(vms: string, now: number): Promise<Kept[]> {
   return kept.filter((entry) => entry !== undefined)
 }
 
+/** What ended runs keep to be forked. */
+async function listMomentsOfRuns(folders: Folders): Promise<Kept[]> {
+  const store = new RunStore(folders)
+  const live = await store.live()
+  const kept = await listMoments(store)
+  return kept.map(({ runId, endedAt, bytes }) => ({
+    kind: 'moments',
+    name: runId,
+    path: store.paths(runId).moments,
+    bytes,
+    usedAt: endedAt,
+    state: live.has(runId) ? 'busy' : 'old',
+  }))
+}
+
 async function listRuns(folders: Folders): Promise<Kept[]> {
   const store = new RunStore(folders)
   return await mapBounded(await store.list(), async (run) => {
-    const { directory, hibernated, kept } = store.paths(run.id)
-    const { bytes } = await measure(directory)
+    const { directory, hibernated, kept, scratch, moments } = store.paths(run.id)
+    // Its moments are an entry of their own.
+    const [whole, apart] = await Promise.all([measure(directory), measure(moments)])
+    const bytes = whole.bytes - apart.bytes
     const state = run.isLive ? 'busy' : 'ended'
     const known = [hibernated, kept]
       .flatMap((place) => [place, `${place}.draft`])
-      .concat(basesOf(directory))
+      .concat(scratch, moments, basesOf(directory))
       .map((place) => path.basename(place))
     const entries = await readdir(directory, { withFileTypes: true }).catch(() => [])
     const unknown = entries.filter((entry) => entry.isDirectory() && !known.includes(entry.name))

@@ -10,6 +10,7 @@ export const keptKinds = [
   'download',
   'probe',
   'leftover',
+  'moments',
   'run',
   'unknown',
 ] as const

@@ -31,7 +31,7 @@ export class StopOnSignal implements Disposable {
 }
 
 export class Interrupts implements Disposable {
-  readonly #run: Run
+  readonly #run: Pick<Run, 'cancel'>
   readonly #output: Writable
   readonly #onFirst: () => void
   readonly #first = new AbortController()
@@ -42,7 +42,7 @@ export class Interrupts implements Disposable {
   }
 
   /** Listens until disposed. @param onFirst called at the first interruption, before the run is cancelled */
-  constructor(run: Run, output: Writable, onFirst: () => void) {
+  constructor(run: Pick<Run, 'cancel'>, output: Writable, onFirst: () => void) {
     this.#run = run
     this.#output = output
     this.#onFirst = onFirst

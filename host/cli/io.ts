@@ -4,10 +4,10 @@ import type { Readable, Writable } from 'node:stream'
 import type { VmClient } from '../control/vm-client.ts'
 import { Host } from '../host.ts'
 import { wordsOf } from '../runs/ending.ts'
-import { withFlags } from './options.ts'
+import { type InConversation, withFlags } from './options.ts'
 import { sanitizeBlock, sanitizeLine } from './render/sanitize.ts'
 
-export interface Io {
+export interface Io extends InConversation {
   readonly stdin: Readable & { isTTY?: boolean; setRawMode?: (isRaw: boolean) => unknown }
   readonly stdout: Writable & { isTTY?: boolean; columns?: number; rows?: number }
   readonly stderr: Writable & { isTTY?: boolean; columns?: number; rows?: number }

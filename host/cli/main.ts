@@ -42,7 +42,7 @@ export async function runCli(
     },
     words: given,
     guestCommand: command,
-    runCommand: (other) => runCli(other, io),
+    runCommand: (other, within) => runCli(other, { ...io, ...within }),
     example,
   })
   if (argv[0] === 'complete')
@@ -82,6 +82,11 @@ const commands: readonly CommandRow[] = [
     name: 'attach',
     description: 'Watch a run of another process from its start; answer, steer or cancel it',
     load: async () => (await import('./declarations/runs.ts')).addAttachCommand,
+  },
+  {
+    name: 'replay',
+    description: 'Run a recorded run again without any network, and show the first difference',
+    load: async () => (await import('./declarations/runs.ts')).addReplayCommand,
   },
   {
     name: 'doctor',
@@ -127,6 +132,11 @@ const commands: readonly CommandRow[] = [
     name: 'approvals',
     description: 'Answer the approvals that active runs wait for',
     load: async () => (await import('./declarations/runs.ts')).addApprovalCommands,
+  },
+  {
+    name: 'serve',
+    description: 'Serve runs over HTTP: start, watch, answer, review and apply them',
+    load: async () => (await import('./declarations/service.ts')).addServeCommand,
   },
   {
     name: 'memory',

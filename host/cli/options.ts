@@ -23,6 +23,11 @@ export interface Example {
   readonly workspace: string
 }
 
+/** Set for commands that a conversation runs: their lines name its commands, and repeat no notice. */
+export interface InConversation {
+  readonly conversation?: { readonly told: Set<string> }
+}
+
 /** What a command takes beside what commander parses. */
 export interface CommandInput {
   /** What `run` does without a task. */
@@ -30,7 +35,7 @@ export interface CommandInput {
   /** What follows `--` of `vm shell`. */
   readonly guestCommand: readonly string[]
   /** Runs another command line in this process; resolves with its exit code. */
-  readonly runCommand: (argv: readonly string[]) => Promise<number>
+  readonly runCommand: (argv: readonly string[], within?: InConversation) => Promise<number>
 }
 
 export const runArgument =
@@ -91,6 +96,7 @@ const flags: Readonly<Record<string, string>> = {
   'egress.rules': '--allow-host',
   folders: '--add-dir',
   'limits.maxAgents': '--max-agents',
+  'limits.maxDepth': '--max-depth',
   model: '--model',
   outputSchema: '--output-schema',
   'plan.only': '--plan-only',

@@ -113,6 +113,18 @@ export const Config = z.strictObject({
       maxRequests: z.int().min(1).optional(),
       maxTokens: z.int().min(1).optional(),
       maxCostUsd: z.number().positive().optional(),
+      maxDepth: z.int().min(1).max(5).optional(),
+    })
+    .default({}),
+  /** Of each run, unless its options say otherwise. */
+  vm: z
+    .strictObject({
+      /** Time to wait for answers before the run goes to sleep, in ms; 0 for never. Absent: an hour. */
+      sleepAfterMs: z
+        .int()
+        .min(0)
+        .max(2 ** 31 - 1)
+        .optional(),
     })
     .default({}),
   /** What is kept of all runs together; where it is reached no run begins. */
@@ -122,8 +134,19 @@ export const Config = z.strictObject({
       maxRuns: z.int().min(1).optional(),
       /** On disk; absent: 100. */
       maxGiB: z.number().positive().optional(),
+      /** The disks of ended runs, from which they can be forked; beyond a bound the oldest are removed. */
+      moments: z
+        .strictObject({
+          /** Absent: 20. 0: none is kept. */
+          maxRuns: z.int().min(0).optional(),
+          /** On disk; absent: 4. */
+          maxGiB: z.number().positive().optional(),
+          /** Absent: 7. */
+          maxDays: z.number().positive().optional(),
+        })
+        .default({}),
     })
-    .default({}),
+    .prefault({}),
   /** How this host itself reaches the internet. */
   network: z
     .strictObject({

@@ -3,14 +3,24 @@
  * last of them a {@link ControlReply}. Both ends belong to one user, and still validate each other.
  */
 import * as z from 'zod'
-import { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
+import { AnswerDuration, AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import { RunReason } from '#specs/protocol/error.ts'
 import { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
 import { Port, ShellOptions } from '#specs/protocol/methods.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { UserAnswer } from '#specs/protocol/question.ts'
 import { RunOutcome } from '#specs/protocol/task.ts'
-import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from '#specs/protocol/text.ts'
+import {
+  AgentPath,
+  CheckpointId,
+  Count,
+  Document,
+  Id,
+  Line,
+  Milliseconds,
+  RunId,
+  Text,
+} from '#specs/protocol/text.ts'
 
 /** Maximum frame size: an event of the journal must fit. */
 export const controlFrameMaxBytes = 8 * 1024 * 1024
@@ -30,10 +40,23 @@ export const ControlRequest = z.discriminatedUnion('op', [
   z.strictObject({ op: z.literal('vm/shell'), ...ShellOptions.shape }),
   z.strictObject({ op: z.literal('vm/forward'), port: Port }),
   z.strictObject({ op: z.literal('run/watch') }),
+  /** Revokes an answer for the run; answered when that is journaled. */
+  z.strictObject({ op: z.literal('run/revokeAnswer'), approvalId: Id, by: Line }),
   /** A message for the agent; answered when it has it, or when it is queued. */
-  z.strictObject({ op: z.literal('run/steer'), text: Text, by: Line }),
+  z.strictObject({ op: z.literal('run/steer'), text: Text, to: AgentPath.optional(), by: Line }),
+  /** Cancels one sub-agent. Answered like `run/steer`. */
+  z.strictObject({ op: z.literal('run/cancelAgent'), agentPath: AgentPath, reason: Text, by: Line }),
   /** Pauses or resumes the agent; its VM's processors keep running. Answered like `run/steer`. */
   z.strictObject({ op: z.literal('run/pause'), paused: z.boolean(), by: Line }),
+  /** Makes runs that continue this one from a moment of it; answered when their folders are there. */
+  z.strictObject({
+    op: z.literal('run/fork'),
+    at: Line,
+    count: z.int().min(1).max(16),
+    prompts: z.array(Text).max(16),
+    by: Line,
+    despite: z.array(Line).max(20).optional(),
+  }),
 ])
 export type ControlRequest = z.infer<typeof ControlRequest>
 
@@ -124,6 +147,17 @@ export const InspectReply = z.discriminatedUnion('ok', [
   z.strictObject({ ok: z.literal(false), error: ControlFailure }),
 ])
 
+export const ForkReply = z.discriminatedUnion('ok', [
+  z.strictObject({
+    ok: z.literal(true),
+    step: Line,
+    /** Null: from the beginning. */
+    checkpointId: CheckpointId.nullable(),
+    runIds: z.array(RunId).min(1).max(16),
+  }),
+  z.strictObject({ ok: z.literal(false), error: ControlFailure }),
+])
+
 /** How a shell's program ended, as reported by the guest's privileged service. */
 export const ShellReply = z.union([
   z.strictObject({
@@ -145,6 +179,7 @@ export const WatchInput = z.discriminatedUnion('type', [
     decision: z.enum(['allow', 'deny']),
     scope: ApprovalScope,
     reach: AnswerReach.optional(),
+    forMs: AnswerDuration.optional(),
     hint: Text.optional(),
     plan: Plan.optional(),
     answer: UserAnswer.optional(),

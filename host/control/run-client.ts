@@ -9,25 +9,43 @@ import type { FramedStream } from '#specs/node/framed-stream.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { Id } from '#specs/protocol/text.ts'
 import type { AnswerResult, ApprovalAnswer } from '../approvals/queue.ts'
 import { Feed, type FeedItem, type WatchOptions } from '../journal/run-feed.ts'
 import { askControl, errorOfControl, nextFrame, parseMessage } from './client.ts'
-import { ControlFailure, ControlReply, type ControlRequest, WatchInput, WatchOutput } from './messages.ts'
+import {
+  ControlFailure,
+  ControlReply,
+  type ControlRequest,
+  ForkReply,
+  WatchInput,
+  WatchOutput,
+} from './messages.ts'
 import {
   type AnswerActor,
+  type CancelAgentOptions,
   type CancelOptions,
   type RunActor,
+  type RunForks,
   type RunHandle,
   type RunResult,
   readActor,
   readAnswerActor,
   readCancel,
+  readCancelAgent,
+  readForkRequest,
+  readSteer,
+  readSubAgentPath,
+  requireRevoked,
   resultOf,
+  type SteerOptions,
+  sleepingError,
 } from './run-handle.ts'
 
-/** How the watch ended: with the run, by leaving, or because its process is gone. */
+/** How the watch ended: with the run, as it went to sleep without a process, by leaving, or because its process is gone. */
 export type WatchEnd =
   | { readonly kind: 'ended'; readonly end: RunState['end']; readonly journalHead: string }
+  | { readonly kind: 'sleeping' }
   | { readonly kind: 'left' }
   | { readonly kind: 'lost'; readonly message: string }
 
@@ -75,6 +93,11 @@ export class RunClient implements RunHandle {
     return this.#open.has(approvalId)
   }
 
+  /** Number of approvals that are pending. */
+  get pendingCount(): number {
+    return this.#open.size
+  }
+
   /** Resolves when the approval is no longer pending. */
   async whenResolved(approvalId: string): Promise<void> {
     requireText('approvalId', approvalId)
@@ -104,9 +127,17 @@ export class RunClient implements RunHandle {
     return await Promise.race([taken.promise, lost])
   }
 
+  async revokeAnswer(approvalId: string, actor?: RunActor): Promise<void> {
+    requireText('approvalId', approvalId)
+    const { by } = readActor(actor)
+    requireRevoked(this.id, approvalId, Id.safeParse(approvalId).success)
+    await this.#ask({ op: 'run/revokeAnswer', approvalId, by })
+  }
+
   async result(): Promise<RunResult> {
     const end = await this.ended
     if (end.kind === 'ended') return resultOf(this.id, { ...this.#state, end: end.end }, end.journalHead)
+    if (end.kind === 'sleeping') throw sleepingError(this.id)
     const message = end.kind === 'left' ? 'this process has detached from the run' : end.message
     throw new CaissonError('connection_lost', `${this.id}: ${message}`)
   }
@@ -115,15 +146,26 @@ export class RunClient implements RunHandle {
     await this.#say({ type: 'cancel', ...readCancel(options) })
   }
 
-  async steer(text: string, actor?: RunActor): Promise<void> {
+  async steer(text: string, options?: SteerOptions): Promise<void> {
     requireText('the message', text)
-    const { by } = readActor(actor)
+    const who = readSteer(options)
     if (text.length > limits.textMaxChars)
       throw new CaissonError(
         'not_possible_now',
         `the message is longer than ${limits.textMaxChars} characters`,
       )
-    await this.#ask({ op: 'run/steer', text, by })
+    await this.#ask({ op: 'run/steer', text, ...who })
+  }
+
+  async cancelAgent(agentPath: string, options?: CancelAgentOptions): Promise<void> {
+    const path = readSubAgentPath(agentPath)
+    const { by, reason } = readCancelAgent(options)
+    if (reason.length > limits.textMaxChars)
+      throw new CaissonError(
+        'not_possible_now',
+        `the reason is longer than ${limits.textMaxChars} characters`,
+      )
+    await this.#ask({ op: 'run/cancelAgent', agentPath: path, reason, by })
   }
 
   async pause(actor?: RunActor): Promise<void> {
@@ -132,6 +174,20 @@ export class RunClient implements RunHandle {
 
   async resume(actor?: RunActor): Promise<void> {
     await this.#ask({ op: 'run/pause', paused: false, ...readActor(actor) })
+  }
+
+  /** Has the run's process make runs that continue it from a moment; see `host.fork`. */
+  async fork(request: Parameters<RunForks['fork']>[0]): ReturnType<RunForks['fork']> {
+    const { at, count, prompts, by, despite } = readForkRequest(request)
+    const stream = await askControl(this.#path, {
+      ...{ op: 'run/fork', at, count, by, prompts: [...prompts] },
+      ...(despite === undefined ? {} : { despite: [...despite] }),
+    })
+    const reply = parseMessage(stream, await nextFrame(stream), ForkReply)
+    stream.end()
+    if (!reply.ok) throw errorOfControl(reply.error)
+    const { ok: _, ...forks } = reply
+    return forks
   }
 
   /** Uses its own connection, so that each answer belongs to its request. */
@@ -157,6 +213,7 @@ export class RunClient implements RunHandle {
       for (;;) {
         const message = parseMessage(this.#stream, await nextFrame(this.#stream), Message)
         if ('ok' in message) throw errorOfControl(message.error)
+        if (message.type === 'end' && message.end === null) return { kind: 'sleeping' }
         if (message.type === 'end')
           return { kind: 'ended', end: message.end, journalHead: message.journalHead }
         this.#take(message)

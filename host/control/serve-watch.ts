@@ -37,10 +37,11 @@ async function takeInput(run: RunService, client: FramedStream): Promise<void> {
     const input = WatchInput.parse(client.parseJson(frame))
     if (input.type === 'cancel') await run.cancel({ by: input.by, now: input.now })
     else {
-      const { type: _, approvalId, reach, hint, plan, answer, by, ...rest } = input
+      const { type: _, approvalId, reach, forMs, hint, plan, answer, by, ...rest } = input
       const given = {
         ...rest,
         ...(reach === undefined ? {} : { reach }),
+        ...(forMs === undefined ? {} : { forMs }),
         ...(hint === undefined ? {} : { hint }),
         ...(plan === undefined ? {} : { plan }),
         ...(answer === undefined ? {} : { answer }),

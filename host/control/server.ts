@@ -1,4 +1,3 @@
-import { hasCode } from '#specs/errors.ts'
 /**
  * Control socket of a host process for one VM or one run: other processes of the same user inspect, use and end it.
  * Limits connections, idle time and frames; a peer's error ends only its own connection.
@@ -6,13 +5,22 @@ import { hasCode } from '#specs/errors.ts'
 
 import { chmod, rm } from 'node:fs/promises'
 import { createServer, type Server, type Socket } from 'node:net'
+import type * as z from 'zod'
+import { errorMessage, hasCode } from '#specs/errors.ts'
 import { FramedStream } from '#specs/node/framed-stream.ts'
 import { frameKinds } from '#specs/node/typed-frames.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type ReachablePath, reachSocket } from '../state/socket-path.ts'
-import { type ControlFailure, type ControlReply, ControlRequest, controlFrameMaxBytes } from './messages.ts'
+import {
+  type ControlFailure,
+  type ControlReply,
+  ControlRequest,
+  controlFrameMaxBytes,
+  type ForkReply,
+} from './messages.ts'
 import { relayBytes, relayFrames } from './relay.ts'
+import type { SteerOptions } from './run-handle.ts'
 import { serveWatch } from './serve-watch.ts'
 import type { ControlServices, RunService, VmService } from './services.ts'
 
@@ -162,11 +170,43 @@ async function serveRun(
     case 'run/watch':
       return await serveWatch(run, client)
     case 'run/steer':
-      return await answerWith(client, await problemOf(run.steer(request.text, { by: request.by })))
+      return await answerWith(client, await problemOf(run.steer(request.text, steerOptions(request))))
+    case 'run/cancelAgent': {
+      const { agentPath, reason, by } = request
+      return await answerWith(client, await problemOf(run.cancelAgent(agentPath, { reason, by })))
+    }
+    case 'run/revokeAnswer': {
+      const { approvalId, by } = request
+      return await answerWith(client, await problemOf(run.revokeAnswer(approvalId, { by })))
+    }
     case 'run/pause': {
       const { paused, by } = request
       return await answerWith(client, await problemOf(paused ? run.pause({ by }) : run.resume({ by })))
     }
+    case 'run/fork': {
+      const { op: _, despite, ...fork } = request
+      return await serveFork(run, { ...fork, ...(despite === undefined ? {} : { despite }) }, client)
+    }
+  }
+}
+
+function steerOptions({ by, to }: Extract<RunRequest, { op: 'run/steer' }>): SteerOptions {
+  return { by, ...(to === undefined ? {} : { to }) }
+}
+
+async function serveFork(
+  run: RunService,
+  request: Parameters<RunService['fork']>[0],
+  client: FramedStream,
+): Promise<ControlFailure | null> {
+  try {
+    const { runIds, ...forks } = await run.fork(request)
+    await client.sendJson({ ok: true, ...forks, runIds: [...runIds] } satisfies z.infer<typeof ForkReply>)
+    return null
+  } catch (error) {
+    // The words are for the person who asked; the code tells what the other process does with them.
+    const code = hasCode(error, 'not_possible_now', 'invalid_options') ? 'unavailable' : 'internal'
+    return { code, message: errorMessage(error).slice(0, limits.textMaxChars) }
   }
 }
 

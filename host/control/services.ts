@@ -6,7 +6,7 @@ import type { ShellOptions } from '#specs/protocol/methods.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { AccessResult } from './guest-access.ts'
 import type { VmDetails, VmInfo } from './messages.ts'
-import type { RunHandle } from './run-handle.ts'
+import type { RunForks, RunHandle } from './run-handle.ts'
 
 export interface VmService {
   describe(): VmInfo
@@ -28,7 +28,11 @@ export interface VmService {
 }
 
 export interface RunService
-  extends Pick<RunHandle, 'watch' | 'answer' | 'cancel' | 'steer' | 'pause' | 'resume'> {
+  extends Pick<
+      RunHandle,
+      'watch' | 'answer' | 'revokeAnswer' | 'cancel' | 'cancelAgent' | 'steer' | 'pause' | 'resume'
+    >,
+    RunForks {
   hasPendingApproval(approvalId: string): boolean
   readonly ended: Promise<RunState>
   readonly journalHead: string

@@ -38,10 +38,12 @@ async function followAll(runs: Runs, channel: Channel, ended: AbortSignal): Prom
   const clients = new Map<string, RunClient>()
   const following = new Set<Promise<void>>()
   const known = new Set<string>()
+  /** Runs that no process carries out now, with the last event that watchers got; another process may continue them. */
+  const stopped = new Map<string, number>()
   const begin = (id: string, client: RunClient | null): void => {
     known.add(id)
     if (client !== null) clients.set(id, client)
-    const work = follow(runs, id, client, channel)
+    const work = follow(runs, id, client, channel, stopped)
       .catch((error: unknown) => channel.fail(error))
       .finally(() => {
         clients.delete(id)
@@ -53,12 +55,14 @@ async function followAll(runs: Runs, channel: Channel, ended: AbortSignal): Prom
     // Live ones first: a run that ends between the two reads has its journal.
     const live = await runs.live()
     for (const id of await runs.ids()) {
-      if (known.has(id)) continue
+      if (known.has(id) && !(stopped.has(id) && live.has(id))) continue
       const client = live.has(id) ? await connect(runs, id) : null
       if (client !== null) begin(id, client)
       // A run that ended before the watch is not part of it; one that is just starting is asked again.
-      else if (!live.has(id) && isFirst) known.add(id)
-      else if (!live.has(id)) begin(id, null)
+      else if (!live.has(id) && isFirst) {
+        known.add(id)
+        stopped.set(id, 0)
+      } else if (!live.has(id)) begin(id, null)
     }
     await sleep(lookEveryMs, undefined, { signal: ended }).catch(() => undefined)
   }
@@ -71,20 +75,32 @@ function connect(runs: Runs, id: string): Promise<RunClient | null> {
 }
 
 /** Until the run has ended: from its process, then from its journal what that did not tell. */
-async function follow(runs: Runs, id: string, client: RunClient | null, channel: Channel): Promise<void> {
-  let last = 0
+async function follow(
+  runs: Runs,
+  id: string,
+  client: RunClient | null,
+  channel: Channel,
+  stopped: Map<string, number>,
+): Promise<void> {
+  const told = stopped.get(id) ?? 0
+  stopped.delete(id)
+  let last = told
   if (client !== null) {
     for await (const item of client.watch()) {
+      if (item.source !== 'delta' && item.seq <= told) continue
       if (item.source !== 'delta') last = item.seq
       await channel.put(item)
     }
-    if ((await client.ended).kind !== 'lost') return
+    const { kind } = await client.ended
+    if (kind === 'sleeping') stopped.set(id, last)
+    if (kind !== 'lost') return
   }
   const missed: JournalEvent[] = []
   // Without a readable journal, there is nothing more to tell.
   const visit = (event: JournalEvent) => void (event.seq > last && missed.push(event))
   await runs.visit(id, visit).catch(() => undefined)
   for (const event of missed) await channel.put(event)
+  if (missed.at(-1)?.event.type !== 'run-end') stopped.set(id, missed.at(-1)?.seq ?? last)
 }
 
 /** Items from several writers to one reader; a full channel makes its writers wait. */

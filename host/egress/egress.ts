@@ -5,7 +5,7 @@
  */
 import type { Duplex } from 'node:stream'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
-import type { EgressRecord } from '#specs/protocol/egress.ts'
+import type { EgressRecord, EgressStart } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { WireError } from '../net/gateway-error.ts'
 import type { Target } from '../net/target.ts'
@@ -31,6 +31,11 @@ export interface Egress {
    * survives lost sessions and a saved VM). See `EgressApprovals.decide`.
    */
   ask(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision>
+  /**
+   * Journals an open connection of a program; resolves when the line is written. The caller sends nothing before, and
+   * nothing at all when it could not be written.
+   */
+  start(kind: EgressStart['kind'], permit: Permit): Promise<Result<null, WireError>>
   /** Journals the end of an allowed connection. */
   record(record: EgressRecord): void
 }

@@ -166,6 +166,8 @@ class Exchange implements Disposable {
     if (!filled.ok) return this.#refuse(filled.error)
     const opened = await this.#open(permit, egress, signal)
     if (!opened.ok) return this.#refuse(opened.error)
+    const started = await egress.start('http', permit)
+    if (!started.ok) return this.#refuse(started.error)
     if (this.watch.stopped !== null) return null
     try {
       const request = startRequest(permit.target, filled.value, opened.value)

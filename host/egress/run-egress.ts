@@ -4,7 +4,7 @@
  */
 import type { Duplex } from 'node:stream'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
-import type { EgressRecord } from '#specs/protocol/egress.ts'
+import type { EgressRecord, EgressStart } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -35,7 +35,8 @@ interface RunEgressOptions {
   readonly policy: EgressPolicy
   readonly access: AccessAnswers
   readonly connect: Connect
-  readonly note: (event: HostEvent) => void
+  /** Resolves with whether the event is in the journal; never rejects. */
+  readonly note: (event: HostEvent) => Promise<boolean>
 }
 
 /** Maximum journaled denials of one run; a guest can cause any number. */
@@ -92,9 +93,19 @@ export class RunEgress implements Egress {
     return this.#options.access.decide(request, signal)
   }
 
+  async start(kind: EgressStart['kind'], permit: Permit): Promise<Result<null, WireError>> {
+    const [target, rule] = [line(describeTarget(permit.target)), line(permit.rule)]
+    const isWritten = await this.#options.note({ type: 'egress-start', kind, target, rule })
+    if (isWritten) return { ok: true, value: null }
+    return {
+      ok: false,
+      error: gatewayError('closed', 'Nothing was sent: the journal of the run could not be written.'),
+    }
+  }
+
   record(record: EgressRecord): void {
     const { target, rule, error } = record
-    this.#options.note({
+    void this.#options.note({
       type: 'egress-end',
       ...record,
       target: line(target),
@@ -114,7 +125,7 @@ export class RunEgress implements Egress {
     this.#denied += 1
     const reason = this.#denied === deniedMaxEvents ? `${rule}; further refusals are not listed` : rule
     if (this.#denied <= deniedMaxEvents)
-      this.#options.note({
+      void this.#options.note({
         type: 'egress-denied',
         target: line(describeTarget(target)),
         reason: line(reason),

@@ -21,7 +21,7 @@ export async function serveTunnel(
   permit: Permit,
   { egress, limits, signal }: { egress: Egress; limits: TunnelLimits; signal: AbortSignal },
 ): Promise<void> {
-  const started = performance.now()
+  const startedAt = performance.now()
   let outside: Duplex | null = null
   let tunnel: OpenTunnel | null = null
   const onStop = ({ why, text }: Stop): void => {
@@ -38,7 +38,11 @@ export async function serveTunnel(
     if (connected.ok) {
       outside = connected.value
       outside.on('error', () => undefined)
-      if (watch.stopped === null && !stream.destroyed) {
+      const started = await egress.start('tunnel', permit)
+      if (!started.ok) {
+        refuse(stream, started.error)
+        error = started.error.message
+      } else if (watch.stopped === null && !stream.destroyed) {
         tunnel = new OpenTunnel(stream)
         error = await serveConnected({ stream, tunnel, outside, permit, watch, helloMs: limits.helloMs })
       }
@@ -57,7 +61,7 @@ export async function serveTunnel(
     rule: permit.rule,
     bytesOut: watch.bytesOut,
     bytesIn: watch.bytesIn,
-    durationMs: Math.round(performance.now() - started),
+    durationMs: Math.round(performance.now() - startedAt),
     ...(error === null ? {} : { error: error.slice(0, 300) }),
   })
 }

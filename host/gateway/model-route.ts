@@ -148,6 +148,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
           key,
           signal,
           guestTimeoutMs: options.guestTimeoutMs,
+          maxTokens: maxOutputTokens,
         })
         if (heard.isPaid === true) return report.end({ ...result, usage: noUsage, estimated: false })
         used = result.usage

@@ -15,8 +15,9 @@ import {
 } from '../providers/upstream.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
 
-/** Maximum bytes of one answer. */
-const responseMaxBytes = 64 * 1024 * 1024
+/** Bytes of a stream that no token needs: an event around each, with usage, and what stands before and after. */
+const mostBytesPerToken = 2_048
+const streamSpareBytes = 1024 * 1024
 /** Maximum bytes of an answer that is not streamed; it is read completely. */
 const wholeAnswerMaxBytes = 8 * 1024 * 1024
 
@@ -41,6 +42,8 @@ interface RelayOptions {
   readonly signal: AbortSignal
   /** How long a guest may not read: an unread answer blocks other requests. */
   readonly guestTimeoutMs: number
+  /** Tokens that the answer may have; a stream that is far longer is ended. */
+  readonly maxTokens: number
 }
 
 export async function relayAnswer(
@@ -54,11 +57,12 @@ export async function relayAnswer(
 async function relayStream(
   stream: ServerHttp2Stream,
   answer: UpstreamAnswer,
-  { key, signal, guestTimeoutMs }: RelayOptions,
+  { key, signal, guestTimeoutMs, maxTokens }: RelayOptions,
 ): Promise<RelayResult> {
   const redactor = createKeyRedaction(key).stream()
   const tap = createStreamTap(answer.requestBytes)
   const boundary = createBoundaryWatch()
+  const maxBytes = streamSpareBytes + maxTokens * mostBytesPerToken
   let bytes = 0
   const write = async (chunk: Buffer): Promise<void> => {
     if (chunk.length === 0) return
@@ -69,13 +73,9 @@ async function relayStream(
   try {
     for await (const chunk of answer.body) {
       bytes += chunk.byteLength
-      if (bytes > responseMaxBytes) {
-        throw new UpstreamBreak(
-          gatewayError(
-            'response_too_large',
-            `The model's answer is larger than ${responseMaxBytes / 1024 / 1024} MiB.`,
-          ),
-        )
+      if (bytes > maxBytes) {
+        const text = `The model's answer is larger than ${maxBytes} bytes, which no ${maxTokens} tokens need; no more were requested.`
+        throw new UpstreamBreak(gatewayError('response_too_large', text))
       }
       const hadFailed = tap.failure !== null
       tap.push(chunk)

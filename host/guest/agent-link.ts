@@ -4,6 +4,7 @@
  * run (`agent_lost`) or the link, with its reason.
  */
 import type { Duplex } from 'node:stream'
+import { AwakeLimit } from '#specs/node/awake-timer.ts'
 import type { RpcSessionEnd } from '#specs/node/rpc-session.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import {
@@ -25,6 +26,7 @@ import type {
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import { createEventIntake, type EventIntake, type EventSink, type NumberedEvent } from './event-intake.ts'
 import { GuestRequests, type RepeatableRequests, type RequestHandlers } from './guest-requests.ts'
+import type { ProbeVm } from './guest-timer.ts'
 import type { StreamHandler } from './http-server.ts'
 import { type LinkEnd, type LinkTimings, type LiveSession, type SessionInfo, Sessions } from './sessions.ts'
 
@@ -62,12 +64,21 @@ export interface AgentLinkOptions {
   timings?: Partial<LinkTimings>
   /** Whether the VM was restored from shared state, such as a template. */
   cloned?: boolean
+  /** Tells whether the VM's process runs: while it does not answer, silence of the guest does not count. */
+  probe?: ProbeVm
   /** Draws 32 random hex digits; a parameter for tests. */
   drawSession?: () => string
 }
 
 /** Requests that only the run's agent process can answer. */
-const ofTheRun = new Set(['task/submit', 'task/cancel', 'task/steer', 'task/pause', 'task/hold'])
+const ofTheRun = new Set([
+  'task/submit',
+  'task/cancel',
+  'task/cancelAgent',
+  'task/steer',
+  'task/pause',
+  'task/hold',
+])
 /** Idempotent requests, which are repeated in the next session. */
 const resent = new Set([...ofTheRun, 'workspace/open', 'workspace/collect'])
 
@@ -118,6 +129,7 @@ export class AgentLink implements AsyncDisposable {
       ...(options.onBug === undefined ? {} : { onBug: options.onBug }),
       ...(options.timings === undefined ? {} : { timings: options.timings }),
       ...(options.cloned === undefined ? {} : { cloned: options.cloned }),
+      ...(options.probe === undefined ? {} : { probe: options.probe }),
       ...(options.drawSession === undefined ? {} : { drawSession: options.drawSession }),
     })
   }
@@ -129,7 +141,8 @@ export class AgentLink implements AsyncDisposable {
 
   /** Waits for a session. */
   async ready(options: RequestOptions = {}): Promise<Result<SessionInfo, RpcFailure>> {
-    const live = await this.#waitForSession(options.signal, deadlineOf(options))
+    using limit = new AwakeLimit(options.timeoutMs)
+    const live = await this.#waitForSession(options.signal, limit)
     return live.ok ? { ok: true, value: live.value.info } : live
   }
 
@@ -142,19 +155,21 @@ export class AgentLink implements AsyncDisposable {
     params: ParamsInput<M>,
     options: RequestOptions = {},
   ): Promise<Result<ResultOf<M>, RpcFailure>> {
-    const deadline = deadlineOf(options)
+    using limit = new AwakeLimit(options.timeoutMs)
+    const signal = AbortSignal.any([limit.signal, ...(options.signal === undefined ? [] : [options.signal])])
     let last: LiveSession | null = null
     for (;;) {
-      const live = await this.#waitForSession(options.signal, deadline, last)
+      const live = await this.#waitForSession(options.signal, limit, last)
       if (!live.ok) return live
       last = live.value
       const run = ofTheRun.has(method.name) ? this.#run : null
       if (run?.lost) return { ok: false, error: run.lost }
       if (run !== null && method.name === taskSubmit.name) run.processId ??= live.value.info.processId
-      const answer = await live.value.peer.request(method, params, {
-        ...(options.signal === undefined ? {} : { signal: options.signal }),
-        ...(deadline === null ? {} : { timeoutMs: Math.max(1, deadline - performance.now()) }),
-      })
+      const answer = await live.value.peer.request(method, params, { signal })
+      if (!answer.ok && answer.error.code === 'cancelled' && limit.isOver && !options.signal?.aborted) {
+        const message = `${method.name} was not answered within ${options.timeoutMs} ms`
+        return { ok: false, error: { code: 'timed_out', message } }
+      }
       const again = !answer.ok && answer.error.code === 'session_ended' && resent.has(method.name)
       if (!again) return answer
     }
@@ -357,15 +372,13 @@ export class AgentLink implements AsyncDisposable {
   /** Waits for a session other than `last`, which may have failed a request before its end is known here. */
   #waitForSession(
     signal: AbortSignal | undefined,
-    deadline: number | null,
+    limit: AwakeLimit,
     last: LiveSession | null = null,
   ): Promise<Result<LiveSession, RpcFailure>> {
     return new Promise((resolve) => {
-      let timer: NodeJS.Timeout | undefined
       const settle = (result: Result<LiveSession, RpcFailure>): void => {
-        clearTimeout(timer)
         this.#waiting.delete(look)
-        signal?.removeEventListener('abort', look)
+        for (const one of [signal, limit.signal]) one?.removeEventListener('abort', look)
         resolve(result)
       }
       const look = (): void => {
@@ -377,16 +390,13 @@ export class AgentLink implements AsyncDisposable {
             error: { code: 'cancelled', message: 'cancelled while waiting for a session' },
           })
         } else if (this.#live !== null && this.#live !== last) settle({ ok: true, value: this.#live })
+        else if (limit.isOver) {
+          const message = 'no session with the agent started in time'
+          settle({ ok: false, error: { code: 'timed_out', message } })
+        }
       }
       this.#waiting.add(look)
-      signal?.addEventListener('abort', look, { once: true })
-      if (deadline !== null) {
-        const message = 'no session with the agent started in time'
-        timer = setTimeout(
-          () => settle({ ok: false, error: { code: 'timed_out', message } }),
-          Math.max(0, deadline - performance.now()),
-        )
-      }
+      for (const one of [signal, limit.signal]) one?.addEventListener('abort', look, { once: true })
       look()
     })
   }
@@ -396,10 +406,6 @@ export class AgentLink implements AsyncDisposable {
 function finish(run: Run): void {
   run.over = true
   run.intake.close()
-}
-
-function deadlineOf({ timeoutMs }: RequestOptions): number | null {
-  return timeoutMs === undefined ? null : performance.now() + timeoutMs
 }
 
 /** Opens the link over the two ports of a VM. It starts a session immediately and keeps one until it is closed. */

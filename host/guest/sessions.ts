@@ -9,10 +9,11 @@ import { type SessionId, sessionRequest } from '#specs/node/preamble.ts'
 import { openRpcSession, type RpcSession, type RpcSessionEnd } from '#specs/node/rpc-session.ts'
 import { SessionStream } from '#specs/node/session-stream.ts'
 import { protocolSha256 } from '#specs/protocol/digest.ts'
+import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { agentPing, sessionStart } from '#specs/protocol/methods.ts'
-import type { Handlers, ParamsInput, Peer, ResultOf } from '#specs/protocol/peer.ts'
-import { awakeTimeout } from './awake-timeout.ts'
+import { agentPing, type RequestMethod, sessionStart } from '#specs/protocol/methods.ts'
+import type { Handlers, ParamsInput, Peer, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
+import { GuestTimer, type ProbeVm } from './guest-timer.ts'
 import { type StreamHandler, serveHttp2 } from './http-server.ts'
 
 /** Time between two offers at the guest's request; limits the cost of endless requests. */
@@ -81,6 +82,8 @@ interface SessionsOptions {
   timings?: Partial<LinkTimings>
   /** Whether the VM was restored from shared state, such as a template. */
   cloned?: boolean
+  /** Tells whether the VM's process runs; absent: it is taken to. */
+  probe?: ProbeVm
   drawSession?: () => SessionId
 }
 
@@ -108,7 +111,7 @@ export class Sessions {
   #frozen = false
   #beginTimer: NodeJS.Timeout | null = null
   #preambleTimer: NodeJS.Timeout | null = null
-  #endSilence: () => void = () => undefined
+  #silence: GuestTimer | null = null
 
   constructor(options: SessionsOptions) {
     this.#options = options
@@ -191,7 +194,7 @@ export class Sessions {
   end(end: LinkEnd): void {
     if (this.#ended !== null) return
     this.#ended = end
-    this.#endSilence()
+    this.#silence?.cancel()
     for (const timer of [this.#beginTimer, this.#preambleTimer]) if (timer !== null) clearTimeout(timer)
     const open = this.#rpcSession !== null
     this.#rpcSession?.end({ reason: end.reason, message: end.message })
@@ -290,7 +293,8 @@ export class Sessions {
 
   async #start(session: RpcSession, number: number): Promise<void> {
     const resume = this.#options.resume()
-    const answer = await session.peer.request(
+    const answer = await this.#ask(
+      session,
       sessionStart,
       {
         session: this.#drawn,
@@ -300,7 +304,7 @@ export class Sessions {
         ...(this.#options.cloned === true && this.#lastProcessId === null ? { cloned: true } : {}),
         ...(resume === undefined ? {} : { resume }),
       },
-      { timeoutMs: this.#timings.startTimeoutMs },
+      this.#timings.startTimeoutMs,
     )
     if (this.#rpcSession !== session) return
     if (!answer.ok) {
@@ -320,7 +324,7 @@ export class Sessions {
   #goLive(session: RpcSession, number: number, info: SessionInfo): void {
     const resumed = this.#lastProcessId === info.processId
     this.#lastProcessId = info.processId
-    this.#endSilence()
+    this.#silence?.cancel()
     const live = { number, peer: session.peer, info, resumed }
     this.#live = live
     this.#openHttp()
@@ -367,12 +371,29 @@ export class Sessions {
 
   #watchSilence(timeoutMs: number): void {
     if (this.#ended !== null) return
-    this.#endSilence()
-    this.#endSilence = awakeTimeout(timeoutMs, () => {
+    this.#silence?.cancel()
+    const onEnd = (): void => {
       if (this.#frozen || this.#live !== null) return
       const message = `the agent did not open a session within ${timeoutMs} ms; see the console of the VM`
       this.end({ reason: 'silent', message })
-    })
+    }
+    this.#silence = new GuestTimer(timeoutMs, onEnd, this.#options.probe)
+  }
+
+  /** A request whose time limit counts only while this process and the VM run. */
+  async #ask<M extends RequestMethod>(
+    session: RpcSession,
+    method: M,
+    params: ParamsInput<M>,
+    timeoutMs: number,
+  ): Promise<Result<ResultOf<M>, RpcFailure>> {
+    const late = new AbortController()
+    const timer = new GuestTimer(timeoutMs, () => late.abort(), this.#options.probe)
+    const answer = await session.peer.request(method, params, { signal: late.signal })
+    timer.cancel()
+    if (answer.ok || !late.signal.aborted) return answer
+    const message = `${method.name} was not answered within ${timeoutMs} ms`
+    return { ok: false, error: { code: 'timed_out', message } }
   }
 
   // ---- heartbeat ------------------------------------------------------------------------------------------
@@ -383,7 +404,7 @@ export class Sessions {
       await sleep(heartbeatIntervalMs)
       if (this.#rpcSession !== session) return
       if (this.#frozen || session.paused) continue
-      const answer = await session.peer.request(agentPing, { count }, { timeoutMs: heartbeatTimeoutMs })
+      const answer = await this.#ask(session, agentPing, { count }, heartbeatTimeoutMs)
       if (this.#rpcSession !== session) return
       // Silence that the host caused does not count.
       if (answer.ok || this.#frozen || session.paused) continue

@@ -1,5 +1,6 @@
 /** Hooks that are functions of the application. What one throws is its failure, not the run's. */
 import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { AwakeLimit } from '#specs/node/awake-timer.ts'
 import type { HookPoint } from '#specs/protocol/hook.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
 import {
@@ -50,13 +51,13 @@ export function codeHook(hook: CodeHook): Hook {
     ...(tools === undefined ? {} : { tools }),
     onFailure,
     ask: async (input, signal) => {
-      const time = AbortSignal.timeout(timeoutMs)
-      const ends = AbortSignal.any([signal, time])
+      using time = new AwakeLimit(timeoutMs, { unref: true })
+      const ends = AbortSignal.any([signal, time.signal])
       const over = Promise.withResolvers<HookAnswer>()
       const onAbort = (): void =>
         over.resolve({
           ok: false,
-          error: time.aborted ? `did not answer within ${timeoutMs / 1000} s` : 'was not waited for',
+          error: time.isOver ? `did not answer within ${timeoutMs / 1000} s` : 'was not waited for',
         })
       ends.addEventListener('abort', onAbort, { once: true })
       if (ends.aborted) onAbort()

@@ -126,7 +126,7 @@ export class RunHooks {
           decision: signal.aborted ? 'deny' : hook.onFailure,
           reason: `the hook ${hook.name} ${answer.error}`,
         }
-    const { decision, reason, arguments: changed } = verdict
+    const { decision, reason, arguments: changed, note: said } = verdict
     await note({
       type: 'hook-end',
       point: asked.point,
@@ -137,6 +137,7 @@ export class RunHooks {
       ...(changed === undefined
         ? {}
         : { arguments: toCanonicalJson(changed).slice(0, limits.documentMaxChars) }),
+      ...(said === undefined ? {} : { note: said.slice(0, limits.textMaxChars) }),
       ...(answer.ok ? {} : { failed: true }),
       durationMs: Math.max(0, Math.round(now() - startedAt)),
     })

@@ -6,6 +6,7 @@
 import { hash } from 'node:crypto'
 import { CaissonError } from '#specs/errors.ts'
 import { JournalEvent } from '#specs/protocol/event.ts'
+import { parseJson } from '../files/json.ts'
 import { openRegular } from '../files/regular-file.ts'
 
 /** A position between two lines. */
@@ -67,6 +68,18 @@ export async function readLineAt(file: string, runId: string, from: JournalPoint
   })
   if (event !== undefined) return event
   throw new CaissonError('state_corrupted', `the journal has no line ${from.seq + 1}; it lost lines`)
+}
+
+const tailBytes = 64 * 1024
+
+/** The events of the last 64 KiB, without their chain: a hint, never the truth. */
+export async function readTail(file: string): Promise<JournalEvent[]> {
+  await using handle = await openRegular(file)
+  const { size } = await handle.stat()
+  const from = Math.max(0, size - tailBytes)
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(size - from), 0, size - from, from)
+  const lines = buffer.toString('utf8', 0, bytesRead).split('\n')
+  return lines.flatMap((line) => JournalEvent.safeParse(parseJson(line)).data ?? [])
 }
 
 /**

@@ -4,6 +4,7 @@
  * host's own last lines, whatever a guest writes.
  */
 
+import { fstatSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
@@ -26,13 +27,18 @@ type Entry =
 /** Events after which the file is synced before anything else happens. */
 const barriers: ReadonlySet<string> = new Set([
   'run-start',
+  // What a run continues from is on the disk after it: without the line its changes could not be applied.
+  'workspace-ready',
   'approval-request',
   'approval-decision',
+  // An answer that was revoked must not decide after a crash.
+  'approval-revoke',
   // A host tool has effects outside the VM: its start must be known after any crash.
   'host-tool-start',
   'notes-decide',
   'vm-kept',
   'checkpoint',
+  'run-sleep',
   'run-resume',
   'changes-ready',
   'apply-start',
@@ -45,6 +51,7 @@ const barriers: ReadonlySet<string> = new Set([
 /** Ends of started work, and actions of a person after the run. A guest cannot cause more ends than starts. */
 const alwaysFit: ReadonlySet<string> = new Set([
   'approval-decision',
+  'approval-revoke',
   'host-tool-end',
   'notes-decide',
   'cancel-request',
@@ -165,6 +172,7 @@ export class Journal {
     const { line, hash } = chainLine(body)
     const bytes = Buffer.byteLength(line) + 1
     this.#requireRoom(entry.event, bytes)
+    this.#requireOwn()
     if (this.#isTorn) await this.#file.truncate(this.#end.bytes)
     this.#isTorn = true
     await this.#file.appendFile(`${line}\n`)
@@ -189,6 +197,22 @@ export class Journal {
     if (entry.source === 'host') return { ...head, source: entry.source, event: entry.event, prev }
     const { source, agentPath, n, event } = entry
     return { ...head, source, agentPath, n, event, prev }
+  }
+
+  /** Whether this process still has the run, and nobody else wrote to its journal. */
+  isOwn(): boolean {
+    const { size } = fstatSync(this.#file.fd)
+    return this.lock.isOwn() && (this.#isTorn ? size >= this.#end.bytes : size === this.#end.bytes)
+  }
+
+  /** A process that was stopped may find that another one has the run. @throws {CaissonError} `run_busy` */
+  #requireOwn(): void {
+    if (this.isOwn()) return
+    const { runId } = this.#options
+    throw new CaissonError(
+      'run_busy',
+      `another process has taken ${runId} over; this one writes nothing more to it`,
+    )
   }
 
   /** @throws {CaissonError} `state_corrupted` */
@@ -219,6 +243,7 @@ export class Journal {
   async close(): Promise<void> {
     await this.#tail
     try {
+      if (!this.isOwn()) return
       if (this.#isTorn) await this.#file.truncate(this.#end.bytes)
       if (this.#end.seq === 0) return
       await this.#file.datasync()

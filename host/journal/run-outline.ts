@@ -14,7 +14,14 @@ import { Count, Id, Line, Milliseconds, RunId, Sha256 } from '#specs/protocol/te
 import type { JournalPoint } from './journal-lines.ts'
 
 /** An undecided approval, and the position in the journal before the line of its request. */
-export const OpenApproval = z.strictObject({ approvalId: Id, seq: Count, bytes: Count, hash: Sha256 })
+export const OpenApproval = z.strictObject({
+  approvalId: Id,
+  seq: Count,
+  bytes: Count,
+  hash: Sha256,
+  /** Time of the request, ms since 1970; absent in older summaries. */
+  at: Milliseconds.optional(),
+})
 export type OpenApproval = z.infer<typeof OpenApproval>
 
 export const RunOutline = z.strictObject({
@@ -27,6 +34,14 @@ export const RunOutline = z.strictObject({
   metadata: RunMetadata.optional(),
   /** The continued run. */
   continues: RunId.optional(),
+  /** The replayed run. */
+  replays: RunId.optional(),
+  /** Time of the last event, ms since 1970; absent in older summaries. */
+  lastAt: Milliseconds.optional(),
+  /** Since when the run sleeps, ms since 1970. Absent: it is not. */
+  sleepingSince: Milliseconds.optional(),
+  /** The run that it was forked from. */
+  forkedFrom: RunId.optional(),
   /** Oldest first. */
   openApprovals: z.array(OpenApproval),
   state: z.strictObject({
@@ -90,17 +105,21 @@ export class RunFold {
   next(line: JournalEvent, end: JournalPoint): void {
     this.#state = reduceRun(this.#state, line)
     this.#noteApproval(line, this.#bytes)
+    this.#noteTime(line)
     this.#bytes = end.bytes
     const { event } = line
     if (event.type !== 'run-start' || this.#facts.startedAt !== null) return
-    const { prompt, directory, model, metadata, continues } = event
+    const { prompt, directory, model, metadata, continues, replays, forkedFrom } = event
     this.#facts = {
+      ...this.#facts,
       startedAt: line.at,
       prompt: cut(prompt),
       workspace: directory,
       model,
       ...(metadata === undefined ? {} : { metadata }),
       ...(continues === undefined ? {} : { continues }),
+      ...(replays === undefined ? {} : { replays }),
+      ...(forkedFrom === undefined ? {} : { forkedFrom: forkedFrom.runId }),
     }
   }
 
@@ -117,13 +136,20 @@ export class RunFold {
     return { ...this.#facts, openApprovals: [...this.#openApprovals.values()], state }
   }
 
+  #noteTime({ at, event: { type } }: JournalEvent): void {
+    const { sleepingSince, ...facts } = this.#facts
+    const isAwake = type === 'run-resume' || type === 'run-end'
+    const since = type === 'run-sleep' ? at : isAwake ? undefined : sleepingSince
+    this.#facts = { ...facts, lastAt: at, ...(since === undefined ? {} : { sleepingSince: since }) }
+  }
+
   /** As {@link reduceRun} does with `pendingApprovals`. */
-  #noteApproval({ seq, prev, event }: JournalEvent, bytes: number): void {
+  #noteApproval({ seq, prev, at, event }: JournalEvent, bytes: number): void {
     if (event.type === 'approval-request') {
       const { approvalId } = event.request
-      this.#openApprovals.set(approvalId, { approvalId, seq: seq - 1, bytes, hash: prev })
+      this.#openApprovals.set(approvalId, { approvalId, seq: seq - 1, bytes, hash: prev, at })
     } else if (event.type === 'approval-decision') this.#openApprovals.delete(event.approvalId)
-    else if (event.type === 'run-end') this.#openApprovals.clear()
+    else if (event.type === 'run-end' || event.type === 'run-resume') this.#openApprovals.clear()
   }
 }
 

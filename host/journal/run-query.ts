@@ -1,4 +1,5 @@
 /** Which runs a list shows, and in which part: filter, cursor and limit over the summaries. Pure. */
+import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { RunMetadata } from '#specs/protocol/host-event.ts'
@@ -10,6 +11,8 @@ import type { RunOutline } from './run-outline.ts'
 export interface RunSummary {
   readonly id: string
   readonly status: RunStatus
+  /** Since when it has a status `waiting`, `sleeping` or `interrupted`, ms since 1970. Absent: another status, or unknown. */
+  readonly since?: number
   /** ms since 1970; 0 before the run started. */
   readonly startedAt: number
   readonly prompt: string
@@ -19,6 +22,10 @@ export interface RunSummary {
   readonly metadata?: Readonly<Record<string, string>> | undefined
   /** The continued run. */
   readonly continues?: string | undefined
+  /** The replayed run; nothing of a replay is applied. */
+  readonly replays?: string | undefined
+  /** The run that it continues from an earlier moment. */
+  readonly forkedFrom?: string | undefined
   readonly state: RunOutline['state']
   /** Number of approvals that it waits for. */
   readonly pendingApprovals: number
@@ -33,9 +40,19 @@ export interface RunSummary {
   readonly problem?: string
 }
 
-/** `running`: a process carries it out; `died`: its process ended before it did; `damaged`: its journal cannot be read. */
-export type RunStatus = RunOutcome | 'running' | 'died' | 'damaged'
-const Status = z.enum([...RunOutcome.options, 'running', 'died', 'damaged']) satisfies z.ZodType<RunStatus>
+/**
+ * `running`: a process carries it out; `waiting`: so it does, and the run waits for a person; `sleeping`: it waits for a
+ * person without a VM; `interrupted`: its process ended before it did; `damaged`: its journal cannot be read.
+ */
+export type RunStatus = RunOutcome | 'running' | 'waiting' | 'sleeping' | 'interrupted' | 'damaged'
+const Status = z.enum([
+  ...RunOutcome.options,
+  'running',
+  'waiting',
+  'sleeping',
+  'interrupted',
+  'damaged',
+]) satisfies z.ZodType<RunStatus>
 
 /** A run is listed if it has all of these. */
 export interface RunFilter {
@@ -92,8 +109,18 @@ export function pageOf(runs: readonly RunSummary[], query: RunQuery): RunPage {
   }
 }
 
-export function statusOf({ state, isLive }: Pick<RunSummary, 'state' | 'isLive'>): RunStatus {
-  return state.end?.outcome ?? (isLive ? 'running' : 'died')
+/** The status of a run whose journal can be read, and since when. */
+export function statusOf(
+  { state, openApprovals, sleepingSince, lastAt }: RunOutline,
+  isLive: boolean,
+): Pick<RunSummary, 'status' | 'since'> {
+  if (state.end !== null) return { status: state.end.outcome }
+  const [oldest] = openApprovals
+  const withTime = (status: RunStatus, since: number | undefined) =>
+    since === undefined ? { status } : { status, since }
+  if (sleepingSince !== undefined) return withTime('sleeping', sleepingSince)
+  if (!isLive) return withTime('interrupted', lastAt)
+  return oldest === undefined ? { status: 'running' } : withTime('waiting', oldest.at)
 }
 
 function matches(run: RunSummary, { status, workspace, model, metadata = {} }: RunFilter): boolean {
@@ -120,16 +147,18 @@ function isBehind(run: RunSummary, cursor: string | undefined): boolean {
 }
 
 /**
- * `status=running`, `metadata=ticket=T-1`: a filter from the words of a command line. @throws {CaissonError}
- * `invalid_options`
+ * `status=running`, `metadata=ticket=T-1`: a filter from the words of a command line.
+ * @param directory base of a relative `workspace`
+ * @throws {CaissonError} `invalid_options`
  */
-export function readFilters(words: readonly string[]): RunFilter {
+export function readFilters(words: readonly string[], directory = process.cwd()): RunFilter {
   const metadata: Record<string, string> = {}
   const filter: Record<string, unknown> = {}
   for (const word of words) {
     const [, key = '', value = ''] = /^([a-z]+)=(.*)$/s.exec(word) ?? []
     if (key === 'metadata') Object.assign(metadata, readMetadata([value]))
-    else if (key === 'status' || key === 'workspace' || key === 'model') filter[key] = value
+    else if (key === 'workspace') filter[key] = path.resolve(directory, value)
+    else if (key === 'status' || key === 'model') filter[key] = value
     else
       throw new CaissonError(
         'invalid_options',

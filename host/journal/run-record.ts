@@ -63,6 +63,11 @@ export class RunRecord {
     return held
   }
 
+  /** Whether this process still has the run; false: another one took it over. */
+  isOwn(): boolean {
+    return this.#journal.isOwn()
+  }
+
   /** `hash` of the journal's last line. */
   get head(): string {
     return this.#journal.head

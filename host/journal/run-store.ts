@@ -9,7 +9,13 @@ import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, hasCode, requireText } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
-import { initialRunState, type PendingApproval, reduceRun } from '#specs/protocol/run-state.ts'
+import {
+  answersThatApply,
+  initialRunState,
+  type PendingApproval,
+  type RunAnswer,
+  reduceRun,
+} from '#specs/protocol/run-state.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import { mapBounded } from '../files/bounded-map.ts'
 import { syncDirectory } from '../files/durable.ts'
@@ -17,7 +23,7 @@ import { distanceOf } from '../files/nearest-name.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
-import { type JournalPoint, readLineAt } from './journal-lines.ts'
+import { type JournalPoint, readLineAt, readTail } from './journal-lines.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { type OpenApproval, RunFold, type RunOutline } from './run-outline.ts'
 import { compareRuns, pageOf, type RunPage, type RunQuery, type RunSummary, statusOf } from './run-query.ts'
@@ -40,16 +46,22 @@ export interface RunPaths {
   readonly disk: string
   /** What an unfinished run was started with: see host/runs/stored-run.ts. */
   readonly options: string
+  /** What the run was set up with, for a replay: see host/runs/replay/setup.ts. */
+  readonly setup: string
   /** Where the files of an unfinished run lie on its workspace disk. */
   readonly diskFiles: string
   /** The scratch disk with its checkpoints. */
   readonly scratch: string
+  /** What of these an ended run keeps: see host/journal/kept-moments.ts. */
+  readonly moments: string
   /** The saved VM while it waits for a person; exists only during the run. */
   readonly hibernated: string
   /** The VM kept for a later run. */
   readonly kept: string
   /** Control socket of its host process; exists only during the run. */
   readonly control: string
+  /** What its background process printed; absent for others. */
+  readonly hostLog: string
 }
 
 /** An approval that a run waits for. */
@@ -94,11 +106,14 @@ export class RunStore {
       exchanges: file('exchanges.jsonl'),
       disk: file('workspace.erofs'),
       options: file('run.json'),
+      setup: file('replay.json'),
       diskFiles: file('workspace-files.json'),
       scratch: file('scratch'),
+      moments: file('moments'),
       hibernated: file('hibernated'),
       kept: file('kept'),
       control: file('control.sock'),
+      hostLog: file('host.log'),
     }
   }
 
@@ -176,14 +191,17 @@ export class RunStore {
   }
 
   /**
-   * The approvals that a run waits for, oldest first, or those of all runs; only a run at work waits. Reads the summary
-   * and the lines of the requests. @throws {CaissonError} `state_unavailable`, and for a named run `state_corrupted`
+   * The approvals that a run waits for, oldest first, or those of all runs, also of runs that no process carries out: see
+   * `Host.answer`. Reads the summary and the lines of the requests.
+   * @throws {CaissonError} `state_unavailable`, and for a named run `state_corrupted`
    */
   async pendingApprovals(runId?: string): Promise<RunApproval[]> {
     await this.#check()
-    if (runId !== undefined) return (await this.isLive(runId)) ? await this.#pendingOf(runId) : []
-    const live = [...(await lockedRuns(this.#locks))]
-    const found = await mapBounded(live, async (id) => {
+    if (runId !== undefined)
+      return (await this.isLive(runId)) || this.#canContinue(runId) ? await this.#pendingOf(runId) : []
+    const live = await lockedRuns(this.#locks)
+    const isOpen = (id: string) => live.has(id) || this.#canContinue(id)
+    const found = await mapBounded((await this.ids()).filter(isOpen), async (id) => {
       try {
         return await this.#pendingOf(id)
       } catch (error) {
@@ -193,6 +211,15 @@ export class RunStore {
       }
     })
     return found.flat().sort((a, b) => a.at - b.at)
+  }
+
+  /**
+   * What people answered for the rest of a run and what still applies, oldest first: none of a run that has ended. See
+   * `Host.revokeAnswer`. @throws {CaissonError} `run_not_found`, `state_unavailable`, `state_corrupted`
+   */
+  async runAnswers(name: string): Promise<RunAnswer[]> {
+    const { runId } = await this.find(name)
+    return answersThatApply((await this.fold(runId)).state)
   }
 
   /** The ids of all runs. @throws {CaissonError} `state_unavailable` */
@@ -232,6 +259,13 @@ export class RunStore {
     await rm(directory, { recursive: true, force: true })
   }
 
+  /** Removes what an ended run keeps to be forked. @throws {CaissonError} `run_busy` */
+  async removeMoments(runId: string): Promise<void> {
+    const { moments } = this.paths(runId)
+    await using _ = await RunLock.take(this.#locks, runId)
+    await rm(moments, { recursive: true, force: true })
+  }
+
   /**
    * Removes the lock file of a killed process, and before it the files that this process staged. @throws
    * {CaissonError} `run_busy`
@@ -265,6 +299,11 @@ export class RunStore {
     }
   }
 
+  /** Whether a process can continue the run. */
+  #canContinue(runId: string): boolean {
+    return statSync(this.paths(runId).options, { throwIfNoEntry: false }) !== undefined
+  }
+
   /** Whoever else could write there could have changes applied that no run made, and questions answered. */
   async #check(): Promise<void> {
     await checkFolderIfThere(this.#folder)
@@ -289,16 +328,16 @@ export class RunStore {
     const { directory, kept } = this.paths(runId)
     const keepsVm = statSync(kept, { throwIfNoEntry: false }) !== undefined
     try {
-      const { openApprovals, ...outline } = await this.#outline(runId, isLive)
+      const found = await this.#outline(runId, isLive)
+      const { openApprovals, sleepingSince: _, lastAt: __, ...outline } = found
       const { state } = outline
-      const pendingApprovals = isLive ? openApprovals.length : 0
+      const pendingApprovals = isLive || this.#canContinue(runId) ? openApprovals.length : 0
       // An apply or undo whose process died: only its log tells how far it came.
       const isBroken = state.unfinished !== null && !isLive
       const applied = isBroken ? readAppliedCount(directory) : state.applied
       const startedAt = outline.startedAt ?? 0
-      const status = statusOf({ state, isLive })
       const listed = { ...outline, startedAt, state: { ...state, applied } }
-      return { id: runId, status, ...listed, pendingApprovals, isLive, keepsVm }
+      return { id: runId, ...statusOf(found, isLive), ...listed, pendingApprovals, isLive, keepsVm }
     } catch (error) {
       // Whatever else failed, such as too many open files, says nothing about the run.
       if (!hasCode(error, 'state_corrupted')) throw error
@@ -315,6 +354,10 @@ export class RunStore {
     const { journal } = this.paths(runId)
     const { openApprovals } = await this.#outline(runId, true)
     try {
+      const known = new Set(openApprovals.map(({ approvalId }) => approvalId))
+      const asked = known.size === 0 ? await findRecentRequests(journal) : []
+      // The run continues meanwhile: a request may be newer than the summary, which then is read as damaged and is right.
+      if (asked.length > 0) throw new CaissonError('state_corrupted', 'the summary lacks an open approval')
       return await readRequests(journal, runId, openApprovals)
     } catch (error) {
       // A summary that names other lines is damaged.
@@ -332,6 +375,17 @@ export class RunStore {
       await writeSummary(journal, { ...end, closed: false, outline }, false).catch(() => undefined)
     return outline
   }
+}
+
+/** Ids of the requests near the end of the journal that no line after them decides. */
+async function findRecentRequests(journal: string): Promise<readonly string[]> {
+  const open = new Set<string>()
+  for (const { event } of await readTail(journal)) {
+    if (event.type === 'approval-request') open.add(event.request.approvalId)
+    else if (event.type === 'approval-decision') open.delete(event.approvalId)
+    else if (event.type === 'run-end') open.clear()
+  }
+  return [...open]
 }
 
 /** The approvals of the lines at these positions. @throws {CaissonError} `state_corrupted` when one is no request */

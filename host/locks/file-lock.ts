@@ -3,7 +3,7 @@
  * process left is taken by the next one, since the kernel's lock on it is gone. Refuses to wait without an end.
  */
 
-import { constants } from 'node:fs'
+import { constants, fstatSync, statSync } from 'node:fs'
 import { type FileHandle, lstat, readFile, rm, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as z from 'zod'
@@ -54,6 +54,8 @@ export class LockHeldError extends CaissonError {
 
 export interface FileLock extends AsyncDisposable {
   readonly file: string
+  /** Whether the file is still this one. Another process has the lock when somebody removed the file meanwhile. */
+  isOwn(): boolean
   /** Tells others more about the holder than its process id. */
   describe(about: Readonly<Record<string, unknown>>): Promise<void>
 }
@@ -127,6 +129,11 @@ export async function removeLeftLock(file: string): Promise<void> {
 async function claim(file: string, handle: FileHandle): Promise<FileLock | undefined> {
   const lock: FileLock = {
     file,
+    isOwn() {
+      const own = fstatSync(handle.fd, { bigint: true })
+      const there = statSync(file, { bigint: true, throwIfNoEntry: false })
+      return there?.dev === own.dev && there.ino === own.ino
+    },
     async describe(about) {
       const text = Buffer.from(`${JSON.stringify({ pid: process.pid, ...about })}\n`)
       await handle.truncate(0)

@@ -5,6 +5,8 @@ import type { McpPin } from './pins.ts'
 
 type OfferedTool = McpOffer['tools'][number]
 
+const commandMaxChars = 1_000
+
 interface OfferChanges {
   readonly added: readonly OfferedTool[]
   readonly changed: readonly { readonly now: OfferedTool; readonly before: string }[]
@@ -58,8 +60,8 @@ export function describeOffer(offer: McpOffer, pin: McpPin | undefined, changes:
   const lines = [
     `The MCP server ${offer.server} ${whose} ${why}`,
     `Its tools would be offered to the model with the server's own words, which the model reads.`,
-    ...(ranBefore === undefined ? [] : [`It ran: ${plain(ranBefore)}`]),
-    `It runs: ${plain(offer.runs)}`,
+    ...(ranBefore === undefined ? [] : [`It ran: ${shortened(ranBefore)}`]),
+    `It runs: ${shortened(offer.runs)}`,
     ...changed.flatMap(({ now, before }) => describeChange(now, before)),
     ...added.map((tool) => `New: ${describeTool(tool)}`),
     ...(gone.length === 0 ? [] : [`Gone: ${gone.map(plain).join(', ')}`]),
@@ -83,6 +85,15 @@ function describeTool({ name, description }: OfferedTool): string {
 /** Untrusted text on one line, so that it cannot imitate the host's lines. */
 function plain(text: string): string {
   return text.replaceAll(/\s+/g, ' ').trim()
+}
+
+/** A command, which must leave room for the tools: a workspace chooses how long it is. */
+function shortened(command: string): string {
+  const text = plain(command)
+  if (text.length <= commandMaxChars) return text
+  const half = commandMaxChars / 2
+  const left = text.length - commandMaxChars
+  return `${text.slice(0, half)}… ${left} more characters …${text.slice(-half)}`
 }
 
 /** As many lines as a preview shows. */

@@ -90,8 +90,7 @@ function turnsFor(intent: PlainIntent): Turns {
   switch (intent.kind) {
     case 'create': {
       const { path, content } = intent
-      const wrote = `Wrote ${q(path)} (${Buffer.byteLength(content)} bytes).`
-      return one('write_file', { path, content }, (output) => `${wrote} ${output}`, 300)
+      return one('write_file', { path, content }, (output) => `Wrote ${q(path)}. ${output}`, 300)
     }
     case 'make-folder':
       return shell(`mkdir -p -- ${quoteWord(intent.path)}`, `Made the folder ${q(intent.path)}.`)
@@ -254,8 +253,8 @@ function readPaths(text: string): string[] | null {
 const abilities = [
   'I am a small set of rules, not a language model. I can: say what is here, what a project is and what changed in git;',
   'run the tests, the build, a command or a script; create, change, rename, move, copy or delete files; search, count, list and',
-  'compare them; sort lines, indent JSON, convert a CSV file to JSON and report on it; commit; fetch a web page; calculate;',
-  'ask you a question; remember something. Say one of these plainly, with names in quotes,',
+  'compare them; sort lines, indent JSON, convert a CSV file to JSON, add up a column of it and report on it; commit; fetch a web',
+  'page; calculate; ask you a question; remember something. Say one of these plainly, with names in quotes,',
   'or set NVIDIA_API_KEY (or CAISSON_LLM_URL with CAISSON_LLM_KEY and CAISSON_MODEL) for a real model.',
 ].join('\n')
 

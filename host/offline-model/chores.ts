@@ -3,6 +3,8 @@
  * wording in instructions. A script prints its answer after `ANSWER: `, or why there is none after `FAILED: `.
  */
 
+import { columnChores } from './column-figures.ts'
+
 /** Extensions by the words that people use for kinds of files. */
 const extensions: Readonly<Record<string, string>> = {
   python: 'py',
@@ -354,6 +356,7 @@ if os.path.exists(TO):
 write(TO, json.dumps([{key: typed(value) for key, value in row.items()} for row in rows], indent=2, ensure_ascii=False) + '\\n')
 say('Wrote %s of %s to %s.' % (plural(len(rows), 'rows'), PATH, TO))`,
   },
+  ...columnChores,
   zip: {
     sentence: 'Compress {path} into {to}.',
     writes: 'to',

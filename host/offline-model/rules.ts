@@ -37,6 +37,16 @@ const countOf =
 const everyOccurrence = '((all|every|each|the|any) )*((occurrences?|instances?) of )?'
 const fileType = '((?<type>[\\w.*+-]+) )?'
 const deletes = '(delete|remove|erase|rm|get rid of|throw away|clear out)'
+/** A figure of a column, by the words that ask for it. */
+const columnFigures: readonly (readonly [ChoreName, string])[] = [
+  ['sum-column', 'sum|total'],
+  ['average-column', 'average|mean'],
+  ['largest-in-column', 'maximum|max|largest|highest|biggest|greatest'],
+  ['smallest-in-column', 'minimum|min|smallest|lowest'],
+]
+const asksFigure =
+  "((calculate|compute|work out|find|get|give me|tell me|show me|what is|what's|what are) )?((the|an) )?"
+const column = `(the )?(?<column>${quoted}|[^\\s,;:"'\uE000\uE001]+)`
 const everywhere = `( everywhere| (in|across|throughout|inside|within) ((the|this|my) )?(whole |entire )?(project|repo|repository|codebase|workspace)| (in|across|throughout|inside|within) ${manyFiles}${inFolder})`
 const runs = '(run|execute|start|launch) '
 
@@ -115,6 +125,7 @@ export const rules = [
     `(convert|turn|transform|change|export) ${target('path')} (to|into|as) ${the}(json( file)?( (called|named|as) (?<to>${name}))?)`,
     `(convert|turn|transform|change|export) ${target('path')} (to|into|as) (?<to>[^\\s,;:"'\uE000\uE001]+\\.json)`,
   ),
+  ...columnRules(),
   ...rule(
     (g) => {
       const path = g.path('path')
@@ -279,6 +290,35 @@ function ofEnding(
 ): UserIntent | null {
   const path = resolvePath(g.path('path'), scene.paths)
   return ending.test(path) ? make(path) : null
+}
+
+/** Orders about the numbers in a column of a CSV file. */
+function columnRules() {
+  const make =
+    (chore: ChoreName): Maker =>
+    (g, scene) => {
+      const text = g.text('column')
+      return text === null || text === ''
+        ? null
+        : ofEnding(g, scene, /\.csv$/i, (path) => ({ kind: 'chore', chore, path, text }))
+    }
+  return [
+    ...rule(
+      make('sum-column'),
+      `(sum|add up|total)( up)? ${column}( column| values| numbers)? (of|in|from) ${target('path')}`,
+    ),
+    ...rule(
+      make('average-column'),
+      `average ${column}( column| values| numbers)? (of|in|from) ${target('path')}`,
+    ),
+    ...columnFigures.flatMap(([chore, words]) =>
+      rule(
+        make(chore),
+        `${asksFigure}(${words})( values?| numbers?)?( of| in| for)? ${column}( column| values| numbers)? (of|in|from) ${target('path')}`,
+        `${asksFigure}(${words})( values?| numbers?)? (of|in|for) (the )?column ${column} (of|in|from) ${target('path')}`,
+      ),
+    ),
+  ]
 }
 
 /** Orders about the lines of a file. */

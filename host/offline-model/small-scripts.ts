@@ -1,6 +1,7 @@
 /** Parses sums, and writes the short Python scripts of the offline model; each prints its result after `ANSWER: `. */
 import { showArithmetic } from './arithmetic.ts'
 import { chores, patternsOf } from './chores.ts'
+import { shownNumber } from './column-figures.ts'
 import type { UserIntent } from './intents.ts'
 import { answerMark, failureMark } from './reply.ts'
 
@@ -179,25 +180,7 @@ def sqrt(number):
     root = math.isqrt(int(number)) if number == int(number) and number >= 0 else None
     return Fraction(root) if root is not None and root * root == number else math.sqrt(number)
 
-def grouped(digits):
-    # 1234 is written without a comma as often as with one.
-    return '{:,}'.format(int(digits)) if len(digits.lstrip('-')) > 4 else digits
-
-def shown(value):
-    if isinstance(value, Fraction):
-        if value.denominator == 1:
-            return grouped(str(value.numerator))
-        rest, powers = value.denominator, {2: 0, 5: 0}
-        for prime in powers:
-            while rest % prime == 0:
-                rest //= prime
-                powers[prime] += 1
-        places = max(powers.values())
-        if rest == 1 and places <= 40:
-            # Every digit of it: a float would show digits that are not the number's.
-            digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, '0')
-            return ('-' if value < 0 else '') + grouped(digits[:-places]) + '.' + digits[-places:]
-    return 'about %.12g' % float(value)
+${shownNumber}
 
 try:
     print(MARK + SHOWN + ' = ' + shown(RESULT()))

@@ -112,10 +112,18 @@ async function* toBytes(parts: Iterable<string>): AsyncGenerator<Uint8Array> {
   for (const part of parts) yield Buffer.from(part)
 }
 
+/** What a turn without calls can say of the work before it. */
+function sayUnfinished({ calls }: PastConversation): OfflineReply {
+  const made = [...new Set(calls.filter(({ errorCode }) => errorCode === null).map(({ name }) => name))]
+  const done = made.length === 0 ? 'Nothing was done' : `These tools succeeded: ${made.join(', ')}`
+  return say(`${done}. The rest is left.`, 'I may call no tools, so I say what was done.')
+}
+
 export function answerOffline(request: CompletionRequest): OfflineReply {
   const conversation = readConversation(request)
   const formed = answerInForm(request, conversation.results)
   if (formed !== null) return formed
+  if (request.tool_choice === 'none' && conversation.stage !== 'other') return sayUnfinished(conversation)
   if (conversation.stage === 'plan') {
     const agentsMax = agentsLeft(conversation)
     const plan = planTask(conversation.task, conversation.workspace, agentsMax)

@@ -54,7 +54,10 @@ export class Recording {
   /** Digests of the messages of each exchange with a model, to say where a request left the recording. */
   readonly #conversations: (readonly string[])[] = []
   readonly #calls: [request: unknown, result: unknown][] = []
+  /** Of each request to the model, what it added to an earlier conversation, and the key of that. */
+  readonly #added: { readonly text: string; readonly parent: string | undefined; readonly key: string }[] = []
   #isFull = false
+  #beforeAnswer: ((key: string) => Promise<void>) | undefined
 
   private constructor(header: RecordingHeader) {
     this.header = header
@@ -64,7 +67,7 @@ export class Recording {
   static async read(file: string, from = 0): Promise<Recording> {
     const lines = createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })
     let recording: Recording | undefined
-    const requests: CompletionRequest['messages'][] = []
+    const requests: EarlierRequest[] = []
     let number = 0
     try {
       for await (const line of lines) {
@@ -101,22 +104,23 @@ export class Recording {
     return recording
   }
 
-  #add(exchange: Exchange, requests: CompletionRequest['messages'][], isNeeded: boolean): void {
+  #add(exchange: Exchange, requests: EarlierRequest[], isNeeded: boolean): void {
     if (exchange.kind === 'full') {
       this.#isFull = true
     } else if (exchange.kind === 'model') {
-      const before = exchange.parent === null ? [] : (requests[exchange.parent] ?? [])
+      const before = exchange.parent === null ? undefined : requests[exchange.parent]
       const messages = [
-        ...before.slice(0, exchange.shared),
+        ...(before?.messages ?? []).slice(0, exchange.shared),
         ...exchange.messages,
       ] as CompletionRequest['messages']
-      requests.push(messages)
+      requests.push({ messages, key: exchange.key })
+      this.#added.push({ text: textOf(exchange.messages), parent: before?.key, key: exchange.key })
       this.#conversations.push(digestChat({ messages }).messages)
       if (isNeeded) this.#chats.add(exchange.key, exchange.answer)
     } else {
       if (exchange.kind === 'call' && exchange.answer.ok)
         this.#calls.push([exchange.request, exchange.answer.value])
-      requests.push([])
+      requests.push({ messages: [] })
       if (isNeeded) this.#web.add(exchange.key, exchange.answer)
     }
   }
@@ -130,6 +134,17 @@ export class Recording {
   /** Calls of host tools, with their results. */
   get calls(): readonly (readonly [request: unknown, result: unknown])[] {
     return this.#calls
+  }
+
+  /** The exchange whose answer came before the first request with this text; undefined: no request has it. */
+  answeredBefore(text: string): string | undefined {
+    const at = this.#added.findIndex((added) => added.text.includes(text))
+    return this.#added[at]?.parent ?? this.#added[at - 1]?.key
+  }
+
+  /** Called before each answer of {@link upstream}, with the key of its exchange; the answer waits for it. */
+  beforeAnswer(listener: (key: string) => Promise<void>): void {
+    this.#beforeAnswer = listener
   }
 
   /** Answers of the model, each once; what is not recorded, or was not whole, goes to `server`. */
@@ -151,6 +166,7 @@ export class Recording {
         const digest = digestChat(request)
         const answer = this.#chats.take(digest.key)
         if (answer === undefined) return this.#unknown(this.#whereItLeft(digest.messages, request))
+        await this.#beforeAnswer?.(digest.key)
         if (!answer.ok) return answer
         return { ok: true, value: playAnswer(answer, request) }
       },
@@ -171,6 +187,23 @@ export class Recording {
     const text = `Not in the recording of ${this.header.runId}: ${where}.${full} Nothing was sent; run without option replay.`
     return { ok: false, error: gatewayError('not_recorded', text) }
   }
+}
+
+interface EarlierRequest {
+  readonly messages: CompletionRequest['messages']
+  /** Absent: it was none to a model. */
+  readonly key?: string
+}
+
+const Said = z.object({ role: z.literal('user'), content: z.string() })
+
+function textOf(messages: readonly unknown[]): string {
+  return messages
+    .flatMap((message) => {
+      const said = Said.safeParse(message)
+      return said.success ? [said.data.content] : []
+    })
+    .join('\n')
 }
 
 function playAnswer(

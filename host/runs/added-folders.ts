@@ -105,6 +105,7 @@ export async function scanFolders(
     const scan = await scanWorkspace({
       directory: root,
       isFolder: true,
+      isReal: true,
       ownFolders: [folders.home, folders.cache, folders.config],
       ruleChanges: await new KeptRules(folders).of(root),
       maxEntries: entries,

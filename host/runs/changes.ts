@@ -34,6 +34,7 @@ import {
   type WorkspaceError,
 } from '../workspace/index.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
+import { readImported } from './imported.ts'
 import { nameOtherRuns } from './other-runs.ts'
 import { manifestFile, requireValue } from './prepare.ts'
 import { boundHeld, firstPaths, undoRun } from './undo-run.ts'
@@ -57,6 +58,8 @@ export class RunChanges {
   readonly #changes: ChangeSet
   /** When the directory was copied, in ms since 1970. */
   readonly #copiedAt: number
+  /** The run that it replays; undefined for a run that is no replay. */
+  readonly #replays: string | undefined
 
   private constructor(
     runId: string,
@@ -64,9 +67,10 @@ export class RunChanges {
     folders: Folders,
     manifest: Manifest,
     changes: ChangeSet,
-    copiedAt: number,
+    { copiedAt, replays }: Pick<Digests, 'copiedAt' | 'replays'>,
   ) {
     this.#copiedAt = copiedAt
+    this.#replays = replays
     this.runId = runId
     this.#store = store
     this.#folders = folders
@@ -79,11 +83,14 @@ export class RunChanges {
     try {
       const digests = await readDigests(runId, store)
       const { directory } = store.paths(runId)
-      const manifest = requireValue(await readManifest(manifestFile(directory), digests.manifest))
+      const kept = requireValue(await readManifest(manifestFile(directory), digests.manifest))
+      const imported = await readImported(directory)
+      // The directory of another machine means nothing here.
+      const manifest = imported === undefined ? kept : { ...kept, root: imported.workspace }
       const changes = requireValue(await readChangeSet(directory, digests.changes))
       // No program that merges or shows the changes comes from where an agent's files are.
       closeToPrograms(manifest.root)
-      return new RunChanges(runId, store, folders, manifest, changes, digests.copiedAt)
+      return new RunChanges(runId, store, folders, manifest, changes, digests)
     } catch (error) {
       const isLost = hasCode(
         error,
@@ -157,7 +164,8 @@ export class RunChanges {
   /**
    * Applies a selection; `all` skips flagged and conflicting changes. Journals nothing when there is nothing to apply.
    * @param signal cancels between two files
-   * @throws {CaissonError} `invalid_options` before anything is applied, for a path without a change
+   * @throws {CaissonError} `invalid_options` before anything is applied, for a path without a change; `not_possible_now`
+   *   for a replay
    */
   async apply(
     selection: ChangeSelection,
@@ -165,6 +173,10 @@ export class RunChanges {
   ): Promise<ApplySummary> {
     requireSelection(selection)
     checkOptions(options)
+    if (this.#replays !== undefined)
+      throw new CaissonError('not_possible_now', `${this.runId} is a replay; nothing of it is applied`, {
+        remedy: `apply the changes of the run that it replays: caisson workspace apply ${this.#replays}`,
+      })
     const { signal } = options
     const { sha256 } = this.#changes
     return await this.#recorded(signal, async (record, runDirectory) => {
@@ -264,28 +276,35 @@ async function attempt(written: Promise<void>): Promise<{ readonly stopped?: Wor
   }
 }
 
+interface Digests {
+  readonly manifest: string
+  readonly changes: string
+  readonly copiedAt: number
+  readonly replays: string | undefined
+}
+
 /**
  * Digests of the manifest and the change set, and when the directory was copied, from the journal.
  * @throws {CaissonError} `not_possible_now` when the run has no changes
  */
-async function readDigests(
-  runId: string,
-  store: RunStore,
-): Promise<{ manifest: string; changes: string; copiedAt: number }> {
+async function readDigests(runId: string, store: RunStore): Promise<Digests> {
   let manifest: string | undefined
   let changes: string | undefined
   let copiedAt = 0
+  let replays: string | undefined
   await store.visit(runId, ({ event, at }) => {
-    if (event.type === 'workspace-ready') {
-      manifest ??= event.manifestSha256
-      copiedAt ||= at
+    if (event.type === 'run-start') replays = event.replays
+    else if (event.type === 'workspace-ready') {
+      // A run that was killed while its directory was copied copies it again.
+      manifest = event.manifestSha256
+      copiedAt = at
     } else if (event.type === 'changes-ready') changes = event.sha256
   })
   if (manifest === undefined || changes === undefined)
     throw new CaissonError('not_possible_now', `${runId} has no changes`, {
       remedy: `see: caisson runs show ${runId}`,
     })
-  return { manifest, changes, copiedAt }
+  return { manifest, changes, copiedAt, replays }
 }
 
 const DiffOptions = z.strictObject({ maxBytes: z.int().positive().optional() })

@@ -1,4 +1,8 @@
-/** A deadline that pauses while the run waits for a person or for free disk space. */
+/**
+ * A deadline that pauses while the run waits for a person or for free disk space. Time in which this process is stopped
+ * does not count either: nobody could act in it.
+ */
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 
 export type HoldReason = 'approval' | 'pause' | 'disk'
 
@@ -6,11 +10,10 @@ export class Deadline {
   readonly #onExpire: () => void
   readonly #onChange: (leftMs: number, heldBy: HoldReason | undefined) => void
   #leftMs: number
-  #startedAt = 0
   /** Reasons to pause, by their number. */
   readonly #holds = new Map<HoldReason, number>()
   #isOver = false
-  #timer: NodeJS.Timeout | undefined
+  #timer: AwakeTimer | undefined
 
   /**
    * Starts the deadline immediately.
@@ -29,8 +32,7 @@ export class Deadline {
   }
 
   get leftMs(): number {
-    const isRunning = !this.#isOver && this.#heldBy() === undefined
-    return Math.max(0, this.#leftMs - (isRunning ? performance.now() - this.#startedAt : 0))
+    return Math.max(0, this.#leftMs - (this.#timer?.passedMs ?? 0))
   }
 
   /** Adds (+1) or removes (-1) a reason to pause. */
@@ -54,14 +56,12 @@ export class Deadline {
   }
 
   #run(): void {
-    this.#startedAt = performance.now()
-    // Node fires longer timers immediately.
-    this.#timer = setTimeout(this.#onExpire, Math.min(this.#leftMs, 2 ** 31 - 1))
-    this.#timer.unref()
+    this.#timer = new AwakeTimer(this.#leftMs, this.#onExpire, { unref: true })
   }
 
   #stop(): void {
-    clearTimeout(this.#timer)
-    this.#leftMs = Math.max(0, this.#leftMs - (performance.now() - this.#startedAt))
+    this.#timer?.cancel()
+    this.#leftMs = this.leftMs
+    this.#timer = undefined
   }
 }

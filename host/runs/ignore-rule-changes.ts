@@ -3,10 +3,11 @@
  * state folder.
  */
 import { existsSync } from 'node:fs'
+import path from 'node:path'
 import { z } from 'zod'
 import type { Folders } from '../state/folders.ts'
 import { JsonFile } from '../state/json-file.ts'
-import { joinRuleChanges, RuleChange } from '../workspace/index.ts'
+import { contains, joinRuleChanges, RuleChange } from '../workspace/index.ts'
 
 /** Changes kept separately per directory; older ones are merged into one. */
 const MAX_CHANGES = 10
@@ -23,10 +24,13 @@ export class KeptRules {
     this.#file = new JsonFile(folders, 'rule-changes.json', Content, { workspaces: [] })
   }
 
-  /** Changes that no person has accepted. @throws {CaissonError} `state_unavailable` */
+  /**
+   * Changes that no person has accepted, with paths below `root`: those of runs in the directory, in one below it and in
+   * one around it. @throws {CaissonError} `state_unavailable`
+   */
   async of(root: string): Promise<readonly RuleChange[]> {
     const { workspaces } = await this.#file.read()
-    return workspaces.find((workspace) => workspace.root === root)?.changes ?? []
+    return workspaces.flatMap((workspace) => changesBelow(root, workspace))
   }
 
   /** Records a change before the run applies it. @throws {CaissonError} `state_unavailable` */
@@ -41,9 +45,19 @@ export class KeptRules {
     })
   }
 
-  /** Accepts the current rules. @throws {CaissonError} `state_unavailable` */
+  /** Accepts the current rules of the directory and of what is below it. @throws {CaissonError} `state_unavailable` */
   async accept(root: string): Promise<void> {
-    await this.#change(root, () => [])
+    await this.#file.change((content) => {
+      if (content.workspaces.every((workspace) => changesBelow(root, workspace).length === 0)) return content
+      const workspaces = content.workspaces.map((workspace) => {
+        const changes = workspace.changes.map(({ runId, files }) => ({
+          runId,
+          files: files.filter((file) => !contains(root, path.join(workspace.root, file.path))),
+        }))
+        return { root: workspace.root, changes: changes.filter(({ files }) => files.length > 0) }
+      })
+      return { workspaces: workspaces.filter(({ changes }) => changes.length > 0) }
+    })
   }
 
   /** Removes the change of a run that was undone. @throws {CaissonError} `state_unavailable` */
@@ -63,4 +77,16 @@ export class KeptRules {
       return { workspaces: changes.length === 0 ? others : [...others, { root, changes }] }
     })
   }
+}
+
+/** The changes of one directory to files below another, whose paths they then have. */
+function changesBelow(root: string, workspace: Content['workspaces'][number]): RuleChange[] {
+  if (workspace.root === root) return workspace.changes
+  return workspace.changes.flatMap(({ runId, files }) => {
+    const own = files.flatMap((file) => {
+      const place = path.join(workspace.root, file.path)
+      return contains(root, place) ? [{ ...file, path: path.relative(root, place) }] : []
+    })
+    return own.length === 0 ? [] : [{ runId, files: own }]
+  })
 }

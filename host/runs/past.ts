@@ -8,8 +8,10 @@ import type { JournalEvent } from '#specs/protocol/event.ts'
 import { HostToolResult } from '#specs/protocol/extension.ts'
 import { Id } from '#specs/protocol/text.ts'
 import type { DecisionRecord } from '../approvals/decisions.ts'
+import { keyOfAnswer } from '../approvals/run-answers.ts'
 import type { Recording } from '../recording/replay.ts'
 import { type HostCallResults, hostToolFailure, keyOf } from '../tools/calls.ts'
+import type { AgentMessage } from './guest/agent-control.ts'
 
 export interface DecidedApproval {
   readonly request: Omit<ApprovalRequest, 'runId'>
@@ -24,8 +26,22 @@ export class Past {
   /** Requests without a decision. */
   readonly #asked = new Map<string, DecidedApproval['request']>()
   #decided: DecidedApproval[] = []
+  #isSleeping = false
+  #agentDigest: string | undefined
   /** What people said to the agent. */
-  readonly messages: { readonly messageId: string; readonly text: string }[] = []
+  readonly messages: AgentMessage[] = []
+  /** What people answered for the rest of the run, about calls. */
+  readonly #runAnswers = new Map<string, DecidedApproval>()
+  /** Of the host's questions about network access. */
+  readonly #access = new Set<string>()
+  /** Those of them that no agent has had: behind the checkpoint. */
+  newMessages: AgentMessage[] = []
+  /** Sub-agents that people cancelled behind the checkpoint, with the reason. */
+  readonly cancelledAgents = new Map<string, string>()
+  #origin: string | undefined
+  #forkedAt: string | null | undefined
+  /** Whether the lines end where the run was forked. */
+  #isFork = false
   readonly #reached = new Set<string>()
   /** Keys of calls that began, with their tool. */
   readonly #calls = new Map<string, string>()
@@ -38,35 +54,97 @@ export class Past {
   /** Takes the next line of the journal. */
   next({ event }: Pick<JournalEvent, 'event'>): void {
     switch (event.type) {
+      case 'run-start': {
+        const { forkedFrom } = event
+        if (forkedFrom !== undefined) this.#origin = `forked from ${forkedFrom.runId} at ${forkedFrom.step}`
+        this.#isFork = forkedFrom?.checkpointId === null
+        this.#forkedAt = forkedFrom?.checkpointId
+        this.#agentDigest = event.agentDigest ?? this.#agentDigest
+        break
+      }
+      case 'vm-ready':
+        this.#agentDigest = event.agentDigest ?? this.#agentDigest
+        break
+      case 'run-sleep':
+        this.#isSleeping = true
+        break
+      case 'run-resume':
+        this.#isSleeping = false
+        this.#isFork = false
+        break
       case 'checkpoint':
+        if (event.checkpointId === this.#forkedAt) this.#isFork = true
         // Decisions before are in the agent's log.
         if (event.checkpointId !== this.#checkpointId) break
         this.#decided = []
         this.#reached.clear()
+        this.newMessages = []
+        this.cancelledAgents.clear()
+        break
+      case 'egress-start':
+        this.#reached.add(event.target)
         break
       case 'egress-end':
-        // The web tools only read.
+        // Older journals have the end alone. The web tools only read.
         if (event.kind === 'tunnel' || event.kind === 'http') this.#reached.add(event.target)
         break
       case 'approval-request':
         this.#asked.set(event.request.approvalId, event.request)
+        if (event.access !== undefined) this.#access.add(event.request.approvalId)
         break
       case 'approval-decision': {
         const { type: _, approvalId, ...ruling } = event
         const request = this.#asked.get(approvalId)
         this.#asked.delete(approvalId)
         // A question that was withdrawn is asked again.
-        if (request !== undefined && ruling.by !== 'cancel') this.#decided.push({ request, ruling })
+        if (request === undefined || ruling.by === 'cancel' || ruling.by === 'agent') break
+        this.#decided.push({ request, ruling })
+        const isFirst = ruling.earlierId === undefined
+        if (ruling.by === 'person' && ruling.scope === 'run' && isFirst && !this.#access.has(approvalId))
+          this.#runAnswers.set(keyOfAnswer(request, ruling), { request, ruling })
         break
       }
+      case 'approval-revoke':
+        for (const [key, { request }] of this.#runAnswers)
+          if (request.approvalId === event.approvalId) this.#runAnswers.delete(key)
+        break
       case 'steer-request':
-        this.messages.push({ messageId: event.messageId, text: event.text })
+        this.#hear(event)
+        break
+      case 'agent-cancel-request':
+        this.cancelledAgents.set(event.agentPath, event.reason)
         break
       case 'host-tool-start':
         this.#calls.set(keyOf(event.callId, event.tool, event.arguments), event.tool)
         break
       default:
     }
+  }
+
+  #hear({ messageId, text, agentPath }: AgentMessage): void {
+    const message = { messageId, text, ...(agentPath === undefined ? {} : { agentPath }) }
+    this.messages.push(message)
+    this.newMessages.push(message)
+  }
+
+  /** Of the last agent; undefined in older journals. */
+  get agentDigest(): string | undefined {
+    return this.#agentDigest
+  }
+
+  /** Whether the run sleeps. */
+  get isSleeping(): boolean {
+    return this.#isSleeping
+  }
+
+  /** Of a fork that no agent has begun: where it comes from. */
+  get origin(): string | undefined {
+    return this.#isFork ? this.#origin : undefined
+  }
+
+  /** What people answered for the rest of the run, about calls, without what was revoked. */
+  get runAnswers(): readonly DecidedApproval[] {
+    return [...this.#runAnswers.values()]
   }
 
   /** Decisions that the agent has not acted on at the checkpoint. */

@@ -21,6 +21,7 @@ import {
   buildDisk,
   checkDirectory,
   type Manifest,
+  manifestName,
   type ReadBefore,
   readFromDisk,
   readManifest,
@@ -32,16 +33,16 @@ import {
 } from '../workspace/index.ts'
 import { describeFolders, scanFolders } from './added-folders.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
-import type { PlannedRun, ResolvedRun } from './resolved-run.ts'
+import type { PlannedRun, ReplayedRun, ResolvedRun } from './resolved-run.ts'
 
 /** Path of the manifest in a run's directory. */
-export const manifestFile = (runDirectory: string) => path.join(runDirectory, 'manifest.jsonl')
+export const manifestFile = (runDirectory: string) => path.join(runDirectory, manifestName)
 
 export interface PreparedWorkspace extends AsyncDisposable {
   readonly manifest: Manifest
   /** Reads a file of the disk; until this object is disposed. */
   readonly readBefore: ReadBefore
-  /** Path of the erofs file for the drive `workspace`; removed with this object. */
+  /** Path of the erofs file for the drive `workspace`. */
   readonly disk: string
   /** VM of the pool that already has the disk; ended with this object. Absent: a VM must be started. */
   readonly vm?: PooledVm
@@ -51,12 +52,13 @@ export interface PreparedWorkspace extends AsyncDisposable {
 export async function prepareWorkspace(
   plan: Pick<
     ResolvedRun,
-    'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool' | 'addedFolders'
+    'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool' | 'addedFolders' | 'replays'
   >,
   record: RunRecord,
   signal: AbortSignal,
 ): Promise<PreparedWorkspace> {
-  const { folders, directory, include, addedFolders = [] } = plan
+  const { folders, directory, include, addedFolders = [], replays } = plan
+  if (replays !== undefined) return await openPlaced(replays, record)
   await using undo = new AsyncDisposableStack()
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const root = requireValue(checkDirectory(directory, places))
@@ -68,11 +70,17 @@ export async function prepareWorkspace(
   const kept = new KeptRules(folders)
   if (plan.acceptIgnoreRules === true) await kept.accept(root)
   const ruleChanges = await kept.of(root)
-  const scan = requireValue(await scanWorkspace({ directory: root, include, ruleChanges, signal, ...places }))
+  const scan = requireValue(
+    await scanWorkspace({ directory, isReal: true, include, ruleChanges, signal, ...places }),
+  )
   if (addedFolders.length > 0) tell('workspace', 'looking through the added folders')
   const added = requireValue(await scanFolders(addedFolders, folders, signal))
   const { disk } = record.paths
-  undo.defer(() => rm(disk, { force: true }))
+  let isReady = false
+  undo.defer(async () => {
+    // Afterwards it belongs to the run, which can be continued from it.
+    if (!isReady) await rm(disk, { force: true })
+  })
   if (plan.pool !== undefined) tell('vm', 'taking a VM of the pool')
   const onPlace = (place: number) => tell('queue', describePlace(place), place)
   const vm = await plan.pool?.take({ workspaceDisk: disk, signal, onPlace })
@@ -93,6 +101,7 @@ export async function prepareWorkspace(
   await replaceFile(record.paths.diskFiles, JSON.stringify([...fileNids]))
   const fd = openSync(disk, 'r')
   undo.defer(() => closeSync(fd))
+  isReady = true
   const held = undo.move()
   return {
     manifest,
@@ -101,6 +110,14 @@ export async function prepareWorkspace(
     ...(vm === undefined ? {} : { vm }),
     [Symbol.asyncDispose]: () => held.disposeAsync(),
   }
+}
+
+/** The workspace that was put into the folder of a replay. @throws {CaissonError} `state_corrupted` */
+async function openPlaced({ workspaceReady }: ReplayedRun, record: RunRecord): Promise<PreparedWorkspace> {
+  const placed = await reopenWorkspace(record.paths, true)
+  if (placed === undefined) throw new CaissonError('internal', 'the replay has no workspace')
+  await record.host(workspaceReady)
+  return placed
 }
 
 const DiskFiles = z.array(z.tuple([z.string(), z.int().min(0)]))

@@ -2,6 +2,7 @@
 import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
 import type { McpServer, MemoryNote } from '#specs/protocol/extension.ts'
 import { limits as protocolLimits } from '#specs/protocol/limits.ts'
 import { type AnswerForm, type RunLimits, Task } from '#specs/protocol/task.ts'
@@ -10,6 +11,7 @@ import { toolsNamedByRules } from '../approvals/rules.ts'
 import type { Config } from '../config/schema.ts'
 import type { EgressPolicy } from '../egress/policy.ts'
 import { checkArguments } from '../files/check-arguments.ts'
+import { priceOf } from '../gateway/budget.ts'
 import type { Hook } from '../hooks/hook.ts'
 import { agentHooksOf } from '../hooks/run-hooks.ts'
 import type { Image } from '../image/image.ts'
@@ -48,6 +50,15 @@ export interface BuildOptions {
 /** A run with what it needs for its VM. */
 export interface ResolvedRun extends PlannedRun, RunMachine {}
 
+/** What a replay repeats. */
+export interface ReplayedRun {
+  readonly runId: string
+  /** As its agent got it. */
+  readonly task: Task
+  /** What its journal says of its workspace, which is in the folder of the replay. */
+  readonly workspaceReady: Extract<HostEvent, { type: 'workspace-ready' }>
+}
+
 /** All settings of a run, decided before it starts. */
 export interface PlannedRun {
   readonly runId: string
@@ -84,8 +95,12 @@ export interface PlannedRun {
   readonly contextTokens?: number
   readonly context?: Readonly<Record<string, string>>
   readonly metadata?: Readonly<Record<string, string>>
-  /** For a run that another process began: the task as the agent got it then. */
-  readonly resumed?: { readonly task: Task }
+  /** For a run that another process began: the task as the agent got it then, and whether to start it again. */
+  readonly resumed?: { readonly task: Task; readonly fromBeginning?: boolean }
+  /** The run that this one replays. Absent: it is no replay. */
+  readonly replays?: ReplayedRun
+  /** Whether the run leaves this process when it goes to sleep. */
+  readonly leavesOnSleep?: boolean
   /** The run that this one continues; its VM is used if it was kept. */
   readonly continues?: ContinuedRun
   /** Whether to save the VM at the end for a run that continues this one. */
@@ -116,6 +131,8 @@ export interface PlannedRun {
     readonly mode: ApprovalMode
     readonly rules: readonly ApprovalRule[]
     readonly interactive: boolean
+    /** See {@link ApprovalQueueOptions}. */
+    readonly keepsRunAnswers?: boolean
   }
 }
 
@@ -123,7 +140,7 @@ export interface PlannedRun {
 export function vmOptions(
   {
     folders,
-    vm: { start: _, hibernateAfterMs: __, recoveries: ___, disk, ...options },
+    vm: { start: _, hibernateAfterMs: __, sleepAfterMs: _3, recoveries: ___, disk, ...options },
     image,
   }: Pick<ResolvedRun, 'folders' | 'vm' | 'image'>,
   start: Pick<StartVmOptions, 'workspaceDisk' | 'checkpointDisk' | 'signal'>,
@@ -136,6 +153,7 @@ export function vmOptions(
  * @param approvesPlan whether a person must approve every plan
  */
 export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
+  if (plan.replays !== undefined) return replayedTask(plan.runId, plan.replays)
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
   const { mode, given, outputSchema, contextTokens, embeddings, mcp } = plan
   const context = {
@@ -146,10 +164,12 @@ export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
   }
   const hostTools = [...(plan.hostTools?.values() ?? [])].map(({ offer }) => offer)
   const ofAgent = agentHooksOf(plan.hooks ?? [])
+  const price = priceOf(provider)
   return {
     runId,
     prompt,
     model: provider.model,
+    ...(price === null ? {} : { price: { input: price.input, output: price.output } }),
     askTools: toolsNamedByRules(approvals.rules, ['*']),
     limits,
     ...(mode === 'work' ? {} : { mode }),
@@ -165,6 +185,11 @@ export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
     ...(ofAgent.length === 0 ? {} : { hooks: ofAgent }),
     ...knowledgeOf(plan),
   }
+}
+
+/** The same task, in which calls without an id of the model get the same ids. */
+function replayedTask(runId: string, { runId: replayed, task }: ReplayedRun): Task {
+  return { ...task, runId, idSeed: task.idSeed ?? replayed }
 }
 
 /** For the id and the method of the message. */

@@ -1,21 +1,25 @@
-/** What is in a run's folder for as long as the run can be continued: its disk, and what it was started with. */
+/** What is in a run's folder for as long as the run can be continued or forked: its disk, and what it was started with. */
 import { rm } from 'node:fs/promises'
 import type { RunState } from '#specs/protocol/run-state.ts'
+import { keepMoments } from '../journal/kept-moments.ts'
 import type { RunPaths } from '../journal/run-store.ts'
 import { CheckpointDisk } from '../vm/checkpoints/checkpoint-disk.ts'
 
+type DiskPaths = Pick<RunPaths, 'scratch' | 'disk' | 'options' | 'diskFiles' | 'moments' | 'hibernated'>
+
 /** The scratch disk: it outlives the VMs that use it. */
 export class RunDisk implements AsyncDisposable {
-  readonly #paths: Pick<RunPaths, 'scratch' | 'disk' | 'options' | 'diskFiles'>
+  readonly #paths: DiskPaths
   #isKept = false
 
-  constructor(paths: Pick<RunPaths, 'scratch' | 'disk' | 'options' | 'diskFiles'>) {
+  constructor(paths: DiskPaths) {
     this.#paths = paths
   }
 
   /** As it was at the checkpoint; without one it is new. @throws {CaissonError} `state_corrupted` when it is damaged */
   async open(checkpoint: RunState['checkpoint']): Promise<CheckpointDisk> {
     const { scratch } = this.#paths
+    await this.#removeSaved()
     if (checkpoint !== null) return await CheckpointDisk.open(scratch, checkpoint.checkpointId)
     await rm(scratch, { recursive: true, force: true })
     return await CheckpointDisk.create(scratch)
@@ -26,10 +30,16 @@ export class RunDisk implements AsyncDisposable {
     this.#isKept = true
   }
 
-  /** Removes all of it, as the run has ended, unless it is kept. */
+  /** Of a run that has ended only its moments stay. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#isKept) return
-    const { scratch, disk, options, diskFiles } = this.#paths
-    for (const file of [options, diskFiles, scratch, disk]) await rm(file, { recursive: true, force: true })
+    await this.#removeSaved()
+    await keepMoments(this.#paths)
+  }
+
+  /** The VM that a killed host process had saved: another one continues, from a checkpoint. */
+  async #removeSaved(): Promise<void> {
+    const { hibernated } = this.#paths
+    for (const place of [hibernated, `${hibernated}.draft`]) await rm(place, { recursive: true, force: true })
   }
 }

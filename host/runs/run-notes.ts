@@ -146,9 +146,12 @@ function proposalsOf(runId: string, events: readonly JournalEvent[]): Proposals 
   const pending = new Map<string, ProposedNote>()
   const settled: SettledNote[] = []
   let directory: string | undefined
+  let isReplay = false
   for (const { event, at } of events) {
-    if (event.type === 'run-start') directory = event.directory
-    else if (event.type === 'memory-propose') {
+    if (event.type === 'run-start') {
+      directory = event.directory
+      isReplay = event.replays !== undefined
+    } else if (event.type === 'memory-propose') {
       const { agentPath, note } = event
       const earlier = event.replaces === undefined ? undefined : pending.get(event.replaces)
       if (earlier !== undefined) {
@@ -172,7 +175,8 @@ function proposalsOf(runId: string, events: readonly JournalEvent[]): Proposals 
   }
   if (directory === undefined)
     throw new CaissonError('not_possible_now', `${runId} has not begun: it proposed nothing`)
-  return { runId, directory, pending: [...pending.values()], settled }
+  // What a replay proposes, the run that it replays has proposed.
+  return { runId, directory, pending: isReplay ? [] : [...pending.values()], settled }
 }
 
 function toStored(

@@ -3,10 +3,11 @@
  * that are not applied yet.
  */
 
-import { lstat, readdir } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import { mapBounded } from '../files/bounded-map.ts'
+import { bytesOnDisk } from '../files/disk-usage.ts'
 
 export interface KeptBounds {
   /** Maximum number of stored runs. */
@@ -16,8 +17,8 @@ export interface KeptBounds {
 }
 
 const GiB = 1024 ** 3
-/** Depth of saved VMs and files inside a run's folder; nothing deeper counts. */
-const maxDepth = 2
+/** Depth of the disk that an ended run keeps inside its folder; nothing deeper counts. */
+const maxDepth = 3
 
 export const defaultKeptBounds: KeptBounds = { maxRuns: 2_000, maxBytes: 100 * GiB }
 
@@ -36,24 +37,13 @@ export async function requireRoomForRun(
       'limit_reached',
       `${names.length} runs are kept in ${runs}; the limit is ${maxRuns}; ${remedy}; or raise kept.maxRuns in the configuration`,
     )
-  const sizes = await mapBounded(names, (name) => bytesOf(path.join(runs, name), maxDepth))
+  const sizes = await mapBounded(names, (name) => bytesOnDisk(path.join(runs, name), maxDepth))
   const bytes = sizes.reduce((sum, size) => sum + size, 0)
   if (bytes >= maxBytes)
     throw new CaissonError(
       'limit_reached',
       `the runs in ${runs} take ${gigabytes(bytes)}; the limit is ${gigabytes(maxBytes)}; ${remedy}; or raise kept.maxGiB in the configuration`,
     )
-}
-
-/** Allocated bytes. Reads one file at a time, since the caller reads many folders in parallel. */
-async function bytesOf(place: string, depth: number): Promise<number> {
-  const found = await lstat(place).catch(() => undefined)
-  if (found === undefined) return 0
-  let bytes = found.blocks * 512
-  if (!found.isDirectory() || depth === 0) return bytes
-  for (const name of await readdir(place).catch(() => []))
-    bytes += await bytesOf(path.join(place, name), depth - 1)
-  return bytes
 }
 
 function gigabytes(bytes: number): string {

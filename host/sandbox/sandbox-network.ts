@@ -3,6 +3,7 @@
  * what a rule would ask about is refused. There is no model, no web tool and no secret.
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import type { HostEvent } from '#specs/protocol/event.ts'
 import { createConnector } from '../egress/connect.ts'
 import type { EgressPolicy } from '../egress/policy.ts'
 import { type AccessAnswers, RunEgress } from '../egress/run-egress.ts'
@@ -33,7 +34,7 @@ function nobodyIsAsked(remedy: string): AccessAnswers {
 interface SandboxNetworkOptions {
   readonly policy: EgressPolicy
   readonly network: Network
-  /** Takes each refusal, and each connection that ended. */
+  /** Takes each refusal, and each connection that opened or ended. */
   readonly log: (entry: object) => void
   /** What a program that is refused reads about how to allow the host; absent: the library's option. */
   readonly remedy?: string
@@ -46,7 +47,11 @@ export function openSandboxNetwork({
   remedy = 'allow the host with egress.rules',
 }: SandboxNetworkOptions): SandboxNetwork {
   const connect = createConnector({ network })
-  const egress = new RunEgress({ policy, access: nobodyIsAsked(remedy), connect, note: log })
+  const note = async (event: HostEvent): Promise<true> => {
+    log(event)
+    return true
+  }
+  const egress = new RunEgress({ policy, access: nobodyIsAsked(remedy), connect, note })
   const serveEgress = createEgressServer(egress)
   const closing = new AbortController()
   const open = new Set<Promise<void>>()

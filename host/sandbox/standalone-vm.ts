@@ -189,6 +189,7 @@ export class StandaloneVm implements AsyncDisposable {
     const refused = { ok: false, error: { code: 'notFound', message: 'no task was given' } } as const
     return openAgentLink({
       cloned,
+      probe: () => this.vm.qmp.probe(),
       rpc: this.vm.rpc,
       http: this.vm.http,
       onStream: (stream, headers) => {

@@ -1,5 +1,6 @@
 // What an application may get wrong: each public method of a host is given values of every type. Nothing is started.
 import path from 'node:path'
+import { PassThrough, Readable } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { CaissonError, withCode } from '#specs/errors.ts'
@@ -62,7 +63,38 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   watchRuns: [wrongOptions, async (host, value) => await host.watchRuns(value).next()],
   attach: [anyText, (host, value) => host.attach(value)],
   resume: [anyText, (host, value) => host.resume(value)],
+  fork: [anyText, (host, value) => host.fork(value, { at: 'end' })],
+  'fork, its options': [wrongOptions, (host, value) => host.fork('run-0123456789abcdef0123', value)],
+  rewind: [anyText, (host, value) => host.rewind(value, { to: 'end' })],
+  compare: [anyText, (host, value) => host.compare([value, value])],
+  testRun: [anyText, (host, value) => host.testRun(value, 'true')],
+  merge: [anyText, (host, value) => host.merge([value, value])],
   'resume, its options': [wrongOptions, (host, value) => host.resume('run-0123456789abcdef0123', value)],
+  replay: [anyText, (host, value) => host.replay(value)],
+  'replay, its options': [wrongOptions, (host, value) => host.replay('run-0123456789abcdef0123', value)],
+  exportRun: [anyText, (host, value) => host.exportRun(value, new PassThrough())],
+  'exportRun, its stream': [
+    fc.anything(),
+    (host, value) => host.exportRun('run-0123456789abcdef0123', value),
+  ],
+  'exportRun, its options': [
+    wrongOptions,
+    (host, value) => host.exportRun('run-0123456789abcdef0123', new PassThrough(), value),
+  ],
+  importRun: [fc.anything(), (host, value) => host.importRun(value)],
+  'importRun, its options': [wrongOptions, (host, value) => host.importRun(Readable.from([]), value)],
+  answer: [anyText, (host, value) => host.answer(value, 'ap-1', { decision: 'allow', scope: 'once' })],
+  'answer, its approval': [
+    wrongText,
+    (host, value) => host.answer('run-0123456789abcdef0123', value, {} as never),
+  ],
+  revokeAnswer: [anyText, (host, value) => host.revokeAnswer(value, 'ap-1')],
+  'revokeAnswer, its approval': [
+    wrongText,
+    (host, value) => host.revokeAnswer('run-0123456789abcdef0123', value),
+  ],
+  cancel: [anyText, (host, value) => host.cancel(value)],
+  'cancel, its options': [wrongOptions, (host, value) => host.cancel('run-0123456789abcdef0123', value)],
   changes: [anyText, (host, value) => host.changes(value)],
   undo: [anyText, (host, value) => host.undo(value)],
   'undo, its options': [wrongOptions, (host, value) => host.undo('run-0123456789abcdef0123', value)],
@@ -76,6 +108,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
     wrongText.filter((value) => value !== undefined),
     (host, value) => host.runs.pendingApprovals(value),
   ],
+  'runs.runAnswers': [anyText, (host, value) => host.runs.runAnswers(value)],
   'runs.remove': [wrongText, (host, value) => host.runs.remove(value)],
   'vms.socketOf': [wrongText, (host, value) => host.vms.socketOf(value)],
   'vms.find': [anyText, (host, value) => host.vms.find(value)],

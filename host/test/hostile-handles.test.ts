@@ -65,8 +65,11 @@ async function serve() {
         asked.push('answer')
         return { taken: false, reason: 'unknown', message: approvalId }
       },
+      revokeAnswer: note('revokeAnswer'),
       hasPendingApproval: () => false,
+      fork: () => Promise.reject(new Error('there is no disk here')),
       cancel: note('cancel'),
+      cancelAgent: note('cancelAgent'),
       steer: note('steer'),
       pause: note('pause'),
       resume: note('resume'),
@@ -107,10 +110,33 @@ const runMethods: Readonly<Record<string, Method<Run | RunClient>>> = {
     fc.oneof(wrongActor, fc.record({ via: given })),
     (run, value) => run.answer('a1', { decision: 'allow', scope: 'once' }, value),
   ],
+  revokeAnswer: [wrongText, (run, value) => run.revokeAnswer(value)],
+  'revokeAnswer, its actor': [wrongActor, (run, value) => run.revokeAnswer('a1', value)],
   steer: [wrongText, (run, value) => run.steer(value)],
-  'steer, its actor': [wrongActor, (run, value) => run.steer('x', value)],
+  'steer, its actor': [
+    fc.oneof(wrongActor, fc.record({ to: wrongText.filter((value) => value !== undefined) })),
+    (run, value) => run.steer('x', value),
+  ],
+  cancelAgent: [wrongText, (run, value) => run.cancelAgent(value)],
+  'cancelAgent, its actor': [
+    fc.oneof(wrongActor, fc.record({ reason: wrongText.filter((value) => value !== undefined) })),
+    (run, value) => run.cancelAgent('x', value),
+  ],
   pause: [wrongActor, (run, value) => run.pause(value)],
   resume: [wrongActor, (run, value) => run.resume(value)],
+  fork: [
+    fc.oneof(
+      fc.anything(),
+      fc.record({ at: wrongText, count: fc.constant(1), prompts: fc.constant([]), by: fc.constant('me') }),
+      fc.record({
+        at: fc.constant('end'),
+        count: fc.oneof(wrongText, fc.constantFrom(0, 17, 1.5)),
+        prompts: given,
+        by: given,
+      }),
+    ),
+    (run, value) => run.fork(value),
+  ],
   cancel: [
     fc.oneof(wrongActor, fc.record({ now: wrongFlag.filter((value) => value !== undefined) })),
     (run, value) => run.cancel(value),
@@ -120,13 +146,13 @@ const runMethods: Readonly<Record<string, Method<Run | RunClient>>> = {
 const handles: Readonly<Record<string, Handle<never>>> = {
   Run: handleOf<Run>({
     type: Run,
-    without: ['state', 'journalHead', 'result', 'detach'],
+    without: ['state', 'journalHead', 'pendingCount', 'result', 'detach'],
     open: async () => ({ handle: await endedRun(), asked: [] }),
     methods: { ...runMethods, setVmPaused: [wrongFlag, (run, value) => run.setVmPaused(value)] },
   }),
   RunClient: handleOf<RunClient>({
     type: RunClient,
-    without: ['result', 'detach'],
+    without: ['pendingCount', 'result', 'detach'],
     open: async () => {
       const { socket, asked } = await serve()
       return { handle: await RunClient.connect(runId, socket), asked }

@@ -3,6 +3,7 @@
  * call without a journaled end has an unknown outcome and is never repeated.
  */
 import { randomBytes } from 'node:crypto'
+import { AwakeLimit } from '#specs/node/awake-timer.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
@@ -165,8 +166,8 @@ export class HostCalls {
     const { definition, offer } = tool
     const { runId, agentPath, callId } = call
     const timeoutMs = Math.min(definition.timeoutMs ?? defaultTimeoutMs, timeoutMaxMs)
-    const time = AbortSignal.timeout(timeoutMs)
-    const signal = AbortSignal.any([ends, time])
+    using time = new AwakeLimit(timeoutMs, { unref: true })
+    const signal = AbortSignal.any([ends, time.signal])
     const work = async (): Promise<unknown> =>
       await definition.execute(input, { signal, runId, agentPath, callId })
     try {

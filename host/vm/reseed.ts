@@ -4,6 +4,7 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Duplex } from 'node:stream'
+import { AwakeLimit } from '#specs/node/awake-timer.ts'
 
 /** Name of the port; QEMU attaches it before the others, and the guest relies on that. */
 export const ROOT_PORT = 'caisson.root'
@@ -33,7 +34,12 @@ const NEAR_TRIES = 6
 
 /** The guest did not answer in time, or in an unknown form. */
 export class ReseedError extends Error {
-  override readonly name = 'ReseedError'
+  override readonly name: string = 'ReseedError'
+}
+
+/** The host's end of the port closed, as it does with QEMU alone. */
+export class PortClosedError extends ReseedError {
+  override readonly name = 'PortClosedError'
 }
 
 interface ReseedOptions {
@@ -135,7 +141,7 @@ export class PrivilegedPort {
     deadlineMs: number,
     fits: (value: bigint) => boolean,
   ): Promise<bigint> {
-    const deadline = performance.now() + deadlineMs
+    using limit = new AwakeLimit(deadlineMs)
     for (;;) {
       while (this.#unread.length >= ANSWER_BYTES) {
         const answer = this.#unread.subarray(0, ANSWER_BYTES)
@@ -146,20 +152,20 @@ export class PrivilegedPort {
         const value = answer.readBigUInt64BE(magic.length)
         if (!isLate && fits(value)) return value
       }
-      const left = deadline - performance.now()
-      if (this.#port.destroyed) throw new ReseedError('the port closed')
-      if (left <= 0) throw new ReseedError(unanswered.get(magic) ?? 'the guest did not answer')
-      await this.#change(left)
+      if (this.#port.destroyed) throw new PortClosedError('the port closed')
+      if (limit.isOver) throw new ReseedError(unanswered.get(magic) ?? 'the guest did not answer')
+      await this.#change(limit.signal)
     }
   }
 
-  #change(timeoutMs: number): Promise<void> {
+  #change(signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, timeoutMs)
-      this.#wake = () => {
-        clearTimeout(timer)
+      const wake = (): void => {
+        signal.removeEventListener('abort', wake)
         resolve()
       }
+      this.#wake = wake
+      signal.addEventListener('abort', wake)
     })
   }
 }

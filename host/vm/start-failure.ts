@@ -6,7 +6,7 @@ import type { BootOutcome, BootWatch } from './boot-watch.ts'
 import { SavedStateError } from './hibernation/saved-state.ts'
 import type { QemuExit, QemuProcess } from './qemu/qemu-process.ts'
 import { QmpError } from './qemu/qmp.ts'
-import { ReseedError } from './reseed.ts'
+import { PortClosedError, ReseedError } from './reseed.ts'
 import { VmError, type VmErrorDetails, type VmPhase } from './vm-error.ts'
 
 const DEADLINE = Symbol('deadline')
@@ -108,7 +108,8 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
       ...context,
     })
   }
-  if (error instanceof ReseedError && failure.exit.code === null) {
+  const isOfGuest = error instanceof ReseedError && !(error instanceof PortClosedError)
+  if (isOfGuest && failure.exit.code === null) {
     return new VmError({
       kind: 'guest_failed',
       phase,

@@ -65,6 +65,12 @@ export interface RunVmOptions extends VmOptions {
    */
   readonly hibernateAfterMs?: number
   /**
+   * Time to wait for answers in milliseconds before the run goes to sleep: the VM and its saved memory end, and journal and
+   * disk remain. An answer has another agent continue from the last checkpoint; programs that ran in the background are
+   * gone. A run without a checkpoint does not go to sleep. 0 for never. Default: 3,600,000 (1 h).
+   */
+  readonly sleepAfterMs?: number
+  /**
    * Whether to save the VM at the end for a run that continues this one. Default: whether this run continues
    * another.
    */
@@ -81,6 +87,9 @@ export const DEFAULT_RECOVERIES = 3
 
 /** After this time without an answer the VM is saved, so that its memory is free until the answer arrives. */
 export const DEFAULT_HIBERNATE_AFTER_MS = 5 * 60_000
+
+/** After this time a run that waits for answers keeps no memory of its VM. */
+export const DEFAULT_SLEEP_AFTER_MS = 60 * 60_000
 
 /** Fills in defaults. @throws VmError `bad_option` */
 export function resolveSize(requested: Partial<VmSize>): VmSize {

@@ -87,8 +87,7 @@ async function begin(options: StartVmOptions, state: StartState, way: Way): Prom
 async function run(plan: VmCommand, options: StartVmOptions, startedAt: number, way: Way): Promise<Vm> {
   const deadlineMs = options.deadlineMs ?? DEFAULT_DEADLINE_MS
   const preparedAt = performance.now()
-  const qemu = await launch(plan)
-  const watch = watchBoot(qemu, plan.readyMarker)
+  const { qemu, watch } = await launch(plan)
   const limits = new StartLimits(deadlineMs, options.signal)
   const spawnedAt = performance.now()
   let phase: VmPhase = 'qmp'
@@ -179,9 +178,11 @@ async function connect({ plan, qemu, limits, deadlineMs }: Start): Promise<VmLif
   return new VmLife(plan, qemu, qmp, await qemu.findPid())
 }
 
-async function launch(plan: VmCommand): Promise<QemuProcess> {
+async function launch(plan: VmCommand): Promise<Pick<Start, 'qemu' | 'watch'>> {
   try {
-    return spawnQemu(plan.qemu)
+    const qemu = spawnQemu(plan.qemu)
+    // On a busy host the guest may be ready before the files below are closed.
+    return { qemu, watch: watchBoot(qemu, plan.readyMarker) }
   } catch (cause) {
     // Without free descriptors or processes, Node throws; other failures arrive as an event.
     await plan.folder.remove()

@@ -56,6 +56,24 @@ export function checkFolder(directory: string, places: OwnPlaces): WorkspaceResu
   return workspaceSuccess(real)
 }
 
+/**
+ * Checks that a real path of earlier still has no link in it: with one, it names another directory. Failures:
+ * `refused_directory`, `unreadable`.
+ */
+export function checkSamePlace(earlier: string): WorkspaceResult<string> {
+  let now: string
+  try {
+    now = realpathSync(earlier)
+  } catch (thrown) {
+    return failureOf(`opening the directory "${earlier}"`, thrown)
+  }
+  if (now === earlier) return workspaceSuccess(now)
+  return workspaceFailure(
+    'refused_directory',
+    `"${earlier}" was a directory, and it or a directory above it is a link now: it leads to "${now}". Put the directory back in its place`,
+  )
+}
+
 /** Whether `inner` equals `outer` or is below it; both are absolute and normalized. */
 export function contains(outer: string, inner: string): boolean {
   return inner === outer || inner.startsWith(outer.endsWith('/') ? outer : `${outer}/`)

@@ -5,13 +5,20 @@
 export { type ApplySummary, applyChanges } from './apply/apply.ts'
 export { removeLeftStaged, removeStagedOf } from './apply/staged-files.ts'
 export { type UndoSummary, undoChanges } from './apply/undo.ts'
-export { basesOf, keepBases, type ReadBefore, readFromDisk } from './base-contents.ts'
-export { type ChangeSet, openContents, readChangeSet } from './change-set.ts'
-export { checkDirectory, checkFolder } from './directory-check.ts'
+export { basesOf, keepBases, type ReadBefore, readBase, readFromDisk } from './base-contents.ts'
+export {
+  type ChangeSet,
+  changeSetPaths,
+  openContents,
+  readChangeSet,
+  readWhole,
+  type StoredChange,
+} from './change-set.ts'
+export { checkDirectory, checkFolder, contains } from './directory-check.ts'
 export { flagByPath } from './flags/flag-rules.ts'
 export type { HistoryReport } from './git-history/examine.ts'
 export type { SetAside } from './git-history/set-aside.ts'
-export { type Manifest, readManifest, writeManifest } from './manifest.ts'
+export { type Manifest, manifestName, readManifest, writeManifest } from './manifest.ts'
 export { type FileVersion, type PathVersions, readVersions } from './path-versions.ts'
 export { receiveChanges } from './receive/receive.ts'
 export { diffItem, outlineChanges } from './review/diff.ts'
@@ -26,6 +33,7 @@ export {
 export { type ChangeSelection, type HeldBack, notChosen, selectChanges } from './review/selection.ts'
 export { buildDisk } from './scan/disk.ts'
 export type { CopiedFolder } from './scan/disk-tree.ts'
+export { digestErofsFile } from './scan/erofs.ts'
 export { joinRuleChanges, RuleChange, ruleChangeOf } from './scan/rule-changes.ts'
 export { type Scan, scanWorkspace, workspaceMaxBytes } from './scan/scan.ts'
 export {

@@ -14,6 +14,9 @@ import { readRegular } from '../files/regular-file.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 import { Turns } from './yield-turns.ts'
 
+/** Its file in the folder of a run. */
+export const manifestName = 'manifest.jsonl'
+
 const Digits = z.string().regex(/^-?[0-9]{1,20}$/, 'expected a decimal number')
 /** Permission bits with set-uid, set-gid and sticky. */
 const FullMode = z.int().min(0).max(0o7777)

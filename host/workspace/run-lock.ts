@@ -16,6 +16,7 @@ import {
   stateFileWaitMs,
   takeLock,
 } from '../locks/file-lock.ts'
+import { endHolder } from '../locks/lock-holder.ts'
 import { contains } from './directory-check.ts'
 import { lockTree } from './directory-lock.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
@@ -116,6 +117,11 @@ export class RunLock implements AsyncDisposable {
     }
   }
 
+  /** See {@link FileLock.isOwn}. */
+  isOwn(): boolean {
+    return this.#lock.isOwn()
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#lock[Symbol.asyncDispose]()
   }
@@ -153,6 +159,14 @@ export class RunLock implements AsyncDisposable {
  */
 export async function isRunLocked(locks: string, runId: string): Promise<boolean> {
   return await isLocked(path.join(locks, `${runId}${SUFFIX}`))
+}
+
+/**
+ * Ends the process that works on the run, which may be stopped. Does nothing when there is none.
+ * @throws {CaissonError} `not_possible_now` when the process is not known for certain, or does not end
+ */
+export async function endRunHolder(locks: string, runId: string): Promise<number | undefined> {
+  return await endHolder(path.join(locks, `${runId}${SUFFIX}`))
 }
 
 /** The runs with an active process. A run whose lock cannot be read counts as active. */

@@ -261,11 +261,9 @@ function readUsage(value: Record<string, unknown>): TokenCount {
   }
 }
 
-/** A token count; invalid values are 0. */
+/** A token count; invalid values are 0, and so are those that no request has. */
 export function readCount(value: unknown): number {
-  return typeof value === 'number' && Number.isFinite(value) && value > 0
-    ? Math.min(Math.floor(value), 2 ** 40)
-    : 0
+  return typeof value === 'number' && value > 0 && value <= 1e12 ? Math.floor(value) : 0
 }
 
 /** A field's text; other types are empty. */

@@ -103,9 +103,14 @@ export function placeBeside(place: Place): Place {
   return place.sibling(`.caisson-${randomBytes(8).toString('hex')}`)
 }
 
+/** `1 byte`, `2 bytes`: all digits, as a model may count on. */
+export function countBytes(bytes: number): string {
+  return `${bytes} ${bytes === 1 ? 'byte' : 'bytes'}`
+}
+
 /** Formats 1234567 as `1.2 MB`. */
 export function formatSize(bytes: number): string {
-  const units = ['bytes', 'kB', 'MB', 'GB', 'TB']
+  const units = [bytes === 1 ? 'byte' : 'bytes', 'kB', 'MB', 'GB', 'TB']
   let value = bytes
   let unit = 0
   while (value >= 1000 && unit < units.length - 1) {

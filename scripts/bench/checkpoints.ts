@@ -1,9 +1,11 @@
 /**
  * Checkpoints of a warm VM's disk: with nothing new, and after half a megabyte in nine files. Then a warm VM over a
- * checkpoint until its agent has answered and the workspace is mounted, beside one with an empty disk.
+ * checkpoint until its agent has answered and the workspace is mounted, beside one with an empty disk. The longest time
+ * that a program of a VM stands still while its disk gets a checkpoint and is forked, beside that of a VM left alone.
  */
 import path from 'node:path'
 import { buffer } from 'node:stream/consumers'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { workspaceOpen } from '#specs/protocol/methods.ts'
 import { GuestAccess } from '../../host/control/guest-access.ts'
 import { Shell } from '../../host/control/shell.ts'
@@ -17,6 +19,19 @@ import { obtainTemplate, resumeFrom } from './starts.ts'
 const checkpointCount = repeats(12)
 const openCount = repeats(5)
 const write = 'for n in 1 2 3 4 5 6 7 8 9; do head -c 58000 /dev/urandom >"f$n"; done'
+
+/** Writes all the time for two seconds, and says for how long at most it stood still. */
+const tick = `node -e '
+const fs = require("node:fs"), fd = fs.openSync("ticks", "a")
+let last = performance.now(), longest = 0
+for (const end = last + 2000; last < end; ) {
+  fs.writeSync(fd, ".")
+  const now = performance.now()
+  longest = Math.max(longest, now - last)
+  last = now
+}
+console.log(longest)'`
+const forkCount = repeats(8)
 
 export async function measureCheckpoints(bench: Bench): Promise<Figures> {
   const directory = path.join(bench.work, 'disk')
@@ -32,6 +47,7 @@ export async function measureCheckpoints(bench: Bench): Promise<Figures> {
       await opened.dropAllButLast()
     }
   }
+  const pauses = await measureForks(bench)
   const openMs: number[] = []
   const plainMs: number[] = []
   for (let index = 0; index < openCount; index += 1) {
@@ -54,6 +70,42 @@ export async function measureCheckpoints(bench: Bench): Promise<Figures> {
     openCheckpointMs: over,
     openEmptyMs: plain,
     checkpointToEmpty: round(over.p50 / plain.p50),
+    ...pauses,
+  }
+}
+
+/** With a checkpoint for the fork, and from one that is there, as a run at work is forked. */
+async function measureForks(bench: Bench): Promise<Figures> {
+  const samples: Record<'floor' | 'kept' | 'fresh' | 'fork', number[]> = {
+    floor: [],
+    kept: [],
+    fresh: [],
+    fork: [],
+  }
+  await using opened = await open(bench, await CheckpointDisk.create(path.join(bench.work, 'forked')))
+  for (let index = 0; index < forkCount; index += 1) {
+    reportProgress(`forks ${index + 1} of ${forkCount}`)
+    const id = `fork-${index}`
+    const during = async (work: () => Promise<unknown>): Promise<number> => {
+      const ticking = opened.run(tick)
+      await sleep(1_000)
+      await work()
+      return Number(await ticking)
+    }
+    samples.floor.push(await during(async () => undefined))
+    samples.fresh.push(await during(async () => await opened.checkpoint(id)))
+    const pause = await during(async () => {
+      const startedAt = performance.now()
+      await opened.fork(path.join(bench.work, id), id)
+      samples.fork.push(performance.now() - startedAt)
+    })
+    samples.kept.push(pause)
+  }
+  return {
+    forkMs: figureOf(samples.fork),
+    forkPauseMs: figureOf(samples.kept),
+    checkpointPauseMs: figureOf(samples.fresh),
+    pauseFloorMs: figureOf(samples.floor),
   }
 }
 
@@ -62,8 +114,10 @@ function sum({ flushMs, layerMs, recordMs }: CheckpointTimes): number {
 }
 
 interface Opened extends AsyncDisposable {
-  run(script: string): Promise<void>
+  /** Resolves with what it printed. */
+  run(script: string): Promise<string>
   checkpoint(id: string): Promise<CheckpointTimes>
+  fork(to: string, id: string): Promise<void>
   dropAllButLast(): Promise<void>
 }
 
@@ -82,13 +136,19 @@ async function open(bench: Bench, checkpointDisk: CheckpointDisk | undefined): P
       if (!opened.ok) throw new Error(opened.error.message)
       const shell = new Shell(opened.value)
       shell.stdin.end()
-      const [errors, end] = await Promise.all([buffer(shell.stderr), shell.ended, buffer(shell.stdout)])
+      const [errors, end, printed] = await Promise.all([
+        buffer(shell.stderr),
+        shell.ended,
+        buffer(shell.stdout),
+      ])
       if (end.kind !== 'exited' || end.exitCode !== 0) throw new Error(`writing: ${errors.toString()}`)
+      return printed.toString()
     },
     checkpoint: async (id) => {
       if (vm.checkpoints === undefined) throw new Error('the VM has no checkpoints')
       return await vm.checkpoints.make(id)
     },
+    fork: async (to, id) => void (await vm.checkpoints?.fork(to, id)),
     dropAllButLast: async () => await vm.checkpoints?.drop(new Set(vm.checkpoints.list)),
     [Symbol.asyncDispose]: async () => {
       link.close()

@@ -20,5 +20,5 @@ const home = await mkdtemp(path.join(tmpdir(), 'caisson-bench-'))
 try {
   printFigures(await runParts(parts, only, await openBench(home, 1)))
 } finally {
-  await rm(home, { recursive: true, force: true })
+  await rm(home, { recursive: true, force: true, maxRetries: 5 })
 }

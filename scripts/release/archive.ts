@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 /** Folders and files of the archive; everything else is refused. */
 const allowed = [
   /^(?:package\.json|README\.md|LICENSE|CHANGELOG\.md)$/,
-  /^dist\/(?:host|runtime|specs)\/.*\.(?:js|d\.ts)$/,
+  /^dist\/(?:client|host|runtime|specs)\/.*\.(?:js|d\.ts)$/,
   /^dist\/agent\//,
   /^dist\/man\/caisson\.1$/,
   /^docs\/[\w-]+\.(?:md|svg)$/,
@@ -25,6 +25,8 @@ const required = [
   'dist/runtime/index.js',
   'dist/runtime/index.d.ts',
   'dist/runtime/testing/index.js',
+  'dist/client/index.js',
+  'dist/client/index.d.ts',
   'dist/agent/agent.cjs',
   'dist/man/caisson.1',
   'vm-image/build.sh',

@@ -58,7 +58,7 @@ export function sidebarOf(root: string) {
     {
       text: 'Public types',
       collapsed: true,
-      items: ['caisson', 'caisson-runtime', 'caisson-testing'].map((name) => ({
+      items: ['caisson', 'caisson-client', 'caisson-runtime', 'caisson-testing'].map((name) => ({
         text: name.replace('-', '/'),
         link: `/specs/api/${name}.api`,
       })),

@@ -16,7 +16,9 @@ async function build(link: string) {
   writeFileSync(path.join(tree, 'specs/decisions/2026-01-02-one.md'), '# One\n')
   // What the navigation of the site links.
   const linked = ['CONTRIBUTING', 'AGENTS', 'CHANGELOG', 'SECURITY', 'examples/README', 'specs/agent-runtime']
-  const reports = ['caisson', 'caisson-runtime', 'caisson-testing'].map((name) => `specs/api/${name}.api`)
+  const reports = ['caisson', 'caisson-client', 'caisson-runtime', 'caisson-testing'].map(
+    (name) => `specs/api/${name}.api`,
+  )
   for (const name of [...linked, ...reports, 'docs/install', 'docs/library']) {
     mkdirSync(path.dirname(path.join(tree, name)), { recursive: true })
     writeFileSync(path.join(tree, `${name}.md`), `# ${name}\n`)

@@ -26,6 +26,7 @@ export const hostExamples: Examples<HostEvent> = {
         maxParallelSteps: 3,
         maxAgents: 16,
         maxParallelAgents: 4,
+        maxDepth: 3,
         maxWallMs: 1_800_000,
         maxTokens: 2_000_000,
       },
@@ -58,6 +59,10 @@ export const hostExamples: Examples<HostEvent> = {
   checkpoint: [
     'The run as it is here is on the disk: another agent can continue from this line.',
     { checkpointId: 'cp-0d4f1a8be2c6937f', durationMs: 70, elapsedMs: 12_400, exchanges: 3 },
+  ],
+  'run-sleep': [
+    'The run waits only for answers, without a VM: its journal and disk remain.',
+    { checkpointId: 'cp-0d4f1a8be2c6937f' },
   ],
   'run-resume': [
     'Another agent continues the run, in a new VM, from a checkpoint.',
@@ -101,6 +106,10 @@ export const hostExamples: Examples<HostEvent> = {
     'An approval is decided; every client gets it.',
     { approvalId: 'ap-1', decision: 'allow', scope: 'once', by: 'person', name: 'ann', via: 'terminal' },
   ],
+  'approval-revoke': [
+    'An answer for the run is revoked: later calls are asked about again.',
+    { approvalId: 'ap-1', by: 'ann' },
+  ],
   'model-start': [
     'The gateway took a model request. One `model-end` follows.',
     { requestId: 'model-7', agentPath: 'root', stepId: 'report', turn: 2 },
@@ -132,6 +141,10 @@ export const hostExamples: Examples<HostEvent> = {
   'egress-denied': [
     'A connection out of the VM was refused.',
     { target: 'GET https://example.com/', reason: 'no rule allows it' },
+  ],
+  'egress-start': [
+    'A program in the VM has a connection to a server, over which nothing has been sent yet.',
+    { kind: 'tunnel', target: 'pypi.org:443', rule: 'allow pypi.org' },
   ],
   'egress-end': [
     'A connection or request out of the VM ended.',
@@ -223,6 +236,10 @@ export const hostExamples: Examples<HostEvent> = {
   'steer-request': [
     'A person sends the agent a message.',
     { messageId: 'msg-1', text: 'Use euros.', by: 'ann' },
+  ],
+  'agent-cancel-request': [
+    'A person cancels one sub-agent; the run continues.',
+    { agentPath: 'root/tests', reason: 'It repeats what the others do.', by: 'ann' },
   ],
   'pause-request': ['A person pauses the agent.', { by: 'ann' }],
   'resume-request': ['A person resumes the agent.', { by: 'ann' }],

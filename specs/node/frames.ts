@@ -1,8 +1,10 @@
 /**
- * Frames of the control port: a u32 big-endian length, then that many bytes of JSON in UTF-8. Enforces the limits;
- * ends the session on invalid input and never skips or repairs anything.
+ * Frames of the control port: a u32 big-endian length, four bytes of check, then the payload, JSON in UTF-8. The check
+ * covers the payload and the frame's number, so a byte or frame that is lost, doubled or changed ends the session.
+ * Enforces the limits; never skips or repairs anything.
  */
 import { isUtf8 } from 'node:buffer'
+import { crc32 } from 'node:zlib'
 import { limits } from '#specs/protocol/limits.ts'
 
 /** Why a stream of frames ended; `session_replaced` means that the other side has started a new session. */
@@ -10,6 +12,7 @@ export type FrameFault =
   | 'session_replaced'
   | 'empty_frame'
   | 'too_long'
+  | 'bad_check'
   | 'bad_utf8'
   | 'bad_json'
   | 'too_deep'
@@ -31,8 +34,9 @@ export interface FrameBounds {
 }
 
 const defaultBounds: FrameBounds = { maxBytes: limits.frameMaxBytes, maxDepth: limits.jsonMaxDepth }
-const headerBytes = 4
-/** Never part of UTF-8, and never the first byte of a length: it marks the start of a preamble. */
+const lengthBytes = 4
+const headerBytes = 8
+/** Never part of UTF-8, of a check, and never the first byte of a length: it marks the start of a preamble. */
 const preambleByte = 0xff
 
 /**
@@ -47,6 +51,8 @@ export class FrameDecoder {
   #headerFill = 0
   #payload: Buffer | null = null
   #payloadFill = 0
+  /** Complete frames so far. */
+  #count = 0
   #ended = false
 
   constructor(
@@ -83,25 +89,27 @@ export class FrameDecoder {
     let next = offset
     while (this.#headerFill < headerBytes && next < chunk.length) {
       const byte = chunk[next] ?? 0
-      if (this.#headerFill === 0 && byte === preambleByte) {
-        return this.#end(
-          'session_replaced',
-          'a preamble came where a frame was expected',
-          chunk.subarray(next),
-        )
+      if (byte === preambleByte && (this.#headerFill === 0 || this.#headerFill >= lengthBytes)) {
+        const message = 'a preamble came where a frame was expected'
+        return this.#end('session_replaced', message, this.#unreadFrom(chunk, next))
       }
       this.#header[this.#headerFill++] = byte
       next++
-    }
-    if (this.#headerFill < headerBytes) return next
-    const length = this.#header.readUInt32BE(0)
-    if (length === 0)
-      return this.#end('empty_frame', 'a frame of length 0 came', this.#unreadFrom(chunk, next))
-    if (length > this.#bounds.maxBytes) {
-      const message = `a frame of ${length} bytes was announced, at most ${this.#bounds.maxBytes} are allowed`
-      return this.#end('too_long', message, this.#unreadFrom(chunk, next))
+      const problem = this.#headerFill === lengthBytes ? this.#checkLength() : null
+      if (problem !== null) return this.#end(problem.fault, problem.message, this.#unreadFrom(chunk, next))
     }
     return next
+  }
+
+  #checkLength(): { fault: FrameFault; message: string } | null {
+    const length = this.#header.readUInt32BE(0)
+    const { maxBytes } = this.#bounds
+    if (length === 0) return { fault: 'empty_frame', message: 'a frame of length 0 came' }
+    if (length <= maxBytes) return null
+    return {
+      fault: 'too_long',
+      message: `a frame of ${length} bytes was announced, at most ${maxBytes} are allowed`,
+    }
   }
 
   #takePayload(chunk: Buffer, offset: number): number {
@@ -133,6 +141,11 @@ export class FrameDecoder {
     this.#headerFill = 0
     this.#payload = null
     this.#payloadFill = 0
+    if (checkOf(payload, this.#count++) !== this.#header.readUInt32BE(lengthBytes)) {
+      const message = `frame ${this.#count} is not as it was sent, or is not the next one`
+      this.#end('bad_check', message, rest)
+      return
+    }
     const parsed = parsePayload(payload, this.#bounds.maxDepth)
     if (parsed.ok) this.#onMessage(parsed.value, payload.length)
     else this.#end(parsed.fault, parsed.message, rest)
@@ -213,13 +226,27 @@ export class FrameTooLongError extends Error {
   }
 }
 
-/** One frame with the JSON of `value`. Throws {@link FrameTooLongError}. */
-export function encodeFrame(value: unknown, maxBytes: number = limits.frameMaxBytes): Buffer {
+/** Four bytes of seven bits each. */
+function checkOf(payload: Buffer, count: number): number {
+  const sum = crc32(payload, count)
+  return ((sum & 0xfe00000) << 3) | ((sum & 0x1fc000) << 2) | ((sum & 0x3f80) << 1) | (sum & 0x7f)
+}
+
+/**
+ * One frame with the JSON of `value`. Throws {@link FrameTooLongError}.
+ * @param count number of frames before it in this session and direction
+ */
+export function encodeFrame(value: unknown, count: number, maxBytes: number = limits.frameMaxBytes): Buffer {
   const text = JSON.stringify(value)
   const length = Buffer.byteLength(text)
   if (length > maxBytes) throw new FrameTooLongError(length, maxBytes)
-  const frame = Buffer.allocUnsafe(headerBytes + length)
-  frame.writeUInt32BE(length, 0)
-  frame.write(text, headerBytes, 'utf8')
-  return frame
+  return encodePayload(Buffer.from(text), count)
+}
+
+/** One frame with these bytes, whatever they are. */
+export function encodePayload(payload: Buffer, count: number): Buffer {
+  const header = Buffer.allocUnsafe(headerBytes)
+  header.writeUInt32BE(payload.length, 0)
+  header.writeUInt32BE(checkOf(payload, count), lengthBytes)
+  return Buffer.concat([header, payload])
 }

@@ -55,11 +55,11 @@ the client). Nothing on a port is acknowledged and bytes can be lost whenever a 
 **sessions**.
 
 A session begins with a preamble of 28 bytes: \`FF FF FF FF\`, \`CAISSON1\` in ASCII, and 16 random bytes that the host
-draws, the number of the session. The byte \`FF\` is neither in UTF-8 nor at the start of a length, so a preamble is
+draws, the number of the session. The byte \`FF\` is neither in UTF-8 or a check nor at the start of a length, so a preamble is
 recognized anywhere, also in the middle of a frame. It ends the previous session at once.
 
-1. A guest that has opened the port **requests a session**: a preamble with a number of zeros, again every second
-   until it is heard.
+1. A guest that has opened the port **requests a session**: a preamble with a number of zeros, again after one
+   second, two, four and then every eight until it is heard.
    However many of these requests the host reads before the next session, they count as no change of session.
 2. The host draws a number and writes the preamble. It may do so at any time: at its start, after a missed heartbeat, a
    framing error, or a resume of the VM.
@@ -73,10 +73,41 @@ the host has (\`session/start\`, \`resume\`), if the agent process is the same; 
 (\`agent_lost\`).
 Idempotent requests (\`workspace/*\`, \`task/*\`, \`approval/request\`) are sent again under the same ids.
 
+## What a cut costs
+
+A session may be cut at any byte of either port, in either direction, any number of times.
+
+- Each event reaches the host once and in order. The guest keeps it until the host has acknowledged it.
+- Each question, call of a host tool, checkpoint and completion is carried out once. It is sent again under its id until
+  it is answered.
+- A request to the model whose answer was cut is sent again as a whole, four times at most, and so is the change set,
+  without a limit. A connection of a program breaks off with an error.
+- Deltas may be lost, and are never doubled.
+- Both sides hold at most \`eventBufferMaxCount\` events, \`pendingMaxRequests\` requests and the windows of HTTP/2. A side
+  that is not read waits.
+
+## A side that is stopped
+
+A host process can be stopped (Ctrl-Z, SIGSTOP, a suspended machine, swapping), and so can QEMU. Neither loses anything,
+however long it lasts.
+
+- Time limits of both sides count only time in which their own process runs. A process that continues reads what waits
+  for it before a limit can end.
+- The host counts the guest's silence only while QEMU's monitor answers. A VM that continues has the whole time again.
+- The guest ends its session after 30 heartbeats without a word of the host, and asks for another. After 5, the clock of
+  its run stops until the host speaks.
+- A stop of the host's process does not count toward the run's time limit: nobody could act in it. A stop of QEMU alone
+  does, so a QEMU that never continues ends the run.
+- A request to the model waits for the next session as long as the run may last. A connection of a program that finds no
+  session for 30 s gets an error.
+
 ## Frames
 
-A u32 big-endian length, then that many bytes of JSON in UTF-8: one JSON-RPC 2.0 message, no batches, params by name.
-Within a session nothing is skipped or repaired. The session ends with a reason at an empty or over-long frame, bytes
+A u32 big-endian length, four bytes of check, then that many bytes of JSON in UTF-8: one JSON-RPC 2.0 message, no
+batches, params by name. The check is the CRC-32 of the payload that starts from the number of frames before it in this
+session and direction, its lower 28 bits in four bytes of seven. So no frame is lost, doubled or changed unnoticed.
+Within a session nothing is skipped or repaired. The session ends with a reason at a wrong check, an empty or over-long
+frame, bytes
 that are not UTF-8 or not JSON, nesting that is too deep, a key \`__proto__\`, and what is no JSON-RPC message. So it
 does at a notification that is unknown, goes the other way or breaks its schema. A request that is wrong gets a
 JSON-RPC error. \`$/cancelRequest\`

@@ -175,6 +175,7 @@ export class FrameMessageWriter extends AbstractMessageWriter implements Message
   readonly #channel: Channel
   readonly #onStuck: () => void
   readonly #waiting = new Set<(error: Error) => void>()
+  #count = 0
   #disposed = false
 
   constructor(channel: Channel, onStuck: () => void) {
@@ -186,7 +187,8 @@ export class FrameMessageWriter extends AbstractMessageWriter implements Message
   write(message: Message): Promise<void> {
     if (this.#disposed) return Promise.reject(new Error('the session has ended'))
     return new Promise((resolve, reject) => {
-      const frame = encodeFrame(message)
+      const frame = encodeFrame(message, this.#count)
+      this.#count++
       const settle = (error?: Error | null): void => {
         if (!this.#waiting.delete(fail)) return
         if (error) reject(error)

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { AccessReach } from './egress.ts'
 import { Plan } from './plan.ts'
 import { UserAnswer, UserQuestion } from './question.ts'
-import { AgentPath, Document, Id, Line, RunId, Sha256, Text } from './text.ts'
+import { AgentPath, Document, Id, Line, Milliseconds, RunId, Sha256, Text } from './text.ts'
 
 /** The agent's question; everything here but `runId` is its claim. */
 export const ApprovalRequest = z.strictObject({
@@ -35,6 +35,12 @@ export type AnswerReach = z.infer<typeof AnswerReach>
 /** How long an answer applies; `always` only for network access, which the host itself opens. */
 export const ApprovalScope = z.enum(['once', 'run', 'always'])
 export type ApprovalScope = z.infer<typeof ApprovalScope>
+
+/** Time after which an answer of scope `run` expires, in ms: at most 30 days. Not for network access. */
+export const AnswerDuration = z
+  .int()
+  .min(1)
+  .max(30 * 24 * 3_600_000)
 
 /** A question of the host about network access; the host writes all of its text. */
 export const AccessQuestion = z.strictObject({
@@ -83,9 +89,10 @@ export const DecidedBy = z.enum(['person', 'rule', 'mode', 'cancel', 'agent'])
 
 /**
  * The way by which a person's answer came: the run's own terminal, the JSON lines of its standard input, the application
- * that started it, or the control socket, from another process of the user.
+ * that started it, the control socket, from another process of the user, the HTTP service, or the journal, while no
+ * process had the run.
  */
-export const AnsweredVia = z.enum(['terminal', 'stdin', 'library', 'control'])
+export const AnsweredVia = z.enum(['terminal', 'stdin', 'library', 'control', 'http', 'journal'])
 export type AnsweredVia = z.infer<typeof AnsweredVia>
 
 /** The host's record of a decision, as journaled. */
@@ -105,6 +112,10 @@ export const ApprovalRecord = z.strictObject({
   via: AnsweredVia.optional(),
   /** The deciding rule, the flag that would allow it, or why the question was withdrawn. */
   rule: Line.optional(),
+  /** When an answer for the run expires, ms since 1970; absent: with the run. */
+  until: Milliseconds.optional(),
+  /** The approval whose answer for the run decides this one, too; absent in older journals. */
+  earlierId: Id.optional(),
   hint: Text.optional(),
   /** For a question about a plan: the plan as the person changed it. */
   plan: Plan.optional(),

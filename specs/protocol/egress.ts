@@ -94,12 +94,24 @@ export const WebSearchAnswer = z.strictObject({
 })
 export type WebSearchAnswer = z.infer<typeof WebSearchAnswer>
 
-/** One allowed connection or request, journaled at its end. */
-export const EgressRecord = z.strictObject({
-  kind: z.enum(['tunnel', 'http', 'fetch', 'search']),
+/**
+ * A connection of a program to a permitted server, journaled before its first byte leaves the host: a run that
+ * continues knows what its programs may have reached. The web tools only read, and have none.
+ */
+export const EgressStart = z.strictObject({
+  kind: z.enum(['tunnel', 'http']),
   /** Method and address; for a tunnel only host and port are known. */
   target: Line,
   /** Description of the rule that allowed it. */
+  rule: Line,
+})
+export type EgressStart = z.infer<typeof EgressStart>
+
+/** One allowed connection or request, journaled at its end. */
+export const EgressRecord = z.strictObject({
+  kind: z.enum(['tunnel', 'http', 'fetch', 'search']),
+  /** As in {@link EgressStart}. */
+  target: Line,
   rule: Line,
   /** Bytes from the guest, and to it. */
   bytesOut: Count,

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { AccessQuestion, ApprovalRecord, ApprovalRequest, OfferedAnswer } from './approval.ts'
 import { ChangedPath, lookMaxPaths } from './change.ts'
-import { EgressRecord } from './egress.ts'
+import { EgressRecord, EgressStart } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
 import { GovernanceNote, HostToolCall, MemoryNote, NoteId } from './extension.ts'
 import { HookPoint } from './hook.ts'
@@ -62,6 +62,22 @@ const RunStart = z.strictObject({
   metadata: RunMetadata.optional(),
   /** The run that it continues. */
   continues: RunId.optional(),
+  /** The run that it replays from what was recorded; nothing of a replay is applied. Absent: it is no replay. */
+  replays: RunId.optional(),
+  /** The run that it was forked from, and where; the lines until there are that run's. Absent: it is no fork. */
+  forkedFrom: z
+    .strictObject({
+      runId: RunId,
+      /** Null: its beginning. */
+      checkpointId: CheckpointId.nullable(),
+      /** The step before which that was, or `start` or `end`. */
+      step: Id,
+      /** What the other run did outside its VM behind the moment, and a person accepted. Absent: nothing was asked. */
+      despite: z.array(Line).min(1).max(20).optional(),
+    })
+    .optional(),
+  /** The runs whose changes it merges: no agent worked in it. Absent: it is no merge. */
+  mergedFrom: z.array(RunId).min(2).max(16).optional(),
   /** `plan`: it ends with its plan, and nothing is applied. Absent: `work`. */
   mode: z.enum(['work', 'plan']).optional(),
   /** Whether a person must approve its plan; absent: no. */
@@ -138,6 +154,8 @@ const Checkpoint = z.strictObject({
   /** Exchanges with the model and the web that were recorded until here. */
   exchanges: Count,
 })
+/** The run waits only for answers, without a VM or saved memory: an answer has another agent continue from the checkpoint. */
+const RunSleep = z.strictObject({ type: z.literal('run-sleep'), checkpointId: CheckpointId })
 /** Another agent continues the run, in a new VM: everything after the checkpoint is done again. */
 const RunResume = z.strictObject({
   type: z.literal('run-resume'),
@@ -177,7 +195,15 @@ const ApprovalAsked = z.strictObject({
   answers: z.array(OfferedAnswer).max(16).optional(),
 })
 const ApprovalDecided = z.strictObject({ type: z.literal('approval-decision'), ...ApprovalRecord.shape })
+/** A person revokes an answer for the run: later calls are asked about again. */
+const ApprovalRevoked = z.strictObject({
+  type: z.literal('approval-revoke'),
+  /** The approval that was answered so. */
+  approvalId: Id,
+  by: Line,
+})
 const EgressDenied = z.strictObject({ type: z.literal('egress-denied'), target: Line, reason: Line })
+const EgressStarted = z.strictObject({ type: z.literal('egress-start'), ...EgressStart.shape })
 const EgressEnd = z.strictObject({ type: z.literal('egress-end'), ...EgressRecord.shape })
 const ChangesReady = z.strictObject({
   type: z.literal('changes-ready'),
@@ -235,6 +261,8 @@ const HookEnd = z.strictObject({
   reason: Text.optional(),
   /** Canonical JSON of arguments that replaced those of the call. */
   arguments: Document.optional(),
+  /** What the model reads beside the result; absent when there was none, and in older journals. */
+  note: Text.optional(),
   /** Whether it failed and the decision is its failure default. */
   failed: z.boolean().optional(),
   durationMs: Milliseconds,
@@ -275,6 +303,16 @@ const SteerRequest = z.strictObject({
   type: z.literal('steer-request'),
   messageId: Id,
   text: Text,
+  /** The sub-agent that it is for. Absent: the root agent. */
+  agentPath: AgentPath.optional(),
+  by: Line,
+})
+/** A person cancels one sub-agent, and with it those below; the run continues. */
+const AgentCancelRequest = z.strictObject({
+  type: z.literal('agent-cancel-request'),
+  agentPath: AgentPath,
+  /** For the parent and for people; empty when the person gave none. */
+  reason: Text,
   by: Line,
 })
 const PauseRequest = z.strictObject({ type: z.literal('pause-request'), by: Line })
@@ -372,6 +410,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   VmWake,
   VmKept,
   Checkpoint,
+  RunSleep,
   RunResume,
   VmKeepFailed,
   VmEnd,
@@ -379,10 +418,12 @@ export const HostEvent = z.discriminatedUnion('type', [
   SessionEnd,
   ApprovalAsked,
   ApprovalDecided,
+  ApprovalRevoked,
   ModelStart,
   ModelRetry,
   ModelEnd,
   EgressDenied,
+  EgressStarted,
   EgressEnd,
   ChangesReady,
   ApplyStart,
@@ -397,6 +438,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   NoteProposed,
   NotesDecided,
   SteerRequest,
+  AgentCancelRequest,
   PauseRequest,
   ResumeRequest,
   CancelRequest,

@@ -149,8 +149,24 @@ export const taskSteer = {
   name: 'task/steer',
   direction: 'host-to-guest',
   summary:
-    'Hands the running agent a message of the person; it is in the conversation from the next turn of the model on. Sent again under the same id it is the same message.',
-  params: z.strictObject({ runId: RunId, messageId: Id, text: Text.min(1) }),
+    'Hands the running agent, or one sub-agent, a message of the person; it is in the conversation from the next turn of the model on. Sent again under the same id it is the same message.',
+  params: z.strictObject({
+    runId: RunId,
+    messageId: Id,
+    text: Text.min(1),
+    /** The sub-agent that gets it. Absent: the root agent. */
+    agentPath: AgentPath.optional(),
+  }),
+  result: Empty,
+} as const satisfies RequestMethod
+
+export const taskCancelAgent = {
+  kind: 'request',
+  name: 'task/cancelAgent',
+  direction: 'host-to-guest',
+  summary:
+    'Ends one sub-agent and those below it; its parent gets a result that says so, and continues. Cancelling one that was cancelled before changes nothing.',
+  params: z.strictObject({ runId: RunId, agentPath: AgentPath, reason: Text }),
   result: Empty,
 } as const satisfies RequestMethod
 
@@ -317,6 +333,7 @@ export const methods = [
   taskSubmit,
   taskCancel,
   taskSteer,
+  taskCancelAgent,
   taskPause,
   taskHold,
   shellOpen,

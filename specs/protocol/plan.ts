@@ -46,6 +46,12 @@ export const AgentLimits = z.strictObject({
   /** Tokens in and out. */
   maxTokens: z.int().min(1).optional(),
   maxWallMs: z.int().min(1_000).optional(),
+  /** Model requests, with those of its own sub-agents. */
+  maxRequests: z.int().min(1).optional(),
+  /** US dollars by the user's prices; without a price it limits nothing. */
+  maxCostUsd: z.number().positive().optional(),
+  /** Sub-agents below it; absent: what the run has left. */
+  maxAgents: z.int().min(0).max(256).optional(),
 })
 export type AgentLimits = z.infer<typeof AgentLimits>
 

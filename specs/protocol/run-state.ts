@@ -9,6 +9,20 @@ import { addUsage, noUsage, type RunOutcome, type Usage } from './task.ts'
 export type PendingApproval = Extract<HostEvent, { type: 'approval-request' }>['request'] &
   Pick<Extract<HostEvent, { type: 'approval-request' }>, 'kind' | 'access' | 'because' | 'answers'>
 
+/** An answer of a person that applies for the rest of the run, unless it is revoked or expires. */
+export interface RunAnswer {
+  /** The approval that was answered so. */
+  readonly approvalId: string
+  readonly decision: 'allow' | 'deny'
+  readonly tool: string
+  /** Canonical JSON of the call's arguments, when the answer is for the same command alone. */
+  readonly arguments?: string
+  /** Who answered; absent in older journals. */
+  readonly name?: string
+  /** When it expires, ms since 1970; absent: with the run. */
+  readonly until?: number
+}
+
 export interface RunState {
   phase: 'preparing' | 'planning' | 'working' | 'ended'
   plan: Plan | null
@@ -21,7 +35,9 @@ export interface RunState {
     { state: 'running' | 'completed' | 'failed' | 'cancelled'; brief: string; text: string }
   >
   /** The last checkpoint, and what the run was there. Null before the first. */
-  checkpoint: (RunMoment & { checkpointId: string; elapsedMs: number; exchanges: number }) | null
+  checkpoint: CheckpointMoment | null
+  /** The last checkpoint before each step first started, by step id, in start order; of the newest steps. */
+  moments: Record<string, CheckpointMoment>
   /** Number of agents that the run has had. */
   epoch: number
   /** Whether the agent is paused. */
@@ -35,6 +51,8 @@ export interface RunState {
   openHostCalls: Record<string, { tool: string; arguments: string }>
   /** Undecided approvals, by approval id. */
   pendingApprovals: Record<string, PendingApproval>
+  /** Answers about calls for the rest of the run, by approval id, oldest first. Some may have expired. */
+  runAnswers: Record<string, RunAnswer>
   /** As counted by the gateway. */
   usage: Usage
   /** Whether any of it is the gateway's estimate because the provider gave no numbers. */
@@ -63,6 +81,15 @@ export interface RunState {
 /** What of the state another agent continues with. */
 export type RunMoment = Pick<RunState, 'phase' | 'plan' | 'revision' | 'steps' | 'agents'>
 
+/** A checkpoint, and what the run was there. */
+export type CheckpointMoment = RunMoment & {
+  checkpointId: string
+  /** Time that counted toward the run's limit until there. */
+  elapsedMs: number
+  /** Exchanges recorded until there. */
+  exchanges: number
+}
+
 export const initialRunState: RunState = {
   phase: 'preparing',
   plan: null,
@@ -70,6 +97,7 @@ export const initialRunState: RunState = {
   steps: {},
   agents: {},
   checkpoint: null,
+  moments: {},
   epoch: 1,
   paused: false,
   openCalls: {},
@@ -77,6 +105,7 @@ export const initialRunState: RunState = {
   openRequests: {},
   openHostCalls: {},
   pendingApprovals: {},
+  runAnswers: {},
   usage: noUsage,
   isUsageEstimated: false,
   costUsd: null,
@@ -92,6 +121,10 @@ export const initialRunState: RunState = {
 const OPEN_CALLS_MAX = 256
 /** The maximum that a run can be allowed. */
 const AGENTS_MAX = 256
+/** Answers for the run that apply at the same time; the oldest then no longer does. */
+export const RUN_ANSWERS_MAX = 1_000
+/** Steps whose moments are known, each a layer of the run's disk. */
+export const MOMENTS_MAX = 12
 /** Tools that a sub-agent lacks, since the plan is not its own. */
 const rootEvents: ReadonlySet<string> = new Set([
   'plan-update',
@@ -123,7 +156,7 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
         steps: stepsOf(event.plan, state),
       }
     case 'step-start':
-      return withStep(state, event.stepId, 'running', '')
+      return withStep(withMoment(state, event.stepId), event.stepId, 'running', '')
     case 'step-end':
       return withStep(state, event.stepId, event.state, event.text)
     case 'tool-start': {
@@ -164,7 +197,13 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
       return { ...state, pendingApprovals: { ...state.pendingApprovals, [request.approvalId]: asked } }
     }
     case 'approval-decision':
-      return { ...state, pendingApprovals: without(state.pendingApprovals, event.approvalId) }
+      return {
+        ...state,
+        pendingApprovals: without(state.pendingApprovals, event.approvalId),
+        runAnswers: withRunAnswer(state, event),
+      }
+    case 'approval-revoke':
+      return { ...state, runAnswers: without(state.runAnswers, event.approvalId) }
     case 'model-start': {
       const { type: _, requestId, ...request } = event
       return { ...state, openRequests: { ...state.openRequests, [requestId]: request } }
@@ -227,6 +266,14 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
   }
 }
 
+/** The answers for the run that have not expired, oldest first. @param now ms since 1970 */
+export function answersThatApply(
+  { runAnswers }: Pick<RunState, 'runAnswers'>,
+  now = Date.now(),
+): RunAnswer[] {
+  return Object.values(runAnswers).filter(({ until }) => until === undefined || until > now)
+}
+
 function momentOf({ phase, plan, revision, steps, agents }: RunState): RunMoment {
   return { phase, plan, revision, steps, agents }
 }
@@ -239,6 +286,7 @@ function resumeRun(state: RunState, event: Extract<HostEvent, { type: 'run-resum
     ...state,
     ...momentOf(isKnown ? { ...state, ...checkpoint } : initialRunState),
     checkpoint: isKnown ? checkpoint : null,
+    moments: isKnown ? state.moments : {},
     epoch: event.epoch,
     paused: false,
     openCalls: {},
@@ -256,8 +304,31 @@ function endRun(state: RunState, event: Extract<HostEvent, { type: 'run-end' }>)
     openRequests: {},
     paused: false,
     pendingApprovals: {},
+    runAnswers: {},
     end: { outcome, reason, message, summary, ...(structured === true ? { structured } : {}) },
   }
+}
+
+/** A later answer about the same replaces an earlier one. */
+function withRunAnswer(
+  { pendingApprovals, runAnswers }: RunState,
+  event: Extract<HostEvent, { type: 'approval-decision' }>,
+): RunState['runAnswers'] {
+  const { approvalId, decision, scope, reach, by, name, until, earlierId } = event
+  const asked = Object.hasOwn(pendingApprovals, approvalId) ? pendingApprovals[approvalId] : undefined
+  const isForRun = by === 'person' && scope === 'run' && earlierId === undefined
+  if (!isForRun || asked === undefined || asked.access !== undefined) return runAnswers
+  const answer: RunAnswer = {
+    ...{ approvalId, decision, tool: asked.tool },
+    ...(reach === 'command' ? { arguments: asked.arguments } : {}),
+    ...(name === undefined ? {} : { name }),
+    ...(until === undefined ? {} : { until }),
+  }
+  const others = Object.entries(runAnswers).filter(
+    ([id, other]) =>
+      id !== approvalId && (other.tool !== answer.tool || other.arguments !== answer.arguments),
+  )
+  return Object.fromEntries([...others, [approvalId, answer] as const].slice(-RUN_ANSWERS_MAX))
 }
 
 function stepsOf(plan: Plan, state: RunState): RunState['steps'] {
@@ -265,6 +336,14 @@ function stepsOf(plan: Plan, state: RunState): RunState['steps'] {
   // A model may call a step "constructor" or "__proto__".
   const known = (id: string) => (Object.hasOwn(state.steps, id) ? state.steps[id] : undefined)
   return Object.fromEntries(plan.steps.map((step) => [step.id, known(step.id) ?? fresh]))
+}
+
+function withMoment(state: RunState, stepId: string): RunState {
+  const { checkpoint, moments } = state
+  if (checkpoint === null || !Object.hasOwn(state.steps, stepId) || Object.hasOwn(moments, stepId))
+    return state
+  const kept = [...Object.entries(moments), [stepId, checkpoint] as const].slice(-MOMENTS_MAX)
+  return { ...state, moments: Object.fromEntries(kept) }
 }
 
 function withStep(state: RunState, stepId: string, stepState: StepState, text: string): RunState {

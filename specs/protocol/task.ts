@@ -6,7 +6,7 @@ import { AgentHook } from './hook.ts'
 import { isWithinDepth } from './json-depth.ts'
 import { limits } from './limits.ts'
 import { Plan } from './plan.ts'
-import { Count, Document, Line, Milliseconds, RunId, Text } from './text.ts'
+import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from './text.ts'
 
 /** Limits of one run; the agent enforces them, the host checks wall time and tokens itself. */
 export const RunLimits = z.strictObject({
@@ -18,8 +18,10 @@ export const RunLimits = z.strictObject({
   maxParallelSteps: z.int().min(1).max(16).default(3),
   /** Maximum sub-agents of the whole run; 0: none. */
   maxAgents: z.int().min(0).max(256).default(16),
-  /** Maximum parallel sub-agents. */
+  /** Maximum sub-agents at work at once; one that waits for its own does not count. */
   maxParallelAgents: z.int().min(1).max(16).default(4),
+  /** Maximum depth of sub-agents; 1: a sub-agent starts none itself. */
+  maxDepth: z.int().min(1).max(5).default(3),
   /** Wall time of the run, including time in tools, excluding time waiting for a person. */
   maxWallMs: Milliseconds.min(1_000).default(30 * 60_000),
   /** Maximum input and output tokens over all model requests. */
@@ -44,8 +46,24 @@ export const AnswerForm = z
   )
 export type AnswerForm = z.infer<typeof AnswerForm>
 
+/** US dollars per million tokens. */
+export const ModelPrice = z.strictObject({ input: z.number().min(0), output: z.number().min(0) })
+export type ModelPrice = z.infer<typeof ModelPrice>
+
 export const Task = z.strictObject({
   runId: RunId,
+  /** What the person said behind the checkpoint that the agent continues from. Absent: nothing. */
+  messages: z
+    .array(z.strictObject({ messageId: Id, text: Text, agentPath: AgentPath.optional() }))
+    .min(1)
+    .max(limits.steerMaxPending)
+    .optional(),
+  /** Sub-agents that the person cancelled behind that checkpoint: they do not begin again. Absent: none. */
+  cancelledAgents: z
+    .array(z.strictObject({ agentPath: AgentPath, reason: Text }))
+    .min(1)
+    .max(256)
+    .optional(),
   /** The person's request, in their own text. */
   prompt: Document.min(1),
   /** Additional facts from the host application, shown to the model as data. */
@@ -67,6 +85,8 @@ export const Task = z.strictObject({
   plan: Plan.optional(),
   /** Schema of the final answer, which is then JSON. Absent: the answer is text. */
   outputSchema: AnswerForm.optional(),
+  /** Price of the model's answers, for the parts of the run's cost that sub-agents get. Absent: not known. */
+  price: ModelPrice.optional(),
   /** Context and output limits of the model, from the user's configuration. */
   contextTokens: z.int().min(1_024).optional(),
   /** Tools that run on the host, provided by the application. Absent: none. */
@@ -83,6 +103,8 @@ export const Task = z.strictObject({
   embeddingModel: Line.min(1).optional(),
   /** Whether an earlier agent has begun the task: what it did is on the scratch disk. Absent: no. */
   resume: z.literal(true).optional(),
+  /** The run whose ids of calls the agent draws again. Absent: this one's. */
+  idSeed: RunId.optional(),
   limits: RunLimits,
 })
 export type Task = z.infer<typeof Task>

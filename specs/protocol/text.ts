@@ -36,5 +36,7 @@ export function isPlainRelativePath(path: string): boolean {
   return path.split('/').every((name) => name !== '' && name !== '.' && name !== '..')
 }
 
-/** The acting agent: `root`, later `root/2` for a sub-agent. */
-export const AgentPath = z.string().regex(/^root(\/[A-Za-z0-9_-]{1,32}){0,8}$/, 'expected root or root/NAME')
+/** The acting agent: `root`, `root/NAME` for a sub-agent, `root/NAME/NAME` for one that this one started. */
+export const AgentPath = z
+  .string()
+  .regex(/^root(\/[A-Za-z0-9_-]{1,32}){0,8}$/, 'expected root, root/NAME or root/NAME/NAME')

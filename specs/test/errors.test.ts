@@ -20,7 +20,6 @@ describe('the codes of errors', () => {
 /** Codes that no test of the fast project sees thrown, each with the reason. */
 const unseen: Partial<Record<ErrorCode, string>> = {
   lock_unsupported: 'needs a file system without locks, such as NFS without its lock manager',
-  denied: 'ends a run as its reason, which the tests of approvals and hooks show; no call throws it',
 }
 
 describe('each code', () => {

@@ -72,6 +72,7 @@ async function openWorld(
     mode: 'work',
     approvePlan: false,
     maxAgents: 2,
+    maxDepth: 1,
     hooks: runHooks.ofAgent,
   })
   const record = { host: note, agent: async () => undefined, delta: () => undefined } as unknown as RunRecord

@@ -11,7 +11,7 @@ import { buffer, text } from 'node:stream/consumers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { buildHeaders, passHeaders } from '../../host/egress/plain.ts'
-import { until } from '../../host/test/support/run-values.ts'
+import { until, wait } from '../../host/test/support/run-values.ts'
 import { checkHeaders } from '../../host/web/request-headers.ts'
 import { type EgressPath, exchange, listen, openEgress, startTcp } from './support.ts'
 
@@ -91,6 +91,29 @@ describe('a request in the clear', () => {
     const chunked = await ask(way, url, { method: 'PUT', headers: { 'transfer-encoding': 'chunked' } }, body)
     expect(chunked.body.equals(body)).toBe(true)
   })
+
+  it.each([true, false])(
+    'is sent once the journal has its line (written: %s) [G.08 R.01]',
+    async (isWritten) => {
+      await using web = await startWeb((_request, response) => response.end('yes'))
+      const written = Promise.withResolvers<boolean>()
+      let started = 0
+      const onStart = (): Promise<boolean> => {
+        started += 1
+        return written.promise
+      }
+      await using way = await openEgress({ rules: web.rules, onStart })
+      const asked = ask(way, `http://web.test:${web.port}/`)
+      await until(() => started > 0, 'a line')
+      await wait(50)
+      expect(web.seen).toHaveLength(0)
+      written.resolve(isWritten)
+      const { body } = await asked
+      expect(body.toString()).toMatch(isWritten ? /^yes$/ : /^Refused: Nothing was sent: the journal/)
+      expect(web.seen).toHaveLength(isWritten ? 1 : 0)
+      expect(await way.recorded(1)).toHaveLength(1)
+    },
+  )
 
   it('is refused with its rule in words, and as a rule about method and path says [G.02 G.03]', async () => {
     await using web = await startWeb((_request, response) => response.end('yes'))

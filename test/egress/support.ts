@@ -35,11 +35,13 @@ export interface EgressPathOptions extends EgressServerOptions {
   readonly gate?: GateOptions
   /** Absent: nobody can be asked. */
   readonly askFor?: AccessAnswers['askFor']
+  /** Called before the line of an open connection is written; resolves with whether it is. */
+  readonly onStart?: () => Promise<boolean>
 }
 
 /** Every name leads to this machine, where the test's servers are; a rule lets it be reached. */
 export async function openEgress(options: EgressPathOptions = {}): Promise<EgressPath> {
-  const { rules = [], gate, askFor, ...serverOptions } = options
+  const { rules = [], gate, askFor, onStart = async () => true, ...serverOptions } = options
   const policy = makePolicy({
     configuration: [
       ...rules,
@@ -55,12 +57,13 @@ export async function openEgress(options: EgressPathOptions = {}): Promise<Egres
   if (!policy.ok) throw new Error(policy.error)
   const denied: string[] = []
   const records: EgressRecord[] = []
-  const note = (event: HostEvent): void => {
+  const note = async (event: HostEvent): Promise<boolean> => {
     if (event.type === 'egress-denied') denied.push(`${event.target}: ${event.reason}`)
     if (event.type === 'egress-end') {
       const { type: _, ...record } = event
       records.push(record)
     }
+    return event.type === 'egress-start' ? await onStart() : true
   }
   const egress = new RunEgress({
     policy: policy.value,

@@ -54,6 +54,28 @@ async function secure(socket: Socket, servername: string): Promise<TLSSocket> {
 }
 
 describe('a tunnel', () => {
+  it.each([true, false])(
+    'opens once the journal has its line (written: %s) [G.08 R.01]',
+    async (isWritten) => {
+      let connections = 0
+      using server = await startTls((socket) => {
+        connections += 1
+        socket.on('error', () => undefined).end()
+      })
+      const written = Promise.withResolvers<boolean>()
+      await using way = await openEgress({ rules: server.rules, onStart: () => written.promise })
+      const asked = ask(way, `packages.test:${server.port}`)
+      await wait(50)
+      written.resolve(isWritten)
+      const { head, socket } = await asked
+      if (isWritten) await secure(socket, 'packages.test')
+      else expect(head).toContain('Nothing was sent: the journal of the run could not be written.')
+      await until(() => connections === (isWritten ? 1 : 0), 'the connections')
+      socket.destroy()
+      expect(await way.recorded(1)).toHaveLength(1)
+    },
+  )
+
   it('carries TLS to the permitted host, large both ways and with its half-close, and is recorded [G.08]', async () => {
     const body = randomBytes(3 * MiB)
     using server = await startTls((socket) => {

@@ -1,9 +1,9 @@
 // What people say to a running agent, over the real link in memory; only the agent's own work is missing.
 import { describe, expect, it } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
-import { taskPause, taskSteer } from '#specs/protocol/methods.ts'
+import { taskCancelAgent, taskPause, taskSteer } from '#specs/protocol/methods.ts'
 import type { AgentHandlers } from '../../agent/link/host-link.ts'
-import { AgentControl } from '../../host/runs/guest/agent-control.ts'
+import { AgentControl, type AgentMessage } from '../../host/runs/guest/agent-control.ts'
 import { runId, task, until, wait } from '../../host/test/support/run-values.ts'
 import { createWorld } from './support.ts'
 
@@ -12,8 +12,12 @@ async function open(own: Partial<AgentHandlers> = {}) {
   const steered = new Map<string, string>()
   const world = createWorld()
   const handlers = {
-    'task/steer': async ({ messageId, text }: { messageId: string; text: string }) => {
-      heard.push(text)
+    'task/cancelAgent': async ({ agentPath, reason }: { agentPath: string; reason: string }) => {
+      heard.push(`cancel ${agentPath} ${reason}`)
+      return { ok: true, value: {} } as const
+    },
+    'task/steer': async ({ messageId, text, agentPath }: AgentMessage) => {
+      heard.push(agentPath === undefined ? text : `${agentPath} ${text}`)
       steered.set(messageId, text)
       return { ok: true, value: {} } as const
     },
@@ -29,11 +33,14 @@ async function open(own: Partial<AgentHandlers> = {}) {
   const holds: number[] = []
   const agent = {
     isReachable: true,
-    steer: (messageId: string, text: string) => world.link.request(taskSteer, { runId, messageId, text }),
+    steer: (message: AgentMessage) => world.link.request(taskSteer, { runId, ...message }),
+    cancelAgent: (agentPath: string, reason: string) =>
+      world.link.request(taskCancelAgent, { runId, agentPath, reason }),
     setTaskPaused: (paused: boolean) => world.link.request(taskPause, { runId, paused }),
   }
   const control = new AgentControl({
     note: async (event) => void facts.push(event),
+    agentsAtWork: () => ['root/one', 'root/one/deep'],
     onHold: (change) => void holds.push(change),
   })
   return { world, control, agent, heard, steered, facts, holds }
@@ -56,6 +63,30 @@ describe('a person at a running agent', () => {
       { type: 'resume-request', by: 'you' },
     ])
     expect(holds).toEqual([1, -1])
+  })
+
+  it('reaches one sub-agent, in the journal and at the agent; an unknown one is refused with those at work [A.08]', async () => {
+    const { world, control, agent, heard, facts } = await open()
+    await using _world = world
+    control.begin(agent)
+    expect(await control.steer('use tabs', 'me', 'root/one')).toBeUndefined()
+    expect(await control.cancelAgent('root/one/deep', 'enough', 'me')).toBeUndefined()
+    const refusal = 'no sub-agent root/gone is at work; these are: root/one, root/one/deep'
+    expect(await control.steer('use tabs', 'me', 'root/gone')).toBe(refusal)
+    expect(await control.cancelAgent('root/gone', '', 'me')).toBe(refusal)
+    const ofAnotherRun = 'root/run-0123456789abcdef0123/root/one'
+    expect(await control.steer('use tabs', 'me', ofAnotherRun)).toContain('is at work; these are')
+    expect(await control.steer('x'.repeat(1 << 20), 'me', 'root/one')).toContain('longer than')
+    expect(await control.cancelAgent('root/one', 'x'.repeat(1 << 20), 'me')).toContain('longer than')
+    expect(heard).toEqual(['root/one use tabs', 'cancel root/one/deep enough'])
+    expect(facts).toMatchObject([
+      { type: 'steer-request', text: 'use tabs', agentPath: 'root/one', by: 'me' },
+      { type: 'agent-cancel-request', agentPath: 'root/one/deep', reason: 'enough', by: 'me' },
+    ])
+    // After a loss the message is sent again, with its path.
+    control.lose()
+    control.begin(agent)
+    await expect.poll(() => heard.slice(2)).toEqual(['root/one use tabs'])
   })
 
   it('is heard once when the session is lost in between, under the same id [A.08 C.03]', async () => {

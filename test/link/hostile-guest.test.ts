@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeFrame } from '#specs/node/frames.ts'
+import { encodeFrame, encodePayload } from '#specs/node/frames.ts'
 import { encodePreamble, PreambleHunter, sessionRequest } from '#specs/node/preamble.ts'
 import { protocolSha256 } from '#specs/protocol/digest.ts'
 import { taskCancel } from '#specs/protocol/methods.ts'
@@ -21,6 +21,7 @@ class RawGuest {
   #bytes = Buffer.alloc(0)
   #hunter = new PreambleHunter()
   #inSession = false
+  #sent = 0
 
   constructor(world: World, start: object = {}) {
     this.port = world.rpc.openGuest()
@@ -30,7 +31,12 @@ class RawGuest {
   }
 
   send(message: object): void {
-    this.port.write(encodeFrame({ jsonrpc: '2.0', ...message }))
+    this.write((count) => encodeFrame({ jsonrpc: '2.0', ...message }, count))
+  }
+
+  /** @param frame gets the number of frames before it */
+  write(frame: (count: number) => Buffer): void {
+    this.port.write(frame(this.#sent++))
   }
 
   #take(chunk: Buffer, start: object): void {
@@ -42,18 +48,19 @@ class RawGuest {
       const found = this.#hunter.push(chunk)
       if (found === null) return
       this.#inSession = true
+      this.#sent = 0
       this.port.write(encodePreamble(found.session))
       if (found.rest.length > 0) this.#take(found.rest, start)
       return
     }
     this.#bytes = Buffer.concat([this.#bytes, chunk])
-    while (this.#bytes.length >= 4 && this.#bytes.length >= 4 + this.#bytes.readUInt32BE(0)) {
+    while (this.#bytes.length >= 8 && this.#bytes.length >= 8 + this.#bytes.readUInt32BE(0)) {
       const length = this.#bytes.readUInt32BE(0)
-      const message = JSON.parse(this.#bytes.toString('utf8', 4, 4 + length)) as {
+      const message = JSON.parse(this.#bytes.toString('utf8', 8, 8 + length)) as {
         id?: number
         method?: string
       }
-      this.#bytes = this.#bytes.subarray(4 + length)
+      this.#bytes = this.#bytes.subarray(8 + length)
       this.messages.push(message)
       if (message.method === 'session/start')
         this.send({ id: message.id, result: { ...goodStart, ...start } })
@@ -74,11 +81,11 @@ async function withRun(): Promise<{ world: World; guest: RawGuest }> {
   return { world, guest }
 }
 
-function raw(length: number, payload: Buffer | string): Buffer {
-  const header = Buffer.alloc(4)
-  header.writeUInt32BE(length)
-  return Buffer.concat([header, Buffer.from(payload as string)])
+type FrameOf = (count: number) => Buffer
+const raw = (payload: Buffer | string): FrameOf => {
+  return (count) => encodePayload(Buffer.from(payload as string), count)
 }
+const tooLong = Buffer.from([0, 0x20, 0, 0])
 
 describe('the host ends the session, with the reason, when the guest sends', () => {
   const runEnd = {
@@ -97,15 +104,20 @@ describe('the host ends the session, with the reason, when the guest sends', () 
     scope: 'once',
     by: 'person',
   }
-  const frames: [string, string, Buffer][] = [
-    ['a frame that is too long', 'too_long', raw(2 ** 21, '{}')],
-    ['a frame that nests too deep', 'too_deep', raw(200, '['.repeat(200))],
-    ['bytes that are not UTF-8', 'bad_utf8', raw(2, Buffer.from([0xc3, 0x28]))],
-    ['a frame that is not JSON', 'bad_json', raw(3, 'abc')],
-    ['a prototype key', 'forbidden_key', raw(16, '{"__proto__":{}}')],
-    ['a batch', 'bad_message', raw(2, '[]')],
-    ['a message without a version', 'bad_message', raw(8, '{"id":1}')],
-    ['a cancellation of nothing', 'bad_message', encodeFrame({ jsonrpc: '2.0', method: '$/cancelRequest' })],
+  const frames: [string, string, FrameOf][] = [
+    ['a frame that is too long', 'too_long', () => tooLong],
+    ['a frame that nests too deep', 'too_deep', raw('['.repeat(200))],
+    ['bytes that are not UTF-8', 'bad_utf8', raw(Buffer.from([0xc3, 0x28]))],
+    ['a frame that is not JSON', 'bad_json', raw('abc')],
+    ['a prototype key', 'forbidden_key', raw('{"__proto__":{}}')],
+    ['a batch', 'bad_message', raw('[]')],
+    ['a message without a version', 'bad_message', raw('{"id":1}')],
+    ['a frame for the second time', 'bad_check', (count) => encodePayload(Buffer.from('{}'), count - 1)],
+    [
+      'a cancellation of nothing',
+      'bad_message',
+      (count) => encodeFrame({ jsonrpc: '2.0', method: '$/cancelRequest' }, count),
+    ],
   ]
   const messages: [string, string, object][] = [
     ['an unknown notification', 'violation', { method: 'no/such', params: {} }],
@@ -127,15 +139,17 @@ describe('the host ends the session, with the reason, when the guest sends', () 
   ]
   const all = [
     ...frames,
-    ...messages.map(
-      ([name, reason, message]) => [name, reason, encodeFrame({ jsonrpc: '2.0', ...message })] as const,
-    ),
+    ...messages.map(([name, reason, message]): [string, string, FrameOf] => [
+      name,
+      reason,
+      (count) => encodeFrame({ jsonrpc: '2.0', ...message }, count),
+    ]),
   ]
 
-  it.each(all)('%s [S0.07, C.02]', async (_name, reason, bytes) => {
+  it.each(all)('%s [S0.07, C.02]', async (_name, reason, frame) => {
     const { world, guest } = await withRun()
     await using _world = world
-    guest.port.write(bytes)
+    guest.write(frame)
     await until(() => world.seen.ends.length === 1, 'the end of the session')
     expect(world.seen.ends[0]?.reason).toBe(reason)
     expect(world.seen.events).toEqual([])
@@ -146,14 +160,10 @@ describe('the host ends the session, with the reason, when the guest sends', () 
   it('more messages than the rate allows [C.02]', async () => {
     const { world, guest } = await withRun()
     await using _world = world
-    const one = encodeFrame({
-      jsonrpc: '2.0',
-      method: 'log/write',
-      params: { level: 'info', message: 'm', fields: '{}' },
-    })
-    const many = Buffer.concat(Array.from({ length: 500 }, () => one))
+    const params = { level: 'info', message: 'm', fields: '{}' }
     const flood = setInterval(() => {
-      if (guest.port.writableLength < 4_000_000) for (let turn = 0; turn < 10; turn++) guest.port.write(many)
+      if (guest.port.writableLength > 4_000_000) return
+      for (let turn = 0; turn < 5_000; turn++) guest.send({ method: 'log/write', params })
     }, 1)
     await until(() => world.seen.ends.length > 0, 'the end of the session')
     clearInterval(flood)
@@ -165,8 +175,7 @@ describe('the host ends the session, with the reason, when the guest sends', () 
     await using _world = world
     guest.port.pause()
     guest.port.removeAllListeners('data')
-    const ask = (id: number) => encodeFrame({ jsonrpc: '2.0', id, method: 'no/such', params: { text: 'x' } })
-    for (let id = 0; id < 8_000; id++) guest.port.write(ask(id))
+    for (let id = 0; id < 8_000; id++) guest.send({ id, method: 'no/such', params: { text: 'x' } })
     await until(() => world.seen.ends.length > 0 || guest.port.writableLength === 0, 'the end or the silence')
     expect(world.seen.bugs).toEqual([])
   })

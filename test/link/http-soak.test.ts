@@ -5,16 +5,8 @@ import { expect, it } from 'vitest'
 import { perTier } from '#specs/testing/tier.ts'
 import { HttpSessionLostError, HttpStreamResetError } from '../../agent/link/http.ts'
 import { until } from '../../host/test/support/run-values.ts'
+import { createDraw } from './draw.ts'
 import { createWorld } from './support.ts'
-
-/** Numbers below `max`, the same in each test. */
-function createDraw(seed: number): (max: number) => number {
-  let state = seed
-  return (max) => {
-    state = (state * 1_103_515_245 + 12_345) % 2 ** 31
-    return Math.floor((state / 2 ** 31) * max)
-  }
-}
 
 it('answers each of many requests at once whole or with an error, over sessions that end [C.04]', async () => {
   const rounds = perTier(60, 4_000)

@@ -70,7 +70,7 @@ describe('a session', () => {
   })
 
   it('continues after a host that was stopped reads all requests of that time at once [C.03]', async () => {
-    const guestTimings = { silenceTimeoutMs: 50, requestIntervalMs: 1 }
+    const guestTimings = { silenceBeats: 0.005, requestIntervalMs: 1, requestMaxMs: 1 }
     await using world = createWorld({ timings: { flapMaxCount: 3, heartbeatIntervalMs: 60_000 } })
     world.startGuest({ timings: guestTimings })
     await world.link.ready()
@@ -80,12 +80,68 @@ describe('a session', () => {
     await until(() => world.rpc.host.readableLength > 100 * requestBytes, 'a hundred requests')
     world.rpc.host.resume()
     await until(() => world.seen.sessions.length > 1, 'the next session')
-    expect(world.seen.sessions.slice(0, 2)).toEqual([
-      { number: 1, resumed: false },
-      { number: 2, resumed: true },
-    ])
+    expect(world.seen.sessions.map(({ resumed }) => resumed).slice(0, 2)).toEqual([false, true])
     expect(await world.link.request(agentPing, { count: 1 })).toEqual({ ok: true, value: { count: 1 } })
     expect(world.seen.lost).toEqual([])
+  })
+
+  it('is asked for less and less often while the host is silent, and the agent learns it [R.02, C.03]', async () => {
+    const quiet: boolean[] = []
+    const guestTimings = { silenceBeats: 4, requestIntervalMs: 10, requestMaxMs: 400, quietBeats: 3 }
+    await using world = createWorld()
+    world.startGuest({ timings: guestTimings, onQuiet: (is) => quiet.push(is) })
+    await world.link.ready()
+    await wait(500)
+    expect(quiet).toEqual([])
+    world.rpc.host.pause()
+    // A host that reads nothing still pings; one that is stopped does not.
+    world.link.setFrozen(true)
+    await wait(1_400)
+    expect(quiet).toEqual([true])
+    // 10, 20, 40, 80, 160, 320, 400 ms apart; each millisecond without the back-off.
+    const asked = world.rpc.host.readableLength / encodePreamble(sessionRequest).length
+    expect(asked).toBeGreaterThan(2)
+    expect(asked).toBeLessThan(12)
+    world.link.setFrozen(false)
+    world.rpc.host.resume()
+    await until(() => world.seen.sessions.length === 2, 'the next session')
+    await until(() => quiet.length === 2, 'the end of the silence')
+    expect(quiet).toEqual([true, false])
+  })
+
+  it('outlasts a VM that stands still for longer than every time limit, with the requests and streams in it [R.02]', async () => {
+    let thaw = (): void => undefined
+    const running = { promise: Promise.resolve() }
+    await using world = createWorld({
+      probe: () => running.promise,
+      timings: {
+        heartbeatIntervalMs: 100,
+        heartbeatTimeoutMs: 200,
+        startTimeoutMs: 200,
+        reconnectTimeoutMs: 300,
+        flapMaxCount: 1,
+      },
+    })
+    const gate = Promise.withResolvers<{ ok: true; value: Record<string, never> }>()
+    world.startGuest({ handlers: { 'workspace/open': () => gate.promise } })
+    await world.link.ready()
+    const pending = world.link.request(workspaceOpen, {})
+    for (let round = 0; round < 3; round++) {
+      const stopped = Promise.withResolvers<void>()
+      running.promise = stopped.promise
+      thaw = stopped.resolve
+      // Nothing that the guest says is heard; its QEMU does not move the bytes.
+      world.rpc.host.pause()
+      await wait(1_200)
+      thaw()
+      running.promise = Promise.resolve()
+      world.rpc.host.resume()
+      expect(await world.link.request(agentPing, { count: round })).toMatchObject({ ok: true })
+    }
+    gate.resolve({ ok: true, value: {} })
+    expect(await pending).toEqual({ ok: true, value: {} })
+    expect(world.seen.sessions).toHaveLength(1)
+    expect(world.seen.ends).toEqual([])
   })
 
   it('continues wherever the requests of one silence are cut, and however they are spread [C.03]', async () => {

@@ -22,7 +22,24 @@ export const quickTimings = {
   flapMaxCount: 1_000,
   flapWindowMs: 60_000,
 }
-const quickGuest = { requestIntervalMs: 50, reopenMinMs: 1, reopenMaxMs: 5, silenceTimeoutMs: 5_000 }
+/** For many links at once, where an answer takes longer. */
+export const patientTimings = {
+  ...quickTimings,
+  heartbeatTimeoutMs: 3_000,
+  startTimeoutMs: 10_000,
+  reconnectTimeoutMs: 45_000,
+  firstSessionTimeoutMs: 45_000,
+  preambleIntervalMs: 2_000,
+}
+
+const quickGuest = {
+  requestIntervalMs: 50,
+  requestMaxMs: 50,
+  reopenMinMs: 1,
+  reopenMaxMs: 5,
+  silenceBeats: 50,
+  quietBeats: 50,
+}
 
 export interface Seen {
   events: string[]
@@ -47,9 +64,11 @@ export interface World extends AsyncDisposable {
     handlers?: Partial<AgentHandlers>
     cutAfterBytes?: number
     processId?: string
-    /** Default: the port in memory. */
+    /** Default: the ports in memory. */
+    openRpc?: () => Promise<Duplex>
     openHttp?: () => Promise<Duplex>
     timings?: Partial<typeof quickGuest>
+    onQuiet?: (quiet: boolean) => void
   }): HostLink
 }
 
@@ -57,6 +76,8 @@ export function createWorld(
   options: Partial<Omit<AgentLinkOptions, 'handlers'>> & {
     handlers?: Partial<LinkHandlers>
     faults?: PortFaults
+    /** Puts something between the host's link and a port. */
+    wrap?: (name: 'rpc' | 'http', port: Duplex) => Duplex
   } = {},
 ): World {
   const rpc = new LinkedPort(options.faults)
@@ -73,10 +94,10 @@ export function createWorld(
     lost: [],
     bugs: [],
   }
-  const { handlers, faults: _faults, timings, ...rest } = options
+  const { handlers, faults: _faults, wrap = (_name, port) => port, timings, ...rest } = options
   const link = openAgentLink({
-    rpc: rpc.host,
-    http: http.host,
+    rpc: wrap('rpc', rpc.host),
+    http: wrap('http', http.host),
     onStream: (stream) => stream.close(),
     onSessionStart: ({ number, resumed }) => seen.sessions.push({ number, resumed }),
     onSessionEnd: ({ reason, message }) => seen.ends.push({ reason, message }),
@@ -113,20 +134,23 @@ export function createWorld(
       handlers: own,
       cutAfterBytes,
       processId = randomBytes(16).toString('hex'),
+      openRpc,
       openHttp = async () => http.openGuest(),
       timings: guestTimings,
+      onQuiet,
     } = {}) {
       guest?.close()
       let opened = 0
       // Only the first opening is cut, so that the agent can come back.
-      const openRpc = async (): Promise<Duplex> =>
+      const openCut = async (): Promise<Duplex> =>
         rpc.openGuest(opened++ === 0 && cutAfterBytes !== undefined ? { cutAfterBytes } : {})
       guest = serveHost({
-        openRpc,
+        openRpc: openRpc ?? openCut,
         openHttp,
         processId,
         describe: () => ({ tools: ['read_file'], restarts: 0 }),
         timings: { ...quickGuest, ...guestTimings },
+        ...(onQuiet === undefined ? {} : { onQuiet }),
         handlers: {
           ...agreeable,
           'task/submit': async ({ task }) => {
@@ -153,6 +177,7 @@ const agreeable: Omit<AgentHandlers, 'task/submit'> = {
   'workspace/look': async () => ({ ok: true, value: { paths: [], isPartial: false } }),
   'workspace/collect': async () => ({ ok: true, value: { entries: 0, contentBytes: 0 } }),
   'task/cancel': done,
+  'task/cancelAgent': done,
   'task/steer': done,
   'task/pause': done,
   'task/hold': done,

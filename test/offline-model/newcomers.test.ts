@@ -42,10 +42,13 @@ const project: Readonly<Record<string, string>> = {
   'debug.log': 'x'.repeat(3000),
   'logo.png': 'not really an image',
   'data/prices.csv': 'tea,price\ngreen,3\nblack,2.5\n',
+  'data/sales.csv': 'region,"net amount",units\nnorth,"1,200.10",3\nsouth,0.2,\nwest,99,4\n',
   'data/copy.csv': 'tea,price\ngreen,3\nblack,2.5\n',
 }
 
 interface Done {
+  /** Part of why the run fails; absent: it completes. */
+  readonly fails?: string
   readonly says?: readonly (string | RegExp)[]
   /** Content of files afterwards; null for those that are gone. */
   readonly files?: Readonly<Record<string, string | null>>
@@ -91,6 +94,17 @@ const tasks: readonly (readonly [string, Done | typeof declined])[] = [
   ['Where is the function total defined?', { says: ['src/cart.js'] }],
   ['Is there a license file?', { says: [/^\[offline model\] No/m] }],
   ['Remove the empty lines from notes.txt', { files: { 'notes.txt': 'call Bob\nbuy tea\n' } }],
+  ['Sum the "net amount" column of data/sales.csv', { says: ['is 1299.3 (3 numbers)'] }],
+  [
+    "What's the average of the units column in sales.csv?",
+    { says: ['is 3.5 (2 numbers; 1 empty field left out)'] },
+  ],
+  ['What is the highest price in data/prices.csv?', { says: ['is 3 (2 numbers)'] }],
+  ['Add up region in data/sales.csv', { fails: '"north" in row 2 of data/sales.csv is not a number' }],
+  [
+    'What is the total of size in data/sales.csv?',
+    { fails: 'no column named size. Its columns: region, net amount, units' },
+  ],
   [
     'Convert data/prices.csv to JSON',
     {
@@ -164,8 +178,8 @@ async function carryOut(prompt: string) {
 }
 
 describe('a task that a newcomer types', () => {
-  it('is one of forty, and at least thirty of them are understood [S4.06]', () => {
-    expect(tasks).toHaveLength(40)
+  it('is one of forty-five, and at least thirty of them are understood [S4.06]', () => {
+    expect(tasks).toHaveLength(45)
     expect(tasks.filter(([, done]) => done !== declined).length).toBeGreaterThanOrEqual(30)
   })
 
@@ -175,6 +189,10 @@ describe('a task that a newcomer types', () => {
       expect(completion.outcome).toBe('failed')
       expect(JSON.stringify(completion)).toContain('not understood')
       expect(after).toEqual(before)
+      return
+    }
+    if (done.fails !== undefined) {
+      expect(completion).toMatchObject({ outcome: 'failed', message: expect.stringContaining(done.fails) })
       return
     }
     expect(completion, JSON.stringify(completion)).toMatchObject({ outcome: 'completed' })
@@ -209,6 +227,10 @@ const otherWordings: readonly (readonly [string, string])[] = [
   ['do we have a LICENSE?', 'exists'],
   ['delete blank lines in notes.txt', 'drop-empty-lines'],
   ['turn prices.csv into a json file', 'csv-to-json'],
+  ['calculate the mean of the units column of sales.csv', 'average-column'],
+  ['add up the units in sales.csv', 'sum-column'],
+  ['what is the lowest value in the price column of prices.csv', 'smallest-in-column'],
+  ['total price in notes.txt', 'not understood'],
 ]
 
 describe('the same in other words', () => {

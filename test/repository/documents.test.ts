@@ -193,12 +193,16 @@ describe('the documents', () => {
       'scripts/setup.sh',
       'scripts/image.ts',
       'scripts/bench/main.ts',
+      'scripts/soak/soak.ts',
       'package.json',
     ]
       .map(read)
       .join('\n')
     const isOfAScript = (option: string) =>
-      scripts.includes(option) || scripts.includes(`${option.slice(2)}: {`) || option === '--project'
+      option === '--unix-socket' || // curl's
+      scripts.includes(option) ||
+      scripts.includes(`${option.slice(2)}: {`) ||
+      option === '--project'
     const named = documents.flatMap((file) =>
       codeOf(file).flatMap((code) =>
         [...code.matchAll(/(?<![\w-])--[a-z][a-z-]*/g)].map(([option]) => ({ file, option })),
@@ -352,7 +356,7 @@ describe('the documents on limits', () => {
       ['tool calls', grouped(run.maxToolCalls)],
       ['model turns in a step', grouped(run.maxTurnsPerStep)],
       ['steps at once', grouped(run.maxParallelSteps)],
-      ['sub-agents of a run', `${run.maxAgents}, ${run.maxParallelAgents} at once`],
+      ['sub-agents of a run', `${run.maxAgents}, ${run.maxParallelAgents} at once, ${run.maxDepth} deep`],
       ['memory of the VM', `${vm.DEFAULT_MEMORY_BYTES / GiB} GiB`],
       ['CPUs of the VM', '2, or 1 where there is but one'],
       ['disk of the VM', `${vm.DEFAULT_DISK_BYTES / GiB} GiB, sparse`],

@@ -20,6 +20,9 @@ const surroundings = {
   environment: "declare const environment: import('caisson/runtime').LLMEnvironment",
   tools: "declare const tools: Record<string, import('caisson/runtime').LLMTool>",
   orders: 'declare const orders: { close(orderId: string, signal: AbortSignal): Promise<string> }',
+  createReadStream: "import { createReadStream } from 'node:fs'",
+  createWriteStream: "import { createWriteStream } from 'node:fs'",
+  token: 'declare const token: string',
   answerCustomer: `declare function answerCustomer(question: string, model: unknown): Promise<void>`,
 }
 
@@ -48,6 +51,7 @@ async function compile(modules: ReadonlyMap<string, string>): Promise<string> {
       caisson: [at('host/index.ts')],
       'caisson/runtime': [at('runtime/index.ts')],
       'caisson/testing': [at('runtime/testing/index.ts')],
+      'caisson/client': [at('client/index.ts')],
     },
   }
   symlinkSync(at('node_modules'), path.join(folder, 'node_modules'))

@@ -66,6 +66,7 @@ describe('network access of a sandbox', () => {
     const asked = await ask('asked.test')
     expect(asked).toMatchObject({ status: 403, text: expect.stringMatching(/a sandbox asks nobody/) })
     expect(logged).toMatchObject([
+      { type: 'egress-start' },
       { type: 'egress-end' },
       { type: 'egress-denied' },
       { type: 'egress-denied' },

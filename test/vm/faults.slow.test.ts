@@ -1,7 +1,9 @@
 import { readFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { Config } from '../../host/config/schema.ts'
 import { ensureImage } from '../../host/image/image.ts'
@@ -10,11 +12,12 @@ import { RunRecord } from '../../host/journal/run-record.ts'
 import { newRunId } from '../../host/journal/run-store.ts'
 import { directNetwork } from '../../host/net/network.ts'
 import { offlineProvider } from '../../host/providers/providers.ts'
+import { resolveEgress } from '../../host/resolve-run.ts'
 import type { PlannedRun } from '../../host/runs/resolved-run.ts'
 import { Run } from '../../host/runs/run.ts'
 import { Secrets } from '../../host/secrets/secrets.ts'
 import { prepareFolders } from '../../host/state/folders.ts'
-import { findVms, finish, type TestBench, testBench } from '../../host/test/support/runs.ts'
+import { findVms, finish, readFiles, type TestBench, testBench } from '../../host/test/support/runs.ts'
 import { findQemu } from '../../host/test/support/vm-processes.ts'
 
 async function untilToolRuns(run: Run): Promise<void> {
@@ -27,7 +30,7 @@ async function untilToolRuns(run: Run): Promise<void> {
 const noKey = () => Promise.resolve({ ok: false as const, error: 'there are no keys here' })
 
 describe('a fault in the middle of a run', () => {
-  it('of the link is survived: a VM that stood still for longer than the heartbeat continues, nothing lost or doubled [R.02]', async () => {
+  it('of the VM is survived: one that stood still for longer than the heartbeat keeps its session, nothing lost or doubled [R.02]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const run = await bench.start(
       'Run the command `for i in $(seq 1 12); do echo line-$i; sleep 1; done; echo finished > done.txt`',
@@ -40,8 +43,8 @@ describe('a fault in the middle of a run', () => {
     process.kill(qemu, 'SIGCONT')
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'completed' })
-    expect(events.filter(({ type }) => type === 'session-end').length).toBeGreaterThanOrEqual(1)
-    expect(events.filter(({ type }) => type === 'session-start').length).toBeGreaterThanOrEqual(2)
+    expect(events.filter(({ type }) => type === 'session-end')).toEqual([])
+    expect(events.filter(({ type }) => type === 'session-start')).toHaveLength(1)
     const counts = (await readJournal(bench.host.runs.paths(run.id).journal, run.id)).flatMap((event) =>
       event.source === 'agent' ? [event.n] : [],
     )
@@ -83,6 +86,36 @@ describe('a fault in the middle of a run', () => {
     expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
     const paths = (await (await bench.host.changes(run.id)).review()).map((item) => item.path)
     expect(paths).toEqual(['crash-now', 'kept.txt'])
+  })
+
+  it('of the agent, killed in the middle of a command, is survived: another one repeats the command on the disk as it was [R.01]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    let asked = 0
+    const server = createServer((_request, response) => response.end(++asked === 1 ? 'die' : 'live'))
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => void server.close())
+    const { port } = server.address() as AddressInfo
+    // `--noproxy ''`: this machine's loopback is meant, not the guest's.
+    const fetch = `curl -sS --noproxy '' http://127.0.0.1:${port}/ > fate`
+    const run = await startWithAgent(bench, 'mortal-main.ts', {
+      prompt: `Run the command \`echo one >> log.txt; ${fetch}; sleep 1\``,
+      egress: resolveEgress(Config.parse({}), [
+        { effect: 'allow', host: '127.0.0.1', schemes: ['http'], ports: [port] },
+      ]),
+      vm: {},
+    })
+    const { state, events } = await finish(run)
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
+    expect(events.filter(({ type }) => type === 'run-resume')).toMatchObject([
+      {
+        epoch: 2,
+        message: expect.stringContaining('SIGKILL'),
+        reached: [expect.stringContaining(`:${port}/`)],
+      },
+    ])
+    await (await bench.host.changes(run.id)).apply('all')
+    expect(await readFiles(bench.workspace)).toEqual({ 'a.txt': 'a\n', 'log.txt': 'one\n', fate: 'live' })
   })
 
   it('of an agent that carries out a plan that was not approved ends its session and the run, with its work to review [S0.07 S1.11 A.11]', async () => {

@@ -42,10 +42,15 @@ async function bash(command: string, view?: string): Promise<string> {
   return `${result.value.stdout}${result.value.exitCode === 0 ? '' : `exit ${result.value.exitCode}`}`
 }
 const open = (...views: string[]): Promise<unknown> => probe.ask({ op: 'views-open', views })
+const openOver = (source: string, ...views: string[]): Promise<unknown> =>
+  probe.ask({ op: 'views-open', views, source })
 const close = (...views: string[]): Promise<unknown> => probe.ask({ op: 'views-close', views })
 /** Asks for views and is gone before they can be there. */
 async function askAndLeave(...ids: string[]): Promise<string> {
-  const frame = encodeTypedFrame(frameKinds.json, Buffer.from(JSON.stringify({ op: 'view_open', ids })))
+  const frame = encodeTypedFrame(
+    frameKinds.json,
+    Buffer.from(JSON.stringify({ op: 'view_open', ids, source: null })),
+  )
   return await probe.ask<string>({ op: 'raw', hex: frame.toString('hex') })
 }
 const done = { ok: true }
@@ -103,6 +108,35 @@ describe('a view of the workspace', () => {
     await bash('rm -r large shared.txt dir')
   })
 
+  it('is of a view too, five deep: each begins as the one below is, and shares nothing from then on [A.07]', async () => {
+    await bash('mkdir deep; echo 0 > deep/0; echo 0 > all.txt; mkdir gone; touch gone/a gone/b')
+    let below: string | undefined
+    for (const depth of [1, 2, 3, 4, 5]) {
+      const view = `d${depth}`
+      expect(await (below === undefined ? open(view) : openOver(below, view, `${view}b`))).toMatchObject(done)
+      if (depth === 3) expect(await bash(look, view)).toBe(await bash(look, below))
+      // Whiteouts, opaque and moved directories in each layer; what is copied holds them all.
+      await bash(
+        `mv deep aside; mkdir deep; mv aside/* deep; rmdir aside; echo ${depth} > deep/${depth}; echo ${depth} >> all.txt; rm -r gone; mkdir gone; touch gone/${depth}`,
+        view,
+      )
+      below = view
+    }
+    const state = 'ls deep gone | tr "\\n" " "; cat all.txt | tr -d "\\n"'
+    expect(await bash(state, 'd5')).toBe('deep: 0 1 2 3 4 5  gone: 5 012345')
+    expect(await bash(state, 'd5b')).toBe('deep: 0 1 2 3 4  gone: 4 01234')
+    expect(await bash(state, 'd1')).toBe('deep: 0 1  gone: 1 01')
+    expect(await bash(state)).toBe('deep: 0  gone: a b 0')
+    await bash('echo later > after.txt', 'd2')
+    expect(await bash('ls after.txt', 'd3')).toBe('exit 2')
+    // A view lasts as long as it is needed, whichever ends first.
+    expect(await close('d1', 'd2')).toEqual(done)
+    expect(await bash(state, 'd5')).toBe('deep: 0 1 2 3 4 5  gone: 5 012345')
+    expect(await openOver('d2', 'd6')).toMatchObject({ ok: false, error: { code: 'bad_request' } })
+    expect(await close('d3', 'd4', 'd5', 'd2b', 'd3b', 'd4b', 'd5b')).toEqual(done)
+    await bash('rm -r deep all.txt gone')
+  })
+
   it('is not there for one who asked and has gone [A.07]', async () => {
     expect(await askAndLeave('left', 'behind')).toBe('')
     expect(await open('left', 'behind')).toMatchObject(done)
@@ -134,13 +168,18 @@ describe('a view of the workspace', () => {
     await bash('rm -f sparse; head -c 110M /dev/zero > large')
     expect(await open('full')).toMatchObject({ ok: false, error: { code: 'no_space' } })
     await bash('rm large')
-    const ids = Array.from({ length: 32 }, (_, index) => `v${index}`)
-    expect(await open(...ids.slice(2))).toMatchObject(done)
+    const ids = Array.from({ length: 96 }, (_, index) => `v${index}`)
+    for (const [from, to] of [
+      [2, 32],
+      [32, 64],
+      [64, 96],
+    ])
+      expect(await open(...ids.slice(from, to))).toMatchObject(done)
     expect(await open('new', 'v3')).toMatchObject({ ok: false, error: { code: 'bad_request' } })
     expect(await open('v0', 'v1', 'more')).toMatchObject({ ok: false, error: { code: 'busy' } })
     for (const id of ['v0', 'v1']) expect(await open(id)).toMatchObject(done)
     expect(await open('more')).toMatchObject({ ok: false, error: { code: 'busy' } })
-    expect(await close(...ids)).toEqual(done)
+    for (const from of [0, 32, 64]) expect(await close(...ids.slice(from, from + 32))).toEqual(done)
     expect(await open('full')).toMatchObject(done)
     expect(await close('full')).toEqual(done)
   })

@@ -20,6 +20,9 @@ from cgroup import CallGroup
 _CHUNK = 64 * 1024
 _MAX_CALLS = 32
 _MAX_STDIN_PENDING = 256 * 1024
+# A pump that is longer without its turn was in a VM that stood still.
+_TURN_SECONDS = 1
+_LATE_SECONDS = 1
 
 _BWRAP = (
     '/usr/bin/bwrap',
@@ -245,11 +248,17 @@ class Streams:
     def pump(self, child, stopped, deadline):
         """Moves bytes until the call has to end; why: exited, timed_out, stopped or gone."""
         self._take(self._reader.feed(b''))
+        last = time.monotonic()
         while True:
-            left = deadline - time.monotonic()
+            now = time.monotonic()
+            # Time in which the VM stood still was none of the program's.
+            if now - last > _TURN_SECONDS + _LATE_SECONDS:
+                deadline += now - last - _TURN_SECONDS
+            last = now
+            left = deadline - now
             if left <= 0:
                 return 'timed_out'
-            ready = self._poll((child.exited, stopped), left)
+            ready = self._poll((child.exited, stopped), min(left, _TURN_SECONDS))
             if stopped in ready:
                 return 'stopped'
             if not self._serve(ready):

@@ -136,7 +136,7 @@ class Helper:
                 self._calls.resume()
 
     def _open_views(self, request):
-        return {'views': self._space.open_views(request['ids'])}
+        return {'views': self._space.open_views(request['ids'], request['source'])}
 
     def _close_views(self, request):
         self._space.forget_views(request['ids'])

@@ -165,7 +165,7 @@ _TERMINAL = {
 _OPERATIONS = {
     'workspace_mount': {'readOnly': _check_boolean},
     'workspace_reset': {'keepHome': _check_boolean},
-    'view_open': {'ids': _check_views},
+    'view_open': {'ids': _check_views, 'source': _check_view_or_none},
     'view_close': {'ids': _check_views},
     'exec': {
         'argv': _check_argv,

@@ -1,9 +1,9 @@
 """Views of the workspace for sub-agents: the workspace as it was at one moment, and what is changed in each from then on.
 
 Owns the layers of views and two mounts of each: `VIEWS/ID`, which can be written, and `VIEWS/ID.start`, as it was when it
-began. Overlays are not stacked: both have the host's disk as lowest layer and, above it, a copy of what the workspace's own
-upper directory held, which views that began together share. Nothing that is written in the workspace later is seen in a view,
-and nothing of a view in it.
+began. Overlays are not stacked: both have the host's disk as lowest layer and, above it, a copy of what the upper directory
+of the workspace held. A view of a view has the copies of that view and, above them, one of its upper directory. Views that
+began together share a copy. Nothing that is written below later is seen in a view, and nothing of a view below it.
 """
 import os
 
@@ -24,24 +24,31 @@ def frozen_place(number):
     return f'{_LAYERS}/frozen.{number}'
 
 
-def freeze(frozen, run):
-    """Makes the copy at `frozen` that views are then made over. `run` runs a program."""
+def freeze(source, frozen, run):
+    """Makes the copy of what `source` changed, a view or None for the workspace, that views are then made over.
+
+    `run` runs a program.
+    """
+    upper = workspace.UPPER if source is None else _upper_of(source)
     os.makedirs(_LAYERS, mode=0o711, exist_ok=True)
-    if os.listdir(workspace.UPPER):
-        _copy(frozen, run)
+    if os.listdir(upper):
+        _copy(upper, frozen, run)
     else:
         # Most runs that fan out do so before they change anything, and a program to copy nothing takes long to start.
-        workspace.make_folder(frozen, os.stat(workspace.UPPER).st_mode & 0o7777)
+        workspace.make_folder(frozen, os.stat(upper).st_mode & 0o7777)
 
 
-def make(view, frozen):
-    """Mounts a view over a copy; paths for the agent. What was begun when it raises is for `unmount` to end."""
+def make(view, copies):
+    """Mounts a view over copies, the topmost first; paths for the agent.
+
+    What was begun when it raises is for `unmount` to end.
+    """
     layers = f'{_LAYERS}/{view}'
     os.mkdir(layers, 0o711)
-    upper, work = (f'{layers}/{name}' for name in ('upper', 'work'))
-    workspace.make_folder(upper, os.stat(frozen).st_mode & 0o7777)
+    upper, work = _upper_of(view), f'{layers}/work'
+    workspace.make_folder(upper, os.stat(copies[0]).st_mode & 0o7777)
     workspace.make_folder(work, 0o755)
-    lower = f'lowerdir={frozen}:{workspace.BASE},redirect_dir=on'
+    lower = f'lowerdir={":".join(copies)}:{workspace.BASE},redirect_dir=on'
     place = workspace.place_of(view)
     for target in (place, f'{place}.start'):
         os.makedirs(target, exist_ok=True)
@@ -61,11 +68,15 @@ def unmount(view):
     return f'{_LAYERS}/{view}'
 
 
-def _copy(frozen, run):
+def _upper_of(view):
+    return f'{_LAYERS}/{view}/upper'
+
+
+def _copy(upper, frozen, run):
     try:
         # Programs that write meanwhile would leave a mixture, and a directory that becomes a link would lead root astray.
         with cgroup.FrozenCalls():
-            _copy_layer(workspace.UPPER, frozen, run)
+            _copy_layer(upper, frozen, run)
     except TimeoutError as error:
         raise workspace.WorkspaceError('busy', f'{error}; ask again') from None
 

@@ -43,7 +43,8 @@ _MKFS = ('/sbin/mkfs.ext4', '-q', '-F', '-m0', '-E', 'lazy_itable_init=1,lazy_jo
 _OPTIONS = 'discard,noinit_itable,no_prefetch_block_bitmaps'
 _FORMAT_TIMEOUT_SECONDS = 60
 _BUSY_TIMEOUT_SECONDS = 3
-_MAX_VIEWS = 32
+# Sixteen at once in each of five depths, and some that are kept.
+_MAX_VIEWS = 96
 _MOUNT_FLAGS = MS_NOSUID | MS_NODEV | MS_NOATIME
 
 
@@ -73,7 +74,7 @@ class Workspace:
         self._read_only = False
         # Those that programs may be started in; others may still be ending.
         self._open_views = set()
-        # By view, the copy that it lies over.
+        # By view, the copies that it lies over, the topmost first.
         self._views = {}
         self._numbers = itertools.count(1)
         # Of our own that work on the scratch disk.
@@ -148,8 +149,11 @@ class Workspace:
             # Not mounted: who saves the VM now has copies that can begin with another disk, such as a checkpoint.
             os.sync()
 
-    def open_views(self, wanted):
-        """Makes views of the workspace as it is now, all or none; the paths of their parts. Raises WorkspaceError or OSError."""
+    def open_views(self, wanted, source):
+        """Makes views of the workspace, or of the view `source`, as it is now; all or none. The paths of their parts.
+
+        Raises WorkspaceError or OSError.
+        """
         import views  # pylint: disable=import-outside-toplevel  (most VMs never need it)
 
         with self._lock:
@@ -158,14 +162,17 @@ class Workspace:
             for view in wanted:
                 if view in self._views:
                     raise WorkspaceError('bad_request', f'ids: there is a view {view!r} already; take another id')
+            if not self.has_view(source):
+                raise WorkspaceError('bad_request', f'source: there is no view {source!r}')
             there = len(self._views)
             if there + len(wanted) > _MAX_VIEWS:
                 raise WorkspaceError('busy', f'there are {there} views of at most {_MAX_VIEWS} already; close some first')
             frozen = views.frozen_place(next(self._numbers))
-            self._views.update((view, frozen) for view in wanted)
+            copies = (frozen, *(() if source is None else self._views[source]))
+            self._views.update((view, copies) for view in wanted)
             try:
-                views.freeze(frozen, self._run)
-                parts = [views.make(view, frozen) for view in wanted]
+                views.freeze(source, frozen, self._run)
+                parts = [views.make(view, copies) for view in wanted]
             except BaseException:
                 self._remove_views(wanted)
                 raise
@@ -207,9 +214,9 @@ class Workspace:
             except (WorkspaceError, OSError) as error:
                 failure = error
                 continue
-            frozen = self._views.pop(view)
-            if frozen not in self._views.values():
-                places.append(frozen)
+            copies = self._views.pop(view)
+            used = {copy for others in self._views.values() for copy in others}
+            places.extend(copy for copy in copies if copy not in used)
         self._discard(places)
         if failure is not None:
             raise failure

@@ -5,7 +5,7 @@ import type { Script } from '#specs/testing/model-server.ts'
 import type { Extension, ExtensionParts, OpenExtension } from '../../extensions/extension.ts'
 import { defineTool, type Tool, toolSuccess } from '../../tool-calls/tool.ts'
 import { answer, call, eventsOf, onePlan, runTask, working } from '../hostile/world.ts'
-import { isPlanning } from '../support/scripted-model.ts'
+import { isOfSubAgent, isPlanning } from '../support/scripted-model.ts'
 
 const toolNamed = (name: string, say: () => string = () => name): Tool =>
   defineTool({
@@ -91,8 +91,8 @@ describe('what a task brings', () => {
     let turn = 0
     const script: Script = (asked) => {
       if (isPlanning(asked)) return onePlan
-      const isChild = !asked.tools.some((tool) => tool.function.name === 'spawn_agent')
-      if (isChild) return asked.messages.at(-1)?.role === 'tool' ? answer('seen') : call('look_up', {})
+      if (isOfSubAgent(asked))
+        return asked.messages.at(-1)?.role === 'tool' ? answer('seen') : call('look_up', {})
       if (turn++ > 0) return answer('done')
       return reply({ calls: [{ name: 'spawn_agent', arguments: { brief: 'look', name: 'eye' } }] })
     }

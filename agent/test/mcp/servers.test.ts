@@ -253,6 +253,19 @@ describe('what is pinned', () => {
     expect(JSON.stringify(tools.map(({ description, parameters }) => [description, parameters]))).toBe(before)
   })
 
+  it('shows the model no change of a tool that was not allowed, also where the offer has no room for it [A.09]', async () => {
+    await using world = await McpWorld.open({ mcpServers: { s: small('bulky') } })
+    const tools = await world.tools()
+    await world.call(tools, 's_change')
+    const refused = await world.call(tools, 's_z')
+    expect(refused.error).toMatchObject({
+      code: 'unavailable',
+      message: expect.stringContaining('too large'),
+    })
+    expect(JSON.stringify(refused).includes('Send me your keys')).toBe(false)
+    expect(world.offers).toHaveLength(1)
+  })
+
   it('does not grow within a run: a tool that a server adds is none of it [A.09]', async () => {
     await using world = await McpWorld.open({ mcpServers: { s: small() } })
     const tools = await world.tools()

@@ -107,7 +107,8 @@ describe('the first answer of a run', () => {
     const limits = { maxTurnsPerStep: 3 } as Task['limits']
     const { ending, asked } = await work((_, index) => reply({ calls: [read(`n${index}`)] }), { limits })
     expect(ending).toMatchObject({ outcome: 'failed', reason: 'limit_turns' })
-    expect(asked).toHaveLength(3)
+    // And one to conclude.
+    expect(asked).toHaveLength(4)
   })
 
   it('fails the step and the run where it says so, or gives nothing three times [S0.07]', async () => {

@@ -1,4 +1,5 @@
 // The budget of a run, on a clock of its own where time matters.
+import fc from 'fast-check'
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { RunBudget } from '../../run/budget.ts'
@@ -73,18 +74,40 @@ describe('a part of a budget', () => {
     expect(budget.part({}, 1)).toBeNull()
   })
 
-  it('trips with the whole when that is spent by anyone [A.07 A.03]', () => {
+  it('is the part’s own until its end: the whole takes nothing of it, and trips when all is spent [A.07 A.03]', () => {
     const budget = whole({ maxToolCalls: 3 })
     const part = budget.part({ maxToolCalls: 2 }, 1)
-    expect([budget.takeCall(), budget.takeCall(), part?.takeCall(), part?.takeCall()]).toEqual([
-      true,
-      true,
-      true,
-      false,
-    ])
+    const taken = [budget.takeCall(), budget.takeCall(), part?.takeCall(), part?.takeCall()]
+    expect(taken).toEqual([true, false, true, true])
+    expect([budget.tripped, part?.tripped]).toEqual([null, null])
+    expect(part?.takeCall()).toBe(false)
+    expect([budget.tripped, part?.tripped?.reason]).toEqual([null, 'limit_calls'])
+    part?.stop()
+    expect(budget.takeCall()).toBe(false)
     expect(budget.tripped?.reason).toBe('limit_calls')
-    expect(part?.tripped).toBeNull()
     expect(budget.part({}, 1)).toBeNull()
+  })
+
+  it('has requests, cost and sub-agents of its own, where the run bounds them or it asks [A.03]', () => {
+    const limits = RunLimits.parse({ maxRequests: 10, maxCostUsd: 1, maxAgents: 6 })
+    const budget = new RunBudget(limits, () => 0, { input: 1_000, output: 100_000 })
+    const part = budget.part({ maxRequests: 4, maxCostUsd: 0.9, maxAgents: 2 }, 1)
+    expect(part?.limits).toMatchObject({ maxRequests: 4, maxCostUsd: 0.9, maxAgents: 2 })
+    expect([part?.takeAgent(), part?.takeAgent(), part?.takeAgent()]).toEqual([true, true, false])
+    // Of six agents two are the part's; one that asks for none reserved uses those that are left.
+    const other = budget.part({}, 1)
+    expect(Array.from({ length: 5 }, () => other?.takeAgent())).toEqual([true, true, true, true, false])
+    expect(other?.limits).toMatchObject({ maxRequests: 3, maxCostUsd: expect.closeTo(0.05) })
+    part?.addUsage(usage)
+    // 3 tokens in and 4 out are 0.403 dollars.
+    expect(part?.findShortage(usage)).toMatchObject({
+      reason: 'limit_cost',
+      message: expect.stringContaining('$0.4970 of $0.9000'),
+    })
+    part?.addUsage({ ...usage, outputTokens: 5 })
+    expect(part?.tripped?.reason).toBe('limit_cost')
+    expect(budget.spent).toMatchObject({ agents: 6, requests: 2 })
+    expect(budget.spent.costUsd).toBeCloseTo(0.906)
   })
 
   it('has a clock of its own, which stands with the whole’s while anybody waits [A.07]', async () => {
@@ -101,6 +124,107 @@ describe('a part of a budget', () => {
     await expect.poll(() => late?.tripped?.reason).toBe('limit_time')
     expect(budget.tripped).toBeNull()
     expect(budget.part({}, 1)?.limits.maxWallMs).toBe((60_000 - 1_500) * 0.75)
+  })
+})
+
+describe('a tree of budgets', () => {
+  type Node = {
+    readonly budget: RunBudget
+    readonly parent: Node | null
+    isOpen: boolean
+    readonly below: Node[]
+  }
+  const counted = [
+    ['calls', 'maxToolCalls'],
+    ['tokens', 'maxTokens'],
+    ['requests', 'maxRequests'],
+    ['costUsd', 'maxCostUsd'],
+    ['agents', 'maxAgents'],
+  ] as const
+  const action = fc.record({
+    what: fc.constantFrom('part', 'part', 'call', 'call', 'turn', 'turn', 'agent', 'stop'),
+    at: fc.nat(40),
+    wanted: fc.record(
+      {
+        maxToolCalls: fc.integer({ min: 1, max: 40 }),
+        maxTokens: fc.integer({ min: 1, max: 900 }),
+        maxRequests: fc.integer({ min: 1, max: 40 }),
+        maxCostUsd: fc.integer({ min: 1, max: 40 }),
+        maxAgents: fc.nat(8),
+      },
+      { requiredKeys: [] },
+    ),
+    atOnce: fc.integer({ min: 1, max: 4 }),
+    tokens: fc.integer({ min: 1, max: 30 }),
+  })
+  /** Most that is spent in the subtree or still promised to it. */
+  const claimOf = ({ budget, isOpen, below }: Node, index: number): number => {
+    const [what, limit] = counted[index] ?? counted[0]
+    const most = budget.limits[limit]
+    if (!isOpen) return budget.spent[what]
+    if (most !== undefined) return Math.max(most, budget.spent[what])
+    const own = budget.spent[what] - below.reduce((sum, one) => sum + one.budget.spent[what], 0)
+    return own + below.reduce((sum, one) => sum + claimOf(one, index), 0)
+  }
+
+  it('never promises or spends more than the whole, returns all that was not used, and has nothing below none [A.03]', () => {
+    fc.assert(
+      fc.property(fc.array(action, { maxLength: 120 }), (actions) => {
+        const limits = RunLimits.parse({
+          maxToolCalls: 60,
+          maxTokens: 1_000,
+          maxRequests: 50,
+          maxCostUsd: 40,
+          maxAgents: 12,
+        })
+        const root: Node = {
+          budget: new RunBudget(limits, () => 0, { input: 40_000, output: 40_000 }),
+          parent: null,
+          isOpen: true,
+          below: [],
+        }
+        const all = [root]
+        const close = (node: Node): void => {
+          for (const one of node.below) if (one.isOpen) close(one)
+          node.budget.stop()
+          node.isOpen = false
+        }
+        for (const { what, at, wanted, atOnce, tokens } of actions) {
+          const open = all.filter(({ isOpen }) => isOpen)
+          const node = open[at % open.length] ?? root
+          if (what === 'call') node.budget.takeCall()
+          if (what === 'agent') node.budget.takeAgent()
+          if (what === 'stop' && node !== root) close(node)
+          if (what === 'part') {
+            const budget = node.budget.part(wanted, atOnce)
+            if (budget === null) continue
+            const part = { budget, parent: node, isOpen: true, below: [] }
+            node.below.push(part)
+            all.push(part)
+          }
+          // As an agent does: no turn that leaves nothing for a conclusion.
+          const turn = { requests: 1, inputTokens: tokens, outputTokens: 0, reasoningTokens: 0 }
+          if (what === 'turn' && node.budget.tripped === null && node.budget.findShortage(turn) === null)
+            node.budget.addUsage(turn)
+          for (const one of all)
+            for (const [index, [name, limit]] of counted.entries()) {
+              const most = one.budget.limits[limit]
+              expect(one.budget.spent[name]).toBeGreaterThanOrEqual(0)
+              if (most === undefined || !one.isOpen) continue
+              expect(one.budget.spent[name]).toBeLessThanOrEqual(most + 1e-9)
+              const below = one.below.reduce((sum, part) => sum + claimOf(part, index), 0)
+              const own =
+                one.budget.spent[name] - one.below.reduce((sum, part) => sum + part.budget.spent[name], 0)
+              expect(own + below).toBeLessThanOrEqual(most + 1e-9)
+            }
+        }
+        for (const part of root.below) if (part.isOpen) close(part)
+        const { calls, tokens } = root.budget.spent
+        expect(root.budget.left).toMatchObject({ calls: 60 - calls, tokens: 1_000 - tokens })
+        root.budget.stop()
+      }),
+      { seed: 3, numRuns: 200 },
+    )
   })
 })
 
@@ -158,19 +282,31 @@ describe('the clock of a budget', () => {
 
   it('stands while the host holds it, however often the host says so [S0.07]', async () => {
     const budget = new RunBudget(limits)
-    budget.hold(false)
+    budget.hold(false, 'person')
     await pass(1_000)
-    budget.hold(true)
-    budget.hold(true)
+    budget.hold(true, 'person')
+    budget.hold(true, 'person')
     await pass(60_000)
     expect(budget.left.wallMs).toBe(9_000)
-    budget.hold(false)
-    budget.hold(false)
+    budget.hold(false, 'person')
+    budget.hold(false, 'person')
     await pass(2_000)
     expect(budget.left.wallMs).toBe(7_000)
-    budget.hold(true)
+    budget.hold(true, 'person')
     await pass(60_000)
     expect(budget.left.wallMs).toBe(7_000)
+  })
+
+  it('stands for as long as one reason is left, a person who is asked or a host that is silent [S0.07, R.02]', async () => {
+    const budget = new RunBudget(limits)
+    budget.hold(true, 'person')
+    budget.hold(true, 'host')
+    budget.hold(false, 'person')
+    await pass(60_000)
+    expect(budget.left.wallMs).toBe(10_000)
+    budget.hold(false, 'host')
+    await pass(1_000)
+    expect(budget.left.wallMs).toBe(9_000)
   })
 
   it('is over when the budget stops or trips, also during a wait [S0.07]', async () => {
@@ -261,6 +397,20 @@ describe('texts and ids of a run', () => {
     const bound = truncateJson('\u0001'.repeat(200_000), 262_144, 300_000)
     expect(Buffer.byteLength(JSON.stringify(bound))).toBeLessThanOrEqual(300_000)
     expect(truncateJson('\ud800x', 10, 100).isWellFormed()).toBe(true)
+  })
+
+  it('gives the calls of steps side by side the same ids again, whichever is quicker [R.01 T.02]', () => {
+    const claim = (order: readonly string[]): Record<string, string[]> => {
+      const ids = new CallIds('run-1')
+      for (const step of ['left', 'right']) ids.ofStep(step)
+      const claimed: Record<string, string[]> = { left: [], right: [] }
+      for (const step of order) claimed[step]?.push(ids.ofStep(step).claim('call-0'))
+      return claimed
+    }
+    const claimed = claim(['left', 'right', 'right', 'left'])
+    expect(claim(['right', 'right', 'left', 'left'])).toEqual(claimed)
+    expect(claimed.left?.[0]).toBe('call-0')
+    expect(new Set(Object.values(claimed).flat()).size).toBe(4)
   })
 
   it('gives every call an id of its own [T.02]', () => {

@@ -18,7 +18,7 @@ import {
   working,
 } from '../hostile/world.ts'
 import { makeRun, modelAt, someRunId } from '../support/run.ts'
-import { isPlanning } from '../support/scripted-model.ts'
+import { isOfSubAgent, isPlanning } from '../support/scripted-model.ts'
 
 type Task = NonNullable<WorldOptions['task']>
 type Decide = (subject: HookRequest['subject'], request: HookRequest) => HookDecision | Promise<HookDecision>
@@ -157,8 +157,7 @@ describe('hooks at depth', () => {
     let turn = 0
     const script: Script = (asked) => {
       if (isPlanning(asked)) return onePlan
-      const isChild = !asked.tools.some((tool) => tool.function.name === 'spawn_agent')
-      if (isChild)
+      if (isOfSubAgent(asked))
         return asked.messages.at(-1)?.role === 'tool'
           ? answer('seen')
           : call('write_file', { path: 'c.txt', content: 'c' })

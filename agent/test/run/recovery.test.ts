@@ -10,6 +10,7 @@ import type { Completion } from '#specs/protocol/task.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { perTier } from '#specs/testing/tier.ts'
 import { createAgents } from '../../subagents/create-agents.ts'
 import { TaskServer } from '../../tasks.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
@@ -19,7 +20,7 @@ import { createRevisePlanTool } from '../../tools/revise-plan.ts'
 import { createAgentTools } from '../../tools/run-agents.ts'
 import { folderViews } from '../support/agents.ts'
 import { makeTask, modelAt, plainHost, silentLogger } from '../support/run.ts'
-import { stepOf } from '../support/scripted-model.ts'
+import { isOfSubAgent, stepOf } from '../support/scripted-model.ts'
 
 const step = (id: string, fields: object = {}) => ({
   id,
@@ -34,7 +35,8 @@ const plan = {
     step('left', { writes: ['left'] }),
     step('right', { writes: ['right'] }),
     step('helper', { kind: 'agent', writes: ['helper'], needs: ['left', 'right'] }),
-    step('last', { needs: ['helper'] }),
+    step('second', { kind: 'agent', writes: ['second'], needs: ['helper'] }),
+    step('last', { needs: ['second'] }),
   ],
 } as const
 const call = (name: string, input: object): { name: string; arguments: string } => ({
@@ -52,6 +54,9 @@ const turns: Readonly<Record<string, readonly { name: string; arguments: string 
   ],
   right: [[call('ask_user', { kind: 'text', question: 'Which color?' })], [append('right', 'one')]],
   helper: [[append('helper', 'one')], [append('helper', 'two')]],
+  // Of another sub-agent, which has one of its own.
+  second: [[append('second', 'one')], [call('spawn_agent', { brief: 'do deep', name: 'deep' })]],
+  deep: [[append('second', 'two')]],
   last: [
     [
       call('revise_plan', {
@@ -65,8 +70,8 @@ const turns: Readonly<Record<string, readonly { name: string; arguments: string 
 }
 
 function answer(asked: Asked): ServerReply {
-  const id =
-    asked.messages[0]?.content?.includes('You are a sub-agent') === true ? 'helper' : (stepOf(asked) ?? '')
+  const brief = /<instructions>[\s\S]*?do (\w+)/.exec(asked.messages[1]?.content ?? '')?.[1] ?? ''
+  const id = isOfSubAgent(asked) ? brief : (stepOf(asked) ?? '')
   const done = asked.messages.filter(({ role }) => role === 'assistant').length
   const calls = turns[id]?.[done]?.map((one, index) => ({ ...one, id: `${id}-${done}-${index}` }))
   return calls === undefined ? reply({ text: `did ${id}` }) : reply({ calls })
@@ -234,12 +239,19 @@ it('a run is the same wherever its agent was killed: files, effects, plan, steps
   const undisturbed = outcomeOf(calm, await calm.live())
   expect(undisturbed).toMatchObject({
     outcome: 'completed',
-    files: { left: 'one\ntwo\nthree\n', right: 'one\n', helper: 'one\ntwo\n', last: 'one\n', extra: 'one\n' },
+    files: {
+      left: 'one\ntwo\nthree\n',
+      right: 'one\n',
+      helper: 'one\ntwo\n',
+      second: 'one\ntwo\n',
+      last: 'one\n',
+      extra: 'one\n',
+    },
     orders: ['a7', 'b8'],
     revision: 2,
   })
   const total = calm.events.length
-  for (let at = 1; at <= total; at += 1) {
+  for (let at = 1; at <= total; at += perTier(3, 1)) {
     const world = open(`killed-${at}`)
     expect((await world.live(at)).completion).toBeNull()
     // The second as well, as long as it has so much to report.
@@ -247,4 +259,4 @@ it('a run is the same wherever its agent was killed: files, effects, plan, steps
     const continued = second.completion === null ? await world.live() : second
     expect(outcomeOf(world, continued), `killed after event ${at} of ${total}`).toEqual(undisturbed)
   }
-})
+}, 300_000)

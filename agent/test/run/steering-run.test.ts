@@ -52,6 +52,31 @@ describe('what a person does in a whole run', () => {
     ])
   })
 
+  it('a message or a cancel for a sub-agent that is not at work is refused, and for another run [A.07 A.08]', async () => {
+    const answers: unknown[] = []
+    const { events } = await runWhole(
+      (_tasks, one) =>
+        isPlanning(one) ? planReply({ goal: 'g', steps: [plan.steps[0]] }) : reply({ text: 'done' }),
+      {
+        during: (tasks, runId) => {
+          answers.push(
+            tasks.steer(runId, { ...message('m1', 'x'), agentPath: 'root/gone' }),
+            tasks.cancelAgent(runId, 'root/gone', ''),
+            tasks.cancelAgent(runId, 'root', ''),
+            tasks.cancelAgent(`run-${'0'.repeat(20)}`, 'root/gone', ''),
+          )
+        },
+      },
+    )
+    expect(answers).toEqual(
+      Array.from({ length: 4 }, () => expect.objectContaining({ ok: false, error: expect.anything() })),
+    )
+    expect(answers[0]).toMatchObject({
+      error: { code: 'notFound', message: 'no sub-agent root/gone is at work; none is' },
+    })
+    expect(events.filter(({ type }) => type === 'steer-seen')).toEqual([])
+  })
+
   it('a message that came after the last word is reported as unseen [A.08]', async () => {
     const { events, completion } = await runWhole(
       (tasks, one) => {

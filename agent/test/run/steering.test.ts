@@ -22,6 +22,20 @@ const perform = (
   options: Omit<StepTestOptions, 'during'> = {},
 ) => performStep(script, { ...options, during })
 
+it('a message that the host sends again is no new one to the conversation that had it, nor to the run [R.01 V.05]', () => {
+  const steering = new Steering()
+  for (const id of ['old', 'new']) steering.push(message(id))
+  using reader = steering.join()
+  using other = steering.join()
+  reader.forget([message('old')])
+  steering.restore([message('old')])
+  expect(reader.take()).toEqual([message('new')])
+  expect(other.take()).toEqual([message('old'), message('new')])
+  expect(steering.push(message('old'))).toBe('taken')
+  expect(steering.close()).toEqual([])
+  expect(steering.seen).toEqual([message('old'), message('new')])
+})
+
 describe('messages of a person', () => {
   it('reach every conversation that is active once, and go to those that begin later [A.08]', () => {
     const steering = new Steering()
@@ -166,7 +180,12 @@ describe('messages of a person', () => {
     await using server = await startModelServer([reply({ text: 'done' })])
     const { run } = makeRun({ model: modelAt(server.baseUrl) })
     run.steering.push(message('m1'))
-    await runStep(someStep, someOpening, { ...run, agentPath: 'root/child' }, run.signal)
+    await runStep(
+      someStep,
+      someOpening,
+      { ...run, steering: new Steering(run.steering), agentPath: 'root/child' },
+      run.signal,
+    )
     run.budget.stop()
     expect(JSON.stringify(server.asked[0]?.messages)).not.toContain('text of m1')
     expect(run.steering.close()).toHaveLength(1)

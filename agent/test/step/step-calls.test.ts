@@ -1,5 +1,6 @@
 // The calls of a turn that are not as they should be: written as text, wrong in their arguments, corrected.
 import { describe, expect, it } from 'vitest'
+import { requestMaxBytes } from '#specs/protocol/completion-request.ts'
 import { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { performStep as perform } from '../support/one-step.ts'
@@ -49,6 +50,21 @@ describe('calls that are not as they should be', () => {
     ])
     expect(diary.calls).toEqual([`read ${planted}`])
     expect(result.text).toContain('drop_note')
+  })
+
+  it('answers a call of 6 MB as too large, and sends its arguments in no later request [S2.18]', async () => {
+    const { diary, events, result, asked } = await perform([
+      calls(['write_note', { path: 'a', content: 'x'.repeat(6_000_000) }]),
+      calls(['write_note', { path: 'a', content: 'short' }]),
+      reply({ text: 'done' }),
+    ])
+    expect(result).toMatchObject({ state: 'completed', text: 'done' })
+    expect(diary.calls).toEqual(['write a'])
+    expect(events.find(({ type }) => type === 'tool-end')).toMatchObject({ error: { code: 'too_large' } })
+    const [call, answer] = asked[1]?.messages.slice(-2) ?? []
+    expect(call).toMatchObject({ tool_calls: [{ function: { name: 'write_note', arguments: '{}' } }] })
+    expect(answer?.content).toContain('write large content in pieces')
+    for (const { body } of asked) expect(JSON.stringify(body).length).toBeLessThan(requestMaxBytes)
   })
 
   it('tells the model what was wrong with arguments, keeps it in the journal, and continues [S2.18]', async () => {

@@ -256,7 +256,38 @@ describe('limits', () => {
     const script: Script = (_asked, index) => calls(['read_note', { path: `n${index}` }])
     const { result, asked } = await perform(script, { task: { limits: { maxTurnsPerStep: 5 } } })
     expect(result).toMatchObject({ state: 'failed', reason: 'limit_turns' })
-    expect(asked).toHaveLength(5)
+    expect(asked).toHaveLength(6)
+  })
+
+  it('gives one turn without calls to conclude, whose words are the result; more calls are not made [A.03]', async () => {
+    const script: Script = (_asked, index) =>
+      index < 3
+        ? calls(['read_note', { path: `n${index}` }])
+        : reply({ text: 'two notes are read, one is left', calls: [{ name: 'read_note', arguments: {} }] })
+    for (const limits of [
+      { maxTurnsPerStep: 3 },
+      { maxToolCalls: 2 },
+      { maxTokens: 60 },
+      { maxRequests: 4 },
+    ]) {
+      const { result, asked, diary, events } = await perform(script, { task: { limits } })
+      expect(result).toMatchObject({ text: 'two notes are read, one is left', ended: expect.any(String) })
+      expect(asked).toHaveLength(4)
+      expect(asked.at(-1)?.messages.at(-1)?.content).toContain('[Caisson] A limit is reached: ')
+      expect(asked.map(({ body }) => body.tool_choice)).toEqual([undefined, undefined, undefined, 'none'])
+      expect(diary.calls.length).toBeLessThanOrEqual(3)
+      expect(events.filter(({ type }) => type === 'turn-end')).toHaveLength(4)
+    }
+  })
+
+  it('ends without a conclusion when the model gives none in time, and when it is cancelled [A.03]', async () => {
+    const silent: Script = (_asked, index) =>
+      index === 0 ? calls(['wait_long', {}]) : { body: '', before: 'hang' }
+    const began = performance.now()
+    const { result } = await perform(silent, { task: { limits: { maxWallMs: 1_000 } } })
+    expect(result).toMatchObject({ state: 'cancelled', reason: 'cancelled' })
+    expect(result.ended).toBeUndefined()
+    expect(performance.now() - began).toBeLessThan(4_000)
   })
 
   it('runs no call beyond the limit of calls [S0.07]', async () => {
@@ -284,11 +315,14 @@ describe('limits', () => {
   })
 
   it('counts tokens over all turns [S0.07]', async () => {
-    const { run, asked } = await perform((_asked, index) => calls(['read_note', { path: `n${index}` }]), {
+    const script: Script = (_asked, index) => calls(['read_note', { path: `n${index}` }])
+    const { run, result, asked } = await perform(script, {
       task: { limits: { maxTokens: 40 } },
     })
-    expect(run.budget.tripped?.reason).toBe('limit_tokens')
-    expect(asked).toHaveLength(3)
+    expect(result).toMatchObject({ state: 'failed', reason: 'limit_tokens' })
+    expect(run.budget.tripped).toBeNull()
+    // The second would leave nothing for the turn that concludes.
+    expect(asked).toHaveLength(2)
   })
 
   it('counts time in tools, and not the time that a person takes [S0.07]', async () => {

@@ -119,7 +119,8 @@ describe('sub-agents', () => {
 
   it('know their brief, the files and their tools, and nothing of what their parent knows [A.07]', async () => {
     await using server = await startModelServer(byBrief({ ONE: [reply({ text: 'done' })] }))
-    using bench = makeAgents({ model: modelAt(server.baseUrl), files, task: { prompt: 'the secret task' } })
+    const task = { prompt: 'the secret task', limits: { maxDepth: 1 } }
+    using bench = makeAgents({ model: modelAt(server.baseUrl), files, task })
     await bench.agents.spawn({ brief: 'ONE', tools: ['read_file', 'list_files'] }, 'fan-out', never)
     const [asked] = server.asked
     expect(asked?.tools.map(({ function: { name } }) => name)).toEqual(['list_files', 'read_file'])
@@ -139,7 +140,8 @@ describe('sub-agents', () => {
     using whole = makeAgents({ model: modelAt(server.baseUrl), files })
     const chosen = whole.run.registry.select(['read_file', 'spawn_agent'])
     if (!chosen.ok) throw new Error(chosen.error.message)
-    using bench = makeAgents({ model: modelAt(server.baseUrl), files, registry: chosen.value })
+    const task = { limits: { maxDepth: 1 } }
+    using bench = makeAgents({ model: modelAt(server.baseUrl), files, task, registry: chosen.value })
     const refused = await bench.agents.spawn({ brief: 'ONE', tools: ['write_file'] }, 'fan-out', never)
     expect(refused.refused?.code).toBe('invalid_input')
     await bench.agents.spawn({ brief: 'ONE' }, 'fan-out', never)
@@ -210,7 +212,7 @@ describe('sub-agents', () => {
     await using server = await startModelServer(
       byBrief({
         CALLS: [again('calls.txt'), again('more.txt'), again('yet-more.txt')],
-        TURNS: [again('turns.txt'), again('turns-2.txt'), reply({ text: 'too late' })],
+        TURNS: [again('turns.txt'), again('turns-2.txt'), reply({ text: 'two files are written' })],
         TOKENS: [again('tokens.txt'), again('tokens-2.txt'), again('tokens-3.txt')],
       }),
     )
@@ -220,11 +222,12 @@ describe('sub-agents', () => {
     expect(await spawn('CALLS', { maxToolCalls: 1 })).toMatchObject({
       state: 'failed',
       reason: 'limit_calls',
-      text: expect.stringContaining('so far: more.txt'),
+      text: expect.stringContaining('so far: yet-more.txt'),
       merged: ['calls.txt'],
     })
     expect(await spawn('TURNS', { maxTurns: 2 })).toMatchObject({
       reason: 'limit_turns',
+      text: 'two files are written\n\n[Caisson] Ended before it was done: the step was not done after 2 turns of the model',
       merged: ['turns-2.txt', 'turns.txt'],
     })
     expect(await spawn('TOKENS', { maxTokens: 20 })).toMatchObject({

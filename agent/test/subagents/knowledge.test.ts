@@ -7,7 +7,7 @@ import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
 import { createLoadSkillTool } from '../../tools/load-skill.ts'
 import { createMemoryTools } from '../../tools/memory.ts'
 import { answer, call, eventsOf, onePlan, runTask } from '../hostile/world.ts'
-import { isPlanning } from '../support/scripted-model.ts'
+import { isOfSubAgent, isPlanning } from '../support/scripted-model.ts'
 
 const note = { noteId: 'mem-0123456789ab', text: 'Use tabs', tags: [], state: 'kept' as const }
 const skill: SkillLoadAnswer = {
@@ -40,7 +40,7 @@ describe('a sub-agent', () => {
     const script = (asked: Asked) => {
       if (isPlanning(asked)) return onePlan
       const turns = asked.messages.filter(({ role }) => role === 'assistant').length
-      if (asked.tools?.some((tool) => tool.function.name === 'spawn_agent') === true)
+      if (!isOfSubAgent(asked))
         return turns === 0 ? call('spawn_agent', { brief: 'tidy up', name: 'tidier' }) : answer('done')
       if (turns === 0) return call('load_skill', { skillId: 'tidy' })
       return turns === 1 ? call('remember', { text: 'Imports are sorted' }) : answer('tidied')
@@ -64,9 +64,7 @@ describe('a sub-agent', () => {
       '/memory/remember',
       expect.objectContaining({ text: 'Imports are sorted', agentPath: 'root/tidier' }),
     ])
-    const [brief] = ending.asked
-      .filter(({ tools }) => !JSON.stringify(tools ?? []).includes('spawn_agent'))
-      .slice(1)
+    const [brief] = ending.asked.filter(isOfSubAgent).slice(1)
     expect(String(brief?.messages[1]?.content)).toContain('Use tabs')
     expect(eventsOf(ending, 'agent-end')).toMatchObject([{ state: 'completed', text: 'tidied' }])
   })

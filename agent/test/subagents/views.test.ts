@@ -45,7 +45,7 @@ function viewOf(opened: HelperResult<AgentView> | undefined): AgentView {
 describe('views', () => {
   it('that are asked for together are made by one request, each with its own paths [A.07]', async () => {
     const { views: from, asked } = source(32)
-    const views = new Views(from, new Mutex(), silentLogger)
+    const views = new Views({ source: from, turns: new Mutex(), logger: silentLogger })
     const opened = (await Promise.all(Array.from({ length: 8 }, () => views.open()))).map(viewOf)
     expect(asked).toEqual(['open 8'])
     expect(opened.map(({ path, id }) => path === `/v/${id}`)).toEqual(Array(8).fill(true))
@@ -57,7 +57,7 @@ describe('views', () => {
     const turns = new Mutex()
     const merge = Promise.withResolvers<void>()
     const merging = turns.run(() => merge.promise)
-    const views = new Views(from, turns, silentLogger)
+    const views = new Views({ source: from, turns, logger: silentLogger })
     const first = views.open()
     await new Promise((resolve) => setTimeout(resolve, 1))
     const second = views.open()
@@ -69,7 +69,7 @@ describe('views', () => {
 
   it('are ended while nobody waits, those that come meanwhile by one request, and all before the end [A.07]', async () => {
     const { views: from, asked, closings, open } = source(32)
-    const views = new Views(from, new Mutex(), silentLogger)
+    const views = new Views({ source: from, turns: new Mutex(), logger: silentLogger })
     const opened = (await Promise.all(Array.from({ length: 5 }, () => views.open()))).map(viewOf)
     for (const view of opened.slice(0, 3)) views.close(view)
     for (const view of opened.slice(0, 3)) views.close(view)
@@ -89,7 +89,7 @@ describe('views', () => {
 
   it('for which room is short wait for those that are ending, then for the one kept longest, then are as many as there can be [A.07]', async () => {
     const { views: from, asked, closings, open } = source(3)
-    const views = new Views(from, new Mutex(), silentLogger)
+    const views = new Views({ source: from, turns: new Mutex(), logger: silentLogger })
     const [leaving, kept, used] = (await Promise.all([1, 2, 3].map(() => views.open()))).map(viewOf)
     if (leaving === undefined || kept === undefined || used === undefined) throw new Error('too few')
     views.keep('root/kept', kept)
@@ -109,22 +109,22 @@ describe('views', () => {
       openViews: async () => ({ ok: false, error: { code: 'internal', message: 'no' } }),
       closeViews: async () => ({ ok: true, value: undefined }),
     }
-    const failing = new Views(broken, new Mutex(), silentLogger)
+    const failing = new Views({ source: broken, turns: new Mutex(), logger: silentLogger })
     expect((await Promise.all([failing.open(), failing.open()])).map(pathOf)).toEqual([
       'internal',
       'internal',
     ])
-    const short = new Views(
-      { ...broken, openViews: async () => ({ ok: true, value: [] }) },
-      new Mutex(),
-      silentLogger,
-    )
+    const short = new Views({
+      source: { ...broken, openViews: async () => ({ ok: true, value: [] }) },
+      turns: new Mutex(),
+      logger: silentLogger,
+    })
     await expect(Promise.all([short.open(), short.open()])).rejects.toThrow('fewer views')
-    const throwing = new Views(
-      { ...broken, openViews: () => Promise.reject(new Error('gone')) },
-      new Mutex(),
-      silentLogger,
-    )
+    const throwing = new Views({
+      source: { ...broken, openViews: () => Promise.reject(new Error('gone')) },
+      turns: new Mutex(),
+      logger: silentLogger,
+    })
     await expect(throwing.open()).rejects.toThrow('gone')
   })
 })

@@ -40,13 +40,14 @@ export function folderViews(root: string, place: string): ViewSource & Pick<Agen
   return {
     open,
     refuse: (...codes) => void refusals.push(...codes),
-    openViews: (ids) => {
+    openViews: (ids, source) => {
       const code = refusals.shift()
       if (code !== undefined)
         return Promise.resolve({ ok: false, error: { code, message: `no view: ${code}` } })
       const value = ids.map((id) => {
         const paths = { path: join(place, id), start: join(place, `${id}.start`), upper: join(place, 'none') }
-        for (const copy of [paths.path, paths.start]) execFileSync('cp', ['-a', root, copy])
+        for (const copy of [paths.path, paths.start])
+          execFileSync('cp', ['-a', source === undefined ? root : join(place, source), copy])
         open.add(id)
         return paths
       })

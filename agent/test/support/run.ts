@@ -9,6 +9,7 @@ import { RunBudget } from '../../run/budget.ts'
 import { type AgentRun, CallIds, RunHost } from '../../run/run.ts'
 import { noLog } from '../../run/run-log.ts'
 import { Steering } from '../../run/steering.ts'
+import { SubAgents } from '../../run/sub-agents.ts'
 import { OutputStore } from '../../run/tool-outputs.ts'
 import type { TaskServerParts } from '../../tasks.ts'
 import { createRegistry, type Registry } from '../../tool-calls/registry.ts'
@@ -140,7 +141,12 @@ export interface TestRunOptions {
   readonly task?: Partial<z.input<typeof Task>>
   readonly model: Model
   readonly registry?: Registry
-  readonly decide?: (request: Omit<ApprovalRequest, 'runId'>) => Promise<ApprovalDecision>
+  readonly decide?: (
+    request: Omit<ApprovalRequest, 'runId'>,
+    signal: AbortSignal,
+  ) => Promise<ApprovalDecision>
+  /** What a person did to sub-agents before an agent continued the run. */
+  readonly subAgents?: SubAgents
 }
 
 /** A run; every event and delta is checked against the protocol as it is heard. */
@@ -158,13 +164,14 @@ export function makeRun(options: TestRunOptions): TestRun {
       ...plainHost,
       emitEvent: async (_runId, _agentPath, event) => void events.push(AgentEvent.parse(event)),
       emitDelta: (_runId, _agentPath, delta) => void deltas.push(Delta.parse(delta)),
-      requestApproval: async ({ runId: _runId, ...request }) => {
+      requestApproval: async ({ runId: _runId, ...request }, signal) => {
         approvals.push(request)
-        return { ok: true, value: (await options.decide?.(request)) ?? { decision: 'allow' } }
+        return { ok: true, value: (await options.decide?.(request, signal)) ?? { decision: 'allow' } }
       },
     },
     budget,
   )
+  const steering = new Steering()
   const run: AgentRun = {
     task,
     agentPath: 'root',
@@ -175,8 +182,11 @@ export function makeRun(options: TestRunOptions): TestRun {
     report: host.reportOf('root'),
     requestApproval: host.requestApproval,
     budget,
-    steering: new Steering(),
+    steering,
+    subAgents: options.subAgents ?? new SubAgents(steering),
     signal: AbortSignal.any([cancel.signal, budget.signal]),
+    cancelled: cancel.signal,
+    concludeMs: 500,
     callIds: new CallIds(),
     outputs: new OutputStore(),
     log: noLog,

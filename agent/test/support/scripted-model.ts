@@ -13,6 +13,11 @@ export function isPlanning(asked: Asked): boolean {
   return asked.messages[0]?.content?.startsWith("You are Caisson's planner.") ?? false
 }
 
+/** Whether the request is a sub-agent's. */
+export function isOfSubAgent(asked: Asked): boolean {
+  return asked.messages[0]?.content?.includes('You are a sub-agent') ?? false
+}
+
 /** The id of the step that the request is about. */
 export function stepOf(asked: Asked): string | undefined {
   const { step } = readHttpRequest(asked, 0)

@@ -11,6 +11,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import {
+  countBytes,
   type FileToolsOptions,
   inspectTarget,
   pathArgument,
@@ -66,7 +67,7 @@ export function createWriteFile(options: FileToolsOptions = {}): Tool<typeof wri
       })
     },
     render: ({ path, created, bytes }) =>
-      `${created ? 'Created' : 'Replaced'} ${nameInLine(path)} (${bytes} bytes).`,
+      `${created ? 'Created' : 'Replaced'} ${nameInLine(path)} (${countBytes(bytes)}).`,
   })
 }
 

@@ -4,21 +4,21 @@
  */
 
 import { CaissonError } from '#specs/errors.ts'
-import type { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
+import { AnswerDuration, type AnswerReach, type ApprovalScope } from '#specs/protocol/approval.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
+import type { RunAnswer } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { describeAnswer } from '../../approvals/user-question.ts'
-import type { RunClient } from '../../control/run-client.ts'
-import { mapBounded } from '../../files/bounded-map.ts'
+import { formatCount, formatTime } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import type { RunApproval } from '../../journal/run-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io, userName } from '../io.ts'
-import { describeQuestion, offerLines } from '../render/call-lines.ts'
+import { describeArguments, describeQuestion, offerLines } from '../render/call-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import { findLive } from './runs.ts'
+import { resumeDetached } from './detach.ts'
 
 type Pending = RunApproval['approval']
 
@@ -28,8 +28,7 @@ export async function approvalsList(
   flags: { json?: boolean },
 ): Promise<ExitCode> {
   const host = hostOf(io)
-  const waiting =
-    name === undefined ? await answerable(host) : await host.runs.pendingApprovals(await findRun(io, name))
+  const waiting = await host.runs.pendingApprovals(name === undefined ? undefined : await findRun(io, name))
   for (const { runId, approval } of waiting) {
     if (flags.json === true) await writeJsonLine(io.stdout, { runId, ...approval })
     else {
@@ -68,7 +67,7 @@ export async function approvalsAllow(
   io: Io,
   name: string,
   approval: string,
-  flags: { scope: ApprovalScope; reach?: AnswerReach },
+  flags: { scope: ApprovalScope; reach?: AnswerReach; for?: number },
 ): Promise<ExitCode> {
   return await answer(io, name, approval, ({ approvalId, question }) => {
     if (question !== undefined)
@@ -77,7 +76,7 @@ export async function approvalsAllow(
         `${approvalId} is a question; answer it: caisson approvals answer RUN ${approvalId} VALUE`,
       )
     const { scope, reach } = flags
-    return { decision: 'allow', scope, ...(reach === undefined ? {} : { reach }) }
+    return { decision: 'allow', scope, ...durationOf(flags), ...(reach === undefined ? {} : { reach }) }
   })
 }
 
@@ -85,9 +84,50 @@ export async function approvalsDeny(
   io: Io,
   name: string,
   approval: string,
-  flags: { scope: ApprovalScope; hint?: string },
+  flags: { scope: ApprovalScope; hint?: string; for?: number },
 ): Promise<ExitCode> {
-  return await answer(io, name, approval, () => ({ decision: 'deny', scope: flags.scope, ...hintOf(flags) }))
+  return await answer(io, name, approval, () => ({
+    decision: 'deny',
+    scope: flags.scope,
+    ...durationOf(flags),
+    ...hintOf(flags),
+  }))
+}
+
+export async function approvalsRunAnswers(
+  io: Io,
+  name: string,
+  flags: { json?: boolean },
+): Promise<ExitCode> {
+  const runId = await findRun(io, name)
+  const answers = await hostOf(io).runs.runAnswers(runId)
+  for (const answer of answers) {
+    if (flags.json === true) await writeJsonLine(io.stdout, { runId, ...answer })
+    else writeLines(io.stdout, [`${sanitizeLine(answer.approvalId)}  ${runAnswerLine(answer)}`])
+  }
+  if (answers.length === 0 && flags.json !== true)
+    io.stdout.write(`no answer for ${runId} applies to later calls\n`)
+  return exitCodes.completed
+}
+
+export async function approvalsRevoke(io: Io, name: string, approval: string): Promise<ExitCode> {
+  const host = hostOf(io)
+  const runId = await findRun(io, name)
+  const answers = await host.runs.runAnswers(runId)
+  const { approvalId } = findById(answers, approval, `answer for ${runId}`)
+  await host.revokeAnswer(runId, approvalId, { by: userName() })
+  io.stdout.write(`${runId}: the answer to ${sanitizeLine(approvalId)} is revoked\n`)
+  return exitCodes.completed
+}
+
+function runAnswerLine({ decision, tool, arguments: given, name, until }: RunAnswer): string {
+  const what =
+    given === undefined
+      ? `every call of ${sanitizeLine(tool, 60)}`
+      : `the command: ${describeArguments(given)}`
+  const who = name === undefined ? '' : ` by ${sanitizeLine(name, 100)}`
+  const end = until === undefined ? '' : `, until ${formatTime(until)}`
+  return `${decision === 'allow' ? 'allowed' : 'denied'}${who}${end}: ${what}`
 }
 
 async function answer(
@@ -96,47 +136,65 @@ async function answer(
   approval: string,
   word: (request: Pending) => ApprovalAnswer,
 ): Promise<ExitCode> {
-  const run = await findLive(io, name)
-  try {
-    const request = await findPending(hostOf(io), run, approval)
-    const given = word(request)
-    const result = await run.answer(request.approvalId, given, { by: userName() })
-    if (!result.taken) throw new CaissonError('not_possible_now', result.message)
-    io.stdout.write(`${run.id}: ${request.approvalId} answered\n`)
-    return exitCodes.completed
-  } finally {
-    await run.detach()
-  }
+  const host = hostOf(io)
+  const runId = await findRun(io, name)
+  const { state, isLive } = await host.runs.summary(runId)
+  if (state.end !== null)
+    throw new CaissonError('run_not_found', `${runId} is not active: it has ended as ${state.end.outcome}`)
+  const request = await findPending(host, runId, approval)
+  const result = await host.answer(runId, request.approvalId, word(request), { by: userName() })
+  if (!result.taken) throw new CaissonError('not_possible_now', result.message)
+  io.stdout.write(`${runId}: ${request.approvalId} answered\n`)
+  return isLive ? exitCodes.completed : await continueAnswered(io, host, runId)
 }
 
-async function findPending(host: Host, run: RunClient, approval: string): Promise<Pending> {
-  const pending = await pendingOf(host, run.id)
-  const exact = pending.filter(({ approvalId }) => approvalId === approval)
-  const found = exact.length > 0 ? exact : pending.filter(({ approvalId }) => approvalId.startsWith(approval))
+/** Of a run without a process, once nothing else waits for an answer. */
+async function continueAnswered(io: Io, host: Host, runId: string): Promise<ExitCode> {
+  const left = (await pendingOf(host, runId)).length
+  if (left === 0) return await resumeDetached(io, runId)
+  io.stdout.write(
+    `${formatCount(left, 'more approval')} pending; continue before: caisson runs resume ${runId} --detach\n`,
+  )
+  return exitCodes.completed
+}
+
+async function findPending(host: Host, runId: string, approval: string): Promise<Pending> {
+  const pending = await pendingOf(host, runId)
+  return findById(pending, approval, `pending approval in ${runId}`, 'pending')
+}
+
+/** By the ID of its approval, or a unique prefix of it. @param state that all are in, for the message */
+function findById<T extends { readonly approvalId: string }>(
+  all: readonly T[],
+  approval: string,
+  what: string,
+  state = 'valid',
+): T {
+  const exact = all.filter(({ approvalId }) => approvalId === approval)
+  const found = exact.length > 0 ? exact : all.filter(({ approvalId }) => approvalId.startsWith(approval))
   const [first, ...more] = found
   if (first !== undefined && more.length === 0) return first
-  const ids = pending.map(({ approvalId }) => sanitizeLine(approvalId)).join(', ')
+  const ids = all.map(({ approvalId }) => sanitizeLine(approvalId)).join(', ')
   throw new CaissonError(
     'invalid_options',
-    `${found.length === 0 ? 'no pending approval' : 'more than one pending approval'} in ${run.id} matches "${sanitizeLine(approval, 100)}"; ${ids === '' ? 'none is pending' : `pending: ${ids}`}`,
+    `${found.length === 0 ? 'no' : 'more than one'} ${what} matches "${sanitizeLine(approval, 100)}"; ${ids === '' ? `none is ${state}` : `${state}: ${ids}`}`,
   )
+}
+
+/** @throws {CaissonError} `invalid_options` for an answer to one question */
+function durationOf({ scope, for: forMs }: { readonly scope: ApprovalScope; readonly for?: number }): {
+  forMs?: number
+} {
+  if (forMs === undefined) return {}
+  if (scope !== 'run')
+    throw new CaissonError('invalid_options', `--for cannot be used with --scope ${scope}; add --scope run`)
+  if (!AnswerDuration.safeParse(forMs).success)
+    throw new CaissonError('invalid_options', '--for expects a duration from 1ms to 720h')
+  return { forMs }
 }
 
 async function pendingOf(host: Host, runId: string): Promise<Pending[]> {
   return (await host.runs.pendingApprovals(runId)).map(({ approval }) => approval)
-}
-
-/** What all runs wait for whose process can be answered, oldest first. */
-async function answerable(host: Host): Promise<RunApproval[]> {
-  const waiting = await host.runs.pendingApprovals()
-  const runIds = [...new Set(waiting.map(({ runId }) => runId))]
-  const answering = await mapBounded(runIds, async (runId) => {
-    const run = await host.attach(runId)
-    await run?.detach()
-    return run === null ? [] : [runId]
-  })
-  const reached = new Set(answering.flat())
-  return waiting.filter(({ runId }) => reached.has(runId))
 }
 
 /** The words of a command line as an answer: options by their values, yes and no as `true` and `false` or in words. */

@@ -66,6 +66,10 @@ async function concludeAsJson(io: Io, run: RunClient): Promise<ExitCode> {
 
 function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
   if (end.kind === 'ended') return exitCodeOfEnd(end.end)
+  if (end.kind === 'sleeping') {
+    io.stderr.write(`${run.id} sleeps until you answer: caisson approvals list ${run.id}\n`)
+    return exitCodes.completed
+  }
   if (end.kind === 'left') {
     io.stderr.write(`Left ${run.id}, which continues. To return: caisson attach ${run.id}\n`)
     return exitCodes.cancelled
@@ -78,7 +82,8 @@ function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
 async function showEnded(io: Io, runId: string, flags: { json?: boolean } & Detail): Promise<ExitCode> {
   const host = hostOf(io)
   await runsShow(io, runId, flags)
-  const { state } = await host.runs.summary(runId)
+  const { state, status } = await host.runs.summary(runId)
+  if (status === 'sleeping') return exitCodes.completed
   if (state.end === null) io.stderr.write(`caisson: ${runId} was interrupted: its host process died\n`)
   return exitCodeOfEnd(state.end)
 }

@@ -6,8 +6,6 @@
 import { randomUUID } from 'node:crypto'
 import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
-import { addUsage, noUsage } from '#specs/protocol/task.ts'
-import { formatCost } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import type { RunSummary } from '../../journal/run-store.ts'
 import { resolveFolders } from '../../state/folders.ts'
@@ -16,7 +14,9 @@ import { findRun, hostOf, type Io, printError } from '../io.ts'
 import type { CommandInput } from '../options.ts'
 import { LineHistory } from '../prompts/line-history.ts'
 import { readTaskLine } from '../prompts/task-line.ts'
+import { colorsFor } from '../render/colors.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import { answerLines, costLine, modelLines, planOfRun } from './chat-views.ts'
 
 export interface ChatFlags {
   readonly workspace?: string
@@ -55,6 +55,15 @@ export async function converse(
   return exitCodes.completed
 }
 
+/** The settings of `-c` among options of `caisson run`. */
+function settingsOf(options: readonly string[]): string[] {
+  return options.flatMap((option, at) => {
+    if (option === '-c' || option === '--config') return options.slice(at + 1, at + 2)
+    const [, joined] = /^(?:--config=|-c)(.+)$/s.exec(option) ?? []
+    return joined === undefined ? [] : [joined]
+  })
+}
+
 interface Verb {
   readonly name: string
   readonly usage: string
@@ -68,7 +77,7 @@ export class Conversation {
   readonly #host: Host
   readonly #options: readonly string[]
   readonly #folder: string
-  readonly #runCommand: CommandInput['runCommand']
+  readonly #runCommand: (argv: readonly string[]) => Promise<number>
   /** In the metadata of its runs. */
   readonly #id = randomUUID()
   #model: string | undefined
@@ -77,6 +86,8 @@ export class Conversation {
   #last: string | undefined
   /** The last one that was to change something: a plan alone has nothing to show, apply or undo. */
   #lastWork: string | undefined
+  /** The last plan that no task has run yet. */
+  #planned: string | undefined
   #isOver = false
 
   constructor(
@@ -91,13 +102,14 @@ export class Conversation {
     runCommand: CommandInput['runCommand'],
   ) {
     this.#io = io
-    this.#host = hostOf(io)
+    this.#host = hostOf(io, settingsOf(options))
     this.#options = [...addDir.map((folder) => `--add-dir=${folder}`), ...options]
     this.#folder = path.resolve(workspace ?? io.directory ?? '.')
     this.#model = model
     this.#last = last
     this.#lastWork = last
-    this.#runCommand = runCommand
+    const within = { conversation: { told: new Set<string>() } }
+    this.#runCommand = (argv) => runCommand(argv, within)
   }
 
   async hold(): Promise<void> {
@@ -145,8 +157,12 @@ export class Conversation {
     } else await verb.run(words, line.trim().slice(name.length).trim())
   }
 
-  /** Runs the task as the next run of this conversation. @param more options of this run alone */
-  async #task(task: string, more: readonly string[] = []): Promise<void> {
+  /**
+   * Runs the task as the next run of this conversation.
+   * @param task absent: that of a plan
+   * @param more options of this run alone
+   */
+  async #task(task: string | undefined, more: readonly string[] = []): Promise<void> {
     const before = this.#last
     await this.#runCommand([
       'run',
@@ -159,12 +175,13 @@ export class Conversation {
       `conversation=${this.#id}`,
       ...this.#options,
       ...more,
-      '--',
-      task,
+      ...(task === undefined ? [] : ['--', task]),
     ])
     const [newest] = await this.#runs(1)
     this.#last = newest?.id ?? before
-    if (!more.includes('--plan-only')) this.#lastWork = this.#last
+    const isPlan = more.includes('--plan-only')
+    if (!isPlan) this.#lastWork = this.#last
+    this.#planned = isPlan && this.#last !== before ? this.#last : undefined
     if (newest?.state.end?.outcome === 'cancelled' && !newest.keepsVm)
       this.#say('Its VM has ended. The next task gets a new VM, and the context of the tasks before it.')
   }
@@ -175,6 +192,12 @@ export class Conversation {
       usage: '/plan [TASK]',
       about: 'plan the task and change nothing; alone: show the last plan',
       run: (_, task) => (task === '' ? this.#showPlan() : this.#task(task, ['--plan-only'])),
+    },
+    {
+      name: '/run',
+      usage: '/run',
+      about: 'run the plan that /plan made',
+      run: () => this.#runPlan(),
     },
     {
       name: '/diff',
@@ -190,6 +213,15 @@ export class Conversation {
         this.#ofLast((run) => ['workspace', 'apply', run, ...(words.length === 0 ? ['--all'] : words)]),
     },
     {
+      name: '/merge',
+      usage: '/merge PATH',
+      about: 'merge your file and that of the last task into a new file beside it',
+      run: ([file]) => {
+        if (file === undefined) this.#say('Expected: /merge PATH, a path in conflict.')
+        else return this.#ofLast((run) => ['workspace', 'merge', run, file])
+      },
+    },
+    {
       name: '/undo',
       usage: '/undo',
       about: 'undo what was applied of the last task',
@@ -198,23 +230,24 @@ export class Conversation {
     {
       name: '/model',
       usage: '/model [ID]',
-      about: 'use this model from the next task on; alone: show it',
-      run: ([model]) => {
+      about: 'use this model from the next task on; alone: show it and what else is configured',
+      run: async ([model]) => {
+        const lines = await modelLines(this.#host, model ?? this.#model)
         this.#model = model ?? this.#model
-        this.#say(`Model: ${this.#model === undefined ? 'the configured one' : sanitizeLine(this.#model)}`)
+        for (const line of model === undefined ? lines : lines.slice(0, 1)) this.#say(line)
       },
     },
     {
       name: '/cost',
       usage: '/cost',
       about: 'show the tokens and the cost of this conversation',
-      run: () => this.#showCost(),
+      run: async () => this.#say(costLine(await this.#runs(1_000))),
     },
     {
       name: '/approvals',
       usage: '/approvals [ask|all|none]',
       about:
-        'how approvals of the next tasks are decided; alone: show it, what waits for an answer, and permanent grants',
+        'how approvals of the next tasks are decided; alone: show it, answers given, what waits, permanent grants',
       run: ([mode]) => this.#approvals(mode),
     },
     {
@@ -245,29 +278,13 @@ export class Conversation {
   }
 
   async #showPlan(): Promise<void> {
-    const plan = this.#last === undefined ? null : (await this.#host.runs.fold(this.#last)).state.plan
-    if (plan === null) {
-      this.#say('There is no plan yet.')
-      return
-    }
-    this.#say(`Plan: ${sanitizeLine(plan.goal, 200)}`)
-    plan.steps.forEach(({ title }, at) => {
-      this.#say(`  ${at + 1}. ${sanitizeLine(title, 200)}`)
-    })
+    for (const line of await planOfRun(this.#host, this.#last)) this.#say(line)
+    if (this.#planned !== undefined) this.#say('Run it: /run')
   }
 
-  async #showCost(): Promise<void> {
-    let usage = noUsage
-    let cost: number | null = null
-    const runs = await this.#runs(1_000)
-    for (const { state } of runs) {
-      usage = addUsage(usage, state.usage)
-      if (state.costUsd !== null) cost = (cost ?? 0) + state.costUsd
-    }
-    const price = cost === null ? 'no price is configured' : formatCost(cost)
-    this.#say(
-      `Tasks: ${runs.length} · tokens: ${usage.inputTokens} in, ${usage.outputTokens} out · cost: ${price}`,
-    )
+  async #runPlan(): Promise<void> {
+    if (this.#planned === undefined) this.#say('There is no plan to run. Make one: /plan TASK')
+    else await this.#task(undefined, ['--plan-from', this.#planned])
   }
 
   async #approvals(mode: string | undefined): Promise<void> {
@@ -278,6 +295,8 @@ export class Conversation {
     this.#approve = mode ?? this.#approve
     this.#say(`Approvals: ${this.#approve ?? 'as the options say (ask)'}`)
     if (mode !== undefined) return
+    const answers = await answerLines(this.#host, await this.#runs(50), colorsFor(this.#io.stdout))
+    for (const line of answers) this.#say(line)
     await this.#runCommand(['approvals', 'list'])
     // Without a number it lists what was answered for good.
     await this.#runCommand(['policy', 'revoke'])

@@ -32,6 +32,7 @@ const titles: Readonly<Record<KeptKind, string>> = {
   download: 'Downloads',
   probe: 'Results of machine checks',
   leftover: 'Unfinished: in progress, or left over by processes that ended',
+  moments: 'Disks of ended runs, from which they can be forked',
   run: 'Runs',
   unknown: 'Folders that this version did not make: remove them yourself if you do not need them',
 }
@@ -121,7 +122,9 @@ const stateWords: Readonly<Record<Kept['state'], string>> = {
 }
 
 function shortName({ kind, name }: Kept): string {
-  return sanitizeLine(kind === 'run' ? name.replace(/^run-/, '').slice(0, 12) : name.slice(0, 16))
+  return sanitizeLine(
+    kind === 'run' || kind === 'moments' ? name.replace(/^run-/, '').slice(0, 12) : name.slice(0, 16),
+  )
 }
 
 function summary(

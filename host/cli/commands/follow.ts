@@ -17,6 +17,8 @@ import { sanitizeLine } from '../render/sanitize.ts'
 interface FollowedRun extends RunHandle {
   /** Whether an approval waits for an answer. */
   hasPendingApproval(approvalId: string): boolean
+  /** Number of approvals that wait for an answer. */
+  readonly pendingCount: number
   /** Resolves when it does not any more, whoever answered. */
   whenResolved(approvalId: string): Promise<void>
 }
@@ -32,6 +34,8 @@ export interface FollowInterruption {
 interface FollowOptions {
   /** Whether somebody is at the terminal, to be asked and to say something. */
   readonly isInteractive: boolean
+  /** Whether what is typed becomes a message to the agent; absent: yes. Keys are taken either way, so that none is echoed. */
+  readonly takesMessages?: boolean
   /** The run's own folder, for what is edited. */
   readonly folder: string
   /** Time without a key before an answer counts; absent: a second. */
@@ -43,7 +47,7 @@ export async function follow(
   view: ProgressView,
   run: FollowedRun,
   interrupts: FollowInterruption,
-  { isInteractive, folder, ...quiet }: FollowOptions,
+  { isInteractive, takesMessages = true, folder, ...quiet }: FollowOptions,
 ): Promise<void> {
   if (!isInteractive) {
     for await (const item of run.watch()) view.show(item)
@@ -58,6 +62,7 @@ export async function follow(
     }
   }
   using talk = new SteeringPrompt(io, view, run, release, quiet)
+  if (!takesMessages) talk.end()
   for await (const item of run.watch()) {
     held.push(item)
     if (item.source === 'host') tellTalk(talk, item.event.type)
@@ -70,6 +75,8 @@ export async function follow(
     held.length = 0
     view.show(item, true)
     talk.mute()
+    if (run.pendingCount > 1)
+      view.lines([`${run.pendingCount} questions wait for an answer; the oldest of them:`])
     const keepTyped = (keys: string) => talk.keep(keys)
     await putQuestion(io, view, run, interrupts, asked, folder, { keepTyped, ...quiet })
     talk.listen()
@@ -103,7 +110,13 @@ async function obey(io: Io, run: FollowedRun, input: JsonInput): Promise<void> {
     return
   }
   try {
-    if ('steer' in input) await run.steer(input.steer, { by })
+    if ('cancelAgent' in input) {
+      const { cancelAgent, reason } = input
+      await run.cancelAgent(cancelAgent, { by, ...(reason === undefined ? {} : { reason }) })
+    } else if ('steer' in input) {
+      const { steer, to } = input
+      await run.steer(steer, { by, ...(to === undefined ? {} : { to }) })
+    } else if ('revoke' in input) await run.revokeAnswer(input.revoke, { by })
     else await (input.pause ? run.pause({ by }) : run.resume({ by }))
   } catch (error) {
     io.stderr.write(`not done: ${sanitizeLine(errorMessage(error))}\n`)
@@ -113,12 +126,13 @@ async function obey(io: Io, run: FollowedRun, input: JsonInput): Promise<void> {
 function answerOf(input: Extract<JsonInput, { approvalId: string }>): ApprovalAnswer {
   const hint = input.hint === undefined ? {} : { hint: input.hint }
   if ('answer' in input) return { decision: 'allow', scope: 'once', answer: input.answer, ...hint }
-  const { decision, scope, reach, plan } = input
+  const { decision, scope, reach, forMs, plan } = input
   return {
     decision,
     scope,
     ...hint,
     ...(reach === undefined ? {} : { reach }),
+    ...(forMs === undefined ? {} : { forMs }),
     ...(plan === undefined ? {} : { plan }),
   }
 }

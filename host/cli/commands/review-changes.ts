@@ -18,6 +18,7 @@ import { choose, chooseSeveral } from '../prompts/ask.ts'
 import { settleKeys } from '../prompts/terminal-input.ts'
 import { type Colors, colorsFor } from '../render/colors.ts'
 import { writeLines } from '../render/fit.ts'
+import { type NextCommands, nextCommands } from '../render/next-commands.ts'
 import {
   changeLine,
   diffLines,
@@ -83,7 +84,7 @@ export async function reviewAndApply(
   else if (summary !== null) printApplied(io, runId, summary)
   else if (items.length > 0) {
     const why = choice === true && !isWhole ? `, because ${whyNot(state)}` : ''
-    io.stdout.write(`Nothing was applied${why}.\n${laterLines(runId)}`)
+    io.stdout.write(`Nothing was applied${why}.\n${laterLines(nextCommands(io, runId))}`)
   }
   const isDone = items.length === 0 || choice === false || (summary !== null && isComplete(summary))
   return isDone ? exitCodes.completed : exitCodes.notAllApplied
@@ -93,8 +94,8 @@ function whyNot({ heldBack }: HomeOptions['state']): string {
   return heldBack === null ? 'the run did not complete' : `a hook blocked it: ${sanitizeLine(heldBack)}`
 }
 
-function laterLines(runId: string): string {
-  return `  review them: caisson workspace diff ${runId}\n  apply them:  caisson workspace apply ${runId} --all\n`
+function laterLines({ diff, apply }: NextCommands): string {
+  return `  review them: ${diff}\n  apply them:  ${apply}\n`
 }
 
 /** Each change with its diff; too many become a list. */
@@ -122,7 +123,7 @@ export async function showChanges(
         .map((entry) => ('items' in entry ? objectsLine(entry, colors) : changeLine(entry, colors, history))),
     )
     if (entries.length > listedMax) io.stdout.write(`  … ${entries.length - listedMax} more\n`)
-    io.stdout.write(`Diffs: caisson workspace diff ${changes.runId}\n`)
+    io.stdout.write(`Diffs: ${nextCommands(io, changes.runId).diff}\n`)
     return
   }
   const folded = new Map<string, FoldedObjects>()
@@ -141,7 +142,7 @@ export async function showChanges(
     writeLines(io.stdout, lines)
     isCut ||= rest > 0
   }
-  if (isCut) io.stdout.write(`Full diff: caisson workspace diff ${changes.runId}\n`)
+  if (isCut) io.stdout.write(`Full diff: ${nextCommands(io, changes.runId).diff}\n`)
 }
 
 async function ask(
@@ -199,6 +200,7 @@ function noteOf(item: ReviewItem): string {
 /** What was applied, and everything that was not with its reason. */
 export function printApplied(io: Io, runId: string, summary: ApplySummary): void {
   const colors = colorsFor(io.stdout)
+  const next = nextCommands(io, runId)
   const { applied, already, conflicts, failed, leftOut, stopped, notReached } = summary
   const lines = [colors.green(`Applied ${formatCount(applied.length, 'change')}.`)]
   if (already.length > 0)
@@ -209,7 +211,7 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
       ...applied.slice(0, 50).map((path) => `  applied: ${sanitizeLine(path)}`),
       ...(applied.length > 50 ? [`  … ${applied.length - 50} more`] : []),
       colors.yellow(`Stopped before the end, ${rest} not applied: ${sanitizeLine(stopped.message)}`),
-      `Continue: caisson workspace apply ${runId} --all`,
+      `Continue: ${next.apply}`,
     )
   }
   const heldBack = leftOut.filter(({ reason }) => reason !== notChosen)
@@ -219,11 +221,10 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
     ...held('failed', failed, colors),
     ...held('left out', heldBack, colors),
   )
-  if (conflicts.length > 0) lines.push(`To merge a path in conflict: caisson workspace merge ${runId} PATH`)
+  if (conflicts.length > 0) lines.push(`To merge a path in conflict: ${next.merge}`)
   if (others > 0) lines.push(colors.dim(`  ${formatCount(others, 'more change')} not chosen`))
-  if (leftOut.length > 0)
-    lines.push(`To apply a path that was left out, name it: caisson workspace apply ${runId} PATH…`)
-  if (applied.length > 0) lines.push(`Undo: caisson workspace undo ${runId}`)
+  if (leftOut.length > 0) lines.push(`To apply a path that was left out, name it: ${next.applyPath}`)
+  if (applied.length > 0) lines.push(`Undo: ${next.undo}`)
   writeLines(io.stdout, lines)
 }
 

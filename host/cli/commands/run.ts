@@ -17,11 +17,13 @@ import { type Example, type VmFlags, vmOptionsOf, withFlags } from '../options.t
 import { askRules } from '../prompts/ignore-rules-prompt.ts'
 import { captureInput } from '../prompts/terminal-input.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
+import { nextCommands } from '../render/next-commands.ts'
 import { Notices } from '../render/notices.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
 import { checkOutputFile, giveAnswer } from './answer-output.ts'
+import { runDetached } from './detach.ts'
 import { follow, followAsJson } from './follow.ts'
 import { loadMcpFile } from './mcp.ts'
 import { rulesOfFlags } from './policy.ts'
@@ -62,7 +64,10 @@ export interface RunFlags extends VmFlags, Detail {
   readonly maxRequests?: number
   readonly maxCost?: number
   readonly maxAgents?: number
+  readonly maxDepth?: number
   readonly json?: boolean
+  /** Carries the run out in a background process. */
+  readonly detach?: boolean
   /** Prints the final answer alone. */
   readonly quiet?: boolean
   /** A file for the final answer. */
@@ -100,6 +105,7 @@ export async function runTask(
     ...(place === undefined ? {} : { workspace: place }),
     ...(input.context === undefined ? {} : { context: input.context }),
   }
+  if (flags.detach === true) return await runDetached(io, await withAcceptedRules(io, options, flags), flags)
   // What a quiet run has to say beside its answer goes to standard error, questions included.
   const shown = flags.quiet === true ? { ...io, stdout: io.stderr } : io
   const { code, end } =
@@ -167,6 +173,7 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
       ...given('maxRequests', flags.maxRequests),
       ...given('maxCostUsd', flags.maxCost),
       ...given('maxAgents', flags.maxAgents),
+      ...given('maxDepth', flags.maxDepth),
     },
     vm: {
       ...vmOptionsOf(flags),
@@ -181,6 +188,8 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
 export async function continueRun(io: Io, runId: string, flags: ContinueFlags): Promise<ExitCode> {
   const begin: Begin = (host, { approvals = {}, onProgress, onNotes }) =>
     host.resume(runId, {
+      takeOver: flags.takeOver === true,
+      fromBeginning: flags.restart === true,
       interactive: approvals.interactive === true,
       ...(onProgress === undefined ? {} : { onProgress }),
       ...(onNotes === undefined ? {} : { onNotes }),
@@ -201,7 +210,12 @@ type ShowFlags = Pick<
   RunFlags,
   'json' | 'apply' | 'verbose' | 'reasoning' | 'quiet' | 'config' | 'acceptMemory'
 >
-export type ContinueFlags = Pick<ShowFlags, 'json' | 'apply' | 'verbose' | 'reasoning'>
+export interface ContinueFlags extends Pick<ShowFlags, 'json' | 'apply' | 'verbose' | 'reasoning'> {
+  /** Ends the process that has the run first. */
+  readonly takeOver?: boolean
+  /** Starts the run again from its beginning. */
+  readonly restart?: boolean
+}
 
 /** Starts a run, or continues one. */
 type Begin = (host: Host, options: RunOptions) => Promise<Run>
@@ -216,28 +230,32 @@ async function runShown(
 ): Promise<Ended> {
   const host = hostOf(io, flags.config)
   const isInteractive = given.approvals?.interactive === true
-  const isAsked = isInteractive && given.files?.acceptIgnoreRules !== true
-  const options =
-    isAsked && (await askRules(io, host, given.workspace))
-      ? { ...given, files: { ...given.files, acceptIgnoreRules: true } }
-      : given
+  const options = await withAcceptedRules(io, given, flags)
   using view = new ProgressView(io.stdout, {
     isQuiet: flags.quiet === true,
     verbose: flags.verbose,
     reasoning: flags.reasoning,
+    inConversation: io.conversation !== undefined,
   })
   using notices = new Notices((lines) => view.lines(lines.map(withFlags)))
   const run = await startShown(io, (options) => begin(host, options), options, view, notices)
   {
     const onFirst = () => view.lines(['Cancelling; press Ctrl-C again to stop immediately.'])
     using interrupts = new Interrupts(run, io.stdout, onFirst)
-    await follow(io, view, run, interrupts, { isInteractive, folder: host.runs.paths(run.id).directory })
+    await follow(io, view, run, interrupts, {
+      isInteractive,
+      // Nothing on the screen says what a key would do.
+      takesMessages: flags.quiet !== true,
+      folder: host.runs.paths(run.id).directory,
+    })
   }
   const state = await run.ended
   view.end(state)
   if (flags.quiet !== true) io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
   if (flags.quiet !== true && options.plan?.only === true && state.end?.outcome === 'completed')
-    io.stdout.write(`Run the plan: ${howToCarryOut(run.id, options.workspace)}\n`)
+    io.stdout.write(
+      `Run the plan: ${io.conversation === undefined ? howToCarryOut(run.id, options.workspace) : '/run'}\n`,
+    )
   const asked = isInteractive && state.end?.outcome !== 'cancelled'
   const review = () =>
     reviewNotes(io, host, run.id, { choice: noteChoice(flags.acceptMemory, asked, state), state })
@@ -246,16 +264,23 @@ async function runShown(
     return { code: exitCodeOfEnd(state.end), end: state.end }
   }
   const choice = flags.apply ?? (asked ? 'ask' : 'nobody')
-  const isSilent = flags.quiet === true && choice !== 'ask'
+  const isSilent = flags.quiet === true && (choice !== 'ask' || state.changes.entries === 0)
   const home = await reviewAndApply(io, host, run.id, {
     choice,
     state,
     ...(isSilent ? { emit: async () => undefined } : {}),
   })
   if (isSilent && home !== exitCodes.completed)
-    io.stdout.write(`caisson: changes were not applied; to see them: caisson workspace diff ${run.id}\n`)
+    io.stdout.write(`caisson: changes were not applied; to see them: ${nextCommands(io, run.id).diff}\n`)
   await review()
   return { code: state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end), end: state.end }
+}
+
+/** Asks a person at the terminal about ignore rules that earlier runs changed. */
+async function withAcceptedRules(io: Io, given: RunOptions, { config }: ShowFlags): Promise<RunOptions> {
+  if (given.approvals?.interactive !== true || given.files?.acceptIgnoreRules === true) return given
+  const accepts = await askRules(io, hostOf(io, config), given.workspace)
+  return accepts ? { ...given, files: { ...given.files, acceptIgnoreRules: true } } : given
 }
 
 /**
@@ -273,11 +298,20 @@ async function startShown(
   const run = await begin({
     ...options,
     onProgress: (text) => view.hint(text),
-    onNotes: (notes) => notices.add(notes),
+    onNotes: (notes) => notices.add(untold(io, notes)),
   })
   keys?.handOver()
   notices.hold()
   return run
+}
+
+/** The notices that this conversation has not shown before. */
+function untold({ conversation }: Io, notes: readonly string[]): readonly string[] {
+  if (conversation === undefined) return notes
+  const { told } = conversation
+  const fresh = notes.filter((note) => !told.has(note))
+  for (const note of fresh) told.add(note)
+  return fresh
 }
 
 /** For programs: one JSON object a line. */

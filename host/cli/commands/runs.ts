@@ -5,9 +5,10 @@ import { CaissonError } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { RunClient } from '../../control/run-client.ts'
-import { formatCost, formatCount, formatTime } from '../../files/format.ts'
+import { formatBytes, formatCost, formatCount, formatTime } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import type { JournalReading } from '../../journal/journal-summary.ts'
+import { keptDiskBytes } from '../../journal/kept-moments.ts'
 import { type RunFilter, readFilters } from '../../journal/run-query.ts'
 import type { RunSummary } from '../../journal/run-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
@@ -21,13 +22,14 @@ import { interruptedLines, interruptedWhile } from '../render/interrupted-lines.
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
+import { resumeDetached } from './detach.ts'
 import { type ContinueFlags, continueRun } from './run.ts'
 
 export async function runsList(
   io: Io,
   flags: { json?: boolean; filter?: string[]; last?: number },
 ): Promise<ExitCode> {
-  const filter = readFilters(flags.filter ?? [])
+  const filter = readFilters(flags.filter ?? [], io.directory)
   const runs = await listRuns(hostOf(io), filter, flags.last)
   for (const run of runs) {
     if (flags.json === true) await writeJsonLine(io.stdout, run)
@@ -55,9 +57,8 @@ async function listRuns(host: Host, filter: RunFilter, last?: number): Promise<R
 }
 
 function listLine(run: RunSummary): string {
-  const { id, status, startedAt, prompt, state, problem, isLive, keepsVm, pendingApprovals } = run
-  const { metadata = {} } = run
-  const word = status === 'died' ? 'host died' : status
+  const { id, status, since, startedAt, prompt, state, problem, isLive, keepsVm, pendingApprovals } = run
+  const { metadata = {}, replays } = run
   const facts = Object.entries(metadata).map(([key, value]) => ` · ${key}=${sanitizeLine(value, 40)}`)
   const changes =
     state.changes === null
@@ -66,10 +67,12 @@ function listLine(run: RunSummary): string {
   // Of the offline model it is known to be nothing.
   const cost = state.costUsd === null || state.costUsd === 0 ? '' : ` · ${formatCost(state.costUsd)}`
   const asked = pendingApprovals === 0 ? '' : ` · ${formatCount(pendingApprovals, 'approval')} pending`
-  const died = status === 'died' ? ` · interrupted ${interruptedWhile(state)}` : ''
-  const waiting = state.proposedNotes.length
+  const when = status === 'interrupted' ? ` ${interruptedWhile(state)}` : ''
+  const how = since === undefined ? '' : ` · ${status}${when} since ${formatTime(since)}`
+  const replay = replays === undefined ? '' : ` · replay of ${replays}`
+  const waiting = replays === undefined ? state.proposedNotes.length : 0
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
-  return `${id}  ${formatTime(startedAt)}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${facts.join('')}${asked}${died}${changes}${cost}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
+  return `${id}  ${formatTime(startedAt)}  ${status.padEnd(11)} ${sanitizeLine(prompt, 60)}${facts.join('')}${replay}${asked}${how}${changes}${cost}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(
@@ -88,7 +91,11 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean } &
   const colors = colorsFor(io.stdout)
   const texts = new HeldTexts(colors)
   let state = initialRunState
-  if (flags.json !== true) io.stdout.write(`${paths.runId}  ${sanitizeLine(paths.directory)}\n`)
+  if (flags.json !== true) {
+    const [first] = events
+    const begun = first === undefined ? '' : `${formatTime(first.at)}  `
+    io.stdout.write(`${paths.runId}  ${begun}${sanitizeLine(paths.directory)}\n`)
+  }
   for (const item of events) {
     const before = state
     state = reduceRun(state, item)
@@ -104,6 +111,10 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean } &
       writeLines(io.stdout, interruptedLines(paths.runId, events, state, left).map(colors.yellow))
     }
     writeLines(io.stdout, headLines(events, reading, isLive))
+    const bytes = isLive ? null : await keptDiskBytes(paths, state.end !== null)
+    const use = state.end === null ? 'continued or forked' : 'forked'
+    if (bytes !== null)
+      io.stdout.write(`its disk is kept, ${formatBytes(bytes)}: the run can be ${use} from it\n`)
   }
   return exitCodes.completed
 }
@@ -143,12 +154,17 @@ export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
   return exitCodes.completed
 }
 
-export async function runsSteer(io: Io, name: string, text: string): Promise<ExitCode> {
+export async function runsSteer(
+  io: Io,
+  name: string,
+  text: string,
+  { agent }: { agent?: string } = {},
+): Promise<ExitCode> {
   return await say(
     io,
     name,
-    (run) => run.steer(text, { by: 'caisson runs steer' }),
-    () => 'message sent to the agent',
+    (run) => run.steer(text, { by: 'caisson runs steer', ...(agent === undefined ? {} : { to: agent }) }),
+    () => `message sent to ${agent === undefined ? 'the agent' : sanitizeLine(agent)}`,
   )
 }
 
@@ -161,22 +177,31 @@ export async function runsPause(io: Io, name: string): Promise<ExitCode> {
   )
 }
 
-/** A paused agent, or a run whose host process ended; with `all` each of those, one after the other. */
+interface ResumeFlags {
+  readonly all?: boolean
+  /** In a background process. */
+  readonly detach?: boolean
+}
+
+/** A paused agent, or a run without a host process; with `all` each of those that waits for no answer, one by one. */
 export async function runsResume(
   io: Io,
   name: string | undefined,
-  { all = false, ...flags }: ContinueFlags & { readonly all?: boolean },
+  { all = false, detach = false, ...flags }: ContinueFlags & ResumeFlags,
 ): Promise<ExitCode> {
   const host = hostOf(io)
-  if (all) return await resumeAll(io, host, flags)
+  const resume = (runId: string) =>
+    detach ? resumeDetached(io, runId, flags) : continueRun(io, runId, flags)
+  if (all) return await resumeAll(io, host, resume)
   if (name === undefined)
     throw new CaissonError(
       'invalid_options',
       'expected a run, or --all for each run whose host process ended',
     )
   const runId = await findRun(io, name)
-  const { status } = await host.runs.summary(runId)
-  if (status === 'died') return await continueRun(io, runId, flags)
+  const { state, status, isLive } = await host.runs.summary(runId)
+  if (flags.takeOver === true && state.end === null) return await resume(runId)
+  if (status === 'interrupted' || (status === 'sleeping' && !isLive)) return await resume(runId)
   return await say(
     io,
     runId,
@@ -186,25 +211,61 @@ export async function runsResume(
 }
 
 /** @returns the code of the first run that did not complete */
-async function resumeAll(io: Io, host: Host, flags: ContinueFlags): Promise<ExitCode> {
-  const died = (await host.runs.list()).filter(({ status }) => status === 'died')
-  const left = died.filter(({ id }) => existsSync(host.runs.paths(id).options))
+async function resumeAll(
+  io: Io,
+  host: Host,
+  resume: (runId: string) => Promise<ExitCode>,
+): Promise<ExitCode> {
+  const runs = await host.runs.list()
+  const stopped = runs.filter(({ status, isLive, pendingApprovals }) =>
+    status === 'sleeping' ? !isLive && pendingApprovals === 0 : status === 'interrupted',
+  )
+  const left = stopped.filter(({ id }) => existsSync(host.runs.paths(id).options))
   if (left.length === 0) io.stderr.write('no run can be continued; list all: caisson runs list\n')
   let first: ExitCode = exitCodes.completed
   for (const { id } of left) {
-    const code = await continueRun(io, id, flags)
+    const code = await resume(id)
     if (first === exitCodes.completed) first = code
   }
   return first
 }
 
 /** Waits for the end: the run sends its changes first, unless it ends at once. */
-export async function runsCancel(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
-  const run = await findLive(io, name)
+export async function runsCancel(
+  io: Io,
+  name: string,
+  flags: { now?: boolean; agent?: string; reason?: string },
+): Promise<ExitCode> {
+  const { agent, reason } = flags
+  if (agent !== undefined)
+    return await say(
+      io,
+      name,
+      (run) =>
+        run.cancelAgent(agent, {
+          by: 'caisson runs cancel',
+          ...(reason === undefined ? {} : { reason }),
+        }),
+      () => `${sanitizeLine(agent)} is cancelled; the run continues`,
+    )
+  if (reason !== undefined)
+    throw new CaissonError(
+      'invalid_options',
+      'expected --agent with --reason: it is for the agent that continues',
+    )
+  const host = hostOf(io)
+  const runId = await findRun(io, name)
+  const { state, isLive } = await host.runs.summary(runId)
+  if (state.end === null && !isLive) {
+    await host.cancel(runId, { by: 'caisson runs cancel' })
+    io.stdout.write(`${runId}: cancelled; its changes were not collected\n`)
+    return exitCodes.completed
+  }
+  const run = await findLive(io, runId)
   await run.cancel({ by: 'caisson runs cancel', now: flags.now === true })
   const end = await run.ended
   if (end.kind !== 'ended')
-    throw new CaissonError('connection_lost', end.kind === 'lost' ? end.message : 'it was left')
+    throw new CaissonError('connection_lost', end.kind === 'lost' ? end.message : `it was ${end.kind}`)
   io.stdout.write(`${run.id}: ${end.end?.outcome ?? 'ended'}\n`)
   return exitCodes.completed
 }
@@ -234,10 +295,12 @@ export async function findLive(io: Io, name: string): Promise<RunClient> {
   const runId = await findRun(io, name)
   const run = await host.attach(runId)
   if (run !== null) return run
-  const { state } = await host.runs.summary(runId)
+  const { state, status } = await host.runs.summary(runId)
   const why =
-    state.end === null
-      ? `its host process died; what it was doing: caisson runs show ${runId}`
-      : `it has ended as ${state.end.outcome}`
+    state.end !== null
+      ? `it has ended as ${state.end.outcome}`
+      : status === 'sleeping'
+        ? `it sleeps until its approvals are answered; list them: caisson approvals list ${runId}`
+        : `its host process died; what it was doing: caisson runs show ${runId}`
   throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)
 }

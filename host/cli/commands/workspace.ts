@@ -7,6 +7,7 @@ import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
+import { nextCommands } from '../render/next-commands.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 import { isComplete, printApplied, showChanges } from './review-changes.ts'
 
@@ -119,7 +120,7 @@ export async function workspaceUndo(io: Io, name: string, flags: { json?: boolea
     if (summary.stopped !== undefined)
       io.stdout.write(
         `Stopped before the end: ${sanitizeLine(summary.stopped.message)}\n` +
-          `  continue: caisson workspace undo ${runId}\n`,
+          `  continue: ${nextCommands(io, runId).undo}\n`,
       )
   }
   for (const problem of summary.problems) io.stderr.write(`caisson: ${sanitizeLine(problem, 2_000)}\n`)

@@ -61,6 +61,11 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
         'print the final answer alone; problems and questions go to standard error',
       ).conflicts('json'),
     )
+    .addOption(
+      new Option('--detach', 'run in a background process; see: caisson attach, caisson approvals').conflicts(
+        ['json', 'quiet', 'output'],
+      ),
+    )
     .option('-o, --output <file>', 'write the final answer of a completed run to this file')
     .option('--output-schema <file>', 'make the final answer JSON that fits the JSON schema in this file')
   addDetailOptions(command)
@@ -77,6 +82,7 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     .option('--max-requests <count>', 'model requests', parseCount)
     .option('--max-cost <dollars>', 'cost in US dollars, by the configured prices', parseDollars)
     .option('--max-agents <count>', 'sub-agents; 0 disables them', parseCountOrNone)
+    .option('--max-depth <count>', 'depth of sub-agents that start their own, 1 to 5', parseCount)
     .optionsGroup('VM:')
     .option('--continue [run]', 'continue a run (default: the most recently started one on this directory)')
     .option('--keep-vm', 'keep the VM for a later --continue; implied by --continue')
@@ -105,13 +111,20 @@ export function addAttachCommand(command: Command, run: RunAction): void {
     .action(run(lazy(async () => (await import('../commands/attach.ts')).attach)))
 }
 
+export function addReplayCommand(command: Command, run: RunAction): void {
+  addDetailOptions(command)
+    .argument('<run>', runArgument)
+    .option('--json', 'print one JSON event per line, then the result')
+    .action(run(lazy(async () => (await import('../commands/replay.ts')).replay)))
+}
+
 export function addRunsCommands(runs: Command, run: RunAction): void {
   runs
     .command('list')
     .description('List runs, newest first')
     .option(
       '--filter <key=value>',
-      'list only runs with this status, workspace, model or metadata=KEY=VALUE; repeatable',
+      'list only runs with this status (completed, failed, cancelled, running, died or damaged), workspace, model or metadata=KEY=VALUE; repeatable',
       collect,
     )
     .option('-n, --last <count>', 'list only the last runs', parseCount)
@@ -124,6 +137,7 @@ export function addRunsCommands(runs: Command, run: RunAction): void {
     .action(run(lazy(async () => (await import('../commands/runs.ts')).runsShow)))
   add('steer')
     .argument('<text>', 'what the agent should know')
+    .option('--agent <path>', 'send it to this sub-agent, such as tests')
     .description('Send a message to the agent; it sees the message on its next turn')
     .action(run(lazy(async () => (await import('../commands/runs.ts')).runsSteer)))
   add('pause')
@@ -131,15 +145,72 @@ export function addRunsCommands(runs: Command, run: RunAction): void {
     .action(run(lazy(async () => (await import('../commands/runs.ts')).runsPause)))
   addDetailOptions(runs.command('resume').argument('[run]', runArgument))
     .description('Resume a paused agent, or continue a run whose host process ended')
-    .option('--all', 'continue each run whose host process ended, one after the other')
+    .option('--all', 'continue each run without a host process that waits for no answer, one after the other')
+    .addOption(new Option('--detach', 'continue in a background process').conflicts('json'))
+    .option('--take-over', 'end the process that has the run first; it may be stopped')
+    .option('--restart', 'start the run again from its beginning')
     .option('--apply', 'apply changes that are neither flagged nor in conflict, without asking')
     .option('--no-apply', 'apply nothing, without asking')
     .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
     .action(run(lazy(async () => (await import('../commands/runs.ts')).runsResume)))
+  addDetailOptions(add('fork').argument('[words...]', 'what to say to each new run, one argument each'))
+    .description('Continue a run from an earlier moment in new runs; the run itself stays as it is')
+    .requiredOption('--at <step>', 'step before which the new runs begin, or "start", or "end"')
+    .option('-n, --count <count>', 'number of new runs (default: one for each message, else 1)', parseCount)
+    .option('--no-start', 'make the new runs without starting them')
+    .option('--apply', 'with one new run: apply changes that are neither flagged nor in conflict')
+    .option('--no-apply', 'apply nothing, without asking')
+    .option('--json', 'print one JSON event per line')
+    .action(run(lazy(async () => (await import('../commands/forks.ts')).runsFork)))
+  addDetailOptions(add('rewind').argument('[words]', 'what to say to the run from there'))
+    .description('Continue a run from an earlier moment in a run that takes its place')
+    .requiredOption('--to <step>', 'step before which the new run begins, or "start", or "end"')
+    .option('--despite-effects', 'rewind although the run had effects outside its VM since, which stay')
+    .option('--no-start', 'make the new run without starting it')
+    .option('--apply', 'apply changes that are neither flagged nor in conflict, without asking')
+    .option('--no-apply', 'apply nothing, without asking')
+    .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
+    .action(run(lazy(async () => (await import('../commands/forks.ts')).runsRewind)))
+  runs
+    .command('compare')
+    .argument('<run...>', 'two or more runs that began with the same files, such as forks')
+    .description('Show the changes of several runs side by side')
+    .option(
+      '--test <command>',
+      'run this command over the result of each run, in a VM without network access',
+    )
+    .option('--test-timeout <duration>', 'end each test after this time', parseDuration)
+    .option('--json', 'print one JSON object')
+    .action(run(lazy(async () => (await import('../commands/compare.ts')).runsCompare)))
+  runs
+    .command('merge')
+    .argument('<run...>', 'two or more runs that began with the same files, such as forks')
+    .description('Merge the changes of several runs into those of a new run, to review and apply')
+    .option(
+      '--take <run:path[:hunks]>',
+      'use this change, or these hunks of it, such as a1b2:src/a.ts:1,3; repeatable',
+      collect,
+    )
+    .option('--json', 'print one JSON object')
+    .action(run(lazy(async () => (await import('../commands/compare.ts')).runsMerge)))
   add('cancel')
     .description('Cancel a run; its changes are collected first')
-    .option('--now', 'stop immediately, without collecting changes')
+    .addOption(
+      new Option('--now', 'stop immediately, without collecting changes').conflicts(['agent', 'reason']),
+    )
+    .option('--agent <path>', 'cancel only this sub-agent, such as tests; the run continues')
+    .option('--reason <text>', 'with --agent: what the agent that started it should know')
     .action(run(lazy(async () => (await import('../commands/runs.ts')).runsCancel)))
+  add('export')
+    .option('-o, --output <file>', 'write to this file instead of standard output')
+    .description('Write a run as one file, without keys and secrets')
+    .action(run(lazy(async () => (await import('../commands/transfer.ts')).runsExport)))
+  runs
+    .command('import')
+    .argument('<file>', 'file of `caisson runs export`')
+    .option('-w, --workspace <dir>', 'directory that the changes are for (default: the current one)')
+    .description('Make a run of an exported file')
+    .action(run(lazy(async () => (await import('../commands/transfer.ts')).runsImport)))
   runs
     .command('rm')
     .argument('<run...>')
@@ -156,6 +227,8 @@ export function addApprovalCommands(approvals: Command, run: RunAction): void {
       .argument('<approval>', 'ID as listed, or a unique prefix of it')
   const scope = (choices: readonly ApprovalScope[]) =>
     new Option('--scope <scope>', 'how long the decision is valid').choices(choices).default('once')
+  const duration = () =>
+    new Option('--for <duration>', 'with --scope run: how long, for example 10m').argParser(parseDuration)
   approvals
     .command('list')
     .argument('[run]', `${runArgument} (default: all active runs)`)
@@ -174,6 +247,7 @@ export function addApprovalCommands(approvals: Command, run: RunAction): void {
   add('allow')
     .description('Allow a tool call, a plan or network access')
     .addOption(scope(['once', 'run', 'always']))
+    .addOption(duration())
     .addOption(
       new Option(
         '--reach <reach>',
@@ -184,8 +258,22 @@ export function addApprovalCommands(approvals: Command, run: RunAction): void {
   add('deny')
     .description('Deny an approval, or decline to answer a question')
     .addOption(scope(['once', 'run']))
+    .addOption(duration())
     .option('--hint <text>', 'what the agent should do instead')
     .action(run(lazy(async () => (await import('../commands/approvals.ts')).approvalsDeny)))
+  approvals
+    .command('remembered')
+    .argument('<run>', runArgument)
+    .description('List the answers for a run that apply to its later calls')
+    .option('--json', 'print one JSON object per line')
+    .action(run(lazy(async () => (await import('../commands/approvals.ts')).approvalsRunAnswers)))
+  approvals
+    .command('revoke')
+    .showHelpAfterError('(to list the answers for a run and their IDs: caisson approvals remembered RUN)')
+    .argument('<run>', runArgument)
+    .argument('<approval>', 'ID as listed by remembered, or a unique prefix of it')
+    .description('Revoke an answer for a run, so that later calls are asked about again')
+    .action(run(lazy(async () => (await import('../commands/approvals.ts')).approvalsRevoke)))
 }
 
 /** What `RunStore.find` can find; whatever else stands behind `--continue` is the task. */

@@ -12,7 +12,7 @@ import { choose, write } from './ask.ts'
 import { captureInput, collectKeys, plainText, type SettleIo, type TakenKeys } from './terminal-input.ts'
 
 /** What the person can do to the run. */
-type SteeredRun = Pick<RunHandle, 'steer' | 'pause' | 'resume'>
+type SteeredRun = Pick<RunHandle, 'cancelAgent' | 'steer' | 'pause' | 'resume'>
 
 /** How long the terminal may take to hand over what was typed behind an Enter. */
 const settleMs = 40
@@ -63,7 +63,10 @@ export class SteeringPrompt implements Disposable {
     this.#offer()
   }
 
-  /** The run is being cancelled: there is nothing more to say to its agent. Keys are still taken, so that none is echoed. */
+  /**
+   * The run is being cancelled, or shown quietly: there is nothing more to say to its agent. Keys are still taken, so
+   * that none is echoed.
+   */
   end(): void {
     this.#isOver = true
     this.#typed = ''
@@ -184,11 +187,29 @@ export class SteeringPrompt implements Disposable {
     draft = plainText(`${draft} ${this.#typed} ${behind}`).trim()
     this.#typed = ''
     const text = await write(io, 'What should the agent know? (Enter sends, Esc discards)', draft)
-    if (text !== null && text.trim() !== '') this.#report(this.#run.steer(text, { by: person }))
+    if (text !== null && text.trim() !== '') this.#send(text.trim())
+  }
+
+  /** `@PATH TEXT` is for one sub-agent; `@PATH /cancel REASON` cancels it. */
+  #send(text: string): void {
+    const [, to, words = ''] = /^@([A-Za-z0-9_/-]+)(?:\s+(.*))?$/s.exec(text) ?? []
+    const cancel = /^\/cancel(?:\s+(.*))?$/s.exec(words)
+    if (to === undefined) this.#report(this.#run.steer(text, { by: person }), text)
+    else if (cancel !== null)
+      this.#report(this.#run.cancelAgent(to, { by: person, reason: cancel[1] ?? '' }), text)
+    else if (words === '') this.#refuse(`the message to ${sanitizeLine(to)} is empty`, text)
+    else this.#report(this.#run.steer(words, { by: person, to }), text)
   }
 
   /** The run's own events say that it worked. */
-  #report(done: Promise<void>): void {
-    done.catch((error: unknown) => this.#view.lines([`Not done: ${sanitizeLine(errorMessage(error))}`]))
+  #report(done: Promise<void>, text = ''): void {
+    done.catch((error: unknown) => this.#refuse(sanitizeLine(errorMessage(error)), text))
+  }
+
+  /** What was typed can be corrected and sent again. */
+  #refuse(problem: string, text: string): void {
+    this.#view.lines([`Not done: ${problem}`])
+    this.#typed = `${text}${this.#typed === '' ? '' : ` ${this.#typed}`}`
+    this.#offer()
   }
 }

@@ -10,11 +10,15 @@ type Of<T extends string> = Extract<AgentEvent | HostEvent, { type: T }>
 const answerMaxLines = 10
 const conflictsMax = 10
 
-/** The lines of an agent behind its name, so that who speaks is seen in each; those of the root agent as they are. */
+/**
+ * The lines of an agent behind its name, so that who speaks is seen in each, indented by its depth; those of the root
+ * agent as they are.
+ */
 export function underPath(agentPath: string, lines: readonly string[], colors: Colors): string[] {
   if (agentPath === 'root') return [...lines]
   const name = colors.cyan(`[${nameOf(agentPath)}]`)
-  return lines.flatMap((line) => line.split('\n')).map((line) => `  ${name} ${line.trimStart()}`)
+  const indent = '  '.repeat(agentPath.split('/').length - 1)
+  return lines.flatMap((line) => line.split('\n')).map((line) => `${indent}${name} ${line.trimStart()}`)
 }
 
 /** How a sub-agent is called among the agents of its run. */
@@ -55,16 +59,30 @@ export function agentEndLines(event: Of<'agent-end'>, colors: Colors): string[] 
 /** What people said to the agent, as the host knows it, and what the agent says it heard. */
 export function steeringLines(
   event: Of<
-    'steer-request' | 'steer-seen' | 'pause-request' | 'resume-request' | 'pause-start' | 'pause-end'
+    | 'steer-request'
+    | 'agent-cancel-request'
+    | 'steer-seen'
+    | 'pause-request'
+    | 'resume-request'
+    | 'pause-start'
+    | 'pause-end'
   >,
   colors: Colors,
 ): string[] {
   switch (event.type) {
     case 'steer-request':
       return [
-        colors.cyan(`› Message by ${sanitizeLine(event.by, 60)}:`),
+        colors.cyan(`› Message by ${sanitizeLine(event.by, 60)}${toWhom(event.agentPath)}:`),
         sanitizeBlock(event.text, '  › ', 20),
       ]
+    case 'agent-cancel-request': {
+      const why = event.reason === '' ? '' : `: ${sanitizeLine(event.reason, 200)}`
+      return [
+        colors.yellow(
+          `Cancel of ${nameOf(event.agentPath)} requested by ${sanitizeLine(event.by, 60)}${why}`,
+        ),
+      ]
+    }
     case 'steer-seen':
       return [colors.dim(`    the agent reads ${formatCount(event.messageIds.length, 'message')}`)]
     case 'pause-request':
@@ -76,6 +94,10 @@ export function steeringLines(
     case 'pause-end':
       return [colors.dim('The agent continues')]
   }
+}
+
+function toWhom(agentPath: string | undefined): string {
+  return agentPath === undefined ? '' : ` to ${nameOf(agentPath)}`
 }
 
 export function compactLine({ beforeTokens, afterTokens }: Of<'context-compact'>, colors: Colors): string {

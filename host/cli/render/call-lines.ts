@@ -6,7 +6,7 @@ import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { UserQuestion } from '#specs/protocol/question.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { planOf } from '../../approvals/plan-question.ts'
-import { formatCount } from '../../files/format.ts'
+import { formatCount, formatTime } from '../../files/format.ts'
 import { withFlags } from '../options.ts'
 import { nameOf } from './agent-lines.ts'
 import type { Colors } from './colors.ts'
@@ -84,7 +84,8 @@ export function decisionLine(event: Of<'approval-decision'>, colors: Colors, bef
   }[event.by]
   const isReported = event.by === 'person' || event.reach !== undefined
   const run = event.reach === 'command' ? ' for this command in this run' : ' for this run'
-  const scope = isReported ? { once: '', run, always: ' permanently' }[event.scope] : ''
+  const until = event.until === undefined ? '' : ` until ${formatTime(event.until)}`
+  const scope = isReported ? { once: '', run: `${run}${until}`, always: ' permanently' }[event.scope] : ''
   const rule = event.rule === undefined ? '' : `: ${sanitizeLine(withFlags(event.rule))}`
   // A mode's hint is for the agent and says the same as its rule.
   const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${sanitizeLine(event.hint)}`

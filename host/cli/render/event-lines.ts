@@ -33,7 +33,7 @@ export function eventLines(
   detail: Detail = {},
 ): string[] {
   const { event, agentPath = 'root', runId } = line
-  if (event.type === 'vm-kept') return [keptLine(runId, colors)]
+  if (event.type === 'vm-kept') return detail.inConversation === true ? [] : [keptLine(runId, colors)]
   return underPath(agentPath, linesOfEvent(event, state, colors, before, detail), colors)
 }
 
@@ -57,12 +57,18 @@ function linesOfEvent(
       ]
     case 'vm-wake':
       return [colors.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
+    case 'run-sleep':
+      return [colors.dim('The run sleeps without a VM; it continues when you answer')]
     case 'run-resume':
       return resumeLines(event, colors)
     case 'vm-keep-failed':
       return [colors.yellow(`Could not keep the VM: ${sanitizeLine(event.message, 1_000)}`)]
     case 'disk-wait':
-      return [colors.yellow(`Waited ${formatDuration(event.durationMs)} for free disk space: ${event.what}`)]
+      return [
+        colors.yellow(
+          `Waited ${formatDuration(event.durationMs)} for free disk space: ${sanitizeLine(event.what)}`,
+        ),
+      ]
     case 'vm-end':
       return event.expected ? [] : [colors.red(`The VM ended: ${sanitizeLine(event.message, 2_000)}`)]
     case 'session-start':
@@ -103,6 +109,7 @@ function linesOfEvent(
     case 'context-compact':
       return [compactLine(event, colors)]
     case 'steer-request':
+    case 'agent-cancel-request':
     case 'steer-seen':
     case 'pause-request':
     case 'resume-request':
@@ -110,12 +117,12 @@ function linesOfEvent(
     case 'pause-end':
       return steeringLines(event, colors)
     case 'tool-start':
-      // The plan itself follows, or the question.
-      if ((event.tool === planTool && event.stepId === 'plan') || event.tool === askTool) return []
+      if (isShownOtherwise(event)) return []
       return detail.verbose === true
         ? [colors.dim(`    ${sanitizeLine(event.tool, 60)}`), ...argumentLines(event.arguments, colors)]
         : [colors.dim(`    ${sanitizeLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
     case 'tool-end':
+      if (isShownOtherwise(event) && event.error === undefined && detail.verbose !== true) return []
       return toolEndLines(event, colors, detail, Object.keys(before?.openCalls ?? {}).length < 2)
     case 'turn-end':
       return turnEndLines(event, colors, detail)
@@ -125,6 +132,11 @@ function linesOfEvent(
       return [`${colors.yellow('?')} ${describeQuestion(event)}`, ...offerLines(event.request)]
     case 'approval-decision':
       return [decisionLine(event, colors, before)]
+    case 'approval-revoke': {
+      const { approvalId, by } = event
+      const id = sanitizeLine(approvalId, 100)
+      return [colors.yellow(`The answer for this run to ${id} was revoked by ${sanitizeLine(by, 60)}`)]
+    }
     case 'egress-denied':
       return [
         colors.yellow(`Refused: ${sanitizeLine(event.target)}: ${sanitizeLine(withFlags(event.reason))}`),
@@ -154,6 +166,7 @@ function linesOfEvent(
     case 'changes-ready':
     case 'checkpoint':
     case 'egress-end':
+    case 'egress-start':
     case 'host-tool-end':
     case 'model-start':
     case 'undo-start':
@@ -164,6 +177,11 @@ function linesOfEvent(
       event satisfies never
       return []
   }
+}
+
+/** Whether the call's plan follows, or its question. */
+function isShownOtherwise({ tool, stepId }: Pick<Of<'tool-start'>, 'tool' | 'stepId'>): boolean {
+  return (tool === planTool && stepId === 'plan') || tool === askTool
 }
 
 /** What the agent did after the checkpoint is shown again as it is done again. */
@@ -220,7 +238,7 @@ function vmLine({ start, phasesMs, accelerator, confinement }: Of<'vm-ready'>, c
   const shown = phases.filter(([, ms]) => ms >= 100)
   const list = shown.map(([name, ms]) => `${sanitizeLine(name, 20)} ${formatDuration(ms)}`).join(', ')
   const which = start === 'saved' ? 'Kept VM ready' : 'VM ready'
-  return `${which} in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colors.dim(list === '' ? '' : ` · ${list}`)}`
+  return `${which} in ${formatDuration(sum)} · ${sanitizeLine(accelerator, 100)} · ${sanitizeLine(confinement, 100)}${colors.dim(list === '' ? '' : ` · ${list}`)}`
 }
 
 function keptLine(runId = 'RUN', colors: Colors): string {
@@ -307,10 +325,16 @@ function folderLines(
 }
 
 function runStartLines(event: Of<'run-start'>, colors: Colors): string[] {
-  const { directory, model, provider, mode, planFrom } = event
+  const { directory, model, provider, mode, planFrom, forkedFrom, mergedFrom } = event
   const how = mode === 'plan' ? ' · plan only, no changes' : ''
   const head = `Run in ${sanitizeLine(directory)} · model ${sanitizeLine(model)} (${sanitizeLine(provider)})${how}`
-  return planFrom === undefined ? [head] : [head, colors.dim(`  with the plan of ${sanitizeLine(planFrom)}`)]
+  const plan = planFrom === undefined ? [] : [colors.dim(`  with the plan of ${sanitizeLine(planFrom)}`)]
+  if (mergedFrom !== undefined) return [head, colors.dim(`  merged from ${mergedFrom.join(', ')}`)]
+  if (forkedFrom === undefined) return [head, ...plan]
+  const { runId, step, despite = [] } = forkedFrom
+  const from = colors.dim(`  continues ${runId} from ${sanitizeLine(step)}`)
+  const kept = despite.map((effect) => colors.yellow(`  stays: ${sanitizeLine(effect)}`))
+  return [head, ...plan, from, ...kept]
 }
 
 function planUpdateLines(event: Of<'plan-update'>, before: RunState | undefined, colors: Colors): string[] {

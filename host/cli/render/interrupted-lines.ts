@@ -30,7 +30,7 @@ export function interruptedLines(
   const { end, unfinished } = state
   const last = events.at(-1)
   return [
-    ...(end === null ? diedLines(runId, events, last?.at, state, left) : []),
+    ...(end === null ? stoppedLines(runId, events, last?.at, state, left) : []),
     ...(unfinished === null
       ? []
       : [
@@ -48,6 +48,26 @@ export function interruptedWhile({ phase }: Pick<RunState, 'phase'>): string {
     working: 'during the work',
     ended: '',
   }[phase]
+}
+
+function stoppedLines(
+  runId: string,
+  events: readonly JournalEvent[],
+  lastAt: number | undefined,
+  state: RunState,
+  left: Left,
+): string[] {
+  const sleeping = events.findLast(({ event: { type } }) => type === 'run-sleep' || type === 'run-resume')
+  if (sleeping?.event.type !== 'run-sleep') return diedLines(runId, events, lastAt, state, left)
+  return [
+    `Sleeping since ${formatTime(sleeping.at)}: the run waits for answers, without a VM`,
+    ...firstOf(Object.values(state.pendingApprovals).map((request) => describeQuestion({ request }))).map(
+      (line) => `  ${line}`,
+    ),
+    Object.keys(state.pendingApprovals).length === 0
+      ? `  continue it: caisson runs resume ${runId}`
+      : `  answer: caisson approvals list ${runId}`,
+  ]
 }
 
 function diedLines(

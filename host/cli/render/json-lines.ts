@@ -5,12 +5,12 @@
 import { createInterface } from 'node:readline'
 import type { Readable, Writable } from 'node:stream'
 import { z } from 'zod'
-import { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
+import { AnswerDuration, AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { UserAnswer } from '#specs/protocol/question.ts'
-import { Id, Text } from '#specs/protocol/text.ts'
+import { Id, Line, Text } from '#specs/protocol/text.ts'
 import { parseJson } from '../../files/json.ts'
 
 /** One line on stdin. */
@@ -20,6 +20,7 @@ export const JsonInput = z.union([
     decision: z.enum(['allow', 'deny']),
     scope: ApprovalScope.default('once'),
     reach: AnswerReach.optional(),
+    forMs: AnswerDuration.optional(),
     hint: Text.optional(),
     plan: Plan.optional(),
   }),
@@ -31,7 +32,14 @@ export const JsonInput = z.union([
     /** A word with it. */
     hint: Text.optional(),
   }),
-  z.strictObject({ steer: Text.min(1) }),
+  z.strictObject({
+    steer: Text.min(1),
+    /** Path of a sub-agent; absent: the root agent. */
+    to: Line.optional(),
+  }),
+  z.strictObject({ cancelAgent: Line.min(1), reason: Text.optional() }),
+  /** An answer for the run, by its approval. */
+  z.strictObject({ revoke: Id }),
   z.strictObject({ pause: z.boolean() }),
   z.strictObject({ cancel: z.literal(true) }),
 ])
@@ -80,7 +88,7 @@ export function readJsonLines(
     else {
       const issue = parsed === undefined ? 'too long' : describeIssues(parsed.error, { root: 'it', max: 1 })
       handlers.onProblem(
-        `line ${number} of standard input is not an answer or a request (${issue}); expected {"approvalId","decision","scope"?,"reach"?,"hint"?,"plan"?}, {"type":"answer","approvalId","answer","hint"?}, {"steer":"TEXT"}, {"pause":true|false} or {"cancel":true}`,
+        `line ${number} of standard input is not an answer or a request (${issue}); expected {"approvalId","decision","scope"?,"reach"?,"forMs"?,"hint"?,"plan"?}, {"type":"answer","approvalId","answer","hint"?}, {"steer":"TEXT","to"?}, {"cancelAgent":"PATH","reason"?}, {"revoke":"APPROVAL"}, {"pause":true|false} or {"cancel":true}`,
       )
     }
   })

@@ -19,7 +19,8 @@ export class ProgressView {
   readonly #live = new LiveRows()
   readonly #colors: Colors
   readonly #texts: HeldTexts
-  readonly #startedAt = Date.now()
+  /** Of the run, once its first event is shown: who attaches sees how long it has been at work. */
+  #startedAt = Date.now()
   #state: RunState = initialRunState
   #hint = 'starting'
   #timer: NodeJS.Timeout | undefined
@@ -29,7 +30,7 @@ export class ProgressView {
   readonly #isQuiet: boolean
   readonly #detail: Detail
 
-  /** @param options `isQuiet`: of the run only questions and a bad end are shown */
+  /** @param options `isQuiet`: of the run only questions, failed steps and a bad end are shown */
   constructor(out: LiveOutput, { isQuiet = false, ...detail }: { readonly isQuiet?: boolean } & Detail = {}) {
     this.#out = out
     this.#area = new LiveArea(out)
@@ -51,6 +52,7 @@ export class ProgressView {
         this.lines([this.#colors.yellow(sanitizeLine(delta.text, 1_000))])
       return
     }
+    if (item.source === 'host' && item.event.type === 'run-start') this.#startedAt = item.at
     const before = this.#state
     this.#state = reduceRun(before, item)
     this.#hint = ''
@@ -60,7 +62,9 @@ export class ProgressView {
   }
 
   #isShown(item: FeedItem): boolean {
-    if (!this.#isQuiet || item.source !== 'host') return !this.#isQuiet
+    if (!this.#isQuiet) return true
+    if (item.source === 'agent') return item.event.type === 'step-end' && item.event.state === 'failed'
+    if (item.source !== 'host') return false
     const { event } = item
     if (event.type === 'run-end') return event.outcome !== 'completed'
     return event.type === 'approval-request' || event.type === 'approval-decision'
@@ -122,7 +126,7 @@ export class ProgressView {
     const frame = frames[this.#frame++ % frames.length]
     const { dim } = this.#colors
     const hint = this.#hint || this.#live.hint()
-    const line = `${frame} ${formatDuration(Date.now() - this.#startedAt)} · ${statusOf(this.#state, hint, this.#keys)}`
+    const line = `${frame} ${formatDuration(Math.max(0, Date.now() - this.#startedAt))} · ${statusOf(this.#state, hint, this.#keys)}`
     const figures = this.#live.figures(this.#state, this.#detail.verbose === true).join(' · ')
     this.#area.draw([
       ...this.#live.above(this.#state, this.#colors),

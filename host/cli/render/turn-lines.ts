@@ -13,6 +13,8 @@ export interface Detail {
   readonly verbose?: boolean | undefined
   /** What the model reasoned. */
   readonly reasoning?: boolean | undefined
+  /** Whether the run is a task of a conversation, which keeps its VM. */
+  readonly inConversation?: boolean | undefined
 }
 
 const margin = '    │ '
@@ -139,7 +141,8 @@ export function modelEndLines(event: Of<'model-end'>, colors: Colors): string[] 
     event.error === undefined ? `HTTP ${event.status}` : sanitizeLine(event.error, 200),
     formatDuration(event.durationMs),
     `${usage.inputTokens}${cached} + ${usage.outputTokens} tokens`,
-    event.costUsd === undefined ? '' : formatCost(event.costUsd),
+    // Of the offline model it is known to be nothing.
+    event.costUsd === undefined || event.costUsd === 0 ? '' : formatCost(event.costUsd),
   ]
   return [colors.dim(`    ${facts.filter((fact) => fact !== '').join(' · ')}`)]
 }

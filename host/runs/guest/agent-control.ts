@@ -9,17 +9,27 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RpcFailure } from '#specs/protocol/peer.ts'
 
+/** A message of a person, for the root agent or one sub-agent. */
+export interface AgentMessage {
+  readonly messageId: string
+  readonly text: string
+  readonly agentPath?: string | undefined
+}
+
 /** The agent that runs the task. */
 export interface ControlledAgent {
   /** False while the VM is saved or paused; commands are queued meanwhile. */
   readonly isReachable: boolean
-  steer(messageId: string, text: string): Promise<Result<unknown, RpcFailure>>
+  steer(message: AgentMessage): Promise<Result<unknown, RpcFailure>>
+  cancelAgent(agentPath: string, reason: string): Promise<Result<unknown, RpcFailure>>
   setTaskPaused(paused: boolean): Promise<Result<unknown, RpcFailure>>
 }
 
 interface AgentControlOptions {
   /** Writes an event to the journal. */
   readonly note: (event: HostEvent) => Promise<void>
+  /** Paths of the sub-agents at work. */
+  readonly agentsAtWork: () => readonly string[]
   /** Called when the agent is paused (+1) and when it resumes (-1). The run's deadline pauses meanwhile. */
   readonly onHold: (change: number) => void
 }
@@ -30,7 +40,7 @@ export class AgentControl {
   readonly #options: AgentControlOptions
   #started = Promise.withResolvers<ControlledAgent | null>()
   /** Messages of the run that reached an agent; another one gets them all, and knows which are old. */
-  readonly #sent: { readonly messageId: string; readonly text: string }[] = []
+  readonly #sent: AgentMessage[] = []
   #agent: ControlledAgent | null = null
   #isOver = false
   #isLost = false
@@ -75,14 +85,14 @@ export class AgentControl {
   }
 
   /** Takes what agents before were sent, by another process. */
-  restore(messages: readonly { readonly messageId: string; readonly text: string }[]): void {
+  restore(messages: readonly AgentMessage[]): void {
     this.#sent.push(...messages)
     this.#isLost = true
   }
 
   /** What an agent before was sent; one that knows a message ignores it. */
   async #tellAgain(agent: ControlledAgent): Promise<void> {
-    for (const { messageId, text } of [...this.#sent]) await agent.steer(messageId, text)
+    for (const message of [...this.#sent]) await agent.steer(message)
     if (this.#isPaused) await agent.setTaskPaused(true)
   }
 
@@ -98,25 +108,60 @@ export class AgentControl {
   /**
    * Queues a message for the agent's next turn. Resolves when the agent has it, or at once if the agent is unreachable
    * and gets it later.
+   * @param agentPath a sub-agent at work; absent: the root agent
    * @returns why the message was refused; undefined on success
    */
-  async steer(text: string, by: string): Promise<string | undefined> {
+  async steer(text: string, by: string, agentPath?: string): Promise<string | undefined> {
     if (this.#isOver) return over
+    const unknown = agentPath === undefined ? undefined : this.#findUnknown(agentPath)
+    if (unknown !== undefined) return unknown
     if (text.trim() === '') return 'the message is empty'
     if (text.length > limits.textMaxChars)
       return `the message is longer than ${limits.textMaxChars} characters; put it into a file of the workspace`
     if (this.#waiting >= limits.steerMaxPending) return 'too many messages wait for the agent already'
     const messageId = `m-${randomBytes(10).toString('hex')}`
-    const message = text.toWellFormed()
-    const problem = await this.#note({ type: 'steer-request', messageId, text: message, by: lineOf(by) })
+    const message = {
+      messageId,
+      text: text.toWellFormed(),
+      ...(agentPath === undefined ? {} : { agentPath }),
+    }
+    const problem = await this.#note({ type: 'steer-request', ...message, by: lineOf(by) })
     if (problem !== undefined) return problem
     this.#waiting += 1
     return await this.#deliver(async (agent) => {
-      const answer = await agent.steer(messageId, message)
-      if (answer.ok) this.#sent.push({ messageId, text: message })
+      const answer = await agent.steer(message)
+      if (answer.ok) this.#sent.push(message)
       this.#waiting -= 1
       return answer
     })
+  }
+
+  /**
+   * Ends one sub-agent at work and those below it; its parent continues. Resolves like {@link steer}.
+   * @returns why this is not possible; undefined on success
+   */
+  async cancelAgent(agentPath: string, reason: string, by: string): Promise<string | undefined> {
+    if (this.#isOver) return over
+    const unknown = this.#findUnknown(agentPath)
+    if (unknown !== undefined) return unknown
+    if (reason.length > limits.textMaxChars)
+      return `the reason is longer than ${limits.textMaxChars} characters`
+    const words = reason.toWellFormed()
+    const problem = await this.#note({
+      type: 'agent-cancel-request',
+      agentPath,
+      reason: words,
+      by: lineOf(by),
+    })
+    return problem ?? (await this.#deliver((agent) => agent.cancelAgent(agentPath, words)))
+  }
+
+  /** Why nobody at this path can be reached; undefined for a sub-agent at work. */
+  #findUnknown(agentPath: string): string | undefined {
+    const paths = this.#options.agentsAtWork()
+    if (paths.includes(agentPath)) return undefined
+    const named = paths.length === 0 ? 'none is' : `these are: ${paths.slice(0, namedMaxCount).join(', ')}`
+    return `no sub-agent ${agentPath} is at work; ${named}`
   }
 
   /**
@@ -160,6 +205,9 @@ export class AgentControl {
     return this.#agent?.isReachable === true ? await sent : undefined
   }
 }
+
+/** Maximum number of sub-agents that an error names. */
+const namedMaxCount = 20
 
 const over = 'the run has ended, or is about to'
 

@@ -1,7 +1,7 @@
 /**
  * Validates the agent's events about plan and sub-agents against the host's record. A revision keeps started steps, a
- * step needs a known (and approved) plan, and each sub-agent starts once and ends once, within the limit. Never repairs
- * an event: an invalid one ends the run.
+ * step needs a known (and approved) plan, and each sub-agent starts once and ends once, below an agent at work, within
+ * the limits. Never repairs an event: an invalid one ends the run.
  */
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -26,6 +26,8 @@ export interface ClaimBounds {
   /** The plan given to the agent. Absent: the agent makes its own. */
   readonly plan?: Plan
   readonly maxAgents: number
+  /** Depth of sub-agents; 1: none has its own. */
+  readonly maxDepth: number
   /** Points at which the agent must call hooks. */
   readonly hooks?: readonly AgentHook[]
 }
@@ -53,6 +55,7 @@ export class AgentEventValidator {
     this.#revision = revision
     this.#states.clear()
     for (const [id, { state }] of Object.entries(steps)) {
+      if (state === 'pending') continue
       this.#states.set(id, { state })
       if (state === 'running') this.#hooks.noteBegunStep(id)
     }
@@ -83,7 +86,7 @@ export class AgentEventValidator {
     if (event.type === 'agent-start') return this.#beginAgent(agentPath)
     if (!this.isAtWork(agentPath)) return `${event.type} of ${agentPath}, which is not at work`
     if (agentPath !== 'root') {
-      if (event.type === 'agent-end') this.#agents.set(agentPath, false)
+      if (event.type === 'agent-end') return this.#endAgent(agentPath)
       return event.type === 'plan-update' ? `a plan of ${agentPath}: only the run has one` : null
     }
     switch (event.type) {
@@ -124,14 +127,24 @@ export class AgentEventValidator {
   }
 
   #beginAgent(agentPath: string): string | null {
-    const { maxAgents } = this.#bounds
-    const parent = agentPath.slice(0, Math.max(0, agentPath.lastIndexOf('/')))
+    const { maxAgents, maxDepth } = this.#bounds
+    const parent = parentOf(agentPath)
     if (parent === '') return 'agent-start of root, which is the run itself'
-    if (parent !== 'root') return `agent-start of ${agentPath}: a sub-agent has none of its own`
+    if (!this.isAtWork(parent)) return `agent-start of ${agentPath}, below an agent that is not at work`
+    if (agentPath.split('/').length - 1 > maxDepth)
+      return `agent-start of ${agentPath}: sub-agents of this run are at most ${maxDepth} deep`
     if (this.#agents.has(agentPath)) return `a second agent-start of ${agentPath}`
     if (this.#agents.size >= maxAgents)
       return `one agent more than the ${maxAgents} that the run may have (${agentPath})`
     this.#agents.set(agentPath, true)
+    return null
+  }
+
+  #endAgent(agentPath: string): string | null {
+    for (const [below, isAtWork] of this.#agents)
+      if (isAtWork && parentOf(below) === agentPath)
+        return `agent-end of ${agentPath} before that of ${below}, which it started`
+    this.#agents.set(agentPath, false)
     return null
   }
 
@@ -179,6 +192,11 @@ export class AgentEventValidator {
   #has(stepId: string): boolean {
     return this.#plan?.steps.some(({ id }) => id === stepId) ?? false
   }
+}
+
+/** Empty for the root agent. */
+function parentOf(agentPath: string): string {
+  return agentPath.slice(0, Math.max(0, agentPath.lastIndexOf('/')))
 }
 
 function digestOf(plan: Plan): string {

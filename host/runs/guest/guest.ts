@@ -13,6 +13,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import {
   type RequestMethod,
   taskCancel,
+  taskCancelAgent,
   taskHold,
   taskPause,
   taskSteer,
@@ -44,7 +45,7 @@ import type { WorkspaceResult } from '../../workspace/index.ts'
 import { DiskGuard, type DiskSpaceWait } from '../disk-space-wait.ts'
 import { type PreparedWorkspace, requireValue, tellBuild } from '../prepare.ts'
 import { type ResolvedRun, vmOptions } from '../resolved-run.ts'
-import type { ControlledAgent } from './agent-control.ts'
+import type { AgentMessage, ControlledAgent } from './agent-control.ts'
 import type { AgentEventValidator } from './agent-event-validator.ts'
 import { ChangeStream, collectFrom } from './change-stream.ts'
 import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds } from './guest-end.ts'
@@ -132,7 +133,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     })
     this.#log = log
     this.#changes = new ChangeStream(plan.runId)
-    const note = (event: HostEvent) => this.#noteSoon(event)
+    const note = (event: HostEvent) => this.#note(event)
     this.#outside = openRunGateway(plan, { ...parts, log, recorder, note })
     this.#checkpoints = new RunCheckpoints(() => this.#vm.current, { ...parts, recorder, log })
     this.#access = new GuestAccess({
@@ -221,8 +222,13 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   }
 
   /** Resolves when the guest has answered or the link is closed, over any number of sessions. */
-  steer(messageId: string, text: string): Promise<Result<unknown, RpcFailure>> {
-    return this.#link.request(taskSteer, { runId: this.#plan.runId, messageId, text })
+  steer(message: AgentMessage): Promise<Result<unknown, RpcFailure>> {
+    return this.#link.request(taskSteer, { runId: this.#plan.runId, ...message })
+  }
+
+  /** Resolves like {@link steer}. */
+  cancelAgent(agentPath: string, reason: string): Promise<Result<unknown, RpcFailure>> {
+    return this.#link.request(taskCancelAgent, { runId: this.#plan.runId, agentPath, reason })
   }
 
   /** Resolves like {@link steer}. */
@@ -348,6 +354,14 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     this.#ends.lose(failureOfWake(cause))
   }
 
+  /** Another disk that begins at a checkpoint of this VM's; the VM works on. @throws {CaissonError} `not_possible_now` */
+  async forkDisk(to: string, checkpointId: string): Promise<void> {
+    const { checkpoints } = this.#vm.current
+    if (checkpoints === undefined)
+      throw new CaissonError('not_possible_now', `the VM of ${this.#plan.runId} has no checkpoints`)
+    await checkpoints.fork(to, checkpointId)
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#leave()
     await this.#control?.[Symbol.asyncDispose]()
@@ -420,6 +434,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   #openLink(cloned: boolean, claims: AgentEventValidator): AgentLink {
     return openAgentLink({
       cloned,
+      probe: () => this.#vm.current.qmp.probe(),
       rpc: this.#vm.current.rpc,
       http: this.#vm.current.http,
       onStream: (stream, headers) => this.#onStream(stream, headers),
@@ -480,12 +495,20 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     return failureOfAnswer(doing, failure, this.#vm.current.console.text())
   }
 
-  /** If the journal fails here, it fails again at the next event that is awaited. */
   #noteSoon(event: HostEvent): void {
-    this.#record.host(event).catch((cause: unknown) => {
+    void this.#note(event)
+  }
+
+  /** Whether it is written. If the journal fails here, it fails again at the next event that is awaited. */
+  async #note(event: HostEvent): Promise<boolean> {
+    try {
+      await this.#record.host(event)
+      return true
+    } catch (cause) {
       if (hasCode(cause, 'limit_reached')) this.#loseForJournal(cause)
       else this.#ends.lose(cause)
-    })
+      return false
+    }
   }
 
   /** The guest sent too many events: the run ends, and its changes are still collected. */

@@ -1,6 +1,6 @@
 /**
  * Checkpoints of a run: the scratch disk with the agent's log and the journal until here, from which another agent can
- * continue. Keeps the newest few; the layers of others are merged while the run works.
+ * continue. Keeps the newest, and those before the steps; the layers of others are merged while the run works.
  */
 import { errorMessage } from '#specs/errors.ts'
 import type { BoundedLog } from '../../journal/bounded-log.ts'
@@ -9,8 +9,9 @@ import type { Recorder } from '../../recording/recorder.ts'
 import type { Checkpoints } from '../../vm/checkpoints/checkpoints.ts'
 import type { Vm } from '../../vm/vm.ts'
 
-/** Checkpoints at which all but the newest are given up: a merge costs more than a checkpoint. */
-const maxCount = 12
+/** Layers of a VM at which checkpoints that are not kept are given up: a merge costs more than a checkpoint. */
+const maxCount = 20
+/** The newest. */
 const keptCount = 2
 
 interface RunCheckpointsParts {
@@ -50,18 +51,38 @@ export class RunCheckpoints {
     return true
   }
 
-  /** Whatever the guest writes, and however often it asks, its layers stay below three sizes of its disk. */
+  /**
+   * Whatever the guest writes, and however often it asks, its layers stay below three sizes of its disk. The moments of
+   * steps are given up for that, the oldest first.
+   */
   async #bound(checkpoints: Checkpoints): Promise<void> {
-    const { diskBytes, layerBytes } = await checkpoints.measure()
-    const isLarge = layerBytes > diskBytes
-    if (checkpoints.list.length < maxCount && !isLarge) return
-    const dropped = checkpoints.drop(new Set(checkpoints.list.slice(0, -keptCount)))
-    if (isLarge) await dropped
-    else dropped.catch((error: unknown) => this.#warn('the layers were not merged', error))
+    const moments = [
+      ...new Set(Object.values(this.#parts.record.state.moments).map(({ checkpointId }) => checkpointId)),
+    ]
+    const isLarge = await isTooLarge(checkpoints)
+    if (checkpoints.ownCount < maxCount && !isLarge) return
+    const dropped = dropOthers(checkpoints, moments)
+    if (!isLarge)
+      return void dropped.catch((error: unknown) => this.#warn('the layers were not merged', error))
+    await dropped
+    while (moments.length > 0 && (await isTooLarge(checkpoints))) {
+      moments.splice(0, Math.ceil(moments.length / 2))
+      await dropOthers(checkpoints, moments)
+    }
   }
 
   #warn(message: string, error: unknown): void {
     const cause = errorMessage(error)
     this.#parts.log.write({ at: Date.now(), from: 'host', level: 'warn', message, cause })
   }
+}
+
+async function isTooLarge(checkpoints: Checkpoints): Promise<boolean> {
+  const { diskBytes, layerBytes } = await checkpoints.measure()
+  return layerBytes > diskBytes
+}
+
+function dropOthers(checkpoints: Checkpoints, moments: readonly string[]): Promise<void> {
+  const kept = new Set(moments)
+  return checkpoints.drop(new Set(checkpoints.list.slice(0, -keptCount).filter((id) => !kept.has(id))))
 }

@@ -49,8 +49,8 @@ interface RunParts {
   readonly recorder: Recorder
   readonly approvals: ApprovalQueue
   readonly claims: Pick<AgentEventValidator, 'waitUntilAtWork'>
-  /** Writes an event to the journal. */
-  readonly note: (event: HostEvent) => void
+  /** Writes an event to the journal; resolves with whether it is written, never rejects. */
+  readonly note: (event: HostEvent) => Promise<boolean>
   readonly record: RunRecord
   readonly hooks: RunHooks
   readonly hostCallResults: HostCallResults
@@ -62,7 +62,11 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
   const { log, recorder, approvals, claims, note, record, hooks } = parts
   const { provider, runId, limits, recording } = plan
   const policy = recording === undefined ? plan.egress : nothingOut
-  const lasting = new PersistentGrants(plan.folders)
+  // Answers in a replay are of its run, and nothing else gets them.
+  const { folders, replays } = plan
+  const lasting = new PersistentGrants(
+    replays === undefined ? folders : { ...folders, home: record.paths.directory },
+  )
   // A replayed run asks the same questions, or the agent would get different results.
   const access = new EgressApprovals({ runId, policy: plan.egress, approvals, lasting })
   const connect = createConnector({ network: plan.network })

@@ -162,6 +162,70 @@ describe('the approval queue', () => {
     await expect.poll(() => queue.pending).toEqual(['a3'])
   })
 
+  it('asks again once an answer for the run is revoked or has expired, and journals the revocation [S1.11]', async () => {
+    let now = 1_000
+    const { queue, events } = open({ now: () => now })
+    const first = queue.ask(request())
+    const second = queue.ask(request({ approvalId: 'a2', arguments: '{"path":"b"}' }))
+    await expect.poll(() => queue.pending).toEqual(['a1', 'a2'])
+    queue.answer('a1', { decision: 'allow', scope: 'run' })
+    // Before the answer itself is journaled.
+    const revoked = queue.revoke('a1', 'ann')
+    expect([await first, await second, await revoked]).toEqual([
+      { decision: 'allow' },
+      { decision: 'allow' },
+      true,
+    ])
+    expect(events.slice(2)).toMatchObject([
+      { type: 'approval-decision', approvalId: 'a1', scope: 'run' },
+      { type: 'approval-decision', approvalId: 'a2', scope: 'run', earlierId: 'a1' },
+      { type: 'approval-revoke', approvalId: 'a1', by: 'ann' },
+    ])
+    expect(events.reduce((state, event) => reduceRun(state, { event }), initialRunState).runAnswers).toEqual(
+      {},
+    )
+    expect([await queue.revoke('a1', 'ann'), await queue.revoke('a2', 'ann')]).toEqual([false, false])
+    const third = queue.ask(request({ approvalId: 'a3' }))
+    await expect.poll(() => queue.pending).toEqual(['a3'])
+    queue.answer('a3', { decision: 'allow', scope: 'run', forMs: 60_000 })
+    expect(await third).toEqual({ decision: 'allow' })
+    expect(events.at(-1)).toMatchObject({ approvalId: 'a3', until: 61_000 })
+    now = 60_999
+    expect(await queue.ask(request({ approvalId: 'a4' }))).toEqual({ decision: 'allow' })
+    now = 61_000
+    void queue.ask(request({ approvalId: 'a5' }))
+    await expect.poll(() => queue.pending).toEqual(['a5'])
+    expect(await queue.revoke('a3', 'ann')).toBe(false)
+    queue.close()
+  })
+
+  it('lets only an answer for the run about calls expire [S1.11]', async () => {
+    const { queue } = open()
+    void queue.ask(request())
+    void queue.ask(request({ approvalId: 'a2' }), undefined, accessQuestion())
+    await expect.poll(() => queue.pending).toEqual(['a1', 'a2'])
+    for (const refused of [
+      { decision: 'allow', scope: 'once', forMs: 1 },
+      { decision: 'allow', scope: 'run', forMs: 0 },
+      { decision: 'allow', scope: 'run', forMs: 2 ** 40 },
+    ] as const)
+      expect(queue.answer('a1', refused)).toMatchObject({ taken: false, reason: 'not_offered' })
+    const access = { decision: 'allow', scope: 'run', reach: 'suffix', forMs: 1 } as const
+    expect(queue.answer('a2', access)).toMatchObject({ taken: false, reason: 'not_offered' })
+    expect(queue.answer('a1', { decision: 'deny', scope: 'run', forMs: 1 })).toEqual({ taken: true })
+  })
+
+  it('asks about each call of a replay, which has an answer for each [S1.11]', async () => {
+    const { queue } = open({ keepsRunAnswers: false })
+    const both = [queue.ask(request()), queue.ask(request({ approvalId: 'a2' }))]
+    await expect.poll(() => queue.pending).toEqual(['a1', 'a2'])
+    queue.answer('a1', { decision: 'allow', scope: 'run' })
+    queue.answer('a2', { decision: 'deny', scope: 'run' })
+    expect(await Promise.all(both)).toEqual([{ decision: 'allow' }, { decision: 'deny' }])
+    void queue.ask(request({ approvalId: 'a3' }))
+    await expect.poll(() => queue.pending).toEqual(['a3'])
+  })
+
   it('has a person look at what has to be looked at, whatever they allowed for the run, and hears a no for the run [A.10, S1.11]', async () => {
     const { queue } = open()
     const plain = queue.ask(request())

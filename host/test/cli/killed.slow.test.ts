@@ -15,7 +15,8 @@ describe('caisson run that is ended from outside', () => {
     })
     killed.child.kill('SIGKILL')
     await killed.ended
-    const [killedRun = ''] = /^run-\w+(?=.* host died )/m.exec((await place.run('runs', 'list')).stdout) ?? []
+    const [killedRun = ''] =
+      /^run-\w+(?=.* interrupted )/m.exec((await place.run('runs', 'list')).stdout) ?? []
     const { stdout } = await place.run('runs', 'show', 'last')
     expect(stdout).toContain('no damaged lines, but the process did not close the journal')
     expect(stdout).toMatch(/under way at that time:\n.*\n {4}call run_bash command: sleep 300 /)

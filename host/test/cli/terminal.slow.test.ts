@@ -49,6 +49,30 @@ describe('caisson run in a terminal', () => {
     expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
   })
 
+  it('sends nothing that is typed at a quiet run, and still takes the answer to a question [S1.11 A.08 H.01]', async () => {
+    const place = await cliPlace({ 'old.txt': 'old\n' })
+    const task = 'Run the command `sleep 4`. Delete old.txt'
+    const cli = place.startInTerminal(...runArguments(place, task, '--quiet'))
+    const events = () => place.journal().catch(() => [])
+    await expect
+      .poll(async () => (await events()).some(({ event }) => event.type === 'tool-start'), {
+        timeout: 60_000,
+      })
+      .toBe(true)
+    cli.type('please skip the tests\r')
+    await sleep(1_500)
+    cli.type('\r')
+    await cli.sees('Allow it?')
+    expect(cli.output()).not.toMatch(/skip the tests|What should the agent know|next message/)
+    await sleep(1_500)
+    cli.type('n\r')
+    const { code, stdout } = await cli.ended
+    expect(code).toBe(3)
+    expect(stdout).not.toContain('Not sent')
+    expect((await events()).map(({ event }) => event.type)).not.toContain('steer-request')
+    expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
+  })
+
   it('puts a question of the agent, which no key typed ahead answers, and continues with the answer; no key stands in the status line [S2.16 H.01]', async () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     const task = 'Ask me "Which format?" with the options "csv" and "json"'

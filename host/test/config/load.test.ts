@@ -109,6 +109,22 @@ describe('the configuration file', () => {
     )
   })
 
+  it('has the time until a run that waits goes to sleep, in whole milliseconds that a timer can have [R.12 H.01]', () => {
+    const read = (text: string) => parseConfig({ vm: { sleepAfterMs: 5 } }, 'FILE', [text])
+    expect(read('vm.sleepAfterMs=600_000')).toMatchObject({
+      ok: true,
+      value: { vm: { sleepAfterMs: 600_000 } },
+    })
+    expect(read('vm.sleepAfterMs=0')).toMatchObject({ ok: true, value: { vm: { sleepAfterMs: 0 } } })
+    expect(wrong('[vm]\nsleepAfterMs = -1')).toContain('vm.sleepAfterMs: must be 0 or more, got -1')
+    expect(wrong('[vm]\nsleepAfterMs = 2_147_483_648')).toContain(
+      'vm.sleepAfterMs: must be 2147483647 or less',
+    )
+    expect(wrong('[vm]\nsleepAfterMs = 1.5')).toContain('vm.sleepAfterMs: must be a whole number')
+    expect(wrong('[vm]\nsleepAfterMs = "1h"')).toContain('vm.sleepAfterMs: must be a number, got text')
+    expect(wrong('[vm]\nsleepAfter = 1')).toContain('did you mean vm.sleepAfterMs?')
+  })
+
   it.each([
     ['__proto__ = 1'],
     ['[prices]\n__proto__ = { input = 1, output = 1 }'],

@@ -64,9 +64,13 @@ async function scriptedRun(): Promise<Scripted> {
     watch: () => feed.watch(),
     answer: async (approvalId, answer, { by = '', via = 'library' } = {}) =>
       queue.answer(approvalId, answer, { name: by, via }),
+    revokeAnswer: (approvalId, { by } = {}) => hear(`${by} revokes ${approvalId}`),
     hasPendingApproval: (approvalId) => queue.pending.includes(approvalId),
+    fork: () => Promise.reject(new Error('there is no disk here')),
     cancel: async ({ by = '', now } = {}) => void cancels.push([by, now]),
-    steer: (text, { by } = {}) => hear(`${by}: ${text}`),
+    steer: (text, { by, to = 'root' } = {}) =>
+      hear(to === 'root' ? `${by}: ${text}` : `${by} to ${to}: ${text}`),
+    cancelAgent: (path, { by, reason } = {}) => hear(`${by} cancels ${path}: ${reason}`),
     pause: ({ by } = {}) => hear(`${by}: pause`),
     resume: ({ by } = {}) => hear(`${by}: resume`),
     ended: ended.promise,
@@ -237,6 +241,35 @@ describe('an attached run', () => {
     })
     expect(await decision).toEqual({ decision: 'allow', answer: 3 })
     await second.whenResolved('q1')
+  })
+
+  it('has one sub-agent steered and cancelled by its path, and refuses what is no path [V.08 A.08]', async () => {
+    const run = await scriptedRun()
+    const client = await RunClient.connect(runId, run.socket)
+    const by = 'you'
+    await client.steer('use tabs', { by, to: 'tests' })
+    await client.steer('and you?', { by, to: 'root' })
+    await client.cancelAgent('root/tests/unit', { by, reason: 'enough' })
+    const said = ['you to root/tests: use tabs', 'you: and you?', 'you cancels root/tests/unit: enough']
+    expect(run.said).toEqual(said)
+    for (const path of ['a\u001b[2Jb', '../x', '', 'root/', 'x'.repeat(1 << 20)]) {
+      const wrong = { code: 'invalid_options', message: expect.stringContaining('not the path of an agent') }
+      const steered = await client.steer('x', { to: path }).catch((error: Error) => error)
+      expect(steered).toMatchObject(wrong)
+      expect((steered as Error).message).not.toContain('\u001b')
+      expect((steered as Error).message.length).toBeLessThan(1_000)
+      await expect(client.cancelAgent(path)).rejects.toMatchObject(wrong)
+    }
+    await expect(client.cancelAgent('root')).rejects.toThrow('root is the run itself')
+    const long = 'x'.repeat(1 << 20)
+    await expect(client.steer(long, { to: 'tests' })).rejects.toThrow('longer than')
+    await expect(client.cancelAgent('tests', { reason: long })).rejects.toThrow('longer than')
+    run.problem = 'no sub-agent root/gone is at work; none is'
+    await expect(client.cancelAgent('gone')).rejects.toMatchObject({
+      code: 'not_possible_now',
+      message: 'no sub-agent root/gone is at work; none is',
+    })
+    expect(run.said).toEqual(said)
   })
 
   it('can be steered, paused and resumed, in order, and learns what is not taken [V.08 A.08 H.05]', async () => {

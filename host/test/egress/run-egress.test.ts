@@ -57,7 +57,7 @@ async function openEgress({
       network: directNetwork,
       resolve: () => Promise.resolve({ ok: true, value: ['127.0.0.1'] }),
     }),
-    note: (event) => events.push(event),
+    note: async (event) => events.push(event) > 0,
   })
   return { egress, events }
 }

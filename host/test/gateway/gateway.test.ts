@@ -93,6 +93,24 @@ describe('the model route', () => {
     expect(await test.request({ body })).toMatchObject({ status: 413, code: 'request_too_large' })
   })
 
+  it('ends a stream that is longer than the requested tokens can be, and cancels it at the server [G.05]', async () => {
+    const gone = Promise.withResolvers<void>()
+    await using upstream = await startUpstream((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.on('close', () => gone.resolve())
+      const more = (): void => {
+        while (!response.destroyed && response.write(textChunk('more '.repeat(2_000))));
+      }
+      response.on('drain', more)
+      more()
+    })
+    await using test = await startGateway(customProvider(upstream.url))
+    const answer = await test.request({ body: { ...chatBody, max_tokens: 100 } })
+    expect(Buffer.byteLength(answer.text)).toBeLessThan(2 * 1024 * 1024)
+    await gone.promise
+    expect(test.exchanges[0]).toMatchObject({ error: expect.stringContaining('no more were requested') })
+  })
+
   it('lists the one model that the run may use [S0.06]', async () => {
     await using test = await startGateway(customProvider('http://127.0.0.1:9/v1'))
     const answer = await test.request({ method: 'GET', path: '/v1/models' })

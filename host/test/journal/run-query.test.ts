@@ -40,7 +40,7 @@ describe('a page of runs', () => {
     expect(await ticketsOf({ metadata: { tenant: 'acme' } })).toEqual(['T-2', 'T-0'])
     expect(await ticketsOf({ metadata: { tenant: 'acme', ticket: 'T-2' } })).toEqual(['T-2'])
     expect(await ticketsOf({ metadata: { constructor: 'x' } })).toEqual([])
-    expect(await ticketsOf({ status: 'died' })).toHaveLength(4)
+    expect(await ticketsOf({ status: 'interrupted' })).toHaveLength(4)
     expect(await ticketsOf({ status: 'completed' })).toEqual([])
   })
 
@@ -54,5 +54,6 @@ describe('a page of runs', () => {
       status: 'running',
       metadata: { a: 'b=c' },
     })
+    expect(readFilters(['workspace=../app'], '/home/me/docs')).toEqual({ workspace: '/home/me/app' })
   })
 })

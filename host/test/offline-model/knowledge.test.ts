@@ -4,7 +4,7 @@ import { readIntent, type UserIntent, wordIntent } from '../../offline-model/int
 import { understandTask } from '../../offline-model/understand.ts'
 
 function read(task: string): readonly UserIntent[] | string {
-  const understood = understandTask(task, ['a.txt (1 bytes)'])
+  const understood = understandTask(task, ['a.txt (1 byte)'])
   return understood.ok ? understood.intents : understood.reason
 }
 

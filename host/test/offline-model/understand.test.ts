@@ -238,7 +238,7 @@ describe('what a person asks for', () => {
   })
 
   it('asks back when the data file is not clear [S4.06]', () => {
-    const two = understandTask('Analyze the CSV', ['a.csv (1 bytes)', 'b/c.csv (1 bytes)'])
+    const two = understandTask('Analyze the CSV', ['a.csv (1 byte)', 'b/c.csv (1 byte)'])
     expect(two).toEqual({ ok: false, reason: 'several CSV files are there: a.csv, b/c.csv; say which one' })
     expect(understandTask('Analyze the data', [])).toMatchObject({
       ok: false,

@@ -101,6 +101,27 @@ describe('the folders of a run', () => {
     expect((await searchProgram('some-tool', at('one', 'bin'))).path).toBe(at('one', 'bin', 'some-tool'))
   })
 
+  it('keep likely secrets out that only the directories around them give away [W.08 W.02]', async () => {
+    const { at, make, names, host } = await bench()
+    const url = '[remote "o"]\n\turl = https://user:token@git.example/x\n'
+    const secrets = { '.docker/config.json': '{}', '.config/gh/hosts.yml': '', '.cargo/credentials.toml': '' }
+    const files = { ...secrets, 'repo/.git/config': url, 'repo/.git/modules/lib/config': url }
+    for (const [file, text] of Object.entries(files)) {
+      await make(path.dirname(file))
+      await writeFile(at(file), text)
+    }
+    const given = [...new Set(Object.keys(files).map((file) => path.dirname(file)))]
+    const scans = await scanFolders(
+      names(given.map((folder) => ({ path: at(folder) }))),
+      host.folders,
+      new AbortController().signal,
+    )
+    if (!scans.ok) throw new Error(scans.error.message)
+    expect(scans.value.flatMap(({ scan }) => scan.entries.filter(({ kind }) => kind === 'file'))).toEqual([])
+    await make('.config', 'gcloud', 'logs')
+    expect(() => names([{ path: at('.config', 'gcloud', 'logs') }])).toThrow(/directory of credentials/)
+  })
+
   it('are in the journal with what stayed out, in the model’s context, and not in the manifest [W.08]', async () => {
     const { at, make, names, host } = await bench()
     await writeFile(at('workspace', 'own.txt'), 'own')

@@ -135,6 +135,20 @@ describe('the journal of a run', () => {
   })
 })
 
+describe('the hint at a conflict', () => {
+  it('names the command of the shell, in a conversation its own [H.01 W.07]', async () => {
+    const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'b' })
+    await writeFile(path.join(run.directory, 'a.txt'), 'mine')
+    const apply = async (within: object) =>
+      (await said(run, (io) => runCli(['workspace', 'apply', 'last', '--all'], { ...io, ...within }))).text
+    const shell = `caisson workspace merge ${changedRunId} PATH`
+    expect(await apply({})).toContain(`To merge a path in conflict: ${shell}\n`)
+    const text = await apply({ conversation: { told: new Set() } })
+    expect(text).toContain('To merge a path in conflict: /merge PATH\n')
+    expect(text).not.toContain('caisson workspace')
+  })
+})
+
 describe('changes that nobody applied', () => {
   const state = {
     end: { outcome: 'completed', reason: 'completed', message: '', summary: '' },

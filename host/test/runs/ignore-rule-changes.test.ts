@@ -3,6 +3,7 @@ import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { askRules } from '../../cli/prompts/ignore-rules-prompt.ts'
+import { scanFolders } from '../../runs/added-folders.ts'
 import { KeptRules } from '../../runs/ignore-rule-changes.ts'
 import { prepareWorkspace } from '../../runs/prepare.ts'
 import { Person } from '../cli/support/person.ts'
@@ -115,6 +116,36 @@ describe('ignore rules that a run changed', () => {
       })
     expect(await kept.of(run.directory)).toHaveLength(10)
     expect((await held(run)).paths).toEqual(['my.key.txt', 'private/'])
+  })
+
+  it('hold in a directory below or above it too, as workspace and as a further folder [W.02 W.08]', async () => {
+    const before: Sketch = {
+      'sub/.gitignore': 'secret.txt\n',
+      'sub/.git/info/exclude': 'more.txt\n',
+      'b.txt': 'b',
+    }
+    const run = await applied({ 'sub/.gitignore': '', 'sub/.git/info/exclude': '', 'b.txt': 'b' }, before)
+    const below = path.join(run.directory, 'sub')
+    const above = path.dirname(run.directory)
+    await (await run.host.changes(changedRunId)).apply({ paths: ['sub/.git/info/exclude'] })
+    for (const name of ['secret.txt', 'more.txt']) await writeFile(path.join(below, name), 'x')
+    expect((await run.host.heldByRules(below)).paths).toEqual(['more.txt', 'secret.txt'])
+    const leftOf = async (root: string) => {
+      const named = [{ name: 'x', root }]
+      const scans = await scanFolders(named, run.host.folders, new AbortController().signal)
+      if (!scans.ok) throw new Error(scans.error.message)
+      return scans.value.flatMap(({ scan }) =>
+        scan.leftOut.filter(({ reason }) => reason === 'rules_changed'),
+      )
+    }
+    expect((await leftOf(below)).map(({ path: name }) => name)).toEqual(['more.txt', 'secret.txt'])
+    const seenAbove = (await new KeptRules(run.host.folders).of(above)).flatMap(({ files }) => files)
+    const name = path.basename(run.directory)
+    expect(seenAbove.map((file) => file.path)).toContain(`${name}/sub/.gitignore`)
+    // What a person accepts for the directory below holds in the one around it.
+    await new KeptRules(run.host.folders).accept(below)
+    expect((await held(run)).paths).toEqual([])
+    expect(await leftOf(below)).toEqual([])
   })
 
   it('are asked about at a terminal, with the paths; only a yes lets them in [W.02 H.01]', async () => {

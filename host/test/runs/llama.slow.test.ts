@@ -1,4 +1,4 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { llamaKey, llamaModel, useLlamaServer } from '../../../test/support/llama-server.ts'
@@ -99,6 +99,8 @@ async function filesHolding(text: string, folder: string): Promise<string[]> {
     if (!entry.isFile()) continue
     const full = path.join(entry.parentPath, entry.name)
     looked.push(entry.name)
+    // The base of a disk is sparse, larger than a buffer, and older than the run; what the run wrote is in the layers.
+    if ((await stat(full)).size >= 2 ** 31) continue
     if ((await readFile(full)).includes(text)) found.push(path.relative(folder, full))
   }
   expect(looked).toContain('journal.jsonl')

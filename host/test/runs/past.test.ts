@@ -17,7 +17,7 @@ const asks = (approvalId: string): HostEvent => ({
     ...{ tool: 'delete_file', arguments: '{}', preview: '' },
   },
 })
-const decides = (approvalId: string, by: 'person' | 'cancel'): HostEvent => ({
+const decides = (approvalId: string, by: 'person' | 'cancel' | 'agent'): HostEvent => ({
   type: 'approval-decision',
   ...{ approvalId, decision: 'allow', scope: 'once', by },
 })
@@ -30,7 +30,15 @@ it('an interrupted run has its decisions since the checkpoint, without those tha
   const past = new Past('cp-2')
   const lines = [
     ...[asks('a1'), decides('a1', 'person'), checkpoint('cp-1'), checkpoint('cp-2')],
-    ...[asks('a2'), asks('a3'), decides('a3', 'cancel'), decides('a2', 'person'), asks('a4')],
+    ...[
+      asks('a2'),
+      asks('a3'),
+      decides('a3', 'cancel'),
+      asks('a5'),
+      decides('a5', 'agent'),
+      decides('a2', 'person'),
+      asks('a4'),
+    ],
   ]
   for (const event of lines) past.next({ event })
   expect(past.decided.map(({ request }) => request.approvalId)).toEqual(['a2'])
@@ -42,10 +50,15 @@ it('it names what programs reached since the checkpoint, and nothing that only r
     type: 'egress-end',
     ...{ kind, target, rule: 'r', bytesOut: 1, bytesIn: 1, durationMs: 1 },
   })
+  const starts = (target: string): HostEvent => ({ type: 'egress-start', kind: 'http', target, rule: 'r' })
   const before = [ends('tunnel', 'a.example:443'), checkpoint('cp-1')]
-  const since = [ends('http', 'POST http://b.example/'), ends('fetch', 'GET https://c.example/')]
+  const since = [
+    starts('GET http://open.example/'),
+    ends('http', 'POST http://b.example/'),
+    ends('fetch', 'GET https://c.example/'),
+  ]
   for (const event of [...before, ...since, ...since]) past.next({ event })
-  expect(past.reached).toEqual(['POST http://b.example/'])
+  expect(past.reached).toEqual(['GET http://open.example/', 'POST http://b.example/'])
 })
 
 it('a call of a host tool without a recorded result is unknown, and is not carried out again [R.01 S2.11]', async () => {
@@ -101,4 +114,48 @@ it('the state of a run that continues is that of its checkpoint, with what was s
     usage: spent,
     checkpoint: null,
   })
+})
+
+it('it has the last answer for the run about the same calls, and none once that is revoked [R.12 S1.11]', () => {
+  const forRun = (approvalId: string): HostEvent[] => [
+    asks(approvalId),
+    { type: 'approval-decision', approvalId, decision: 'allow', scope: 'run', by: 'person' },
+  ]
+  const derived: HostEvent[] = [
+    asks('a3'),
+    {
+      type: 'approval-decision',
+      ...{ approvalId: 'a3', decision: 'allow', scope: 'run', by: 'person', earlierId: 'a2' },
+    },
+  ]
+  const past = new Past(null)
+  let state = initialRunState
+  const next = (events: readonly HostEvent[]) => {
+    for (const event of events) {
+      past.next({ event })
+      state = reduceRun(state, { event })
+    }
+    return [past.runAnswers.map(({ request }) => request.approvalId), Object.keys(state.runAnswers)]
+  }
+  expect(next([...forRun('a1'), ...forRun('a2'), ...derived])).toEqual([['a2'], ['a2']])
+  expect(next([{ type: 'approval-revoke', approvalId: 'a2', by: 'ann' }])).toEqual([[], []])
+  // A call that was under way.
+  expect(next(derived)).toEqual([[], []])
+})
+
+it('messages keep their path; a sub-agent cancelled behind the checkpoint is known, one before it is not [R.01 A.08]', () => {
+  const says = (messageId: string): HostEvent => ({
+    type: 'steer-request',
+    ...{ messageId, text: 'use tabs', agentPath: 'root/one', by: 'me' },
+  })
+  const cancels = (agentPath: string): HostEvent => ({
+    type: 'agent-cancel-request',
+    ...{ agentPath, reason: 'enough', by: 'me' },
+  })
+  const past = new Past('cp-1')
+  const lines = [says('m1'), cancels('root/old'), checkpoint('cp-1'), says('m2'), cancels('root/one')]
+  for (const event of lines) past.next({ event })
+  expect(past.newMessages).toEqual([{ messageId: 'm2', text: 'use tabs', agentPath: 'root/one' }])
+  expect(past.messages).toHaveLength(2)
+  expect([...past.cancelledAgents]).toEqual([['root/one', 'enough']])
 })

@@ -106,8 +106,8 @@ describe('a list of pending approvals', () => {
     await decide(record, 'ap-1')
     const current = JSON.parse(await readFile(file, 'utf8'))
     const [asked] = current.outline.openApprovals
-    const withOpen = (open: object) =>
-      JSON.stringify({ ...current, outline: { ...current.outline, openApprovals: [open] } })
+    const withOpen = (...open: object[]) =>
+      JSON.stringify({ ...current, outline: { ...current.outline, openApprovals: open } })
     expect(await ids()).toEqual(['later'])
     for (const damaged of [
       older,
@@ -117,6 +117,7 @@ describe('a list of pending approvals', () => {
       withOpen({ ...asked, bytes: 0, seq: 0, hash: '0'.repeat(64) }),
       withOpen({ ...asked, bytes: 1e9 }),
       withOpen({ ...asked, approvalId: 'other' }),
+      withOpen(),
     ]) {
       await writeFile(file, damaged)
       expect(await ids(), damaged).toEqual(['later'])

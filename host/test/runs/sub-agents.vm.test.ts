@@ -92,6 +92,7 @@ describe('sub-agents in a VM', () => {
             text: 'I begin',
             calls: [call('run_bash', { command: 'echo awake > sleepy.txt' })],
           }),
+          say('I was cut'),
         ],
       }),
       files,
@@ -105,7 +106,7 @@ describe('sub-agents in a VM', () => {
     const winner = loser() === 'two' ? 'three' : 'two'
     expect(said).toContain(`--- shared.txt, yours\n${versions[winner]}`)
     expect(said).toContain(`--- shared.txt, of ${loser()}\n${versions[loser()]}`)
-    expect(said).toContain('[sub-agent sleepy: failed (limit_turns)]\nI begin')
+    expect(said).toContain('[sub-agent sleepy: failed (limit_turns)]\nI was cut')
     expect(state.end?.summary).toContain(versions[loser()])
 
     await (await bench.host.changes(run.id)).apply('all')
@@ -130,6 +131,75 @@ describe('sub-agents in a VM', () => {
       if (path !== 'root') expect([types[0], types.at(-1)]).toEqual(['agent-start', 'agent-end'])
     }
     expect(state.agents['root/sleepy']).toMatchObject({ state: 'failed' })
+  }, 300_000)
+
+  it('start their own, three deep: each begins with the files of the one above, asks the person, and is merged into it [A.07 S1.11]', async () => {
+    const told: string[] = []
+    const keep = (asked: Asked): string => {
+      told.push(lastSaid(asked))
+      return lastSaid(asked)
+    }
+    await using bench = await benchWith(
+      byInstructions(plan({ id: 'lead', title: 'Lead', instructions: 'LEAD', needs: [], writes: ['*'] }), {
+        LEAD: [
+          bash('mv docs manual; echo lead > lead.txt'),
+          reply({ calls: [spawn('ONE')] }),
+          (asked) => say(keep(asked)),
+        ],
+        ONE: [
+          bash('rm manual/a.md; echo one > one.txt'),
+          reply({ calls: [spawn('TWO')] }),
+          bash('ls -R | tr "\\n" " "'),
+          (asked) => say(keep(asked)),
+        ],
+        TWO: [
+          bash(
+            'ls manual; cat lead.txt one.txt; mkdir manual/a.md; echo two > manual/a.md/two.txt; rm one.txt',
+          ),
+          (asked) => {
+            keep(asked)
+            return reply({ calls: [spawn('THREE')] })
+          },
+          say('two is done'),
+        ],
+        THREE: [
+          bash('cat manual/a.md/two.txt; ls one.txt; echo three >> shared.txt'),
+          (asked) => {
+            keep(asked)
+            return reply({ calls: [call('delete_file', { path: 'gone.txt' })] })
+          },
+          say('three is done'),
+        ],
+      }),
+      files,
+    )
+    const run = await bench.start('Share the work', { approvals: { interactive: true } })
+    const finished = finish(run)
+    for await (const item of run.watch()) {
+      if (item.source !== 'host' || item.event.type !== 'approval-request') continue
+      const { approvalId, agentPath, tool } = item.event.request
+      expect([agentPath, tool]).toEqual(['root/one/two/three', 'delete_file'])
+      await run.answer(approvalId, { decision: 'allow', scope: 'once' })
+      break
+    }
+    const { state, items } = await finished
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    const said = told.join('\n')
+    expect(said).toContain('b.md\nlead\none\n')
+    expect(said).toMatch(/^two$/m)
+    expect(said).toContain("ls: cannot access 'one.txt'")
+    expect(said).toContain('[sub-agent one: completed]')
+    await (await bench.host.changes(run.id)).apply('all')
+    expect(await readFiles(bench.workspace)).toEqual({
+      'lead.txt': 'lead\n',
+      'shared.txt': 'shared\nthree\n',
+      'manual/a.md/two.txt': 'two\n',
+      'manual/b.md': 'B\n',
+    })
+    const ends = items.flatMap((item) =>
+      item.source === 'agent' && item.event.type === 'agent-end' ? [item.agentPath] : [],
+    )
+    expect(ends).toEqual(['root/one/two/three', 'root/one/two', 'root/one'])
   }, 300_000)
 
   it('carry out steps of a plan side by side, and answer for them [A.01 A.07]', async () => {
@@ -200,6 +270,59 @@ describe('sub-agents in a VM', () => {
     )
     expect(ends).toEqual(['cancelled', 'cancelled'])
     expect(await (await bench.host.changes(run.id)).review()).toEqual([])
+    expect(await findVms(bench.home)).toEqual([])
+  }, 300_000)
+
+  it('are reached one by one: a message to one, and the cancel of another that the run survives [A.07 A.08]', async () => {
+    const told: string[] = []
+    await using bench = await benchWith(
+      byInstructions(plan({ id: 'lead', title: 'Lead', instructions: 'LEAD', needs: [], writes: ['*'] }), {
+        LEAD: [
+          reply({ calls: [spawn('ONE'), spawn('TWO')] }),
+          (asked) => {
+            told.push(
+              ...asked.messages.filter(({ role }) => role === 'tool').map(({ content }) => content ?? ''),
+            )
+            return say('LEAD is done')
+          },
+        ],
+        ONE: [bash('echo one > one.txt; echo ready; sleep 600')],
+        TWO: [
+          bash(
+            'echo two > two.txt; echo ready; while [ ! -e go.txt ] && [ $((n += 1)) -lt 8 ]; do sleep 1; done',
+          ),
+          (asked) =>
+            say(JSON.stringify(asked.messages).includes('Use the formal form') ? 'heard' : 'not heard'),
+        ],
+      }),
+      files,
+    )
+    const run = await bench.start('Share the work')
+    const finished = finish(run)
+    const ready = new Set<string>()
+    for await (const item of run.watch()) {
+      if (item.source === 'delta' && item.delta.type === 'tool-output-delta') ready.add(item.agentPath)
+      if (ready.size === 2) break
+    }
+    await run.steer('Use the formal form.', { to: 'two' })
+    await run.cancelAgent('one', { reason: 'not needed' })
+    await expect(run.steer('x', { to: 'gone' })).rejects.toThrow('no sub-agent root/gone is at work')
+    const { state, items } = await finished
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    expect(state.agents).toMatchObject({
+      'root/one': { state: 'cancelled' },
+      'root/two': { state: 'completed', text: 'heard' },
+    })
+    expect(told[0]).toContain('[Caisson] Cancelled by the person: not needed')
+    const asked = items.flatMap((item) =>
+      item.source === 'host' && /^(steer|agent-cancel)-request$/.test(item.event.type) ? [item.event] : [],
+    )
+    expect(asked).toMatchObject([
+      { type: 'steer-request', agentPath: 'root/two' },
+      { type: 'agent-cancel-request', agentPath: 'root/one', reason: 'not needed' },
+    ])
+    expect((await (await bench.host.changes(run.id)).review()).map(({ path }) => path)).toEqual(['two.txt'])
+    await expect(run.cancelAgent('two')).rejects.toThrow('ended')
     expect(await findVms(bench.home)).toEqual([])
   }, 300_000)
 })

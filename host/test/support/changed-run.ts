@@ -1,6 +1,6 @@
 /** Runs that ended with changes, as their folders and journals have them, without a VM. */
 import { closeSync, openSync } from 'node:fs'
-import { realpath } from 'node:fs/promises'
+import { realpath, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { encodeChanges } from '#specs/node/change-encoder.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
@@ -28,19 +28,26 @@ export async function placeOfRuns(before: Sketch) {
   return { host: new Host({ env }), directory, env }
 }
 
-/**
- * A run that copies the directory as it is now.
- * @returns a function that ends the run; `before` is what went in, `after` is the result
- */
-export async function beginChanging(host: Host, directory: string, runId: string) {
-  const begun = await beginRun(host, runId, directory)
-  const { paths, record } = begun
+/** A run that has copied the directory as it is now. The caller disposes of its record. */
+export async function runThatCopied(host: Host, directory: string, runId: string) {
+  const { paths, record } = await beginRun(host, runId, directory)
   const scan = unwrap(await scanWorkspace({ directory, ownFolders: [] }))
   const { disk } = paths
   const { manifest, fileNids } = unwrap(await buildDisk({ scan, file: disk, diskBytes: 64 * 1024 * 1024 }))
   const manifestSha256 = await writeManifest(manifestFile(paths.directory), manifest)
   const counts = { files: scan.files, bytes: scan.bytes, leftOut: 0, examples: [] }
   await record.host({ type: 'workspace-ready', ...counts, manifestSha256 })
+  await writeFile(paths.diskFiles, JSON.stringify([...fileNids]), { mode: 0o600 })
+  return { paths, record, manifest, fileNids }
+}
+
+/**
+ * A run that copies the directory as it is now.
+ * @returns a function that ends the run; `before` is what went in, `after` is the result
+ */
+export async function beginChanging(host: Host, directory: string, runId: string) {
+  const { paths, record, manifest, fileNids } = await runThatCopied(host, directory, runId)
+  const { disk } = paths
   return async (before: Tree, after: Tree) => {
     await using _ = record
     const source = encodeChanges(changesBetween(before, after))

@@ -60,7 +60,8 @@ export async function cliPlace(
   await writeFiles(workspace, files)
   const { HOME = '', PATH = '', CAISSON_CACHE } = process.env
   const cache = CAISSON_CACHE === undefined ? {} : { CAISSON_CACHE }
-  const full = { HOME, PATH, TERM: 'xterm', LANG: 'C.UTF-8', CAISSON_HOME: home, ...cache, ...env }
+  const own = { CAISSON_HOME: home, XDG_CONFIG_HOME: home }
+  const full = { HOME, PATH, TERM: 'xterm', LANG: 'C.UTF-8', ...own, ...cache, ...env }
   const start = (argv: string[]) =>
     follow(spawn(process.execPath, [...nodeArguments, ...argv], { env: full, cwd: workspace }))
   return {
@@ -80,7 +81,7 @@ export async function cliPlace(
         ['vms', 'locks', 'runs'].map((name) => readdir(path.join(home, name), { recursive: true })),
       )
       const ofUnfinished = /(?:\.erofs|run\.json|workspace-files\.json|scratch)$/
-      const disks = (runs ?? []).filter((name) => ofUnfinished.test(name))
+      const disks = (runs ?? []).filter((name) => ofUnfinished.test(name) && !/(^|\/)moments\//.test(name))
       return [...(vms ?? []), ...(locks ?? []), ...disks]
     },
     journal: async () => {

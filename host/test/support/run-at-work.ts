@@ -1,19 +1,18 @@
 /** A run with a real journal, queue and control socket, and the command line beside it; only the run's work is scripted. */
 
-import { PassThrough, Writable } from 'node:stream'
 import { onTestFinished } from 'vitest'
-import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { UserQuestion } from '#specs/protocol/question.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
-import type { Io } from '../../cli/io.ts'
-import { runCli } from '../../cli/main.ts'
+import { agentsAtWork, requireDone, requireRevoked } from '../../control/run-handle.ts'
 import { ControlServer } from '../../control/server.ts'
 import { Host } from '../../host.ts'
 import { RunRecord } from '../../journal/run-record.ts'
+import { AgentControl } from '../../runs/guest/agent-control.ts'
 import { prepareFolders } from '../../state/folders.ts'
+import { commandsIn } from './run-command.ts'
 import { runId } from './run-values.ts'
 
 /** What every approval of the run has. */
@@ -50,7 +49,13 @@ export async function runAtWork(): Promise<RunAtWork> {
   })
   const ended = Promise.withResolvers<RunState>()
   const watched = Promise.withResolvers<void>()
-  const refused = () => Promise.reject(new CaissonError('not_possible_now', 'not here'))
+  const control = new AgentControl({
+    note: (event) => record.host(event),
+    agentsAtWork: () => agentsAtWork(record.state),
+    onHold: () => undefined,
+  })
+  const taken = async () => ({ ok: true, value: undefined }) as const
+  control.begin({ isReachable: true, steer: taken, cancelAgent: taken, setTaskPaused: taken })
   const server = await ControlServer.open(record.paths.control, {
     run: {
       watch: () => {
@@ -59,11 +64,16 @@ export async function runAtWork(): Promise<RunAtWork> {
       },
       answer: async (approvalId, answer, { by = '', via = 'library' } = {}) =>
         queue.answer(approvalId, answer, { name: by, via }),
+      revokeAnswer: async (approvalId, { by = '' } = {}) =>
+        requireRevoked(runId, approvalId, await queue.revoke(approvalId, by)),
       hasPendingApproval: (approvalId) => queue.pending.includes(approvalId),
+      fork: () => Promise.reject(new Error('there is no disk here')),
       cancel: async () => undefined,
-      steer: refused,
-      pause: refused,
-      resume: refused,
+      cancelAgent: (agentPath, { by = '', reason = '' } = {}) =>
+        requireDone(control.cancelAgent(agentPath, reason, by)),
+      steer: (text, { by = '', to } = {}) => requireDone(control.steer(text, by, to)),
+      pause: ({ by = '' } = {}) => requireDone(control.setPaused(true, by)),
+      resume: ({ by = '' } = {}) => requireDone(control.setPaused(false, by)),
       ended: ended.promise,
       journalHead: '',
     },
@@ -79,19 +89,7 @@ export async function runAtWork(): Promise<RunAtWork> {
   onTestFinished(close)
   const ask = (question: UserQuestion, approvalId: string) =>
     queue.ask({ ...someCall, approvalId, tool: 'ask_user', arguments: '{}', question })
-  const caisson = async (...argv: string[]) => {
-    const said = { stdout: '', stderr: '' }
-    const to = (name: 'stdout' | 'stderr') =>
-      new Writable({
-        write: (chunk, _, done) => {
-          said[name] += String(chunk)
-          done()
-        },
-      })
-    const io: Io = { stdin: new PassThrough(), stdout: to('stdout'), stderr: to('stderr'), env, version: '0' }
-    const code = await runCli(argv, io)
-    return { code, ...said }
-  }
+  const caisson = commandsIn(env)
   const end = async (event: HostEvent) => {
     await record.host(event)
     await close()

@@ -26,6 +26,7 @@ export const task: Task = {
     maxParallelSteps: 1,
     maxAgents: 0,
     maxParallelAgents: 1,
+    maxDepth: 1,
     maxWallMs: 1_000,
     maxTokens: 1,
   },

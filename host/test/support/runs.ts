@@ -35,14 +35,8 @@ export async function testBench(
   const home = await temporaryFolder('home')
   const workspace = await temporaryFolder('workspace')
   await writeFiles(workspace, files)
-  const {
-    NVIDIA_API_KEY: _,
-    CAISSON_LLM_URL: __,
-    CAISSON_LLM_KEY: ___,
-    CAISSON_MODEL: ____,
-    ...rest
-  } = process.env
-  const host = new Host({ env: { ...rest, CAISSON_HOME: home, ...env }, ...(config && { config }) })
+  const own = { CAISSON_HOME: home, XDG_CONFIG_HOME: `${home}/config` }
+  const host = new Host({ env: { ...process.env, ...own, ...env }, ...(config && { config }) })
   const start = (prompt: string, options: Partial<RunOptions> = {}) =>
     host.run({
       prompt,

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
-import { describeOutcome, isLaunchFailure } from '../../vm/start-failure.ts'
+import { PortClosedError, ReseedError } from '../../vm/reseed.ts'
+import { describeFailure, describeOutcome, isLaunchFailure } from '../../vm/start-failure.ts'
 
 /** The error of a QEMU that ended in this way before its monitor spoke. */
 function endedEarly(code: number | null, signal: string | null) {
@@ -16,4 +17,17 @@ it('the machine is examined again where QEMU failed by itself, not where somebod
     expect(isLaunchFailure(error)).toBe(false)
     expect(error.message).toContain(signal)
   }
+})
+
+it('a QEMU that is killed while the guest gets its random bytes is named as killed, not its guest [V.01 R.01]', () => {
+  const failure = {
+    phase: 'fresh',
+    watch: {} as never,
+    qemu: { stderrTail: () => '', console: { text: () => '' } } as never,
+    exit: { code: null, signal: 'SIGKILL' },
+    deadlineMs: 1,
+  } as const
+  const killed = describeFailure(new PortClosedError('the port closed'), failure)
+  expect(killed).toMatchObject({ kind: 'qemu_failed', signal: 'SIGKILL' })
+  expect(describeFailure(new ReseedError('no answer'), failure)).toMatchObject({ kind: 'guest_failed' })
 })

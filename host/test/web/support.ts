@@ -67,11 +67,12 @@ export async function openWeb(options: TestWebOptions): Promise<TestWeb> {
   if (!network.ok) throw new Error(network.error)
   const records: EgressRecord[] = []
   const denied: string[] = []
-  const note = (event: HostEvent): void => {
+  const note = async (event: HostEvent): Promise<boolean> => {
     if (event.type === 'egress-denied') denied.push(`${event.target}: ${event.reason}`)
-    if (event.type !== 'egress-end') return
+    if (event.type !== 'egress-end') return true
     const { type: _, ...record } = event
     records.push(record)
+    return true
   }
   const egress = new RunEgress({
     policy: policy.value,

@@ -116,6 +116,18 @@ export class CheckpointDisk {
     return disk
   }
 
+  /**
+   * Removes the files that no checkpoint of this folder needs; no VM may use it.
+   * @returns whether it has a checkpoint
+   */
+  static async trim(directory: string): Promise<boolean> {
+    const disk = await CheckpointDisk.open(directory).catch(() => undefined)
+    if (disk === undefined) return false
+    await disk.#removeUnused(disk.#require())
+    await disk.write(disk.sealed)
+    return true
+  }
+
   get sealed(): readonly SealedLayer[] {
     return this.#record?.sealed ?? []
   }

@@ -69,6 +69,11 @@ export class Checkpoints {
     return this.#sealed().flatMap(({ checkpoint }) => checkpoint ?? [])
   }
 
+  /** Layers that this VM has sealed. */
+  get ownCount(): number {
+    return this.#own.length
+  }
+
   /** All layers below the one that the VM writes to, oldest first. */
   get sealed(): readonly SealedLayer[] {
     return this.#sealed()

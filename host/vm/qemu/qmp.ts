@@ -4,6 +4,7 @@
 
 import type { Duplex } from 'node:stream'
 import { z } from 'zod'
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import { parseJson } from '../../files/json.ts'
 
 /** Answers to the commands used here are far smaller; a longer line means that the stream is not QMP. */
@@ -48,7 +49,7 @@ interface Pending {
   readonly command: string
   readonly resolve: (value: unknown) => void
   readonly reject: (error: QmpError) => void
-  readonly timer: NodeJS.Timeout
+  readonly timer: AwakeTimer
 }
 
 /** One monitor connection. Create it with {@link Qmp.connect}; closing it does not end QEMU. */
@@ -87,25 +88,19 @@ export class Qmp {
    */
   static async connect(stream: Duplex, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<Qmp> {
     const qmp = new Qmp(stream)
-    const timer = setTimeout(
-      () => qmp.#fail(new QmpError('timeout', `QMP: no greeting within ${timeoutMs} ms`)),
-      timeoutMs,
-    )
+    const late = () => qmp.#fail(new QmpError('timeout', `QMP: no greeting within ${timeoutMs} ms`))
+    using _timer = new AwakeTimer(timeoutMs, late)
     // QEMU reads it after its greeting; waiting for that would cost one more round trip.
     const negotiated = qmp.execute('qmp_capabilities', undefined, timeoutMs)
     negotiated.catch(() => {})
-    try {
-      qmp.#version = await qmp.#greeted.promise
-    } finally {
-      clearTimeout(timer)
-    }
+    qmp.#version = await qmp.#greeted.promise
     await negotiated
     return qmp
   }
 
   /**
    * Runs one command and returns QEMU's result.
-   * @throws QmpError: refused by QEMU, no answer within `timeoutMs`, or the stream broke
+   * @throws QmpError: refused by QEMU, no answer within `timeoutMs` of running time, or the stream broke
    */
   execute(
     command: string,
@@ -115,13 +110,18 @@ export class Qmp {
     if (this.#closed) return Promise.reject(this.#closed)
     const id = this.#nextId++
     const { promise, resolve, reject } = Promise.withResolvers<unknown>()
-    const timer = setTimeout(() => {
+    const timer = new AwakeTimer(timeoutMs, () => {
       this.#pending.delete(id)
       reject(new QmpError('timeout', `QMP: ${command} got no answer within ${timeoutMs} ms`))
-    }, timeoutMs)
+    })
     this.#pending.set(id, { command, resolve, reject, timer })
     this.#stream.write(`${JSON.stringify({ execute: command, ...(args ? { arguments: args } : {}), id })}\n`)
     return promise
+  }
+
+  /** Settles once QEMU answers, however long that takes; rejects when the stream breaks. */
+  async probe(): Promise<void> {
+    await this.execute('query-status', undefined, Number.POSITIVE_INFINITY)
   }
 
   /** Calls `listener` for every later event; the returned function removes it. */
@@ -178,7 +178,7 @@ export class Qmp {
     const pending = this.#pending.get(answer.data.id)
     if (!pending) return
     this.#pending.delete(answer.data.id)
-    clearTimeout(pending.timer)
+    pending.timer.cancel()
     const { error } = answer.data
     if (error)
       pending.reject(new QmpError('refused', `QMP: ${pending.command}: ${error.class}: ${error.desc}`))
@@ -191,7 +191,7 @@ export class Qmp {
     this.#chunks = []
     this.#greeted.reject(error)
     for (const pending of this.#pending.values()) {
-      clearTimeout(pending.timer)
+      pending.timer.cancel()
       pending.reject(error)
     }
     this.#pending.clear()

@@ -6,6 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { readSlices } from '../change-set.ts'
 import { ancestorsOf } from '../conflicts.ts'
+import { checkSamePlace } from '../directory-check.ts'
 import { isRefreshedIndex } from '../git-history/refreshed-index.ts'
 import { type CapturedState, captureState, isSameState, markOf, type PathState } from '../path-state.ts'
 import type { HeldBack } from '../review/selection.ts'
@@ -53,7 +54,9 @@ export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult
   }
   if (place === undefined)
     return workspaceSuccess({ restored: [], conflicts: [], appliedNow: 0, problems: [] })
-  const opened = Root.open(place)
+  const checked = checkSamePlace(place)
+  if (!checked.ok) return checked
+  const opened = Root.open(checked.value)
   if (!opened.ok) return workspaceFailure('unreadable', `undoing the changes: ${opened.error.message}`)
   using root = opened.value
   try {

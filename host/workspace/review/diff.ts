@@ -8,6 +8,7 @@ import { closeSync } from 'node:fs'
 import { createTwoFilesPatch } from 'diff'
 import type { ChangedPath } from '#specs/protocol/change.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { formatCount } from '../../files/format.ts'
 import { type ChangeSet, openContents, readWhole } from '../change-set.ts'
 import type { Manifest } from '../manifest.ts'
 import { WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
@@ -142,11 +143,11 @@ const damaged = none('its stored content is damaged: it is not what the run made
 
 /** @param sha256 the expected digest. Absent: any content */
 function textOf(fd: number, offset: number, size: number, maxBytes: number, sha256?: string): string | Diff {
-  if (size > maxBytes) return none(`too large to show (${size} bytes)`)
+  if (size > maxBytes) return none(`too large to show (${formatCount(size, 'byte')})`)
   const bytes = readWhole(fd, offset, size)
   if (sha256 !== undefined && hash('sha256', bytes) !== sha256) return damaged
-  if (isBinary(bytes)) return none(`binary (${size} bytes)`)
-  if (!isUtf8(bytes)) return none(`not UTF-8 text (${size} bytes)`)
+  if (isBinary(bytes)) return none(`binary (${formatCount(size, 'byte')})`)
+  if (!isUtf8(bytes)) return none(`not UTF-8 text (${formatCount(size, 'byte')})`)
   return bytes.toString('utf8')
 }
 

@@ -7,6 +7,7 @@ import path from 'node:path'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { type ChangeSet, openContents, type StoredChange, type StoredFile } from '../change-set.ts'
 import { ConflictFinder, type ConflictState, ManifestIndex } from '../conflicts.ts'
+import { checkSamePlace } from '../directory-check.ts'
 import { Flagger } from '../flags/flag-changes.ts'
 import { examineHistory, type HistoryReport } from '../git-history/examine.ts'
 import { type SetAside, withCommitsAside } from '../git-history/set-aside.ts'
@@ -72,7 +73,9 @@ export async function reviewChanges(
   manifest: Manifest,
   received: ChangeSet,
 ): Promise<WorkspaceResult<Review>> {
-  const opened = Root.open(manifest.root)
+  const place = checkSamePlace(manifest.root)
+  if (!place.ok) return place
+  const opened = Root.open(place.value)
   if (!opened.ok) return workspaceFailure('unreadable', `reviewing the changes: ${opened.error.message}`)
   const root = opened.value
   let contents: number | undefined

@@ -4,6 +4,7 @@
  * (64-byte) inodes, FLAT_PLAIN and FLAT_INLINE data. Layout: block 0 is the superblock, then the table of directory
  * inodes, then data blocks and metadata blocks (file inodes with the tails of their content) in order of arrival.
  */
+import { createHash } from 'node:crypto'
 import { ftruncateSync, readSync, writeSync } from 'node:fs'
 
 export const erofsBlockBytes = 4096
@@ -246,3 +247,30 @@ export function readErofsFile(fd: number, nid: number): Buffer {
   readSync(fd, content, whole, content.length - whole, nid * 32 + INODE_BYTES)
   return content
 }
+
+/**
+ * The digest of a file on a disk that nobody has checked. Undefined: it is no file of this size.
+ * @throws the system's error
+ */
+export function digestErofsFile(fd: number, nid: number, bytes: number): string | undefined {
+  const inode = Buffer.alloc(INODE_BYTES)
+  if (readSync(fd, inode, 0, INODE_BYTES, nid * 32) < INODE_BYTES) return undefined
+  if (inode.readBigUInt64LE(8) !== BigInt(bytes)) return undefined
+  const hash = createHash('sha256')
+  const piece = Buffer.allocUnsafe(DIGEST_PIECE_BYTES)
+  const isInline = inode.readUInt16LE(0) >> 1 === LAYOUT_INLINE
+  const whole = isInline ? bytes - (bytes % erofsBlockBytes) : bytes
+  const start = inode.readUInt32LE(16) * erofsBlockBytes
+  for (let at = 0; at < bytes; ) {
+    const isTail = at >= whole
+    const wanted = Math.min(piece.length, (isTail ? bytes : whole) - at)
+    const from = isTail ? nid * 32 + INODE_BYTES + (at - whole) : start + at
+    const read = readSync(fd, piece, 0, wanted, from)
+    if (read === 0) return undefined
+    hash.update(piece.subarray(0, read))
+    at += read
+  }
+  return hash.digest('hex')
+}
+
+const DIGEST_PIECE_BYTES = 1024 * 1024

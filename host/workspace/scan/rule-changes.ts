@@ -23,7 +23,11 @@ export type RuleChange = z.infer<typeof RuleChange>
 
 /** Whether a scan reads rules from a file. */
 function isRuleFile(file: string): boolean {
-  return file === '.git/info/exclude' || ['.gitignore', '.caissonignore'].includes(path.posix.basename(file))
+  // That of a repository below counts once its directory is a workspace itself.
+  return (
+    /(^|\/)\.git\/info\/exclude$/.test(file) ||
+    ['.gitignore', '.caissonignore'].includes(path.posix.basename(file))
+  )
 }
 
 /** Changes of a change set to ignore files, compared with the host; undefined if there are none. */

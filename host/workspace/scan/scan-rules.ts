@@ -29,9 +29,14 @@ export class ScanRules {
   readonly #includes: readonly { readonly pattern: string; readonly rules: Ignore }[]
   /** Include patterns that have matched a path. */
   readonly #matched = new Set<string>()
+  readonly #root: string
 
-  /** @param include patterns as in a .gitignore, relative to the workspace */
-  constructor(include: readonly string[]) {
+  /**
+   * @param include patterns as in a .gitignore, relative to the workspace
+   * @param root real path of the workspace: what a file is can follow from directories above it, such as `.docker`
+   */
+  constructor(include: readonly string[], root = '') {
+    this.#root = root
     this.#includes = include.map((pattern) => ({ pattern, rules: compile(pattern, 'include') }))
   }
 
@@ -52,7 +57,8 @@ export class ScanRules {
     const tested = isDirectory ? `${path}/` : path
     const included = this.isIncluded(path, isDirectory)
     // A secret must be named explicitly: a pattern for a parent directory does not include it.
-    if (isSecretByName(path, isDirectory)) return this.isNamed(path, isDirectory) ? 'take' : 'secret'
+    if (isSecretByName(`${this.#root}/${path}`, isDirectory))
+      return this.isNamed(path, isDirectory) ? 'take' : 'secret'
     if (included) return 'take'
     // git itself never ignores .git, and a rule such as `.*` must not break the agent's git.
     if (path === '.git' || path.startsWith('.git/'))

@@ -10,7 +10,7 @@ import { Place } from '#specs/node/place.ts'
 import type { LeftOut } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { isStagedName } from '../apply/staged-files.ts'
-import { checkDirectory, checkFolder, type OwnPlaces } from '../directory-check.ts'
+import { checkDirectory, checkFolder, checkSamePlace, type OwnPlaces } from '../directory-check.ts'
 import { failureOf, WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
 import { HeldRules, IGNORE_FILE_MAX_BYTES, type RuleChange } from './rule-changes.ts'
 import { type RuleKind, ScanRules, type Verdict } from './scan-rules.ts'
@@ -24,6 +24,8 @@ const TURN_MS = 20
 export interface ScanOptions extends OwnPlaces {
   /** The workspace, any path. */
   readonly directory: string
+  /** Whether `directory` is a real path of earlier: a link in it is refused. Default: false. */
+  readonly isReal?: boolean
   /** Whether it is an added folder, which only goes in. Default: false. */
   readonly isFolder?: boolean
   /** Patterns as in a .gitignore; matching paths are copied although they are ignored. */
@@ -74,13 +76,16 @@ export interface Scan {
 
 /** Walks the directory. Failures: `refused_directory`, `too_large`, `unreadable`, `cancelled`. */
 export async function scanWorkspace(options: ScanOptions): Promise<WorkspaceResult<Scan>> {
-  const checked = (options.isFolder === true ? checkFolder : checkDirectory)(options.directory, options)
+  const place =
+    options.isReal === true ? checkSamePlace(options.directory) : workspaceSuccess(options.directory)
+  if (!place.ok) return place
+  const checked = (options.isFolder === true ? checkFolder : checkDirectory)(place.value, options)
   if (!checked.ok) return checked
   try {
     using root = Directory.openTrusted(checked.value)
-    const walk = new Walk(options, lstatSync(root.at('.'), { bigint: true }))
+    const walk = new Walk(options, checked.value, lstatSync(root.at('.'), { bigint: true }))
     await walk.run(root)
-    return workspaceSuccess(walk.result(checked.value))
+    return workspaceSuccess(walk.result())
   } catch (thrown) {
     return failureOf(`reading ${nameOf(options, checked.value)}`, thrown)
   }
@@ -90,16 +95,19 @@ class Walk {
   readonly #rules: ScanRules
   readonly #held: HeldRules
   readonly #options: ScanOptions
+  readonly #place: string
   readonly #root: BigIntStats
   readonly #entries: ScannedEntry[] = []
   readonly #leftOut: LeftOut[] = []
   #bytes = 0
   #turnStart = performance.now()
 
-  constructor(options: ScanOptions, root: BigIntStats) {
+  /** @param place real path of `root` */
+  constructor(options: ScanOptions, place: string, root: BigIntStats) {
     this.#options = options
+    this.#place = place
     this.#root = root
-    this.#rules = new ScanRules(options.include ?? [])
+    this.#rules = new ScanRules(options.include ?? [], place)
     this.#held = new HeldRules(options.ruleChanges ?? [])
   }
 
@@ -107,9 +115,9 @@ class Walk {
     await this.#directory(root, '', 0)
   }
 
-  result(root: string): Scan {
+  result(): Scan {
     return {
-      root,
+      root: this.#place,
       device: this.#root.dev,
       inode: this.#root.ino,
       rootMode: Number(this.#root.mode) & 0o7777,
@@ -161,10 +169,11 @@ class Walk {
     if (stat.isSocket()) return this.#leave(path, 'socket')
     if (stat.isFIFO()) return this.#leave(path, 'fifo')
     if (!stat.isFile()) return this.#leave(path, 'device')
-    if (mayHoldSecret(path) && !this.#rules.isNamed(path, false)) {
+    const place = `${this.#place}/${path}`
+    if (mayHoldSecret(place) && !this.#rules.isNamed(path, false)) {
       const text = readSmall(directory, name)
       if (text === undefined) return this.#leave(path, 'unreadable')
-      if (holdsSecret(path, text)) return this.#leave(path, 'secret')
+      if (holdsSecret(place, text)) return this.#leave(path, 'secret')
     }
     this.#take({ ...common(path, stat), kind: 'file', size: Number(stat.size) })
   }

@@ -48,10 +48,14 @@ const secretPatterns: readonly { readonly at: RegExp; readonly text: RegExp }[] 
 
 /** Whether an absolute path leads into a directory of credentials. */
 export function isInSecretDirectory(absolutePath: string): boolean {
-  return absolutePath.split('/').some((name) => secretDirectories.has(name.toLowerCase()))
+  const lower = `${absolutePath.toLowerCase()}/`
+  return (
+    lower.split('/').some((name) => secretDirectories.has(name)) ||
+    secretPathEnds.some((end) => lower.includes(`/${end}/`))
+  )
 }
 
-/** Whether the name or place alone indicates a secret. */
+/** Whether the name or place alone indicates a secret. @param filePath absolute, or below any directory */
 export function isSecretByName(filePath: string, isDirectory: boolean): boolean {
   const name = path.posix.basename(filePath).toLowerCase()
   const lower = filePath.toLowerCase()

@@ -1,7 +1,13 @@
 // The frame reader against whole, cut, broken and hostile bytes.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeFrame, FrameDecoder, type FrameEnd, FrameTooLongError } from '#specs/node/frames.ts'
+import {
+  encodeFrame,
+  encodePayload,
+  FrameDecoder,
+  type FrameEnd,
+  FrameTooLongError,
+} from '#specs/node/frames.ts'
 import { encodePreamble } from '#specs/node/preamble.ts'
 
 const bounds = { maxBytes: 4_096, maxDepth: 8 }
@@ -22,11 +28,8 @@ function decode(chunks: Iterable<Buffer>): { values: unknown[]; end: FrameEnd | 
   return { values, end }
 }
 
-function frameOf(payload: string | Buffer): Buffer {
-  const bytes = Buffer.from(payload as string)
-  const header = Buffer.alloc(4)
-  header.writeUInt32BE(bytes.length)
-  return Buffer.concat([header, bytes])
+function frameOf(payload: string | Buffer, count = 0): Buffer {
+  return encodePayload(Buffer.from(payload as string), count)
 }
 
 function cut(bytes: Buffer, sizes: readonly number[]): Buffer[] {
@@ -47,7 +50,7 @@ describe('frames', () => {
     const noPrototype = json.filter((value) => !JSON.stringify(value).includes('__proto__'))
     fc.assert(
       fc.property(fc.array(noPrototype, { maxLength: 8 }), sizes, (values, pieces) => {
-        const bytes = Buffer.concat(values.map((value) => encodeFrame(value)))
+        const bytes = Buffer.concat(values.map((value, count) => encodeFrame(value, count)))
         const wanted = values.map((value) => JSON.parse(JSON.stringify(value)) as unknown)
         expect(decode(cut(bytes, pieces))).toEqual({ values: wanted, end: null })
       }),
@@ -56,23 +59,25 @@ describe('frames', () => {
   })
 
   it('keep lone surrogates, by which names that are not UTF-8 travel [W.02]', () => {
-    expect(decode([encodeFrame('a\udc80b')]).values).toEqual(['a\udc80b'])
+    expect(decode([encodeFrame('a\udc80b', 0)]).values).toEqual(['a\udc80b'])
   })
 
   it.each([
     ['empty_frame', frameOf('')],
     ['too_long', frameOf('"'.padEnd(bounds.maxBytes + 1, 'x'))],
     ['too_long', Buffer.from([0x7f, 0, 0, 0])],
-    ['bad_utf8', frameOf(Buffer.from([0x22, 0xc3, 0x28, 0x22]))],
-    ['bad_json', frameOf('{"a":')],
-    ['bad_json', frameOf('\ufeff{}')],
-    ['too_deep', frameOf('['.repeat(9) + ']'.repeat(9))],
-    ['too_deep', frameOf('{"a":'.repeat(600))],
-    ['forbidden_key', frameOf('{"__proto__":{"a":1}}')],
-    ['forbidden_key', frameOf('{"b":[{"\\u005f_pro\\u0074o__":1}]}')],
+    ['bad_utf8', frameOf(Buffer.from([0x22, 0xc3, 0x28, 0x22]), 1)],
+    ['bad_json', frameOf('{"a":', 1)],
+    ['bad_json', frameOf('\ufeff{}', 1)],
+    ['too_deep', frameOf('['.repeat(9) + ']'.repeat(9), 1)],
+    ['too_deep', frameOf('{"a":'.repeat(600), 1)],
+    ['forbidden_key', frameOf('{"__proto__":{"a":1}}', 1)],
+    ['forbidden_key', frameOf('{"b":[{"\\u005f_pro\\u0074o__":1}]}', 1)],
+    ['bad_check', frameOf('{"a":1}', 0)],
+    ['bad_check', frameOf('{"a":1}', 2)],
     ['session_replaced', encodePreamble('ab'.repeat(16))],
   ])('end as %s and deliver nothing more [C.01]', (fault, bytes) => {
-    const good = encodeFrame({ good: true })
+    const good = encodeFrame({ good: true }, 0)
     for (const pieces of [[bytes.length + 99], [1]]) {
       const { values, end } = decode(cut(Buffer.concat([good, bytes, good]), pieces))
       expect(values).toEqual([{ good: true }])
@@ -82,7 +87,7 @@ describe('frames', () => {
 
   it('do not count brackets inside strings as depth [C.01]', () => {
     const value = { text: '[[[[[[[[[[[["\\{{{{{{{{{{{{' }
-    expect(decode([encodeFrame(value)])).toEqual({ values: [value], end: null })
+    expect(decode([encodeFrame(value, 0)])).toEqual({ values: [value], end: null })
   })
 
   it('see a preamble at once, also in the middle of a frame that will never be complete [C.01]', () => {
@@ -93,6 +98,32 @@ describe('frames', () => {
       expect(['session_replaced', 'too_long']).toContain(end?.fault)
       expect(end?.unread.includes(preamble)).toBe(true)
     }
+  })
+
+  it('end the session wherever bytes or frames are lost, doubled or changed on their way [C.01, R.02]', () => {
+    const values = Array.from({ length: 6 }, (_, index) => ({ index, text: 'x'.repeat(index * 9) }))
+    const bytes = Buffer.concat(values.map((value, count) => encodeFrame(value, count)))
+    const at = fc.integer({ min: 0, max: bytes.length - 1 })
+    const kind = fc.constantFrom('lose', 'double', 'change')
+    fc.assert(
+      fc.property(at, fc.integer({ min: 1, max: 60 }), kind, sizes, (start, length, fault, pieces) => {
+        const piece = Buffer.from(bytes.subarray(start, start + length))
+        const changed = { lose: [], double: [piece, piece], change: [piece.map((byte) => byte ^ 1)] }[fault]
+        const sent = Buffer.concat([
+          bytes.subarray(0, start),
+          ...changed,
+          bytes.subarray(start + piece.length),
+          // What comes next, so that a loss at the end is noticed.
+          encodeFrame({ next: true }, values.length),
+          Buffer.alloc(5_000, '0'),
+        ])
+        const { values: got, end } = decode(cut(sent, pieces))
+        // Doubling equal bytes, such as of a run of x, is still a change of length.
+        expect(end).not.toBeNull()
+        expect(got).toEqual(values.slice(0, got.length))
+      }),
+      { seed: 3, numRuns: 1_000 },
+    )
   })
 
   it('never throw, whatever the bytes are [C.01]', () => {
@@ -133,6 +164,6 @@ describe('frames', () => {
   })
 
   it('are refused when they would be too long, with nothing written [C.01]', () => {
-    expect(() => encodeFrame('x'.repeat(100), 50)).toThrow(FrameTooLongError)
+    expect(() => encodeFrame('x'.repeat(100), 0, 50)).toThrow(FrameTooLongError)
   })
 })

@@ -27,7 +27,7 @@ export type ProbeRequest =
   | { readonly op: 'exec'; readonly request: ExecRequest; readonly pauseMs?: number }
   | { readonly op: 'status' | 'mount' | 'reset' }
   | { readonly op: 'mount-read-only' }
-  | { readonly op: 'views-open' | 'views-close'; readonly views: readonly string[] }
+  | { readonly op: 'views-open' | 'views-close'; readonly views: readonly string[]; readonly source?: string }
   /**
    * Calls `search_code` over the workspace, or over the tree `root`. Value: the result, how long it took,
    * this process's memory.
@@ -65,7 +65,7 @@ async function serve(request: ProbeRequest): Promise<unknown> {
     case 'mount-read-only':
       return helper.mountWorkspace(true)
     case 'views-open':
-      return helper.openViews(request.views)
+      return helper.openViews(request.views, request.source)
     case 'views-close':
       return helper.closeViews(request.views)
     case 'reset':

@@ -117,6 +117,53 @@ describe('caisson approvals', () => {
     expect(await deleted).toEqual({ decision: 'allow' })
   })
 
+  it('lists the answers for a run and revokes one, so that the next call asks again [S1.11]', async () => {
+    const { caisson, queue } = await runAtWork()
+    const none = await caisson('approvals', 'remembered', runId)
+    expect(none).toEqual({ code: 0, stdout: `no answer for ${runId} applies to later calls\n`, stderr: '' })
+    const call = { ...someCall, approvalId: 'ap-1', tool: 'delete_file', arguments: '{"path":"a"}' }
+    const command = {
+      ...someCall,
+      approvalId: 'cmd-1',
+      tool: 'run_bash',
+      arguments: '{"command":"make\\u001b"}',
+    }
+    const asked = [queue.ask(call), queue.ask(command)]
+    await expect.poll(async () => (await caisson('approvals', 'list')).stdout).toContain('cmd-1')
+    const once = await caisson('approvals', 'allow', runId, 'ap-1', '--for', '10m')
+    expect([once.code, once.stderr]).toEqual([2, expect.stringContaining('add --scope run')])
+    const long = await caisson('approvals', 'allow', runId, 'ap-1', '--scope', 'run', '--for', '721h')
+    expect([long.code, long.stderr]).toEqual([2, expect.stringContaining('from 1ms to 720h')])
+    await caisson('approvals', 'allow', runId, 'ap-1', '--scope', 'run', '--for', '10m')
+    await caisson('approvals', 'allow', runId, 'cmd-1', '--scope', 'run', '--reach', 'command')
+    await Promise.all(asked)
+    const { stdout } = await caisson('approvals', 'remembered', runId)
+    expect(stdout.split('\n')).toEqual([
+      expect.stringMatching(/^ap-1 {2}allowed by \S+, until \d{4}-.*: every call of delete_file$/),
+      expect.stringMatching(/^cmd-1 {2}allowed by \S+: the command: .*make\\e$/),
+      '',
+    ])
+    const json = (await caisson('approvals', 'remembered', runId, '--json')).stdout.trimEnd().split('\n')
+    expect(json.map((line) => JSON.parse(line))).toMatchObject([
+      { runId, approvalId: 'ap-1', tool: 'delete_file', until: expect.any(Number) },
+      { runId, approvalId: 'cmd-1', tool: 'run_bash', arguments: command.arguments },
+    ])
+    expect(await queue.ask({ ...call, approvalId: 'ap-2' })).toEqual({ decision: 'allow' })
+    const wrong = await caisson('approvals', 'revoke', runId, 'ap-2')
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('valid: ap-1, cmd-1')])
+    expect(await caisson('approvals', 'revoke', runId, 'ap')).toEqual({
+      ...{ code: 0, stderr: '' },
+      stdout: `${runId}: the answer to ap-1 is revoked\n`,
+    })
+    const again = queue.ask({ ...call, approvalId: 'ap-3' })
+    await expect.poll(() => queue.pending).toEqual(['ap-3'])
+    queue.close()
+    await again
+    const shown = (await caisson('runs', 'show', runId)).stdout
+    expect(shown).toMatch(/Allowed by .* for this run until \d{4}-/)
+    expect(shown).toMatch(/The answer for this run to ap-1 was revoked by \S+/)
+  })
+
   it('says of a run that nobody carries out that it cannot be answered [S2.16]', async () => {
     const { caisson } = await runAtWork()
     const unknown = await caisson('approvals', 'answer', 'run-ffff', 'ask-1', 'csv')

@@ -4,15 +4,23 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Conversation } from '../../../cli/commands/chat.ts'
 import { Person } from '../support/person.ts'
 
-async function sitDown(last?: string) {
+async function sitDown(last?: string, env: Record<string, string> = {}) {
   const person = new Person({ columns: 120, rows: 40 })
   Object.assign(person.input, { isTTY: true, setRawMode: () => person.input })
   const stdout = Object.assign(person.output, { isTTY: true })
   const home = await temporaryFolder('chat')
-  const io = { stdin: person.input, stdout, stderr: stdout, env: { CAISSON_HOME: home }, version: '0' }
+  const io = {
+    stdin: person.input,
+    stdout,
+    stderr: stdout,
+    env: { HOME: home, CAISSON_HOME: home, ...env },
+    version: '0',
+  }
   const ran: string[][] = []
-  const run = (argv: readonly string[]): Promise<number> => {
+  const within: unknown[] = []
+  const run = (argv: readonly string[], given?: unknown): Promise<number> => {
     ran.push([...argv])
+    within.push(given)
     return Promise.resolve(0)
   }
   const conversation = new Conversation(
@@ -26,12 +34,12 @@ async function sitDown(last?: string) {
     await person.sees('caisson> ')
     person.type(`${line}\r`)
   }
-  return { person, ran, ended, say }
+  return { person, ran, within, ended, say }
 }
 
 describe('a conversation', () => {
   it('makes each task a run with a kept VM and the options of the conversation [H.01]', async () => {
-    const { ran, ended, say } = await sitDown()
+    const { ran, ended, say } = await sitDown(undefined, { CAISSON_LLM_URL: 'http://127.0.0.1:9/v1' })
     await say('-n is a flag; what for?')
     await say('/model big')
     await say('/approvals none')
@@ -52,6 +60,7 @@ describe('a conversation', () => {
     await say('carry on')
     await say('/diff a.txt')
     await say('/apply')
+    await say('/merge b.txt')
     await say('/plan More')
     await say('/undo')
     await say('/approvals')
@@ -59,15 +68,37 @@ describe('a conversation', () => {
     person.type('\u0004')
     await ended
     expect(ran[0]).toEqual(expect.arrayContaining(['--continue', 'run-0123', 'carry on']))
-    expect(ran[3]).toEqual(expect.arrayContaining(['--plan-only', 'More']))
-    expect(ran.toSpliced(3, 1).slice(1)).toEqual([
+    expect(ran[4]).toEqual(expect.arrayContaining(['--plan-only', 'More']))
+    expect(ran.toSpliced(4, 1).slice(1)).toEqual([
       ['workspace', 'diff', 'run-0123', 'a.txt'],
       ['workspace', 'apply', 'run-0123', '--all'],
+      ['workspace', 'merge', 'run-0123', 'b.txt'],
       ['workspace', 'undo', 'run-0123'],
       ['approvals', 'list'],
       ['policy', 'revoke'],
     ])
     expect(person.raw).toContain('Come back: caisson chat --continue run-0123')
+  })
+
+  it('names the model and what else is configured, and answers given so far [H.01]', async () => {
+    const { person, ran, within, ended, say } = await sitDown()
+    await say('/model')
+    await say('/model big')
+    await say('/approvals')
+    await say('/run')
+    await say('/quit')
+    await ended
+    expect(person.raw).toContain('Model: caisson/offline (offline)')
+    expect(person.raw).toContain('To use another from the next task on: /model ID')
+    expect(person.raw).toContain('No model server is set for the model "big"')
+    expect(person.raw).toContain('No approval was answered in this conversation.')
+    expect(person.raw).toContain('There is no plan to run. Make one: /plan TASK')
+    expect(ran).toEqual([
+      ['approvals', 'list'],
+      ['policy', 'revoke'],
+    ])
+    // Its lines name commands of the conversation.
+    expect(within).toEqual([{ conversation: { told: new Set() } }, { conversation: { told: new Set() } }])
   })
 
   it('runs nothing for a command that it does not have, or before the first task [H.01]', async () => {

@@ -62,14 +62,24 @@ it('says when its last event was, what was under way, and what to do [H.01 V.08]
     '  no changes were collected, and nothing in /work was changed; its VM ended with it',
     `  run the task again, with the same plan: caisson run --plan-from ${runId}`,
   ])
-  expect((await caisson('runs', 'list')).stdout).toContain('host died do it · interrupted during the work')
+  expect((await caisson('runs', 'list')).stdout).toContain(
+    'interrupted do it · interrupted during the work since ',
+  )
   const attached = await caisson('attach', runId)
   expect(attached.stdout).toContain('  under way at that time:\n')
   expect(attached.stderr).toContain(`${runId} was interrupted: its host process died`)
   expect(attached.code).toBe(1)
-  expect((await caisson('runs', 'cancel', runId)).stderr).toContain(
+  expect((await caisson('runs', 'pause', runId)).stderr).toContain(
     `its host process died; what it was doing: caisson runs show ${runId}`,
   )
+  // Cancelled by the process that asks, as no other has the run.
+  const cancelled = await caisson('runs', 'cancel', runId)
+  expect([cancelled.code, cancelled.stdout]).toEqual([
+    0,
+    `${runId}: cancelled; its changes were not collected\n`,
+  ])
+  expect((await caisson('runs', 'list')).stdout).toContain(' cancelled ')
+  expect((await caisson('runs', 'cancel', runId)).stderr).toContain('it has ended as cancelled')
 })
 
 it('says of a run that died before it had a plan how to begin again [H.01]', async () => {

@@ -16,6 +16,10 @@ it('lists the cost of a run where it is known, for people and for programs [H.01
   const answer = { type: 'model-end', requestId: 'model-1', status: 200, durationMs: 1, usage } as const
 
   await record.host(answer)
+  // A run begins by its first line.
+  expect((await caisson('runs', 'show', runId)).stdout).toMatch(
+    /^run-\w+ {2}\d{4}-\d\d-\d\d \d\d:\d\d \S+ {2}\//,
+  )
   const unknown = await listed()
   expect(unknown.json.state.costUsd).toBeNull()
   expect(unknown.line).not.toContain('$')

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { SteeringPrompt } from '../../../cli/prompts/steering-prompt.ts'
 import { ProgressView } from '../../../cli/render/progress.ts'
+import type { CancelAgentOptions, SteerOptions } from '../../../control/run-handle.ts'
 import { Person } from '../support/person.ts'
 
 function sitDown() {
@@ -12,7 +13,11 @@ function sitDown() {
   const said: string[] = []
   const note = async (line: string): Promise<void> => void said.push(line)
   const run = {
-    steer: (text: string) => note(`steer ${text}`),
+    steer: (text: string, { to }: SteerOptions = {}) =>
+      to === 'nobody'
+        ? Promise.reject(new Error('no sub-agent nobody is at work'))
+        : note(to === undefined ? `steer ${text}` : `steer ${to}: ${text}`),
+    cancelAgent: (path: string, { reason }: CancelAgentOptions = {}) => note(`cancel ${path}: ${reason}`),
     pause: () => note('pause'),
     resume: () => note('resume'),
   }
@@ -62,6 +67,39 @@ describe('a person who says something to a run', () => {
     expect(person.said).toEqual([])
     person.type('\r')
     await expect.poll(() => person.said).toEqual([said])
+  })
+
+  it.each([
+    ['@tests/unit skip the slow ones', 'steer tests/unit: skip the slow ones'],
+    ['@tests /cancel it repeats itself', 'cancel tests: it repeats itself'],
+    ['@tests /cancel', 'cancel tests: '],
+    ['@a.md has the rules', 'steer @a.md has the rules'],
+    ['ask @tests', 'steer ask @tests'],
+  ])('reaches one sub-agent by its path: %s [A.08 H.01]', async (typed, said) => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.type(`${typed}\r`)
+    await person.sees('What should the agent know?')
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    person.type('\r')
+    await expect.poll(() => person.said).toEqual([said])
+  })
+
+  it('keeps a message that is refused, to be corrected and sent again [A.08 H.01]', async () => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.type('@nobody stop\r')
+    await person.sees('What should the agent know?')
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    person.type('\r')
+    await person.sees('Not done: no sub-agent nobody is at work')
+    await person.sees('Enter: message “@nobody stop”, pause')
+    person.type('\r')
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    person.type(', all\r')
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(person.said).toEqual([])
+    expect(person.raw).toContain('@nobody stop, all')
   })
 
   it('is offered nothing any more when the run is being cancelled [A.08]', async () => {

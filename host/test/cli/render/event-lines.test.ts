@@ -19,6 +19,20 @@ it('a VM that is kept is named by its run, with how to continue in it and how to
   const lines = linesOfLine({ event: { type: 'vm-kept' }, runId }, initialRunState, colors)
   expect(lines.join()).toContain(`caisson run --continue ${runId} "TASK"`)
   expect(lines.join()).toContain(`caisson runs rm ${runId}`)
+  const inConversation = { inConversation: true }
+  // Its next task continues in it.
+  expect(
+    linesOfLine({ event: { type: 'vm-kept' }, runId }, initialRunState, colors, undefined, inConversation),
+  ).toEqual([])
+})
+
+it('of the call that hands the plan in neither beginning nor end is shown, but a refusal is [H.01]', () => {
+  const call = { stepId: 'plan', callId: 'c1', tool: 'submit_plan' } as const
+  const end = { type: 'tool-end', ...call, output: 'ok', durationMs: 300 } as const
+  expect(eventLines({ type: 'tool-start', ...call, arguments: '{}' }, initialRunState)).toEqual([])
+  expect(eventLines(end, initialRunState)).toEqual([])
+  const refused = { ...end, error: { code: 'invalid_input', message: 'no steps', retryable: true } } as const
+  expect(eventLines(refused, initialRunState).join()).toContain('no steps')
 })
 
 function planned(...events: RunEvent[]): RunState {
@@ -178,6 +192,10 @@ describe('the lines of a run', () => {
     expect(runEnd(planned(exchange, exchange), 'completed', 'x')).toContain('· $0.0246')
     const free = { ...exchange, costUsd: 0 }
     for (const state of [planned(), planned(free)]) expect(runEnd(state, 'completed', 'x')).not.toContain('$')
+    const inDetail = (event: RunEvent) =>
+      linesOfLine({ event }, planned(), colors, undefined, { verbose: true }).join()
+    expect(inDetail(exchange)).toContain('· $0.0123')
+    expect(inDetail(free)).not.toContain('$')
   })
 
   it('say in plain words why a VM was booted, and that of a copy nothing need be said [V.01]', () => {

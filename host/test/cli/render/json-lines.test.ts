@@ -73,23 +73,32 @@ describe('decisions on standard input', () => {
   it('carry messages, holds, and a plan in the place of the agent’s [S1.11 A.08 A.11]', async () => {
     const plan = { goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'do' }] }
     const { values, problems } = await read(
-      `{"steer":"use tabs"}\n{"pause":true}\n{"pause":false}\n${JSON.stringify({ approvalId: 'p', decision: 'allow', plan })}\n`,
+      `{"steer":"use tabs"}\n{"steer":"you too","to":"tests"}\n{"cancelAgent":"tests","reason":"enough"}\n{"pause":true}\n{"pause":false}\n${JSON.stringify({ approvalId: 'p', decision: 'allow', plan })}\n`,
     )
     expect(problems).toEqual([])
     expect(values).toMatchObject([
       { steer: 'use tabs' },
+      { steer: 'you too', to: 'tests' },
+      { cancelAgent: 'tests', reason: 'enough' },
       { pause: true },
       { pause: false },
       { approvalId: 'p', decision: 'allow', scope: 'once', plan },
     ])
   })
 
+  it('revoke an answer for the run by its approval [S1.11]', async () => {
+    const { values, problems } = await read('{"revoke":"ap-1"}\n{"revoke":""}\n{"revoke":"ap-1","by":"me"}\n')
+    expect(values).toEqual([{ revoke: 'ap-1' }])
+    expect(problems).toHaveLength(2)
+    expect(problems[0]).toContain('{"revoke":"APPROVAL"}')
+  })
+
   it('are refused with the line when they are anything else, and nothing is decided by them', async () => {
     const { values, problems } = await read(
-      'yes\n{"steer":""}\n{"pause":1}\n{"steer":"a","cancel":true}\n{"approvalId":"a","decision":"allow","plan":{"goal":"g","steps":[]}}\n{"approvalId":"a"}\n{"approvalId":"a","decision":"allow","all":true}\n{"cancel":false}\n[]\n',
+      'yes\n{"steer":""}\n{"pause":1}\n{"steer":"a","cancel":true}\n{"approvalId":"a","decision":"allow","plan":{"goal":"g","steps":[]}}\n{"approvalId":"a"}\n{"approvalId":"a","decision":"allow","all":true}\n{"cancel":false}\n[]\n{"cancelAgent":""}\n{"cancelAgent":"a","to":"b"}\n',
     )
     expect(values).toEqual([])
-    expect(problems).toHaveLength(9)
+    expect(problems).toHaveLength(11)
     expect(problems[1]).toMatch(/^line 2 of standard input/)
   })
 })

@@ -172,6 +172,9 @@ describe('sub-agents and people on the screen', () => {
     }
     const events: (AgentEvent | HostEvent)[] = [
       { type: 'steer-request', messageId: 'm', text: `use tabs${odd}`, by: 'you' },
+      { type: 'steer-request', messageId: 'n', text: 'you too', by: 'you', agentPath: 'root/a/b' },
+      { type: 'agent-cancel-request', agentPath: 'root/a', reason: `enough${odd}`, by: 'you' },
+      { type: 'agent-cancel-request', agentPath: 'root/a', reason: '', by: 'you' },
       { type: 'steer-seen', stepId: 's', messageIds: ['m'] },
       { type: 'pause-request', by: 'you' },
       { type: 'pause-start' },
@@ -185,6 +188,10 @@ describe('sub-agents and people on the screen', () => {
     expect(tell(...events.map((event) => ({ event })))).toEqual([
       '› Message by you:',
       '  › use tabs\\e[2J\\u{202e}',
+      '› Message by you to a/b:',
+      '  › you too',
+      'Cancel of a requested by you: enough\\e[2J\\u{202e}',
+      'Cancel of a requested by you',
       '    the agent reads 1 message',
       'Pause requested by you',
       'The agent is paused',

@@ -7,6 +7,8 @@ import { initialRunState } from '#specs/protocol/run-state.ts'
 import { colorsFor } from '../../../cli/render/colors.ts'
 import { describeWait, LiveRows } from '../../../cli/render/live-rows.ts'
 import { ProgressView } from '../../../cli/render/progress.ts'
+import type { FeedItem } from '../../../journal/run-feed.ts'
+import { runId, runStart } from '../../support/run-values.ts'
 
 function shownOn(isTTY: boolean): string {
   const out = Object.assign(new PassThrough(), { isTTY, columns: 80 })
@@ -20,6 +22,31 @@ function shownOn(isTTY: boolean): string {
 it('the first line of a terminal takes the place of keys that were pressed before it; a file gets lines alone [H.01]', () => {
   expect(shownOn(true)).toBe('\r\u001b[Jfirst\nsecond\n')
   expect(shownOn(false)).toBe('first\nsecond\n')
+})
+
+it('a quiet run says why a step failed, and nothing of one that completed [H.01]', () => {
+  const out = Object.assign(new PassThrough(), { isTTY: false, columns: 80 })
+  using view = new ProgressView(out, { isQuiet: true })
+  const hash = 'a'.repeat(64)
+  const end = (n: number, state: string, text: string) =>
+    view.show({
+      ...{ source: 'agent', agentPath: 'root', runId, seq: n, n, at: Date.now(), prev: hash, hash },
+      event: { type: 'step-end', stepId: 'task', state, reason: state, text, merged: 0, conflicts: [] },
+    } as unknown as FeedItem)
+  end(1, 'completed', 'all well')
+  end(2, 'failed', 'not understood')
+  const said = String(out.read())
+  expect(said).toContain('not understood')
+  expect(said).not.toContain('all well')
+})
+
+it('the status line counts from the start of the run, also for who attaches later [H.01]', async () => {
+  const out = Object.assign(new PassThrough(), { isTTY: true, columns: 80, rows: 24 })
+  using view = new ProgressView(out)
+  const hash = 'a'.repeat(64)
+  const at = Date.now() - 125_000
+  view.show({ source: 'host', runId, seq: 1, at, prev: hash, hash, event: runStart } as FeedItem)
+  await expect.poll(() => String(out.read() ?? ''), { timeout: 5_000 }).toContain('2 min 5 s')
 })
 
 it('the status line says what a model request waits for, until when, and its place [H.01 S1.10]', () => {

@@ -57,6 +57,7 @@ class Round {
       id: 'run-1',
       watch: () => this.#watch(),
       hasPendingApproval: (id: string) => this.#pending.has(id),
+      pendingCount: 1,
       whenResolved: (id: string) =>
         new Promise<void>((resolve) => (this.#pending.has(id) ? this.#pending.set(id, resolve) : resolve())),
       answer: async (id: string, answer: unknown) => {

@@ -6,7 +6,7 @@ import { Plan } from '#specs/protocol/plan.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import { AgentEventValidator, type ClaimBounds } from '../../../runs/guest/agent-event-validator.ts'
 
-const work: ClaimBounds = { mode: 'work', approvePlan: false, maxAgents: 2 }
+const work: ClaimBounds = { mode: 'work', approvePlan: false, maxAgents: 2, maxDepth: 1 }
 const step = (id: string, more: object = {}) => ({ id, title: id, instructions: 'do', writes: [], ...more })
 const planOf = (...steps: object[]) => Plan.parse({ goal: 'g', steps })
 const update = (revision: number, plan: Plan): AgentEvent => ({ type: 'plan-update', revision, plan })
@@ -166,7 +166,7 @@ describe('a sub-agent is believed', () => {
     ['an event of one that never began', [['root/a', note]]],
     ['a child of one that never began', [['root/a/b', begin]]],
     [
-      'a child of a sub-agent at work',
+      'one deeper than the run may be',
       [
         ['root/a', begin],
         ['root/a/deeper', begin],
@@ -192,6 +192,58 @@ describe('a sub-agent is believed', () => {
     ],
   ])('and not %s [A.07 S0.07]', (_name, story) => {
     const found = say(new AgentEventValidator(work), ...story)
+    expect(found.at(-1)).toEqual(expect.any(String))
+    expect(found.slice(0, -1).every((problem) => problem === null)).toBe(true)
+  })
+})
+
+describe('a sub-agent of a sub-agent is believed', () => {
+  const deep = { ...work, maxAgents: 9, maxDepth: 3 }
+
+  it('to its depth, within the life of the one that started it [A.07 S0.07]', () => {
+    const claims = new AgentEventValidator(deep)
+    const story: [string, AgentEvent][] = [
+      ['root/a', begin],
+      ['root/a/b', begin],
+      ['root/a/b/a', begin],
+      ['root/a/b/a', finish],
+      ['root/a/b', note],
+      ['root/a/b', finish],
+      ['root/a/b2', begin],
+      ['root/a/b2', finish],
+      ['root/a', finish],
+    ]
+    expect(say(claims, ...story)).toEqual(story.map(() => null))
+  })
+
+  it.each<[string, [string, AgentEvent][]]>([
+    [
+      'deeper',
+      [
+        ['root/a', begin],
+        ['root/a/b', begin],
+        ['root/a/b/c', begin],
+        ['root/a/b/c/d', begin],
+      ],
+    ],
+    [
+      'below one that has ended',
+      [
+        ['root/a', begin],
+        ['root/a', finish],
+        ['root/a/b', begin],
+      ],
+    ],
+    [
+      'at work when the one that started it ends',
+      [
+        ['root/a', begin],
+        ['root/a/b', begin],
+        ['root/a', finish],
+      ],
+    ],
+  ])('and not %s [A.07 S0.07]', (_name, story) => {
+    const found = say(new AgentEventValidator(deep), ...story)
     expect(found.at(-1)).toEqual(expect.any(String))
     expect(found.slice(0, -1).every((problem) => problem === null)).toBe(true)
   })
@@ -228,4 +280,13 @@ describe('whatever is said in whatever order', () => {
       { seed: 5, numRuns: 300 },
     )
   })
+})
+
+it('an agent that continues starts what had not started, and nothing a second time [R.01 W.04]', () => {
+  const claims = new AgentEventValidator(work)
+  claims.restore({
+    ...{ phase: 'working', plan: planOf(step('a'), step('b')), revision: 1, agents: {} },
+    steps: { a: { state: 'running', text: '' }, b: { state: 'pending', text: '' } },
+  })
+  expect(say(claims, start('b'), start('a'))).toEqual([null, 'a second start of step "a"'])
 })

@@ -114,7 +114,7 @@ describe('a review', () => {
     })
     expect(diffs.get('bin')).toEqual({ kind: 'none', why: 'binary (2 bytes)' })
     expect(diffs.get('big')).toEqual({ kind: 'none', why: 'too large to show (600000 bytes)' })
-    expect(diffs.get('caf\udce9')).toEqual({ kind: 'none', why: 'not UTF-8 text (1 bytes)' })
+    expect(diffs.get('caf\udce9')).toEqual({ kind: 'none', why: 'not UTF-8 text (1 byte)' })
   })
 })
 

@@ -1,6 +1,6 @@
 // The clock is the test's: a stopped process is one whose timers come late.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { awakeTimeout } from '../../guest/awake-timeout.ts'
+import { AwakeTimer } from '../../node/awake-timer.ts'
 
 describe('a timeout of running time', () => {
   let ended = 0
@@ -14,7 +14,7 @@ describe('a timeout of running time', () => {
     vi.useRealTimers()
   })
   const clock = () => performance.now() + stoppedMs
-  const start = (timeoutMs: number) => awakeTimeout(timeoutMs, () => ended++, clock)
+  const start = (timeoutMs: number) => new AwakeTimer(timeoutMs, () => ended++, { clock })
   /** The clock continues, and no timer of this process fires. */
   const stopFor = (ms: number) => {
     stoppedMs += ms
@@ -31,9 +31,9 @@ describe('a timeout of running time', () => {
   })
 
   it('does not end once it is cancelled [C.03]', () => {
-    const cancel = start(5_000)
+    const timer = start(5_000)
     vi.advanceTimersByTime(4_000)
-    cancel()
+    timer.cancel()
     vi.advanceTimersByTime(60_000)
     expect(ended).toBe(0)
   })
@@ -48,5 +48,18 @@ describe('a timeout of running time', () => {
     expect(ended).toBe(0)
     vi.advanceTimersByTime(12_000)
     expect(ended).toBe(1)
+  })
+
+  it('tells the time that has passed, without that of a stop nobody has noticed yet [C.03]', () => {
+    const timer = start(Number.POSITIVE_INFINITY)
+    vi.advanceTimersByTime(2_500)
+    expect(timer.passedMs).toBe(2_500)
+    stopFor(600_000)
+    expect(timer.passedMs).toBeLessThanOrEqual(3_500)
+    timer.refresh()
+    expect(timer.passedMs).toBe(0)
+    timer.cancel()
+    vi.advanceTimersByTime(60_000)
+    expect(timer.passedMs).toBe(0)
   })
 })

@@ -1,0 +1,221 @@
+/** Typed client of the HTTP service, for Node and browsers: needs `fetch` alone. Made from the routes of `specs/service/`. */
+import { EventSourceParserStream } from 'eventsource-parser/stream'
+import type * as z from 'zod'
+import { JournalEvent } from '#specs/protocol/event.ts'
+import type { Problem } from '#specs/service/resources.ts'
+import { DeltaItem, Problem as ProblemSchema } from '#specs/service/resources.ts'
+import type { CallOf, ReplyOf, Route } from '#specs/service/route.ts'
+import { type RouteName, routes } from '#specs/service/routes.ts'
+
+export type { JournalEvent } from '#specs/protocol/event.ts'
+export type { Problem } from '#specs/service/resources.ts'
+export { DeltaItem } from '#specs/service/resources.ts'
+export type { CallOf, InputOf, OutputOf, ReplyOf, Route } from '#specs/service/route.ts'
+export { type RouteName, routes } from '#specs/service/routes.ts'
+
+export interface ClientOptions {
+  /** Such as `http://127.0.0.1:3789`. */
+  readonly baseUrl: string
+  /** Content of the service's token file. */
+  readonly token?: string
+  /** Default: the global `fetch`. */
+  readonly fetch?: typeof fetch
+}
+
+/** A call of a route: what its schemas take. */
+export type ServiceCall<N extends RouteName> = CallOf<(typeof routes)[N]> & { signal?: AbortSignal }
+/** The JSON of its answer; text for routes of another type; undefined for none. */
+export type ServiceReply<N extends RouteName> = (typeof routes)[N]['reply'] extends {
+  type: 'text/x-diff' | 'text/html'
+}
+  ? string
+  : ReplyOf<(typeof routes)[N]>
+
+/** An event or a delta of a run. */
+export type ServiceEvent = JournalEvent | z.infer<typeof DeltaItem>
+
+/** The service refused a request, or its answer is not one of the service. */
+export class ServiceError extends Error {
+  override readonly name = 'ServiceError'
+  readonly status: number
+  readonly problem: Problem
+
+  constructor(problem: Problem) {
+    super(problem.remedy === undefined ? problem.detail : `${problem.detail}; ${problem.remedy}`)
+    this.status = problem.status
+    this.problem = problem
+  }
+
+  get code(): string {
+    return this.problem.code
+  }
+}
+
+/** First wait before a stream that broke off is opened again; doubled up to the longest. */
+const retryFirstMs = 200
+const retryLongestMs = 10_000
+
+export class ServiceClient {
+  readonly #options: ClientOptions
+  readonly #fetch: typeof fetch
+
+  constructor(options: ClientOptions) {
+    this.#options = options
+    this.#fetch = options.fetch ?? fetch
+  }
+
+  /** Calls a route by its name. @throws {ServiceError} when the service refuses */
+  async call<N extends RouteName>(name: N, given: ServiceCall<N>): Promise<ServiceReply<N>> {
+    const route: Route = routes[name]
+    const { params, query, body, idempotencyKey, signal } = given as {
+      params?: Record<string, string>
+      query?: Record<string, unknown>
+      body?: unknown
+      idempotencyKey?: string
+      signal?: AbortSignal
+    }
+    const response = await this.#send(route.method, addressOf(route.path, params, query), {
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      headers: {
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
+      },
+      ...(signal === undefined ? {} : { signal }),
+    })
+    if (!response.ok) throw await errorOf(response)
+    const text = await response.text()
+    if (route.reply.schema === undefined) return (text === '' ? undefined : text) as ServiceReply<N>
+    const parsed = route.reply.schema.safeParse(parseJson(text))
+    if (parsed.success) return parsed.data as ServiceReply<N>
+    throw unexpected(response.status, `its answer does not fit: ${parsed.error.issues[0]?.message ?? ''}`)
+  }
+
+  /**
+   * All events of a run from a number on, then events and deltas as they happen, until the run has ended. Opens the
+   * stream again where it broke off, without a gap.
+   * @throws {ServiceError} when the service refuses; a service that is not there is tried again until `signal` aborts
+   */
+  async *events(
+    run: string,
+    { from = 1, signal }: { readonly from?: number; readonly signal?: AbortSignal } = {},
+  ): AsyncGenerator<ServiceEvent, void, undefined> {
+    let next = from
+    let waitMs = retryFirstMs
+    while (!isAborted(signal)) {
+      try {
+        for await (const item of this.#stream(run, next, signal)) {
+          if (item === 'end') return
+          waitMs = retryFirstMs
+          if (item.source !== 'delta') next = item.seq + 1
+          yield item
+        }
+      } catch (error) {
+        if (isAborted(signal)) return
+        if (error instanceof ServiceError && error.status !== 503) throw error
+      }
+      await wait(waitMs, signal)
+      waitMs = Math.min(2 * waitMs, retryLongestMs)
+    }
+  }
+
+  async *#stream(
+    run: string,
+    from: number,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<ServiceEvent | 'end', void, undefined> {
+    const response = await this.#send('GET', addressOf(routes.listEvents.path, { run }, { from }), {
+      headers: { accept: 'text/event-stream' },
+      ...(signal === undefined ? {} : { signal }),
+    })
+    if (!response.ok || response.body === null) throw await errorOf(response)
+    const messages = response.body
+      .pipeThrough(new TextDecoderStream())
+      .pipeThrough(new EventSourceParserStream())
+    const reader = messages.getReader()
+    try {
+      for (;;) {
+        const { done, value } = await reader.read()
+        if (done) return
+        if (value.event === 'end') {
+          yield 'end'
+          return
+        }
+        const schema = value.event === 'delta' ? DeltaItem : JournalEvent
+        const parsed = schema.safeParse(parseJson(value.data))
+        if (!parsed.success) throw unexpected(response.status, 'it sent an event of another form')
+        yield parsed.data
+      }
+    } finally {
+      await reader.cancel().catch(() => undefined)
+    }
+  }
+
+  async #send(method: string, address: string, init: RequestInit): Promise<Response> {
+    const { baseUrl, token } = this.#options
+    return await this.#fetch(new URL(address, baseUrl), {
+      ...init,
+      method,
+      headers: { ...init.headers, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) },
+      // A redirect would carry the token to another server.
+      redirect: 'error',
+    })
+  }
+}
+
+/** The path with its parameters, and the query. */
+function addressOf(
+  path: string,
+  params: Readonly<Record<string, string>> = {},
+  query: Readonly<Record<string, unknown>> = {},
+): string {
+  const filled = path.replaceAll(/\{([a-z]+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ''))
+  const search = new URLSearchParams()
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined)
+      search.set(name, typeof value === 'object' ? JSON.stringify(value) : String(value))
+  return search.size === 0 ? filled : `${filled}?${search}`
+}
+
+async function errorOf(response: Response): Promise<ServiceError> {
+  const text = await response.text().catch(() => '')
+  const parsed = ProblemSchema.safeParse(parseJson(text))
+  return parsed.success
+    ? new ServiceError(parsed.data)
+    : unexpected(response.status, `it answered ${response.status} without a problem of the service`)
+}
+
+function unexpected(status: number, detail: string): ServiceError {
+  return new ServiceError({
+    type: 'about:blank',
+    title: 'not a Caisson service',
+    status,
+    code: 'unexpected_answer',
+    detail,
+  })
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true
+}
+
+async function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, ms)
+    signal?.addEventListener(
+      'abort',
+      () => {
+        clearTimeout(timer)
+        resolve()
+      },
+      { once: true },
+    )
+  })
+}

@@ -1,0 +1,109 @@
+/** Makes the folder of a run that no agent made: the merged changes of others, to review, apply and undo as any run's. */
+import { hash } from 'node:crypto'
+import { copyFile, open, rm, writeFile } from 'node:fs/promises'
+import { CaissonError } from '#specs/errors.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { noUsage } from '#specs/protocol/task.ts'
+import { RunRecord } from '../journal/run-record.ts'
+import { newRunId, type RunPaths, type RunStore } from '../journal/run-store.ts'
+import { keepChanges } from '../runs/guest/change-stream.ts'
+import { manifestFile, requireValue } from '../runs/prepare.ts'
+import { changeSetPaths, readBase, readChangeSet } from '../workspace/index.ts'
+import { contentOf, type MergeConflict, type MergedChange, planMerge, type Take } from './merge-runs.ts'
+import { openResults, type RunOutcomeFiles } from './results.ts'
+
+export interface MergedRuns {
+  /** The new run, whose changes are the merged ones; absent where there are conflicts. */
+  readonly runId?: string
+  readonly entries: number
+  /** Paths with lines of more than one run. */
+  readonly merged: readonly string[]
+  /** What a person must decide, with `takes`, before anything is merged. */
+  readonly conflicts: readonly MergeConflict[]
+}
+
+/** @throws {CaissonError} `invalid_options`, `not_possible_now`, `state_corrupted` */
+export async function mergeRuns(
+  store: RunStore,
+  runIds: readonly string[],
+  takes: readonly Take[],
+): Promise<MergedRuns> {
+  const results = await openResults(store, runIds)
+  const { changes, conflicts, merged } = planMerge(results, takes)
+  if (conflicts.length > 0) return { entries: changes.length, merged, conflicts }
+  const [first] = results
+  if (first === undefined) throw new CaissonError('internal', 'there is nothing to merge')
+  const paths = await store.create(newRunId())
+  try {
+    await writeRun(paths, first, results, changes)
+  } catch (error) {
+    await rm(paths.directory, { recursive: true, force: true })
+    throw error
+  }
+  return { runId: paths.runId, entries: changes.length, merged, conflicts }
+}
+
+async function writeRun(
+  paths: RunPaths,
+  { start, workspace, manifest, paths: from }: RunOutcomeFiles,
+  results: readonly RunOutcomeFiles[],
+  changes: readonly MergedChange[],
+): Promise<void> {
+  const runIds = results.map(({ runId }) => runId)
+  await using record = await RunRecord.open(paths)
+  const { forkedFrom: _, continues: __, planFrom: ___, ...own } = start
+  await record.host({
+    ...own,
+    prompt: `Merge of ${runIds.join(', ')}: ${start.prompt}`.slice(0, limits.documentMaxChars),
+    mergedFrom: runIds,
+  })
+  await copyFile(manifestFile(from.directory), manifestFile(paths.directory))
+  await record.host(workspace)
+  await writeChanges(paths.directory, changes)
+  const received = requireValue(await readChangeSet(paths.directory))
+  const runDirectory = paths.directory
+  const readBefore = (_path: string, sha256: string) => {
+    for (const result of results) {
+      const base = readBase(result.paths.directory, sha256)
+      if (base !== undefined) return base
+    }
+    return undefined
+  }
+  await record.host(await keepChanges(received, { manifest, readBefore, runDirectory }))
+  const message = `merged from ${runIds.join(', ')}`
+  const end = { outcome: 'completed', reason: 'completed', message, summary: '' } as const
+  await record.host({ type: 'run-end', ...end, usage: noUsage, durationMs: 0 })
+}
+
+/** As a run receives them: see host/workspace/change-set.ts. */
+async function writeChanges(runDirectory: string, changes: readonly MergedChange[]): Promise<void> {
+  const { entries, contents } = changeSetPaths(runDirectory)
+  const lines: string[] = []
+  let offset = 0
+  await using file = await open(contents, 'wx', 0o600)
+  for (const one of changes) {
+    const content = contentOf(one)
+    if (content === undefined) {
+      if ('change' in one) lines.push(JSON.stringify(one.change))
+      continue
+    }
+    const { bytes, sha256 } = content
+    if (hash('sha256', bytes) !== sha256)
+      throw new CaissonError(
+        'state_corrupted',
+        'the stored content of a change is damaged; nothing was merged',
+      )
+    const { path, mode } = 'change' in one && one.change.kind === 'file' ? one.change : asFile(one)
+    lines.push(JSON.stringify({ kind: 'file', path, mode, size: bytes.length, sha256, offset }))
+    await file.writeFile(bytes)
+    offset += bytes.length
+  }
+  await file.datasync()
+  lines.push(JSON.stringify({ end: true, entries: changes.length, contentBytes: offset }))
+  await writeFile(entries, `${lines.join('\n')}\n`, { mode: 0o600, flag: 'wx' })
+}
+
+function asFile(one: MergedChange): { readonly path: string; readonly mode: number } {
+  if ('content' in one) return one
+  throw new TypeError('a change without content')
+}

@@ -1,0 +1,111 @@
+/** Forks and rewinds runs of the host: at work in this or another process, interrupted, or ended. */
+import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
+import { Line, Text } from '#specs/protocol/text.ts'
+import { RunClient } from './control/run-client.ts'
+import { checkArguments } from './files/check-arguments.ts'
+import { type ForkRequest, type Forks, forkRun, forksMaxCount } from './forks/fork-run.ts'
+import { checkRewind, endInterrupted } from './forks/rewind.ts'
+import type { RunPaths, RunStore } from './journal/run-store.ts'
+
+export interface ForkOptions {
+  /** A step of the plan, before it first started; `start`: before the run did anything; `end`: the last checkpoint. */
+  readonly at: string
+  /** New runs, at most 16. Default: one for each of `prompts`, else 1. */
+  readonly count?: number
+  /** What the person says to each new run, in their order; the agent has it from its first moment. Default: nothing. */
+  readonly prompts?: readonly string[]
+  /** Who forks, for the journals. Default: `the application`. */
+  readonly by?: string
+}
+
+export interface RewindOptions {
+  /** As {@link ForkOptions.at}. */
+  readonly to: string
+  /** What the person says to the run from there. Default: nothing. */
+  readonly prompt?: string
+  /** Whether to rewind although the run did something outside its VM since, which stays. Default: false. */
+  readonly despiteEffects?: boolean
+  /** Who rewinds, for the journals. Default: `the application`. */
+  readonly by?: string
+}
+
+export interface Rewound {
+  /** The run that takes the place of the other; `host.resume` continues it. */
+  readonly runId: string
+  readonly step: string
+  /** What the other run did outside its VM behind the moment; at most 20. */
+  readonly effects: readonly string[]
+}
+
+const common = { by: Line.default('the application') }
+const ForkSchema = z.strictObject({
+  ...common,
+  at: Line.min(1),
+  count: z.int().min(1).max(forksMaxCount).optional(),
+  prompts: z.array(Text).max(forksMaxCount).default([]),
+})
+const RewindSchema = z.strictObject({
+  ...common,
+  to: Line.min(1),
+  prompt: Text.optional(),
+  despiteEffects: z.boolean().default(false),
+})
+const unusable = 'the options of the call cannot be used'
+
+/** @throws {CaissonError} `invalid_options` */
+export function readForkOptions(options: ForkOptions): ForkRequest {
+  const { count, prompts, ...rest } = checkArguments(unusable, ForkSchema, options)
+  const wanted = count ?? Math.max(1, prompts.length)
+  if (prompts.length > wanted)
+    throw new CaissonError(
+      'invalid_options',
+      `${prompts.length} prompts for ${wanted} forks; pass one for each at most`,
+    )
+  return { ...rest, count: wanted, prompts }
+}
+
+/** @throws {CaissonError} `not_possible_now`, `run_busy`, `state_corrupted`, `connection_lost` */
+export async function forkAnyRun(store: RunStore, paths: RunPaths, request: ForkRequest): Promise<Forks> {
+  const client = await connect(paths)
+  if (client === undefined) return await forkRun({ store, runId: paths.runId }, request)
+  try {
+    return await client.fork(request)
+  } finally {
+    await client.detach()
+  }
+}
+
+/** See {@link RewindOptions}. @throws {CaissonError} `invalid_options`, and as {@link forkAnyRun} */
+export async function rewindAnyRun(
+  store: RunStore,
+  paths: RunPaths,
+  options: RewindOptions,
+): Promise<Rewound> {
+  const { to, prompt, despiteEffects, by } = checkArguments(unusable, RewindSchema, options)
+  const { runId } = paths
+  const client = await connect(paths)
+  // From here on it begins no further effect.
+  await client?.pause({ by })
+  try {
+    const despite = await checkRewind(store, runId, to, despiteEffects)
+    const prompts = prompt === undefined ? [] : [prompt]
+    const request: ForkRequest = { at: to, count: 1, prompts, by, despite }
+    const forks = await (client === undefined ? forkRun({ store, runId }, request) : client.fork(request))
+    const [fork = ''] = forks.runIds
+    const { step } = forks
+    await client?.cancel({ by: `rewind to ${step} as ${fork}` })
+    await client?.ended
+    if (client === undefined) await endInterrupted(store, runId, `rewound to ${step} as ${fork}`)
+    return { runId: fork, step, effects: await checkRewind(store, runId, to, true) }
+  } catch (error) {
+    await client?.resume({ by }).catch(() => undefined)
+    throw error
+  } finally {
+    await client?.detach()
+  }
+}
+
+async function connect({ runId, control }: RunPaths): Promise<RunClient | undefined> {
+  return await RunClient.connect(runId, control).catch(() => undefined)
+}

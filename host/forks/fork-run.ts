@@ -1,0 +1,222 @@
+/**
+ * Makes the folder of a run that continues another one from a moment of it: the lines of its journal until there, its
+ * disk as it was there, its recording, and its task. The other run stays as it is.
+ */
+import { constants, createReadStream } from 'node:fs'
+import { copyFile, readFile, rm, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { createInterface } from 'node:readline'
+import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
+import type { JournalEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { Task } from '#specs/protocol/task.ts'
+import { replaceFile } from '../files/durable.ts'
+import { parseJson } from '../files/json.ts'
+import { momentPaths } from '../journal/kept-moments.ts'
+import { RunRecord } from '../journal/run-record.ts'
+import { newRunId, type RunPaths, type RunStore } from '../journal/run-store.ts'
+import { RecordingHeader } from '../recording/format.ts'
+import { CheckpointDisk } from '../vm/checkpoints/checkpoint-disk.ts'
+import { linkOrCopy } from '../vm/hibernation/sparse-file.ts'
+import { manifestName } from '../workspace/index.ts'
+import { RunLock } from '../workspace/run-lock.ts'
+import { type ForkPoint, findMoment } from './moment.ts'
+
+/** Runs that one call makes. */
+export const forksMaxCount = 16
+
+/** What {@link forkRun} is asked for. */
+export interface ForkRequest {
+  /** As {@link findMoment} takes it. */
+  readonly at: string
+  readonly count: number
+  /** What the person says to each fork, in their order; those without get nothing. */
+  readonly prompts: readonly string[]
+  /** Who asks, for the journals. */
+  readonly by: string
+  /** Effects outside the VM behind the moment that the person accepted, for the journals. */
+  readonly despite?: readonly string[]
+}
+
+export interface ForkSource {
+  readonly store: RunStore
+  readonly runId: string
+  /** For a run at work: its process alone can copy the disk of its VM and has all exchanges. Absent: no process has it. */
+  readonly live?: {
+    copyDisk(to: string, checkpointId: string): Promise<void>
+    flushRecording(): Promise<void>
+  }
+}
+
+export interface Forks {
+  /** The step before which they begin, `start` or `end`. */
+  readonly step: string
+  /** Null: from the beginning of the run. */
+  readonly checkpointId: string | null
+  /** Ids of the new runs, which `host.resume` continues. */
+  readonly runIds: readonly string[]
+}
+
+/** @throws {CaissonError} `not_possible_now` when the run has no such moment or does not keep its disk, `state_corrupted` */
+export async function forkRun(source: ForkSource, request: ForkRequest): Promise<Forks> {
+  const { store, runId } = source
+  // Nobody continues it, applies its changes or frees its disk meanwhile.
+  await using _ = source.live === undefined ? await RunLock.take(store.paths(runId).locks, runId) : undefined
+  const lines: JournalEvent[] = []
+  let state = initialRunState
+  await store.visit(runId, (line) => {
+    lines.push(line)
+    state = reduceRun(state, line)
+  })
+  const point = findMoment(runId, state, request.at)
+  const paths = momentPaths(store.paths(runId), state.end !== null && source.live === undefined)
+  const stored = await readTask(paths)
+  await source.live?.flushRecording()
+  const prefix = prefixOf(lines, point)
+  const runIds: string[] = []
+  try {
+    for (let index = 0; index < request.count; index += 1) {
+      const fork = await store.create(newRunId())
+      runIds.push(fork.runId)
+      await makeFork({ source, paths, fork, prefix, point, stored, request, words: request.prompts[index] })
+    }
+  } catch (error) {
+    for (const id of runIds) await rm(store.paths(id).directory, { recursive: true, force: true })
+    throw error
+  }
+  return { step: point.step, checkpointId: point.moment?.checkpointId ?? null, runIds }
+}
+
+interface ForkParts {
+  readonly source: ForkSource
+  /** Of the files of the run that is forked. */
+  readonly paths: RunPaths
+  readonly fork: RunPaths
+  readonly prefix: readonly JournalEvent[]
+  readonly point: ForkPoint
+  readonly stored: Stored
+  readonly request: ForkRequest
+  readonly words: string | undefined
+}
+
+async function makeFork(parts: ForkParts): Promise<void> {
+  const { source, paths, fork, point, stored } = parts
+  // The lock of the open journal keeps others from continuing half a run.
+  await using _ = await writePrefix(parts)
+  const { moment } = point
+  if (moment !== null) {
+    const { checkpointId } = moment
+    if (source.live !== undefined) await source.live.copyDisk(fork.scratch, checkpointId)
+    else await CheckpointDisk.fork(paths.scratch, fork.scratch, checkpointId)
+  }
+  await linkOrCopy(paths.disk, fork.disk)
+  await copyFile(paths.diskFiles, fork.diskFiles, constants.COPYFILE_EXCL)
+  await copyFile(
+    path.join(paths.directory, manifestName),
+    path.join(fork.directory, manifestName),
+    constants.COPYFILE_EXCL,
+  )
+  await copyRecording(paths.exchanges, fork, moment?.exchanges ?? 0)
+  // The last: without it nothing continues the run.
+  const { task } = stored
+  const own = { ...stored, task: { ...task, runId: fork.runId, idSeed: task.idSeed ?? task.runId } }
+  await replaceFile(fork.options, `${JSON.stringify(own)}\n`)
+}
+
+/** Writes the lines until the moment anew, with their times. Returns the open record. */
+async function writePrefix({ source, fork, prefix, point, request, words }: ForkParts): Promise<RunRecord> {
+  let at: number | undefined
+  const record = await RunRecord.open(fork, () => at ?? Date.now())
+  try {
+    for (const line of prefix) {
+      at = line.at
+      if (line.source === 'agent') await record.agent(line.agentPath, line.n, line.event)
+      else if (line.event.type !== 'run-start') await record.host(line.event)
+      else {
+        const { despite } = request
+        const checkpointId = point.moment?.checkpointId ?? null
+        const forkedFrom = {
+          ...{ runId: source.runId, checkpointId, step: point.step },
+          ...(despite === undefined || despite.length === 0 ? {} : { despite: [...despite] }),
+        }
+        await record.host({ ...line.event, forkedFrom })
+      }
+    }
+    at = undefined
+    if (words !== undefined && words.trim() !== '') await record.host(messageOf(words, fork, request))
+    return record
+  } catch (error) {
+    await record[Symbol.asyncDispose]()
+    throw error
+  }
+}
+
+function messageOf(words: string, { runId }: RunPaths, { by }: ForkRequest) {
+  if (words.length > limits.textMaxChars)
+    throw new CaissonError(
+      'invalid_options',
+      `the words for a fork are longer than ${limits.textMaxChars} characters`,
+      { remedy: 'put them into a file of the workspace' },
+    )
+  const messageId = `m-${runId.slice('run-'.length)}`
+  return { type: 'steer-request', messageId, text: words.toWellFormed(), by } as const
+}
+
+/** The lines of the journal until the moment. */
+function prefixOf(lines: readonly JournalEvent[], { moment }: ForkPoint): readonly JournalEvent[] {
+  if (moment === null) {
+    const ready = lines.findLast(({ event }) => event.type === 'workspace-ready')
+    return [...lines.slice(0, 1), ...(ready === undefined ? [] : [ready])]
+  }
+  const { checkpointId } = moment
+  const at = lines.findLastIndex(
+    ({ event }) => event.type === 'checkpoint' && event.checkpointId === checkpointId,
+  )
+  return lines.slice(0, at + 1)
+}
+
+/** As `host/stored-run.ts` writes it; the options stay as they are. */
+const Stored = z.strictObject({
+  version: z.literal(1),
+  options: z.looseObject({}),
+  task: Task,
+  functions: z.looseObject({}),
+})
+type Stored = z.infer<typeof Stored>
+
+async function readTask({ runId, options }: RunPaths): Promise<Stored> {
+  const text = await readFile(options, 'utf8').catch((cause: unknown) => {
+    throw new CaissonError('not_possible_now', `${runId} does not keep its disk, so it cannot be forked`, {
+      cause,
+      remedy:
+        'the newest ended runs keep it for a week, see kept.moments of the configuration; run the task again',
+    })
+  })
+  const stored = Stored.safeParse(parseJson(text))
+  if (stored.success) return stored.data
+  throw new CaissonError('state_corrupted', `${options} is damaged or of another version`)
+}
+
+/** The header and the first exchanges; later ones belong to the other run. */
+async function copyRecording(from: string, fork: RunPaths, count: number): Promise<void> {
+  const lines: string[] = []
+  try {
+    for await (const line of createInterface({
+      input: createReadStream(from),
+      crlfDelay: Number.POSITIVE_INFINITY,
+    })) {
+      lines.push(line)
+      if (lines.length > count) break
+    }
+  } catch (error) {
+    // A run that asked its model for nothing has none.
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return
+    throw error
+  }
+  const header = RecordingHeader.safeParse(parseJson(lines[0] ?? ''))
+  if (!header.success) throw new CaissonError('state_corrupted', `the recording ${from} is damaged`)
+  const own = [JSON.stringify({ ...header.data, runId: fork.runId }), ...lines.slice(1)]
+  await writeFile(fork.exchanges, `${own.join('\n')}\n`, { mode: 0o600, flag: 'wx' })
+}

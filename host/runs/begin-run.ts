@@ -1,0 +1,50 @@
+/** The two points of a run at which its host asks hooks: before anything else, and after all else. */
+import { CaissonError } from '#specs/errors.ts'
+import type { RunHooks } from '../hooks/run-hooks.ts'
+import type { RunRecord } from '../journal/run-record.ts'
+import type { Ending } from './ending.ts'
+import type { PlannedRun } from './resolved-run.ts'
+
+interface PointParts {
+  readonly record: RunRecord
+  readonly hooks: RunHooks
+  readonly signal: AbortSignal
+}
+
+/** Journals the start. @throws {CaissonError} `denied` when a hook refuses the run */
+export async function beginRun(
+  plan: PlannedRun,
+  approvesPlan: boolean,
+  { record, hooks, signal }: PointParts,
+): Promise<void> {
+  const { prompt, provider, directory, metadata, continues, replays, mode, given } = plan
+  await record.host({
+    type: 'run-start',
+    prompt,
+    model: provider.model,
+    provider: provider.name,
+    directory,
+    ...(metadata === undefined ? {} : { metadata }),
+    ...(continues === undefined ? {} : { continues: continues.runId }),
+    ...(replays === undefined ? {} : { replays: replays.runId }),
+    ...(mode === 'work' ? {} : { mode }),
+    ...(approvesPlan ? { approvePlan: true } : {}),
+    ...(given === undefined ? {} : { planFrom: given.from.slice(0, 500) }),
+    limits: plan.limits,
+  })
+  const { model, name } = provider
+  const about = { prompt, directory, mode, model, provider: name }
+  const { decision, reason = '' } = await hooks.ask('before-run', about, signal)
+  signal.throwIfAborted()
+  if (decision === 'deny') throw new CaissonError('denied', `a hook refused the run: ${reason}`)
+}
+
+/** Calls the hooks after the run and journals their results. */
+export async function askAfterRun(
+  { prompt, directory }: PlannedRun,
+  { outcome, reason, message, summary }: Ending,
+  { record, hooks, signal }: PointParts,
+): Promise<void> {
+  const { changes } = record.state
+  await hooks.ask('after-run', { prompt, directory, outcome, reason, message, summary, changes }, signal)
+}

@@ -1,0 +1,76 @@
+/**
+ * Answers an approval of a run that no process carries out: journals the decision under the run's lock, by the rules of
+ * the live queue. Whoever continues the run gives it to the agent.
+ */
+import { CaissonError } from '#specs/errors.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
+import { answersThatApply, type RunState } from '#specs/protocol/run-state.ts'
+import { settleByPerson } from '../approvals/answers.ts'
+import type { Answerer, AnswerResult, ApprovalAnswer, DecisionRecord } from '../approvals/decisions.ts'
+import { explainDecided, explainNotOffered, explainUnknown, readAnswer } from '../approvals/explain-answer.ts'
+import { RunRecord } from '../journal/run-record.ts'
+import type { RunPaths } from '../journal/run-store.ts'
+
+/** @throws {CaissonError} `run_busy` while a process carries the run out, `not_possible_now` when it has ended */
+export async function answerStored(
+  paths: RunPaths,
+  approvalId: string,
+  answer: ApprovalAnswer,
+  by: Answerer,
+): Promise<AnswerResult> {
+  await using record = await RunRecord.open(paths)
+  const { state } = record
+  requireOpen(record)
+  const pending = Object.hasOwn(state.pendingApprovals, approvalId)
+    ? state.pendingApprovals[approvalId]
+    : undefined
+  if (pending === undefined) return await explainGone(record, approvalId)
+  const { kind: _, access, because: __, answers = [], ...request } = pending
+  const remembers = answers.some(({ reach }) => reach === 'command')
+  const asked = { request: { ...request, runId: paths.runId }, access, remembers, now: Date.now() }
+  const given = readAnswer(answer)
+  const settled = given && settleByPerson(asked, given, (plan) => problemsOf(plan, state))
+  if (settled === undefined) return explainNotOffered(asked)
+  const ruling = { ...settled, name: by.name.slice(0, limits.lineMaxChars), via: by.via }
+  await record.host({ type: 'approval-decision', approvalId, ...ruling })
+  return { taken: true }
+}
+
+/**
+ * Revokes an answer for the run likewise.
+ * @returns false when no such answer applied
+ * @throws {CaissonError} as {@link answerStored}
+ */
+export async function revokeStored(paths: RunPaths, approvalId: string, by: string): Promise<boolean> {
+  await using record = await RunRecord.open(paths)
+  requireOpen(record)
+  if (!answersThatApply(record.state).some((answer) => answer.approvalId === approvalId)) return false
+  await record.host({
+    type: 'approval-revoke',
+    approvalId,
+    by: by.slice(0, limits.lineMaxChars).toWellFormed(),
+  })
+  return true
+}
+
+function requireOpen({ paths: { runId }, state: { end } }: RunRecord): void {
+  if (end !== null) throw new CaissonError('not_possible_now', `${runId} has ended (${end.outcome})`)
+}
+
+function problemsOf(
+  next: Parameters<typeof findRevisionProblems>[1],
+  { plan, steps }: RunState,
+): readonly string[] {
+  return plan === null ? [] : findRevisionProblems(plan, next, steps)
+}
+
+async function explainGone(record: RunRecord, approvalId: string): Promise<AnswerResult> {
+  let decided: { readonly ruling: DecisionRecord; readonly at: number } | undefined
+  await record.visitPast(({ event, at }) => {
+    if (event.type !== 'approval-decision' || event.approvalId !== approvalId) return
+    const { type: _, approvalId: __, ...ruling } = event
+    decided ??= { ruling, at }
+  }, false)
+  return decided === undefined ? explainUnknown(approvalId) : explainDecided(approvalId, decided)
+}

@@ -1,0 +1,289 @@
+/** What each route does, by calls of the library alone. */
+import { createHash } from 'node:crypto'
+import { openApiDocument } from '#specs/service/openapi.ts'
+import type { ReplyOf, RequestOf } from '#specs/service/route.ts'
+import type { RouteName, routes } from '#specs/service/routes.ts'
+import { type ApprovalAnswer, CaissonError, type Host, type RunFilter, type RunStatus } from '../index.ts'
+import type { Caller } from './access.ts'
+import type { RunEvents } from './events.ts'
+import { Refusal } from './problems.ts'
+import { referencePage } from './reference-page.ts'
+import { runResource, type ServiceRuns } from './service-runs.ts'
+
+export interface Call {
+  readonly caller: Caller
+  readonly idempotencyKey: string | undefined
+  readonly ifNoneMatch: string | undefined
+  /** Aborted when the client is gone. */
+  readonly signal: AbortSignal
+}
+
+/** A JSON body with headers, or text of the route's own type, or nothing new (304). */
+export interface Answer<T> {
+  readonly body: T
+  readonly headers?: Readonly<Record<string, string>>
+  readonly status?: 304
+}
+
+export type Handlers = {
+  readonly [N in RouteName]: (
+    request: RequestOf<(typeof routes)[N]>,
+    call: Call,
+  ) => Promise<Answer<ReplyOf<(typeof routes)[N]> | string>>
+}
+
+export interface HandlerParts {
+  readonly host: Host
+  readonly runs: ServiceRuns
+  readonly events: RunEvents
+  readonly version: string
+}
+
+export function makeHandlers({ host, runs, events, version }: HandlerParts): Handlers {
+  const document = openApiDocument(version) as { openapi: '3.1.0' }
+  const page = referencePage(document)
+  const done = { body: undefined }
+  return {
+    health: async () => ({ body: { status: 'ready', version } }),
+    openApi: async () => ({ body: document }),
+    docs: async () => ({ body: page }),
+
+    createRun: async ({ body }, { idempotencyKey }) => {
+      const runId = await runs.start(body, idempotencyKey)
+      return {
+        body: runResource(await runs.summary(runId)),
+        headers: { location: `/v1/runs/${runId}` },
+      }
+    },
+    listRuns: async ({ query: { status, workspace, model, metadata, ...range } }) => {
+      const filter: RunFilter = {
+        ...(status === undefined ? {} : { status: status as RunStatus }),
+        ...(workspace === undefined ? {} : { workspace }),
+        ...(model === undefined ? {} : { model }),
+        ...(metadata === undefined ? {} : { metadata }),
+      }
+      const { cursor, limit } = range
+      const found = await host.runs.page({
+        filter,
+        ...(cursor === undefined ? {} : { cursor }),
+        ...(limit === undefined ? {} : { limit }),
+      })
+      return { body: { ...found, runs: found.runs.map(runResource) } }
+    },
+    getRun: async ({ params: { run } }, { ifNoneMatch }) => {
+      const body = runResource(await runs.summary(run))
+      const etag = `"${createHash('sha256').update(JSON.stringify(body)).digest('base64url').slice(0, 22)}"`
+      const isKnown = ifNoneMatch?.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag) === true
+      return { body, headers: { etag }, ...(isKnown ? { status: 304 as const } : {}) }
+    },
+    getResult: async ({ params: { run }, query: { waitMs = 0 } }, { signal }) => ({
+      body: await resultOf(run, waitMs, signal),
+    }),
+    listEvents: async ({ params: { run }, query: { from, limit, waitMs } }, { signal }) => {
+      const range = {
+        ...(from === undefined ? {} : { from }),
+        ...(limit === undefined ? {} : { limit }),
+        ...(waitMs === undefined ? {} : { waitMs }),
+      }
+      return { body: await events.page(run, range, signal) }
+    },
+    sendMessage: async ({ params: { run }, body: { text, to, by } }, { caller }) => {
+      const options = { by: by ?? caller.name, ...(to === undefined ? {} : { to }) }
+      await runs.act(run, (handle) => handle.steer(text, options))
+      return done
+    },
+    pauseRun: async ({ params: { run } }, { caller }) => {
+      await runs.act(run, (handle) => handle.pause({ by: caller.name }))
+      return done
+    },
+    unpauseRun: async ({ params: { run } }, { caller }) => {
+      await runs.act(run, (handle) => handle.resume({ by: caller.name }))
+      return done
+    },
+    cancelRun: async ({ params: { run }, body: { now = false, agent, reason } }, { caller }) => {
+      const by = caller.name
+      if (agent === undefined) await runs.cancel(run, { by, now })
+      else {
+        const options = { by, ...(reason === undefined ? {} : { reason }) }
+        await runs.act(run, (handle) => handle.cancelAgent(agent, options))
+      }
+      return done
+    },
+    resumeRun: async ({ params: { run } }) => {
+      await runs.resume(run)
+      return { body: runResource(await runs.summary(run)) }
+    },
+    removeRun: async ({ params: { run } }) => {
+      await runs.summary(run)
+      await host.runs.remove(run)
+      return done
+    },
+
+    listApprovals: async ({ query: { run } }) => {
+      const approvals = await host.runs.pendingApprovals(run)
+      return {
+        body: {
+          approvals: approvals.map(({ approval: { answers, ...approval }, ...rest }) => ({
+            ...rest,
+            approval: { ...approval, ...(answers === undefined ? {} : { answers: [...answers] }) },
+          })),
+        },
+      }
+    },
+    answerApproval: async ({ params: { run, approval }, body: { by, ...answer } }, { caller }) => {
+      const result = await runs.answer(run, approval, answer as ApprovalAnswer, by ?? caller.name)
+      if (result.taken) return { body: { taken: true } }
+      const status = result.reason === 'unknown' ? 404 : 409
+      throw new Refusal(status, result.reason, result.message, {
+        remedy: `list the questions: GET /v1/approvals?run=${run}`,
+      })
+    },
+    listAnswers: async ({ params: { run } }) => ({
+      body: { answers: await host.runs.runAnswers(run) },
+    }),
+    revokeAnswer: async ({ params: { run, approval } }, { caller }) => {
+      try {
+        await host.revokeAnswer(run, approval, { by: caller.name })
+        return done
+      } catch (error) {
+        const { code, message } = CaissonError.from(error)
+        if (code !== 'not_possible_now') throw error
+        throw new Refusal(409, code, message, { remedy: `list the answers: GET /v1/runs/${run}/answers` })
+      }
+    },
+
+    listChanges: async ({ params: { run } }) => {
+      const changes = await host.changes(run)
+      const list = []
+      for await (const change of changes.reviewWithDiffs()) list.push(change)
+      return { body: { directory: changes.directory, changes: list } }
+    },
+    getPatch: async ({ params: { run } }) => {
+      const parts: string[] = []
+      for await (const { path, diff, noDiff } of (await host.changes(run)).reviewWithDiffs())
+        parts.push(diff ?? `# ${JSON.stringify(path)} has no diff: ${noDiff ?? 'unknown'}\n`)
+      return { body: parts.join('') }
+    },
+    applyChanges: async ({ params: { run }, body: { select } }) => {
+      const { applied, already, conflicts, failed, leftOut, notReached, stopped, appliedNow } = await (
+        await host.changes(run)
+      ).apply(select)
+      return {
+        body: {
+          applied: [...applied],
+          already: [...already],
+          conflicts: [...conflicts],
+          failed: [...failed],
+          leftOut: [...leftOut],
+          notReached: [...notReached],
+          ...(stopped === undefined ? {} : { stopped: { code: stopped.code, message: stopped.message } }),
+          appliedNow,
+        },
+      }
+    },
+    undoChanges: async ({ params: { run } }) => {
+      const { restored, conflicts, stopped, appliedNow, problems } = await host.undo(run)
+      return {
+        body: {
+          restored: [...restored],
+          conflicts: [...conflicts],
+          ...(stopped === undefined ? {} : { stopped: { code: stopped.code, message: stopped.message } }),
+          appliedNow,
+          problems: [...problems],
+        },
+      }
+    },
+
+    forkRun: async ({ params: { run }, body: { at, count, prompts, by } }, { caller }) => {
+      const { runIds, step, checkpointId } = await host.fork(run, {
+        ...{ at, by: by ?? caller.name },
+        ...(count === undefined ? {} : { count }),
+        ...(prompts === undefined ? {} : { prompts }),
+      })
+      return { body: { step, checkpointId, runIds: [...runIds] } }
+    },
+    rewindRun: async ({ params: { run }, body: { to, prompt, despiteEffects, by } }, { caller }) => {
+      const { runId, step, effects } = await host.rewind(run, {
+        ...{ to, by: by ?? caller.name },
+        ...(prompt === undefined ? {} : { prompt }),
+        ...(despiteEffects === undefined ? {} : { despiteEffects }),
+      })
+      return {
+        body: { runId, step, effects: [...effects] },
+        headers: { location: `/v1/runs/${runId}` },
+      }
+    },
+    compareRuns: async ({ query: { runs: names } }) => {
+      const compared = await host.compare(names)
+      const paths = compared.paths.map(({ runs: cells, ...path }) => ({ ...path, runs: [...cells] }))
+      return { body: { runs: [...compared.runs], paths } }
+    },
+    testRun: async ({ params: { run }, body: { command, timeoutMs } }, { signal }) => ({
+      body: await host.testRun(run, command, { timeoutMs, signal }),
+    }),
+
+    listVms: async () => ({
+      body: {
+        vms: (await host.vms.list()).map(({ memoryBytes, cpus, ...vm }) => ({
+          ...vm,
+          memoryBytes: memoryBytes ?? 0,
+          cpus: cpus ?? 0,
+        })),
+      },
+    }),
+  }
+
+  async function resultOf(
+    runId: string,
+    waitMs: number,
+    signal: AbortSignal,
+  ): Promise<ReplyOf<(typeof routes)['getResult']>> {
+    const handle = await runs.find(runId)
+    if (handle === null) return await storedResult(runId)
+    try {
+      const over = AbortSignal.any([signal, AbortSignal.timeout(waitMs)])
+      const ended = await Promise.race([
+        handle.result(),
+        new Promise<null>((resolve) => {
+          if (over.aborted) resolve(null)
+          over.addEventListener('abort', () => resolve(null), { once: true })
+        }),
+      ])
+      if (ended === null)
+        throw new CaissonError('not_possible_now', `${runId} has not ended`, {
+          remedy: 'ask again, with waitMs to wait for its end',
+        })
+      return { ...ended, changes: plainChanges(ended.changes) }
+    } finally {
+      await runs.release(handle)
+    }
+  }
+
+  async function storedResult(runId: string): Promise<ReplyOf<(typeof routes)['getResult']>> {
+    const { status } = await runs.summary(runId)
+    const { state } = await host.runs.fold(runId)
+    let journalHead = ''
+    await host.runs.visit(runId, ({ hash }) => {
+      journalHead = hash
+    })
+    const { end, changes, usage, isUsageEstimated, costUsd } = state
+    if (end === null)
+      throw new CaissonError('not_possible_now', `${runId} has not ended; its status is ${status}`, {
+        remedy: `continue it: POST /v1/runs/${runId}/resume`,
+      })
+    const { structured, ...ended } = end
+    return {
+      runId,
+      ...ended,
+      ...(structured === true ? { value: JSON.parse(end.summary) as unknown } : {}),
+      changes: plainChanges(changes),
+      ...{ usage, isUsageEstimated, costUsd, journalHead },
+    }
+  }
+}
+
+function plainChanges(
+  changes: { readonly entries: number; readonly flagged: readonly string[] } | null,
+): { entries: number; flagged: string[] } | null {
+  return changes === null ? null : { entries: changes.entries, flagged: [...changes.flagged] }
+}

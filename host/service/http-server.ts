@@ -1,0 +1,258 @@
+/**
+ * The HTTP side of the service: every route of the table with its checks, in one order: origin, token, parameters, body.
+ * A request that is refused changes nothing.
+ */
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import type * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
+import { plainMessages } from '#specs/protocol/issue-text.ts'
+import type { Problem } from '#specs/service/resources.ts'
+import type { Route } from '#specs/service/route.ts'
+import { type RouteName, routes } from '#specs/service/routes.ts'
+import type { Access, Caller } from './access.ts'
+import type { RunEvents } from './events.ts'
+import type { Answer, Call, Handlers } from './handlers.ts'
+import { problemOf, Refusal } from './problems.ts'
+import { referencePolicy } from './reference-page.ts'
+
+/** Of a body; a run's context and plan must fit. */
+const bodyMaxBytes = 8 * 1024 * 1024
+/** For the whole request to arrive; a slower client is cut off. */
+const requestTimeoutMs = 30_000
+const headerTimeoutMs = 10_000
+const idempotencyKeyMaxChars = 200
+
+export interface HttpOptions {
+  readonly access: Access
+  readonly handlers: Handlers
+  readonly events: RunEvents
+  readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer }
+  /** Whether a request came over the Unix socket. */
+  readonly isLocal: (request: FastifyRequest) => boolean
+  /** Writes one line for each request that is over, and each internal error. */
+  readonly log: (line: Readonly<Record<string, unknown>>) => void
+}
+
+export function createHttpServer(options: HttpOptions): FastifyInstance {
+  const { tls, log } = options
+  const app = Fastify({
+    logger: false,
+    bodyLimit: bodyMaxBytes,
+    requestTimeout: requestTimeoutMs,
+    forceCloseConnections: true,
+    exposeHeadRoutes: false,
+    routerOptions: { maxParamLength: 256 },
+    http: { headersTimeout: headerTimeoutMs },
+    // What the router refuses by itself.
+    frameworkErrors: (_: unknown, request: FastifyRequest, reply: FastifyReply) =>
+      sendProblem(
+        reply,
+        new Refusal(400, 'invalid_request', `the path is not valid: ${JSON.stringify(pathOf(request))}`),
+        log,
+      ),
+    ...(tls === undefined ? {} : { https: { ...tls, headersTimeout: headerTimeoutMs } }),
+  } as object) as unknown as FastifyInstance
+  // JSON alone: what a form of another site can send is no request.
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser(/^application\/json(;|$)/, { parseAs: 'string' }, (_, text, done) => {
+    try {
+      done(null, JSON.parse(String(text)) as unknown)
+    } catch (error) {
+      const seen = error instanceof Error ? error.message : String(error)
+      done(new Refusal(400, 'invalid_request', `the body is not JSON: ${seen}`))
+    }
+  })
+  app.setErrorHandler(async (error, _, reply) => sendProblem(reply, error, log))
+  app.setNotFoundHandler(async (request) => {
+    throw new Refusal(404, 'not_found', `there is no route ${request.method} ${pathOf(request)}`, {
+      remedy: 'all routes: GET /docs',
+    })
+  })
+  app.addHook('onResponse', async (request, reply) => {
+    // Without the query: it can hold what a client looks for.
+    log({
+      method: request.method,
+      path: pathOf(request),
+      status: reply.statusCode,
+      ms: Math.round(reply.elapsedTime),
+    })
+  })
+  for (const [name, route] of Object.entries(routes) as [RouteName, Route][])
+    addRoute(app, name, route, options)
+  return app
+}
+
+function addRoute(app: FastifyInstance, name: RouteName, route: Route, options: HttpOptions): void {
+  const callers = new WeakMap<FastifyRequest, Caller>()
+  app.route({
+    method: route.method,
+    url: route.path.replaceAll(/\{([a-z]+)\}/g, ':$1'),
+    // Before the body is read: who may not call sends none.
+    onRequest: async (request, reply) => {
+      const isLocal = options.isLocal(request)
+      const { host, origin, authorization } = request.headers
+      const other = options.access.checkOrigin({ host, origin }, isLocal)
+      if (other !== undefined) reply.headers({ 'access-control-allow-origin': other, vary: 'origin' })
+      if (route.scope !== null)
+        callers.set(request, options.access.authorize(authorization, isLocal, route.scope))
+    },
+    handler: async (request, reply) => {
+      const checked = {
+        params: route.params && parse('params', route.params, request.params),
+        query: parse('query', route.query, request.query),
+        body: parse('body', route.body, request.body),
+      }
+      if (name === 'listEvents' && accepts(request, 'text/event-stream'))
+        return await streamEvents(checked as never, request, reply, options)
+      const call = callOf(request, reply, callers.get(request))
+      const handler = options.handlers[name] as (
+        given: typeof checked,
+        call: Call,
+      ) => Promise<Answer<unknown>>
+      send(reply, route, await handler(checked, call))
+      return reply
+    },
+  })
+}
+
+function callOf(request: FastifyRequest, reply: FastifyReply, caller: Caller | undefined): Call {
+  const gone = new AbortController()
+  reply.raw.once('close', () => gone.abort())
+  const key = request.headers['idempotency-key']
+  if (key !== undefined && (typeof key !== 'string' || key === '' || key.length > idempotencyKeyMaxChars))
+    throw new Refusal(
+      400,
+      'invalid_request',
+      `Idempotency-Key: expected 1 to ${idempotencyKeyMaxChars} characters`,
+    )
+  return {
+    caller: caller ?? { name: 'anybody', scopes: new Set() },
+    idempotencyKey: key,
+    ifNoneMatch: request.headers['if-none-match'],
+    signal: gone.signal,
+  }
+}
+
+async function streamEvents(
+  { params: { run }, query }: { params: { run: string }; query: { from?: number } },
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { events, log }: HttpOptions,
+): Promise<FastifyReply> {
+  const last = request.headers['last-event-id']
+  if (last !== undefined && !/^\d{1,15}$/.test(String(last)))
+    throw new Refusal(400, 'invalid_request', 'Last-Event-ID: expected the id of an event of this stream')
+  const from = last === undefined ? (query.from ?? 1) : Number(last) + 1
+  // Headers that were set so far, such as for another origin.
+  for (const [header, value] of Object.entries(reply.getHeaders()))
+    if (value !== undefined) reply.raw.setHeader(header, value)
+  reply.hijack()
+  try {
+    await events.stream(run, from, reply.raw)
+  } catch (error) {
+    if (reply.raw.headersSent) {
+      log({ level: 'error', message: 'an event stream broke off', run, cause: String(error) })
+      reply.raw.destroy()
+    } else writeProblem(reply, error, log)
+  }
+  return reply
+}
+
+function parse<S extends z.ZodType>(
+  place: string,
+  schema: S | undefined,
+  value: unknown,
+): z.output<S> | undefined {
+  if (schema === undefined) return undefined
+  const parsed = schema.safeParse(value ?? (place === 'body' ? undefined : {}), plainMessages)
+  if (parsed.success) return parsed.data
+  const errors = parsed.error.issues.slice(0, 20).map(({ path, message }) => ({
+    field: path.length === 0 ? place : path.map(String).join('.'),
+    message,
+  }))
+  const first = errors[0]
+  const what = place === 'body' ? 'the body' : place === 'query' ? 'the query' : 'the path'
+  throw new Refusal(400, 'invalid_request', `${what} does not fit: ${first?.field}: ${first?.message}`, {
+    errors,
+    remedy: 'see the schema in /docs',
+  })
+}
+
+function send(
+  reply: FastifyReply,
+  { reply: { status, type, schema } }: Route,
+  answer: Answer<unknown>,
+): void {
+  const { body, headers = {}, status: other } = answer
+  reply.code(other ?? status).headers({ ...safeHeaders, ...headers })
+  if (body === undefined || other === 304 || status === 204) reply.send()
+  else if (typeof body === 'string' && schema === undefined) {
+    if (type === 'text/html') reply.header('content-security-policy', referencePolicy)
+    reply.type(`${type ?? 'text/plain'}; charset=utf-8`).send(body)
+  } else reply.type('application/json; charset=utf-8').send(JSON.stringify(body))
+}
+
+const safeHeaders = {
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-resource-policy': 'same-origin',
+}
+
+function sendProblem(reply: FastifyReply, error: unknown, log: HttpOptions['log']): FastifyReply {
+  const { problem, headers } = describe(error, log)
+  return reply
+    .code(problem.status)
+    .headers({ ...safeHeaders, ...headers })
+    .type('application/problem+json; charset=utf-8')
+    .send(JSON.stringify(problem))
+}
+
+/** For an answer that Fastify does not send any more. */
+function writeProblem({ raw }: FastifyReply, error: unknown, log: HttpOptions['log']): void {
+  const { problem, headers } = describe(error, log)
+  raw.writeHead(problem.status, {
+    ...safeHeaders,
+    ...headers,
+    'content-type': 'application/problem+json; charset=utf-8',
+  })
+  raw.end(JSON.stringify(problem))
+}
+
+function describe(
+  error: unknown,
+  log: HttpOptions['log'],
+): { problem: Problem; headers: Readonly<Record<string, string>> } {
+  if (error instanceof Refusal) return error
+  const ofServer = ownProblems[codeOf(error)]
+  if (ofServer !== undefined) return new Refusal(...ofServer)
+  const known = CaissonError.from(error)
+  const problem = problemOf(known)
+  if (problem.status === 500)
+    log({ level: 'error', message: known.message, code: known.code, cause: String(known.cause ?? '') })
+  return { problem, headers: {} }
+}
+
+/** What Fastify itself refuses. */
+const ownProblems: Readonly<Record<string, [number, string, string]>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: [413, 'body_too_large', `the body is larger than ${bodyMaxBytes} bytes`],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'not_json', 'the body is not application/json'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: [
+    400,
+    'invalid_request',
+    'the body is not as long as Content-Length says',
+  ],
+  FST_ERR_CTP_EMPTY_JSON_BODY: [400, 'invalid_request', 'the body is empty'],
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : ''
+}
+
+function accepts({ headers: { accept } }: FastifyRequest, type: string): boolean {
+  return accept?.split(',').some((part) => part.split(';')[0]?.trim() === type) === true
+}
+
+function pathOf({ url }: FastifyRequest): string {
+  return url.split('?')[0]?.slice(0, 200) ?? ''
+}

@@ -1,0 +1,76 @@
+/** Errors as RFC 9457 has them: which status each code has, and what a caller may read of it. */
+import type { CaissonError, ErrorCode } from '#specs/errors.ts'
+import type { Problem } from '#specs/service/resources.ts'
+
+/** A refusal of the service itself. */
+export class Refusal extends Error {
+  readonly problem: Problem
+  /** Further headers of the answer. */
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(
+    status: number,
+    code: string,
+    detail: string,
+    more: { remedy?: string; errors?: Problem['errors']; headers?: Record<string, string> } = {},
+  ) {
+    super(detail)
+    const { headers = {}, ...fields } = more
+    this.headers = headers
+    this.problem = makeProblem(status, code, detail, fields)
+  }
+}
+
+/** A code that no request should cause is 500. */
+const statuses: Readonly<Record<ErrorCode, number>> = {
+  invalid_options: 400,
+  invalid_config: 500,
+  invalid_rules: 400,
+  invalid_plan: 400,
+  invalid_recording: 409,
+  invalid_archive: 409,
+  workspace_refused: 403,
+  run_not_found: 404,
+  vm_not_found: 404,
+  file_not_found: 404,
+  run_busy: 409,
+  not_possible_now: 409,
+  connection_lost: 503,
+  version_mismatch: 409,
+  state_corrupted: 500,
+  state_unavailable: 503,
+  lock_unsupported: 503,
+  permission_denied: 403,
+  no_space: 503,
+  limit_reached: 503,
+  provider_unavailable: 503,
+  image_unavailable: 503,
+  vm_failed: 503,
+  vm_lost: 503,
+  agent_lost: 503,
+  protocol_violation: 503,
+  model_unreachable: 503,
+  model_refused: 503,
+  model_broken: 503,
+  script_mismatch: 503,
+  denied: 403,
+  cancelled: 503,
+  internal: 500,
+}
+
+export function problemOf({ code, message, remedy }: CaissonError): Problem {
+  const status = statuses[code]
+  // The cause of an internal error is for the log alone.
+  if (code === 'internal')
+    return makeProblem(status, code, 'an internal error; the log of the service has the details')
+  return makeProblem(status, code, message, remedy === undefined ? {} : { remedy })
+}
+
+function makeProblem(
+  status: number,
+  code: string,
+  detail: string,
+  more: Pick<Problem, 'remedy' | 'errors'> = {},
+): Problem {
+  return { type: `/docs#${code}`, title: code.replaceAll('_', ' '), status, code, detail, ...more }
+}

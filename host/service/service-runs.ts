@@ -1,0 +1,252 @@
+/**
+ * The runs of a service: starts them, holds those of this process, finds those of others. A run that the service started
+ * says so in its journal; the next service continues those that were not over.
+ */
+import { createHash } from 'node:crypto'
+import { mkdir, realpath } from 'node:fs/promises'
+import path from 'node:path'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import type { RunRequest, RunResource } from '#specs/service/resources.ts'
+import {
+  type AnswerResult,
+  type ApprovalAnswer,
+  CaissonError,
+  type CancelOptions,
+  type Host,
+  type RunHandle,
+  type RunOptions,
+  type RunSummary,
+} from '../index.ts'
+import { Refusal } from './problems.ts'
+
+/** Metadata of the service's runs; a caller can neither set nor see it. */
+const ownPrefix = 'caisson.'
+const startedBy = `${ownPrefix}started-by`
+const keyDigest = `${ownPrefix}idempotency-key`
+const bodyDigest = `${ownPrefix}idempotency-body`
+const metadataMaxKeys = 12
+
+export interface ServiceRunsOptions {
+  readonly host: Host
+  /** Real paths of folders below which a workspace may be. */
+  readonly workspaces: readonly string[]
+  /** Folder for workspaces of runs that name none. */
+  readonly emptyWorkspaces: string
+  readonly warn: (text: string) => void
+}
+
+export class ServiceRuns {
+  readonly #options: ServiceRunsOptions
+  /** Runs that this process carries out. */
+  readonly #own = new Map<string, RunHandle>()
+  /** Requests under way, by digest of their idempotency key. */
+  readonly #starting = new Map<string, Promise<string>>()
+
+  constructor(options: ServiceRunsOptions) {
+    this.#options = options
+  }
+
+  /** Number of runs that this process carries out. */
+  get count(): number {
+    return this.#own.size
+  }
+
+  /** Continues the runs of an earlier service that were not over. @returns their ids */
+  async resumeAll(): Promise<string[]> {
+    const { host, warn } = this.#options
+    const resumed: string[] = []
+    for (const run of await host.runs.list()) {
+      // One that sleeps continues with its answer.
+      if (run.status !== 'interrupted' || run.metadata?.[startedBy] !== 'service') continue
+      try {
+        if (run.forkedFrom !== undefined && !(await this.#hasBegun(run.id))) continue
+        await this.resume(run.id)
+        resumed.push(run.id)
+      } catch (error) {
+        warn(`${run.id} was not continued: ${error instanceof Error ? error.message : String(error)}`)
+      }
+    }
+    return resumed
+  }
+
+  /** Whether a fork was started: something follows what it has of the other run and what was said to it. */
+  async #hasBegun(runId: string): Promise<boolean> {
+    let checkpointId: string | null = null
+    let isOwn = false
+    let hasBegun = false
+    await this.#options.host.runs.visit(runId, ({ event }) => {
+      if (event.type === 'run-start') checkpointId = event.forkedFrom?.checkpointId ?? null
+      else if (isOwn) hasBegun ||= event.type !== 'steer-request'
+      else if (checkpointId === null) isOwn = event.type === 'workspace-ready'
+      else isOwn = event.type === 'checkpoint' && event.checkpointId === checkpointId
+    })
+    return hasBegun
+  }
+
+  async resume(runId: string): Promise<void> {
+    this.#hold(await this.#options.host.resume(runId, { interactive: true }))
+  }
+
+  /**
+   * Starts a run, or finds the one that was started with the same key. @returns its id
+   * @throws {Refusal} 422 when the key was used with another body
+   */
+  async start(request: RunRequest, key?: string): Promise<string> {
+    const body = digestOf(toCanonicalJson(request))
+    if (key === undefined) return await this.#start(request, {})
+    const digest = digestOf(key)
+    // Two requests at once with one key start one run.
+    const before = this.#starting.get(digest) ?? Promise.resolve('')
+    const started = before
+      .catch(() => '')
+      .then(async () => {
+        const filter = { metadata: { [keyDigest]: digest } }
+        const { runs } = await this.#options.host.runs.page({ filter, limit: 1_000 })
+        // Forks have the metadata of the run that was started.
+        const known = runs.find(({ forkedFrom }) => forkedFrom === undefined)
+        if (known === undefined)
+          return await this.#start(request, { [keyDigest]: digest, [bodyDigest]: body })
+        if (known.metadata?.[bodyDigest] === body) return known.id
+        throw new Refusal(
+          422,
+          'idempotency_conflict',
+          `the key was used for another request, which started ${known.id}`,
+          {
+            remedy: 'use a new Idempotency-Key for each new request',
+          },
+        )
+      })
+    this.#starting.set(digest, started)
+    try {
+      return await started
+    } finally {
+      if (this.#starting.get(digest) === started) this.#starting.delete(digest)
+    }
+  }
+
+  /**
+   * Acts on a run at work. @throws {CaissonError} `run_not_found`; `not_possible_now` when no process carries it out
+   */
+  async act<T>(runId: string, work: (run: RunHandle) => Promise<T>): Promise<T> {
+    const handle = await this.find(runId)
+    if (handle === null) {
+      const { status } = await this.summary(runId)
+      throw new CaissonError('not_possible_now', `${runId} is not at work; its status is ${status}`)
+    }
+    try {
+      return await work(handle)
+    } finally {
+      await this.release(handle)
+    }
+  }
+
+  /** The handle of a run at work, to be released; null when no process carries it out. */
+  async find(runId: string): Promise<RunHandle | null> {
+    return this.#own.get(runId) ?? (await this.#options.host.attach(runId))
+  }
+
+  /** Answers a question, wherever its run is. One that no process carries out continues here with the answer. */
+  async answer(runId: string, approvalId: string, answer: ApprovalAnswer, by: string): Promise<AnswerResult> {
+    const own = this.#own.get(runId)
+    if (own !== undefined) return await own.answer(approvalId, answer, { by, via: 'http' })
+    const result = await this.#options.host.answer(runId, approvalId, answer, { by })
+    const { isLive, state } = await this.summary(runId)
+    if (result.taken && !isLive && state.end === null) await this.resume(runId)
+    return result
+  }
+
+  /** Cancels a run, also one that no process carries out. */
+  async cancel(runId: string, options: CancelOptions): Promise<void> {
+    const own = this.#own.get(runId)
+    await (own === undefined ? this.#options.host.cancel(runId, options) : own.cancel(options))
+  }
+
+  /** Closes the connection to a run of another process. */
+  async release(handle: RunHandle): Promise<void> {
+    if (!this.#own.has(handle.id)) await handle.detach()
+  }
+
+  /** @throws {CaissonError} `run_not_found` */
+  async summary(runId: string): Promise<RunSummary> {
+    const { runs } = this.#options.host
+    await runs.find(runId)
+    return await runs.summary(runId)
+  }
+
+  async #start(request: RunRequest, own: Readonly<Record<string, string>>): Promise<string> {
+    const { metadata = {}, workspace, approvals, ...rest } = request
+    const reserved = Object.keys(metadata).find((name) => name.startsWith(ownPrefix))
+    if (reserved !== undefined || Object.keys(metadata).length > metadataMaxKeys)
+      throw new Refusal(400, 'invalid_request', 'the metadata cannot be used', {
+        errors: [
+          {
+            field: 'metadata',
+            message: `expected at most ${metadataMaxKeys} keys, none that starts with ${ownPrefix}`,
+          },
+        ],
+      })
+    const options = {
+      ...rest,
+      workspace: await this.#workspaceOf(workspace),
+      metadata: { ...metadata, ...own, [startedBy]: 'service' },
+      approvals: { ...approvals, interactive: true },
+    } as RunOptions
+    const run = await this.#options.host.run(options)
+    this.#hold(run)
+    return run.id
+  }
+
+  #hold(run: RunHandle): void {
+    this.#own.set(run.id, run)
+    void run
+      .result()
+      .catch(() => undefined)
+      .finally(() => this.#own.delete(run.id))
+  }
+
+  /** The real path, so that no link leads out of the allowed folders. */
+  async #workspaceOf(given: string | undefined): Promise<string> {
+    const { workspaces, emptyWorkspaces } = this.#options
+    if (given === undefined) {
+      const empty = path.join(emptyWorkspaces, `${Date.now()}-${crypto.randomUUID()}`)
+      await mkdir(empty, { recursive: true, mode: 0o700 })
+      return empty
+    }
+    const real = await realpath(given).catch(() => undefined)
+    const isBelow = (folder: string) =>
+      real === folder || real?.startsWith(folder === '/' ? '/' : `${folder}/`)
+    if (real !== undefined && workspaces.some(isBelow)) return real
+    throw new Refusal(
+      403,
+      'workspace_refused',
+      `the workspace ${JSON.stringify(given)} is not below an allowed folder`,
+      {
+        remedy: `allowed: ${workspaces.join(', ') || '(none)'}; allow more with \`caisson serve --allow-workspace DIR\``,
+      },
+    )
+  }
+}
+
+/** What a caller sees of a run. */
+export function runResource(run: RunSummary): RunResource {
+  const { id, status, since, startedAt, prompt, workspace, model, metadata, continues, state } = run
+  const { forkedFrom, pendingApprovals, isLive, problem } = run
+  const { phase, toolCalls, usage, isUsageEstimated, costUsd, changes, applied, end } = state
+  const shown = Object.entries(metadata ?? {}).filter(([name]) => !name.startsWith(ownPrefix))
+  return {
+    ...{ id, status },
+    ...(since === undefined ? {} : { since }),
+    ...{ startedAt, prompt, workspace, model },
+    ...(shown.length === 0 ? {} : { metadata: Object.fromEntries(shown) }),
+    ...(continues === undefined ? {} : { continues }),
+    ...(forkedFrom === undefined ? {} : { forkedFrom }),
+    ...{ phase, toolCalls, usage, isUsageEstimated, costUsd },
+    changes: changes?.entries ?? null,
+    ...{ applied, pendingApprovals, isLive, end },
+    ...(problem === undefined ? {} : { problem }),
+  }
+}
+
+function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}

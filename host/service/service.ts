@@ -1,0 +1,197 @@
+/**
+ * The service: one process that carries out runs for callers over HTTP. It owns the runs that it starts, and continues
+ * at its start those that an earlier one left. It holds no state of its own that a kill could lose: the journals have it.
+ */
+import { once } from 'node:events'
+import { readFile, realpath } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import { isIP, type Socket } from 'node:net'
+import path from 'node:path'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { CaissonError, type Host } from '../index.ts'
+import { Access, hostNames, readToken } from './access.ts'
+import { RunEvents } from './events.ts'
+import { makeHandlers } from './handlers.ts'
+import { createHttpServer } from './http-server.ts'
+import { ServiceRuns } from './service-runs.ts'
+import { listenOnSocket } from './unix-socket.ts'
+
+export const defaultPort = 3789
+
+export interface ServiceOptions {
+  readonly host: Host
+  readonly version: string
+  /** Default `127.0.0.1`. Any other address that is not loopback needs `tls`. */
+  readonly address?: string
+  /** 0: a free one. Default 3789. */
+  readonly port?: number
+  /** Files in PEM form. */
+  readonly tls?: { readonly certFile: string; readonly keyFile: string }
+  /** A Unix socket besides, for this user alone. Default: `service/service.sock` in the state folder. */
+  readonly socket?: string
+  /** Folders below which a workspace may be. Default: none. */
+  readonly workspaces?: readonly string[]
+  /** Further names by which clients reach it, such as behind a proxy: `caisson.example.com`. */
+  readonly hostNames?: readonly string[]
+  /** Origins of pages that may call. Default: none. */
+  readonly origins?: readonly string[]
+  readonly log?: (line: Readonly<Record<string, unknown>>) => void
+}
+
+export class Service implements AsyncDisposable {
+  /** `http://127.0.0.1:3789`. */
+  readonly url: string
+  readonly socket: string
+  readonly tokenFile: string
+  /** Runs of an earlier service that it continues. */
+  readonly resumed: readonly string[]
+  readonly #app: FastifyInstance
+  readonly #local: AsyncDisposable
+  readonly #runs: ServiceRuns
+
+  private constructor(parts: {
+    readonly url: string
+    readonly socket: string
+    readonly tokenFile: string
+    readonly resumed: readonly string[]
+    readonly app: FastifyInstance
+    readonly local: AsyncDisposable
+    readonly runs: ServiceRuns
+  }) {
+    this.url = parts.url
+    this.socket = parts.socket
+    this.tokenFile = parts.tokenFile
+    this.resumed = parts.resumed
+    this.#app = parts.app
+    this.#local = parts.local
+    this.#runs = parts.runs
+  }
+
+  /** @throws {CaissonError} when it cannot listen safely; the message says what to pass */
+  static async start(options: ServiceOptions): Promise<Service> {
+    const { host, version, address = '127.0.0.1', port = defaultPort, log = () => undefined } = options
+    requireSafe(address, options.tls !== undefined)
+    const directory = path.join(host.folders.home, 'service')
+    const { file: tokenFile, token } = await readToken(directory)
+    const runs = new ServiceRuns({
+      host,
+      workspaces: await Promise.all((options.workspaces ?? []).map((folder) => realWorkspace(folder))),
+      emptyWorkspaces: path.join(directory, 'workspaces'),
+      warn: (message) => log({ level: 'warn', message }),
+    })
+    const events = new RunEvents(host, runs)
+    const handlers = makeHandlers({ host, runs, events, version })
+    const locals = new WeakSet<Socket>()
+    const names = new Set<string>()
+    const access = new Access({ token, hosts: names, origins: new Set(options.origins ?? []) })
+    const tls = options.tls === undefined ? {} : { tls: await readTls(options.tls) }
+    const isLocal = ({ raw }: FastifyRequest): boolean => locals.has(raw.socket)
+    const app = createHttpServer({ access, handlers, events, isLocal, log, ...tls })
+    await using undo = new AsyncDisposableStack()
+    undo.defer(() => app.close())
+    await app.ready()
+    const socket = options.socket ?? path.join(directory, 'service.sock')
+    // The socket first: of two services of one user the second ends here.
+    const local = undo.use(await openLocal(socket, app, locals))
+    await app.listen({ host: address, port }).catch((cause: unknown) => {
+      throw cannotListen(address, port, cause)
+    })
+    const bound = app.server.address()
+    const boundPort = typeof bound === 'object' && bound !== null ? bound.port : port
+    const own = isIP(address) !== 0 && isLoopback(address) ? ['127.0.0.1', '::1', 'localhost'] : [address]
+    for (const name of hostNames(
+      [...own, ...(options.hostNames ?? [])],
+      boundPort,
+      options.tls !== undefined,
+    ))
+      names.add(name)
+    // A proxy keeps the name that its clients use, without this port.
+    for (const name of options.hostNames ?? []) names.add(name.toLowerCase())
+    const resumed = await runs.resumeAll()
+    undo.move()
+    const shown = isIP(address) === 6 ? `[${address}]` : address
+    const url = `${options.tls === undefined ? 'http' : 'https'}://${shown}:${boundPort}`
+    return new Service({ url, socket, tokenFile, resumed, app, local, runs })
+  }
+
+  /** Number of runs at work in this process. */
+  get activeRuns(): number {
+    return this.#runs.count
+  }
+
+  /**
+   * Stops taking requests and ends its connections. Runs at work continue; those that the process ends with are continued by
+   * the next service.
+   */
+  async close(): Promise<void> {
+    await this.#local[Symbol.asyncDispose]()
+    await this.#app.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+}
+
+/** Serves the same routes on a Unix socket, whose folder admits this user alone. */
+async function openLocal(
+  file: string,
+  app: FastifyInstance,
+  locals: WeakSet<Socket>,
+): Promise<AsyncDisposable> {
+  const server = createServer((request, response) => app.routing(request, response))
+  server.on('connection', (socket) => locals.add(socket))
+  await listenOnSocket(server, file)
+  return { [Symbol.asyncDispose]: () => closeServer(server) }
+}
+
+async function closeServer(server: Server): Promise<void> {
+  if (!server.listening) return
+  server.close()
+  server.closeAllConnections()
+  await once(server, 'close')
+}
+
+function isLoopback(address: string): boolean {
+  return address === 'localhost' || address === '::1' || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(address)
+}
+
+function requireSafe(address: string, hasTls: boolean): void {
+  if (isLoopback(address) || hasTls) return
+  throw new CaissonError(
+    'invalid_options',
+    `the address ${address} can be reached from other machines, and the token would cross the network as plain text`,
+    {
+      remedy:
+        'pass --tls-cert and --tls-key, or keep 127.0.0.1 and put a proxy that ends TLS before it (--allow-host-name)',
+    },
+  )
+}
+
+async function realWorkspace(folder: string): Promise<string> {
+  return await realpath(folder).catch((cause: unknown) => {
+    throw new CaissonError('invalid_options', `the folder ${folder} for workspaces cannot be used`, { cause })
+  })
+}
+
+async function readTls({ certFile, keyFile }: { certFile: string; keyFile: string }): Promise<{
+  cert: Buffer
+  key: Buffer
+}> {
+  const read = (what: string, file: string) =>
+    readFile(file).catch((cause: unknown) => {
+      throw new CaissonError('invalid_options', `the ${what} ${file} cannot be read`, { cause })
+    })
+  return { cert: await read('certificate', certFile), key: await read('key', keyFile) }
+}
+
+function cannotListen(address: string, port: number, cause: unknown): CaissonError {
+  const isTaken = cause instanceof Error && 'code' in cause && cause.code === 'EADDRINUSE'
+  return new CaissonError(
+    'not_possible_now',
+    isTaken
+      ? `another program listens on ${address}:${port}`
+      : `cannot listen on ${address}:${port}: ${cause instanceof Error ? cause.message : String(cause)}`,
+    { remedy: 'choose another with --port', cause },
+  )
+}

@@ -1,0 +1,424 @@
+/** What the HTTP service takes and gives as JSON. Objects are strict: an unknown field is refused. */
+import * as z from 'zod'
+import {
+  AnswerDuration,
+  AnswerReach,
+  ApprovalRequest,
+  ApprovalRule,
+  ApprovalScope,
+} from '../protocol/approval.ts'
+import { EgressRule } from '../protocol/egress.ts'
+import { Delta, HostDelta, HostEvent, JournalEvent } from '../protocol/event.ts'
+import { RunMetadata } from '../protocol/host-event.ts'
+import { Plan } from '../protocol/plan.ts'
+import { UserAnswer } from '../protocol/question.ts'
+import { AnswerForm, RunLimits, Usage } from '../protocol/task.ts'
+import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from '../protocol/text.ts'
+
+/** An error, as RFC 9457 (`application/problem+json`) has it. */
+export const Problem = z.strictObject({
+  /** Anchor of the code in the reference at `/docs`. */
+  type: z.string(),
+  title: z.string(),
+  status: z.int(),
+  /** A code of specs/errors.md, or the service's own `unauthorized`, `forbidden`, `not_found`, … */
+  code: z.string(),
+  /** What failed, what was expected, what was seen. */
+  detail: z.string(),
+  /** What to do. */
+  remedy: z.string().optional(),
+  /** For a request that does not fit the schema: each wrong field. */
+  errors: z.array(z.strictObject({ field: z.string(), message: z.string() })).optional(),
+})
+export type Problem = z.infer<typeof Problem>
+
+/** What a run is started with; as the options of `host.run` in the library. */
+export const RunRequest = z.strictObject({
+  /** The task for the agent. */
+  prompt: Document.min(1),
+  /** Absolute path below an allowed folder of the service. Absent: an empty workspace. */
+  workspace: z
+    .string()
+    .min(1)
+    .max(4_096)
+    .regex(/^\/[^\0]*$/, 'expected an absolute path')
+    .optional(),
+  /** Absent: the default of the service. */
+  model: Line.min(1).optional(),
+  /** Names of allowed tools, or a map from names to true or false. Absent: all. */
+  tools: z.union([z.array(Line).max(256), z.record(Line, z.boolean())]).optional(),
+  /** Further facts for the model, by name. */
+  context: z.record(Line.min(1), Document).optional(),
+  /** Facts for lists, such as a ticket; the agent does not get them. */
+  metadata: RunMetadata.optional(),
+  /** JSON schema that the final answer must fit. */
+  outputSchema: AnswerForm.optional(),
+  /** The run to continue, on the same workspace. */
+  continue: RunId.optional(),
+  files: z
+    .strictObject({
+      /** Patterns of ignored or secret paths to copy anyway. */
+      include: z.array(z.string().max(4_096)).max(1_000).optional(),
+    })
+    .optional(),
+  plan: z
+    .strictObject({
+      /** The run ends with its plan and changes nothing. */
+      only: z.boolean().optional(),
+      /** The plan and each revision need approval. */
+      approve: z.boolean().optional(),
+      /** The plan to execute: a plan, or the run that has it. */
+      from: z.union([RunId, Plan]).optional(),
+    })
+    .optional(),
+  approvals: z
+    .strictObject({
+      /** What answers when no rule does: a person, always yes, always no. Absent: `ask`. */
+      mode: z.enum(['ask', 'all', 'none']).optional(),
+      rules: z.array(ApprovalRule).max(1_000).optional(),
+    })
+    .optional(),
+  egress: z.strictObject({ rules: z.array(EgressRule).max(1_000).optional() }).optional(),
+  limits: RunLimits.partial().optional(),
+  vm: z
+    .strictObject({
+      memoryBytes: z.int().positive().optional(),
+      cpus: z.int().positive().optional(),
+      diskBytes: z.int().positive().optional(),
+      /** Saves the VM at the end for a run that continues this one. */
+      keep: z.boolean().optional(),
+      /** Wait for a person, ms, before the VM is saved; 0 for never. Absent: 5 minutes. */
+      hibernateAfterMs: z.int().min(0).optional(),
+      /** Wait for answers, ms, before the run sleeps without a VM; 0 for never. Absent: the configuration's, 1 hour. */
+      sleepAfterMs: z.int().min(0).optional(),
+    })
+    .optional(),
+})
+export type RunRequest = z.infer<typeof RunRequest>
+
+/** A run, as lists and `GET /v1/runs/{run}` show it. Texts of lists are cut to 500 characters. */
+export const RunResource = z.strictObject({
+  id: RunId,
+  /** `running`, `waiting`, `sleeping`, `interrupted`, `damaged`, or how it ended. */
+  status: Line,
+  /** Since when it waits, sleeps or is interrupted. */
+  since: Milliseconds.optional(),
+  startedAt: Milliseconds,
+  prompt: Line,
+  /** Path on the service's machine. */
+  workspace: z.string(),
+  model: Line,
+  metadata: RunMetadata.optional(),
+  continues: RunId.optional(),
+  /** The run that it continues from an earlier moment, as its fork. */
+  forkedFrom: RunId.optional(),
+  phase: z.enum(['preparing', 'planning', 'working', 'ended']),
+  toolCalls: Count,
+  usage: Usage,
+  isUsageEstimated: z.boolean(),
+  /** US dollars; null where a price is unknown. */
+  costUsd: z.number().nullable(),
+  /** Changed paths; null while the run has brought no changes. */
+  changes: Count.nullable(),
+  /** Applied paths; null before the first apply. */
+  applied: Count.nullable(),
+  pendingApprovals: Count,
+  /** Whether a process works on it now. */
+  isLive: z.boolean(),
+  /** How it ended; null before. */
+  end: z.strictObject({ outcome: Line, reason: Line, message: Line }).nullable(),
+  /** Why its journal cannot be read. Absent: it can. */
+  problem: z.string().optional(),
+})
+export type RunResource = z.infer<typeof RunResource>
+
+/** The result of an ended run. */
+export const RunResultResource = z.strictObject({
+  runId: RunId,
+  outcome: Line,
+  reason: Line,
+  /** Why it ended so; empty when it completed. */
+  message: Text,
+  /** The agent's answer. Untrusted text. */
+  summary: Document,
+  /** The value of `summary` where the run has an output schema. Untrusted. */
+  value: z.unknown().optional(),
+  changes: z.strictObject({ entries: Count, flagged: z.array(z.string()) }).nullable(),
+  usage: Usage,
+  isUsageEstimated: z.boolean(),
+  costUsd: z.number().nullable(),
+  /** SHA-256 of the journal's last line. */
+  journalHead: z.string(),
+})
+
+/** A question that a run waits for. Everything but `kind`, `access` and `answers` is what the agent says. */
+export const ApprovalResource = z.strictObject({
+  runId: RunId,
+  /** Time of the question. */
+  at: Milliseconds,
+  approval: ApprovalRequest.omit({ runId: true }).extend({
+    kind: z.enum(['enforced', 'cooperative']),
+    access: z.unknown().optional(),
+    because: z.string().optional(),
+    answers: z.array(z.unknown()).optional(),
+  }),
+})
+
+/** The answer of a person. */
+export const AnswerRequest = z.strictObject({
+  decision: z.enum(['allow', 'deny']),
+  /** How long it applies. Absent: `once`. */
+  scope: ApprovalScope.default('once'),
+  reach: AnswerReach.optional(),
+  /** With scope `run`: ms after which it expires. Absent: with the run. */
+  forMs: AnswerDuration.optional(),
+  /** For a denial: what the agent should do instead. */
+  hint: Text.optional(),
+  /** For the question about a plan: the plan to execute instead. */
+  plan: Plan.optional(),
+  /** For a question of the agent. */
+  answer: UserAnswer.optional(),
+  /** Who answers, for the journal. Absent: the name of the key. */
+  by: Line.min(1).optional(),
+})
+
+/** An answer of a person that applies to later calls of the run, until it is revoked or expires. */
+export const RunAnswerResource = z.strictObject({
+  /** The approval that was answered so. */
+  approvalId: Id,
+  decision: z.enum(['allow', 'deny']),
+  tool: z.string(),
+  /** Canonical JSON of the call's arguments, when the answer is for the same command alone. Untrusted text. */
+  arguments: z.string().optional(),
+  /** Who answered; absent in older journals. */
+  name: z.string().optional(),
+  /** When it expires, ms since 1970. Absent: with the run. */
+  until: Milliseconds.optional(),
+})
+
+/** A status that the next one makes obsolete; it has no number and is not stored. */
+export const DeltaItem = z.strictObject({
+  source: z.literal('delta'),
+  runId: RunId,
+  agentPath: AgentPath,
+  delta: z.union([Delta, HostDelta]),
+})
+
+export const EventPage = z.strictObject({
+  events: z.array(JournalEvent),
+  /** `from` of the next page. */
+  next: z.int().min(1),
+  /** Whether the run has ended and `events` has its last one. */
+  isLast: z.boolean(),
+})
+
+const ChangeState = z.looseObject({ kind: z.string() })
+/** A changed path, compared with the files on the host now. */
+export const ChangeResource = z.strictObject({
+  path: z.string(),
+  change: z.enum(['added', 'modified', 'deleted', 'mode', 'unsupported']),
+  /** Why it is left out unless it is named. */
+  flagged: z.string().optional(),
+  binary: z.boolean().optional(),
+  renamedFrom: z.string().optional(),
+  renamedTo: z.string().optional(),
+  filesBelow: Count.optional(),
+  reason: z.string().optional(),
+  before: z.unknown().optional(),
+  after: z.unknown().optional(),
+  state: ChangeState,
+  /** Unified diff, or null with the reason in `noDiff`. Untrusted text. */
+  diff: z.string().nullable(),
+  noDiff: z.string().optional(),
+})
+
+export const ApplyRequest = z.strictObject({
+  /** `all`: what is neither flagged nor in conflict; or paths. */
+  select: z.union([
+    z.literal('all'),
+    z.strictObject({ paths: z.array(z.string().min(1)).min(1).max(100_000) }),
+  ]),
+})
+
+const Held = z.strictObject({ path: z.string(), reason: z.string() })
+const Stopped = z.looseObject({ code: z.string(), message: z.string() })
+export const ApplyResource = z.strictObject({
+  applied: z.array(z.string()),
+  already: z.array(z.string()),
+  conflicts: z.array(Held),
+  failed: z.array(Held),
+  leftOut: z.array(Held),
+  notReached: z.array(z.string()),
+  stopped: Stopped.optional(),
+  appliedNow: Count,
+})
+export const UndoResource = z.strictObject({
+  restored: z.array(z.string()),
+  conflicts: z.array(Held),
+  stopped: Stopped.optional(),
+  appliedNow: Count,
+  problems: z.array(z.string()),
+})
+
+export const VmResource = z.looseObject({
+  id: z.string(),
+  runId: RunId.nullable(),
+  state: z.string(),
+  memoryBytes: Count,
+  cpus: Count,
+})
+
+export const Health = z.strictObject({
+  status: z.enum(['ready', 'not_ready']),
+  /** Why no run can start. */
+  reason: z.string().optional(),
+  version: z.string(),
+})
+
+export const MessageRequest = z.strictObject({
+  text: Text.min(1),
+  /** Path of the sub-agent that gets it, such as `root/tests` or `tests`. Absent: the root agent. */
+  to: Line.min(1).optional(),
+  by: Line.min(1).optional(),
+})
+export const CancelRequest = z
+  .strictObject({
+    /** Ends the VM at once, without its changes. Absent: the agent may end in order. Not with `agent`. */
+    now: z.boolean().optional(),
+    /** Path of the sub-agent to cancel, with those below it; the run continues. Absent: the run is cancelled. */
+    agent: Line.min(1).optional(),
+    /** With `agent`: for its parent and for people. */
+    reason: Text.optional(),
+  })
+  .refine(({ now, agent }) => now === undefined || agent === undefined, {
+    path: ['now'],
+    message: 'ends the whole run, so it cannot be given with agent',
+  })
+  .refine(({ reason, agent }) => reason === undefined || agent !== undefined, {
+    path: ['reason'],
+    message: 'is for the parent of a sub-agent, so it needs agent',
+  })
+
+/** A moment of a run: a step before it first started, `start`, or `end` for the last checkpoint. */
+const Moment = Line.min(1)
+
+export const ForkRequest = z.strictObject({
+  at: Moment,
+  /** New runs. Absent: one for each of `prompts`, else 1. */
+  count: z.int().min(1).max(16).optional(),
+  /** What the person says to each new run, in their order. */
+  prompts: z.array(Text).max(16).optional(),
+  /** Who forks, for the journals. Absent: the name of the key. */
+  by: Line.min(1).optional(),
+})
+/** The new runs, which wait for `POST /v1/runs/{run}/resume`. */
+export const ForksResource = z.strictObject({
+  /** The step before which they begin, `start` or `end`. */
+  step: z.string(),
+  /** Null: from the beginning of the run. */
+  checkpointId: z.string().nullable(),
+  runIds: z.array(RunId),
+})
+
+export const RewindRequest = z.strictObject({
+  to: Moment,
+  /** What the person says to the run from there. */
+  prompt: Text.optional(),
+  /** Rewinds although the run did something outside its VM since, which stays. */
+  despiteEffects: z.boolean().optional(),
+  /** Who rewinds, for the journals. Absent: the name of the key. */
+  by: Line.min(1).optional(),
+})
+export const RewoundResource = z.strictObject({
+  /** The run that takes the place of the other; it waits for `POST /v1/runs/{run}/resume`. */
+  runId: RunId,
+  step: z.string(),
+  /** What the other run did outside its VM behind the moment. */
+  effects: z.array(z.string()),
+})
+
+/** The changes of several runs, path by path. */
+export const ComparisonResource = z.strictObject({
+  runs: z.array(
+    z.strictObject({
+      runId: RunId,
+      outcome: Line,
+      /** The agent's answer. Untrusted text. */
+      summary: Document,
+      entries: Count,
+      requests: Count,
+      costUsd: z.number().nullable(),
+    }),
+  ),
+  paths: z.array(
+    z.strictObject({
+      path: z.string(),
+      /** In the order of `runs`; null: the run left the path as it was. */
+      runs: z.array(
+        z
+          .strictObject({
+            change: z.enum(['added', 'modified', 'deleted', 'mode', 'unsupported']),
+            /** Lines; absent for what has none. */
+            added: Count.optional(),
+            removed: Count.optional(),
+            /** Runs with the same number left the same content at this path. */
+            content: z.int().min(1),
+          })
+          .nullable(),
+      ),
+      /** Whether all runs left the same. */
+      isSame: z.boolean(),
+    }),
+  ),
+})
+
+/** Longest time of a command over the result of a run; common clients wait five minutes for an answer. */
+const testMaxMs = 240_000
+export const TestRequest = z.strictObject({
+  /** A command for the shell, in a copy of the workspace with the changes of the run. */
+  command: Text.min(1),
+  /** Milliseconds after which the command is ended. */
+  timeoutMs: z.int().min(1).max(testMaxMs).default(60_000),
+})
+export const TestResource = z.strictObject({
+  runId: RunId,
+  /** Null where the time limit ended it. */
+  exitCode: z.int().nullable(),
+  timedOut: z.boolean(),
+  /** Of the command alone. */
+  durationMs: z.int().min(0),
+  /** Text of the VM, at most 1 MiB. Untrusted. */
+  stdout: z.string(),
+  stderr: z.string(),
+})
+
+/** Schemas with a name of their own in the OpenAPI document. */
+export const named = {
+  Problem,
+  RunRequest,
+  Run: RunResource,
+  RunResult: RunResultResource,
+  Approval: ApprovalResource,
+  Answer: AnswerRequest,
+  RunAnswer: RunAnswerResource,
+  HostEvent,
+  JournalEvent,
+  DeltaItem,
+  EventPage,
+  Change: ChangeResource,
+  ApplyRequest,
+  ApplyResult: ApplyResource,
+  UndoResult: UndoResource,
+  ForkRequest,
+  Forks: ForksResource,
+  RewindRequest,
+  Rewound: RewoundResource,
+  Comparison: ComparisonResource,
+  TestRequest,
+  TestResult: TestResource,
+  Vm: VmResource,
+  Health,
+} as const satisfies Readonly<Record<string, z.ZodType>>
+
+export const RunParams = z.strictObject({ run: RunId })
+export const ApprovalParams = z.strictObject({ run: RunId, approval: Id })

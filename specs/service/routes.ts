@@ -1,0 +1,344 @@
+/** All routes of the HTTP service. */
+import * as z from 'zod'
+import { RunMetadata } from '../protocol/host-event.ts'
+import {
+  AnswerRequest,
+  ApplyRequest,
+  ApplyResource,
+  ApprovalParams,
+  ApprovalResource,
+  CancelRequest,
+  ChangeResource,
+  ComparisonResource,
+  EventPage,
+  ForkRequest,
+  ForksResource,
+  Health,
+  MessageRequest,
+  RewindRequest,
+  RewoundResource,
+  RunAnswerResource,
+  RunParams,
+  RunRequest,
+  RunResource,
+  RunResultResource,
+  TestRequest,
+  TestResource,
+  UndoResource,
+  VmResource,
+} from './resources.ts'
+import { defineRoute, type Route } from './route.ts'
+
+/** Longest time that a request waits for something to happen. */
+export const waitMaxMs = 60_000
+const WaitMs = z.coerce.number().int().min(0).max(waitMaxMs)
+
+export const routes = {
+  health: defineRoute({
+    method: 'GET',
+    path: '/healthz',
+    summary: 'Tell whether the service runs',
+    scope: null,
+    reply: { status: 200, description: 'It runs', schema: Health },
+  }),
+  openApi: defineRoute({
+    method: 'GET',
+    path: '/openapi.json',
+    summary: 'Describe all routes (OpenAPI 3.1)',
+    scope: null,
+    reply: {
+      status: 200,
+      description: 'The document',
+      schema: z.looseObject({ openapi: z.literal('3.1.0') }),
+    },
+  }),
+  docs: defineRoute({
+    method: 'GET',
+    path: '/docs',
+    summary: 'Show the reference of all routes as a page',
+    scope: null,
+    reply: { status: 200, description: 'The page', type: 'text/html' },
+  }),
+  createRun: defineRoute({
+    method: 'POST',
+    path: '/v1/runs',
+    summary: 'Start a run',
+    scope: 'run',
+    body: RunRequest,
+    isIdempotent: true,
+    reply: { status: 201, description: 'The run; `Location` has its address', schema: RunResource },
+    refusals: [409, 422],
+  }),
+  listRuns: defineRoute({
+    method: 'GET',
+    path: '/v1/runs',
+    summary: 'List runs, newest first',
+    scope: 'read',
+    query: z.strictObject({
+      status: z.string().optional(),
+      workspace: z.string().optional(),
+      model: z.string().optional(),
+      /** As JSON: `{"ticket":"T-1"}`. */
+      metadata: z
+        .string()
+        .transform((text, context) => {
+          try {
+            return JSON.parse(text) as unknown
+          } catch {
+            context.addIssue({ code: 'custom', message: 'expected a JSON object' })
+            return z.NEVER
+          }
+        })
+        .pipe(RunMetadata)
+        .optional(),
+      cursor: z.string().optional(),
+      limit: z.coerce.number().int().min(1).max(1_000).optional(),
+    }),
+    reply: {
+      status: 200,
+      description: 'One page',
+      schema: z.strictObject({
+        runs: z.array(RunResource),
+        /** `cursor` of the next page. Absent: this is the last one. */
+        nextCursor: z.string().optional(),
+      }),
+    },
+  }),
+  getRun: defineRoute({
+    method: 'GET',
+    path: '/v1/runs/{run}',
+    summary: 'Show a run; answers 304 to a matching `If-None-Match`',
+    scope: 'read',
+    params: RunParams,
+    reply: { status: 200, description: 'The run', schema: RunResource },
+    refusals: [404],
+  }),
+  getResult: defineRoute({
+    method: 'GET',
+    path: '/v1/runs/{run}/result',
+    summary: 'Give the result of a run; waits for its end for up to `waitMs`',
+    scope: 'read',
+    params: RunParams,
+    query: z.strictObject({ waitMs: WaitMs.optional() }),
+    reply: { status: 200, description: 'The result', schema: RunResultResource },
+    refusals: [404, 409],
+  }),
+  listEvents: defineRoute({
+    method: 'GET',
+    path: '/v1/runs/{run}/events',
+    summary:
+      'Give the events of a run: a page as JSON, or with `Accept: text/event-stream` all of them as they happen',
+    scope: 'read',
+    params: RunParams,
+    query: z.strictObject({
+      /** `seq` of the first event. `Last-Event-ID` has precedence. Absent: 1. */
+      from: z.coerce.number().int().min(1).optional(),
+      /** Of a page. */
+      limit: z.coerce.number().int().min(1).max(10_000).optional(),
+      /** Time to wait for a first event. */
+      waitMs: WaitMs.optional(),
+    }),
+    reply: { status: 200, description: 'Events', schema: EventPage, type: 'text/event-stream' },
+    refusals: [404],
+  }),
+  sendMessage: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/messages',
+    summary: 'Send a message to the agent, or to a sub-agent, which reads it on its next turn',
+    scope: 'run',
+    params: RunParams,
+    body: MessageRequest,
+    reply: { status: 202, description: 'The agent has it, or will get it' },
+    refusals: [404, 409],
+  }),
+  pauseRun: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/pause',
+    summary: 'Pause the agent before its next effect',
+    scope: 'run',
+    params: RunParams,
+    reply: { status: 202, description: 'It pauses' },
+    refusals: [404, 409],
+  }),
+  unpauseRun: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/unpause',
+    summary: 'Let a paused agent continue',
+    scope: 'run',
+    params: RunParams,
+    reply: { status: 202, description: 'It continues' },
+    refusals: [404, 409],
+  }),
+  cancelRun: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/cancel',
+    summary: 'Cancel a run, or one of its sub-agents',
+    scope: 'run',
+    params: RunParams,
+    body: CancelRequest,
+    reply: { status: 202, description: 'It ends; the result of the run tells how' },
+    refusals: [404, 409],
+  }),
+  resumeRun: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/resume',
+    summary:
+      'Start a fork, or continue a run whose process ended before the run did, such as one that sleeps',
+    scope: 'run',
+    params: RunParams,
+    reply: { status: 202, description: 'It continues', schema: RunResource },
+    refusals: [404, 409],
+  }),
+  removeRun: defineRoute({
+    method: 'DELETE',
+    path: '/v1/runs/{run}',
+    summary: 'Remove an ended run with its journal and changes',
+    scope: 'admin',
+    params: RunParams,
+    reply: { status: 204, description: 'It is removed' },
+    refusals: [404, 409],
+  }),
+  listApprovals: defineRoute({
+    method: 'GET',
+    path: '/v1/approvals',
+    summary: 'List the questions that runs wait for, oldest first',
+    scope: 'read',
+    query: z.strictObject({ run: RunParams.shape.run.optional() }),
+    reply: {
+      status: 200,
+      description: 'The questions',
+      schema: z.strictObject({ approvals: z.array(ApprovalResource) }),
+    },
+  }),
+  answerApproval: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/approvals/{approval}',
+    summary: 'Answer a question; the first answer counts',
+    scope: 'approve',
+    params: ApprovalParams,
+    body: AnswerRequest,
+    reply: {
+      status: 200,
+      description: 'The answer counts',
+      schema: z.strictObject({ taken: z.literal(true) }),
+    },
+    refusals: [404, 409],
+  }),
+  listAnswers: defineRoute({
+    method: 'GET',
+    path: '/v1/runs/{run}/answers',
+    summary: 'List the answers that apply to later calls of a run, oldest first',
+    scope: 'read',
+    params: RunParams,
+    reply: {
+      status: 200,
+      description: 'The answers; none of a run that has ended',
+      schema: z.strictObject({ answers: z.array(RunAnswerResource) }),
+    },
+    refusals: [404],
+  }),
+  revokeAnswer: defineRoute({
+    method: 'DELETE',
+    path: '/v1/runs/{run}/answers/{approval}',
+    summary: 'Revoke an answer: later calls are asked about again, and what it decided stays',
+    scope: 'approve',
+    params: ApprovalParams,
+    reply: { status: 204, description: 'It is revoked' },
+    refusals: [404, 409],
+  }),
+  listChanges: defineRoute({
+    method: 'GET',
+    path: '/v1/runs/{run}/changes',
+    summary: 'Show the changes of a run with their diffs, compared with the files on the host now',
+    scope: 'read',
+    params: RunParams,
+    reply: {
+      status: 200,
+      description: 'The changes',
+      schema: z.strictObject({ directory: z.string(), changes: z.array(ChangeResource) }),
+    },
+    refusals: [404, 409],
+  }),
+  getPatch: defineRoute({
+    method: 'GET',
+    path: '/v1/runs/{run}/changes.patch',
+    summary: 'Give the changes of a run as a unified diff; what has no diff is named in a comment',
+    scope: 'read',
+    params: RunParams,
+    reply: { status: 200, description: 'The diff', type: 'text/x-diff' },
+    refusals: [404, 409],
+  }),
+  applyChanges: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/changes/apply',
+    summary: 'Apply changes to the files on the host',
+    scope: 'apply',
+    params: RunParams,
+    body: ApplyRequest,
+    reply: { status: 200, description: 'What was applied, and what was not', schema: ApplyResource },
+    refusals: [404, 409],
+  }),
+  undoChanges: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/changes/undo',
+    summary: 'Undo all that was applied of a run',
+    scope: 'apply',
+    params: RunParams,
+    reply: { status: 200, description: 'What was restored', schema: UndoResource },
+    refusals: [404, 409],
+  }),
+  forkRun: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/fork',
+    summary: 'Make runs that continue this one from an earlier moment; the run stays as it is',
+    scope: 'run',
+    params: RunParams,
+    body: ForkRequest,
+    reply: { status: 201, description: 'The new runs; `resume` starts each', schema: ForksResource },
+    refusals: [404, 409],
+  }),
+  rewindRun: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/rewind',
+    summary: 'Make a run that takes the place of this one from an earlier moment; this run ends',
+    scope: 'run',
+    params: RunParams,
+    body: RewindRequest,
+    reply: { status: 201, description: 'The new run; `resume` starts it', schema: RewoundResource },
+    refusals: [404, 409],
+  }),
+  compareRuns: defineRoute({
+    method: 'GET',
+    path: '/v1/compare',
+    summary: 'Compare the changes of runs that began with the same files, such as forks of one run',
+    scope: 'read',
+    query: z.strictObject({
+      /** Ids of 2 to 16 runs, with commas between them. */
+      runs: z
+        .string()
+        .transform((text) => text.split(','))
+        .pipe(z.array(RunParams.shape.run).min(2).max(16)),
+    }),
+    reply: { status: 200, description: 'The comparison', schema: ComparisonResource },
+    refusals: [404, 409],
+  }),
+  testRun: defineRoute({
+    method: 'POST',
+    path: '/v1/runs/{run}/test',
+    summary: 'Run a command over the result of a run, in a VM of its own without network access',
+    scope: 'run',
+    params: RunParams,
+    body: TestRequest,
+    reply: { status: 200, description: 'What the command did', schema: TestResource },
+    refusals: [404, 409],
+  }),
+  listVms: defineRoute({
+    method: 'GET',
+    path: '/v1/vms',
+    summary: 'List the VMs that run now',
+    scope: 'read',
+    reply: { status: 200, description: 'The VMs', schema: z.strictObject({ vms: z.array(VmResource) }) },
+  }),
+} as const satisfies Readonly<Record<string, Route>>
+
+export type RouteName = keyof typeof routes
