@@ -64,8 +64,8 @@ export async function prepareWorkspace(
   const root = requireValue(checkDirectory(directory, places))
   const tell = (what: Preparation['what'], text: string, place?: number) =>
     record.delta('root', { type: 'prepare', what, text, ...(place === undefined ? {} : { place }) })
-  tell('directory', 'waiting for the directory, which another run copies or changes')
-  await using _ = requireValue(await record.holdDirectory(root, { signal }))
+  const onWait = () => tell('directory', 'waiting for another run that copies or changes the directory')
+  await using _ = requireValue(await record.holdDirectory(root, { signal, onWait }))
   tell('workspace', 'looking through the directory')
   const kept = new KeptRules(folders)
   if (plan.acceptIgnoreRules === true) await kept.accept(root)

@@ -32,6 +32,8 @@ export interface DirectoryWait {
   /** Absent: 30 s. */
   readonly waitMs?: number
   readonly signal?: AbortSignal
+  /** Called once, when another run has the directory. */
+  readonly onWait?: () => void
 }
 
 /** A run whose process was killed while it held a directory. */
@@ -78,12 +80,13 @@ export class RunLock implements AsyncDisposable {
   async holdDirectory(
     root: string,
     onKilled: (killed: KilledRun) => void = () => undefined,
-    { waitMs = DIRECTORY_WAIT_MS, signal }: DirectoryWait = {},
+    { waitMs = DIRECTORY_WAIT_MS, signal, onWait }: DirectoryWait = {},
   ): Promise<WorkspaceResult<AsyncDisposable>> {
-    for (const startedAt = performance.now(); ; ) {
+    for (let attempt = 1, startedAt = performance.now(); ; attempt += 1) {
       const held = await this.#tryDirectory(root, onKilled)
       const isOver = performance.now() - startedAt >= waitMs
       if (held.ok || held.error.code !== 'in_use' || isOver) return held
+      if (attempt === 1) onWait?.()
       try {
         await sleep(DIRECTORY_ASK_MS, undefined, signal === undefined ? {} : { signal })
       } catch (thrown) {

@@ -52,7 +52,8 @@ export class LiveRows {
     }
     const { event } = item
     const agentPath = item.source === 'agent' ? item.agentPath : 'root'
-    this.#prepare = ''
+    // A session ends while the VM is being saved, which takes longer.
+    if (event.type !== 'session-end') this.#prepare = ''
     if (event.type === 'model-end') this.#waits.delete(event.requestId ?? '')
     if (event.type === 'turn-retry' || (event.type === 'model-retry' && event.delayMs > 0))
       this.#retryAt = now + event.delayMs

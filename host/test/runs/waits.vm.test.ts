@@ -71,7 +71,7 @@ describe('a watcher of a run', () => {
     await Promise.all([textOf(shell.stdout), textOf(shell.stderr), shell.ended])
     await watched
     expect(watcher.state.end).toMatchObject({ outcome: 'completed' })
-    expect(watcher.preparing).toEqual(expect.arrayContaining(['directory', 'workspace', 'vm']))
+    expect(watcher.preparing).toEqual(expect.arrayContaining(['workspace', 'vm']))
     expect(model.asked).toHaveLength(3)
     expect(watcher.open).toEqual([])
   }, 300_000)

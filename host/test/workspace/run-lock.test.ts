@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { perTier } from '#specs/testing/tier.ts'
 import { readJournal } from '../../journal/journal.ts'
@@ -100,11 +100,15 @@ describe('the directory of a run', () => {
       },
     })
     const { signal } = new AbortController()
-    const waiting = two.holdDirectory(root, undefined, { signal })
+    const onWait = vi.fn()
+    const waiting = two.holdDirectory(root, undefined, { signal, onWait })
     const cancelled = two.holdDirectory(root, undefined, { signal: AbortSignal.timeout(10) })
     expect(await cancelled).toMatchObject({ ok: false, error: { code: 'cancelled' } })
     await held[Symbol.asyncDispose]()
     await unwrap(await waiting)[Symbol.asyncDispose]()
+    expect(onWait).toHaveBeenCalledTimes(1)
+    await unwrap(await two.holdDirectory(root, undefined, { onWait }))[Symbol.asyncDispose]()
+    expect(onWait).toHaveBeenCalledTimes(1)
     expect((await readdir(locks)).toSorted()).toEqual([`${first}.lock`, `${second}.lock`])
   })
 

@@ -1,7 +1,7 @@
 // The rows below a run that are drawn again and again: what they say, and that erasing takes all of them away.
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import type { AgentEvent, Delta, HostDelta } from '#specs/protocol/event.ts'
+import type { AgentEvent, Delta, HostDelta, HostEvent } from '#specs/protocol/event.ts'
 import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { colorsFor } from '../../../cli/render/colors.ts'
 import { canDraw, LiveArea } from '../../../cli/render/live-area.ts'
@@ -74,5 +74,15 @@ describe('the live area', () => {
     const figures = rows.figures(initialRunState, true, 61_000)
     expect(figures).toEqual(['30 s left', 'VM 50 % CPU, 1.0 kB of 2.0 kB, 4.1 kB on disk'])
     expect(rows.figures(initialRunState, false, 61_000)).toEqual(['30 s left'])
+  })
+
+  it('says that the VM is being saved although its session has ended [S1.10 H.01]', () => {
+    const rows = new LiveRows()
+    const take = (event: HostEvent) => rows.take({ source: 'host', event } as FeedItem)
+    rows.take(itemOf({ type: 'prepare', what: 'vm', text: 'saving the VM' }))
+    take({ type: 'session-end', session: 1, reason: 'parked', message: 'the VM is being saved' })
+    expect(rows.hint()).toBe('saving the VM')
+    take({ type: 'vm-kept' })
+    expect(rows.hint()).toBe('')
   })
 })
