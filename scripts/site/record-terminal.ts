@@ -17,6 +17,7 @@ const PADDING = 16
 const HEADER = 34
 const LONGEST_WAIT_MS = 700
 const SHORTEST_FRAME_MS = 120
+const CLOCK_FRAME_MS = 1_000
 const LAST_FRAME_MS = 6_000
 const TIMEOUT_MS = 300_000
 /** Colors of the palette that Caisson prints. */
@@ -145,13 +146,21 @@ function timesOf(frames: readonly Frame[]): { readonly begins: number[]; readonl
   return { begins, total: now }
 }
 
-/** Of frames that follow each other quickly only the last. */
+/** Of frames that follow each other quickly only the last; of those where only a clock went on, one per second. */
 function thin(frames: readonly Frame[]): Frame[] {
-  return frames.filter((frame, index) => {
+  const kept: Frame[] = []
+  for (const [index, frame] of frames.entries()) {
     const next = frames[index + 1]
-    return next === undefined || next.atMs - frame.atMs >= SHORTEST_FRAME_MS
-  })
+    if (next !== undefined && next.atMs - frame.atMs < SHORTEST_FRAME_MS) continue
+    const last = kept.at(-1)
+    const isClock = last !== undefined && withoutClock(last) === withoutClock(frame)
+    if (!isClock || frame.atMs - last.atMs >= CLOCK_FRAME_MS) kept.push(frame)
+  }
+  return kept
 }
+
+const withoutClock = ({ rows }: Frame): string =>
+  rows.join('\n').replace(/[\u2800-\u28ff]|\d+\.\d s|\d+ min \d+ s left/g, '')
 
 function drawTerminal(all: readonly Frame[], title: string): string {
   const frames = thin(all)
