@@ -146,7 +146,7 @@ function timesOf(frames: readonly Frame[]): { readonly begins: number[]; readonl
   return { begins, total: now }
 }
 
-/** Of frames that follow each other quickly only the last; of those where only a clock went on, one per second. */
+/** Of frames that follow each other quickly only the last; of those where only a clock changed, one per second. */
 function thin(frames: readonly Frame[]): Frame[] {
   const kept: Frame[] = []
   for (const [index, frame] of frames.entries()) {
