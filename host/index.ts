@@ -154,8 +154,11 @@ export type { RunVmOptions, VmOptions } from './vm/vm-options.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'
 export type { ConflictState } from './workspace/conflicts.ts'
 export type {
+  AppliedPart,
   ApplySummary,
   ChangeSelection,
+  Hunk,
+  HunkSelection,
   ReviewItem,
   UndoSummary,
   WorkspaceError,

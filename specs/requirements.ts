@@ -355,8 +355,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 
   // Workspace
   'W.01': now(
-    'The change set is shown as a diff and applied whole or by file; conflicts are shown; it can be undone and applied again',
-    'applying single hunks',
+    'The change set is shown as a diff and applied whole, by file or by hunk; conflicts are shown; it can be undone and applied again',
   ),
   'W.02': now(
     'Modes, links, binaries, large files, deletions, renames, empty folders and ignore rules survive, also in ten thousand files; a review of many thousand changes leaves other work its turns',

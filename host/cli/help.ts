@@ -74,6 +74,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
     examples: [
       'workspace diff last',
       'workspace apply last src/',
+      'workspace apply last notes.txt:2,4-6',
       'workspace merge last README.md',
       'workspace undo last',
     ],

@@ -5,7 +5,7 @@
 
 import { closeSync, existsSync } from 'node:fs'
 import * as z from 'zod'
-import { CaissonError, hasCode, requireObject, requireText, withCode } from '#specs/errors.ts'
+import { CaissonError, hasCode, requireText, withCode } from '#specs/errors.ts'
 import { checkArguments, SignalOption } from '../files/check-arguments.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
@@ -16,9 +16,13 @@ import {
   applyChanges,
   type ChangeSelection,
   type ChangeSet,
+  chooseHunks,
   diffItem,
   failureOf,
+  type Hunk,
+  hunksOf,
   type Manifest,
+  namedPaths,
   openContents,
   type PathVersions,
   type Review,
@@ -43,6 +47,8 @@ export interface ReviewedChange extends ReviewItem {
   /** Unified diff, or null with the reason in `noDiff`. Untrusted text. */
   readonly diff: string | null
   readonly noDiff?: string
+  /** Parts of the diff that can be applied by themselves, in its order. */
+  readonly hunks: readonly Hunk[]
 }
 
 export type { FileVersion, PathVersions } from '../workspace/index.ts'
@@ -133,7 +139,9 @@ export class RunChanges {
     using review = await this.#review()
     for (const item of review.items) {
       const diff = diffItem(review, item, options)
-      yield diff.kind === 'text' ? { ...item, diff: diff.text } : { ...item, diff: null, noDiff: diff.why }
+      yield diff.kind === 'text'
+        ? { ...item, diff: diff.text, hunks: hunksOf(diff.patch) }
+        : { ...item, diff: null, noDiff: diff.why, hunks: [] }
     }
   }
 
@@ -165,7 +173,7 @@ export class RunChanges {
    * Applies a selection; `all` skips flagged and conflicting changes. Journals nothing when there is nothing to apply.
    * @param signal cancels between two files
    * @throws {CaissonError} `invalid_options` before anything is applied, for a path without a change; `not_possible_now`
-   *   for a replay
+   *   for a replay, and for a hunk that the diff does not have now
    */
   async apply(
     selection: ChangeSelection,
@@ -184,20 +192,26 @@ export class RunChanges {
       // Completes the journal entry of an interrupted apply.
       const { chosen, unknown } = selectChanges(review, selection)
       if (unknown.length > 0) throw new CaissonError('invalid_options', describeUnknown(this.runId, unknown))
+      const parts = this.#requireHunks(review, selection)
       const isNothing = chosen.length === 0 && record.state.unfinished === null
-      const count = selection === 'all' ? review.items.length : selection.paths.length
+      const count = selection === 'all' ? review.items.length : namedPaths(selection).length
       if (!isNothing) await record.host({ type: 'apply-start', paths: count, sha256 })
       if (!isNothing) await this.#keepRules(review)
       const made = requireValue(
-        await applyChanges({ review, selection, runDirectory, ...(signal ? { signal } : {}) }),
+        await applyChanges({ review, selection, parts, runDirectory, ...(signal ? { signal } : {}) }),
       )
       const summary = { ...made, conflicts: await nameOtherRuns(made.conflicts, this.#around) }
       if (isNothing) return summary
       const { applied, leftOut, conflicts, failed, appliedNow } = summary
       const lists = { conflicts: boundHeld(conflicts), failed: boundHeld(failed), total: appliedNow }
       const paths = firstPaths(applied)
+      const inPart = made.parts.slice(0, paths.length)
       const counts = { applied: applied.length, paths, leftOut: leftOut.length }
-      const event = { type: 'apply-end', ...counts, ...lists } as const
+      const event = {
+        type: 'apply-end' as const,
+        ...{ ...counts, ...lists },
+        ...(inPart.length === 0 ? {} : { parts: inPart }),
+      }
       return { ...summary, ...(await attempt(record.host(event))) }
     })
   }
@@ -206,6 +220,15 @@ export class RunChanges {
   async undo(options: { readonly signal?: AbortSignal } = {}): Promise<UndoSummary> {
     checkOptions(options)
     return await undoRun(this.runId, this.#store, this.#folders, options)
+  }
+
+  #requireHunks(review: Review, selection: ChangeSelection) {
+    const { parts, problems } = chooseHunks(review, selection === 'all' ? {} : (selection.hunks ?? {}))
+    const [first] = problems
+    if (first === undefined) return parts
+    throw new CaissonError('not_possible_now', `${first}; nothing was applied`, {
+      remedy: `list the hunks: caisson workspace diff ${this.runId}`,
+    })
   }
 
   /**
@@ -314,10 +337,28 @@ function checkOptions(options: unknown): void {
   checkArguments('the options of the call cannot be used', CallOptions, options)
 }
 
+const Selection = z.union([
+  z.literal('all'),
+  z.strictObject({
+    paths: z.array(z.string()).readonly(),
+    exact: z.boolean().optional(),
+    hunks: z.record(z.string(), z.array(z.union([z.int().positive(), z.string()])).min(1)).optional(),
+  }),
+])
+
 function requireSelection(selection: unknown): asserts selection is ChangeSelection {
-  if (selection === 'all') return
-  requireObject('the selection', selection)
-  const paths = 'paths' in selection ? selection.paths : undefined
-  if (Array.isArray(paths) && paths.every((one) => typeof one === 'string')) return
-  throw new CaissonError('invalid_options', "the selection: must be 'all' or { paths: [...] } with texts")
+  const read = Selection.safeParse(selection)
+  if (!read.success)
+    throw new CaissonError(
+      'invalid_options',
+      "the selection: must be 'all' or { paths: [...], hunks: { PATH: [...] } } with texts, and numbers or IDs of hunks",
+    )
+  if (read.data === 'all') return
+  const { paths, hunks = {} } = read.data
+  const both = paths.find((path) => Object.hasOwn(hunks, path))
+  if (both !== undefined)
+    throw new CaissonError(
+      'invalid_options',
+      `the selection: ${JSON.stringify(both)} is in paths and in hunks; name it in one of them`,
+    )
 }

@@ -1,9 +1,18 @@
 /** What each route does, by calls of the library alone. */
 import { createHash } from 'node:crypto'
+import type { z } from 'zod'
 import { openApiDocument } from '#specs/service/openapi.ts'
+import type { ApplyRequest } from '#specs/service/resources.ts'
 import type { ReplyOf, RequestOf } from '#specs/service/route.ts'
 import type { RouteName, routes } from '#specs/service/routes.ts'
-import { type ApprovalAnswer, CaissonError, type Host, type RunFilter, type RunStatus } from '../index.ts'
+import {
+  type ApprovalAnswer,
+  CaissonError,
+  type ChangeSelection,
+  type Host,
+  type RunFilter,
+  type RunStatus,
+} from '../index.ts'
 import type { Caller } from './access.ts'
 import type { RunEvents } from './events.ts'
 import { Refusal } from './problems.ts'
@@ -155,7 +164,7 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
     listChanges: async ({ params: { run } }) => {
       const changes = await host.changes(run)
       const list = []
-      for await (const change of changes.reviewWithDiffs()) list.push(change)
+      for await (const change of changes.reviewWithDiffs()) list.push({ ...change, hunks: [...change.hunks] })
       return { body: { directory: changes.directory, changes: list } }
     },
     getPatch: async ({ params: { run } }) => {
@@ -165,12 +174,13 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
       return { body: parts.join('') }
     },
     applyChanges: async ({ params: { run }, body: { select } }) => {
-      const { applied, already, conflicts, failed, leftOut, notReached, stopped, appliedNow } = await (
+      const { applied, parts, already, conflicts, failed, leftOut, notReached, stopped, appliedNow } = await (
         await host.changes(run)
-      ).apply(select)
+      ).apply(select === 'all' ? select : selectionOf(select))
       return {
         body: {
           applied: [...applied],
+          parts: [...parts],
           already: [...already],
           conflicts: [...conflicts],
           failed: [...failed],
@@ -286,4 +296,9 @@ function plainChanges(
   changes: { readonly entries: number; readonly flagged: readonly string[] } | null,
 ): { entries: number; flagged: string[] } | null {
   return changes === null ? null : { entries: changes.entries, flagged: [...changes.flagged] }
+}
+
+function selectionOf(select: Exclude<z.infer<typeof ApplyRequest>['select'], 'all'>): ChangeSelection {
+  const { hunks } = select
+  return { paths: 'paths' in select ? select.paths : [], ...(hunks === undefined ? {} : { hunks }) }
 }

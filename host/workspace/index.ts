@@ -2,7 +2,7 @@
  * Public API of host/workspace: converts a directory into a disk and a manifest, and a change stream into a review;
  * applies and undoes changes.
  */
-export { type ApplySummary, applyChanges } from './apply/apply.ts'
+export { type AppliedPart, type ApplySummary, applyChanges } from './apply/apply.ts'
 export { removeLeftStaged, removeStagedOf } from './apply/staged-files.ts'
 export { type UndoSummary, undoChanges } from './apply/undo.ts'
 export { basesOf, keepBases, type ReadBefore, readBase, readFromDisk } from './base-contents.ts'
@@ -22,6 +22,7 @@ export { type Manifest, manifestName, readManifest, writeManifest } from './mani
 export { type FileVersion, type PathVersions, readVersions } from './path-versions.ts'
 export { receiveChanges } from './receive/receive.ts'
 export { diffItem, outlineChanges } from './review/diff.ts'
+export { chooseHunks, type Hunk, type HunkSelection, hunksOf } from './review/hunks.ts'
 export {
   holdBack,
   isBinary,
@@ -30,7 +31,13 @@ export {
   type ReviewSide,
   reviewChanges,
 } from './review/review.ts'
-export { type ChangeSelection, type HeldBack, notChosen, selectChanges } from './review/selection.ts'
+export {
+  type ChangeSelection,
+  type HeldBack,
+  namedPaths,
+  notChosen,
+  selectChanges,
+} from './review/selection.ts'
 export { buildDisk } from './scan/disk.ts'
 export type { CopiedFolder } from './scan/disk-tree.ts'
 export { digestErofsFile } from './scan/erofs.ts'

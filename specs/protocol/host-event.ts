@@ -220,6 +220,11 @@ const ApplyEnd = z.strictObject({
   applied: Count,
   /** The first thousand applied paths; absent in older journals. */
   paths: z.array(WorkspacePath).max(1_000).optional(),
+  /** Those of `paths` of which only some hunks were applied; absent when there are none. */
+  parts: z
+    .array(z.strictObject({ path: WorkspacePath, hunks: Count, of: Count }))
+    .max(1_000)
+    .optional(),
   leftOut: Count,
   conflicts: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
   failed: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),

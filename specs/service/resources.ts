@@ -230,13 +230,34 @@ export const ChangeResource = z.strictObject({
   /** Unified diff, or null with the reason in `noDiff`. Untrusted text. */
   diff: z.string().nullable(),
   noDiff: z.string().optional(),
+  /** Parts of the diff that can be applied by themselves, in its order. */
+  hunks: z.array(
+    z.strictObject({
+      /** Stays the same while other hunks of the file are applied. */
+      id: z.string(),
+      ...{ oldStart: Count, oldLines: Count, newStart: Count, newLines: Count },
+    }),
+  ),
 })
 
+const Paths = z.array(z.string().min(1)).min(1).max(100_000)
+/** By path: numbers of hunks in the diff of now, from 1, or their IDs. */
+const Hunks = z
+  .record(
+    z.string().min(1),
+    z
+      .array(z.union([z.int().min(1), z.string().min(1).max(64)]))
+      .min(1)
+      .max(10_000),
+  )
+  .refine((hunks) => Object.keys(hunks).length > 0, 'names no path')
+
 export const ApplyRequest = z.strictObject({
-  /** `all`: what is neither flagged nor in conflict; or paths. */
+  /** `all`: what is neither flagged nor in conflict; or paths, or hunks of files, or both. */
   select: z.union([
     z.literal('all'),
-    z.strictObject({ paths: z.array(z.string().min(1)).min(1).max(100_000) }),
+    z.strictObject({ paths: Paths, hunks: Hunks.optional() }),
+    z.strictObject({ hunks: Hunks }),
   ]),
 })
 
@@ -244,6 +265,8 @@ const Held = z.strictObject({ path: z.string(), reason: z.string() })
 const Stopped = z.looseObject({ code: z.string(), message: z.string() })
 export const ApplyResource = z.strictObject({
   applied: z.array(z.string()),
+  /** Those of `applied` of which only some hunks were applied. */
+  parts: z.array(z.strictObject({ path: z.string(), hunks: Count, of: Count })),
   already: z.array(z.string()),
   conflicts: z.array(Held),
   failed: z.array(Held),

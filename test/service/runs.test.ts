@@ -86,6 +86,29 @@ describe('a run that is over', () => {
     await expect(refused).rejects.toMatchObject({ status: 400, code: 'invalid_options' })
   })
 
+  it('can be applied hunk by hunk; one that is applied is refused [H.02 W.01]', async () => {
+    const lines = (...changed: number[]) =>
+      Array.from({ length: 30 }, (_, at) => (changed.includes(at) ? `new ${at}\n` : `${at}\n`)).join('')
+    const { host, directory } = await runThatChanged({ 'a.txt': lines() }, { 'a.txt': lines(3, 25) })
+    const { client } = await serveHost(host)
+    const params = { run: changedRunId }
+    const hunks = async () => (await client.call('listChanges', { params })).changes[0]?.hunks ?? []
+    const [first, second] = await hunks()
+    const apply = async (...names: (string | number)[]) =>
+      await client.call('applyChanges', { params, body: { select: { hunks: { 'a.txt': names } } } })
+    expect(await apply(second?.id ?? '')).toMatchObject({
+      applied: ['a.txt'],
+      parts: [{ path: 'a.txt', hunks: 1, of: 2 }],
+    })
+    expect(await readFile(path.join(directory, 'a.txt'), 'utf8')).toBe(lines(25))
+    await expect(apply(second?.id ?? '')).rejects.toMatchObject({ status: 409, code: 'not_possible_now' })
+    await expect(apply()).rejects.toMatchObject({ status: 400 })
+    await expect(apply(0)).rejects.toMatchObject({ status: 400 })
+    expect(await hunks()).toMatchObject([{ id: first?.id }])
+    expect(await apply(1)).toMatchObject({ applied: ['a.txt'], parts: [] })
+    expect(await readFile(path.join(directory, 'a.txt'), 'utf8')).toBe(lines(3, 25))
+  })
+
   it('can be neither steered nor cancelled nor answered, and a run that is not there neither [H.02]', async () => {
     const { host } = await runThatChanged({}, { 'a.txt': 'a\n' })
     const { client } = await serveHost(host)

@@ -3,19 +3,10 @@ import type { RunState } from '#specs/protocol/run-state.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import type { InspectedChanges, RunChanges } from '../../runs/changes.ts'
-import {
-  type ApplySummary,
-  type ChangeSelection,
-  type HeldBack,
-  holdBack,
-  notChosen,
-  type ReviewItem,
-} from '../../workspace/index.ts'
+import { type ApplySummary, type HeldBack, notChosen } from '../../workspace/index.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import type { Io } from '../io.ts'
-import { choose, chooseSeveral } from '../prompts/ask.ts'
-import { settleKeys } from '../prompts/terminal-input.ts'
 import { type Colors, colorsFor } from '../render/colors.ts'
 import { writeLines } from '../render/fit.ts'
 import { type NextCommands, nextCommands } from '../render/next-commands.ts'
@@ -25,10 +16,10 @@ import {
   type FoldedObjects,
   foldObjects,
   historyLines,
-  nameObjects,
   objectsLine,
 } from '../render/review-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import { askSelection, describeParts } from './choose-changes.ts'
 
 /**
  * `ask` shows the changes and asks; true applies all that is safe; false applies nothing, which is what was wanted; `nobody`
@@ -74,7 +65,7 @@ export async function reviewAndApply(
   const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
   const selection =
     choice === 'ask'
-      ? await ask(io, inspected, quietMs)
+      ? await askSelection(io, changes, inspected, quietMs)
       : choice === true && isWhole
         ? ('all' as const)
         : null
@@ -145,64 +136,12 @@ export async function showChanges(
   if (isCut) io.stdout.write(`Full diff: ${nextCommands(io, changes.runId).diff}\n`)
 }
 
-async function ask(
-  io: Io,
-  { items, history }: InspectedChanges,
-  quietMs: number | undefined,
-): Promise<ChangeSelection | null> {
-  if (items.length === 0) return null
-  const { signal } = new AbortController()
-  const prompt = {
-    input: io.stdin,
-    output: io.stdout,
-    signal,
-    ...(quietMs === undefined ? {} : { quietMs }),
-  }
-  await settleKeys(prompt)
-  const held = items.filter((item) => holdBack(item) !== undefined).length
-  const choice = await choose(prompt, 'Apply the changes to your files?', [
-    {
-      value: 'all',
-      key: 'y',
-      label: held === 0 ? 'all' : `all but ${held} that ${held === 1 ? 'is' : 'are'} flagged or in conflict`,
-    },
-    { value: 'some', label: 'some; choose paths' },
-    { value: 'none', key: 'n', label: 'none for now' },
-  ])
-  if (choice === null || choice === 'none') return null
-  if (choice === 'all') return 'all'
-  const offered = items.filter((item) => item.change !== 'unsupported' && item.state.kind !== 'conflict')
-  const chosen = await chooseSeveral(
-    prompt,
-    'Apply which?',
-    foldObjects(offered, history).map((entry) =>
-      'items' in entry
-        ? { value: entry.items, label: `${nameObjects(entry)} (${noteOfSome(entry.items)})` }
-        : { value: [entry], label: `${sanitizeLine(entry.path, 200)} (${noteOf(entry)})` },
-    ),
-  )
-  if (chosen === null || chosen.length === 0) return null
-  // What was not chosen stays out, though the folder it lies in was.
-  return { paths: chosen.flat().map(({ path }) => path), exact: true }
-}
-
-/** Objects that are shown as one have one reason, if any. */
-function noteOfSome(items: readonly ReviewItem[]): string {
-  const [first] = items
-  const flagged = items.find((item) => item.flagged !== undefined)
-  return first === undefined ? '' : noteOf(flagged ?? first)
-}
-
-function noteOf(item: ReviewItem): string {
-  return item.flagged === undefined ? item.change : `flagged: ${sanitizeLine(item.flagged)}`
-}
-
 /** What was applied, and everything that was not with its reason. */
 export function printApplied(io: Io, runId: string, summary: ApplySummary): void {
   const colors = colorsFor(io.stdout)
   const next = nextCommands(io, runId)
-  const { applied, already, conflicts, failed, leftOut, stopped, notReached } = summary
-  const lines = [colors.green(`Applied ${formatCount(applied.length, 'change')}.`)]
+  const { applied, parts, already, conflicts, failed, leftOut, stopped, notReached } = summary
+  const lines = [colors.green(`Applied ${formatCount(applied.length, 'change')}${describeParts(parts)}.`)]
   if (already.length > 0)
     lines.push(`${formatCount(already.length, 'change was', 'changes were')} already in place.`)
   if (stopped !== undefined) {

@@ -2,13 +2,15 @@
 
 import { CaissonError } from '#specs/errors.ts'
 import { formatCount } from '../../files/format.ts'
-import type { ReviewedChange } from '../../runs/changes.ts'
+import type { ReviewedChange, RunChanges } from '../../runs/changes.ts'
+import type { ChangeSelection } from '../../workspace/index.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { nextCommands } from '../render/next-commands.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
+import { askSelection, readSelection } from './choose-changes.ts'
 import { isComplete, printApplied, showChanges } from './review-changes.ts'
 
 async function open(io: Io, name: string) {
@@ -88,7 +90,13 @@ export async function workspaceApply(
   paths: string[],
   flags: { all?: boolean; json?: boolean },
 ): Promise<ExitCode> {
-  if (paths.length === 0 && flags.all !== true)
+  const isAsked =
+    paths.length === 0 &&
+    flags.all !== true &&
+    flags.json !== true &&
+    io.stdin.isTTY === true &&
+    io.stdout.isTTY === true
+  if (paths.length === 0 && flags.all !== true && !isAsked)
     throw new CaissonError(
       'invalid_options',
       'name the paths to apply, or use --all for everything that is neither flagged nor in conflict',
@@ -96,13 +104,26 @@ export async function workspaceApply(
   if (paths.length > 0 && flags.all === true)
     throw new CaissonError('invalid_options', '--all and paths cannot be combined; use one of them')
   const changes = await open(io, name)
+  const selection = isAsked
+    ? await askWhich(io, changes)
+    : paths.length === 0
+      ? ('all' as const)
+      : await readSelection(paths, changes)
+  if (selection === null) {
+    io.stdout.write('Nothing was applied.\n')
+    return exitCodes.completed
+  }
   using stop = new StopOnSignal('is ignored')
-  const selection =
-    paths.length === 0 ? ('all' as const) : { paths: paths.map((path) => path.replace(/\/+$/, '')) }
   const summary = await changes.apply(selection, stop)
   if (flags.json === true) await writeJsonLine(io.stdout, summary)
   else printApplied(io, changes.runId, summary)
   return isComplete(summary) ? exitCodes.completed : exitCodes.notAllApplied
+}
+
+async function askWhich(io: Io, changes: RunChanges): Promise<ChangeSelection | null> {
+  const inspected = await changes.inspect()
+  await showChanges(io, changes, inspected)
+  return await askSelection(io, changes, inspected, undefined)
 }
 
 export async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {

@@ -147,16 +147,20 @@ export function diffLines(
   // The two lines that name the files say what the head says. All that follows is content, whatever it looks like.
   const lines = /^--- .*\n\+\+\+ /.test(item.diff) ? whole.slice(2) : whole
   if (lines.at(-1) === '') lines.pop()
+  let hunk = 0
   const shown = lines.slice(0, bounds.maxLines).map((line) => {
     const safe = sanitizeLine(line.replaceAll('\t', '  '), bounds.maxChars)
+    const isHunk = line.startsWith('@@')
+    if (isHunk) hunk += 1
+    const note = isHunk && item.hunks.length > 1 ? colors.dim(` hunk ${hunk}`) : ''
     const color = line.startsWith('+')
       ? colors.green
       : line.startsWith('-')
         ? colors.red
-        : line.startsWith('@@')
+        : isHunk
           ? colors.cyan
           : (text: string) => text
-    return `    │ ${color(safe)}`
+    return `    │ ${color(safe)}${note}`
   })
   const rest = lines.length - shown.length
   if (rest > 0) shown.push(`    │ … (${formatCount(rest, 'more line')})`)

@@ -2,6 +2,7 @@
 import path from 'node:path'
 import { type ApplyStep, type ApplySummary, applyChanges } from '../../workspace/apply/apply.ts'
 import { undoChanges } from '../../workspace/apply/undo.ts'
+import { chooseHunks } from '../../workspace/review/hunks.ts'
 import type { Review } from '../../workspace/review/review.ts'
 import type { ChangeSelection } from '../../workspace/review/selection.ts'
 import { Bench, snapshot, type Tree, treeOf, unwrap } from './support.ts'
@@ -41,11 +42,13 @@ export async function apply(
   review: Review,
   selection: ChangeSelection = 'all',
   onStep?: (step: ApplyStep) => void,
+  parts = chooseHunks(review, selection === 'all' ? {} : (selection.hunks ?? {})).parts,
 ): Promise<ApplySummary> {
   return unwrap(
     await applyChanges({
       review,
       selection,
+      parts,
       runDirectory: bench.run,
       ...(onStep === undefined ? {} : { onStep }),
     }),

@@ -19,6 +19,7 @@ import {
   markOf,
   type PathState,
 } from '../path-state.ts'
+import type { PartialChange } from '../review/hunks.ts'
 import type { Review, ReviewItem } from '../review/review.ts'
 import { type ChangeSelection, type HeldBack, selectChanges } from '../review/selection.ts'
 import { failureOf, type WorkspaceError, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
@@ -46,14 +47,27 @@ export type ApplyStep =
 interface ApplyOptions {
   readonly review: Review
   readonly selection: ChangeSelection
+  /** Files of which some hunks are applied, by path; all of them are selected. */
+  readonly parts?: ReadonlyMap<string, PartialChange>
   /** Folder of the log and the undo data (mode 0600). */
   readonly runDirectory: string
   readonly signal?: AbortSignal
   onStep?(step: ApplyStep): void
 }
 
+/** A file of which some hunks were applied. */
+export interface AppliedPart {
+  readonly path: string
+  /** Hunks applied. */
+  readonly hunks: number
+  /** Hunks that the diff had before. */
+  readonly of: number
+}
+
 export interface ApplySummary {
   readonly applied: readonly string[]
+  /** Those of `applied` that are applied in part. */
+  readonly parts: readonly AppliedPart[]
   /** Selected, but already in the target state. */
   readonly already: readonly string[]
   readonly conflicts: readonly HeldBack[]
@@ -85,6 +99,10 @@ export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResu
     return workspaceSuccess({
       ...(stopped === undefined ? {} : { stopped }),
       applied: applier.applied,
+      parts: applier.applied.flatMap((path) => {
+        const part = options.parts?.get(path)
+        return part === undefined ? [] : [{ path, hunks: part.hunks, of: part.of }]
+      }),
       notReached: applier.notReached,
       already: choice.already,
       conflicts: [...choice.conflicts, ...applier.conflicts],
@@ -141,7 +159,8 @@ class Applier {
 
   /** @returns why it stopped before it processed all changes */
   async run(items: readonly ReviewItem[]): Promise<WorkspaceError | undefined> {
-    const operations = items.flatMap((item) => operationsOf(item, this.#options.review))
+    const { review, parts } = this.#options
+    const operations = items.flatMap((item) => operationsOf(item, review, parts?.get(item.path)))
     for (const { item } of operations) this.#open.set(item, (this.#open.get(item) ?? 0) + 1)
     let stopped: WorkspaceError | undefined
     try {
@@ -216,7 +235,7 @@ class Applier {
 
   /** Checks the path again and stores the undo data. */
   #prepare(operation: Operation, ahead: Ahead): Prepared | undefined {
-    const { item, path, after } = operation
+    const { item, path, after, part } = operation
     if (this.#isStopped(item, path)) return
     const known = ahead.get(path)
     const offset = this.#log.undoOffset
@@ -229,13 +248,18 @@ class Applier {
     if (this.#unkept !== undefined) throw this.#unkept
     if (!captured.ok) return this.#stop(item, captured.error.message)
     const { state, owner, mark } = captured.value as CapturedState
-    const target = isModeOnly ? withMode(state, this.#modeOf(item)) : keepSpecialBits(state, after)
+    const target = isModeOnly
+      ? withMode(state, this.#modeOf(item))
+      : part !== undefined && state.kind === 'file' && after.kind === 'file'
+        ? { ...after, mode: state.mode }
+        : keepSpecialBits(state, after)
     if (isSameState(state, target)) return
     const isAsReviewed =
       isExpected(state, operation, isModeOnly) ||
       isOwnState(this.#own.get(path), state) ||
       this.#isRefreshed(operation, state)
-    if (!isAsReviewed) {
+    const isAsDiffed = part === undefined || (state.kind === 'file' && state.sha256 === part.beforeSha256)
+    if (!isAsReviewed || !isAsDiffed) {
       return this.#stop(
         item,
         `"${path}" is ${describeState(state)} that changed on the host since the review`,
@@ -250,7 +274,7 @@ class Applier {
       at: Date.now(),
       ...(owner === undefined ? {} : { owner }),
       ...(state.kind === 'file' && !isModeOnly ? { offset } : {}),
-      ...this.#indexMeaning(item, path),
+      ...(part === undefined ? this.#indexMeaning(item, path) : {}),
       temporary: stagedName(this.#options.review.changes.sha256, this.#next),
     }
     this.#next++
@@ -285,7 +309,7 @@ class Applier {
       from: intent.before,
       to: intent.after,
       temporary: intent.temporary,
-      content: () => this.#content(this.#changeOf(item)),
+      content: () => (operation.part ? [operation.part.content] : this.#content(this.#changeOf(item))),
       isUnchanged: mark === undefined ? undefined : () => markOf(this.#root, path) === mark,
       owner: owner ?? ownerLike(this.#root, path),
     }

@@ -1,8 +1,10 @@
 /**
  * Splits a change into operations on single paths, and says which state each expects and leaves.
  */
+import { hash } from 'node:crypto'
 import { ancestorsOf, stateAfter } from '../conflicts.ts'
 import { absent, isSameState, manifestState, type PathState } from '../path-state.ts'
+import type { PartialChange } from '../review/hunks.ts'
 import type { Review, ReviewItem } from '../review/review.ts'
 
 /** One operation of a change, not yet compared with the host. */
@@ -12,14 +14,22 @@ export interface Operation {
   /** State recorded in the manifest. */
   readonly expected: PathState
   readonly after: PathState
+  /** Given when only some hunks are applied. */
+  readonly part?: PartialChange
 }
 
 /** The operations of a change, in order. */
-export function operationsOf(item: ReviewItem, { index, changes }: Review): Operation[] {
+export function operationsOf(
+  item: ReviewItem,
+  { index, changes }: Review,
+  part?: PartialChange,
+): Operation[] {
   const change = changes.entries.get(item.path)
   if (change === undefined) return []
   const entry = index.get(item.path)
   const expected = manifestState(entry)
+  if (part !== undefined)
+    return [{ item, path: item.path, expected, after: stateOfPart(part, expected), part }]
   const after = change.kind === 'mode' ? withMode(expected, change.mode) : stateAfter(change)
   if (after === undefined) return []
   const operations: Operation[] = []
@@ -35,6 +45,12 @@ export function operationsOf(item: ReviewItem, { index, changes }: Review): Oper
     operations.push({ item, path: item.path, expected: absent, after })
   } else operations.push({ item, path: item.path, expected, after })
   return operations
+}
+
+/** The mode is that of the host's file: it belongs to the whole change. */
+function stateOfPart({ content }: PartialChange, before: PathState): PathState {
+  const mode = before.kind === 'file' ? before.mode : 0o644
+  return { kind: 'file', mode, size: content.length, sha256: hash('sha256', content) }
 }
 
 /** The expected states of paths after the pending operations of a batch. */

@@ -5,7 +5,7 @@
 import { isUtf8 } from 'node:buffer'
 import { hash } from 'node:crypto'
 import { closeSync } from 'node:fs'
-import { createTwoFilesPatch } from 'diff'
+import { formatPatch, type StructuredPatch, structuredPatch } from 'diff'
 import type { ChangedPath } from '#specs/protocol/change.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { formatCount } from '../../files/format.ts'
@@ -26,7 +26,15 @@ interface DiffBounds {
 
 type Diff =
   /** A unified diff; empty if only the mode differs. */
-  | { readonly kind: 'text'; readonly text: string; readonly added: number; readonly removed: number }
+  | {
+      readonly kind: 'text'
+      readonly text: string
+      readonly added: number
+      readonly removed: number
+      readonly patch: StructuredPatch
+      /** Content of the host's file. */
+      readonly before: string
+    }
   /** Why there is no diff. */
   | { readonly kind: 'none'; readonly why: string }
 
@@ -93,21 +101,21 @@ function outlineItem(review: Review, item: ReviewItem, isCounted: boolean): Chan
 }
 
 function compare(path: string, before: string, after: string, bounds: DiffBounds): Diff {
-  const patch = createTwoFilesPatch(`a/${path}`, `b/${path}`, before, after, undefined, undefined, {
+  const patch = structuredPatch(`a/${path}`, `b/${path}`, before, after, undefined, undefined, {
     context: bounds.context ?? 3,
     maxEditLength: bounds.maxEdits ?? 5_000,
     timeout: 2_000,
   })
   if (patch === undefined) return none('the two texts differ too much to compare line by line')
   // Removes the library's separator line.
-  const text = patch.replace(/^=+\n/, '')
+  const text = formatPatch(patch).replace(/^=+\n/, '')
   let added = 0
   let removed = 0
   for (const line of text.split('\n').slice(2)) {
     if (line.startsWith('+')) added++
     else if (line.startsWith('-')) removed++
   }
-  return { kind: 'text', text: added + removed === 0 ? '' : text, added, removed }
+  return { kind: 'text', text: added + removed === 0 ? '' : text, added, removed, patch, before }
 }
 
 function oldText(review: Review, item: ReviewItem, maxBytes: number): string | Diff {

@@ -4,10 +4,24 @@
  */
 import { ancestorsOf } from '../conflicts.ts'
 import { Inherited } from '../inherited.ts'
+import type { HunkSelection } from './hunks.ts'
 import { holdBack, type Review, type ReviewItem } from './review.ts'
 
-/** All except flagged and conflicting changes, or paths. A path includes everything below it, unless `exact` is set. */
-export type ChangeSelection = 'all' | { readonly paths: readonly string[]; readonly exact?: boolean }
+/** All except flagged and conflicting changes, or those that are named. */
+export type ChangeSelection =
+  | 'all'
+  | {
+      /** A path includes everything below it, unless `exact` is set. */
+      readonly paths: readonly string[]
+      readonly exact?: boolean
+      /** Parts of further files. */
+      readonly hunks?: HunkSelection
+    }
+
+/** The named paths, those of hunks among them. */
+export function namedPaths({ paths, hunks = {} }: Exclude<ChangeSelection, 'all'>): string[] {
+  return [...paths, ...Object.keys(hunks)]
+}
 
 export interface HeldBack {
   readonly path: string
@@ -33,7 +47,7 @@ export const notChosen = 'not chosen'
 /** Sorts a review's items by a selection. */
 export function selectChanges(review: Review, selection: ChangeSelection): SelectedChanges {
   const named =
-    selection === 'all' ? undefined : namedItems(review, selection.paths, selection.exact === true)
+    selection === 'all' ? undefined : namedItems(review, namedPaths(selection), selection.exact === true)
   const chosen = new Map<string, ReviewItem>()
   const conflicts: HeldBack[] = []
   const leftOut: HeldBack[] = []

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { colorsFor } from '../../../cli/render/colors.ts'
 import { changeLine, diffLines, foldObjects, objectsLine } from '../../../cli/render/review-lines.ts'
 import { diffItem } from '../../../workspace/review/diff.ts'
+import { hunksOf } from '../../../workspace/review/hunks.ts'
 import type { Review } from '../../../workspace/review/review.ts'
 import { commit, GitBench, git, put, repository } from '../../workspace/git-history/git-bench.ts'
 import { Bench, type Sketch, treeOf } from '../../workspace/support.ts'
@@ -16,7 +17,10 @@ async function shown(before: Sketch, after: Sketch): Promise<string[]> {
   using review = await bench.review(treeOf(before), treeOf(after))
   return review.items.flatMap((item) => {
     const diff = diffItem(review, item)
-    const change = diff.kind === 'text' ? { ...item, diff: diff.text } : { ...item, diff: null }
+    const change =
+      diff.kind === 'text'
+        ? { ...item, diff: diff.text, hunks: hunksOf(diff.patch) }
+        : { ...item, diff: null, hunks: [] }
     return diffLines(change, colors, { maxLines: 40, maxChars: 160 }).lines
   })
 }
