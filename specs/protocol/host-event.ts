@@ -220,7 +220,7 @@ const ApplyEnd = z.strictObject({
   applied: Count,
   /** The first thousand applied paths; absent in older journals. */
   paths: z.array(WorkspacePath).max(1_000).optional(),
-  /** Those of `paths` of which only some hunks were applied; absent when there are none. */
+  /** Those of `paths` that got only some hunks; absent when there are none. */
   parts: z
     .array(z.strictObject({ path: WorkspacePath, hunks: Count, of: Count }))
     .max(1_000)

@@ -265,7 +265,7 @@ const Held = z.strictObject({ path: z.string(), reason: z.string() })
 const Stopped = z.looseObject({ code: z.string(), message: z.string() })
 export const ApplyResource = z.strictObject({
   applied: z.array(z.string()),
-  /** Those of `applied` of which only some hunks were applied. */
+  /** Those of `applied` that got only some hunks. */
   parts: z.array(z.strictObject({ path: z.string(), hunks: Count, of: Count })),
   already: z.array(z.string()),
   conflicts: z.array(Held),

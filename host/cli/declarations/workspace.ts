@@ -29,7 +29,10 @@ export function addWorkspaceCommands(workspace: Command, run: RunAction): void {
   workspace
     .command('apply')
     .argument('<run>', runArgument)
-    .argument('[path...]', 'path to apply, or PATH:HUNKS such as a.txt:2,4-6; flagged paths are applied only if named here')
+    .argument(
+      '[path...]',
+      'path to apply, or PATH:HUNKS such as a.txt:2,4-6; flagged paths are applied only if named here',
+    )
     .option('--all', 'apply everything that is neither flagged nor in conflict')
     .description('Apply the changes of a run to your files')
     .option('--json', 'print as JSON')

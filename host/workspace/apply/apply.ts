@@ -47,7 +47,7 @@ export type ApplyStep =
 interface ApplyOptions {
   readonly review: Review
   readonly selection: ChangeSelection
-  /** Files of which some hunks are applied, by path; all of them are selected. */
+  /** Files that get only some hunks, by path; all of them are selected. */
   readonly parts?: ReadonlyMap<string, PartialChange>
   /** Folder of the log and the undo data (mode 0600). */
   readonly runDirectory: string
@@ -55,7 +55,7 @@ interface ApplyOptions {
   onStep?(step: ApplyStep): void
 }
 
-/** A file of which some hunks were applied. */
+/** A file that got only some hunks. */
 export interface AppliedPart {
   readonly path: string
   /** Hunks applied. */

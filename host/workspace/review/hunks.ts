@@ -1,6 +1,6 @@
 /**
- * Hunks: the parts of a file's diff, each of which can be applied by itself. They are those of the diff from the host's
- * file now to the run's file.
+ * Hunks: the parts of a file's diff that can be applied by themselves. The diff is that from the host's file now to the
+ * run's file.
  */
 import { hash } from 'node:crypto'
 import { applyPatch, type StructuredPatch } from 'diff'
@@ -35,7 +35,7 @@ export interface PartialChange {
 }
 
 export interface ChosenHunks {
-  /** By path. A file of which every hunk is chosen is not here: it is applied whole. */
+  /** By path. A file with every hunk chosen is not here: it is applied whole. */
   readonly parts: ReadonlyMap<string, PartialChange>
   /** Why hunks cannot be chosen, with what to do. */
   readonly problems: readonly string[]
