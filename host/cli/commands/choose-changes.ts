@@ -1,6 +1,5 @@
 /** Which changes of a run are applied: read from the words of a command, or chosen by the person at the terminal. */
 import { CaissonError } from '#specs/errors.ts'
-import { formatCount } from '../../files/format.ts'
 import type { InspectedChanges, ReviewedChange, RunChanges } from '../../runs/changes.ts'
 import { type ChangeSelection, holdBack, type ReviewItem } from '../../workspace/index.ts'
 import type { Io } from '../io.ts'
@@ -155,15 +154,4 @@ function noteOfSome(items: readonly ReviewItem[]): string {
 
 function noteOf(item: ReviewItem): string {
   return item.flagged === undefined ? item.change : `flagged: ${sanitizeLine(item.flagged)}`
-}
-
-/** ` (2 of 4 hunks of a.txt)` for what was applied in part. */
-export function describeParts(
-  parts: readonly { readonly path: string; readonly hunks: number; readonly of: number }[],
-): string {
-  if (parts.length === 0) return ''
-  const named = parts
-    .slice(0, 5)
-    .map(({ path, hunks, of }) => `${hunks} of ${formatCount(of, 'hunk')} of ${sanitizeLine(path)}`)
-  return ` (${named.join(', ')}${parts.length > named.length ? ', …' : ''})`
 }

@@ -12,6 +12,7 @@ import { writeLines } from '../render/fit.ts'
 import { type NextCommands, nextCommands } from '../render/next-commands.ts'
 import {
   changeLine,
+  describeParts,
   diffLines,
   type FoldedObjects,
   foldObjects,
@@ -19,7 +20,7 @@ import {
   objectsLine,
 } from '../render/review-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import { askSelection, describeParts } from './choose-changes.ts'
+import { askSelection } from './choose-changes.ts'
 
 /**
  * `ask` shows the changes and asks; true applies all that is safe; false applies nothing, which is what was wanted; `nobody`

@@ -13,6 +13,7 @@ import type { Colors } from './colors.ts'
 import { hookLines, hostToolLine } from './hook-lines.ts'
 import { noteEventLines } from './note-lines.ts'
 import { planChanges, planLines } from './plan-lines.ts'
+import { describeParts } from './review-lines.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
 import { argumentLines, type Detail, modelEndLines, toolEndLines, turnEndLines } from './turn-lines.ts'
 
@@ -219,7 +220,7 @@ function broughtHomeLines(event: Of<'apply-end'> | Of<'undo-end'>, colors: Color
   const leftOut = event.type === 'apply-end' && event.leftOut > 0 ? `, ${event.leftOut} left out` : ''
   const head =
     event.type === 'apply-end'
-      ? `Applied ${formatCount(event.applied, 'path')}${leftOut}`
+      ? `Applied ${formatCount(event.applied, 'path')}${describeParts(event.parts ?? [])}${leftOut}`
       : `Undone: ${formatCount(event.restored, 'path')} restored`
   const rest =
     event.total === undefined ? '' : `; of this run ${formatCount(event.total, 'path')} applied now`

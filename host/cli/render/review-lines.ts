@@ -167,6 +167,17 @@ export function diffLines(
   return { lines: [head, ...shown], rest }
 }
 
+/** ` (2 of 4 hunks of a.txt)` for what was applied in part. */
+export function describeParts(
+  parts: readonly { readonly path: string; readonly hunks: number; readonly of: number }[],
+): string {
+  if (parts.length === 0) return ''
+  const named = parts
+    .slice(0, 5)
+    .map(({ path, hunks, of }) => `${hunks} of ${formatCount(of, 'hunk')} of ${sanitizeLine(path)}`)
+  return ` (${named.join(', ')}${parts.length > named.length ? ', …' : ''})`
+}
+
 /** References and flagged paths that are listed for a repository. */
 const LISTED = 10
 

@@ -19,19 +19,20 @@ async function place() {
   )
   const file = (name: string) => readFileSync(path.join(run.directory, name), 'utf8')
   const io = () => ({ env: run.env, version: '0', directory: run.directory })
-  const caisson = async (...argv: string[]) => {
+  const caisson = async (...argv: string[]) => await cli('workspace', ...argv)
+  const cli = async (...argv: string[]) => {
     const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
-    const code = await runCli(['workspace', ...argv], { ...io(), stdin, stdout, stderr })
+    const code = await runCli(argv, { ...io(), stdin, stdout, stderr })
     stdout.end()
     stderr.end()
     return { code, stdout: await text(stdout), stderr: await text(stderr) }
   }
-  return { ...run, file, io, caisson }
+  return { ...run, file, io, caisson, cli }
 }
 
 describe('hunks at the command line', () => {
   it('are shown with numbers, applied by number, range and ID, journaled and undone [W.01 H.01]', async () => {
-    const { caisson, file, host } = await place()
+    const { caisson, cli, file, host } = await place()
     const shown = (await caisson('diff', 'last', 'a.txt')).stdout
     expect(shown.match(/@@.* hunk \d/g)).toHaveLength(3)
     const applied = await caisson('apply', 'last', './a.txt:2-3')
@@ -48,6 +49,8 @@ describe('hunks at the command line', () => {
       { paths: ['a.txt'], parts: [{ path: 'a.txt', hunks: 2, of: 3 }] },
       { paths: ['a.txt'] },
     ])
+    const told = await cli('runs', 'show', 'last')
+    expect(told.stdout).toContain('Applied 1 path (2 of 3 hunks of a.txt)')
     expect(await caisson('undo', 'last')).toMatchObject({ code: 0 })
     expect(file('a.txt')).toBe(lines())
   })
