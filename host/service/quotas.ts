@@ -54,11 +54,7 @@ export class Quotas {
    * Starts a run within the quotas of its caller. @param limits what the request asks for
    * @throws {Refusal} 429
    */
-  async start<T>(
-    caller: Caller,
-    limits: AskedLimits,
-    work: (limits: AskedLimits) => Promise<T>,
-  ): Promise<T> {
+  async start<T>(caller: Caller, limits: AskedLimits, work: (limits: AskedLimits) => Promise<T>): Promise<T> {
     return await this.#inTurn(caller, async () => {
       const left = await this.#left(caller)
       return await work(await this.#within(limits, left))
@@ -158,10 +154,7 @@ export class Quotas {
   }
 
   /** The lower of what the request asks for, or a run has by default, and of what is left. */
-  async #within(
-    limits: AskedLimits,
-    left: Bounds,
-  ): Promise<AskedLimits> {
+  async #within(limits: AskedLimits, left: Bounds): Promise<AskedLimits> {
     if (left.maxTokens === undefined && left.maxCostUsd === undefined) return limits
     const { maxTokens, maxCostUsd } = RunLimits.parse({
       ...(await this.#options.host.config()).limits,

@@ -226,7 +226,9 @@ export class ServiceRuns {
     } as RunOptions
     const { host, quotas } = this.#options
     return await quotas.start(caller, limits, async (within) => {
-      const run = await host.run(within === undefined ? options : ({ ...options, limits: within } as RunOptions))
+      const run = await host.run(
+        within === undefined ? options : ({ ...options, limits: within } as RunOptions),
+      )
       this.#hold(run, ownerMetadata(caller)[ownerField])
       return run.id
     })
