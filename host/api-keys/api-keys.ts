@@ -23,7 +23,7 @@ const KeyName = z
   .refine((name) => !idForm.test(name), 'has the form of an ID, so that nobody could tell the two apart')
 const Scopes = z.array(z.enum(scopes)).min(1).max(scopes.length)
 
-const Quotas = z.strictObject({
+const ApiKeyQuotas = z.strictObject({
   /** Requests in any 60 seconds. */
   maxRequestsPerMinute: z.int().min(1).optional(),
   /** Runs that a process carries out at once, and commands over results. */
@@ -34,9 +34,9 @@ const Quotas = z.strictObject({
   maxCostUsd: z.number().positive().optional(),
 })
 /** What a key may use. Absent: no limit of the key. */
-export type ApiKeyQuotas = Readonly<z.infer<typeof Quotas>>
+export type ApiKeyQuotas = Readonly<z.infer<typeof ApiKeyQuotas>>
 
-const ApiKeySchema = z.strictObject({
+const ApiKey = z.strictObject({
   /** 12 hex digits; part of the secret. */
   id: z.string().regex(idForm),
   /** Unique among the keys that are not revoked. */
@@ -45,11 +45,11 @@ const ApiKeySchema = z.strictObject({
   createdAt: Milliseconds,
   /** Absent: it does not expire. */
   expiresAt: Milliseconds.optional(),
-  quotas: Quotas,
+  quotas: ApiKeyQuotas,
 })
-export type ApiKey = Readonly<z.infer<typeof ApiKeySchema>>
+export type ApiKey = Readonly<z.infer<typeof ApiKey>>
 
-const StoredKey = ApiKeySchema.extend({
+const StoredKey = ApiKey.extend({
   /**
    * SHA-256 of the whole secret. A slow hash protects words that people choose; nobody can guess 256 random bits, and a
    * slow hash would let anybody who sends wrong keys occupy the processor.
@@ -77,9 +77,9 @@ const Options = z.strictObject({
     .min(1)
     .max(100 * 366 * 86_400_000)
     .optional(),
-  quotas: Quotas.default({}),
+  quotas: ApiKeyQuotas.default({}),
 })
-const optionNames = { '': Object.keys(Options.shape), quotas: Object.keys(Quotas.shape) }
+const optionNames = { '': Object.keys(Options.shape), quotas: Object.keys(ApiKeyQuotas.shape) }
 
 export interface CreatedApiKey {
   readonly key: ApiKey
