@@ -16,7 +16,7 @@ export { type RouteName, routes } from '#specs/service/routes.ts'
 export interface ClientOptions {
   /** Such as `http://127.0.0.1:3789`. */
   readonly baseUrl: string
-  /** Content of the service's token file. */
+  /** Content of the service's token file, or an API key. */
   readonly token?: string
   /** Default: the global `fetch`. */
   readonly fetch?: typeof fetch
@@ -111,7 +111,7 @@ export class ServiceClient {
         }
       } catch (error) {
         if (isAborted(signal)) return
-        if (error instanceof ServiceError && error.status !== 503) throw error
+        if (error instanceof ServiceError && ![429, 503].includes(error.status)) throw error
       }
       await wait(waitMs, signal)
       waitMs = Math.min(2 * waitMs, retryLongestMs)

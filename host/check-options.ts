@@ -276,6 +276,7 @@ const ResumeSchema = RunSchema.pick({
   interactive: z.boolean().optional(),
   takeOver: z.boolean().optional(),
   fromBeginning: z.boolean().optional(),
+  limits: RunLimits.pick({ maxTokens: true, maxCostUsd: true }).partial().optional(),
 })
 const ReplaySchema = z.strictObject({ signal: SignalOption, onProgress: givenFunction.optional() })
 const ExportSchema = z.strictObject({ signal: SignalOption, onNote: givenFunction.optional() })
@@ -285,6 +286,15 @@ const ModelOptions = RunSchema.pick({ model: true, replay: true })
 /** @throws {OptionsError} naming every field that is wrong */
 export function checkCallOptions(options: unknown): void {
   checkArguments('the options of the call cannot be used', CallOptions, options)
+}
+
+/** @throws {OptionsError} naming every field that is wrong */
+export function checkChangeOptions(options: unknown): void {
+  checkArguments(
+    'the options of the call cannot be used',
+    CallOptions.extend({ by: Line.optional() }),
+    options,
+  )
 }
 
 /** @throws {OptionsError} naming every field that is wrong */

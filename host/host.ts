@@ -4,10 +4,12 @@ import * as z from 'zod'
 import { CaissonError, requireText, withCode } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { WorkspacePath } from '#specs/protocol/text.ts'
+import { ApiKeys } from './api-keys/api-keys.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
 import { clearLeftStages } from './archive/import-stage.ts'
 import {
   checkCallOptions,
+  checkChangeOptions,
   checkExport,
   checkHostOptions,
   checkImport,
@@ -93,7 +95,7 @@ import {
 import { Run } from './runs/run.ts'
 import { RunNotes } from './runs/run-notes.ts'
 import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/storage-bounds.ts'
-import { undoRun } from './runs/undo-run.ts'
+import { type ChangeOptions, undoRun } from './runs/undo-run.ts'
 import type { ExecOptions } from './sandbox/guest-command.ts'
 import { Sandbox } from './sandbox/sandbox.ts'
 import { openSandboxNetwork } from './sandbox/sandbox-network.ts'
@@ -102,7 +104,7 @@ import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
 import { type Folders, resolveFolders } from './state/folders.ts'
-import { readStoredRun, resumedOptions, storeRun, withValues } from './stored-run.ts'
+import { lowerLimits, readStoredRun, resumedOptions, storeRun, withValues } from './stored-run.ts'
 import { VmPool } from './vm/vm-pool.ts'
 import type { UndoSummary } from './workspace/index.ts'
 import { endRunHolder } from './workspace/run-lock.ts'
@@ -136,6 +138,8 @@ export class Host implements AsyncDisposable {
   readonly notes: NoteStore
   /** What MCP servers said of themselves when they were allowed: to list and to remove. */
   readonly mcpPins: McpPins
+  /** Keys of the HTTP service: to create, to list and to revoke, also while it runs. */
+  readonly apiKeys: ApiKeys
   readonly #poolOptions: HostPoolOptions | undefined
   readonly #state: HostState
   #pool: Promise<VmPool> | undefined
@@ -159,6 +163,7 @@ export class Host implements AsyncDisposable {
     this.grants = new PersistentGrants(this.folders)
     this.notes = new NoteStore(this.folders)
     this.mcpPins = new McpPins(this.folders)
+    this.apiKeys = new ApiKeys(this.folders)
     const { folders, runs, secrets, notes, mcpPins } = this
     const settings = new Settings({ folders, env }, config, overrides)
     this.#state = { env, folders, settings, runs, secrets, notes, mcpPins }
@@ -472,7 +477,8 @@ export class Host implements AsyncDisposable {
       // Was read for the plan.
       const configured = mcpServersOf(planned.config.mcpServers)
       const servers = { own: planned.mcp?.servers ?? {}, configured: configured.ok ? configured.value : {} }
-      const task = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
+      const made = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
+      const task = { ...made, limits: { ...made.limits, ...lowerLimits(made, given.limits) } }
       const resumed = { task, fromBeginning: options.fromBeginning === true }
       const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
@@ -646,9 +652,9 @@ export class Host implements AsyncDisposable {
    * Undoes what a run applied; needs nothing of the run but its apply log. @throws {CaissonError}
    * `not_possible_now`, `run_busy`, `state_corrupted`, `run_not_found`
    */
-  async undo(runId: string, options: { readonly signal?: AbortSignal } = {}): Promise<UndoSummary> {
+  async undo(runId: string, options: ChangeOptions = {}): Promise<UndoSummary> {
     return await withCode(async () => {
-      checkCallOptions(options)
+      checkChangeOptions(options)
       return await undoRun(runId, this.runs, this.folders, options)
     }, options)
   }

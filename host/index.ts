@@ -40,6 +40,7 @@ export {
   type ToolValidationFailure,
   type ToolValidationIssue,
 } from '#specs/protocol/validation-failure.ts'
+export type { ApiKey, ApiKeyOptions, ApiKeyQuotas, ApiKeys, CreatedApiKey } from './api-keys/api-keys.ts'
 export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
 export { OptionsError } from './check-options.ts'
 export type { ComparedChange, ComparedPath, ComparedRun, RunComparison } from './compare/compare-runs.ts'
@@ -130,6 +131,7 @@ export type { HeldPaths } from './runs/prepare.ts'
 export type { Replay, ReplayDifference, ReplayResult } from './runs/replay/replay.ts'
 export type { Run } from './runs/run.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './runs/run-notes.ts'
+export type { ChangeOptions } from './runs/undo-run.ts'
 export type { ExecOptions, ExecResult } from './sandbox/guest-command.ts'
 export type { FileOptions, ReadFileOptions, SandboxFile } from './sandbox/guest-files.ts'
 export type { ForwardedPort, PortOptions, Sandbox, SandboxVm } from './sandbox/sandbox.ts'

@@ -132,6 +132,8 @@ export interface ResumeOptions
   readonly takeOver?: boolean
   /** Whether to start again from the beginning, as is needed with another version of the agent. Default: false. */
   readonly fromBeginning?: boolean
+  /** Lower bounds of the whole run, with what it has used; higher ones change nothing. Default: as it was started. */
+  readonly limits?: Partial<Pick<RunLimits, 'maxTokens' | 'maxCostUsd'>>
 }
 
 export interface FileSelection {

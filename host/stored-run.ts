@@ -196,7 +196,14 @@ function whereOf({ transport, command, args = [], cwd, url }: Servers[string]): 
  */
 export function resumedOptions({ options, task, functions }: StoredRun, given: ResumeOptions): RunOptions {
   const { continue: _, plan: { from: __, ...plan } = {}, ...stored } = options
-  const { interactive, extensions = {}, takeOver: ___, fromBeginning: ____, ...functionsGiven } = given
+  const {
+    interactive,
+    extensions = {},
+    takeOver: ___,
+    fromBeginning: ____,
+    limits,
+    ...functionsGiven
+  } = given
   const missing = functions.hostTools.filter((name) => !Object.hasOwn(extensions.hostTools ?? {}, name))
   if (missing.length > 0 || (extensions.hooks ?? []).length !== functions.hooks)
     throw new CaissonError(
@@ -209,7 +216,20 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
     ...functionsGiven,
     prompt: task.prompt,
     plan,
+    limits: { ...stored.limits, ...lowerLimits(task, limits) },
     approvals: { ...stored.approvals, interactive: isInteractive },
     extensions: { ...stored.extensions, ...extensions },
+  }
+}
+
+/** The bounds of `limits` that are lower than those of the task. */
+export function lowerLimits(
+  { limits: { maxTokens, maxCostUsd = Number.POSITIVE_INFINITY } }: Pick<Task, 'limits'>,
+  limits: ResumeOptions['limits'] = {},
+): NonNullable<ResumeOptions['limits']> {
+  const { maxTokens: tokens = maxTokens, maxCostUsd: costUsd = maxCostUsd } = limits
+  return {
+    ...(tokens < maxTokens ? { maxTokens: tokens } : {}),
+    ...(costUsd < maxCostUsd ? { maxCostUsd: costUsd } : {}),
   }
 }

@@ -19,6 +19,8 @@ const entries = {
 }
 /** Parameters of constructors that only the library calls, and schemas and helpers behind an exported type. */
 const hidden = new Set([
+  'ApiKey',
+  'ApiKeyQuotas',
   'Adaptation',
   'Asked',
   'Awaitable',

@@ -15,7 +15,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['processes'],
     ['keys', 'locks'],
     ['image', 'net', 'state', 'workspace'],
-    ['secrets', 'vm'],
+    ['api-keys', 'secrets', 'vm'],
     ['approvals', 'memory'],
     ['egress', 'mcp', 'tools'],
     ['config'],

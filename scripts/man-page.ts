@@ -39,12 +39,10 @@ export async function makeManPage(version: string): Promise<string> {
 }
 
 function commandLines(command: Command): string[] {
-  if (command.commands.length > 0)
-    return [
-      `.SS ${quoted(`caisson ${pathOf(command)}`)}`,
-      roff(command.description()),
-      ...command.commands.flatMap((below) => commandLines(below)),
-    ]
+  const below = command.commands.flatMap((one) => commandLines(one))
+  // One with options of its own can be called without a further word.
+  if (below.length > 0 && command.options.length === 0)
+    return [`.SS ${quoted(`caisson ${pathOf(command)}`)}`, roff(command.description()), ...below]
   const words = command.registeredArguments.map((argument) => {
     const name = `${argument.name()}${argument.variadic ? '...' : ''}`
     return argument.required ? `<${name}>` : `[${name}]`
@@ -63,6 +61,7 @@ function commandLines(command: Command): string[] {
     ...(examples.length === 0 ? [] : ['.PP', 'Examples:', '.RS', '.nf', ...examples.map(roff), '.fi', '.RE']),
     '.PP',
     roff(`Documentation: ${pageOf(command)}`),
+    ...below,
   ]
 }
 

@@ -63,7 +63,13 @@ export const commandHelp: Readonly<Record<string, Help>> = {
   },
   approvals: { examples: ['approvals list', 'approvals remembered last'], page: 'docs/approvals.md' },
   serve: {
-    examples: ['serve', 'serve --port 8080 --allow-workspace ~/projects'],
+    examples: [
+      'serve',
+      'serve --port 8080 --allow-workspace ~/projects',
+      'serve keys create ci --scope run,read --expires 30d --max-runs 2',
+      'serve keys list',
+      'serve keys revoke ci',
+    ],
     page: 'docs/http.md',
   },
   memory: { examples: ['memory list', 'memory add "The tests need a database"'], page: 'specs/memory.md' },

@@ -135,10 +135,10 @@ async function writePrefix({ source, fork, prefix, point, request, words }: Fork
       if (line.source === 'agent') await record.agent(line.agentPath, line.n, line.event)
       else if (line.event.type !== 'run-start') await record.host(line.event)
       else {
-        const { despite } = request
+        const { despite, by } = request
         const checkpointId = point.moment?.checkpointId ?? null
         const forkedFrom = {
-          ...{ runId: source.runId, checkpointId, step: point.step },
+          ...{ runId: source.runId, checkpointId, step: point.step, by, at: Date.now() },
           ...(despite === undefined || despite.length === 0 ? {} : { despite: [...despite] }),
         }
         await record.host({ ...line.event, forkedFrom })

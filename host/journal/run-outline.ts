@@ -42,6 +42,8 @@ export const RunOutline = z.strictObject({
   sleepingSince: Milliseconds.optional(),
   /** The run that it was forked from. */
   forkedFrom: RunId.optional(),
+  /** When it was forked, ms since 1970. Absent: it is no fork, or an older one. */
+  forkedAt: Milliseconds.optional(),
   /** Oldest first. */
   openApprovals: z.array(OpenApproval),
   state: z.strictObject({
@@ -120,6 +122,7 @@ export class RunFold {
       ...(continues === undefined ? {} : { continues }),
       ...(replays === undefined ? {} : { replays }),
       ...(forkedFrom === undefined ? {} : { forkedFrom: forkedFrom.runId }),
+      ...(forkedFrom?.at === undefined ? {} : { forkedAt: forkedFrom.at }),
     }
   }
 

@@ -26,6 +26,8 @@ export interface RunSummary {
   readonly replays?: string | undefined
   /** The run that it continues from an earlier moment. */
   readonly forkedFrom?: string | undefined
+  /** When it was forked, ms since 1970; `startedAt` is that of the other run. Absent: it is no fork, or an older one. */
+  readonly forkedAt?: number | undefined
   readonly state: RunOutline['state']
   /** Number of approvals that it waits for. */
   readonly pendingApprovals: number

@@ -6,6 +6,7 @@
 import { closeSync, existsSync } from 'node:fs'
 import * as z from 'zod'
 import { CaissonError, hasCode, requireText, withCode } from '#specs/errors.ts'
+import { Line } from '#specs/protocol/text.ts'
 import { checkArguments, SignalOption } from '../files/check-arguments.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
@@ -41,7 +42,7 @@ import { KeptRules } from './ignore-rule-changes.ts'
 import { readImported } from './imported.ts'
 import { nameOtherRuns } from './other-runs.ts'
 import { manifestFile, requireValue } from './prepare.ts'
-import { boundHeld, firstPaths, undoRun } from './undo-run.ts'
+import { boundHeld, type ChangeOptions, firstPaths, undoRun } from './undo-run.ts'
 
 export interface ReviewedChange extends ReviewItem {
   /** Unified diff, or null with the reason in `noDiff`. Untrusted text. */
@@ -171,21 +172,17 @@ export class RunChanges {
 
   /**
    * Applies a selection; `all` skips flagged and conflicting changes. Journals nothing when there is nothing to apply.
-   * @param signal cancels between two files
    * @throws {CaissonError} `invalid_options` before anything is applied, for a path without a change; `not_possible_now`
    *   for a replay, and for a hunk that the diff does not have now
    */
-  async apply(
-    selection: ChangeSelection,
-    options: { readonly signal?: AbortSignal } = {},
-  ): Promise<ApplySummary> {
+  async apply(selection: ChangeSelection, options: ChangeOptions = {}): Promise<ApplySummary> {
     requireSelection(selection)
     checkOptions(options)
     if (this.#replays !== undefined)
       throw new CaissonError('not_possible_now', `${this.runId} is a replay; nothing of it is applied`, {
         remedy: `apply the changes of the run that it replays: caisson workspace apply ${this.#replays}`,
       })
-    const { signal } = options
+    const { signal, by } = options
     const { sha256 } = this.#changes
     return await this.#recorded(signal, async (record, runDirectory) => {
       using review = await this.#review()
@@ -195,7 +192,8 @@ export class RunChanges {
       const parts = this.#requireHunks(review, selection)
       const isNothing = chosen.length === 0 && record.state.unfinished === null
       const count = selection === 'all' ? review.items.length : namedPaths(selection).length
-      if (!isNothing) await record.host({ type: 'apply-start', paths: count, sha256 })
+      const who = by === undefined ? {} : { by }
+      if (!isNothing) await record.host({ type: 'apply-start', paths: count, sha256, ...who })
       if (!isNothing) await this.#keepRules(review)
       const made = requireValue(
         await applyChanges({ review, selection, parts, runDirectory, ...(signal ? { signal } : {}) }),
@@ -217,7 +215,7 @@ export class RunChanges {
   }
 
   /** Reverts everything that this run applied, and nothing else. See {@link undoRun}. */
-  async undo(options: { readonly signal?: AbortSignal } = {}): Promise<UndoSummary> {
+  async undo(options: ChangeOptions = {}): Promise<UndoSummary> {
     checkOptions(options)
     return await undoRun(this.runId, this.#store, this.#folders, options)
   }
@@ -331,7 +329,7 @@ async function readDigests(runId: string, store: RunStore): Promise<Digests> {
 }
 
 const DiffOptions = z.strictObject({ maxBytes: z.int().positive().optional() })
-const CallOptions = z.strictObject({ signal: SignalOption })
+const CallOptions = z.strictObject({ signal: SignalOption, by: Line.optional() })
 
 function checkOptions(options: unknown): void {
   checkArguments('the options of the call cannot be used', CallOptions, options)

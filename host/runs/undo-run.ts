@@ -21,6 +21,13 @@ import { KeptRules } from './ignore-rule-changes.ts'
 import { nameOtherRuns } from './other-runs.ts'
 import { requireValue } from './prepare.ts'
 
+export interface ChangeOptions {
+  /** Cancels between two files. */
+  readonly signal?: AbortSignal
+  /** Who applies or undoes, for the journal; one line. Default: not named. */
+  readonly by?: string
+}
+
 /**
  * @throws {CaissonError} `run_busy` when the run or its directory is in use, `state_corrupted` when the apply log is
  * damaged
@@ -30,7 +37,7 @@ export async function undoRun(
   runId: string,
   store: RunStore,
   folders: Folders,
-  { signal }: { readonly signal?: AbortSignal } = {},
+  { signal, by }: ChangeOptions = {},
 ): Promise<UndoSummary> {
   const { directory } = store.paths(runId)
   const journal = await readState(store, runId)
@@ -52,7 +59,8 @@ export async function undoRun(
     await forgetRules()
     return { restored: [], conflicts: [], appliedNow: 0, problems }
   }
-  await record?.host({ type: 'undo-start', paths }).catch(noteUnrecorded(problems))
+  const who = by === undefined ? {} : { by }
+  await record?.host({ type: 'undo-start', paths, ...who }).catch(noteUnrecorded(problems))
   const options = { runDirectory: directory, ...(signal === undefined ? {} : { signal }) }
   const summary = requireValue(await undoChanges(options))
   const { restored, appliedNow, stopped } = summary

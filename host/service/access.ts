@@ -1,28 +1,18 @@
-/** Who may call the service: its token, and which Host and Origin a request may name (DNS rebinding, other sites). */
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+/** The token of the service, and which Host and Origin a request may name (DNS rebinding, other sites). */
+import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
 import { mkdir, open, rename } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import path from 'node:path'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
-import { type Scope, scopes } from '#specs/service/route.ts'
+import { type Caller, type Callers, owner } from './callers.ts'
 import { Refusal } from './problems.ts'
-
-/** Who sends a request. */
-export interface Caller {
-  /** For journals. */
-  readonly name: string
-  readonly scopes: ReadonlySet<Scope>
-}
-
-/** The user whose token or socket it is. */
-const owner: Caller = { name: 'the owner of the service', scopes: new Set(scopes) }
 
 const tokenBytes = 32
 const tokenForm = /^[A-Za-z0-9_-]{43}$/
 
 export interface AccessOptions {
-  readonly token: string
+  readonly callers: Callers
   /** `host:port` that requests may name, lower case. */
   readonly hosts: ReadonlySet<string>
   /** Other origins whose pages may call, such as `https://app.example.com`. */
@@ -30,12 +20,12 @@ export interface AccessOptions {
 }
 
 export class Access {
-  readonly #digest: Buffer
+  readonly #callers: Callers
   readonly #hosts: ReadonlySet<string>
   readonly #origins: ReadonlySet<string>
 
-  constructor({ token, hosts, origins }: AccessOptions) {
-    this.#digest = digestOf(token)
+  constructor({ callers, hosts, origins }: AccessOptions) {
+    this.#callers = callers
     this.#hosts = hosts
     this.#origins = origins
   }
@@ -61,32 +51,19 @@ export class Access {
     })
   }
 
-  /** @throws {Refusal} 401 without a valid token, 403 without the scope */
-  authorize(authorization: string | undefined, isLocal: boolean, scope: Scope): Caller {
-    const caller = isLocal ? owner : this.#identify(authorization)
-    if (!caller.scopes.has(scope))
-      throw new Refusal(403, 'forbidden', `${caller.name} lacks the scope ${scope}`)
-    return caller
-  }
-
-  #identify(authorization: string | undefined): Caller {
-    const [, token] = /^Bearer ([^\s]{1,4096})$/i.exec(authorization ?? '') ?? []
-    if (token !== undefined && timingSafeEqual(digestOf(token), this.#digest)) return owner
-    throw new Refusal(401, 'unauthorized', 'the request has no valid token', {
-      remedy: 'send "Authorization: Bearer TOKEN" with the token from the file that `caisson serve` names',
-      headers: { 'www-authenticate': 'Bearer realm="caisson"' },
-    })
+  /**
+   * Who sends a request. Over the Unix socket that is the owner, unless the request has a key.
+   * @throws {Refusal} as {@link Callers.identify}
+   */
+  async identify(authorization: string | undefined, address: string, isLocal: boolean): Promise<Caller> {
+    if (isLocal && authorization === undefined) return owner
+    return await this.#callers.identify(authorization, address)
   }
 
   #isOwn(origin: string): boolean {
     const [, host] = /^https?:\/\/(.+)$/.exec(origin) ?? []
     return host !== undefined && this.#hosts.has(host.toLowerCase())
   }
-}
-
-/** All tokens have a digest of one length, so that a comparison tells nothing of theirs. */
-function digestOf(token: string): Buffer {
-  return createHash('sha256').update(token).digest()
 }
 
 /** `host:port` pairs by which a client can name an address; without the port where it is the scheme's own. */

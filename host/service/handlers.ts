@@ -13,9 +13,11 @@ import {
   type RunFilter,
   type RunStatus,
 } from '../index.ts'
-import type { Caller } from './access.ts'
+import { actorOf, type Caller } from './callers.ts'
 import type { RunEvents } from './events.ts'
+import { type Ownership, ownPrefix, visibleMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
+import type { Quotas } from './quotas.ts'
 import { referencePage } from './reference-page.ts'
 import { runResource, type ServiceRuns } from './service-runs.ts'
 
@@ -45,10 +47,12 @@ export interface HandlerParts {
   readonly host: Host
   readonly runs: ServiceRuns
   readonly events: RunEvents
+  readonly ownership: Ownership
+  readonly quotas: Quotas
   readonly version: string
 }
 
-export function makeHandlers({ host, runs, events, version }: HandlerParts): Handlers {
+export function makeHandlers({ host, runs, events, ownership, quotas, version }: HandlerParts): Handlers {
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
   const done = { body: undefined }
@@ -57,19 +61,21 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
     openApi: async () => ({ body: document }),
     docs: async () => ({ body: page }),
 
-    createRun: async ({ body }, { idempotencyKey }) => {
-      const runId = await runs.start(body, idempotencyKey)
+    createRun: async ({ body }, { caller, idempotencyKey }) => {
+      const runId = await runs.start(body, caller, idempotencyKey)
       return {
         body: runResource(await runs.summary(runId)),
         headers: { location: `/v1/runs/${runId}` },
       }
     },
-    listRuns: async ({ query: { status, workspace, model, metadata, ...range } }) => {
+    listRuns: async ({ query: { status, workspace, model, metadata = {}, ...range } }, { caller }) => {
+      if (Object.keys(metadata).some((name) => name.startsWith(ownPrefix)))
+        throw new Refusal(400, 'invalid_request', `metadata: no key of it starts with ${ownPrefix}`)
       const filter: RunFilter = {
         ...(status === undefined ? {} : { status: status as RunStatus }),
         ...(workspace === undefined ? {} : { workspace }),
         ...(model === undefined ? {} : { model }),
-        ...(metadata === undefined ? {} : { metadata }),
+        metadata: { ...metadata, ...visibleMetadata(caller) },
       }
       const { cursor, limit } = range
       const found = await host.runs.page({
@@ -97,7 +103,7 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
       return { body: await events.page(run, range, signal) }
     },
     sendMessage: async ({ params: { run }, body: { text, to, by } }, { caller }) => {
-      const options = { by: by ?? caller.name, ...(to === undefined ? {} : { to }) }
+      const options = { by: actorOf(caller, by), ...(to === undefined ? {} : { to }) }
       await runs.act(run, (handle) => handle.steer(text, options))
       return done
     },
@@ -118,8 +124,8 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
       }
       return done
     },
-    resumeRun: async ({ params: { run } }) => {
-      await runs.resume(run)
+    resumeRun: async ({ params: { run } }, { caller }) => {
+      await runs.resume(run, caller)
       return { body: runResource(await runs.summary(run)) }
     },
     removeRun: async ({ params: { run } }) => {
@@ -128,11 +134,14 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
       return done
     },
 
-    listApprovals: async ({ query: { run } }) => {
+    listApprovals: async ({ query: { run } }, { caller }) => {
+      if (run !== undefined) await ownership.require(caller, run)
+      const isVisible = await ownership.visible(caller)
       const approvals = await host.runs.pendingApprovals(run)
+      const visible = approvals.filter(({ runId }) => isVisible(runId))
       return {
         body: {
-          approvals: approvals.map(({ approval: { answers, ...approval }, ...rest }) => ({
+          approvals: visible.map(({ approval: { answers, ...approval }, ...rest }) => ({
             ...rest,
             approval: { ...approval, ...(answers === undefined ? {} : { answers: [...answers] }) },
           })),
@@ -140,7 +149,7 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
       }
     },
     answerApproval: async ({ params: { run, approval }, body: { by, ...answer } }, { caller }) => {
-      const result = await runs.answer(run, approval, answer as ApprovalAnswer, by ?? caller.name)
+      const result = await runs.answer(run, approval, answer as ApprovalAnswer, { caller, by })
       if (result.taken) return { body: { taken: true } }
       const status = result.reason === 'unknown' ? 404 : 409
       throw new Refusal(status, result.reason, result.message, {
@@ -173,10 +182,10 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
         parts.push(diff ?? `# ${JSON.stringify(path)} has no diff: ${noDiff ?? 'unknown'}\n`)
       return { body: parts.join('') }
     },
-    applyChanges: async ({ params: { run }, body: { select } }) => {
+    applyChanges: async ({ params: { run }, body: { select } }, { caller }) => {
       const { applied, parts, already, conflicts, failed, leftOut, notReached, stopped, appliedNow } = await (
         await host.changes(run)
-      ).apply(select === 'all' ? select : selectionOf(select))
+      ).apply(select === 'all' ? select : selectionOf(select), { by: caller.name })
       return {
         body: {
           applied: [...applied],
@@ -191,8 +200,8 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
         },
       }
     },
-    undoChanges: async ({ params: { run } }) => {
-      const { restored, conflicts, stopped, appliedNow, problems } = await host.undo(run)
+    undoChanges: async ({ params: { run } }, { caller }) => {
+      const { restored, conflicts, stopped, appliedNow, problems } = await host.undo(run, { by: caller.name })
       return {
         body: {
           restored: [...restored],
@@ -206,7 +215,7 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
 
     forkRun: async ({ params: { run }, body: { at, count, prompts, by } }, { caller }) => {
       const { runIds, step, checkpointId } = await host.fork(run, {
-        ...{ at, by: by ?? caller.name },
+        ...{ at, by: actorOf(caller, by) },
         ...(count === undefined ? {} : { count }),
         ...(prompts === undefined ? {} : { prompts }),
       })
@@ -214,7 +223,7 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
     },
     rewindRun: async ({ params: { run }, body: { to, prompt, despiteEffects, by } }, { caller }) => {
       const { runId, step, effects } = await host.rewind(run, {
-        ...{ to, by: by ?? caller.name },
+        ...{ to, by: actorOf(caller, by) },
         ...(prompt === undefined ? {} : { prompt }),
         ...(despiteEffects === undefined ? {} : { despiteEffects }),
       })
@@ -223,24 +232,26 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
         headers: { location: `/v1/runs/${runId}` },
       }
     },
-    compareRuns: async ({ query: { runs: names } }) => {
+    compareRuns: async ({ query: { runs: names } }, { caller }) => {
+      await ownership.require(caller, ...names)
       const compared = await host.compare(names)
       const paths = compared.paths.map(({ runs: cells, ...path }) => ({ ...path, runs: [...cells] }))
       return { body: { runs: [...compared.runs], paths } }
     },
-    testRun: async ({ params: { run }, body: { command, timeoutMs } }, { signal }) => ({
-      body: await host.testRun(run, command, { timeoutMs, signal }),
+    testRun: async ({ params: { run }, body: { command, timeoutMs } }, { caller, signal }) => ({
+      body: await quotas.test(caller, async () => await host.testRun(run, command, { timeoutMs, signal })),
     }),
 
-    listVms: async () => ({
-      body: {
-        vms: (await host.vms.list()).map(({ memoryBytes, cpus, ...vm }) => ({
-          ...vm,
-          memoryBytes: memoryBytes ?? 0,
-          cpus: cpus ?? 0,
-        })),
-      },
-    }),
+    listVms: async (_, { caller }) => {
+      const isVisible = await ownership.visible(caller)
+      const found = (await host.vms.list()).filter(({ runId }) => isVisible(runId))
+      const vms = found.map(({ memoryBytes, cpus, ...vm }) => ({
+        ...vm,
+        memoryBytes: memoryBytes ?? 0,
+        cpus: cpus ?? 0,
+      }))
+      return { body: { vms } }
+    },
   }
 
   async function resultOf(

@@ -9,10 +9,13 @@ import { plainMessages } from '#specs/protocol/issue-text.ts'
 import type { Problem } from '#specs/service/resources.ts'
 import type { Route } from '#specs/service/route.ts'
 import { type RouteName, routes } from '#specs/service/routes.ts'
-import type { Access, Caller } from './access.ts'
+import type { Access } from './access.ts'
+import type { Caller, Callers } from './callers.ts'
 import type { RunEvents } from './events.ts'
 import type { Answer, Call, Handlers } from './handlers.ts'
+import { type Ownership, requireScope } from './ownership.ts'
 import { problemOf, Refusal } from './problems.ts'
+import type { Quotas } from './quotas.ts'
 import { referencePolicy } from './reference-page.ts'
 
 /** Of a body; a run's context and plan must fit. */
@@ -24,6 +27,9 @@ const idempotencyKeyMaxChars = 200
 
 export interface HttpOptions {
   readonly access: Access
+  readonly callers: Callers
+  readonly quotas: Quotas
+  readonly ownership: Ownership
   readonly handlers: Handlers
   readonly events: RunEvents
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer }
@@ -68,33 +74,57 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
       remedy: 'all routes: GET /docs',
     })
   })
+  const callers: Known = new WeakMap()
   app.addHook('onResponse', async (request, reply) => {
+    const { route, caller } = callers.get(request) ?? {}
+    const { run } = (request.params ?? {}) as { run?: unknown }
     // Without the query: it can hold what a client looks for.
     log({
       method: request.method,
       path: pathOf(request),
+      ...(route === undefined ? {} : { route }),
+      ...(typeof run === 'string' ? { run: withoutKeys(run) } : {}),
+      ...(caller === undefined ? {} : { by: caller.name }),
       status: reply.statusCode,
       ms: Math.round(reply.elapsedTime),
     })
   })
   for (const [name, route] of Object.entries(routes) as [RouteName, Route][])
-    addRoute(app, name, route, options)
+    addRoute(app, name, route, options, callers)
   return app
 }
 
-function addRoute(app: FastifyInstance, name: RouteName, route: Route, options: HttpOptions): void {
-  const callers = new WeakMap<FastifyRequest, Caller>()
+/** Route of a request, and who sends it once that is known. */
+type Known = WeakMap<FastifyRequest, { readonly route: RouteName; readonly caller?: Caller }>
+
+function addRoute(
+  app: FastifyInstance,
+  name: RouteName,
+  route: Route,
+  options: HttpOptions,
+  callers: Known,
+): void {
   app.route({
     method: route.method,
     url: route.path.replaceAll(/\{([a-z]+)\}/g, ':$1'),
     // Before the body is read: who may not call sends none.
     onRequest: async (request, reply) => {
+      callers.set(request, { route: name })
       const isLocal = options.isLocal(request)
       const { host, origin, authorization } = request.headers
       const other = options.access.checkOrigin({ host, origin }, isLocal)
       if (other !== undefined) reply.headers({ 'access-control-allow-origin': other, vary: 'origin' })
-      if (route.scope !== null)
-        callers.set(request, options.access.authorize(authorization, isLocal, route.scope))
+      if (route.scope === null) return
+      const address = request.raw.socket.remoteAddress ?? ''
+      const caller = await options.access.identify(authorization, address, isLocal)
+      callers.set(request, { route: name, caller })
+      options.quotas.countRequest(caller)
+      requireScope(caller, route.scope)
+      // A key that is revoked reads no further, as of a stream. What changes something is answered.
+      if (route.method === 'GET') {
+        const forget = options.callers.watch(caller, () => reply.raw.destroy())
+        reply.raw.once('close', forget)
+      }
     },
     handler: async (request, reply) => {
       const checked = {
@@ -102,9 +132,11 @@ function addRoute(app: FastifyInstance, name: RouteName, route: Route, options: 
         query: parse('query', route.query, request.query),
         body: parse('body', route.body, request.body),
       }
+      const call = callOf(request, reply, callers.get(request)?.caller)
+      const { run } = (checked.params ?? {}) as { run?: string }
+      if (run !== undefined) await options.ownership.require(call.caller, run)
       if (name === 'listEvents' && accepts(request, 'text/event-stream'))
         return await streamEvents(checked as never, request, reply, options)
-      const call = callOf(request, reply, callers.get(request))
       const handler = options.handlers[name] as (
         given: typeof checked,
         call: Call,
@@ -253,6 +285,11 @@ function accepts({ headers: { accept } }: FastifyRequest, type: string): boolean
   return accept?.split(',').some((part) => part.split(';')[0]?.trim() === type) === true
 }
 
+/** Without what somebody could have pasted there by mistake. */
 function pathOf({ url }: FastifyRequest): string {
-  return url.split('?')[0]?.slice(0, 200) ?? ''
+  return withoutKeys(url.split('?')[0]?.slice(0, 200) ?? '')
+}
+
+function withoutKeys(text: string): string {
+  return text.replaceAll(/caisson_[0-9a-f]{12}_[\w-]*/g, 'caisson_…')
 }

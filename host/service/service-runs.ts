@@ -13,14 +13,16 @@ import {
   CaissonError,
   type CancelOptions,
   type Host,
+  type ResumeOptions,
   type RunHandle,
   type RunOptions,
   type RunSummary,
 } from '../index.ts'
+import { actorOf, type Caller } from './callers.ts'
+import { type Ownership, ownerField, ownerMetadata, ownPrefix, requireScopesOf } from './ownership.ts'
 import { Refusal } from './problems.ts'
+import type { Quotas } from './quotas.ts'
 
-/** Metadata of the service's runs; a caller can neither set nor see it. */
-const ownPrefix = 'caisson.'
 const startedBy = `${ownPrefix}started-by`
 const keyDigest = `${ownPrefix}idempotency-key`
 const bodyDigest = `${ownPrefix}idempotency-body`
@@ -32,6 +34,8 @@ export interface ServiceRunsOptions {
   readonly workspaces: readonly string[]
   /** Folder for workspaces of runs that name none. */
   readonly emptyWorkspaces: string
+  readonly quotas: Quotas
+  readonly ownership: Ownership
   readonly warn: (text: string) => void
 }
 
@@ -39,6 +43,8 @@ export class ServiceRuns {
   readonly #options: ServiceRunsOptions
   /** Runs that this process carries out. */
   readonly #own = new Map<string, RunHandle>()
+  /** Names of the keys that those belong to. */
+  readonly #keys = new Map<string, string>()
   /** Requests under way, by digest of their idempotency key. */
   readonly #starting = new Map<string, Promise<string>>()
 
@@ -51,6 +57,11 @@ export class ServiceRuns {
     return this.#own.size
   }
 
+  /** Ids of the runs that this process carries out and that belong to a key, with its name. */
+  get ofKeys(): Iterable<readonly [string, string]> {
+    return this.#keys
+  }
+
   /** Continues the runs of an earlier service that were not over. @returns their ids */
   async resumeAll(): Promise<string[]> {
     const { host, warn } = this.#options
@@ -60,7 +71,7 @@ export class ServiceRuns {
       if (run.status !== 'interrupted' || run.metadata?.[startedBy] !== 'service') continue
       try {
         if (run.forkedFrom !== undefined && !(await this.#hasBegun(run.id))) continue
-        await this.resume(run.id)
+        await this.#resume(run, {})
         resumed.push(run.id)
       } catch (error) {
         warn(`${run.id} was not continued: ${error instanceof Error ? error.message : String(error)}`)
@@ -83,29 +94,41 @@ export class ServiceRuns {
     return hasBegun
   }
 
-  async resume(runId: string): Promise<void> {
-    this.#hold(await this.#options.host.resume(runId, { interactive: true }))
+  /** @throws {Refusal} 429 beyond the quotas of the caller */
+  async resume(runId: string, caller: Caller): Promise<void> {
+    const run = await this.summary(runId)
+    await this.#options.quotas.resume(caller, run, async (limits) => await this.#resume(run, limits))
+  }
+
+  async #resume({ id, metadata }: RunSummary, limits: NonNullable<ResumeOptions['limits']>): Promise<void> {
+    const run = await this.#options.host.resume(id, { interactive: true, limits })
+    this.#hold(run, metadata?.[ownerField])
   }
 
   /**
-   * Starts a run, or finds the one that was started with the same key. @returns its id
-   * @throws {Refusal} 422 when the key was used with another body
+   * Starts a run, or finds the one that the caller started with the same key. @returns its id
+   * @throws {Refusal} 403 without a scope that the request needs, 422 when the key was used with another body, 429
    */
-  async start(request: RunRequest, key?: string): Promise<string> {
+  async start(request: RunRequest, caller: Caller, key?: string): Promise<string> {
+    requireScopesOf(caller, request)
+    const { continue: continued, plan } = request
+    const others = [continued, plan?.from].filter((other) => typeof other === 'string')
+    await this.#options.ownership.require(caller, ...others)
     const body = digestOf(toCanonicalJson(request))
-    if (key === undefined) return await this.#start(request, {})
-    const digest = digestOf(key)
+    if (key === undefined) return await this.#start(request, caller, {})
+    // Callers share no keys.
+    const digest = digestOf(caller.key === undefined ? key : `${caller.key.id} ${key}`)
     // Two requests at once with one key start one run.
     const before = this.#starting.get(digest) ?? Promise.resolve('')
     const started = before
       .catch(() => '')
       .then(async () => {
-        const filter = { metadata: { [keyDigest]: digest } }
+        const filter = { metadata: { [keyDigest]: digest, ...ownerMetadata(caller) } }
         const { runs } = await this.#options.host.runs.page({ filter, limit: 1_000 })
         // Forks have the metadata of the run that was started.
         const known = runs.find(({ forkedFrom }) => forkedFrom === undefined)
         if (known === undefined)
-          return await this.#start(request, { [keyDigest]: digest, [bodyDigest]: body })
+          return await this.#start(request, caller, { [keyDigest]: digest, [bodyDigest]: body })
         if (known.metadata?.[bodyDigest] === body) return known.id
         throw new Refusal(
           422,
@@ -146,12 +169,22 @@ export class ServiceRuns {
   }
 
   /** Answers a question, wherever its run is. One that no process carries out continues here with the answer. */
-  async answer(runId: string, approvalId: string, answer: ApprovalAnswer, by: string): Promise<AnswerResult> {
+  async answer(
+    runId: string,
+    approvalId: string,
+    answer: ApprovalAnswer,
+    { caller, by: said }: { readonly caller: Caller; readonly by: string | undefined },
+  ): Promise<AnswerResult> {
+    const by = actorOf(caller, said)
     const own = this.#own.get(runId)
     if (own !== undefined) return await own.answer(approvalId, answer, { by, via: 'http' })
-    const result = await this.#options.host.answer(runId, approvalId, answer, { by })
-    const { isLive, state } = await this.summary(runId)
-    if (result.taken && !isLive && state.end === null) await this.resume(runId)
+    const { host, quotas } = this.#options
+    // Before the answer counts, since it wakes the run.
+    if (!(await this.summary(runId)).isLive) await quotas.requireRoom(caller)
+    const result = await host.answer(runId, approvalId, answer, { by })
+    const run = await this.summary(runId)
+    if (result.taken && !run.isLive && run.state.end === null)
+      await quotas.resume(caller, run, async (limits) => await this.#resume(run, limits))
     return result
   }
 
@@ -173,8 +206,8 @@ export class ServiceRuns {
     return await runs.summary(runId)
   }
 
-  async #start(request: RunRequest, own: Readonly<Record<string, string>>): Promise<string> {
-    const { metadata = {}, workspace, approvals, ...rest } = request
+  async #start(request: RunRequest, caller: Caller, own: Readonly<Record<string, string>>): Promise<string> {
+    const { metadata = {}, workspace, approvals, limits, ...rest } = request
     const reserved = Object.keys(metadata).find((name) => name.startsWith(ownPrefix))
     if (reserved !== undefined || Object.keys(metadata).length > metadataMaxKeys)
       throw new Refusal(400, 'invalid_request', 'the metadata cannot be used', {
@@ -188,20 +221,29 @@ export class ServiceRuns {
     const options = {
       ...rest,
       workspace: await this.#workspaceOf(workspace),
-      metadata: { ...metadata, ...own, [startedBy]: 'service' },
+      metadata: { ...metadata, ...own, ...ownerMetadata(caller), [startedBy]: 'service' },
       approvals: { ...approvals, interactive: true },
     } as RunOptions
-    const run = await this.#options.host.run(options)
-    this.#hold(run)
-    return run.id
+    const { host, quotas } = this.#options
+    return await quotas.start(caller, limits, async (within) => {
+      const run = await host.run(
+        within === undefined ? options : ({ ...options, limits: within } as RunOptions),
+      )
+      this.#hold(run, ownerMetadata(caller)[ownerField])
+      return run.id
+    })
   }
 
-  #hold(run: RunHandle): void {
+  #hold(run: RunHandle, key: string | undefined): void {
     this.#own.set(run.id, run)
+    if (key !== undefined) this.#keys.set(run.id, key)
     void run
       .result()
       .catch(() => undefined)
-      .finally(() => this.#own.delete(run.id))
+      .finally(() => {
+        this.#own.delete(run.id)
+        this.#keys.delete(run.id)
+      })
   }
 
   /** The real path, so that no link leads out of the allowed folders. */

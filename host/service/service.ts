@@ -10,9 +10,12 @@ import path from 'node:path'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { CaissonError, type Host } from '../index.ts'
 import { Access, hostNames, readToken } from './access.ts'
+import { Callers } from './callers.ts'
 import { RunEvents } from './events.ts'
 import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
+import { Ownership } from './ownership.ts'
+import { Quotas } from './quotas.ts'
 import { ServiceRuns } from './service-runs.ts'
 import { listenOnSocket } from './unix-socket.ts'
 
@@ -73,20 +76,33 @@ export class Service implements AsyncDisposable {
     requireSafe(address, options.tls !== undefined)
     const directory = path.join(host.folders.home, 'service')
     const { file: tokenFile, token } = await readToken(directory)
-    const runs = new ServiceRuns({
-      host,
+    const ownership = new Ownership(host.runs)
+    const quotas = new Quotas({ host, atWork: () => runs.ofKeys })
+    const callers = new Callers({ token, keys: host.apiKeys, log })
+    const runs: ServiceRuns = new ServiceRuns({
+      ...{ host, quotas, ownership },
       workspaces: await Promise.all((options.workspaces ?? []).map((folder) => realWorkspace(folder))),
       emptyWorkspaces: path.join(directory, 'workspaces'),
       warn: (message) => log({ level: 'warn', message }),
     })
     const events = new RunEvents(host, runs)
-    const handlers = makeHandlers({ host, runs, events, version })
+    const handlers = makeHandlers({ host, runs, events, ownership, quotas, version })
     const locals = new WeakSet<Socket>()
     const names = new Set<string>()
-    const access = new Access({ token, hosts: names, origins: new Set(options.origins ?? []) })
+    const access = new Access({ callers, hosts: names, origins: new Set(options.origins ?? []) })
     const tls = options.tls === undefined ? {} : { tls: await readTls(options.tls) }
     const isLocal = ({ raw }: FastifyRequest): boolean => locals.has(raw.socket)
-    const app = createHttpServer({ access, handlers, events, isLocal, log, ...tls })
+    const app = createHttpServer({
+      access,
+      callers,
+      quotas,
+      ownership,
+      handlers,
+      events,
+      isLocal,
+      log,
+      ...tls,
+    })
     await using undo = new AsyncDisposableStack()
     undo.defer(() => app.close())
     await app.ready()

@@ -112,6 +112,10 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   'runs.remove': [wrongText, (host, value) => host.runs.remove(value)],
   'vms.socketOf': [wrongText, (host, value) => host.vms.socketOf(value)],
   'vms.find': [anyText, (host, value) => host.vms.find(value)],
+  'apiKeys.create': [wrongOptions, (host, value) => host.apiKeys.create(value)],
+  'apiKeys.revoke': [wrongText, (host, value) => host.apiKeys.revoke(value)],
+  'apiKeys.recognize': [wrongText, (host, value) => host.apiKeys.recognize(value)],
+  'apiKeys.isValid': [wrongText, (host, value) => host.apiKeys.isValid(value)],
   'mcpPins.forget': [wrongText, (host, value) => host.mcpPins.forget(value)],
   'notes.change': [
     fc.anything().filter((value) => typeof value !== 'function'),

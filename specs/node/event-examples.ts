@@ -170,12 +170,12 @@ export const hostExamples: Examples<HostEvent> = {
       sha256,
     },
   ],
-  'apply-start': ['Changes begin to be applied.', { paths: 2, sha256 }],
+  'apply-start': ['Changes begin to be applied.', { paths: 2, sha256, by: 'key ci (0123456789ab)' }],
   'apply-end': [
     'Changes were applied.',
     { applied: 1, paths: ['report.md'], leftOut: 0, ...paths, failed: [], total: 1 },
   ],
-  'undo-start': ['Applied changes begin to be undone.', { paths: 1 }],
+  'undo-start': ['Applied changes begin to be undone.', { paths: 1, by: 'Ada' }],
   'undo-end': [
     'Applied changes were undone.',
     { restored: 1, paths: ['report.md'], conflicts: [], total: 0 },

@@ -74,6 +74,10 @@ const RunStart = z.strictObject({
       step: Id,
       /** What the other run did outside its VM behind the moment, and a person accepted. Absent: nothing was asked. */
       despite: z.array(Line).min(1).max(20).optional(),
+      /** Who forked or rewound; absent in older journals. */
+      by: Line.optional(),
+      /** When, ms since 1970; the lines until there have the times of the other run. Absent in older journals. */
+      at: Milliseconds.optional(),
     })
     .optional(),
   /** The runs whose changes it merges: no agent worked in it. Absent: it is no merge. */
@@ -214,7 +218,13 @@ const ChangesReady = z.strictObject({
   paths: z.array(ChangedPath).max(1_000).optional(),
   sha256: Sha256,
 })
-const ApplyStart = z.strictObject({ type: z.literal('apply-start'), paths: Count, sha256: Sha256 })
+const ApplyStart = z.strictObject({
+  type: z.literal('apply-start'),
+  paths: Count,
+  sha256: Sha256,
+  /** Who applies; absent: not given. */
+  by: Line.optional(),
+})
 const ApplyEnd = z.strictObject({
   type: z.literal('apply-end'),
   applied: Count,
@@ -236,6 +246,8 @@ const UndoStart = z.strictObject({
   type: z.literal('undo-start'),
   /** Paths in the apply log. */
   paths: Count,
+  /** Who undoes; absent: not given. */
+  by: Line.optional(),
 })
 const UndoEnd = z.strictObject({
   type: z.literal('undo-end'),

@@ -9,13 +9,14 @@ type Json = Record<string, unknown>
 /** What every route with a scope can answer, and every route. */
 const refusalTexts: Readonly<Record<number, string>> = {
   400: 'The request does not fit its schema',
-  401: 'No valid token',
-  403: 'The token lacks the scope, or the request comes from another origin',
+  401: 'No valid token or API key',
+  403: 'The key lacks the scope, or the request comes from another origin',
   404: 'There is no such thing',
   409: 'Not possible now',
   413: 'The body is too large',
   415: 'The body is not JSON',
   422: 'The idempotency key was used for another request',
+  429: 'Too many requests, or a quota of the key is used up',
   500: 'An internal error',
   503: 'The service or this machine cannot do it now',
 }
@@ -47,7 +48,9 @@ export function openApiDocument(version: string): Json {
     security: [{ token: [] }],
     paths,
     components: {
-      securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
+      securitySchemes: {
+        token: { type: 'http', scheme: 'bearer', description: 'The token of the owner, or an API key' },
+      },
       schemas: componentsOf(registry),
     },
   }
@@ -74,7 +77,7 @@ function describeRoute(name: string, route: Route, refer: Refer): Json {
   ]
   const answers = [
     ...(params === undefined && query === undefined && body === undefined ? [] : [400]),
-    ...(scope === null ? [] : [401]),
+    ...(scope === null ? [] : [401, 429]),
     403,
     ...(body === undefined ? [] : [413, 415]),
     ...refusals,

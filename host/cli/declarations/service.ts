@@ -1,6 +1,15 @@
-/** What `serve` accepts. */
+/** What `serve` and `serve keys` accept. */
 import type { Command } from 'commander'
-import { addConfigOption, collect, lazy, parseCountOrNone, type RunAction } from '../options.ts'
+import {
+  addConfigOption,
+  collect,
+  lazy,
+  parseAge,
+  parseCount,
+  parseCountOrNone,
+  parseDollars,
+  type RunAction,
+} from '../options.ts'
 
 export function addServeCommand(command: Command, run: RunAction): void {
   addConfigOption(command)
@@ -28,4 +37,34 @@ export function addServeCommand(command: Command, run: RunAction): void {
     )
     .option('--allow-origin <origin>', 'let pages of this origin call the service; repeatable', collect)
     .action(run(lazy(async () => (await import('../commands/serve.ts')).serve)))
+  addKeyCommands(command.command('keys').description('Manage API keys of the HTTP service'), run)
+}
+
+function addKeyCommands(keys: Command, run: RunAction): void {
+  keys
+    .command('create')
+    .argument('<name>', 'name of the key, for lists and journals')
+    .description('Create an API key and print its secret, once')
+    .requiredOption(
+      '--scope <scopes>',
+      'what it may do: read, run, approve, apply, admin, with commas between them',
+      (text: string, before: string[] = []) => [...before, ...text.split(',').map((scope) => scope.trim())],
+    )
+    .option('--expires <age>', 'time after which it is refused, such as 30d (default: never)', parseAge)
+    .option('--max-requests-per-minute <count>', 'requests in any 60 seconds', parseCount)
+    .option('--max-runs <count>', 'runs at work at once', parseCount)
+    .option('--max-tokens <count>', 'tokens of the runs that start on one day (UTC)', parseCount)
+    .option('--max-cost-usd <dollars>', 'US dollars of the runs that start on one day (UTC)', parseDollars)
+    .option('--json', 'print the key with its secret as a JSON object')
+    .action(run(lazy(async () => (await import('../commands/serve-keys.ts')).createKey)))
+  keys
+    .command('list')
+    .description('List the API keys, without their secrets')
+    .option('--json', 'print one JSON object per line')
+    .action(run(lazy(async () => (await import('../commands/serve-keys.ts')).listKeys)))
+  keys
+    .command('revoke')
+    .argument('<key>', 'name or ID of the key')
+    .description('Revoke an API key at once; its runs continue')
+    .action(run(lazy(async () => (await import('../commands/serve-keys.ts')).revokeKey)))
 }

@@ -5,7 +5,12 @@ import { RunRecord } from '../../journal/run-record.ts'
 import { prepareFolders } from '../../state/folders.ts'
 
 /** The caller disposes of the record. */
-export async function beginRun(host: Host, runId: string, directory: string) {
+export async function beginRun(
+  host: Host,
+  runId: string,
+  directory: string,
+  metadata?: Readonly<Record<string, string>>,
+) {
   await prepareFolders(host.folders)
   const paths = await host.runs.create(runId)
   const record = await RunRecord.open(paths)
@@ -18,6 +23,7 @@ export async function beginRun(host: Host, runId: string, directory: string) {
     limits: RunLimits.parse({}),
     imageKey: 'k',
     agentDigest: 'd',
+    ...(metadata === undefined ? {} : { metadata }),
   })
   return { paths, record }
 }

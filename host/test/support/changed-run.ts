@@ -19,6 +19,8 @@ import { beginRun } from './begun-run.ts'
 
 export const changedRunId = 'run-0123456789abcdef4567'
 
+type Metadata = Readonly<Record<string, string>>
+
 /** A directory with a host of its own. Call it from within a test. */
 export async function placeOfRuns(before: Sketch) {
   const home = await temporaryFolder('home')
@@ -29,8 +31,8 @@ export async function placeOfRuns(before: Sketch) {
 }
 
 /** A run that has copied the directory as it is now. The caller disposes of its record. */
-export async function runThatCopied(host: Host, directory: string, runId: string) {
-  const { paths, record } = await beginRun(host, runId, directory)
+export async function runThatCopied(host: Host, directory: string, runId: string, metadata?: Metadata) {
+  const { paths, record } = await beginRun(host, runId, directory, metadata)
   const scan = unwrap(await scanWorkspace({ directory, ownFolders: [] }))
   const { disk } = paths
   const { manifest, fileNids } = unwrap(await buildDisk({ scan, file: disk, diskBytes: 64 * 1024 * 1024 }))
@@ -45,8 +47,8 @@ export async function runThatCopied(host: Host, directory: string, runId: string
  * A run that copies the directory as it is now.
  * @returns a function that ends the run; `before` is what went in, `after` is the result
  */
-export async function beginChanging(host: Host, directory: string, runId: string) {
-  const { paths, record, manifest, fileNids } = await runThatCopied(host, directory, runId)
+export async function beginChanging(host: Host, directory: string, runId: string, metadata?: Metadata) {
+  const { paths, record, manifest, fileNids } = await runThatCopied(host, directory, runId, metadata)
   const { disk } = paths
   return async (before: Tree, after: Tree) => {
     await using _ = record

@@ -1,0 +1,183 @@
+/**
+ * What a key may use: requests in a minute, runs at once, tokens and cost of a day. Tokens and cost are those of the runs'
+ * summaries, so a restart forgets nothing of them. The owner has no quota.
+ */
+import type { RunRequest } from '#specs/service/resources.ts'
+import { type Host, RunLimits, type RunSummary } from '../index.ts'
+import { type Caller, tooMany } from './callers.ts'
+import { ownerField } from './ownership.ts'
+import { Refusal } from './problems.ts'
+
+const minuteMs = 60_000
+const dayMs = 86_400_000
+
+/** As a request has it. */
+type AskedLimits = RunRequest['limits']
+type Bounds = Partial<Pick<RunLimits, 'maxTokens' | 'maxCostUsd'>>
+
+export interface QuotasOptions {
+  readonly host: Pick<Host, 'runs' | 'config'>
+  /** Ids of the runs that this process carries out, with the name of their caller. */
+  readonly atWork: () => Iterable<readonly [string, string]>
+  /** ms since 1970 */
+  readonly now?: () => number
+}
+
+export class Quotas {
+  readonly #options: QuotasOptions
+  readonly #now: () => number
+  /** Times of requests in the last minute, by key. */
+  readonly #requests = new Map<string, number[]>()
+  /** Commands over results that are under way, by key. */
+  readonly #tests = new Map<string, number>()
+  /** The last start of each key: of two at once the second counts the first. */
+  readonly #turns = new Map<string, Promise<unknown>>()
+
+  constructor(options: QuotasOptions) {
+    this.#options = options
+    this.#now = options.now ?? Date.now
+  }
+
+  /** @throws {Refusal} 429 */
+  countRequest({ key }: Caller): void {
+    const max = key?.quotas.maxRequestsPerMinute
+    if (key === undefined || max === undefined) return
+    const now = this.#now()
+    const recent = (this.#requests.get(key.id) ?? []).filter((at) => at > now - minuteMs)
+    const first = recent[recent.length - max]
+    this.#requests.set(key.id, first === undefined ? [...recent, now] : recent)
+    if (first !== undefined)
+      throw tooMany(`the key may send ${max} requests in a minute`, first + minuteMs - now)
+  }
+
+  /**
+   * Starts a run within the quotas of its caller. @param limits what the request asks for
+   * @throws {Refusal} 429
+   */
+  async start<T>(caller: Caller, limits: AskedLimits, work: (limits: AskedLimits) => Promise<T>): Promise<T> {
+    return await this.#inTurn(caller, async () => {
+      const left = await this.#left(caller)
+      return await work(await this.#within(limits, left))
+    })
+  }
+
+  /**
+   * Continues a run within the quotas of its caller; one of an earlier day has its own bounds, which counted then.
+   * @throws {Refusal} 429
+   */
+  async resume<T>(caller: Caller, run: RunSummary, work: (limits: Bounds) => Promise<T>): Promise<T> {
+    return await this.#inTurn(caller, async () => {
+      const isOwn = run.metadata?.[ownerField] === caller.name
+      const left = isOwn ? await this.#left(caller, run) : {}
+      return await work(left)
+    })
+  }
+
+  /** Refuses what would bring another run to work. @throws {Refusal} 429 */
+  async requireRoom(caller: Caller): Promise<void> {
+    if (caller.key !== undefined) await this.#left(caller)
+  }
+
+  /** A command over the result of a run counts as a run at work. @throws {Refusal} 429 */
+  async test<T>(caller: Caller, work: () => Promise<T>): Promise<T> {
+    const { key } = caller
+    if (key === undefined) return await work()
+    const count = (by: number) => this.#tests.set(key.id, (this.#tests.get(key.id) ?? 0) + by)
+    await this.#inTurn(caller, async () => {
+      this.#requireFree(caller, await this.#runsOf(caller))
+      count(1)
+    })
+    try {
+      return await work()
+    } finally {
+      count(-1)
+    }
+  }
+
+  async #inTurn<T>({ key }: Caller, work: () => Promise<T>): Promise<T> {
+    if (key === undefined) return await work()
+    const turn = (this.#turns.get(key.id) ?? Promise.resolve()).then(work, work)
+    this.#turns.set(key.id, turn)
+    return await turn
+  }
+
+  /**
+   * What is left of the day, with what a run to continue has used of it. @throws {Refusal} 429 when nothing is
+   */
+  async #left(caller: Caller, run?: RunSummary): Promise<Bounds> {
+    const { maxRuns, maxTokens, maxCostUsd } = caller.key?.quotas ?? {}
+    if (maxRuns === undefined && maxTokens === undefined && maxCostUsd === undefined) return {}
+    const runs = await this.#runsOf(caller)
+    this.#requireFree(caller, runs)
+    const now = this.#now()
+    const today = Math.floor(now / dayMs) * dayMs
+    // A fork has the lines of the other run with their times.
+    const isToday = ({ startedAt, forkedAt }: RunSummary) => (forkedAt ?? startedAt) >= today
+    if (run !== undefined && !isToday(run)) return {}
+    const all = runs.filter(isToday)
+    const used = { tokens: sumOf(all, tokensOf), costUsd: sumOf(all, costOf) }
+    const waitMs = today + dayMs - now
+    if (maxTokens !== undefined && used.tokens >= maxTokens)
+      throw tooMany(`the runs of the key have used its ${maxTokens} tokens of today (UTC)`, waitMs)
+    if (maxCostUsd !== undefined && used.costUsd >= maxCostUsd)
+      throw tooMany(`the runs of the key have used its ${maxCostUsd} US dollars of today (UTC)`, waitMs)
+    const own = run === undefined ? [] : [run]
+    return {
+      ...(maxTokens === undefined ? {} : { maxTokens: maxTokens - used.tokens + sumOf(own, tokensOf) }),
+      ...(maxCostUsd === undefined ? {} : { maxCostUsd: maxCostUsd - used.costUsd + sumOf(own, costOf) }),
+    }
+  }
+
+  async #runsOf({ name }: Caller): Promise<RunSummary[]> {
+    const runs = await this.#options.host.runs.list()
+    return runs.filter(({ metadata }) => metadata?.[ownerField] === name)
+  }
+
+  /** @throws {Refusal} 429 */
+  #requireFree({ key, name }: Caller, runs: readonly RunSummary[]): void {
+    const max = key?.quotas.maxRuns
+    if (key === undefined || max === undefined) return
+    const atWork = new Set(
+      runs.filter(({ isLive, state }) => isLive && state.end === null).map(({ id }) => id),
+    )
+    for (const [id, of] of this.#options.atWork()) if (of === name) atWork.add(id)
+    const count = atWork.size + (this.#tests.get(key.id) ?? 0)
+    if (count < max) return
+    throw new Refusal(
+      429,
+      'too_many_requests',
+      `${count} runs of the key are at work, and it may have ${max}`,
+      {
+        remedy: 'wait until one has ended, or cancel one',
+      },
+    )
+  }
+
+  /** The lower of what the request asks for, or a run has by default, and of what is left. */
+  async #within(limits: AskedLimits, left: Bounds): Promise<AskedLimits> {
+    if (left.maxTokens === undefined && left.maxCostUsd === undefined) return limits
+    const { maxTokens, maxCostUsd } = RunLimits.parse({
+      ...(await this.#options.host.config()).limits,
+      ...limits,
+    })
+    const cost = Math.min(maxCostUsd ?? Number.POSITIVE_INFINITY, left.maxCostUsd ?? Number.POSITIVE_INFINITY)
+    return {
+      ...limits,
+      maxTokens: Math.min(maxTokens, left.maxTokens ?? maxTokens),
+      ...(cost === Number.POSITIVE_INFINITY ? {} : { maxCostUsd: cost }),
+    }
+  }
+}
+
+function tokensOf({ state: { usage } }: RunSummary): number {
+  return usage.inputTokens + usage.outputTokens
+}
+
+/** A run with a bound of its cost has a price, so null is 0. */
+function costOf({ state }: RunSummary): number {
+  return state.costUsd ?? 0
+}
+
+function sumOf(runs: readonly RunSummary[], amountOf: (run: RunSummary) => number): number {
+  return runs.reduce((sum, run) => sum + amountOf(run), 0)
+}
