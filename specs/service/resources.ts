@@ -36,7 +36,7 @@ export type Problem = z.infer<typeof Problem>
 export const RunRequest = z.strictObject({
   /** The task for the agent. */
   prompt: Document.min(1),
-  /** Absolute path below an allowed folder of the service. Absent: an empty workspace. */
+  /** Absolute path below an allowed folder of the service. Absent: that of `continue`, else an empty one of its own. */
   workspace: z
     .string()
     .min(1)
