@@ -1,4 +1,5 @@
-#!/usr/bin/env node
+#!/bin/sh
+':' //; exec node -- "$0" "$@"
 /** The `caisson` command. */
 import { enableCompileCache } from 'node:module'
 

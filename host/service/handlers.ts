@@ -9,6 +9,7 @@ import type { RunEvents } from './events.ts'
 import { Refusal } from './problems.ts'
 import { referencePage } from './reference-page.ts'
 import { runResource, type ServiceRuns } from './service-runs.ts'
+import { makeTaskHandlers } from './task-handlers.ts'
 
 export interface Call {
   readonly caller: Caller
@@ -44,6 +45,7 @@ export function makeHandlers({ host, runs, events, version }: HandlerParts): Han
   const page = referencePage(document)
   const done = { body: undefined }
   return {
+    ...makeTaskHandlers({ host, runs, version, resultOf }),
     health: async () => ({ body: { status: 'ready', version } }),
     openApi: async () => ({ body: document }),
     docs: async () => ({ body: page }),

@@ -12,6 +12,7 @@ import { type RouteName, routes } from '#specs/service/routes.ts'
 import type { Access, Caller } from './access.ts'
 import type { RunEvents } from './events.ts'
 import type { Answer, Call, Handlers } from './handlers.ts'
+import { answerPreflight, exposedHeaders } from './preflight.ts'
 import { problemOf, Refusal } from './problems.ts'
 import { referencePolicy } from './reference-page.ts'
 
@@ -27,6 +28,8 @@ export interface HttpOptions {
   readonly handlers: Handlers
   readonly events: RunEvents
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer }
+  /** Whether requests need no token; Host and Origin are checked all the same. */
+  readonly isOpen?: boolean
   /** Whether a request came over the Unix socket. */
   readonly isLocal: (request: FastifyRequest) => boolean
   /** Writes one line for each request that is over, and each internal error. */
@@ -63,7 +66,11 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
     }
   })
   app.setErrorHandler(async (error, _, reply) => sendProblem(reply, error, log))
-  app.setNotFoundHandler(async (request) => {
+  app.setNotFoundHandler(async (request, reply) => {
+    const { host, origin } = request.headers
+    const isLocal = options.isLocal(request)
+    const other = origin === undefined ? undefined : options.access.checkOrigin({ host, origin }, isLocal)
+    if (other !== undefined && answerPreflight(request, reply, other)) return reply
     throw new Refusal(404, 'not_found', `there is no route ${request.method} ${pathOf(request)}`, {
       remedy: 'all routes: GET /docs',
     })
@@ -92,9 +99,17 @@ function addRoute(app: FastifyInstance, name: RouteName, route: Route, options: 
       const isLocal = options.isLocal(request)
       const { host, origin, authorization } = request.headers
       const other = options.access.checkOrigin({ host, origin }, isLocal)
-      if (other !== undefined) reply.headers({ 'access-control-allow-origin': other, vary: 'origin' })
+      if (other !== undefined)
+        reply.headers({
+          'access-control-allow-origin': other,
+          'access-control-expose-headers': exposedHeaders,
+          vary: 'origin',
+        })
       if (route.scope !== null)
-        callers.set(request, options.access.authorize(authorization, isLocal, route.scope))
+        callers.set(
+          request,
+          options.access.authorize(authorization, isLocal || options.isOpen === true, route.scope),
+        )
     },
     handler: async (request, reply) => {
       const checked = {
@@ -223,7 +238,13 @@ function describe(
   error: unknown,
   log: HttpOptions['log'],
 ): { problem: Problem; headers: Readonly<Record<string, string>> } {
-  if (error instanceof Refusal) return error
+  if (error instanceof Refusal) {
+    const { status, code, errors = [] } = error.problem
+    // Names alone: what a request says is not for the log.
+    const fields = errors.map(({ field }) => field.slice(0, 100))
+    log({ level: 'debug', message: 'a request was refused', status, code, fields })
+    return error
+  }
   const ofServer = ownProblems[codeOf(error)]
   if (ofServer !== undefined) return new Refusal(...ofServer)
   const known = CaissonError.from(error)

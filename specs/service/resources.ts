@@ -14,6 +14,7 @@ import { Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
 import { AnswerForm, RunLimits, Usage } from '../protocol/task.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from '../protocol/text.ts'
+import { ChatRequest, TaskAnswer, TaskRequest } from './task-resources.ts'
 
 /** An error, as RFC 9457 (`application/problem+json`) has it. */
 export const Problem = z.strictObject({
@@ -418,6 +419,9 @@ export const named = {
   TestResult: TestResource,
   Vm: VmResource,
   Health,
+  ChatRequest,
+  TaskRequest,
+  TaskAnswer,
 } as const satisfies Readonly<Record<string, z.ZodType>>
 
 export const RunParams = z.strictObject({ run: RunId })
