@@ -35,7 +35,6 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S0.09': now(
     'The provider is configured by environment variables or the user’s file: a server address, a model and a proxy; its key comes from a variable, a private file, a command or the keyring, and is never shown',
-    'OPENAI_API_KEY and its like',
   ),
   'S0.10': now('The command line is a client of the host', 'a VS Code extension'),
   'S0.11': now('Tool calling does not depend on the provider'),
@@ -161,9 +160,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S4.02': now(
     'HTTP API: POST /api/v1/run-task with a goal, a context and a filter of tools; the answer has status, output and trace',
   ),
-  'S4.03': now(
-    'HTTP API: governance notes, health and generated documents',
-  ),
+  'S4.03': now('HTTP API: governance notes, health and generated documents'),
   'S4.08': later(
     'A service configured by environment, CORS origins and port included, with a container image, locked builds, and examples that are integration tests',
     'the service is not built yet',

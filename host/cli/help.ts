@@ -63,7 +63,12 @@ export const commandHelp: Readonly<Record<string, Help>> = {
   },
   approvals: { examples: ['approvals list', 'approvals remembered last'], page: 'docs/approvals.md' },
   serve: {
-    examples: ['serve', 'serve --port 8080 --allow-workspace ~/projects'],
+    examples: [
+      'serve',
+      'serve --port 8080 --allow-workspace ~/projects',
+      'serve --env-file .env',
+      'serve --no-token',
+    ],
     page: 'docs/http.md',
   },
   memory: { examples: ['memory list', 'memory add "The tests need a database"'], page: 'specs/memory.md' },

@@ -1,6 +1,8 @@
 // The environment of `caisson serve`: files of variables, hostile values, origins of pages, and a service without a token.
+import { execFile } from 'node:child_process'
 import { chmod, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host/index.ts'
@@ -56,10 +58,23 @@ describe('an --env-file', () => {
     expect([open.code, open.stderr]).toEqual([2, expect.stringContaining('--no-token is for development')])
   })
 
-  it('starts the service as it says, also through a link to the program [S0.09]', async () => {
+  it('is no option of Node, also where a link starts the program [S0.09]', async () => {
+    const { workspace, env } = await cliPlace({})
+    const link = path.join(workspace, 'caisson')
+    await symlink(path.join(import.meta.dirname, '../../host/cli/bin.ts'), link)
+    const own = { ...env, PATH: `${path.dirname(process.execPath)}:${env.PATH}` }
+    const options = { env: { ...own, NODE_OPTIONS: '--conditions=caisson-source' } }
+    for (const flag of [['--env-file=/nowhere'], ['--env-file', '/nowhere']]) {
+      const ended = await promisify(execFile)('/bin/sh', [link, 'serve', ...flag], options).catch(
+        (error: unknown) => error,
+      )
+      expect(ended).toMatchObject({ code: 2, stderr: expect.stringContaining('--env-file "/nowhere"') })
+    }
+  })
+
+  it('starts the service as it says [S0.09]', async () => {
     const place = await cliPlace({ '.env': 'PORT=0\nCORS_ORIGINS=https://app.example.com\nDEBUG=1\n' })
-    await symlink(path.join(place.workspace, '.env'), path.join(place.workspace, 'link'))
-    const served = place.start('serve', '--env-file', path.join(place.workspace, 'link'))
+    const served = place.start('serve', '--env-file', path.join(place.workspace, '.env'))
     const url = () => /listens on (http:\S+)/.exec(served.errors())?.[1]
     await expect.poll(url, { timeout: 60_000 }).toBeTruthy()
     const origin = 'https://app.example.com'
@@ -108,11 +123,7 @@ describe('a service without a token', () => {
     const { send } = await serveHost(await makeHost(), { isOpen: true })
     const anonymous = { authorization: undefined }
     expect((await send('GET', '/v1/runs', { headers: anonymous })).status).toBe(200)
-    for (const wrong of [
-      { host: 'evil.example' },
-      { origin: 'https://evil.example' },
-      { origin: 'null' },
-    ]) {
+    for (const wrong of [{ host: 'evil.example' }, { origin: 'https://evil.example' }, { origin: 'null' }]) {
       const { status } = await send('POST', '/api/v1/run-task', {
         headers: { ...anonymous, 'content-type': 'application/json', ...wrong },
         body: '{"goal":"What is 1 + 1?"}',
