@@ -28,7 +28,7 @@ export interface HttpOptions {
   readonly handlers: Handlers
   readonly events: RunEvents
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer }
-  /** Whether requests need no token; Host and Origin are checked all the same. */
+  /** Whether requests need no token; Host and Origin are checked anyway. */
   readonly isOpen?: boolean
   /** Whether a request came over the Unix socket. */
   readonly isLocal: (request: FastifyRequest) => boolean

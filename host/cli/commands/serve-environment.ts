@@ -1,4 +1,4 @@
-/** What `caisson serve` reads from the environment: PORT, CORS_ORIGINS, ENVIRONMENT and DEBUG. An option wins over its variable. */
+/** What `caisson serve` reads from the environment: PORT, CORS_ORIGINS, ENVIRONMENT, DEBUG. An option wins over its variable. */
 import { CaissonError } from '#specs/errors.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
