@@ -51,6 +51,9 @@ export class ServiceError extends Error {
   }
 }
 
+/** The service has this long to begin an answer, or to say at `/healthz` that it is at work. */
+const answerMs = 10_000
+
 /** First wait before a stream that broke off is opened again; doubled up to the longest. */
 const retryFirstMs = 200
 const retryLongestMs = 10_000
@@ -64,7 +67,10 @@ export class ServiceClient {
     this.#fetch = options.fetch ?? fetch
   }
 
-  /** Calls a route by its name. @throws {ServiceError} when the service refuses */
+  /**
+   * Calls a route by its name. @throws {ServiceError} when the service refuses, or `no_answer` when its process does not
+   * answer for 10 seconds, as one that is stopped
+   */
   async call<N extends RouteName>(name: N, given: ServiceCall<N>): Promise<ServiceReply<N>> {
     const route: Route = routes[name]
     const { params, query, body, idempotencyKey, signal } = given as {
@@ -152,13 +158,33 @@ export class ServiceClient {
 
   async #send(method: string, address: string, init: RequestInit): Promise<Response> {
     const { baseUrl, token } = this.#options
-    return await this.#fetch(new URL(address, baseUrl), {
-      ...init,
-      method,
-      headers: { ...init.headers, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) },
-      // A redirect would carry the token to another server.
-      redirect: 'error',
-    })
+    const silence = new AbortController()
+    const watch = setInterval(() => void this.#checkHealth(silence), answerMs / 2)
+    try {
+      return await this.#fetch(new URL(address, baseUrl), {
+        ...init,
+        method,
+        headers: { ...init.headers, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) },
+        // A redirect would carry the token to another server.
+        redirect: 'error',
+        signal: AbortSignal.any([silence.signal, ...(init.signal ? [init.signal] : [])]),
+      })
+    } finally {
+      clearInterval(watch)
+    }
+  }
+
+  /** A long request is no silence: the service still answers others. */
+  async #checkHealth(silence: AbortController): Promise<void> {
+    const { baseUrl } = this.#options
+    const late = AbortSignal.timeout(answerMs / 2)
+    try {
+      const answer = await this.#fetch(new URL('/healthz', baseUrl), { redirect: 'error', signal: late })
+      await answer.text()
+    } catch {
+      // Where nobody listens any more, the request itself fails.
+      if (late.aborted) silence.abort(noAnswer(baseUrl))
+    }
   }
 }
 
@@ -182,6 +208,19 @@ async function errorOf(response: Response): Promise<ServiceError> {
   return parsed.success
     ? new ServiceError(parsed.data)
     : unexpected(response.status, `it answered ${response.status} without a problem of the service`)
+}
+
+function noAnswer(baseUrl: string): ServiceError {
+  return new ServiceError({
+    type: 'about:blank',
+    title: 'no answer',
+    status: 503,
+    code: 'no_answer',
+    detail: `the service at ${baseUrl} accepts connections, but did not answer for ${answerMs / 1_000} seconds`,
+    remedy:
+      'see whether its process is stopped or overloaded, and continue or restart it; it can still carry out this request, ' +
+      'so send a request that starts a run again with the same idempotencyKey',
+  })
 }
 
 function unexpected(status: number, detail: string): ServiceError {

@@ -33,7 +33,7 @@ import type { BuildOptions, PlannedRun } from './runs/resolved-run.ts'
 import { type SecretChanges, Secrets } from './secrets/secrets.ts'
 import type { Settings } from './settings.ts'
 import { skillRoots, UserSkills } from './skills/user-skills.ts'
-import { type Folders, prepareFolders } from './state/folders.ts'
+import { type Folders, ownPlaces, prepareFolders } from './state/folders.ts'
 import { prepareHostTools } from './tools/host-tools.ts'
 import { requirePossible, toolListOf } from './tools/tool-list.ts'
 import { probeRequested } from './vm/qemu/accelerator.ts'
@@ -187,8 +187,8 @@ export function resolveEgress({ egress }: Config, rules: readonly EgressRule[] =
 }
 
 /** Refuses the directory before an image or a run exists. @throws {CaissonError} `workspace_refused` */
-export function requireDirectory(workspace: string, { home, cache, config }: Folders): string {
-  const checked = checkDirectory(workspace, { ownFolders: [home, cache, config] })
+export function requireDirectory(workspace: string, folders: Folders): string {
+  const checked = checkDirectory(workspace, ownPlaces(folders))
   if (checked.ok) return checked.value
   throw new CaissonError('workspace_refused', checked.error.message)
 }

@@ -30,13 +30,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S0.06': now('The model is behind one interface that speaks the OpenAI-compatible protocol'),
   'S0.07': now('Limits and gates are kept below the model'),
-  'S0.08': later(
+  'S0.08': now(
     'HTTP API: POST /run on the loopback address, with a message and a context; a refusal names the invalid field',
-    'the HTTP service comes later',
   ),
   'S0.09': now(
     'The provider is configured by environment variables or the user’s file: a server address, a model and a proxy; its key comes from a variable, a private file, a command or the keyring, and is never shown',
-    'OPENAI_API_KEY and its like',
   ),
   'S0.10': now('The command line is a client of the host', 'a VS Code extension'),
   'S0.11': now('Tool calling does not depend on the provider'),
@@ -159,14 +157,10 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S4.07': now('The trace is complete, a failing tool does not end the agent, and steps are limited'),
 
   'S4.01': now('A run with a goal, a context and chosen tools is started from a program, without HTTP'),
-  'S4.02': later(
+  'S4.02': now(
     'HTTP API: POST /api/v1/run-task with a goal, a context and a filter of tools; the answer has status, output and trace',
-    'the service is not built yet',
   ),
-  'S4.03': later(
-    'HTTP API: governance notes, health and generated documents',
-    'the service is not built yet',
-  ),
+  'S4.03': now('HTTP API: governance notes, health and generated documents'),
   'S4.08': later(
     'A service configured by environment, CORS origins and port included, with a container image, locked builds, and examples that are integration tests',
     'the service is not built yet',

@@ -1,7 +1,10 @@
 // Runs before each test file. A developer's shell or a CI machine may have a model server's key, a trace
 // collector or a configuration file; tests use none of them unless they set it themselves.
 for (const name of Object.keys(process.env)) {
-  if (/^(NVIDIA_API_KEY|CAISSON_(LLM_|MODEL)|OTEL_)/.test(name)) delete process.env[name]
+  if (
+    /^(NVIDIA_API_KEY|CAISSON_(LLM_|MODEL)|OTEL_|OPENAI_|(PORT|ENVIRONMENT|DEBUG|CORS_ORIGINS)$)/.test(name)
+  )
+    delete process.env[name]
 }
 // Nobody can make a folder there, root included.
 process.env.XDG_CONFIG_HOME = '/proc/no-configuration'

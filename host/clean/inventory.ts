@@ -13,7 +13,7 @@ import { listMoments } from '../journal/kept-moments.ts'
 import { RunStore, type RunSummary } from '../journal/run-store.ts'
 import { isLeftLock } from '../locks/file-lock.ts'
 import { judgeProcess } from '../processes/process-identity.ts'
-import type { Folders } from '../state/folders.ts'
+import { type Folders, serviceWorkspaces } from '../state/folders.ts'
 import { isTemplateName } from '../vm/template/template-name.ts'
 import { findOldTemplates } from '../vm/template/template-store.ts'
 import { listVmRecords } from '../vm/vm-folder.ts'
@@ -227,7 +227,7 @@ async function listRuns(folders: Folders): Promise<Kept[]> {
 
 /** Folders that another version made, or a person. */
 async function listUnknown({ home, runs, vms, locks, cache, config }: Folders): Promise<Kept[]> {
-  const own = [runs, vms, locks, cache, config]
+  const own = [runs, vms, locks, cache, config, serviceWorkspaces(home)]
   const isOwn = (place: string) => own.some((folder) => folder === place || folder.startsWith(`${place}/`))
   const below = async (folder: string, isKnown: (place: string) => boolean) => {
     const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])

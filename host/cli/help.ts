@@ -69,6 +69,8 @@ export const commandHelp: Readonly<Record<string, Help>> = {
       'serve keys create ci --scope run,read --expires 30d --max-runs 2',
       'serve keys list',
       'serve keys revoke ci',
+      'serve --env-file .env',
+      'serve --no-token',
     ],
     page: 'docs/http.md',
   },

@@ -90,12 +90,16 @@ export function withoutOverridden(
   )
   const hidden = [
     ...(keys.has('model') ? ['CAISSON_MODEL'] : []),
-    ...(keys.has('provider') || keys.has('providers') ? ['CAISSON_LLM_URL', 'CAISSON_LLM_KEY'] : []),
+    ...(keys.has('provider') || keys.has('providers')
+      ? ['CAISSON_LLM_URL', 'CAISSON_LLM_KEY', 'OPENAI_BASE_URL', 'OPENAI_API_KEY', 'OPENAI_MODEL']
+      : []),
     ...(keys.has('providers.nvidia.key') ? ['NVIDIA_API_KEY'] : []),
   ]
-  return hidden.length === 0
-    ? env
-    : { ...env, ...Object.fromEntries(hidden.map((name) => [name, undefined])) }
+  if (hidden.length === 0) return env
+  const others = Object.fromEntries(hidden.map((name) => [name, undefined]))
+  // OPENAI_MODEL chooses its server too, which stays.
+  const model = env.OPENAI_MODEL === undefined ? undefined : modelOf(overrides)
+  return { ...env, ...(model === undefined ? {} : { OPENAI_MODEL: model }), ...others }
 }
 
 /** ` (did you mean limits.maxTokens?)` for the first unknown setting that resembles one; else nothing. */
@@ -127,4 +131,14 @@ function namesAt(path: readonly PropertyKey[]): string[] {
         ? at?.items
         : (at?.properties?.[String(name)] ?? (at?.additionalProperties || undefined))
   return Object.keys(at?.properties ?? {})
+}
+
+/** The last `model=…`. */
+function modelOf(overrides: readonly string[]): string | undefined {
+  const models = overrides.flatMap((text) => {
+    const read = readOverride(text)
+    return read.ok && read.value.path.join('.') === 'model' ? [read.value.value] : []
+  })
+  const last = models.at(-1)
+  return typeof last === 'string' ? last : undefined
 }

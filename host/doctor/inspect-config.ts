@@ -86,7 +86,7 @@ async function inspectProvider(name: string, config: Config, place: KeyPlace): P
   const { models = [] } = config.providers[name] ?? {}
   // As its default, whatever the lists and the environment say; the model is of no account here.
   const only = { ...config, provider: name, providers: withoutLists(config.providers) }
-  const env = { ...place.env, CAISSON_LLM_URL: undefined, CAISSON_MODEL: undefined }
+  const env = { ...place.env, CAISSON_LLM_URL: undefined, CAISSON_MODEL: undefined, OPENAI_MODEL: undefined }
   const chosen = chooseProvider({ env, config: only, model: 'any', storedKeys: await storedKeys(place) })
   if (!chosen.ok) return { what, seen: 'cannot be used', problem: chosen.error.message }
   const asked = models.length === 0 ? 'when it is the default' : `for ${models.join(', ')}`

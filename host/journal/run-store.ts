@@ -5,7 +5,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { realpathSync, statSync } from 'node:fs'
-import { mkdir, readdir, rm, stat } from 'node:fs/promises'
+import { mkdir, readdir, rm, rmdir, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, hasCode, requireText } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
@@ -20,7 +20,7 @@ import { RunId } from '#specs/protocol/text.ts'
 import { mapBounded } from '../files/bounded-map.ts'
 import { syncDirectory } from '../files/durable.ts'
 import { distanceOf } from '../files/nearest-name.ts'
-import { checkFolderIfThere, type Folders } from '../state/folders.ts'
+import { checkFolderIfThere, type Folders, serviceWorkspaces } from '../state/folders.ts'
 import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
 import { type JournalPoint, readLineAt, readTail } from './journal-lines.ts'
@@ -80,10 +80,13 @@ export function newRunId(): string {
 export class RunStore {
   readonly #folder: string
   readonly #locks: string
+  readonly #home: string | undefined
 
-  constructor(folders: Pick<Folders, 'runs' | 'locks'>) {
+  /** @param folders without `home` no workspace is removed with its run */
+  constructor(folders: Pick<Folders, 'runs' | 'locks'> & Partial<Pick<Folders, 'home'>>) {
     this.#folder = folders.runs
     this.#locks = folders.locks
+    this.#home = folders.home
   }
 
   /** @throws {CaissonError} `run_not_found` unless it is the full id of a run */
@@ -254,9 +257,25 @@ export class RunStore {
   async remove(runId: string): Promise<void> {
     const { directory } = this.paths(runId)
     await using _ = await RunLock.take(this.#locks, runId)
+    const workspace = await this.#serviceWorkspaceOf(runId)
     // The log in there names them.
     removeLeftStaged(directory)
     await rm(directory, { recursive: true, force: true })
+    if (workspace !== undefined) await this.#removeEmptyWorkspace(workspace)
+  }
+
+  /** The workspace that the HTTP service made for the run. Undefined: the run has another. */
+  async #serviceWorkspaceOf(runId: string): Promise<string | undefined> {
+    if (this.#home === undefined) return undefined
+    const summary = await this.#summarize(runId, false).catch(() => undefined)
+    const workspace = summary === undefined ? '' : path.resolve(summary.workspace)
+    return path.dirname(workspace) === realOrResolved(serviceWorkspaces(this.#home)) ? workspace : undefined
+  }
+
+  /** Keeps a folder that has files, such as applied changes, and one that another run names. */
+  async #removeEmptyWorkspace(workspace: string): Promise<void> {
+    if ((await this.list()).some((run) => path.resolve(run.workspace) === workspace)) return
+    await rmdir(workspace).catch(() => undefined)
   }
 
   /** Removes what an ended run keeps to be forked. @throws {CaissonError} `run_busy` */

@@ -6,6 +6,7 @@
 import { actOnCsv } from './act-csv.ts'
 import { patternsOf } from './chores.ts'
 import type { PastCall, PastConversation } from './conversation.ts'
+import { actOnHost, type HostIntent, hostIntentOf } from './host-work.ts'
 import type { UserIntent } from './intents.ts'
 import { actOnPage } from './page.ts'
 import {
@@ -37,7 +38,9 @@ export function act(intent: UserIntent, conversation: PastConversation): Offline
   if (intent.kind === 'look') return look(intent.reason, conversation, reasoning)
   if (intent.kind === 'help') return say(abilities, reasoning)
   if (intent.kind === 'delete-files') return deleteFiles(intent, conversation, reasoning)
-  const turns = turnsFor(intent)
+  const ofHost = hostIntentOf(intent, conversation)
+  if (ofHost !== null) return actOnHost(ofHost, conversation, reasoning)
+  const turns = turnsFor(intent as PlainIntent)
   const done = conversation.calls.length
   const turn = turns.calls[done]
   if (turn !== undefined) return call(conversation, turn.name, turn.arguments, reasoning)
@@ -81,6 +84,7 @@ type PlainIntent = Exclude<
       | 'look'
       | 'help'
       | 'delete-files'
+      | HostIntent['kind']
   }
 >
 
@@ -254,7 +258,8 @@ const abilities = [
   'I am a small set of rules, not a language model. I can: say what is here, what a project is and what changed in git;',
   'run the tests, the build, a command or a script; create, change, rename, move, copy or delete files; search, count, list and',
   'compare them; sort lines, indent JSON, convert a CSV file to JSON, add up a column of it and report on it; commit; fetch a web',
-  'page; calculate; ask you a question; remember something. Say one of these plainly, with names in quotes,',
+  'page; search the web; calculate; ask you a question; remember something; add notes to a proposal. Say one of these',
+  'plainly, with names in quotes,',
   'or set NVIDIA_API_KEY (or CAISSON_LLM_URL with CAISSON_LLM_KEY and CAISSON_MODEL) for a real model.',
 ].join('\n')
 

@@ -38,6 +38,9 @@ export type UserIntent =
   /** Words to search for; empty for all. */
   | { kind: 'recall'; query: string }
   | { kind: 'use-skill'; skill: string }
+  | { kind: 'search-web'; query: string }
+  | { kind: 'add-note'; proposalId: string; text: string }
+  | { kind: 'list-notes'; proposalId: string }
   | { kind: 'look'; reason: string }
 
 export const countUnits = ['lines', 'words', 'characters', 'bytes', 'rows'] as const
@@ -84,6 +87,9 @@ const sentences: readonly (readonly [Partial<UserIntent>, string])[] = [
   [{ kind: 'remember' }, 'Remember {note}.'],
   [{ kind: 'recall' }, 'Recall what is known of {query}.'],
   [{ kind: 'use-skill' }, 'Load the skill {skill}.'],
+  [{ kind: 'search-web' }, 'Search the web for {query}.'],
+  [{ kind: 'add-note' }, 'Add to the proposal {proposalId} the note {text}.'],
+  [{ kind: 'list-notes' }, 'List the notes of the proposal {proposalId}.'],
   [{ kind: 'look' }, 'Look at the workspace and say what is there. Why: {reason}.'],
 ]
 const field = /\{(\w+)\}/g
@@ -222,6 +228,9 @@ export function pathsRead(intent: UserIntent): readonly string[] {
     case 'remember':
     case 'recall':
     case 'use-skill':
+    case 'search-web':
+    case 'add-note':
+    case 'list-notes':
     case 'help':
       return []
     case 'chore':

@@ -49,8 +49,22 @@ const asksFigure =
 const column = `(the )?(?<column>${quoted}|[^\\s,;:"'\uE000\uE001]+)`
 const everywhere = `( everywhere| (in|across|throughout|inside|within) ((the|this|my) )?(whole |entire )?(project|repo|repository|codebase|workspace)| (in|across|throughout|inside|within) ${manyFiles}${inFolder})`
 const runs = '(run|execute|start|launch) '
+const proposal = '(the proposal |proposal )?(?<proposal>PROP-[A-Za-z0-9._-]{0,63}[A-Za-z0-9_])'
 
 export const rules = [
+  ...rule(
+    makeAddNote,
+    `(add|write|put|attach) (a |this |the )?(governance )?note (to|for|on) ${proposal} ?[:,]? ?(?<note>.+)`,
+  ),
+  ...rule(
+    (g) => ({ kind: 'list-notes', proposalId: proposalOf(g) }),
+    `(list|show|show me|get|read|what are) (all )?(the )?(governance )?notes (of|for|on) ${proposal}`,
+  ),
+  ...rule(
+    makeWebSearch,
+    '(search|look) (on |in )?((the )?(web|internet|net)|online) for (?<query>.+)',
+    '(do )?(a )?web search (for )?(?<query>.+)',
+  ),
   ...rule(
     makeRemember,
     '(remember|keep in mind|memori[sz]e) ?((that|this|for (later|next time)) ?)*[:,]? (?<note>.+)',
@@ -243,6 +257,8 @@ export const rules = [
     "(calculate|compute|evaluate|work out|what is|what's|how much is|solve) (the )?((value|result) of )?(?<sum>.+)",
   ),
   ...rule((g) => makeSum(g, true), '(?<sum>.+)'),
+  // Several words without quotes are no text of a file.
+  ...rule(makeWebSearch, 'search for (?<query>[^\\s\uE000]+( [^\\s\uE000]+)+)'),
 ]
 
 /** Not "put a.txt in docs", which moves a file, and not "insert a line in a.txt", which keeps the others. */
@@ -483,6 +499,20 @@ function makeScript(path: string, runner: string | undefined): UserIntent {
     kind: 'run',
     command: program === undefined ? `./${word.replace(/^\.\//, '')}` : `${program} ${word}`,
   }
+}
+
+function proposalOf(g: Groups): string {
+  return `PROP-${(g.raw('proposal') ?? '').slice('PROP-'.length)}`
+}
+
+function makeAddNote(g: Groups): UserIntent | null {
+  const text = isQuoted(g.raw('note') ?? '') ? (g.text('note') ?? '') : g.written('note')
+  return text.trim() === '' ? null : { kind: 'add-note', proposalId: proposalOf(g), text: text.trim() }
+}
+
+function makeWebSearch(g: Groups): UserIntent | null {
+  const query = isQuoted(g.raw('query') ?? '') ? (g.text('query') ?? '') : g.written('query')
+  return query.trim() === '' ? null : { kind: 'search-web', query: query.trim() }
 }
 
 /** The words as the user wrote them, without quotes around all of them. */

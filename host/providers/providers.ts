@@ -85,14 +85,18 @@ const offlineNote =
 /** Selects without fetching a key or asking; the order is in specs/gateway.md. */
 export function chooseProvider(question: ProviderQuestion): Result<ProviderChoice, ProviderProblem> {
   const { env, config = Config.parse({}), storedKeys = [], purpose = 'chat' } = question
-  const model = nonEmpty(question.model) ?? nonEmpty(env.CAISSON_MODEL) ?? config.model
+  const model = nonEmpty(question.model) ?? nonEmpty(env.CAISSON_MODEL) ?? openAiModel(env) ?? config.model
   if (model !== undefined && !/^[\x21-\x7e]{1,200}$/.test(model)) {
-    const setting = 'of option model, CAISSON_MODEL or the configuration'
+    const setting = 'of option model, CAISSON_MODEL, OPENAI_MODEL or the configuration'
     return failure('invalid_model', `The model id (${setting}) is not 1 to 200 visible characters.`)
   }
   if (model === offlineModel) return { ok: true, value: offlineChoice(false) }
   const url = nonEmpty(env.CAISSON_LLM_URL)
-  if (url !== undefined) return chooseCustom(url, model, { env, config })
+  if (url !== undefined) return chooseCustom(url, model, { env, config, variables: ownVariables })
+  if (openAiModel(env) !== undefined)
+    return chooseCustom(nonEmpty(env.OPENAI_BASE_URL) ?? openAiBaseUrl, model, {
+      ...{ env, config, variables: openAiVariables },
+    })
   const hasNvidiaKey = nonEmpty(env.NVIDIA_API_KEY) !== undefined || storedKeys.includes('nvidia')
   const chosen = chooseServer(model, config, hasNvidiaKey, purpose)
   const unread = describeUnreadKeys(env, config)
@@ -176,25 +180,42 @@ function describeUnreadKeys(env: ProviderQuestion['env'], config: Config): strin
   return (
     `${unread.join(' and ')} ${unread.length === 1 ? 'is' : 'are'} set, but Caisson does not read ${unread.length === 1 ? 'it' : 'them'}. ` +
     `Set CAISSON_LLM_URL${server}, CAISSON_LLM_KEY and CAISSON_MODEL, or add a provider to the configuration file with ` +
-    `key = { env = "${first}" }.`
+    `key = { env = "${first}" }.${first === 'OPENAI_API_KEY' ? ' Or set OPENAI_MODEL too.' : ''}`
   )
 }
+
+/**
+ * OPENAI_MODEL where it chooses a server: it needs a key or an address beside it, and Caisson's own variables win. A key
+ * alone, which other programs read too, sends nothing anywhere.
+ */
+function openAiModel(env: ProviderQuestion['env']): string | undefined {
+  const isOurs = nonEmpty(env.CAISSON_LLM_URL) !== undefined || nonEmpty(env.NVIDIA_API_KEY) !== undefined
+  const hasServer = nonEmpty(env.OPENAI_API_KEY) !== undefined || nonEmpty(env.OPENAI_BASE_URL) !== undefined
+  return isOurs || !hasServer ? undefined : nonEmpty(env.OPENAI_MODEL)
+}
+
+const openAiBaseUrl = 'https://api.openai.com/v1'
+const ownVariables = { url: 'CAISSON_LLM_URL', key: 'CAISSON_LLM_KEY' }
+const openAiVariables = { url: 'OPENAI_BASE_URL', key: 'OPENAI_API_KEY' }
 
 /** The server named by the environment; it overrides the file. */
 function chooseCustom(
   url: string,
   model: string | undefined,
-  { env, config }: { env: ProviderQuestion['env']; config: Config },
+  {
+    env,
+    config,
+    variables,
+  }: { env: ProviderQuestion['env']; config: Config; variables: typeof ownVariables },
 ): Result<ProviderChoice, ProviderProblem> {
-  const address = readServerAddress(url, 'CAISSON_LLM_URL')
+  const address = readServerAddress(url, variables.url)
   if (!address.ok) return address
   if (model === undefined) {
     const text =
       'CAISSON_LLM_URL is set but no model is named. Set CAISSON_MODEL, or name one (option model).'
     return failure('missing_model', text)
   }
-  const hasKey = nonEmpty(env.CAISSON_LLM_KEY) !== undefined
-  const keySource = hasKey ? { env: 'CAISSON_LLM_KEY' } : null
+  const keySource = nonEmpty(env[variables.key]) === undefined ? null : { env: variables.key }
   return {
     ok: true,
     value: { name: 'custom', model, keySource, ...termsOf({}, keySource, model, config), ...address.value },

@@ -15,7 +15,7 @@ import { formatBytes, formatCount } from '../files/format.ts'
 import { parseJson } from '../files/json.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import type { RunPaths } from '../journal/run-store.ts'
-import type { Folders } from '../state/folders.ts'
+import { type Folders, ownPlaces } from '../state/folders.ts'
 import type { PooledVm } from '../vm/vm-pool.ts'
 import {
   buildDisk,
@@ -60,7 +60,7 @@ export async function prepareWorkspace(
   const { folders, directory, include, addedFolders = [], replays } = plan
   if (replays !== undefined) return await openPlaced(replays, record)
   await using undo = new AsyncDisposableStack()
-  const places = { ownFolders: [folders.home, folders.cache, folders.config] }
+  const places = ownPlaces(folders)
   const root = requireValue(checkDirectory(directory, places))
   const tell = (what: Preparation['what'], text: string, place?: number) =>
     record.delta('root', { type: 'prepare', what, text, ...(place === undefined ? {} : { place }) })
@@ -211,8 +211,9 @@ export interface HeldPaths {
 export async function findHeld(folders: Folders, root: string): Promise<HeldPaths> {
   const ruleChanges = await new KeptRules(folders).of(root)
   if (ruleChanges.length === 0) return { runs: [], paths: [] }
-  const ownFolders = [folders.home, folders.cache, folders.config]
-  const { leftOut } = requireValue(await scanWorkspace({ directory: root, ruleChanges, ownFolders }))
+  const { leftOut } = requireValue(
+    await scanWorkspace({ directory: root, ruleChanges, ...ownPlaces(folders) }),
+  )
   return {
     runs: ruleChanges.map(({ runId }) => runId),
     paths: leftOut.filter(isHeld).map(({ path }) => path),

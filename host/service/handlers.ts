@@ -20,6 +20,7 @@ import { Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
 import { referencePage } from './reference-page.ts'
 import { runResource, type ServiceRuns } from './service-runs.ts'
+import { makeTaskHandlers } from './task-handlers.ts'
 
 export interface Call {
   readonly caller: Caller
@@ -57,6 +58,7 @@ export function makeHandlers({ host, runs, events, ownership, quotas, version }:
   const page = referencePage(document)
   const done = { body: undefined }
   return {
+    ...makeTaskHandlers({ host, runs, version, resultOf }),
     health: async () => ({ body: { status: 'ready', version } }),
     openApi: async () => ({ body: document }),
     docs: async () => ({ body: page }),

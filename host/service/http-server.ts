@@ -14,6 +14,7 @@ import type { Caller, Callers } from './callers.ts'
 import type { RunEvents } from './events.ts'
 import type { Answer, Call, Handlers } from './handlers.ts'
 import { type Ownership, requireScope } from './ownership.ts'
+import { answerPreflight, exposedHeaders } from './preflight.ts'
 import { problemOf, Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
 import { referencePolicy } from './reference-page.ts'
@@ -33,6 +34,8 @@ export interface HttpOptions {
   readonly handlers: Handlers
   readonly events: RunEvents
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer }
+  /** Whether requests need no token; Host and Origin are checked anyway. */
+  readonly isOpen?: boolean
   /** Whether a request came over the Unix socket. */
   readonly isLocal: (request: FastifyRequest) => boolean
   /** Writes one line for each request that is over, and each internal error. */
@@ -69,7 +72,11 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
     }
   })
   app.setErrorHandler(async (error, _, reply) => sendProblem(reply, error, log))
-  app.setNotFoundHandler(async (request) => {
+  app.setNotFoundHandler(async (request, reply) => {
+    const { host, origin } = request.headers
+    const isLocal = options.isLocal(request)
+    const other = origin === undefined ? undefined : options.access.checkOrigin({ host, origin }, isLocal)
+    if (other !== undefined && answerPreflight(request, reply, other)) return reply
     throw new Refusal(404, 'not_found', `there is no route ${request.method} ${pathOf(request)}`, {
       remedy: 'all routes: GET /docs',
     })
@@ -113,10 +120,15 @@ function addRoute(
       const isLocal = options.isLocal(request)
       const { host, origin, authorization } = request.headers
       const other = options.access.checkOrigin({ host, origin }, isLocal)
-      if (other !== undefined) reply.headers({ 'access-control-allow-origin': other, vary: 'origin' })
+      if (other !== undefined)
+        reply.headers({
+          'access-control-allow-origin': other,
+          'access-control-expose-headers': exposedHeaders,
+          vary: 'origin',
+        })
       if (route.scope === null) return
       const address = request.raw.socket.remoteAddress ?? ''
-      const caller = await options.access.identify(authorization, address, isLocal)
+      const caller = await options.access.identify(authorization, address, isLocal || options.isOpen === true)
       callers.set(request, { route: name, caller })
       options.quotas.countRequest(caller)
       requireScope(caller, route.scope)
@@ -255,7 +267,13 @@ function describe(
   error: unknown,
   log: HttpOptions['log'],
 ): { problem: Problem; headers: Readonly<Record<string, string>> } {
-  if (error instanceof Refusal) return error
+  if (error instanceof Refusal) {
+    const { status, code, errors = [] } = error.problem
+    // Names alone: what a request says is not for the log.
+    const fields = errors.map(({ field }) => field.slice(0, 100))
+    log({ level: 'debug', message: 'a request was refused', status, code, fields })
+    return error
+  }
   const ofServer = ownProblems[codeOf(error)]
   if (ofServer !== undefined) return new Refusal(...ofServer)
   const known = CaissonError.from(error)

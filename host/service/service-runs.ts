@@ -2,8 +2,8 @@
  * The runs of a service: starts them, holds those of this process, finds those of others. A run that the service started
  * says so in its journal; the next service continues those that were not over.
  */
-import { createHash } from 'node:crypto'
-import { mkdir, realpath } from 'node:fs/promises'
+import { createHash, randomUUID } from 'node:crypto'
+import { mkdir, realpath, rmdir } from 'node:fs/promises'
 import path from 'node:path'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { RunRequest, RunResource } from '#specs/service/resources.ts'
@@ -218,20 +218,29 @@ export class ServiceRuns {
           },
         ],
       })
+    const continued = workspace === undefined && rest.continue !== undefined
+    const directory = continued ? (await this.summary(rest.continue ?? '')).workspace : workspace
+    const place = directory === undefined ? await this.#makeWorkspace() : await this.#workspaceOf(directory)
     const options = {
       ...rest,
-      workspace: await this.#workspaceOf(workspace),
+      workspace: place,
       metadata: { ...metadata, ...own, ...ownerMetadata(caller), [startedBy]: 'service' },
       approvals: { ...approvals, interactive: true },
     } as RunOptions
     const { host, quotas } = this.#options
-    return await quotas.start(caller, limits, async (within) => {
-      const run = await host.run(
-        within === undefined ? options : ({ ...options, limits: within } as RunOptions),
-      )
-      this.#hold(run, ownerMetadata(caller)[ownerField])
-      return run.id
-    })
+    try {
+      return await quotas.start(caller, limits, async (within) => {
+        const run = await host.run(
+          within === undefined ? options : ({ ...options, limits: within } as RunOptions),
+        )
+        this.#hold(run, ownerMetadata(caller)[ownerField])
+        return run.id
+      })
+    } catch (error) {
+      // No run names it.
+      if (directory === undefined) await rmdir(place).catch(() => undefined)
+      throw error
+    }
   }
 
   #hold(run: RunHandle, key: string | undefined): void {
@@ -246,15 +255,20 @@ export class ServiceRuns {
       })
   }
 
+  /** An empty workspace for one run, for this user alone. It is removed with the run; see `RunStore.remove`. */
+  async #makeWorkspace(): Promise<string> {
+    const empty = path.join(this.#options.emptyWorkspaces, `${Date.now()}-${randomUUID()}`)
+    await mkdir(empty, { recursive: true, mode: 0o700 })
+    return empty
+  }
+
   /** The real path, so that no link leads out of the allowed folders. */
-  async #workspaceOf(given: string | undefined): Promise<string> {
+  async #workspaceOf(given: string): Promise<string> {
     const { workspaces, emptyWorkspaces } = this.#options
-    if (given === undefined) {
-      const empty = path.join(emptyWorkspaces, `${Date.now()}-${crypto.randomUUID()}`)
-      await mkdir(empty, { recursive: true, mode: 0o700 })
-      return empty
-    }
     const real = await realpath(given).catch(() => undefined)
+    // A later run continues one that has a workspace of its own.
+    if (real !== undefined && path.dirname(real) === (await realpath(emptyWorkspaces).catch(() => undefined)))
+      return real
     const isBelow = (folder: string) =>
       real === folder || real?.startsWith(folder === '/' ? '/' : `${folder}/`)
     if (real !== undefined && workspaces.some(isBelow)) return real

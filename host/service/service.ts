@@ -38,6 +38,8 @@ export interface ServiceOptions {
   readonly hostNames?: readonly string[]
   /** Origins of pages that may call. Default: none. */
   readonly origins?: readonly string[]
+  /** Every program that reaches the address may call, without a token. Only for loopback. Default false. */
+  readonly isOpen?: boolean
   readonly log?: (line: Readonly<Record<string, unknown>>) => void
 }
 
@@ -74,6 +76,8 @@ export class Service implements AsyncDisposable {
   static async start(options: ServiceOptions): Promise<Service> {
     const { host, version, address = '127.0.0.1', port = defaultPort, log = () => undefined } = options
     requireSafe(address, options.tls !== undefined)
+    const { isOpen = false } = options
+    if (isOpen) requireLoopback(address, options.hostNames ?? [])
     const directory = path.join(host.folders.home, 'service')
     const { file: tokenFile, token } = await readToken(directory)
     const ownership = new Ownership(host.runs)
@@ -99,7 +103,7 @@ export class Service implements AsyncDisposable {
       ownership,
       handlers,
       events,
-      isLocal,
+      ...{ isLocal, isOpen },
       log,
       ...tls,
     })
@@ -182,6 +186,15 @@ function requireSafe(address: string, hasTls: boolean): void {
         'pass --tls-cert and --tls-key, or keep 127.0.0.1 and put a proxy that ends TLS before it (--allow-host-name)',
     },
   )
+}
+
+/** Without a token only this machine may reach the service, not even over a proxy. */
+function requireLoopback(address: string, names: readonly string[]): void {
+  if (isLoopback(address) && names.length === 0) return
+  const reach = isLoopback(address) ? `the name ${names[0]}` : `the address ${address}`
+  throw new CaissonError('invalid_options', `--no-token: other machines can reach the service by ${reach}`, {
+    remedy: 'leave out --no-token, or listen on 127.0.0.1 without --allow-host-name',
+  })
 }
 
 async function realWorkspace(folder: string): Promise<string> {

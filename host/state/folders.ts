@@ -37,6 +37,19 @@ export function resolveFolders(env: Environment = process.env): Folders {
   return { home, cache, config, runs: below('runs'), vms: below('vms'), locks: below('locks') }
 }
 
+/** The places that `checkDirectory` keeps workspaces out of, and the one within them that it allows. */
+export function ownPlaces({ home, cache, config }: Pick<Folders, 'home' | 'cache' | 'config'>): {
+  readonly ownFolders: readonly string[]
+  readonly serviceWorkspaces: string
+} {
+  return { ownFolders: [home, cache, config], serviceWorkspaces: serviceWorkspaces(home) }
+}
+
+/** Folder of the workspaces that the HTTP service makes. @param home the state folder */
+export function serviceWorkspaces(home: string): string {
+  return path.join(home, 'service', 'workspaces')
+}
+
 function absolute(value: string | undefined): string | undefined {
   return value === undefined || value === '' ? undefined : path.resolve(value)
 }

@@ -14,10 +14,13 @@ import type { KeySource } from '../keys/key-source.ts'
 import type { Secret } from '../keys/secret.ts'
 import { type GatewayErrorCode, gatewayError, type WireError } from '../net/gateway-error.ts'
 import { createRedaction } from '../secrets/redaction.ts'
+import { searchDemonstration } from './demo-search.ts'
 import { readProvider, type SearchProvider } from './search-providers.ts'
 
 interface SearchOptions {
   readonly config: SearchConfig | undefined
+  /** Without a provider: give demonstration results instead of a refusal. Default false. */
+  readonly isOffline?: boolean
   readonly egress: Pick<Egress, 'record'>
   /** Reads the provider's key, with each search. */
   resolveKey(source: KeySource): Promise<Result<Secret, string>>
@@ -45,6 +48,8 @@ export function createSearch(
   const maxSearches = options.maxSearches ?? 500
   let searches = 0
   return async (request, signal) => {
+    if (options.config === undefined && options.isOffline === true)
+      return { ok: true, value: searchDemonstration(request) }
     if (options.config === undefined) return failure('not_configured', notConfigured)
     const provider = readProvider(options.config)
     if (!provider.ok) return failure('not_configured', provider.error)

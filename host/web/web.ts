@@ -34,6 +34,8 @@ interface WebOptions {
   readonly secrets: Secrets
   readonly network: Network
   readonly search: SearchConfig | undefined
+  /** Whether the offline model answers the run: without a provider its searches give demonstration results. */
+  readonly isOffline?: boolean
   /** For the user's log: what of the configuration could not be used. */
   readonly warn?: (text: string) => void
   /** For one page, all its hops together; default 30 s. */
@@ -45,6 +47,7 @@ interface WebOptions {
 export function createWeb(options: WebOptions): Web {
   const { egress, secrets, network, search, resolveKey, pageTimeoutMs, warn } = options
   const ask = createSearch({
+    isOffline: options.isOffline === true,
     config: search,
     egress,
     resolveKey,

@@ -12,6 +12,8 @@ import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } f
 export interface OwnPlaces {
   /** Caisson's folders (state, cache, configuration); they may not exist. */
   readonly ownFolders: readonly string[]
+  /** Folder among them whose direct subfolders may be workspaces: those of the HTTP service. Absent: none. */
+  readonly serviceWorkspaces?: string
   /** The user's home. Absent: the system's entry and `HOME`. */
   readonly home?: string
 }
@@ -46,7 +48,9 @@ export function checkFolder(directory: string, places: OwnPlaces): WorkspaceResu
     return refuse(`"${real}" is a home directory or holds one`)
   }
   if (isInSecretDirectory(real)) return refuse(`"${real}" is a directory of credentials`)
-  for (const folder of places.ownFolders.map(realOrSame)) {
+  const { serviceWorkspaces } = places
+  const isOurs = serviceWorkspaces !== undefined && path.dirname(real) === realOrSame(serviceWorkspaces)
+  for (const folder of isOurs ? [] : places.ownFolders.map(realOrSame)) {
     if (contains(real, folder) || contains(folder, real)) {
       return refuse(
         `"${real}" and the folder "${folder}", where Caisson keeps its own files, lie within one another`,

@@ -14,6 +14,7 @@ import { Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
 import { AnswerForm, RunLimits, Usage } from '../protocol/task.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from '../protocol/text.ts'
+import { ChatRequest, TaskAnswer, TaskRequest } from './task-resources.ts'
 
 /** An error, as RFC 9457 (`application/problem+json`) has it. */
 export const Problem = z.strictObject({
@@ -36,7 +37,7 @@ export type Problem = z.infer<typeof Problem>
 export const RunRequest = z.strictObject({
   /** The task for the agent. */
   prompt: Document.min(1),
-  /** Absolute path below an allowed folder of the service. Absent: an empty workspace. */
+  /** Absolute path below an allowed folder of the service. Absent: that of `continue`, else an empty one of its own. */
   workspace: z
     .string()
     .min(1)
@@ -441,6 +442,9 @@ export const named = {
   TestResult: TestResource,
   Vm: VmResource,
   Health,
+  ChatRequest,
+  TaskRequest,
+  TaskAnswer,
 } as const satisfies Readonly<Record<string, z.ZodType>>
 
 export const RunParams = z.strictObject({ run: RunId })

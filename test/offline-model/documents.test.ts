@@ -68,6 +68,9 @@ const toolsOfHost: Partial<Record<UserIntent['kind'], string>> = {
   'save-page': 'web_fetch',
   ask: 'ask_user',
   remember: 'remember',
+  'search-web': 'web_search',
+  'add-note': 'governance_note',
+  'list-notes': 'governance_note',
 }
 
 const offline: Script = (asked) => {

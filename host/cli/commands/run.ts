@@ -37,6 +37,7 @@ export interface RunFlags extends VmFlags, Detail {
   readonly addDir?: string[]
   readonly include?: string[]
   readonly acceptIgnoreRules?: boolean
+  readonly envFile?: string
   readonly model?: string
   /** `KEY=VALUE` over the configuration. */
   readonly config?: string[]

@@ -3,12 +3,14 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { Service, type ServiceOptions } from '../../service/service.ts'
+import { withEnvFile } from '../env-file.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { sanitizeLine } from '../render/sanitize.ts'
+import { modeOf, originsOf, portOf } from './serve-environment.ts'
 
 export interface ServeFlags {
   readonly config?: readonly string[]
+  readonly envFile?: string
   readonly address?: string
   readonly port?: number
   readonly socket?: string
@@ -17,13 +19,16 @@ export interface ServeFlags {
   readonly allowWorkspace?: readonly string[]
   readonly allowHostName?: readonly string[]
   readonly allowOrigin?: readonly string[]
+  /** False with `--no-token`. */
+  readonly token?: boolean
 }
 
-const portMax = 65_535
 /** Time for requests under way to be answered. */
 const closeMs = 5_000
 
-export async function serve(io: Io, flags: ServeFlags): Promise<number> {
+export async function serve(given: Io, flags: ServeFlags): Promise<number> {
+  const io = await withEnvFile(given, flags.envFile)
+  const { isDebug } = modeOf(io.env, flags.token === false)
   const host = hostOf(io, flags.config ?? [])
   const say = (text: string) => io.stderr.write(`${text}\n`)
   // Its runs end with this process, and the next service continues them; see Service.
@@ -31,11 +36,17 @@ export async function serve(io: Io, flags: ServeFlags): Promise<number> {
     host,
     version: io.version,
     ...listenOptions(io, flags),
-    log: (line) => say(JSON.stringify({ at: new Date().toISOString(), ...line })),
+    log: (line) => {
+      if (isDebug || line.level !== 'debug') say(JSON.stringify({ at: new Date().toISOString(), ...line }))
+    },
   })
   say(`Caisson listens on ${service.url} and ${service.socket}`)
   say(`Reference of the API: ${service.url}/docs`)
-  say(`Token: ${service.tokenFile}`)
+  if (flags.token === false)
+    say(
+      'Warning: no token is needed. Every program and user of this machine can start runs, read them and apply changes.',
+    )
+  else say(`Token: ${service.tokenFile}`)
   for (const runId of service.resumed) say(`Continues ${runId}`)
   const signal = await endOfService()
   const active = service.activeRuns
@@ -55,31 +66,16 @@ function listenOptions(io: Io, flags: ServeFlags): Omit<ServiceOptions, 'host' |
     throw new CaissonError('invalid_options', '--tls-cert and --tls-key go together', {
       remedy: 'pass both, or neither',
     })
-  for (const origin of allowOrigin ?? [])
-    if (!/^https?:\/\/[^/\s]+$/.test(origin))
-      throw new CaissonError(
-        'invalid_options',
-        `--allow-origin ${JSON.stringify(sanitizeLine(origin))}: expected a scheme and a host, such as https://app.example.com`,
-      )
   return {
-    port: portOf(io, flags),
+    port: portOf(io.env, flags.port),
+    origins: originsOf(io.env, allowOrigin),
     workspaces: allowWorkspace ?? [io.directory ?? process.cwd()],
+    ...(flags.token === false ? { isOpen: true } : {}),
     ...(address === undefined ? {} : { address }),
     ...(socket === undefined ? {} : { socket }),
     ...(tlsCert === undefined || tlsKey === undefined ? {} : { tls: { certFile: tlsCert, keyFile: tlsKey } }),
     ...(allowHostName === undefined ? {} : { hostNames: allowHostName }),
-    ...(allowOrigin === undefined ? {} : { origins: allowOrigin }),
   }
-}
-
-function portOf({ env }: Io, { port }: ServeFlags): number {
-  const given = port ?? (env.PORT === undefined || env.PORT === '' ? 3_789 : Number(env.PORT))
-  if (Number.isInteger(given) && given >= 0 && given <= portMax) return given
-  throw new CaissonError(
-    'invalid_options',
-    `the port ${JSON.stringify(sanitizeLine(String(port ?? env.PORT)))}: expected a whole number up to ${portMax}`,
-    { remedy: port === undefined ? 'change the variable PORT, or pass --port' : 'pass another --port' },
-  )
 }
 
 async function endOfService(): Promise<string> {

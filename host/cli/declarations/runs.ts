@@ -28,7 +28,12 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     )
     .action(
       run(async (io: Io, task: string | undefined, flags: RunFlags) =>
-        (await import('../commands/run.ts')).runTask(io, task, flags, example),
+        (await import('../commands/run.ts')).runTask(
+          await (await import('../env-file.ts')).withEnvFile(io, flags.envFile),
+          task,
+          flags,
+          example,
+        ),
       ),
     )
     .optionsGroup('Task and files:')
@@ -45,6 +50,7 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     )
     .option('--accept-ignore-rules', 'accept the ignore rules as changed by earlier runs')
     .option('-m, --model <id>', 'model to use (default: CAISSON_MODEL, else the configured one)')
+    .option('--env-file <file>', 'file of variables, as .env.example has them; those of the environment win')
   addConfigOption(command)
     .option('--tool <name>', 'allow only this tool; repeatable', collect)
     .option('--mcp <file>', 'JSON file of MCP servers (mcpServers format)')

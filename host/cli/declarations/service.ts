@@ -35,7 +35,16 @@ export function addServeCommand(command: Command, run: RunAction): void {
       'another name of this service, as behind a proxy; repeatable',
       collect,
     )
-    .option('--allow-origin <origin>', 'let pages of this origin call the service; repeatable', collect)
+    .option(
+      '--allow-origin <origin>',
+      'let pages of this origin call the service; repeatable (default: CORS_ORIGINS)',
+      collect,
+    )
+    .option('--env-file <file>', 'file of variables, as .env.example has them; those of the environment win')
+    .option(
+      '--no-token',
+      'let every program of this machine call without the token; only on loopback addresses',
+    )
     .action(run(lazy(async () => (await import('../commands/serve.ts')).serve)))
   addKeyCommands(command.command('keys').description('Manage API keys of the HTTP service'), run)
 }

@@ -198,12 +198,13 @@ function embeddingsOf(
 
 /** The web tools with the real web, or with its recorded answers. */
 function webOf(
-  { recording, secrets, network, config, resolveKey }: ResolvedRun,
+  { recording, secrets, network, config, provider, resolveKey }: ResolvedRun,
   egress: Egress,
   warn: (text: string) => void,
 ): Web & Partial<AsyncDisposable> {
   if (recording !== undefined) return replayWeb(recording)
-  return createWeb({ egress, secrets, network, search: config.search, resolveKey, warn })
+  const isOffline = provider.baseUrl === null
+  return createWeb({ egress, secrets, network, search: config.search, isOffline, resolveKey, warn })
 }
 
 /** A replay needs no network, and a request without a recorded answer gets none. */

@@ -8,7 +8,7 @@ import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { replaceFile } from '../../files/durable.ts'
 import type { RunPaths } from '../../journal/run-store.ts'
-import type { Folders } from '../../state/folders.ts'
+import { type Folders, ownPlaces } from '../../state/folders.ts'
 import { linkOrCopy } from '../../vm/hibernation/sparse-file.ts'
 import {
   buildDisk,
@@ -72,7 +72,7 @@ export async function findKeptBase(paths: BasePlace): Promise<Omit<BasePlace, 'd
 
 async function rebuild(runId: string, manifest: Manifest, to: BasePlace, parts: BaseParts): Promise<void> {
   const { setup, folders, signal } = parts
-  const places = { ownFolders: [folders.home, folders.cache, folders.config] }
+  const places = ownPlaces(folders)
   const directory = checkDirectory(manifest.root, places)
   if (!directory.ok) throw noBase(runId, directory.error.message)
   const ruleChanges = await new KeptRules(folders).of(directory.value)

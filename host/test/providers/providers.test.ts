@@ -65,6 +65,30 @@ describe('the provider', () => {
     expect(read.ok && read.value.notes.join(' ')).not.toContain('does not read')
   })
 
+  it('is the server of OPENAI_MODEL with a key or an address, below what is Caisson’s own [S0.09]', async () => {
+    const openAi = { OPENAI_API_KEY: 'sk-abcdefghijklmnop', OPENAI_MODEL: 'gpt-5' }
+    const chosen = await provider(openAi)
+    expect(chosen).toMatchObject({
+      name: 'custom',
+      model: 'gpt-5',
+      baseUrl: 'https://api.openai.com/v1',
+      notes: [],
+    })
+    expect(chosen.key?.reveal()).toBe(openAi.OPENAI_API_KEY)
+    const local = { OPENAI_MODEL: 'm-1', OPENAI_BASE_URL: 'http://127.0.0.1:1/v1' }
+    expect(await provider(local)).toMatchObject({ model: 'm-1', baseUrl: local.OPENAI_BASE_URL, key: null })
+    expect((await provider({ ...openAi, CAISSON_MODEL: 'gpt-6' })).model).toBe('gpt-6')
+    const own = { CAISSON_LLM_URL: 'http://127.0.0.1:2/v1', CAISSON_MODEL: 'm-2' }
+    expect(await provider({ ...openAi, ...own })).toMatchObject({ model: 'm-2', key: null })
+    expect((await provider({ ...openAi, NVIDIA_API_KEY: key })).name).toBe('nvidia')
+    expect((await provider({ OPENAI_MODEL: 'gpt-5' })).name).toBe('offline')
+    for (const url of ['ftp://a.example/v1', 'http://a.example/v1', 'https://u:p@a.example/v1', 'x'])
+      expect(chooseProvider({ env: { ...openAi, OPENAI_BASE_URL: url } })).toMatchObject({
+        ok: false,
+        error: { message: expect.stringContaining('OPENAI_BASE_URL') },
+      })
+  })
+
   it('is the offline model where nothing chooses among those of the configuration, and says how to', async () => {
     const providers = { local: { url: 'http://127.0.0.1:1/v1', models: ['m-1'] } }
     const chosen = chooseProvider({ env: {}, config: Config.parse({ providers }) })

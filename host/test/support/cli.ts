@@ -10,7 +10,8 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { writeFiles } from './runs.ts'
 
 const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
-const nodeArguments = ['--conditions=caisson-source', bin]
+// As the file itself starts Node: without `--` Node takes options such as --env-file for its own.
+const nodeArguments = ['--conditions=caisson-source', '--', bin]
 
 export interface CliEnd {
   readonly code: number | null

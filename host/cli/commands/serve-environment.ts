@@ -1,0 +1,74 @@
+/** What `caisson serve` reads from the environment: PORT, CORS_ORIGINS, ENVIRONMENT, DEBUG. An option wins over its variable. */
+import { CaissonError } from '#specs/errors.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+const portDefault = 3_789
+const portMax = 65_535
+const originsMax = 64
+
+/** @param port of the option @throws {CaissonError} `invalid_options` */
+export function portOf({ PORT }: Environment, port: number | undefined): number {
+  const isNumber = PORT === undefined || /^\d{1,5}$/.test(PORT)
+  const given = port ?? (PORT === undefined || PORT === '' ? portDefault : isNumber ? Number(PORT) : -1)
+  if (Number.isInteger(given) && given >= 0 && given <= portMax) return given
+  throw new CaissonError(
+    'invalid_options',
+    `the port ${shown(String(port ?? PORT))}: expected a whole number up to ${portMax}`,
+    { remedy: port === undefined ? 'change the variable PORT, or pass --port' : 'pass another --port' },
+  )
+}
+
+/**
+ * Origins of `--allow-origin`; without the option those of CORS_ORIGINS, with commas between them.
+ * @throws {CaissonError} `invalid_options` for anything but exact origins
+ */
+export function originsOf(
+  { CORS_ORIGINS = '' }: Environment,
+  given: readonly string[] | undefined,
+): string[] {
+  if (given !== undefined) return given.map((origin) => originOf(origin, '--allow-origin'))
+  const origins = CORS_ORIGINS.split(',')
+    .map((text) => text.trim())
+    .filter((text) => text !== '')
+  if (origins.length > originsMax)
+    throw new CaissonError('invalid_options', `CORS_ORIGINS has more than ${originsMax} origins`)
+  return origins.map((origin) => originOf(origin, 'CORS_ORIGINS'))
+}
+
+function originOf(text: string, setting: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url !== undefined && /^https?:$/.test(url.protocol) && url.origin === text) return text
+  throw new CaissonError(
+    'invalid_options',
+    `${setting} ${shown(text)}: expected a scheme and a host, such as https://app.example.com`,
+    text === '*' ? { remedy: 'name each origin; pages of every origin cannot be allowed' } : {},
+  )
+}
+
+/** `production` refuses what is for development alone: DEBUG and `--no-token`. */
+export function modeOf(env: Environment, isOpen: boolean): { readonly isDebug: boolean } {
+  const { ENVIRONMENT = '', DEBUG = '' } = env
+  if (!/^(?:|development|test|production)$/.test(ENVIRONMENT))
+    throw new CaissonError(
+      'invalid_options',
+      `ENVIRONMENT ${shown(ENVIRONMENT)}: expected development, test or production`,
+      { remedy: 'change or unset the variable' },
+    )
+  if (!/^(?:|true|false|1|0)$/.test(DEBUG))
+    throw new CaissonError('invalid_options', `DEBUG ${shown(DEBUG)}: expected true or false`, {
+      remedy: 'change or unset the variable',
+    })
+  const isDebug = DEBUG === 'true' || DEBUG === '1'
+  const wrong = isDebug ? 'DEBUG' : isOpen ? '--no-token' : undefined
+  if (ENVIRONMENT === 'production' && wrong !== undefined)
+    throw new CaissonError('invalid_options', `${wrong} is for development, and ENVIRONMENT is production`, {
+      remedy: isDebug ? 'set DEBUG to false' : 'leave out --no-token',
+    })
+  return { isDebug }
+}
+
+function shown(text: string): string {
+  return JSON.stringify(sanitizeLine(text, 100))
+}

@@ -1,0 +1,34 @@
+// Clients of a service whose process is stopped: the kernel accepts their connections, and nobody answers.
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { expect, it, onTestFinished } from 'vitest'
+import { ServiceClient, ServiceError } from '../../client/index.ts'
+import { cliPlace } from '../../host/test/support/cli.ts'
+
+it('a request to a stopped service ends with an error that says what to do, and works when it continues [H.02]', async () => {
+  const place = await cliPlace({})
+  const { child, errors, ended } = place.start('serve', '--port', '0')
+  // A stopped process takes no other signal.
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const url = () => /listens on (http:\S+)/.exec(errors())?.[1]
+  await expect.poll(url, { timeout: 60_000 }).toBeTruthy()
+  const token = (await readFile(path.join(place.home, 'service/token'), 'utf8')).trim()
+  const client = new ServiceClient({ baseUrl: url() ?? '', token })
+  expect(await client.call('listRuns', {})).toEqual({ runs: [] })
+
+  child.kill('SIGSTOP')
+  const refused = await client.call('listRuns', {}).catch((error: unknown) => error)
+  expect(refused).toBeInstanceOf(ServiceError)
+  expect(refused).toMatchObject({
+    code: 'no_answer',
+    message: expect.stringMatching(/did not answer for 10 seconds; see whether its process is stopped/),
+  })
+  // The signal of the caller still ends a request, with its own reason.
+  const signal = AbortSignal.timeout(100)
+  await expect(client.call('listRuns', { signal })).rejects.toMatchObject({ name: 'TimeoutError' })
+
+  child.kill('SIGCONT')
+  expect(await client.call('listRuns', {})).toEqual({ runs: [] })
+  child.kill('SIGTERM')
+  expect((await ended).code).toBe(0)
+}, 120_000)
