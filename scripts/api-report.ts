@@ -19,9 +19,9 @@ const entries = {
 }
 /** Parameters of constructors that only the library calls, and schemas and helpers behind an exported type. */
 const hidden = new Set([
+  'Adaptation',
   'ApiKey',
   'ApiKeyQuotas',
-  'Adaptation',
   'Asked',
   'Awaitable',
   'Fields',

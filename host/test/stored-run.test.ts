@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 import * as z from 'zod'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { Host, type RunOptions } from '../host.ts'
+import { Host, type ResumeOptions, type RunOptions } from '../host.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import { Run } from '../runs/run.ts'
 import { readStoredRun, resumedOptions, storeRun } from '../stored-run.ts'
@@ -49,6 +49,28 @@ it('an unfinished run is stored without functions, for the user alone, and asks 
   })
   expect(resumed).not.toHaveProperty('continue')
   expect(resumed.plan).not.toHaveProperty('from')
+})
+
+it('a run continues with lower limits where they are given, and never with higher ones [R.01]', async () => {
+  const { host, paths } = await place()
+  await storeRun(
+    paths,
+    { prompt: 'do it', limits: { maxTokens: 500, maxToolCalls: 7 } },
+    {
+      ...task,
+      limits: { ...task.limits, maxTokens: 500 },
+    },
+  )
+  const stored = await readStoredRun(paths)
+  const limitsOf = (limits: ResumeOptions['limits']) =>
+    resumedOptions(stored, limits === undefined ? {} : { limits }).limits
+  expect(limitsOf({ maxTokens: 100, maxCostUsd: 0.5 })).toEqual({
+    ...{ maxTokens: 100, maxToolCalls: 7, maxCostUsd: 0.5 },
+  })
+  expect(limitsOf({ maxTokens: 501 })).toEqual({ maxTokens: 500, maxToolCalls: 7 })
+  expect(limitsOf({})).toEqual({ maxTokens: 500, maxToolCalls: 7 })
+  const wrong = host.resume(runId, { limits: { maxTokens: 0 } })
+  await expect(wrong).rejects.toMatchObject({ code: 'invalid_options' })
 })
 
 it('what cannot be resumed is refused, with the reason and what to do: ended, removed, damaged, in use [R.01]', async () => {
