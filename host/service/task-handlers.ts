@@ -2,12 +2,11 @@
  * The compatible routes: ordinary runs whose answer waits for their end, and notes of proposals. A client that goes away
  * ends no run; the same `Idempotency-Key` finds it again.
  */
-import type { ReplyOf } from '#specs/service/route.ts'
+import type { ReplyOf, RequestOf } from '#specs/service/route.ts'
 import type { routes } from '#specs/service/routes.ts'
 import type { TaskAnswer, TraceEntry } from '#specs/service/task-resources.ts'
 import { CaissonError, type Host } from '../index.ts'
-import { actorOf } from './callers.ts'
-import type { Handlers } from './handlers.ts'
+import { actorOf, type Caller } from './callers.ts'
 import { Refusal } from './problems.ts'
 import type { ServiceRuns } from './service-runs.ts'
 
@@ -15,6 +14,21 @@ import type { ServiceRuns } from './service-runs.ts'
 const longestMs = 2 ** 31 - 1
 
 type RunResult = ReplyOf<(typeof routes)['getResult']>
+
+/** As in `Handlers`. */
+export type TaskHandlers = {
+  readonly [N in 'runChat' | 'runTask' | 'listProposalNotes' | 'serviceHealth']: (
+    request: RequestOf<(typeof routes)[N]>,
+    call: {
+      readonly caller: Caller
+      readonly idempotencyKey: string | undefined
+      readonly signal: AbortSignal
+    },
+  ) => Promise<{
+    readonly body: ReplyOf<(typeof routes)[N]>
+    readonly headers?: Readonly<Record<string, string>>
+  }>
+}
 
 export interface TaskParts {
   readonly host: Host
@@ -24,12 +38,7 @@ export interface TaskParts {
   resultOf(runId: string, waitMs: number, signal: AbortSignal): Promise<RunResult>
 }
 
-export function makeTaskHandlers({
-  host,
-  runs,
-  version,
-  resultOf,
-}: TaskParts): Pick<Handlers, 'runChat' | 'runTask' | 'listProposalNotes' | 'serviceHealth'> {
+export function makeTaskHandlers({ host, runs, version, resultOf }: TaskParts): TaskHandlers {
   return {
     runChat: async ({ body: { message, context } }, { caller, idempotencyKey, signal }) => {
       const runId = await runs.start({ prompt: message, context }, caller, idempotencyKey)
