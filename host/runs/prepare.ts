@@ -33,6 +33,7 @@ import {
 } from '../workspace/index.ts'
 import { describeFolders, scanFolders } from './added-folders.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
+import { readImported } from './imported.ts'
 import type { PlannedRun, ReplayedRun, ResolvedRun } from './resolved-run.ts'
 
 /** Path of the manifest in a run's directory. */
@@ -140,7 +141,10 @@ export async function reopenWorkspace(
   const files = DiskFiles.safeParse(parseJson(text ?? ''))
   if (!files.success || !existsSync(disk))
     throw new CaissonError('state_corrupted', `${files.success ? disk : diskFiles} is damaged or missing`)
-  const manifest = requireValue(await readManifest(manifestFile(directory)))
+  const kept = requireValue(await readManifest(manifestFile(directory)))
+  const imported = await readImported(directory)
+  // The directory of another machine means nothing here.
+  const manifest = imported === undefined ? kept : { ...kept, root: imported.workspace }
   await using undo = new AsyncDisposableStack()
   const fd = openSync(disk, 'r')
   undo.defer(() => closeSync(fd))
