@@ -34,7 +34,7 @@ import {
   type WorkspaceError,
 } from '../workspace/index.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
-import { readImported } from './imported.ts'
+import { readImported } from '../journal/imported.ts'
 import { nameOtherRuns } from './other-runs.ts'
 import { manifestFile, requireValue } from './prepare.ts'
 import { boundHeld, firstPaths, undoRun } from './undo-run.ts'

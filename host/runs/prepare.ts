@@ -33,7 +33,7 @@ import {
 } from '../workspace/index.ts'
 import { describeFolders, scanFolders } from './added-folders.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
-import { readImported } from './imported.ts'
+import { readImported } from '../journal/imported.ts'
 import type { PlannedRun, ReplayedRun, ResolvedRun } from './resolved-run.ts'
 
 /** Path of the manifest in a run's directory. */

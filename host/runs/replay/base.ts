@@ -19,7 +19,7 @@ import {
 } from '../../workspace/index.ts'
 import { scanFolders } from '../added-folders.ts'
 import { KeptRules } from '../ignore-rule-changes.ts'
-import { readImported, writeImported } from '../imported.ts'
+import { readImported, writeImported } from '../../journal/imported.ts'
 import { manifestFile, requireValue } from '../prepare.ts'
 import type { ReplaySetup } from './setup.ts'
 
