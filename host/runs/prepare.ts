@@ -13,6 +13,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { replaceFile } from '../files/durable.ts'
 import { formatBytes, formatCount } from '../files/format.ts'
 import { parseJson } from '../files/json.ts'
+import { readImported } from '../journal/imported.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import type { RunPaths } from '../journal/run-store.ts'
 import type { Folders } from '../state/folders.ts'
@@ -33,7 +34,6 @@ import {
 } from '../workspace/index.ts'
 import { describeFolders, scanFolders } from './added-folders.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
-import { readImported } from '../journal/imported.ts'
 import type { PlannedRun, ReplayedRun, ResolvedRun } from './resolved-run.ts'
 
 /** Path of the manifest in a run's directory. */
