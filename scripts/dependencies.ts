@@ -53,7 +53,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['support'],
     ['link'],
     ['control', 'egress'],
-    ['daemon', 'offline-model', 'recovery', 'repository', 'sandbox', 'service', 'vm'],
+    ['daemon', 'offline-model', 'recorded-runs', 'recovery', 'repository', 'sandbox', 'service', 'vm'],
   ],
 }
 

@@ -63,11 +63,18 @@ interface Waiting {
   readonly enforced: HostQuestion | undefined
   readonly mustAsk: boolean
   readonly isUnseen: boolean
+  readonly isOfHost: boolean
+  /** As journaled. */
+  readonly asked: HostEvent
   /** Whether a yes can be for the same command in this run. */
   readonly remembers: boolean
   readonly answered: PromiseWithResolvers<DecisionRecord>
   /** Resolves when its decision is journaled. */
   readonly recorded: PromiseWithResolvers<void>
+  /** The call of `ask` that gets the decision; undefined: its agent has ended, and none has asked again. */
+  asker: symbol | undefined
+  /** Whether the journal has the question since that agent ended. */
+  isJournaled: boolean
 }
 
 /** Decisions that are remembered. */
@@ -87,6 +94,8 @@ export class ApprovalQueue {
   /** Decisions for an agent that was lost, by call: each is for one question of the next. */
   readonly #earlier = new Map<string, DecisionRecord>()
   #closed: DecisionRecord | undefined
+  /** Questions of agents that ended, by call: the next agent asks them again, and answers apply until then. */
+  readonly #left = new Map<string, Waiting>()
   /** While no agent is there that asks: resolves once a question is decided. */
   #parked: PromiseWithResolvers<void> | undefined
   /** Whether a question was decided meanwhile. */
@@ -128,13 +137,28 @@ export class ApprovalQueue {
     return this.#hasLeft
   }
 
-  /** Another agent is about to begin, which asks again what has no answer. */
+  /**
+   * Another agent is about to begin, which asks again what has no answer. Its questions wait on under their ids; the host
+   * draws the ids of its own anew, so those are withdrawn.
+   */
   async unpark(): Promise<void> {
     this.#parked = undefined
     this.#isDecided = false
-    const left = [...this.#waiting]
-    for (const [id] of left) this.#resolve(id, withdrawn('another agent continues the run and asks again'))
-    await Promise.all(left.map(([, { recorded }]) => recorded.promise))
+    const gone: Waiting[] = []
+    for (const [id, entry] of [...this.#waiting]) {
+      if (entry.isUnseen || entry.isOfHost) {
+        this.#resolve(id, withdrawn(askedAgain))
+        gone.push(entry)
+      } else this.#leave(entry)
+    }
+    await Promise.all(gone.map(({ recorded }) => recorded.promise))
+  }
+
+  #leave(entry: Waiting): void {
+    if (entry.asker !== undefined) this.#options.onWaiting?.(-1, entry.isUnseen)
+    entry.asker = undefined
+    entry.isJournaled = false
+    this.#left.set(callKey(entry.request), entry)
   }
 
   /** Ids of the pending questions, oldest first. */
@@ -160,6 +184,8 @@ export class ApprovalQueue {
     enforced?: HostQuestion,
     asking: AskOptions = {},
   ): Promise<ApprovalDecision> {
+    const left = this.#takeLeft(request)
+    if (left !== undefined) return await this.#askAgain(left, signal, asking)
     if (this.#waiting.has(request.approvalId))
       return { decision: 'deny', hint: 'another approval waits under this id' }
     const { approvalId } = request
@@ -170,21 +196,80 @@ export class ApprovalQueue {
     const remembers = isCall && canRemember(request, rules, asking)
     const because = isCall ? explainCommand(rules, request) : undefined
     // Starts waiting before the question is shown, so that a viewer can answer it.
+    const isOfHost = enforced !== undefined || asking.askedBy === 'host'
+    const asked = describeRequest(request, {
+      access: enforced?.access,
+      isEnforced: isOfHost,
+      remembers,
+      because,
+    })
     const waiting =
-      ruled === undefined ? this.#startWaiting({ request, enforced, remembers }, asking, signal) : undefined
-    const isEnforced = enforced !== undefined || asking.askedBy === 'host'
-    if (known === undefined)
-      await record(describeRequest(request, { access: enforced?.access, isEnforced, remembers, because }))
+      ruled === undefined
+        ? this.#startWaiting({ request, enforced, remembers, isOfHost, asked }, asking, signal)
+        : undefined
+    const asker = waiting?.asker
+    if (known === undefined) await record(asked)
     const ruling = ruled ?? (await waiting?.answered.promise) ?? unattended
     this.#noteDecided(approvalId, ruling)
     try {
+      if (waiting !== undefined) await this.#journalAgain(waiting)
       if (known === undefined) await record({ type: 'approval-decision', approvalId, ...ruling })
     } finally {
       waiting?.recorded.resolve()
       if (waiting !== undefined) this.#parked?.resolve()
     }
+    if (waiting !== undefined) {
+      const key = callKey(request)
+      if (this.#left.get(key) === waiting) {
+        this.#left.delete(key)
+        this.#earlier.set(key, ruling)
+      }
+      if (waiting.asker !== asker) return { decision: 'deny' }
+    }
     asking.onDecision?.(ruling)
     if (enforced !== undefined) return await this.#apply(enforced, ruling)
+    return this.#tell(request, ruling)
+  }
+
+  /** The question of an agent that ended, when it is the one that this agent asks. */
+  #takeLeft(request: ApprovalRequest): Waiting | undefined {
+    const key = callKey(request)
+    const left = this.#left.get(key)
+    if (left === undefined) return undefined
+    this.#left.delete(key)
+    if (left.request.approvalId === request.approvalId) return left
+    this.#resolve(left.request.approvalId, withdrawn(askedAgain))
+    return undefined
+  }
+
+  /** Another agent asks a question that waits: it gets the answer, and the person is not asked anew. */
+  async #askAgain(
+    entry: Waiting,
+    signal: AbortSignal | undefined,
+    { onDecision }: AskOptions,
+  ): Promise<ApprovalDecision> {
+    const asker = Symbol('asker')
+    entry.asker = asker
+    const { approvalId } = entry.request
+    if (this.#waiting.get(approvalId) === entry) this.#options.onWaiting?.(1, entry.isUnseen)
+    this.#listen(entry, signal)
+    await this.#journalAgain(entry)
+    const ruling = await entry.answered.promise
+    await entry.recorded.promise
+    if (entry.asker !== asker) return { decision: 'deny' }
+    onDecision?.(ruling)
+    return this.#tell(entry.request, ruling)
+  }
+
+  /** The line with which another agent continues the run closes all questions before it. */
+  async #journalAgain(entry: Waiting): Promise<void> {
+    if (entry.isJournaled) return
+    entry.isJournaled = true
+    await this.#options.record(entry.asked)
+  }
+
+  /** What the agent gets. */
+  #tell(request: ApprovalRequest, ruling: DecisionRecord): ApprovalDecision {
     const { decision, hint, plan, answer } = ruling
     const allowed = decision === 'allow' ? (plan ?? planOf(request)) : undefined
     if (allowed !== undefined) this.#options.onPlanAllowed?.(allowed)
@@ -317,7 +402,7 @@ export class ApprovalQueue {
   }
 
   #startWaiting(
-    asked: Pick<Waiting, 'request' | 'enforced' | 'remembers'>,
+    asked: Pick<Waiting, 'request' | 'enforced' | 'remembers' | 'isOfHost' | 'asked'>,
     { mustAsk = false, isUnseen = asked.enforced?.access.from === 'connection' }: AskOptions,
     signal: AbortSignal | undefined,
   ): Waiting {
@@ -326,18 +411,27 @@ export class ApprovalQueue {
     const answered = Promise.withResolvers<DecisionRecord>()
     // Another agent of the run asks again what one before had withdrawn.
     this.#decided.delete(approvalId)
-    const entry = { ...asked, mustAsk, isUnseen, answered, recorded: Promise.withResolvers<void>() }
+    const entry: Waiting = {
+      ...{ ...asked, mustAsk, isUnseen, answered, recorded: Promise.withResolvers<void>() },
+      ...{ asker: Symbol('asker'), isJournaled: true },
+    }
     this.#waiting.set(approvalId, entry)
     if (request.question !== undefined) this.#questions += 1
     this.#options.onWaiting?.(1, isUnseen)
+    this.#listen(entry, signal)
+    return entry
+  }
+
+  /** Withdraws the question when its asker does, unless that has ended and the question waits on. */
+  #listen(entry: Waiting, signal: AbortSignal | undefined): void {
+    const { asker, request, answered } = entry
     const withdraw = () => {
-      // Whoever asked has ended, and the question waits on.
-      if (this.#parked === undefined) this.#resolve(approvalId, withdrawn(signal?.reason))
+      if (this.#parked === undefined && entry.asker === asker)
+        this.#resolve(request.approvalId, withdrawn(signal?.reason))
     }
     signal?.addEventListener('abort', withdraw)
     void answered.promise.then(() => signal?.removeEventListener('abort', withdraw))
     if (signal?.aborted) withdraw()
-    return entry
   }
 
   #resolve(approvalId: string, ruling: DecisionRecord): void {
@@ -345,7 +439,7 @@ export class ApprovalQueue {
     if (entry === undefined) return
     this.#waiting.delete(approvalId)
     this.#isDecided = this.#parked !== undefined
-    this.#options.onWaiting?.(-1, entry.isUnseen)
+    if (entry.asker !== undefined) this.#options.onWaiting?.(-1, entry.isUnseen)
     entry.answered.resolve(ruling)
   }
 }
@@ -362,6 +456,8 @@ function callKey({
   const call = callId === approvalId ? [] : [callId]
   return JSON.stringify([agentPath, stepId, ...call, tool, given])
 }
+
+const askedAgain = 'another agent continues the run and asks again'
 
 const sleeping: AnswerResult = {
   taken: false,

@@ -241,7 +241,8 @@ export class RunClient implements RunHandle {
     } else {
       const { event } = message.event
       this.#lastAt = message.event.at
-      if (event.type === 'approval-request' && message.waits)
+      // A question that waits on while another agent continues the run comes again.
+      if (event.type === 'approval-request' && message.waits && !this.#open.has(event.request.approvalId))
         this.#open.set(event.request.approvalId, Promise.withResolvers<void>())
       if (event.type === 'approval-decision') this.#settle(event.approvalId)
       this.#state = reduceRun(this.#state, message.event)

@@ -14,6 +14,7 @@ import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { replaceFile } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
+import { readImported, writeImported } from '../journal/imported.ts'
 import { momentPaths } from '../journal/kept-moments.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import { newRunId, type RunPaths, type RunStore } from '../journal/run-store.ts'
@@ -72,7 +73,8 @@ export async function forkRun(source: ForkSource, request: ForkRequest): Promise
   })
   const point = findMoment(runId, state, request.at)
   const paths = momentPaths(store.paths(runId), state.end !== null && source.live === undefined)
-  const stored = await readTask(paths)
+  const isImported = (await readImported(paths.directory)) !== undefined
+  const stored = await readTask(paths, isImported)
   await source.live?.flushRecording()
   const prefix = prefixOf(lines, point)
   const runIds: string[] = []
@@ -119,6 +121,8 @@ async function makeFork(parts: ForkParts): Promise<void> {
     constants.COPYFILE_EXCL,
   )
   await copyRecording(paths.exchanges, fork, moment?.exchanges ?? 0)
+  const imported = await readImported(paths.directory)
+  if (imported !== undefined) await writeImported(fork.directory, imported)
   // The last: without it nothing continues the run.
   const { task } = stored
   const own = { ...stored, task: { ...task, runId: fork.runId, idSeed: task.idSeed ?? task.runId } }
@@ -186,8 +190,17 @@ const Stored = z.strictObject({
 })
 type Stored = z.infer<typeof Stored>
 
-async function readTask({ runId, options }: RunPaths): Promise<Stored> {
+async function readTask({ runId, options }: RunPaths, isImported: boolean): Promise<Stored> {
   const text = await readFile(options, 'utf8').catch((cause: unknown) => {
+    if (isImported)
+      throw new CaissonError(
+        'not_possible_now',
+        `${runId} was imported without its disk, so it cannot be forked`,
+        {
+          cause,
+          remedy: 'fork it where it was made; an export has the disk only of a run that has not ended',
+        },
+      )
     throw new CaissonError('not_possible_now', `${runId} does not keep its disk, so it cannot be forked`, {
       cause,
       remedy:

@@ -30,12 +30,16 @@ export async function answerApprovals(
   onApproval: OnApproval,
   warn: (text: string) => void,
 ): Promise<void> {
+  const asked = new Set<string>()
   for await (const item of run.watch()) {
     if (item.source !== 'host' || item.event.type !== 'approval-request') continue
     const { approvalId } = item.event.request
-    if (!run.hasPendingApproval(approvalId)) continue
+    if (!run.hasPendingApproval(approvalId) || asked.has(approvalId)) continue
     const approval = reduceRun(initialRunState, item).pendingApprovals[approvalId]
-    if (approval !== undefined) void answerOne(run, approval, onApproval, warn)
+    if (approval === undefined) continue
+    // It comes again when another agent of the run asks it.
+    asked.add(approvalId)
+    void answerOne(run, approval, onApproval, warn).finally(() => asked.delete(approvalId))
   }
 }
 

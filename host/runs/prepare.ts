@@ -13,6 +13,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { replaceFile } from '../files/durable.ts'
 import { formatBytes, formatCount } from '../files/format.ts'
 import { parseJson } from '../files/json.ts'
+import { readImported } from '../journal/imported.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import type { RunPaths } from '../journal/run-store.ts'
 import { type Folders, ownPlaces } from '../state/folders.ts'
@@ -140,7 +141,10 @@ export async function reopenWorkspace(
   const files = DiskFiles.safeParse(parseJson(text ?? ''))
   if (!files.success || !existsSync(disk))
     throw new CaissonError('state_corrupted', `${files.success ? disk : diskFiles} is damaged or missing`)
-  const manifest = requireValue(await readManifest(manifestFile(directory)))
+  const kept = requireValue(await readManifest(manifestFile(directory)))
+  const imported = await readImported(directory)
+  // The directory of another machine means nothing here.
+  const manifest = imported === undefined ? kept : { ...kept, root: imported.workspace }
   await using undo = new AsyncDisposableStack()
   const fd = openSync(disk, 'r')
   undo.defer(() => closeSync(fd))

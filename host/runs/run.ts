@@ -74,6 +74,8 @@ export class Run implements RunHandle {
   #isVmStopped = false
   /** Whether it has slept: what then fails before an agent works can be tried again. */
   #hasSlept = false
+  /** Whether its journal is closed and its lock is free. */
+  #isOver = false
 
   constructor(plan: PlannedRun, record: RunRecord) {
     this.id = plan.runId
@@ -139,7 +141,9 @@ export class Run implements RunHandle {
       sleepAfterMs: this.#recovery.maxCount === 0 ? 0 : (plan.vm.sleepAfterMs ?? DEFAULT_SLEEP_AFTER_MS),
       canRecover: (error) => this.#canRecover(error),
     })
-    this.ended = this.#live()
+    this.ended = this.#live().finally(() => {
+      this.#isOver = true
+    })
     this.#serveControl(record.paths.control)
   }
 
@@ -247,6 +251,9 @@ export class Run implements RunHandle {
   /** Makes runs that continue this one from a moment of it; the guest works on meanwhile. See `host.fork`. */
   async fork(request: ForkRequest): Promise<Forks> {
     const { folders, provider } = this.#plan
+    const store = new RunStore(folders)
+    const checked = readForkRequest(request)
+    if (this.#isOver) return await forkRun({ store, runId: this.id }, checked)
     const live = {
       copyDisk: async (to: string, checkpointId: string) => {
         if (this.#guest !== undefined) await this.#guest.forkDisk(to, checkpointId)
@@ -255,8 +262,7 @@ export class Run implements RunHandle {
       },
       flushRecording: async () => await (await this.#record.openRecorder(provider)).flush(),
     }
-    const source = { store: new RunStore(folders), runId: this.id, live }
-    return await forkRun(source, readForkRequest(request))
+    return await forkRun({ store, runId: this.id, live }, checked)
   }
 
   async #live(): Promise<RunState> {

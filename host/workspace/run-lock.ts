@@ -172,6 +172,13 @@ export async function endRunHolder(locks: string, runId: string): Promise<number
   return await endHolder(path.join(locks, `${runId}${SUFFIX}`))
 }
 
+/** Id of the process that works on the run, as its lock says. Undefined: none, or not known. */
+export async function findRunHolder(locks: string, runId: string): Promise<number | undefined> {
+  const file = path.join(locks, `${runId}${SUFFIX}`)
+  const lock = await readLockFile(file).catch(() => undefined)
+  return typeof lock?.pid === 'number' ? lock.pid : undefined
+}
+
 /** The runs with an active process. A run whose lock cannot be read counts as active. */
 export async function lockedRuns(locks: string): Promise<ReadonlySet<string>> {
   const runIds = await runIdsIn(locks)

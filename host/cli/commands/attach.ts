@@ -3,8 +3,11 @@
  * is not cancelling: the run continues without us.
  */
 import type { Writable } from 'node:stream'
+import { AnswerProbe } from '../../control/answer-probe.ts'
 import type { RunClient, WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
+import type { Host } from '../../host.ts'
+import { findRunHolder } from '../../workspace/run-lock.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
@@ -25,13 +28,16 @@ export async function attach(io: Io, name: string, flags: { json?: boolean } & D
   const say = (line: string) => io.stderr.write(`${line}\n`)
   if (flags.json === true) {
     using _ = new Leaving(run, io.stdout, say)
+    using __ = watchAnswers(host, runId, say)
     // Without standard input it is still watched.
     await followAsJson(io, run, () => undefined)
     return await concludeAsJson(io, run)
   }
   using view = new ProgressView(io.stdout, { verbose: flags.verbose, reasoning: flags.reasoning })
   {
-    using leaving = new Leaving(run, io.stdout, (line) => view.lines([line]))
+    const tell = (line: string) => view.lines([line])
+    using leaving = new Leaving(run, io.stdout, tell)
+    using _ = watchAnswers(host, runId, tell)
     const isInteractive = io.stdin.isTTY === true && io.stdout.isTTY === true
     await follow(io, view, run, leaving, { isInteractive, folder: host.runs.paths(run.id).directory })
   }
@@ -48,6 +54,25 @@ export async function attach(io: Io, name: string, flags: { json?: boolean } & D
       )
   }
   return codeOf(io, run, end)
+}
+
+/** Says when the run's process stops answering, and when it answers again. */
+function watchAnswers({ folders, runs }: Host, runId: string, say: (line: string) => void): Disposable {
+  const nameProcess = async () => {
+    const pid = await findRunHolder(folders.locks, runId)
+    return { pid, name: pid === undefined ? `The process of ${runId}` : `The run's process ${pid}` }
+  }
+  const sayStopped = async (since: number) => {
+    const { pid, name } = await nameProcess()
+    const time = new Date(since).toTimeString().slice(0, 8)
+    const remedy = pid === undefined ? '' : ` If it is stopped, continue it: kill -CONT ${pid}.`
+    say(`${name} has not answered since ${time}.${remedy} To leave, press Ctrl-C; the run is not cancelled.`)
+  }
+  return new AnswerProbe({
+    path: runs.paths(runId).control,
+    onSilent: (since) => void sayStopped(since),
+    onAnswer: () => void nameProcess().then(({ name }) => say(`${name} answers again.`)),
+  })
 }
 
 async function concludeAsJson(io: Io, run: RunClient): Promise<ExitCode> {

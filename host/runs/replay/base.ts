@@ -7,6 +7,7 @@ import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { replaceFile } from '../../files/durable.ts'
+import { readImported, writeImported } from '../../journal/imported.ts'
 import type { RunPaths } from '../../journal/run-store.ts'
 import { type Folders, ownPlaces } from '../../state/folders.ts'
 import { linkOrCopy } from '../../vm/hibernation/sparse-file.ts'
@@ -19,7 +20,6 @@ import {
 } from '../../workspace/index.ts'
 import { scanFolders } from '../added-folders.ts'
 import { KeptRules } from '../ignore-rule-changes.ts'
-import { readImported } from '../imported.ts'
 import { manifestFile, requireValue } from '../prepare.ts'
 import type { ReplaySetup } from './setup.ts'
 
@@ -43,9 +43,11 @@ export async function placeBase(from: RunPaths, to: BasePlace, parts: BaseParts)
   const manifest = requireValue(await readManifest(kept, parts.workspaceReady.manifestSha256))
   await copyFile(kept, manifestFile(to.directory))
   const base = await findKeptBase(from)
+  const imported = await readImported(from.directory)
+  if (imported !== undefined) await writeImported(to.directory, imported)
   if (base === undefined) {
     // An archive may name any directory of this machine, and which of its files to copy.
-    if ((await readImported(from.directory)) !== undefined)
+    if (imported !== undefined)
       throw new CaissonError(
         'not_possible_now',
         `the workspace of ${from.runId} is not kept: it was imported without it`,

@@ -264,7 +264,7 @@ interface FormParts {
 
 function formOf({ event, ...line }: JournalEvent, parts: FormParts): Readonly<Record<string, unknown>> {
   const dropped = new Set(volatileOf[event.type] ?? [])
-  const form = plain(event, parts) as Record<string, unknown>
+  const form = plain(withoutLineCounts(event), parts) as Record<string, unknown>
   const kept = Object.entries(form).map(([key, value]) => [
     key,
     key === 'request' && event.type === 'approval-request' ? omit(value as object, dropped) : value,
@@ -273,6 +273,12 @@ function formOf({ event, ...line }: JournalEvent, parts: FormParts): Readonly<Re
     ...omit(Object.fromEntries(kept), dropped),
     ...(line.source === 'agent' ? { agentPath: line.agentPath } : {}),
   }
+}
+
+/** The lines of a change are counted against the directory of the host, whose files may be others by now. */
+function withoutLineCounts(event: JournalEvent['event']): JournalEvent['event'] {
+  if (event.type !== 'changes-ready' || event.paths === undefined) return event
+  return { ...event, paths: event.paths.map(({ added: _, removed: __, ...path }) => path) }
 }
 
 function omit(value: object, names: ReadonlySet<string>): Record<string, unknown> {

@@ -67,6 +67,38 @@ describe('the approval queue', () => {
     expect(await again).toMatchObject({ decision: 'deny' })
   })
 
+  it('a question that waits while another agent continues the run keeps its id, and answers of meanwhile apply [R.12 S1.11]', async () => {
+    const { queue, events, waits } = open()
+    const old = new AbortController()
+    const color = { approvalId: 'color', callId: 'c1' }
+    const size = { approvalId: 'size', callId: 'c2' }
+    const shape = { approvalId: 'shape', callId: 'c3' }
+    const before = [color, size, shape].map((one) => queue.ask(request(one), old.signal))
+    await expect.poll(() => queue.pending).toEqual(['color', 'size', 'shape'])
+    const answered = queue.park()
+    old.abort()
+    const allow = { decision: 'allow', scope: 'once' } as const
+    expect(queue.answer('color', allow)).toEqual({ taken: true })
+    await answered
+    await queue.unpark()
+    expect(queue.pending).toEqual(['size', 'shape'])
+    // No agent has asked again yet.
+    expect(queue.answer('size', { ...allow, decision: 'deny' })).toEqual({ taken: true })
+    const resolved = queue.whenResolved('shape')
+    expect(await queue.ask(request(size))).toEqual({ decision: 'deny' })
+    const again = queue.ask(request(shape))
+    expect(queue.answer('shape', allow)).toEqual({ taken: true })
+    await resolved
+    expect(await again).toEqual({ decision: 'allow' })
+    expect((await Promise.all(before)).map(({ decision }) => decision)).toEqual(['allow', 'deny', 'deny'])
+    const decided = events.filter(({ type }) => type === 'approval-decision')
+    expect(decided).toMatchObject(
+      ['color', 'size', 'shape'].map((approvalId) => ({ approvalId, by: 'person' })),
+    )
+    expect(waits.reduce((sum, change) => sum + change, 0)).toBe(0)
+    expect(queue.pending).toEqual([])
+  })
+
   it('waits for a person, takes the first answer and journals both [S1.11]', async () => {
     const { queue, events, waits } = open()
     const decision = queue.ask(request())

@@ -89,6 +89,9 @@ it('three forks of a run begin at its second step, each follows what was said to
     expect(typesOf(events, 'step-start')).toHaveLength(2)
     expect(typesOf(events, 'run-end')).toHaveLength(1)
   }
+  // Its handle forks it, too.
+  const ofHandle = await first.run.fork({ at: 'second', count: 1, prompts: [], by: 'a test' })
+  expect(ofHandle).toMatchObject({ step: 'second', runIds: [expect.stringMatching(/^run-/)] })
   expect(await host.runs.read(first.run.id)).toEqual(original)
   const { paths } = await host.compare(runIds)
   expect(paths.map(({ path, isSame }) => [path, isSame])).toEqual([

@@ -91,3 +91,34 @@ it('sleeps as journal and disk, here or without a process, and an answer continu
   // Asked once for each turn: what was answered before the sleep is not paid again.
   expect(model.asked).toHaveLength(calls.length + 1)
 }, 240_000)
+
+it('of two open questions the first answer wakes the run, and the other one waits on under its id [R.12]', async () => {
+  const step = (id: string) => ({ id, title: id, instructions: `do ${id}`, needs: [], writes: [`${id}.txt`] })
+  await using model = await startModelServer(({ messages, text }) => {
+    const id = text.includes('do left') ? 'left' : 'right'
+    if (messages.some(({ role }) => role === 'tool')) return reply({ text: `${id} is done` })
+    const question = JSON.stringify({ kind: 'text', question: `Which ${id}?` })
+    return reply({ calls: [{ id: `call-${id}`, name: 'ask_user', arguments: question }] })
+  })
+  const env = { CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'scripted' }
+  const { host, start } = await testBench({}, env)
+  const run = await start('ask', {
+    plan: { from: { goal: 'ask', steps: [step('left'), step('right')] } },
+    vm: { sleepAfterMs: 1_500 },
+    approvals: { interactive: true },
+  })
+  const finished = finish(run)
+  const typesOf = async () => (await host.runs.read(run.id)).map(({ event }) => event.type)
+  await expect.poll(typesOf, waiting).toContain('run-sleep')
+  const [first = '', second = ''] = Object.keys(run.state.pendingApprovals)
+  const answer = { decision: 'allow', scope: 'once', answer: 'this' } as const
+  expect(await run.answer(first, answer)).toEqual({ taken: true })
+  // Before the next agent has asked again.
+  await expect.poll(typesOf, waiting).toContain('run-resume')
+  expect(run.hasPendingApproval(second)).toBe(true)
+  expect(await run.answer(second, answer)).toEqual({ taken: true })
+  const { state, events } = await finished
+  expect(state.end).toMatchObject({ outcome: 'completed' })
+  const decisions = events.filter(({ type }) => type === 'approval-decision')
+  expect(decisions).toMatchObject([first, second].map((approvalId) => ({ approvalId, by: 'person' })))
+}, 240_000)
