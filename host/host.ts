@@ -51,6 +51,7 @@ import type { Forks } from './forks/fork-run.ts'
 import type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
 import type { Image } from './image/image.ts'
 import { type ImportOptions, type ImportResult, importRun } from './import-run.ts'
+import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
 import { boundMoments, defaultMomentBounds, type MomentBounds } from './journal/kept-moments.ts'
 import type { FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
@@ -77,7 +78,6 @@ import { answerApprovals, warnOfUnanswered } from './runs/approval-handler.ts'
 import { RunChanges } from './runs/changes.ts'
 import { cancelStored } from './runs/end-stored.ts'
 import { warmUp } from './runs/guest/warm-up.ts'
-import { type ImportedRun, readImported } from './runs/imported.ts'
 import { findHeld, type HeldPaths } from './runs/prepare.ts'
 import { placeBase } from './runs/replay/base.ts'
 import { ActiveReplay, type Replay } from './runs/replay/replay.ts'
@@ -473,7 +473,8 @@ export class Host implements AsyncDisposable {
       const configured = mcpServersOf(planned.config.mcpServers)
       const servers = { own: planned.mcp?.servers ?? {}, configured: configured.ok ? configured.value : {} }
       const task = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
-      const resumed = { task, fromBeginning: options.fromBeginning === true }
+      const fromBeginning = options.fromBeginning === true
+      const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
       const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
       const run = new Run(plan, record)
