@@ -5,7 +5,6 @@ import { CaissonError, requireText, withCode } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { WorkspacePath } from '#specs/protocol/text.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
-import { clearLeftStages } from './archive/import-stage.ts'
 import {
   checkCallOptions,
   checkExport,
@@ -51,6 +50,7 @@ import type { Forks } from './forks/fork-run.ts'
 import type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
 import type { Image } from './image/image.ts'
 import { type ImportOptions, type ImportResult, importRun } from './import-run.ts'
+import { clearLeftStages } from './journal/import-stages.ts'
 import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
 import { boundMoments, defaultMomentBounds, type MomentBounds } from './journal/kept-moments.ts'
 import type { FeedItem } from './journal/run-feed.ts'
