@@ -6,7 +6,6 @@ import type { EgressRule } from '#specs/protocol/egress.ts'
 import { WorkspacePath } from '#specs/protocol/text.ts'
 import { ApiKeys } from './api-keys/api-keys.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
-import { clearLeftStages } from './archive/import-stage.ts'
 import {
   checkCallOptions,
   checkChangeOptions,
@@ -53,7 +52,8 @@ import type { Forks } from './forks/fork-run.ts'
 import type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
 import type { Image } from './image/image.ts'
 import { type ImportOptions, type ImportResult, importRun } from './import-run.ts'
-import { type ImportedRun, readImported } from './journal/imported.ts'
+import { clearLeftStages } from './journal/import-stages.ts'
+import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
 import { boundMoments, defaultMomentBounds, type MomentBounds } from './journal/kept-moments.ts'
 import type { FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
@@ -479,7 +479,8 @@ export class Host implements AsyncDisposable {
       const servers = { own: planned.mcp?.servers ?? {}, configured: configured.ok ? configured.value : {} }
       const made = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
       const task = { ...made, limits: { ...made.limits, ...lowerLimits(made, given.limits) } }
-      const resumed = { task, fromBeginning: options.fromBeginning === true }
+      const fromBeginning = options.fromBeginning === true
+      const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
       const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
       const run = new Run(plan, record)

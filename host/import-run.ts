@@ -1,6 +1,6 @@
 /**
- * Makes a run of an archive: whole or not at all. What a run was permitted elsewhere is not permitted here: rules of
- * approvals and of network access, paths of this machine, and keys stay out.
+ * Makes a run of an archive: whole or not at all. What a run was permitted elsewhere is not permitted here: answers and
+ * rules of approvals and of network access, paths of this machine, and keys stay out.
  */
 import { existsSync } from 'node:fs'
 import { mkdir, readFile, rename } from 'node:fs/promises'
@@ -9,9 +9,10 @@ import type { Readable } from 'node:stream'
 import { CaissonError } from '#specs/errors.ts'
 import { checkFolder } from './archive/check-folder.ts'
 import { type ArchiveManifest, invalidArchive } from './archive/format.ts'
-import { clearLeftStages, ImportStage } from './archive/import-stage.ts'
+import { ImportStage } from './archive/import-stage.ts'
 import { unpackArchive } from './archive/read-archive.ts'
 import { replaceFile } from './files/durable.ts'
+import { clearLeftStages } from './journal/import-stages.ts'
 import { writeImported } from './journal/imported.ts'
 import { scanJournal } from './journal/journal-lines.ts'
 import { writeSummary } from './journal/journal-summary.ts'
@@ -97,8 +98,8 @@ async function complete(
     if (!stored.ok) throw invalidArchive(stored.error)
     await replaceFile(file, stored.value)
   } else await keepBase(folder)
-  await writeImported(folder, { version: 1, at: Date.now(), workspace, image, withheld })
   const { events: seq, bytes, head: hash } = journal
+  await writeImported(folder, { version: 1, at: Date.now(), workspace, image, withheld, lines: seq })
   const closed = fold.state.end !== null
   const summary = { seq, bytes, hash, closed, outline: fold.outline }
   await writeSummary(path.join(folder, 'journal.jsonl'), summary, true)

@@ -109,7 +109,7 @@ export function settleByPerson(
 ): DecisionRecord | undefined {
   const { forMs, scope } = given
   if (forMs === undefined) return settleInForm({ request, access, remembers }, given, findPlanProblems)
-  // Grants of network access are kept elsewhere, and end with the VM.
+  // Network access for the run does not expire.
   if (scope !== 'run' || access !== undefined) return undefined
   const ruling = settleInForm({ request, access, remembers }, given, findPlanProblems)
   return ruling && { ...ruling, until: now + forMs }

@@ -2,7 +2,12 @@
  * The approval queue of a run. Journals a question before showing it, and an answer before it takes effect. Rules and
  * modes answer first, a person answers the rest, and the first answer wins.
  */
-import type { ApprovalDecision, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
+import type {
+  AccessQuestion,
+  ApprovalDecision,
+  ApprovalRequest,
+  ApprovalRule,
+} from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
@@ -24,7 +29,7 @@ import {
 import { explainDecided, explainNotOffered, explainUnknown, readAnswer } from './explain-answer.ts'
 import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
-import { decisionBy, RunAnswers } from './run-answers.ts'
+import { decisionBy, type NetworkAnswer, RunAnswers } from './run-answers.ts'
 import { isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
 
 export type { Answerer, AnswerResult, ApprovalAnswer, ApprovalMode, HostQuestion } from './decisions.ts'
@@ -55,6 +60,8 @@ export interface ApprovalQueueOptions {
 export interface DecidedRequest {
   readonly request: Omit<ApprovalRequest, 'runId'>
   readonly ruling: DecisionRecord
+  /** Of a question about network access. */
+  readonly access?: AccessQuestion | undefined
 }
 
 /** A question that waits for a person. */
@@ -92,7 +99,10 @@ export class ApprovalQueue {
   /** Number of `ask_user` questions put to a person. */
   #questions = 0
   /** Decisions for an agent that was lost, by call: each is for one question of the next. */
-  readonly #earlier = new Map<string, DecisionRecord>()
+  readonly #earlier = new Map<
+    string,
+    { readonly approvalId: string; readonly ruling: DecisionRecord; readonly isNetwork: boolean }
+  >()
   #closed: DecisionRecord | undefined
   /** Questions of agents that ended, by call: the next agent asks them again, and answers apply until then. */
   readonly #left = new Map<string, Waiting>()
@@ -115,11 +125,20 @@ export class ApprovalQueue {
    * @param runAnswers what people answered another process for the rest of the run
    */
   restore(decided: readonly DecidedRequest[], runAnswers: readonly DecidedRequest[] = []): void {
-    for (const { request, ruling } of runAnswers) this.#runAnswers.add(request, ruling)
-    for (const { request, ruling } of decided) {
-      this.#earlier.set(callKey(request), ruling)
-      this.#noteDecided(request.approvalId, ruling)
+    for (const { request, ruling, access } of runAnswers) {
+      if (access === undefined) this.#runAnswers.add(request, ruling)
+      else this.#runAnswers.addNetwork(request, access, ruling)
     }
+    for (const { request, ruling, access } of decided) {
+      const { approvalId } = request
+      this.#earlier.set(callKey(request), { approvalId, ruling, isNetwork: access !== undefined })
+      this.#noteDecided(approvalId, ruling)
+    }
+  }
+
+  /** What people answered about network access for the rest of the run. */
+  get networkAnswers(): readonly NetworkAnswer[] {
+    return this.#runAnswers.network
   }
 
   /**
@@ -222,12 +241,16 @@ export class ApprovalQueue {
       const key = callKey(request)
       if (this.#left.get(key) === waiting) {
         this.#left.delete(key)
-        this.#earlier.set(key, ruling)
+        this.#earlier.set(key, { approvalId, ruling, isNetwork: enforced !== undefined })
       }
       if (waiting.asker !== asker) return { decision: 'deny' }
     }
     asking.onDecision?.(ruling)
-    if (enforced !== undefined) return await this.#apply(enforced, ruling)
+    if (enforced !== undefined) {
+      if (known === undefined && isForRun(ruling))
+        this.#runAnswers.addNetwork(request, enforced.access, ruling)
+      return await this.#apply(enforced, ruling)
+    }
     return this.#tell(request, ruling)
   }
 
@@ -298,8 +321,8 @@ export class ApprovalQueue {
     this.#noteDecided(approvalId, ruling)
     this.#resolve(approvalId, ruling)
     const isKept = this.#options.keepsRunAnswers !== false
-    if (isKept && enforced === undefined && ruling.scope === 'run') {
-      this.#applyToCalls(request, ruling)
+    if ((isKept || enforced !== undefined) && ruling.scope === 'run') {
+      if (enforced === undefined) this.#applyToCalls(request, ruling)
       this.#recording.set(approvalId, recorded.promise)
       void recorded.promise.then(() => this.#recording.delete(approvalId))
     }
@@ -311,9 +334,13 @@ export class ApprovalQueue {
    * @returns resolves once that is journaled: false when no such answer applied
    */
   async revoke(approvalId: string, by: string): Promise<boolean> {
-    if (this.#hasLeft || this.#closed !== undefined || !this.#runAnswers.revoke(approvalId)) return false
-    // Journaled after the answer: the last line about it counts.
+    if (this.#hasLeft || this.#closed !== undefined) return false
+    const isCall = this.#runAnswers.revoke(approvalId)
+    // Journaled after the answer: the last line about it counts. One about network access applies from then on.
     await this.#recording.get(approvalId)
+    if (!isCall && !this.#runAnswers.revoke(approvalId)) return false
+    for (const [key, earlier] of this.#earlier)
+      if (earlier.isNetwork && earlier.approvalId === approvalId) this.#earlier.delete(key)
     await this.#options.record({
       type: 'approval-revoke',
       approvalId,
@@ -381,9 +408,9 @@ export class ApprovalQueue {
   #takeEarlier(request: ApprovalRequest): DecisionRecord | undefined {
     if (this.#closed !== undefined) return undefined
     const key = callKey(request)
-    const ruling = this.#earlier.get(key)
+    const earlier = this.#earlier.get(key)
     this.#earlier.delete(key)
-    return ruling
+    return earlier?.ruling
   }
 
   /** The decision without a person; undefined if one must be asked. */
@@ -442,6 +469,11 @@ export class ApprovalQueue {
     if (entry.asker !== undefined) this.#options.onWaiting?.(-1, entry.isUnseen)
     entry.answered.resolve(ruling)
   }
+}
+
+/** Whether a person answered for the rest of the run. */
+function isForRun({ by, scope, earlierId }: DecisionRecord): boolean {
+  return by === 'person' && scope === 'run' && earlierId === undefined
 }
 
 /** Of what is asked about. The host draws the ids of its own questions anew, and of connections also the call's. */

@@ -1,15 +1,14 @@
 /**
  * The folder in which an archive is unpacked, beside the runs. It becomes a run by one rename. What a killed import left
- * is removed with the next one and the next run: its lock is no longer held.
+ * is removed with the next one, the next run and `caisson clean`: its lock is no longer held.
  */
 import { randomBytes } from 'node:crypto'
-import { mkdir, readdir, rename, rm } from 'node:fs/promises'
+import { mkdir, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { syncDirectory } from '../files/durable.ts'
-import { type FileLock, LockHeldError, takeLock } from '../locks/file-lock.ts'
+import { lockOfStage } from '../journal/import-stages.ts'
+import { type FileLock, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from '../state/folders.ts'
-
-const stageName = /^\.import-[0-9a-f]{16}$/
 
 export class ImportStage implements AsyncDisposable {
   readonly directory: string
@@ -23,7 +22,7 @@ export class ImportStage implements AsyncDisposable {
   static async open({ runs, locks }: Pick<Folders, 'runs' | 'locks'>): Promise<ImportStage> {
     const name = `.import-${randomBytes(8).toString('hex')}`
     await mkdir(locks, { recursive: true, mode: 0o700 })
-    const lock = await takeLock(lockOf(locks, name))
+    const lock = await takeLock(lockOfStage(locks, name))
     const stage = new ImportStage(path.join(runs, name), lock)
     await mkdir(stage.directory, { recursive: true, mode: 0o700 })
     return stage
@@ -40,19 +39,3 @@ export class ImportStage implements AsyncDisposable {
     await this.#lock[Symbol.asyncDispose]()
   }
 }
-
-/** Removes what killed imports left. */
-export async function clearLeftStages({ runs, locks }: Pick<Folders, 'runs' | 'locks'>): Promise<void> {
-  for (const name of await readdir(runs).catch(() => [])) {
-    if (!stageName.test(name)) continue
-    const lock = await takeLock(lockOf(locks, name)).catch((error: unknown) => {
-      if (error instanceof LockHeldError) return undefined
-      throw error
-    })
-    if (lock === undefined) continue
-    await using _ = lock
-    await rm(path.join(runs, name), { recursive: true, force: true })
-  }
-}
-
-const lockOf = (locks: string, name: string) => path.join(locks, `${name.slice(1)}.lock`)

@@ -5,6 +5,7 @@ import { lstat, mkdtemp, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { errorMessage } from '#specs/errors.ts'
 import { RunId } from '#specs/protocol/text.ts'
+import { removeLeftStage } from '../journal/import-stages.ts'
 import { RunStore } from '../journal/run-store.ts'
 import { LockHeldError, removeLeftLock, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from '../state/folders.ts'
@@ -47,6 +48,7 @@ async function freeOne(folders: Folders, { kind, name, path: place }: Kept): Pro
       return await new RunStore(folders).removeMoments(name)
     case 'leftover':
       if (path.dirname(place) === folders.vms) return await freeVm(folders.vms, place)
+      if (path.dirname(place) === folders.runs) return await freeStage(folders, place)
       if (place.endsWith('.lock')) return await freeLock(folders, place)
       return await rm(place, { recursive: true, force: true })
     case 'download':
@@ -73,6 +75,10 @@ async function freeLock(folders: Folders, place: string): Promise<void> {
   if (path.dirname(place) === folders.locks && run.success)
     return await new RunStore(folders).removeLeftLock(run.data)
   await removeLeftLock(place)
+}
+
+async function freeStage(folders: Folders, place: string): Promise<void> {
+  if (!(await removeLeftStage(folders, place))) throw new Error('a process works on it by now')
 }
 
 async function freeVm(vms: string, place: string): Promise<void> {

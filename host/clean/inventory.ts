@@ -9,6 +9,7 @@ import { mapBounded } from '../files/bounded-map.ts'
 import { findAgentDisk } from '../image/agent-disk.ts'
 import { readRecipeKey } from '../image/recipe-key.ts'
 import { findSources, type ImageSources } from '../image/sources.ts'
+import { isImportStage, listStages } from '../journal/import-stages.ts'
 import { listMoments } from '../journal/kept-moments.ts'
 import { RunStore, type RunSummary } from '../journal/run-store.ts'
 import { isLeftLock } from '../locks/file-lock.ts'
@@ -49,6 +50,7 @@ export async function listKept({ folders, now, sources = findSources() }: Invent
     listProbes(cache),
     listWork(cache, now),
     listLeftLocks(folders),
+    listLeftImports(folders),
     listDeadVms(folders.vms, now),
     listMomentsOfRuns(folders),
     listRuns(folders),
@@ -166,6 +168,17 @@ async function listLeftLocks({ locks, cache }: Folders): Promise<Kept[]> {
   return kept.filter((entry) => entry !== undefined)
 }
 
+/** Folders of imports. */
+async function listLeftImports(folders: Folders): Promise<Kept[]> {
+  const stages = await listStages(folders)
+  return await Promise.all(
+    stages.map(async ({ place, isBusy }) => {
+      const entry = await describe('leftover', place, isBusy ? 'busy' : 'old')
+      return { ...entry, note: isBusy ? 'an import is at work' : 'unfinished import' }
+    }),
+  )
+}
+
 /** Folders of VMs whose host process is dead. Those of living ones belong to them. */
 async function listDeadVms(vms: string, now: number): Promise<Kept[]> {
   const records = new Map((await listVmRecords(vms)).map((record) => [record.id, record]))
@@ -234,7 +247,8 @@ async function listUnknown({ home, runs, vms, locks, cache, config }: Folders): 
     const places = entries.filter((entry) => entry.isDirectory()).map(({ name }) => path.join(folder, name))
     return places.filter((place) => !isKnown(place))
   }
-  const isRun = (place: string) => RunId.safeParse(path.basename(place)).success
+  const isRun = (place: string) =>
+    RunId.safeParse(path.basename(place)).success || isImportStage(path.basename(place))
   const places = [
     ...(await below(home, isOwn)),
     ...(await below(runs, isRun)),

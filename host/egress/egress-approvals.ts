@@ -25,7 +25,7 @@ export const accessTool = 'request_access'
 interface EgressApprovalsOptions {
   readonly runId: string
   readonly policy: EgressPolicy
-  readonly approvals: Pick<ApprovalQueue, 'ask'>
+  readonly approvals: Pick<ApprovalQueue, 'ask' | 'networkAnswers'>
   readonly lasting: PersistentGrants
   /** How long a question stays open after the program gave up; programs often retry. Default 60 s. */
   readonly lingerMs?: number
@@ -56,7 +56,8 @@ export class EgressApprovals implements AccessAnswers {
 
   constructor(options: EgressApprovalsOptions) {
     this.#options = options
-    this.#grants = new RunGrants(options.lasting, options.runId)
+    const { approvals, lasting, runId } = options
+    this.#grants = new RunGrants(lasting, runId, () => approvals.networkAnswers)
   }
 
   /** Current answers, as allow rules. */
@@ -154,7 +155,8 @@ export class EgressApprovals implements AccessAnswers {
     const enforced = this.#enforced('connection', target, () => knownDecision(this.#judge(target)))
     const apply = async (ruling: DecisionRecord): Promise<ApprovalDecision> => {
       const decision = await enforced.apply(ruling)
-      const isLasting = ruling.by === 'person' || ruling.by === 'mode'
+      // An answer for more than once is kept elsewhere, where it can be revoked.
+      const isLasting = (ruling.by === 'person' && ruling.scope === 'once') || ruling.by === 'mode'
       if (decision.decision === 'deny' && isLasting)
         this.#refused.set(place, decision.hint ?? 'it was not allowed')
       return decision
@@ -209,8 +211,10 @@ export class EgressApprovals implements AccessAnswers {
   ): Promise<ApprovalDecision> {
     const { decision, scope, hint } = ruling
     const reach = ruling.reach === 'command' ? undefined : ruling.reach
+    // The queue holds a person's answer for the run.
+    const isHeld = ruling.by === 'person' && scope === 'run'
     if (decision === 'deny') {
-      if (ruling.by === 'person' && scope !== 'once')
+      if (ruling.by === 'person' && scope === 'always')
         await this.#grants.add(rulesOf('deny', reach ?? 'host', target), scope)
       // The agent takes a hint for the user's own words.
       const words = hint ?? (from === 'agent' && ruling.by === 'person' ? undefined : refusalWords(ruling))
@@ -218,7 +222,7 @@ export class EgressApprovals implements AccessAnswers {
     }
     if (reach === undefined)
       return { decision, hint: `already allowed by the rule “${ruling.rule}”. If it fails, read its error.` }
-    const problem = await this.#grants.add(rulesOf('allow', reach, target), scope)
+    const problem = isHeld ? null : await this.#grants.add(rulesOf('allow', reach, target), scope)
     const how = scope === 'once' ? 'the next of them and no more' : scope === 'run' ? 'in this run' : 'always'
     const but = problem === null ? '' : ` (${problem})`
     return {

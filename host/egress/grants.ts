@@ -6,7 +6,9 @@ import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalScope } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { Target } from '../net/target.ts'
+import type { NetworkAnswer } from '../approvals/run-answers.ts'
+import { parseTarget, type Target } from '../net/target.ts'
+import { rulesOf } from './access-options.ts'
 import type { PersistentGrants } from './persistent-grants.ts'
 import { isAbout, type PolicyRule, type RuleOrigin, readRule } from './rules.ts'
 
@@ -16,12 +18,17 @@ const runMaxRules = 4_096
 export class RunGrants {
   readonly #lasting: PersistentGrants
   readonly #runId: string
+  readonly #ofPeople: () => readonly NetworkAnswer[]
+  readonly #compiled = new WeakMap<NetworkAnswer, readonly PolicyRule[]>()
   /** Each allows one connection or request. */
   readonly #once = new Set<readonly PolicyRule[]>()
+  /** By rules about approvals, and what could not be stored. */
   #run: readonly PolicyRule[] = []
   #always: readonly PolicyRule[] = []
 
-  constructor(lasting: PersistentGrants, runId: string) {
+  /** @param ofPeople what people answered for the run and did not revoke */
+  constructor(lasting: PersistentGrants, runId: string, ofPeople: () => readonly NetworkAnswer[]) {
+    this.#ofPeople = ofPeople
     this.#lasting = lasting
     this.#runId = runId
   }
@@ -54,12 +61,12 @@ export class RunGrants {
 
   /** All allowing answers for more than one use. */
   reusable(): PolicyRule[] {
-    return [...this.#run, ...this.#always].filter((rule) => rule.rule.effect === 'allow')
+    return this.#forMore().filter((rule) => rule.rule.effect === 'allow')
   }
 
   /** All denying answers. */
   refusals(): PolicyRule[] {
-    return [...this.#run, ...this.#always].filter((rule) => rule.rule.effect === 'deny')
+    return this.#forMore().filter((rule) => rule.rule.effect === 'deny')
   }
 
   /** The denying answer that makes a question unnecessary. */
@@ -96,6 +103,23 @@ export class RunGrants {
     // From now on the stored answer is used, so that revoking it is enough.
     this.#run = this.#run.filter((rule) => !held.includes(rule))
     return this.refresh()
+  }
+
+  #forMore(): PolicyRule[] {
+    return [...this.#ofPeople().flatMap((answer) => this.#rulesOf(answer)), ...this.#run, ...this.#always]
+  }
+
+  #rulesOf(answer: NetworkAnswer): readonly PolicyRule[] {
+    const known = this.#compiled.get(answer)
+    if (known !== undefined) return known
+    const target = parseTarget(answer.address, 'GET')
+    const rules = target.ok ? rulesOf(answer.decision, answer.reach, target.value) : []
+    const compiled = rules.flatMap((rule) => {
+      const read = toAnswerRule(rule, 'grant-run')
+      return read.ok ? [read.value] : []
+    })
+    this.#compiled.set(answer, compiled)
+    return compiled
   }
 }
 

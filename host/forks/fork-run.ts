@@ -14,7 +14,7 @@ import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { replaceFile } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
-import { readImported, writeImported } from '../journal/imported.ts'
+import { importedLinesOf, readImported, writeImported } from '../journal/imported.ts'
 import { momentPaths } from '../journal/kept-moments.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import { newRunId, type RunPaths, type RunStore } from '../journal/run-store.ts'
@@ -122,7 +122,10 @@ async function makeFork(parts: ForkParts): Promise<void> {
   )
   await copyRecording(paths.exchanges, fork, moment?.exchanges ?? 0)
   const imported = await readImported(paths.directory)
-  if (imported !== undefined) await writeImported(fork.directory, imported)
+  if (imported !== undefined) {
+    const lines = Math.min(importedLinesOf(imported), parts.prefix.length)
+    await writeImported(fork.directory, { ...imported, lines })
+  }
   // The last: without it nothing continues the run.
   const { task } = stored
   const own = { ...stored, task: { ...task, runId: fork.runId, idSeed: task.idSeed ?? task.runId } }

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
-import { Line, Milliseconds } from '#specs/protocol/text.ts'
+import { Count, Line, Milliseconds } from '#specs/protocol/text.ts'
 import { replaceFile } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
 
@@ -19,6 +19,8 @@ const ImportedRun = z.strictObject({
   /** Image and agent of its last VM; null: it had none. */
   image: z.strictObject({ key: Line, agentDigest: Line }).nullable(),
   withheld: WithheldValues,
+  /** Lines of the journal that came with the archive; absent in older imports. */
+  lines: Count.optional(),
 })
 export type ImportedRun = z.infer<typeof ImportedRun>
 
@@ -26,6 +28,11 @@ const fileOf = (runDirectory: string) => path.join(runDirectory, 'imported.json'
 
 export async function writeImported(runDirectory: string, imported: ImportedRun): Promise<void> {
   await replaceFile(fileOf(runDirectory), `${JSON.stringify(imported)}\n`)
+}
+
+/** What people answered in these lines is no answer here. */
+export function importedLinesOf(imported: ImportedRun | undefined): number {
+  return imported === undefined ? 0 : (imported.lines ?? Number.POSITIVE_INFINITY)
 }
 
 /** Undefined for a run of this machine. @throws {CaissonError} `state_corrupted` */

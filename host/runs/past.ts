@@ -3,7 +3,7 @@
  * agent is given both again, and neither happens twice.
  */
 import * as z from 'zod'
-import type { ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { HostToolResult } from '#specs/protocol/extension.ts'
 import { Id } from '#specs/protocol/text.ts'
@@ -16,24 +16,28 @@ import type { AgentMessage } from './guest/agent-control.ts'
 export interface DecidedApproval {
   readonly request: Omit<ApprovalRequest, 'runId'>
   readonly ruling: DecisionRecord
+  /** Of a question about network access. */
+  readonly access?: AccessQuestion | undefined
 }
+
+/** Without a number it is none of an archive. */
+type PastLine = Pick<JournalEvent, 'event'> & Partial<Pick<JournalEvent, 'seq'>>
 
 /** Addresses that a line names. */
 const reachedMaxCount = 20
 
 export class Past {
   readonly #checkpointId: string | null
+  readonly #importedLines: number
   /** Requests without a decision. */
-  readonly #asked = new Map<string, DecidedApproval['request']>()
+  readonly #asked = new Map<string, Omit<DecidedApproval, 'ruling'>>()
   #decided: DecidedApproval[] = []
   #isSleeping = false
   #agentDigest: string | undefined
   /** What people said to the agent. */
   readonly messages: AgentMessage[] = []
-  /** What people answered for the rest of the run, about calls. */
+  /** What people answered for the rest of the run. */
   readonly #runAnswers = new Map<string, DecidedApproval>()
-  /** Of the host's questions about network access. */
-  readonly #access = new Set<string>()
   /** Those of them that no agent has had: behind the checkpoint. */
   newMessages: AgentMessage[] = []
   /** Sub-agents that people cancelled behind the checkpoint, with the reason. */
@@ -46,13 +50,17 @@ export class Past {
   /** Keys of calls that began, with their tool. */
   readonly #calls = new Map<string, string>()
 
-  /** @param checkpointId from which the run continues; null: from its beginning */
-  constructor(checkpointId: string | null) {
+  /**
+   * @param checkpointId from which the run continues; null: from its beginning
+   * @param importedLines that came with an archive: their answers for the run and about network access do not apply
+   */
+  constructor(checkpointId: string | null, importedLines = 0) {
     this.#checkpointId = checkpointId
+    this.#importedLines = importedLines
   }
 
   /** Takes the next line of the journal. */
-  next({ event }: Pick<JournalEvent, 'event'>): void {
+  next({ event, seq = Number.POSITIVE_INFINITY }: PastLine): void {
     switch (event.type) {
       case 'run-start': {
         const { forkedFrom } = event
@@ -89,24 +97,30 @@ export class Past {
         if (event.kind === 'tunnel' || event.kind === 'http') this.#reached.add(event.target)
         break
       case 'approval-request':
-        this.#asked.set(event.request.approvalId, event.request)
-        if (event.access !== undefined) this.#access.add(event.request.approvalId)
+        this.#asked.set(event.request.approvalId, { request: event.request, access: event.access })
         break
       case 'approval-decision': {
         const { type: _, approvalId, ...ruling } = event
-        const request = this.#asked.get(approvalId)
+        const asked = this.#asked.get(approvalId)
         this.#asked.delete(approvalId)
         // A question that was withdrawn is asked again.
-        if (request === undefined || ruling.by === 'cancel' || ruling.by === 'agent') break
-        this.#decided.push({ request, ruling })
+        if (asked === undefined || ruling.by === 'cancel' || ruling.by === 'agent') break
+        const decided = { ...asked, ruling }
+        const isImported = seq <= this.#importedLines
+        if (!isImported || asked.access === undefined) this.#decided.push(decided)
+        if (isImported) break
         const isFirst = ruling.earlierId === undefined
-        if (ruling.by === 'person' && ruling.scope === 'run' && isFirst && !this.#access.has(approvalId))
-          this.#runAnswers.set(keyOfAnswer(request, ruling), { request, ruling })
+        if (ruling.by === 'person' && ruling.scope === 'run' && isFirst)
+          this.#runAnswers.set(keyOfAnswer(asked.request, ruling, asked.access), decided)
         break
       }
       case 'approval-revoke':
         for (const [key, { request }] of this.#runAnswers)
           if (request.approvalId === event.approvalId) this.#runAnswers.delete(key)
+        // The call itself was allowed, and stays so; network access is asked for again.
+        this.#decided = this.#decided.filter(
+          ({ request, access }) => access === undefined || request.approvalId !== event.approvalId,
+        )
         break
       case 'steer-request':
         this.#hear(event)
@@ -142,7 +156,7 @@ export class Past {
     return this.#isFork ? this.#origin : undefined
   }
 
-  /** What people answered for the rest of the run, about calls, without what was revoked. */
+  /** What people answered for the rest of the run, without what was revoked. */
   get runAnswers(): readonly DecidedApproval[] {
     return [...this.#runAnswers.values()]
   }

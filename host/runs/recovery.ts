@@ -73,7 +73,7 @@ export class Recovery {
     const isOther = after === 'process'
     if (after === 'loss') this.#losses += 1
     const checkpointId = checkpoint?.checkpointId ?? null
-    const past = new Past(checkpointId)
+    const past = new Past(checkpointId, this.#plan.resumed?.importedLines)
     await record.visitPast((line) => past.next(line), isOther)
     if (checkpoint !== null && agentDigest !== undefined) this.#requireAgent(agentDigest, past.agentDigest)
     if (isOther) clock.add(checkpoint?.elapsedMs ?? 0)
@@ -84,6 +84,7 @@ export class Recovery {
       message: (past.origin ?? (past.isSleeping ? 'the run slept' : message)).slice(0, limits.textMaxChars),
       ...(past.reached.length === 0 ? {} : { reached: past.reached }),
     })
+    if (isOther) await this.#revokeImported(past)
     claims.restore(record.state)
     approvals.restore(past.decided, isOther ? past.runAnswers : [])
     if (isOther) control.restore(past.messages)
@@ -93,6 +94,15 @@ export class Recovery {
     for (const [call, result] of readCalls(recording)) this.hostCallResults.set(call, result)
     past.addUnknownCalls(this.hostCallResults)
     return recording
+  }
+
+  /** What was answered elsewhere does not apply here, and is not listed. */
+  async #revokeImported({ runAnswers }: Past): Promise<void> {
+    if ((this.#plan.resumed?.importedLines ?? 0) === 0) return
+    const { record } = this.#parts
+    const own = new Set(runAnswers.map(({ request }) => request.approvalId))
+    const others = Object.keys(record.state.runAnswers).filter((id) => !own.has(id))
+    for (const approvalId of others) await record.host({ type: 'approval-revoke', approvalId, by: 'import' })
   }
 
   /** The log of an agent is of use to the same agent alone. @throws {CaissonError} `version_mismatch` */

@@ -96,7 +96,12 @@ export interface PlannedRun {
   readonly context?: Readonly<Record<string, string>>
   readonly metadata?: Readonly<Record<string, string>>
   /** For a run that another process began: the task as the agent got it then, and whether to start it again. */
-  readonly resumed?: { readonly task: Task; readonly fromBeginning?: boolean }
+  readonly resumed?: {
+    readonly task: Task
+    readonly fromBeginning?: boolean
+    /** Lines of its journal that came with an archive: nothing is permitted by them. Absent: none. */
+    readonly importedLines?: number
+  }
   /** The run that this one replays. Absent: it is no replay. */
   readonly replays?: ReplayedRun
   /** Whether the run leaves this process when it goes to sleep. */

@@ -1,4 +1,5 @@
 /** The state of a run, computed from its events by one reducer for host, agent, screens and `runs show`. */
+import type { AccessReach } from './egress.ts'
 import type { RunReason } from './error.ts'
 import type { AgentEvent, HostEvent } from './event.ts'
 import type { RequestSource } from './model-request.ts'
@@ -17,6 +18,8 @@ export interface RunAnswer {
   readonly tool: string
   /** Canonical JSON of the call's arguments, when the answer is for the same command alone. */
   readonly arguments?: string
+  /** For network access: the address that was asked about, how broadly the answer applies, and what that is in words. */
+  readonly access?: { readonly address: string; readonly reach: AccessReach; readonly allows: string }
   /** Who answered; absent in older journals. */
   readonly name?: string
   /** When it expires, ms since 1970; absent: with the run. */
@@ -51,7 +54,7 @@ export interface RunState {
   openHostCalls: Record<string, { tool: string; arguments: string }>
   /** Undecided approvals, by approval id. */
   pendingApprovals: Record<string, PendingApproval>
-  /** Answers about calls for the rest of the run, by approval id, oldest first. Some may have expired. */
+  /** Answers for the rest of the run, by approval id, oldest first. Some may have expired. */
   runAnswers: Record<string, RunAnswer>
   /** As counted by the gateway. */
   usage: Usage
@@ -317,16 +320,25 @@ function withRunAnswer(
   const { approvalId, decision, scope, reach, by, name, until, earlierId } = event
   const asked = Object.hasOwn(pendingApprovals, approvalId) ? pendingApprovals[approvalId] : undefined
   const isForRun = by === 'person' && scope === 'run' && earlierId === undefined
-  if (!isForRun || asked === undefined || asked.access !== undefined) return runAnswers
+  if (!isForRun || asked === undefined) return runAnswers
+  const offer = asked.access?.offers.find((offered) => offered.reach === reach)
+  if (asked.access !== undefined && offer === undefined) return runAnswers
   const answer: RunAnswer = {
     ...{ approvalId, decision, tool: asked.tool },
     ...(reach === 'command' ? { arguments: asked.arguments } : {}),
+    ...(asked.access === undefined || offer === undefined
+      ? {}
+      : { access: { address: asked.access.address, ...offer } }),
     ...(name === undefined ? {} : { name }),
     ...(until === undefined ? {} : { until }),
   }
   const others = Object.entries(runAnswers).filter(
     ([id, other]) =>
-      id !== approvalId && (other.tool !== answer.tool || other.arguments !== answer.arguments),
+      id !== approvalId &&
+      (other.tool !== answer.tool ||
+        other.arguments !== answer.arguments ||
+        other.access?.address !== answer.access?.address ||
+        other.access?.reach !== answer.access?.reach),
   )
   return Object.fromEntries([...others, [approvalId, answer] as const].slice(-RUN_ANSWERS_MAX))
 }

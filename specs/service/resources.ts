@@ -191,6 +191,10 @@ export const RunAnswerResource = z.strictObject({
   tool: z.string(),
   /** Canonical JSON of the call's arguments, when the answer is for the same command alone. Untrusted text. */
   arguments: z.string().optional(),
+  /** For network access: the address that was asked about, how broadly the answer applies, and what that is in words. */
+  access: z
+    .strictObject({ address: z.string(), reach: z.enum(['host', 'suffix', 'path']), allows: z.string() })
+    .optional(),
   /** Who answered; absent in older journals. */
   name: z.string().optional(),
   /** When it expires, ms since 1970. Absent: with the run. */

@@ -1,10 +1,11 @@
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { RunLimits } from '#specs/protocol/task.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Config } from '../../host/config/schema.ts'
 import { ensureImage } from '../../host/image/image.ts'
 import { readJournal } from '../../host/journal/journal.ts'
@@ -118,6 +119,40 @@ describe('a fault in the middle of a run', () => {
     expect(await readFiles(bench.workspace)).toEqual({ 'a.txt': 'a\n', 'log.txt': 'one\n', fate: 'live' })
   })
 
+  it('of the guest’s kernel, which panics, is survived and named with the last lines of the console [R.01]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    let asked = 0
+    const server = createServer((_request, response) => response.end(++asked === 1 ? 'panicnow' : 'sleep'))
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => void server.close())
+    const { port } = server.address() as AddressInfo
+    const fetch = `curl -sS --noproxy '' http://127.0.0.1:${port}/`
+    const command = `echo one >> log.txt; name=$(${fetch}); cp /bin/sleep /tmp/$name; /tmp/$name 15`
+    const run = await startWithAgent(
+      bench,
+      'mortal-main.ts',
+      {
+        prompt: `Run the command \`${command}\``,
+        egress: resolveEgress(Config.parse({}), [
+          { effect: 'allow', host: '127.0.0.1', schemes: ['http'], ports: [port] },
+        ]),
+        vm: { start: 'cold' },
+      },
+      panickingInitramfs,
+    )
+    const { state, events } = await finish(run)
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    const named = expect.stringMatching(
+      /^the kernel of the VM panicked in the middle of the run \(sysrq triggered crash\)\nguest-reset\n[\s\S]*entry_SYSCALL_64/,
+    )
+    expect(events.filter(({ type }) => type === 'vm-end')).toMatchObject([
+      { expected: false, message: named },
+    ])
+    expect(events.filter(({ type }) => type === 'run-resume')).toMatchObject([{ epoch: 2, message: named }])
+    await (await bench.host.changes(run.id)).apply('all')
+    expect(await readFiles(bench.workspace)).toEqual({ 'a.txt': 'a\n', 'log.txt': 'one\n' })
+  }, 300_000)
+
   it('of an agent that carries out a plan that was not approved ends its session and the run, with its work to review [S0.07 S1.11 A.11]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const prompt = 'Run the command `echo early > early.txt; sleep 60`'
@@ -140,16 +175,22 @@ describe('a fault in the middle of a run', () => {
 })
 
 /** Starts a run whose agent is another program, a file of `test/vm/agents`; nobody answers. */
-async function startWithAgent(bench: TestBench, entry: string, told: Partial<PlannedRun>): Promise<Run> {
+async function startWithAgent(
+  bench: TestBench,
+  entry: string,
+  told: Partial<PlannedRun>,
+  makeInitramfs: (from: string) => Promise<string> = async (from) => from,
+): Promise<Run> {
   const { folders } = bench.host
   await prepareFolders(folders)
   const top = path.join(import.meta.dirname, '../..')
   const watched = ['agent', 'runtime', 'specs'].map((room) => path.join(top, room))
   const agent = { entry: path.join(top, 'test/vm/agents', entry), watched }
-  const image = await ensureImage({
+  const built = await ensureImage({
     cacheDir: folders.cache,
     sources: { recipe: path.join(top, 'vm-image'), agent },
   })
+  const image = { ...built, initramfs: await makeInitramfs(built.initramfs) }
   const runId = newRunId()
   const plan: PlannedRun = {
     runId,
@@ -173,4 +214,47 @@ async function startWithAgent(bench: TestBench, entry: string, told: Partial<Pla
     ...told,
   }
   return new Run(plan, await RunRecord.open(await bench.host.runs.create(runId)))
+}
+
+/** The initramfs with a process that crashes the kernel once a process has the name `panicnow`. */
+async function panickingInitramfs(from: string): Promise<string> {
+  const script = await readFile(path.join(import.meta.dirname, '../../vm-image/initramfs/init'), 'utf8')
+  const last = script.lastIndexOf('exec $b switch_root')
+  const watch = `$b mkdir /p
+$b mount -t proc p /p
+$b mkfifo /f
+(
+  exec 8<>/f
+  cd /p
+  while :; do
+    read -r -t 1 none <&8
+    for file in [0-9]*/comm; do
+      read -r name <$file && [ "$name" = panicnow ] && echo c >sysrq-trigger
+    done
+  done
+) </dev/null 2>/dev/null &
+`
+  const whole = Buffer.concat([
+    padded(await readFile(from)),
+    cpioOf('init', script.slice(0, last) + watch + script.slice(last)),
+  ])
+  const file = path.join(await temporaryFolder('initramfs'), 'initramfs')
+  await writeFile(file, whole)
+  return file
+}
+
+/** One executable in the format `newc`, which the kernel unpacks over what is before it. */
+function cpioOf(name: string, content: string): Buffer {
+  const entry = (called: string, mode: number, body: Buffer) => {
+    const fields = [1, mode, 0, 0, 1, 0, body.length, 0, 0, 0, 0, called.length + 1, 0]
+    const head = Buffer.from(
+      `070701${fields.map((field) => field.toString(16).padStart(8, '0')).join('')}${called}\0`,
+    )
+    return Buffer.concat([padded(head), padded(body)])
+  }
+  return Buffer.concat([entry(name, 0o100755, Buffer.from(content)), entry('TRAILER!!!', 0, Buffer.alloc(0))])
+}
+
+function padded(bytes: Buffer): Buffer {
+  return Buffer.concat([bytes, Buffer.alloc((4 - (bytes.length % 4)) % 4)])
 }

@@ -120,11 +120,13 @@ export async function approvalsRevoke(io: Io, name: string, approval: string): P
   return exitCodes.completed
 }
 
-function runAnswerLine({ decision, tool, arguments: given, name, until }: RunAnswer): string {
+function runAnswerLine({ decision, tool, arguments: given, access, name, until }: RunAnswer): string {
   const what =
-    given === undefined
-      ? `every call of ${sanitizeLine(tool, 60)}`
-      : `the command: ${describeArguments(given)}`
+    access !== undefined
+      ? sanitizeLine(access.allows)
+      : given === undefined
+        ? `every call of ${sanitizeLine(tool, 60)}`
+        : `the command: ${describeArguments(given)}`
   const who = name === undefined ? '' : ` by ${sanitizeLine(name, 100)}`
   const end = until === undefined ? '' : `, until ${formatTime(until)}`
   return `${decision === 'allow' ? 'allowed' : 'denied'}${who}${end}: ${what}`

@@ -110,7 +110,7 @@ async function inForce(
   const lasting = new PersistentGrants(host.folders)
   // Throws with the code of what is wrong.
   lasting.list()
-  const grants = new RunGrants(lasting, '')
+  const grants = new RunGrants(lasting, '', () => [])
   const problem = grants.refresh()
   if (problem !== null) throw new CaissonError('state_corrupted', problem)
   const settings = new Settings({ folders: host.folders, env: io.env })

@@ -10,6 +10,8 @@ import type { VmExit } from '../../vm/vm.ts'
 
 /** Maximum length of a failure that contains the last output of a VM. */
 const messageMaxChars = 8_000
+/** Of it, what the guest wrote last: a screen shows all of that. */
+const consoleMaxChars = 1_500
 
 export class WorkEnds {
   readonly #completed = Promise.withResolvers<Completion>()
@@ -52,10 +54,33 @@ export class WorkEnds {
   }
 }
 
-export function describeVmExit({ reason, signal, code, detail, stderrTail, consoleTail }: VmExit): string {
-  const tail = [detail, stderrTail, consoleTail].filter((part) => part).join('\n')
-  const how = `${reason}, ${signal ?? `code ${code}`}`
-  return `the VM ended in the middle of the run (${how})\n${tail}`.slice(0, messageMaxChars)
+/** Names a panic of the guest's kernel, and ends with the last lines of its console. */
+export function describeVmExit(exit: VmExit): string {
+  const { reason, signal, code, detail, stderrTail, consoleTail } = exit
+  const panic = panicOf(exit)
+  const how =
+    panic === undefined
+      ? `the VM ended in the middle of the run (${reason}, ${signal ?? `code ${code}`})`
+      : `the kernel of the VM panicked in the middle of the run (${panic})`
+  const rest = [detail, stderrTail, consoleTail.trimEnd().slice(-consoleMaxChars)]
+  return [how, ...rest]
+    .filter((part) => part)
+    .join('\n')
+    .slice(0, messageMaxChars)
+    .toWellFormed()
+}
+
+const panicLine = /Kernel panic - not syncing: ?([^\r\n]{0,200})/g
+
+/**
+ * The cause as the kernel wrote it. QEMU's report of a reset is no text of the guest;
+ * the guest could only write another cause.
+ */
+function panicOf({ detail, consoleTail }: VmExit): string | undefined {
+  if (detail !== 'guest-reset') return undefined
+  const found = [...consoleTail.matchAll(panicLine)].at(-1)
+  if (found === undefined) return undefined
+  return found[1]?.trim() || 'no cause'
 }
 
 export function failureOfWake(cause: unknown): CaissonError {

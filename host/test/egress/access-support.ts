@@ -78,7 +78,19 @@ export async function openApprovals(setting: Setting = {}) {
   }
   const questions = () => events.flatMap((event) => (event.type === 'approval-request' ? [event] : []))
   const decisions = () => events.flatMap((event) => (event.type === 'approval-decision' ? [event] : []))
-  return { answers, approvals, lasting, folder, request, tunnel, connect, waiting, questions, decisions }
+  return {
+    answers,
+    approvals,
+    events,
+    lasting,
+    folder,
+    request,
+    tunnel,
+    connect,
+    waiting,
+    questions,
+    decisions,
+  }
 }
 
 export const get = (address: string) => {

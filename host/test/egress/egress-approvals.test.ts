@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
+import { Past } from '../../runs/past.ts'
 import { get, openApprovals as open, url } from './access-support.ts'
 
 describe('request_access', () => {
@@ -50,6 +51,60 @@ describe('request_access', () => {
       hint: expect.stringMatching(/^already/),
     })
     expect(approvals.pending).toEqual([])
+  })
+
+  it('applies for the run until the answer is revoked, also when another agent was given it again [G.03, S1.11, R.12]', async () => {
+    for (const decision of ['allow', 'deny'] as const) {
+      const first = await open({ otherwise: 'ask' })
+      const target = first.tunnel('api.example.com:443')
+      const connected = first.connect(target)
+      const [id = ''] = await first.waiting()
+      expect(await first.approvals.revoke(id, 'ann')).toBe(false)
+      first.approvals.answer(id, { decision, scope: 'run', reach: 'suffix' })
+      const allowed = decision === 'allow' ? true : 'the user denied api.example.com for this run'
+      expect(await connected).toBe(decision === 'allow' ? true : 'the user denied it')
+      expect(await first.connect(target)).toBe(allowed)
+      const next = await open({ otherwise: 'ask' })
+      const past = new Past(null)
+      const foreign = new Past(null, Number.POSITIVE_INFINITY)
+      for (const event of first.events) past.next({ event })
+      for (const [index, event] of first.events.entries()) foreign.next({ event, seq: index + 1 })
+      expect([foreign.decided, foreign.runAnswers]).toEqual([[], []])
+      next.approvals.restore(past.decided, past.runAnswers)
+      expect(await next.connect(target)).toBe(allowed)
+      const below = await next.connect(next.tunnel('below.api.example.com:443'))
+      expect(below).toEqual(decision === 'allow' ? true : expect.stringContaining('the user denied'))
+      for (const { approvals, connect, waiting } of [first, next]) {
+        expect(await approvals.revoke(id, 'ann')).toBe(true)
+        expect(await approvals.revoke(id, 'ann')).toBe(false)
+        const again = connect(target)
+        approvals.answer((await waiting())[0] ?? '', { decision: 'deny', scope: 'once', hint: 'no more' })
+        expect(await again).toBe('no more')
+      }
+      expect(first.events.filter(({ type }) => type === 'approval-revoke')).toEqual([
+        { type: 'approval-revoke', approvalId: id, by: 'ann' },
+      ])
+      const after = new Past(null)
+      const revoked = first.events.findIndex(({ type }) => type === 'approval-revoke')
+      for (const event of first.events.slice(0, revoked + 1)) after.next({ event })
+      expect([after.decided, after.runAnswers]).toEqual([[], []])
+    }
+  })
+
+  it('cannot be revoked before it is journaled, and applies no more once it is', async () => {
+    const { approvals, tunnel, connect, waiting, events } = await open({ otherwise: 'ask' })
+    const connected = connect(tunnel('api.example.com:443'))
+    const [id = ''] = await waiting()
+    approvals.answer(id, { decision: 'allow', scope: 'run' })
+    expect(await approvals.revoke(id, 'ann')).toBe(true)
+    expect(events.map(({ type }) => type).slice(0, 3)).toEqual([
+      'approval-request',
+      'approval-decision',
+      'approval-revoke',
+    ])
+    const again = (await waiting())[0] ?? ''
+    approvals.answer(again, { decision: 'deny', scope: 'once', hint: 'no' })
+    expect(await connected).toBe('no')
   })
 
   it('lets one connection out after a yes for once', async () => {

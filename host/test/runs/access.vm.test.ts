@@ -7,6 +7,7 @@ import { reply } from '#specs/testing/model-replies.ts'
 import { startModelServer } from '#specs/testing/model-server.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { finish, testBench } from '../support/runs.ts'
+import { findQemu } from '../support/vm-processes.ts'
 
 /** A server on this machine's loopback, which only a rule that names it can let the guest reach. */
 async function serve(text: string): Promise<number> {
@@ -95,11 +96,13 @@ describe('network access of the VM', () => {
     expect(events.filter((event) => event.type === 'egress-denied')).toHaveLength(1)
   })
 
-  it('can be asked for from a VM that sleeps until the answer comes [G.03, S1.11, V.04]', async () => {
+  it('can be asked for from a VM that sleeps until the answer comes, and stays open in the VM after it [G.03, S1.11, V.04, R.01]', async () => {
     const port = await serve('rates after a sleep')
     const url = `http://127.0.0.1:${port}/v1/rates`
     const model = await callsInTurn([
       { name: 'request_access', arguments: { url, reason: 'today’s rates' } },
+      curl(port),
+      { name: 'run_bash', arguments: { command: 'echo again' } },
       curl(port),
     ])
     const env = { CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'test/model' }
@@ -119,6 +122,9 @@ describe('network access of the VM', () => {
         expect(await run.answer(approvalId, { decision: 'allow', scope: 'run' })).toMatchObject({
           taken: true,
         })
+      }
+      if (item.event.type === 'egress-end') {
+        process.kill(await findQemu(bench.home), 'SIGKILL')
         break
       }
     }
@@ -127,6 +133,8 @@ describe('network access of the VM', () => {
     expect(events.map(({ type }) => type)).toContain('vm-wake')
     const outputs = events.flatMap((event) => (event.type === 'tool-end' ? [event.output] : []))
     expect(outputs[0]).toContain('in this run')
-    expect(outputs[1]).toContain('rates after a sleep')
+    expect(outputs.at(-1)).toContain('rates after a sleep')
+    expect(events.filter(({ type }) => type === 'run-resume')).toHaveLength(1)
+    expect(events.filter(({ type }) => type === 'approval-request')).toHaveLength(1)
   })
 })

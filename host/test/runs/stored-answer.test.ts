@@ -194,6 +194,29 @@ describe('an answer for the run', () => {
     })
   })
 
+  it('about network access is listed with what it allows, and revoked likewise [R.12 G.03 S1.11]', async () => {
+    const address = 'https://api.example.com/v1/rates'
+    const offers = [{ reach: 'host' as const, allows: 'https connections to api.example.com (port 443)' }]
+    const access = { from: 'agent' as const, address, because: 'no rule allows it', offers }
+    const question = asked('ap-1', 'request_access', JSON.stringify({ url: address }))
+    if (question.type !== 'approval-request') expect.fail('not a question')
+    const { host } = await stoppedRun([{ ...question, kind: 'enforced', access }])
+    const yes = { decision: 'allow', scope: 'run' } as const
+    expect(await host.answer(runId, 'ap-1', { ...yes, reach: 'suffix' })).toMatchObject({ taken: false })
+    expect(await host.answer(runId, 'ap-1', yes, { by: 'ann' })).toEqual({ taken: true })
+    expect(await host.runs.runAnswers(runId)).toEqual([
+      {
+        ...{ approvalId: 'ap-1', decision: 'allow', tool: 'request_access', name: 'ann' },
+        access: { address, ...offers[0] },
+      },
+    ])
+    const held = { decision: 'allow', reach: 'host', address }
+    expect((await continuing(host)).networkAnswers).toEqual([held])
+    await host.revokeAnswer(runId, 'ap-1', { by: 'cyd' })
+    expect(await host.runs.runAnswers(runId)).toEqual([])
+    expect((await continuing(host)).networkAnswers).toEqual([])
+  })
+
   it('ends with the run [R.12]', async () => {
     const { host, paths } = await stoppedRun([asked('ap-1')])
     await host.answer(runId, 'ap-1', { decision: 'allow', scope: 'run' })
