@@ -12,7 +12,8 @@ import { runId } from '../../support/run-values.ts'
 const program = `${import.meta.dirname}/../../support/serving-process.ts`
 
 it('names a process that does not answer with what to do, and continues when it answers [V.08]', async () => {
-  const env = { CAISSON_HOME: await temporaryFolder('stopped'), PATH: process.env.PATH }
+  const home = await temporaryFolder('stopped')
+  const env = { HOME: home, CAISSON_HOME: home, PATH: process.env.PATH }
   const { runs, folders } = new Host({ env })
   await prepareFolders(folders)
   await runs.create(runId)
