@@ -20,15 +20,20 @@ const whole = [
 
 describe('the archive of a release', () => {
   it('is accepted with what it must hold [H.01]', () => {
-    expect(contentProblems(whole)).toEqual([])
+    expect(contentProblems([...whole, '.env.example'])).toEqual([])
   })
 
-  it.each(['.env', 'vm-image/test/a.py', 'examples/.npmrc', 'host/index.ts', 'vm-image/private.key'])(
-    'is refused with %s [H.01]',
-    (file) => {
-      expect(contentProblems([...whole, file])).toEqual([`unexpected ${file}`])
-    },
-  )
+  it.each([
+    '.env',
+    '.env.local',
+    'examples/.env.example',
+    'vm-image/test/a.py',
+    'examples/.npmrc',
+    'host/index.ts',
+    'vm-image/private.key',
+  ])('is refused with %s [H.01]', (file) => {
+    expect(contentProblems([...whole, file])).toEqual([`unexpected ${file}`])
+  })
 
   it('is refused without the command line [H.01]', () => {
     expect(contentProblems(whole.filter((file) => !file.includes('bin.js')))).toEqual([

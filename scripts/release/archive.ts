@@ -11,9 +11,11 @@ const allowed = [
   /^specs\/.*\.md$/,
   /^vm-image\//,
   /^examples\//,
+  /^\.env\.example$/,
 ]
 /** Never in an archive, wherever it lies. */
-const refused = /(?:^|\/)(?:node_modules|test|\.env[^/]*|\.npmrc|.*\.(?:pem|key|tgz|log))(?:\/|$)/
+const refused =
+  /^(?!\.env\.example$)(?:.*\/)?(?:node_modules|test|\.env[^/]*|\.npmrc|.*\.(?:pem|key|tgz|log))(?:\/|$)/
 const required = [
   'package.json',
   'README.md',
