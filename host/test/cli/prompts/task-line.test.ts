@@ -1,6 +1,6 @@
 // The line of a conversation: history, completion, pasted lines, and the file of the history.
 import { execFile } from 'node:child_process'
-import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
@@ -96,5 +96,18 @@ describe('the history of a conversation', () => {
       ['a', 'b', 'c'].flatMap((name) => Array.from({ length: 40 }, (_, at) => `${name} ${at}`)).sort(),
     )
     expect(await readdir(path.dirname(file))).toEqual(['history'])
+  })
+
+  it('writes a line later that it could not write at once [H.01]', async () => {
+    const folder = await temporaryFolder('history')
+    const file = path.join(folder, 'state', 'history')
+    const history = await LineHistory.open(file)
+    await writeFile(path.join(folder, 'state'), 'a file where the folder belongs')
+    await history.add('one')
+    await history.add('two')
+    expect(history.entries).toEqual(['two', 'one'])
+    await rm(path.join(folder, 'state'))
+    await history.add('three')
+    expect(await readFile(file, 'utf8')).toBe('one\ntwo\nthree\n')
   })
 })
