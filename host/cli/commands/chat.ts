@@ -64,6 +64,9 @@ function settingsOf(options: readonly string[]): string[] {
   })
 }
 
+/** What other programs with a prompt are left with. */
+const leavingWords: ReadonlySet<string> = new Set(['exit', 'quit', '/exit'])
+
 interface Verb {
   readonly name: string
   readonly usage: string
@@ -139,7 +142,8 @@ export class Conversation {
 
   async #obey(line: string): Promise<void> {
     try {
-      if (line.startsWith('/')) await this.#command(line)
+      if (leavingWords.has(line.trim())) this.#isOver = true
+      else if (line.startsWith('/')) await this.#command(line)
       else await this.#task(line.trim())
     } catch (error) {
       printError(this.#io, error)
@@ -265,7 +269,7 @@ export class Conversation {
     {
       name: '/quit',
       usage: '/quit',
-      about: 'leave the conversation',
+      about: 'leave the conversation, as exit and Ctrl-D do',
       run: () => {
         this.#isOver = true
       },

@@ -44,7 +44,7 @@ describe('a conversation', () => {
     await say('/model big')
     await say('/approvals none')
     await say('/plan Port it')
-    await say('/quit')
+    await say('exit')
     await ended
     expect(ran).toHaveLength(2)
     expect(ran[0]?.slice(0, 4)).toEqual(['run', '-w', '/w', '--keep-vm'])
@@ -86,7 +86,7 @@ describe('a conversation', () => {
     await say('/model big')
     await say('/approvals')
     await say('/run')
-    await say('/quit')
+    await say('/exit')
     await ended
     expect(person.raw).toContain('Model: caisson/offline (offline)')
     expect(person.raw).toContain('To use another from the next task on: /model ID')
