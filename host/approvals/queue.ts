@@ -64,11 +64,24 @@ export interface DecidedRequest {
   readonly access?: AccessQuestion | undefined
 }
 
+/** A question as the journal has it. */
+export type AskedEvent = Extract<HostEvent, { type: 'approval-request' }>
+
+/** What a run's journal says of approvals, for an agent that continues the run. */
+export interface EarlierApprovals {
+  /** What was decided before the agent was lost: it is not asked again. */
+  readonly decided: readonly DecidedRequest[]
+  /** What people answered another process for the rest of the run. */
+  readonly runAnswers?: readonly DecidedRequest[]
+  /** Calls and questions of another process that nobody decided: answers apply before the agent asks again. */
+  readonly open?: readonly AskedEvent[]
+}
+
 /** A question that waits for a person. */
 interface Waiting {
   readonly request: ApprovalRequest
   readonly enforced: HostQuestion | undefined
-  readonly mustAsk: boolean
+  mustAsk: boolean
   readonly isUnseen: boolean
   readonly isOfHost: boolean
   /** As journaled. */
@@ -83,6 +96,8 @@ interface Waiting {
   /** Whether the journal has the question since that agent ended. */
   isJournaled: boolean
 }
+
+type AskedQuestion = Pick<Waiting, 'request' | 'enforced' | 'remembers' | 'isOfHost' | 'asked'>
 
 /** Decisions that are remembered. */
 const decidedMax = 1_000
@@ -120,11 +135,8 @@ export class ApprovalQueue {
     this.#interactive = options.interactive
   }
 
-  /**
-   * Takes what was decided before the agent was lost: it is not asked again.
-   * @param runAnswers what people answered another process for the rest of the run
-   */
-  restore(decided: readonly DecidedRequest[], runAnswers: readonly DecidedRequest[] = []): void {
+  /** @param runId of the run that continues */
+  restore(runId: string, { decided, runAnswers = [], open = [] }: EarlierApprovals): void {
     for (const { request, ruling, access } of runAnswers) {
       if (access === undefined) this.#runAnswers.add(request, ruling)
       else this.#runAnswers.addNetwork(request, access, ruling)
@@ -134,6 +146,23 @@ export class ApprovalQueue {
       this.#earlier.set(callKey(request), { approvalId, ruling, isNetwork: access !== undefined })
       this.#noteDecided(approvalId, ruling)
     }
+    for (const asked of open) this.#restoreOpen(runId, asked)
+  }
+
+  /** The question waits without an agent, as after {@link unpark}. */
+  #restoreOpen(runId: string, asked: AskedEvent): void {
+    const request = { ...asked.request, runId }
+    const remembers = asked.answers?.some(({ reach }) => reach === 'command') === true
+    // Until its agent says otherwise, a yes to other calls does not answer it.
+    const entry = this.#waitFor(
+      { request, enforced: undefined, remembers, isOfHost: false, asked },
+      true,
+      false,
+    )
+    entry.isJournaled = false
+    this.#left.set(callKey(request), entry)
+    // Where the journal cannot be written, the run fails by that itself.
+    void entry.answered.promise.then((ruling) => this.#settle(entry, ruling)).catch(() => undefined)
   }
 
   /** What people answered about network access for the rest of the run. */
@@ -229,29 +258,38 @@ export class ApprovalQueue {
     const asker = waiting?.asker
     if (known === undefined) await record(asked)
     const ruling = ruled ?? (await waiting?.answered.promise) ?? unattended
-    this.#noteDecided(approvalId, ruling)
-    try {
-      if (waiting !== undefined) await this.#journalAgain(waiting)
-      if (known === undefined) await record({ type: 'approval-decision', approvalId, ...ruling })
-    } finally {
-      waiting?.recorded.resolve()
-      if (waiting !== undefined) this.#parked?.resolve()
-    }
     if (waiting !== undefined) {
-      const key = callKey(request)
-      if (this.#left.get(key) === waiting) {
-        this.#left.delete(key)
-        this.#earlier.set(key, { approvalId, ruling, isNetwork: enforced !== undefined })
-      }
+      await this.#settle(waiting, ruling)
       if (waiting.asker !== asker) return { decision: 'deny' }
+    } else {
+      this.#noteDecided(approvalId, ruling)
+      if (known === undefined) await record({ type: 'approval-decision', approvalId, ...ruling })
     }
     asking.onDecision?.(ruling)
-    if (enforced !== undefined) {
-      if (known === undefined && isForRun(ruling))
-        this.#runAnswers.addNetwork(request, enforced.access, ruling)
-      return await this.#apply(enforced, ruling)
+    return enforced === undefined ? this.#tell(request, ruling) : await this.#apply(enforced, ruling)
+  }
+
+  /** Journals the decision. One that has no agent is kept for the agent that asks again. */
+  async #settle(entry: Waiting, ruling: DecisionRecord): Promise<void> {
+    const { request, enforced, recorded } = entry
+    const { approvalId } = request
+    this.#noteDecided(approvalId, ruling)
+    try {
+      // No line for a question that the end of the run withdraws before an agent has asked it again.
+      if (entry.isJournaled || ruling.by !== 'cancel') {
+        await this.#journalAgain(entry)
+        await this.#options.record({ type: 'approval-decision', approvalId, ...ruling })
+        if (enforced !== undefined && isForRun(ruling))
+          this.#runAnswers.addNetwork(request, enforced.access, ruling)
+      }
+    } finally {
+      recorded.resolve()
+      this.#parked?.resolve()
     }
-    return this.#tell(request, ruling)
+    const key = callKey(request)
+    if (this.#left.get(key) !== entry) return
+    this.#left.delete(key)
+    this.#earlier.set(key, { approvalId, ruling, isNetwork: enforced !== undefined })
   }
 
   /** The question of an agent that ended, when it is the one that this agent asks. */
@@ -269,18 +307,23 @@ export class ApprovalQueue {
   async #askAgain(
     entry: Waiting,
     signal: AbortSignal | undefined,
-    { onDecision }: AskOptions,
+    asking: AskOptions,
   ): Promise<ApprovalDecision> {
     const asker = Symbol('asker')
     entry.asker = asker
-    const { approvalId } = entry.request
+    entry.mustAsk = asking.mustAsk === true
+    const { request } = entry
+    const { approvalId } = request
     if (this.#waiting.get(approvalId) === entry) this.#options.onWaiting?.(1, entry.isUnseen)
     this.#listen(entry, signal)
+    // Rules, modes and answers of now may decide a call that a person has not decided yet.
+    const ruled = isUserQuestion(request) ? undefined : this.#rule(request, undefined, asking)
+    if (ruled !== undefined) this.#resolve(approvalId, ruled)
     await this.#journalAgain(entry)
     const ruling = await entry.answered.promise
     await entry.recorded.promise
     if (entry.asker !== asker) return { decision: 'deny' }
-    onDecision?.(ruling)
+    asking.onDecision?.(ruling)
     return this.#tell(entry.request, ruling)
   }
 
@@ -429,23 +472,31 @@ export class ApprovalQueue {
   }
 
   #startWaiting(
-    asked: Pick<Waiting, 'request' | 'enforced' | 'remembers' | 'isOfHost' | 'asked'>,
+    asked: AskedQuestion,
     { mustAsk = false, isUnseen = asked.enforced?.access.from === 'connection' }: AskOptions,
     signal: AbortSignal | undefined,
   ): Waiting {
+    const entry = this.#waitFor(asked, mustAsk, isUnseen)
+    entry.asker = Symbol('asker')
+    this.#options.onWaiting?.(1, isUnseen)
+    this.#listen(entry, signal)
+    return entry
+  }
+
+  /** Without an asker yet. */
+  #waitFor(asked: AskedQuestion, mustAsk: boolean, isUnseen: boolean): Waiting {
     const { request } = asked
     const { approvalId } = request
     const answered = Promise.withResolvers<DecisionRecord>()
+    const recorded = Promise.withResolvers<void>()
     // Another agent of the run asks again what one before had withdrawn.
     this.#decided.delete(approvalId)
     const entry: Waiting = {
-      ...{ ...asked, mustAsk, isUnseen, answered, recorded: Promise.withResolvers<void>() },
-      ...{ asker: Symbol('asker'), isJournaled: true },
+      ...asked,
+      ...{ mustAsk, isUnseen, answered, recorded, asker: undefined, isJournaled: true },
     }
     this.#waiting.set(approvalId, entry)
     if (request.question !== undefined) this.#questions += 1
-    this.#options.onWaiting?.(1, isUnseen)
-    this.#listen(entry, signal)
     return entry
   }
 

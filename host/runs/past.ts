@@ -8,6 +8,7 @@ import type { JournalEvent } from '#specs/protocol/event.ts'
 import { HostToolResult } from '#specs/protocol/extension.ts'
 import { Id } from '#specs/protocol/text.ts'
 import type { DecisionRecord } from '../approvals/decisions.ts'
+import type { AskedEvent } from '../approvals/queue.ts'
 import { keyOfAnswer } from '../approvals/run-answers.ts'
 import type { Recording } from '../recording/replay.ts'
 import { type HostCallResults, hostToolFailure, keyOf } from '../tools/calls.ts'
@@ -31,6 +32,8 @@ export class Past {
   readonly #importedLines: number
   /** Requests without a decision. */
   readonly #asked = new Map<string, Omit<DecidedApproval, 'ruling'>>()
+  /** Those of them that the last agent put to a person of this machine, and the host does not ask itself. */
+  readonly #open = new Map<string, AskedEvent>()
   #decided: DecidedApproval[] = []
   #isSleeping = false
   #agentDigest: string | undefined
@@ -79,6 +82,7 @@ export class Past {
       case 'run-resume':
         this.#isSleeping = false
         this.#isFork = false
+        this.#open.clear()
         break
       case 'checkpoint':
         if (event.checkpointId === this.#forkedAt) this.#isFork = true
@@ -98,11 +102,14 @@ export class Past {
         break
       case 'approval-request':
         this.#asked.set(event.request.approvalId, { request: event.request, access: event.access })
+        if (event.kind === 'cooperative' && seq > this.#importedLines)
+          this.#open.set(event.request.approvalId, event)
         break
       case 'approval-decision': {
         const { type: _, approvalId, ...ruling } = event
         const asked = this.#asked.get(approvalId)
         this.#asked.delete(approvalId)
+        this.#open.delete(approvalId)
         // A question that was withdrawn is asked again.
         if (asked === undefined || ruling.by === 'cancel' || ruling.by === 'agent') break
         const decided = { ...asked, ruling }
@@ -159,6 +166,11 @@ export class Past {
   /** What people answered for the rest of the run, without what was revoked. */
   get runAnswers(): readonly DecidedApproval[] {
     return [...this.#runAnswers.values()]
+  }
+
+  /** Calls and questions that wait for a person. */
+  get open(): readonly AskedEvent[] {
+    return [...this.#open.values()]
   }
 
   /** Decisions that the agent has not acted on at the checkpoint. */

@@ -86,7 +86,11 @@ export class Recovery {
     })
     if (isOther) await this.#revokeImported(past)
     claims.restore(record.state)
-    approvals.restore(past.decided, isOther ? past.runAnswers : [])
+    const isAnew = this.#plan.resumed?.fromBeginning === true
+    approvals.restore(record.paths.runId, {
+      decided: past.decided,
+      ...(isOther ? { runAnswers: past.runAnswers, open: isAnew ? [] : past.open } : {}),
+    })
     if (isOther) control.restore(past.messages)
     this.#messages = past.newMessages.slice(-limits.steerMaxPending)
     this.#cancelledAgents = [...past.cancelledAgents].map(([agentPath, reason]) => ({ agentPath, reason }))

@@ -68,6 +68,8 @@ export class Run implements RunHandle {
   readonly #recovery: Recovery
   readonly #work: AgentWork
   #guest: Guest | undefined
+  /** Resolves when the questions are known that another process left. */
+  readonly #restored = Promise.withResolvers<void>()
   readonly #unseen = new HiddenApprovals((waiting) => this.#guest?.holdTask(waiting))
   #cancelling = false
   /** A person ended the VM; it is not kept. */
@@ -164,6 +166,7 @@ export class Run implements RunHandle {
   async answer(approvalId: string, answer: ApprovalAnswer, actor?: AnswerActor): Promise<AnswerResult> {
     requireText('approvalId', approvalId)
     const { by, via } = readAnswerActor(actor)
+    await Promise.race([this.#restored.promise, this.ended])
     return this.#approvals.answer(approvalId, answer, { name: by, via })
   }
 
@@ -315,6 +318,7 @@ export class Run implements RunHandle {
       const { agentDigest } = plan.image
       earlier = await this.#recovery.recover('the host process of the run ended', 'process', agentDigest)
     }
+    this.#restored.resolve()
     const workspace = held.use(
       (earlier === undefined
         ? undefined

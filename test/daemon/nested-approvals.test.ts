@@ -153,7 +153,7 @@ it('of sixteen sub-agents wait together, are answered once, and outlive their ag
     for (const line of journal) past.next(line)
     journal.push({ event: { type: 'run-resume', epoch, checkpointId: null, message: 'the agent was lost' } })
     claims.restore(journal.reduce(reduceRun, initialRunState))
-    approvals.restore(past.decided)
+    approvals.restore(runId, { decided: past.decided })
   }
   const pending = () =>
     Object.values(journal.reduce(reduceRun, initialRunState).pendingApprovals).map((one) => ({

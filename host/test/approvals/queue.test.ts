@@ -19,6 +19,8 @@ const request = (over: Partial<ApprovalRequest> = {}): ApprovalRequest => ({
   ...over,
 })
 
+const isRequest = (event: HostEvent) => event.type === 'approval-request'
+
 function open(options: Partial<ApprovalQueueOptions> = {}) {
   const events: HostEvent[] = []
   const waits: number[] = []
@@ -55,9 +57,9 @@ describe('the approval queue', () => {
   it('does not ask again what was decided for an agent that was lost, and journals it once [R.01 S1.11]', async () => {
     const { queue, events, waits } = open()
     const { runId: _, ...asked } = request()
-    queue.restore([
-      { request: asked, ruling: { decision: 'allow', scope: 'once', by: 'person', name: 'Ann' } },
-    ])
+    queue.restore(request().runId, {
+      decided: [{ request: asked, ruling: { decision: 'allow', scope: 'once', by: 'person', name: 'Ann' } }],
+    })
     // The host draws the ids of its own questions anew.
     expect(await queue.ask(request({ approvalId: 'another' }))).toEqual({ decision: 'allow' })
     expect([events, waits]).toEqual([[], []])
@@ -97,6 +99,50 @@ describe('the approval queue', () => {
     )
     expect(waits.reduce((sum, change) => sum + change, 0)).toBe(0)
     expect(queue.pending).toEqual([])
+  })
+
+  it('takes answers to questions that another process left, before an agent asks again [R.12 S1.11]', async () => {
+    const first = open()
+    const calls = ['color', 'size', 'shape', 'weight', 'never'].map((approvalId) => ({
+      approvalId,
+      callId: `call of ${approvalId}`,
+    }))
+    for (const one of calls) void first.queue.ask(request(one))
+    await expect.poll(() => first.events.length).toBe(calls.length)
+    const { queue, events, waits } = open()
+    queue.restore(request().runId, { decided: [], open: first.events.filter(isRequest) })
+    expect([queue.pending, waits, events]).toEqual([calls.map(({ approvalId }) => approvalId), [], []])
+    const allow = { decision: 'allow', scope: 'once' } as const
+    expect(queue.answer('color', allow)).toEqual({ taken: true })
+    expect(queue.answer('color', allow)).toMatchObject({ taken: false, reason: 'decided' })
+    await expect.poll(() => events.map(({ type }) => type)).toEqual(['approval-request', 'approval-decision'])
+    expect(await queue.ask(request(calls[0]))).toEqual({ decision: 'allow' })
+    const size = queue.ask(request(calls[1]))
+    expect(queue.answer('size', { ...allow, decision: 'deny' })).toEqual({ taken: true })
+    expect(await size).toEqual({ decision: 'deny' })
+    // An answer for the run decides the questions that agents ask again later, too.
+    const shape = queue.ask(request(calls[2]))
+    expect(queue.answer('shape', { ...allow, scope: 'run' })).toEqual({ taken: true })
+    expect(await shape).toEqual({ decision: 'allow' })
+    expect(await queue.ask(request(calls[3]))).toEqual({ decision: 'allow' })
+    queue.close()
+    expect(queue.pending).toEqual([])
+    const told = events.flatMap((event) =>
+      event.type === 'approval-decision' ? [`${event.approvalId}: ${event.decision}, ${event.by}`] : [],
+    )
+    expect(told).toEqual([
+      'color: allow, person',
+      'size: deny, person',
+      'shape: allow, person',
+      'weight: allow, person',
+    ])
+    expect(events.filter(isRequest).map((event) => event.request.approvalId)).toEqual([
+      'color',
+      'size',
+      'shape',
+      'weight',
+    ])
+    expect(waits.reduce((sum, change) => sum + change, 0)).toBe(0)
   })
 
   it('waits for a person, takes the first answer and journals both [S1.11]', async () => {

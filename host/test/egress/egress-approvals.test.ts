@@ -70,7 +70,7 @@ describe('request_access', () => {
       for (const event of first.events) past.next({ event })
       for (const [index, event] of first.events.entries()) elsewhere.next({ event, seq: index + 1 })
       expect([elsewhere.decided, elsewhere.runAnswers]).toEqual([[], []])
-      next.approvals.restore(past.decided, past.runAnswers)
+      next.approvals.restore('run-1', past)
       expect(await next.connect(target)).toBe(allowed)
       const below = await next.connect(next.tunnel('below.api.example.com:443'))
       expect(below).toEqual(decision === 'allow' ? true : expect.stringContaining('the user denied'))

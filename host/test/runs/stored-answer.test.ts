@@ -136,7 +136,7 @@ describe('an approval of a run without a process', () => {
       interactive: true,
       record: async (event) => events.push(event),
     })
-    queue.restore(past.decided, past.runAnswers)
+    queue.restore(runId, past)
     const request = { ...call, runId, tool: 'delete_file', arguments: '{"path":"a"}' }
     expect(await queue.ask({ ...request, approvalId: 'ap-2' })).toMatchObject({ decision: 'allow' })
     // What the journal has already is not written again.
@@ -155,7 +155,7 @@ describe('an answer for the run', () => {
     await host.runs.visit(runId, (line) => past.next(line))
     const options = { mode: 'ask', rules: [], interactive: true } as const
     const queue = new ApprovalQueue({ ...options, record: async () => undefined })
-    queue.restore([], past.runAnswers)
+    queue.restore(runId, { decided: [], runAnswers: past.runAnswers })
     return queue
   }
   const request = { ...call, callId: 'e', runId, tool: 'delete_file', arguments: '{"path":"c"}' }
