@@ -8,6 +8,8 @@ import type { UserQuestion } from '#specs/protocol/question.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
+import { askControl } from '../../control/client.ts'
+import { WatchOutput } from '../../control/messages.ts'
 import { RunClient } from '../../control/run-client.ts'
 import { ControlServer } from '../../control/server.ts'
 import type { RunService } from '../../control/services.ts'
@@ -157,6 +159,37 @@ describe('an attached run', () => {
       end: { outcome: 'completed' },
       journalHead: hash,
     })
+  })
+
+  it('is not held by a watcher that stands still, which gets the rest when it reads again [R.02 V.08]', async () => {
+    const run = await scriptedRun()
+    const stalled = await askControl(run.socket, { op: 'run/watch' })
+    const client = await RunClient.connect(runId, run.socket)
+    let seen = 0
+    void (async () => {
+      for await (const item of client.watch()) if (item.source === 'host') seen += 1
+    })()
+    const count = 3_000
+    const text = (at: number) => `${at} ${'x'.repeat(4_000)}`
+    for (let at = 0; at < count; at += 1)
+      await run.emit({ type: 'steer-request', messageId: `m-${at}`, text: text(at), by: 'Ann' })
+    await until(() => seen === count, 'all events at the watcher that reads')
+    const decision = run.ask('a1')
+    await until(() => client.hasPendingApproval('a1'), 'the question')
+    expect(await client.answer('a1', { decision: 'allow', scope: 'once' })).toEqual({ taken: true })
+    expect(await decision).toEqual({ decision: 'allow' })
+    run.finish()
+    expect(await client.ended).toMatchObject({ kind: 'ended' })
+    const texts: unknown[] = []
+    for (let frame = await stalled.next(); frame !== null; frame = await stalled.next()) {
+      const { type, event } = WatchOutput.parse(stalled.parseJson(frame)) as {
+        type: string
+        event?: JournalEvent
+      }
+      if (type === 'end') break
+      if (event?.event.type === 'steer-request') texts.push(event.event.text)
+    }
+    expect(texts).toEqual(Array.from({ length: count }, (_, at) => text(at)))
   })
 
   it('can be answered, the first answer decides, and the other watcher’s question is withdrawn [V.08 S1.11]', async () => {
