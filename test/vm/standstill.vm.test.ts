@@ -1,7 +1,10 @@
-// A host process and a QEMU that are stopped for longer than every time limit of the link, in the midst of a call and of
-// an answer of the model.
+// A host process and a QEMU that are stopped for longer than every time limit of the link, in the midst of a call, of a
+// download and of an answer of the model.
 import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
@@ -25,18 +28,41 @@ const timings = {
 const stillMs = 7_000
 const callTimeoutMs = 7_000
 
-const program = 'for i in 1 2 3 4; do echo line-$i; sleep 0.5; done'
+/** A download of about two seconds, which begins with each call. */
+const chunks = Array.from({ length: 20 }, (_, at) => Buffer.alloc(10_000, `chunk ${at} `))
+const digest = createHash('sha256').update(Buffer.concat(chunks)).digest('hex')
+const program = (port: number) =>
+  [
+    `curl -sS --noproxy '' http://127.0.0.1:${port}/ | sha256sum > sum &`,
+    'for i in 1 2 3 4; do echo line-$i; sleep 0.5; done',
+    'wait; cat sum',
+  ].join('\n')
 const words = Array.from({ length: 40 }, (_, index) => `word-${index} `)
 
+async function startDownloads(): Promise<number> {
+  const server = createServer(async (_, response) => {
+    for (const chunk of chunks) {
+      response.write(chunk)
+      await sleep(100)
+    }
+    response.end()
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => void server.close())
+  return (server.address() as AddressInfo).port
+}
+
 it('a host, a QEMU and both that stand still lose nothing and repeat nothing [R.02, C.03]', async () => {
+  const port = await startDownloads()
   await using model = await startModelServer(({ messages }) => {
     const done = messages.filter(({ role }) => role === 'tool').length
-    const args = JSON.stringify({ command: program, timeoutMs: callTimeoutMs })
+    const args = JSON.stringify({ command: program(port), timeoutMs: callTimeoutMs })
     if (done < 2) return reply({ calls: [{ id: `call-${done}`, name: 'run_bash', arguments: args }] })
     return { ...reply({ text: words }), pieceBytes: 400, pauseMs: 100 }
   })
   const home = await temporaryFolder('home')
-  const order: StandstillOrder = { workspace: await temporaryFolder('workspace'), timings }
+  const order: StandstillOrder = { workspace: await temporaryFolder('workspace'), timings, port }
   const host = spawn(
     process.execPath,
     ['--conditions=caisson-source', `${import.meta.dirname}/standstill-host.ts`, JSON.stringify(order)],
@@ -86,11 +112,17 @@ it('a host, a QEMU and both that stand still lose nothing and repeat nothing [R.
   expect(counts).toEqual(counts.map((_, at) => at + 1))
   const outputs = events.flatMap(({ event }) => (event.type === 'tool-end' ? [event.output] : []))
   expect(outputs).toHaveLength(2)
-  for (const output of outputs)
+  const downloads: boolean[] = []
+  for (const output of outputs) {
     for (const line of [1, 2, 3, 4]) expect(output.split(`line-${line}\n`)).toHaveLength(2)
+    // A guest that ended its session meanwhile has lost the connection, and says so.
+    const isWhole = output.includes(digest)
+    downloads.push(isWhole)
+    if (!isWhole) expect(output).toContain('The host broke off before it answered; trying again can help')
+  }
   expect(model.asked.length).toBeLessThanOrEqual(4)
   console.log(
-    `stood still three times for ${stillMs} ms: ${ofType('session-start').length} sessions, ${model.asked.length} model requests`,
+    `stood still three times for ${stillMs} ms: ${ofType('session-start').length} sessions, ${model.asked.length} model requests, whole downloads: ${downloads}`,
   )
   expect(ofType('session-start').length).toBeLessThanOrEqual(4)
   expect(await findVms(home)).toEqual([])
