@@ -6,8 +6,11 @@ import { Spec, Validation } from '@cyclonedx/cyclonedx-library'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { buildRoot, errorFrom } from '../../image/build-root.ts'
 import { imageFiles } from '../../image/manifest.ts'
+import { ensureRootImage } from '../../image/root-image.ts'
 import { Bom } from '../../image/sbom.ts'
 import { describeFiles } from '../../image/verify.ts'
+import { prepareFolders } from '../../state/folders.ts'
+import { makeTestFolders } from '../support/vm.ts'
 import { makeScratch, realRecipe, type Scratch } from './support.ts'
 
 const run = promisify(execFile)
@@ -16,8 +19,17 @@ let first: string
 
 beforeAll(async () => {
   scratch = await makeScratch()
-  first = path.join(scratch.folder, 'first')
-  await buildRoot({ recipe: realRecipe, arch: 'amd64', cacheDir: scratch.cacheDir, out: first })
+  using home = makeTestFolders()
+  await prepareFolders(home.folders)
+  const { cache } = home.folders
+  // The image that all tests use was built in this checkout, or in another one.
+  first = (await ensureRootImage({ recipe: realRecipe, arch: 'amd64', cacheDir: cache })).directory
+  const downloads = path.join(scratch.cacheDir, 'downloads')
+  await cp(path.join(cache, 'downloads'), downloads, { recursive: true }).catch(async () => {
+    // They were cleaned meanwhile.
+    first = path.join(scratch.folder, 'first')
+    await buildRoot({ recipe: realRecipe, arch: 'amd64', cacheDir: scratch.cacheDir, out: first })
+  })
 })
 afterAll(async () => await scratch[Symbol.asyncDispose]())
 
