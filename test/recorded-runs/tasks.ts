@@ -12,7 +12,7 @@ export interface RecordedTask {
   readonly prompt: string
   /** Content by path. */
   readonly files: Readonly<Record<string, string>>
-  readonly options: Partial<Pick<RunOptions, 'approvals' | 'onApproval'>>
+  readonly options: Partial<Pick<RunOptions, 'approvals' | 'onApproval' | 'extensions'>>
   readonly script: () => Script
 }
 
@@ -115,10 +115,62 @@ const questionsAndApprovals: RecordedTask = {
   }),
 }
 
+/** Counts the lines of a file of the workspace. */
+const countingServer = `
+import { existsSync, readFileSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+const send = (id, result) => console.log(JSON.stringify({ jsonrpc: '2.0', id, result }))
+const inputSchema = { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] }
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method, params } = JSON.parse(line)
+  const { protocolVersion } = params ?? {}
+  if (method === 'initialize')
+    send(id, { protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'count', version: '1' } })
+  if (method === 'tools/list')
+    send(id, { tools: [{ name: 'lines', description: 'Counts lines', inputSchema }] })
+  if (method === 'tools/call') {
+    const file = '/mnt/workspace/' + params.arguments.path
+    const isThere = existsSync(file)
+    const text = isThere ? readFileSync(file, 'utf8').split('\\n').length - 1 + ' lines' : 'no such file'
+    send(id, { content: [{ type: 'text', text }], isError: !isThere })
+  }
+})
+`
+
+const skillsMemoryAndMcp: RecordedTask = {
+  name: 'skills-memory-and-mcp',
+  prompt: 'Count the parts as the skill says, and remember what was hard to find',
+  files: {
+    'AGENTS.md': 'Reports are in English.\n',
+    'parts.csv': parts,
+    'servers/count.mjs': countingServer,
+    '.agents/skills/count/SKILL.md':
+      '---\nname: count\ndescription: Counts parts\n---\nThe first line is no part. See columns.md.\n',
+    '.agents/skills/count/columns.md': 'id and count\n',
+  },
+  options: {
+    approvals: { rules: [{ effect: 'allow', tool: 'count_lines' }] },
+    extensions: { mcpServers: { count: { command: 'node', args: ['servers/count.mjs'] } } },
+  },
+  script: byInstructions(planOf(step('count')), {
+    COUNT: [
+      call('load_skill', { name: 'count' }),
+      call('load_skill', { name: 'none' }),
+      call('count_lines', { path: 'parts.csv' }),
+      call('count_lines', { path: 'missing.csv' }),
+      call('remember', { text: 'The first line of parts.csv is no part', tags: ['parts'] }),
+      call('recall', { query: 'parts' }),
+      bash('echo 3 >count.txt'),
+      say('There are 3 parts.'),
+    ],
+  }),
+}
+
 export const recordedTasks: readonly RecordedTask[] = [
   filesAndCommands,
   agentsAndRevision,
   questionsAndApprovals,
+  skillsMemoryAndMcp,
 ]
 
 /** The export of a run. */
