@@ -154,8 +154,9 @@ const skillsMemoryAndMcp: RecordedTask = {
   },
   script: byInstructions(planOf(step('count')), {
     COUNT: [
-      call('load_skill', { name: 'count' }),
-      call('load_skill', { name: 'none' }),
+      call('load_skill', { skillId: 'count' }),
+      call('load_skill', { skillId: 'count', file: 'columns.md' }),
+      call('load_skill', { skillId: 'none' }),
       call('count_lines', { path: 'parts.csv' }),
       call('count_lines', { path: 'missing.csv' }),
       call('remember', { text: 'The first line of parts.csv is no part', tags: ['parts'] }),
