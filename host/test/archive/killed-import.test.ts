@@ -54,7 +54,7 @@ it('an import that is killed at any moment leaves a whole run or none; the next 
   expect(await left(host)).toEqual([runId])
   const whole = (await host.runs.read(runId)).length
   await host.runs.remove(runId)
-  const rounds = perTier(6, 60)
+  const rounds = perTier(6, 20)
   let leftCount = 0
   for (let round = 0; round < rounds; round += 1) {
     // The first is killed while it has a folder of its own.
