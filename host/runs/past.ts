@@ -22,7 +22,8 @@ export interface DecidedApproval {
 }
 
 /** Without a number it is none of an archive. */
-type PastLine = Pick<JournalEvent, 'event'> & Partial<Pick<JournalEvent, 'seq'>>
+type PastLine = Pick<JournalEvent, 'event'> &
+  Partial<Pick<JournalEvent, 'seq'>> & { readonly agentPath?: string }
 
 /** Addresses that a line names. */
 const reachedMaxCount = 20
@@ -41,9 +42,12 @@ export class Past {
   readonly messages: AgentMessage[] = []
   /** What people answered for the rest of the run. */
   readonly #runAnswers = new Map<string, DecidedApproval>()
-  /** Those of them that no agent has had: behind the checkpoint. */
+  /** Those of them that no agent has had: behind the checkpoint, or before it and not seen until there. */
   newMessages: AgentMessage[] = []
-  /** Sub-agents that people cancelled behind the checkpoint, with the reason. */
+  readonly #seen = new Set<string>()
+  /** Paths of the sub-agents that ended. */
+  readonly #ended = new Set<string>()
+  /** Sub-agents that people cancelled and that were at work at the checkpoint or began behind it, with the reason. */
   readonly cancelledAgents = new Map<string, string>()
   #origin: string | undefined
   #forkedAt: string | null | undefined
@@ -63,7 +67,7 @@ export class Past {
   }
 
   /** Takes the next line of the journal. */
-  next({ event, seq = Number.POSITIVE_INFINITY }: PastLine): void {
+  next({ event, seq = Number.POSITIVE_INFINITY, agentPath = 'root' }: PastLine): void {
     switch (event.type) {
       case 'run-start': {
         const { forkedFrom } = event
@@ -90,8 +94,10 @@ export class Past {
         if (event.checkpointId !== this.#checkpointId) break
         this.#decided = []
         this.#reached.clear()
-        this.newMessages = []
-        this.cancelledAgents.clear()
+        this.newMessages = this.newMessages.filter(
+          (message) => !this.#seen.has(message.messageId) && !this.#ended.has(message.agentPath ?? 'root'),
+        )
+        for (const agentPath of this.#ended) this.cancelledAgents.delete(agentPath)
         break
       case 'egress-start':
         this.#reached.add(event.target)
@@ -131,6 +137,12 @@ export class Past {
         break
       case 'steer-request':
         this.#hear(event)
+        break
+      case 'steer-seen':
+        for (const messageId of event.messageIds) this.#seen.add(messageId)
+        break
+      case 'agent-end':
+        this.#ended.add(agentPath)
         break
       case 'agent-cancel-request':
         this.cancelledAgents.set(event.agentPath, event.reason)

@@ -40,7 +40,7 @@ else if (rival?.does === 'resume') process.send?.(await resume(rival.runId))
 else {
   const run = await startRun(host, scene)
   process.send?.({ runId: run.id } satisfies HostReport)
-  await accompany(run, scene)
+  await accompany(host, run, scene)
   await run.result()
 }
 await host.close()
@@ -59,7 +59,7 @@ async function dieAtLine({ seq, cut }: NonNullable<HostOrder['dieAt']>): Promise
 async function resume(runId: string): Promise<HostReport> {
   try {
     const run = await resumeRun(host, runId, scene)
-    await accompany(run, scene)
+    await accompany(host, run, scene)
     const { outcome, message } = await run.result()
     return { runId, said: `${outcome}: ${message}` }
   } catch (error) {

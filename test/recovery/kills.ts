@@ -61,7 +61,7 @@ export class Worlds implements AsyncDisposable {
     // Its process died behind the run's last line: there is nothing to continue.
     if (hasEnded(killedAfter)) return await world.outcome({ runId, killedAfter, end: 'completed' })
     const run = await resumeRun(world.host, runId, world.scene)
-    await accompany(run, world.scene)
+    await accompany(world.host, run, world.scene)
     const { outcome, message } = await run.result()
     return await world.outcome({ runId, killedAfter, end: `${outcome}: ${message}` })
   }
@@ -90,7 +90,7 @@ export class Worlds implements AsyncDisposable {
         if (isNow && (seq === kill.seq || isLast)) strike()
       })
     const timer = kill !== undefined && 'afterMs' in kill ? setTimeout(strikeSoon, kill.afterMs) : undefined
-    await accompany(run, scene)
+    await accompany(host, run, scene)
     const { outcome, message } = await run.result()
     clearTimeout(timer)
     this.#handlers.delete(run.id)

@@ -134,7 +134,7 @@ describe('a run that several want to answer or to continue at once', { timeout: 
     for (const _ of ['one', 'other']) {
       await world.restoreCopy()
       const run = await resumeRun(world.host, runId, world.scene)
-      await accompany(run, world.scene)
+      await accompany(world.host, run, world.scene)
       const { outcome, message } = await run.result()
       outcomes.push(await world.outcome({ runId, killedAfter, end: `${outcome}: ${message}` }))
     }
@@ -150,12 +150,12 @@ describe('a run that several want to answer or to continue at once', { timeout: 
     await using world = await worlds.openWorld()
     const { host, scene } = world
     const run = await startRun(host, scene)
-    await accompany(run, scene)
+    await accompany(host, run, scene)
     await run.result()
     const { runIds } = await host.fork(run.id, { at: 'first', count: 2 })
     for (const runId of runIds) {
       const fork = await resumeRun(host, runId, scene)
-      await accompany(fork, scene)
+      await accompany(host, fork, scene)
       expect(await fork.result()).toMatchObject({ outcome: 'completed' })
     }
     const [itself, one, other] = await Promise.all(

@@ -1,6 +1,6 @@
 /**
  * A run with every kind of effect: files and commands in the VM, a tool of the host, a request of a program that leaves
- * the VM, two sub-agents, a question, and steps side by side. Each effect outside leaves a line in a ledger that no
+ * the VM, two sub-agents, a question, a message of the person, and steps side by side. Each effect outside leaves a line in a ledger that no
  * victim holds.
  */
 import { appendFileSync } from 'node:fs'
@@ -44,10 +44,13 @@ export const expectedFiles: Readonly<Record<string, string>> = {
   'right.txt': 'blue\n',
   'first.txt': 'one\ntwo\n',
   'second.txt': 'second\n',
-  'last.txt': 'reached outside\n',
+  'last.txt': 'reached outside\n1 teal\n',
 }
 export const expectedOrders = ['a7', 'b8']
 export const givenFiles: Readonly<Record<string, string>> = { 'given.txt': 'given\n' }
+
+/** What the person says once the first steps are done. */
+const message = 'Paint it teal.'
 
 const bash = (command: string) => ({ name: 'run_bash', arguments: { command } })
 const order = (id: string) => ({ name: 'order_part', arguments: { id } })
@@ -61,8 +64,11 @@ const reachOutside = (port: number) =>
     "grep -o 'reached outside' <&3 > last.txt",
   ].join('; ')
 
-/** Calls of each step, a turn each. */
-function turnsOf(id: string, { outsidePort }: Scene): { name: string; arguments: object }[] {
+/**
+ * Calls of each step, a turn each.
+ * @param heard how often the step was told the person's message
+ */
+function turnsOf(id: string, { outsidePort }: Scene, heard: number): { name: string; arguments: object }[] {
   const turns: Readonly<Record<string, { name: string; arguments: object }[]>> = {
     left: [
       { name: 'write_file', arguments: { path: 'left.txt', content: 'one\n' } },
@@ -75,7 +81,7 @@ function turnsOf(id: string, { outsidePort }: Scene): { name: string; arguments:
     ],
     first: [bash('echo one >> first.txt'), bash('echo two >> first.txt')],
     second: [{ name: 'write_file', arguments: { path: 'second.txt', content: 'second\n' } }],
-    last: [bash(reachOutside(outsidePort)), order('b8')],
+    last: [bash(reachOutside(outsidePort)), order('b8'), bash(`echo ${heard} teal >> last.txt`)],
   }
   return turns[id] ?? []
 }
@@ -88,7 +94,7 @@ export function answer({ messages }: Asked, scene: Scene): ServerReply {
   const asked = messages.map(({ content }) => content ?? '').join('\n')
   const id = /\bdo (left|right|first|second|last)\b/.exec(asked)?.[1] ?? ''
   const done = messages.filter(({ role }) => role === 'assistant').length
-  const next = turnsOf(id, scene)[done]
+  const next = turnsOf(id, scene, asked.split(message).length - 1)[done]
   return next === undefined
     ? reply({ text: `did ${id}` })
     : reply({ calls: [{ ...next, id: `call-${done}`, arguments: JSON.stringify(next.arguments) }] })
@@ -137,10 +143,17 @@ export async function resumeRun(host: Host, runId: string, scene: Scene): Promis
   return await host.resume(runId, options)
 }
 
-/** Answers each question until the run's end. */
-export async function accompany(run: Run, { ledger }: Scene): Promise<void> {
+/** Answers each question, and says one thing to the agent unless the journal has it, until the run's end. */
+export async function accompany(host: Host, run: Run, { ledger }: Scene): Promise<void> {
+  let speaks = (await host.runs.read(run.id)).every(({ event }) => event.type !== 'steer-request')
   for await (const item of run.watch()) {
-    if (item.source === 'delta' || item.event.type !== 'approval-request') continue
+    if (item.source === 'delta') continue
+    if (speaks && item.event.type === 'step-start' && item.event.stepId === 'first') {
+      speaks = false
+      // Refused by a run that has just ended, which the verdict sees.
+      void run.steer(message).catch(() => undefined)
+    }
+    if (item.event.type !== 'approval-request') continue
     const { approvalId } = item.event.request
     if (!run.hasPendingApproval(approvalId)) continue
     appendFileSync(ledger, 'asked\n')

@@ -44,6 +44,41 @@ it('an interrupted run has its decisions since the checkpoint, without those tha
   expect(past.decided.map(({ request }) => request.approvalId)).toEqual(['a2'])
 })
 
+it('messages and cancellations before the checkpoint that had no effect by then are told to the next agent [R.01 A.08]', () => {
+  const past = new Past('cp-1')
+  const says = (messageId: string, agentPath?: string): HostEvent => ({
+    type: 'steer-request',
+    ...{ messageId, text: messageId, by: 'Ann', ...(agentPath === undefined ? {} : { agentPath }) },
+  })
+  const cancels = (agentPath: string): HostEvent => ({
+    type: 'agent-cancel-request',
+    ...{ agentPath, reason: 'no more', by: 'Ann' },
+  })
+  const usage = { requests: 0, inputTokens: 0, outputTokens: 0, reasoningTokens: 0 }
+  const ended = {
+    type: 'agent-end',
+    stepId: 's',
+    state: 'cancelled',
+    reason: 'cancelled',
+    ...{ text: '', usage, merged: 0, conflicts: [] },
+  } as const
+  const before = [
+    ...[says('seen'), says('unseen'), says('late', 'root/ended'), says('waits', 'root/busy')],
+    ...[cancels('root/ended'), cancels('root/busy')],
+  ]
+  for (const event of before) past.next({ event })
+  past.next({ event: { type: 'steer-seen', stepId: 's', messageIds: ['seen'] } })
+  past.next({ agentPath: 'root/ended', event: ended })
+  for (const event of [checkpoint('cp-1'), says('new'), cancels('root/new')]) past.next({ event })
+  expect(past.newMessages).toEqual([
+    { messageId: 'unseen', text: 'unseen' },
+    { messageId: 'waits', text: 'waits', agentPath: 'root/busy' },
+    { messageId: 'new', text: 'new' },
+  ])
+  expect(past.messages).toHaveLength(5)
+  expect([...past.cancelledAgents.keys()]).toEqual(['root/busy', 'root/new'])
+})
+
 it('it names what programs reached since the checkpoint, and nothing that only read [R.01]', () => {
   const past = new Past('cp-1')
   const ends = (kind: 'tunnel' | 'http' | 'fetch', target: string): HostEvent => ({
@@ -141,21 +176,4 @@ it('it has the last answer for the run about the same calls, and none once that 
   expect(next([{ type: 'approval-revoke', approvalId: 'a2', by: 'ann' }])).toEqual([[], []])
   // A call that was under way.
   expect(next(derived)).toEqual([[], []])
-})
-
-it('messages keep their path; a sub-agent cancelled behind the checkpoint is known, one before it is not [R.01 A.08]', () => {
-  const says = (messageId: string): HostEvent => ({
-    type: 'steer-request',
-    ...{ messageId, text: 'use tabs', agentPath: 'root/one', by: 'me' },
-  })
-  const cancels = (agentPath: string): HostEvent => ({
-    type: 'agent-cancel-request',
-    ...{ agentPath, reason: 'enough', by: 'me' },
-  })
-  const past = new Past('cp-1')
-  const lines = [says('m1'), cancels('root/old'), checkpoint('cp-1'), says('m2'), cancels('root/one')]
-  for (const event of lines) past.next({ event })
-  expect(past.newMessages).toEqual([{ messageId: 'm2', text: 'use tabs', agentPath: 'root/one' }])
-  expect(past.messages).toHaveLength(2)
-  expect([...past.cancelledAgents]).toEqual([['root/one', 'enough']])
 })
