@@ -104,7 +104,7 @@ import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
 import { type Folders, resolveFolders } from './state/folders.ts'
-import { lowerLimits, readStoredRun, resumedOptions, storeRun, withValues } from './stored-run.ts'
+import { boundsOf, lowerLimits, readStoredRun, resumedOptions, storeRun, withValues } from './stored-run.ts'
 import { VmPool } from './vm/vm-pool.ts'
 import type { UndoSummary } from './workspace/index.ts'
 import { endRunHolder } from './workspace/run-lock.ts'
@@ -472,7 +472,11 @@ export class Host implements AsyncDisposable {
       const stored = await readStoredRun(paths)
       const imported = await readImported(paths.directory)
       if (imported !== undefined) await this.#requireSameImage(paths.runId, imported, options)
-      const given = checkRunOptions(resumedOptions(stored, options))
+      // The bounds of this machine apply to a run of another one.
+      const bounds = imported === undefined ? {} : boundsOf((await this.config()).limits)
+      const given = checkRunOptions(
+        resumedOptions(stored, { ...options, limits: { ...bounds, ...options.limits } }),
+      )
       const planned = await this.#plan(given)
       // Was read for the plan.
       const configured = mcpServersOf(planned.config.mcpServers)

@@ -24,6 +24,9 @@ import { prepareFolders } from './state/folders.ts'
 import { importedStore } from './stored-run.ts'
 import { RunLock } from './workspace/run-lock.ts'
 
+/** By which clocks of two machines may differ. */
+const clockDifferenceMs = 24 * 60 * 60 * 1000
+
 export interface ImportOptions {
   /** The directory that the run's changes are for, and that it continues on. Default: the current one. */
   readonly workspace?: string
@@ -63,6 +66,7 @@ export async function importRun(
     ...(signal === undefined ? {} : { signal }),
   })
   const fold = await checkFolder(stage.directory, manifest)
+  requirePast(fold)
   const { runId, canContinue, withheld } = manifest
   const paths = runs.paths(runId)
   const result = { runId, canContinue, withheld }
@@ -75,6 +79,13 @@ export async function importRun(
   await complete(stage.directory, manifest, fold, directory)
   await stage.become(paths.directory)
   return { ...result, isNew: true }
+}
+
+/** A run of the future would be the last one of its directory for as long. */
+function requirePast({ outline: { startedAt, lastAt = 0 } }: RunFold): void {
+  const at = Math.max(startedAt ?? 0, lastAt)
+  if (at <= Date.now() + clockDifferenceMs) return
+  throw invalidArchive(`its journal is of ${new Date(at).toISOString()}, which is in the future`)
 }
 
 async function requireSame({ runId, journal }: RunPaths, manifest: ArchiveManifest): Promise<void> {

@@ -222,6 +222,20 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
   }
 }
 
+/** What of limits a resumed run can be given. */
+export function boundsOf({
+  maxTokens,
+  maxCostUsd,
+}: {
+  readonly maxTokens?: number | undefined
+  readonly maxCostUsd?: number | undefined
+}): NonNullable<ResumeOptions['limits']> {
+  return {
+    ...(maxTokens === undefined ? {} : { maxTokens }),
+    ...(maxCostUsd === undefined ? {} : { maxCostUsd }),
+  }
+}
+
 /** The bounds of `limits` that are lower than those of the task. */
 export function lowerLimits(
   { limits: { maxTokens, maxCostUsd = Number.POSITIVE_INFINITY } }: Pick<Task, 'limits'>,

@@ -4,6 +4,7 @@ import { copyFile, open, rm, writeFile } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { noUsage } from '#specs/protocol/task.ts'
+import { type ImportedRun, readImported, writeImported } from '../journal/imported.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import { newRunId, type RunPaths, type RunStore } from '../journal/run-store.ts'
 import { keepChanges } from '../runs/guest/change-stream.ts'
@@ -33,14 +34,33 @@ export async function mergeRuns(
   if (conflicts.length > 0) return { entries: changes.length, merged, conflicts }
   const [first] = results
   if (first === undefined) throw new CaissonError('internal', 'there is nothing to merge')
+  const imported = await requireOneDirectory(results)
   const paths = await store.create(newRunId())
   try {
+    if (imported !== undefined) await writeImported(paths.directory, imported)
     await writeRun(paths, first, results, changes)
   } catch (error) {
     await rm(paths.directory, { recursive: true, force: true })
     throw error
   }
   return { runId: paths.runId, entries: changes.length, merged, conflicts }
+}
+
+/**
+ * The changes of an imported run are for the directory that was named at its import, not for that of its journal.
+ * @returns what the merged run is to keep of that
+ */
+async function requireOneDirectory(results: readonly RunOutcomeFiles[]): Promise<ImportedRun | undefined> {
+  const imported = await Promise.all(results.map(({ paths }) => readImported(paths.directory)))
+  const directories = new Set(imported.map((one, at) => one?.workspace ?? results[at]?.start.directory))
+  if (directories.size === 1) return imported.find((one) => one !== undefined)
+  throw new CaissonError(
+    'invalid_options',
+    `the runs are for several directories: ${[...directories].join(', ')}`,
+    {
+      remedy: 'import them for one directory: caisson runs import -w DIR',
+    },
+  )
 }
 
 async function writeRun(

@@ -84,7 +84,10 @@ export class EgressApprovals implements AccessAnswers {
       return { decision: 'deny', hint: `this run asked ${runMaxQuestions} questions like this already` }
     this.#askedByAgent += 1
     const enforced = this.#enforced('agent', target.value, () => this.#knownForAgent(target.value))
-    return await this.#options.approvals.ask(request, signal, enforced)
+    // Drawn: under an id of the agent a person may have read another question.
+    const approvalId = `access-${randomBytes(8).toString('hex')}`
+    const callId = request.callId === request.approvalId ? approvalId : request.callId
+    return await this.#options.approvals.ask({ ...request, approvalId, callId }, signal, enforced)
   }
 
   /**

@@ -3,7 +3,7 @@
  * disk as it was there, its recording, and its task. The other run stays as it is.
  */
 import { constants, createReadStream } from 'node:fs'
-import { copyFile, readFile, rm, writeFile } from 'node:fs/promises'
+import { copyFile, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import * as z from 'zod'
@@ -85,7 +85,8 @@ export async function forkRun(source: ForkSource, request: ForkRequest): Promise
       await makeFork({ source, paths, fork, prefix, point, stored, request, words: request.prompts[index] })
     }
   } catch (error) {
-    for (const id of runIds) await rm(store.paths(id).directory, { recursive: true, force: true })
+    // One that another process has taken up by now stays.
+    for (const id of runIds) await store.remove(id).catch(() => undefined)
     throw error
   }
   return { step: point.step, checkpointId: point.moment?.checkpointId ?? null, runIds }

@@ -2,6 +2,7 @@
  * Decides whether an MCP server's tools may be offered in a run, by comparing the agent's report with earlier
  * approvals. Accepts a user's new server; asks a person about workspace servers and about changes.
  */
+import { createHash, randomBytes } from 'node:crypto'
 import { errorMessage } from '#specs/errors.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
@@ -69,20 +70,24 @@ export class McpTrust {
   }
 
   async #ask(
-    { approvalId, runId, agentPath, stepId, callId }: ApprovalRequest,
+    { runId, agentPath, stepId }: ApprovalRequest,
     key: PinKey,
     offer: McpOffer,
     { preview, changes }: { readonly preview: string; readonly changes: object },
     signal: AbortSignal | undefined,
   ): Promise<ApprovalDecision> {
     const { server, source, runs, tools } = offer
-    const shown = { server, source, runs, tools: tools.map(({ name }) => name), ...changes }
+    // An answer that is found again is to the same words.
+    const sha256 = createHash('sha256').update(toCanonicalJson(offer)).digest('hex')
+    const shown = { server, source, runs, tools: tools.map(({ name }) => name), ...changes, sha256 }
+    // Drawn: under an id of the agent a person may have read another question.
+    const approvalId = `mcp-${randomBytes(8).toString('hex')}`
     const question: ApprovalRequest = {
       approvalId,
       runId,
       agentPath,
       stepId,
-      callId,
+      callId: approvalId,
       tool: mcpOfferTool,
       arguments: toCanonicalJson(shown),
       preview,
@@ -93,7 +98,8 @@ export class McpTrust {
     }
     const decision = await this.#options.approvals.ask(question, signal, undefined, { onDecision })
     // Rules and the mode apply only to their own run.
-    if (decision.decision === 'allow' && ruling?.by === 'person') await this.#keep(key, offer)
+    if (decision.decision === 'allow' && ruling?.by === 'person' && ruling.earlierId === undefined)
+      await this.#keep(key, offer)
     if (decision.decision === 'allow' || ruling?.by !== 'mode') return decision
     const rule = JSON.stringify({ effect: 'allow', tool: mcpOfferTool, pattern: server })
     const hint = `${ruling.rule ?? 'it was denied'}; the rule ${rule} in option approvals.rules allows this server`

@@ -107,9 +107,10 @@ export class Past {
         if (event.kind === 'tunnel' || event.kind === 'http') this.#reached.add(event.target)
         break
       case 'approval-request':
+        // What was asked and answered elsewhere decides nothing here: the agent asks again.
+        if (seq <= this.#importedLines) break
         this.#asked.set(event.request.approvalId, { request: event.request, access: event.access })
-        if (event.kind === 'cooperative' && seq > this.#importedLines)
-          this.#open.set(event.request.approvalId, event)
+        if (event.kind === 'cooperative') this.#open.set(event.request.approvalId, event)
         break
       case 'approval-decision': {
         const { type: _, approvalId, ...ruling } = event
@@ -118,10 +119,9 @@ export class Past {
         this.#open.delete(approvalId)
         // A question that was withdrawn is asked again.
         if (asked === undefined || ruling.by === 'cancel' || ruling.by === 'agent') break
+        if (seq <= this.#importedLines) break
         const decided = { ...asked, ruling }
-        const isImported = seq <= this.#importedLines
-        if (!isImported || asked.access === undefined) this.#decided.push(decided)
-        if (isImported) break
+        this.#decided.push(decided)
         const isFirst = ruling.earlierId === undefined
         if (ruling.by === 'person' && ruling.scope === 'run' && isFirst)
           this.#runAnswers.set(keyOfAnswer(asked.request, ruling, asked.access), decided)

@@ -8,6 +8,7 @@ import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import type { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
 import { Text } from '#specs/protocol/text.ts'
 import { checkArguments } from '../files/check-arguments.ts'
+import { readImported } from '../journal/imported.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
 import { keyOf, NoteStore, type StoredNote } from '../memory/note-store.ts'
@@ -78,7 +79,12 @@ export class RunNotes {
   }
 
   static async open(runId: string, runs: RunStore, folders: Folders): Promise<RunNotes> {
-    return new RunNotes(runs, folders, proposalsOf(runId, await runs.read(runId)))
+    const proposals = proposalsOf(runId, await runs.read(runId))
+    const imported = await readImported(runs.paths(runId).directory)
+    return new RunNotes(runs, folders, {
+      ...proposals,
+      ...(imported === undefined ? {} : { directory: imported.workspace }),
+    })
   }
 
   /** Notes without a decision, in the order they were written. */

@@ -293,7 +293,7 @@ export class Run implements RunHandle {
     this.#hooks.close()
     const durationMs = Math.round(performance.now() - this.#startedAt)
     const end = { type: 'run-end', ...ending, usage: record.state.usage, durationMs } as const
-    const isTriedAgain = this.#plan.resumed !== undefined || (this.#hasSlept && !this.#cancelling)
+    const isTriedAgain = !this.#cancelling && (this.#plan.resumed !== undefined || this.#hasSlept)
     if (!record.isOwn()) {
       // The run is another process's by now, and so are its files.
       disk.keep()

@@ -9,6 +9,7 @@ import { answersThatApply, type RunState } from '#specs/protocol/run-state.ts'
 import { settleByPerson } from '../approvals/answers.ts'
 import type { Answerer, AnswerResult, ApprovalAnswer, DecisionRecord } from '../approvals/decisions.ts'
 import { explainDecided, explainNotOffered, explainUnknown, readAnswer } from '../approvals/explain-answer.ts'
+import { importedLinesOf, readImported } from '../journal/imported.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunPaths } from '../journal/run-store.ts'
 
@@ -26,6 +27,10 @@ export async function answerStored(
     ? state.pendingApprovals[approvalId]
     : undefined
   if (pending === undefined) return await explainGone(record, approvalId)
+  if (await isImported(record, approvalId)) {
+    const message = `this question came with an archive, which may word it as it likes; continue the run, and its agent asks again: caisson runs resume ${paths.runId}`
+    return { taken: false, reason: 'not_offered', message }
+  }
   const { kind: _, access, because: __, answers = [], ...request } = pending
   const remembers = answers.some(({ reach }) => reach === 'command')
   const asked = { request: { ...request, runId: paths.runId }, access, remembers, now: Date.now() }
@@ -52,6 +57,16 @@ export async function revokeStored(paths: RunPaths, approvalId: string, by: stri
     by: by.slice(0, limits.lineMaxChars).toWellFormed(),
   })
   return true
+}
+
+async function isImported(record: RunRecord, approvalId: string): Promise<boolean> {
+  const imported = await readImported(record.paths.directory)
+  if (imported === undefined) return false
+  let asked = 0
+  await record.visitPast(({ event, seq }) => {
+    if (event.type === 'approval-request' && event.request.approvalId === approvalId) asked = seq
+  }, false)
+  return asked <= importedLinesOf(imported)
 }
 
 function requireOpen({ paths: { runId }, state: { end } }: RunRecord): void {
