@@ -1,8 +1,9 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
 import type { Readable, Writable } from 'node:stream'
 import * as z from 'zod'
-import { CaissonError, requireText, withCode } from '#specs/errors.ts'
+import { CaissonError, errorMessage, requireText, withCode } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
+import type { JournalEvent } from '#specs/protocol/event.ts'
 import { WorkspacePath } from '#specs/protocol/text.ts'
 import { ApiKeys } from './api-keys/api-keys.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
@@ -36,10 +37,11 @@ import {
 } from './control/run-handle.ts'
 import { VmDirectory } from './control/vms.ts'
 import { watchRuns } from './control/watch-runs.ts'
+import { checkImage, type Finding, runDoctor } from './doctor/doctor.ts'
 import { PersistentGrants } from './egress/persistent-grants.ts'
 import type { EgressPolicy } from './egress/policy.ts'
 import { type ExportOptions, exportRun } from './export-run.ts'
-import { checkArguments } from './files/check-arguments.ts'
+import { checkArguments, FunctionOption } from './files/check-arguments.ts'
 import {
   type ForkOptions,
   forkAnyRun,
@@ -55,7 +57,7 @@ import { type ImportOptions, type ImportResult, importRun } from './import-run.t
 import { clearLeftStages } from './journal/import-stages.ts'
 import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
 import { boundMoments, defaultMomentBounds, type MomentBounds } from './journal/kept-moments.ts'
-import type { FeedItem } from './journal/run-feed.ts'
+import type { Feed, FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
 import { type RunPaths, RunStore } from './journal/run-store.ts'
 import { mcpServersOf } from './mcp/config.ts'
@@ -147,6 +149,7 @@ export class Host implements AsyncDisposable {
   /** Sandboxes that are open. */
   readonly #sandboxes = new Set<AsyncDisposable>()
   readonly #traces: RunTraces
+  readonly #observers = new Set<(event: JournalEvent) => void>()
   /** Runs and sandboxes that are being started. */
   readonly #starts = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
@@ -483,6 +486,7 @@ export class Host implements AsyncDisposable {
       const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
       const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
+      this.#observe(record.feed)
       const run = new Run(plan, record)
       this.#attend(run, given)
       return run
@@ -530,6 +534,7 @@ export class Host implements AsyncDisposable {
     await keepReplaySetup(paths, plan)
     const record = await RunRecord.open(paths)
     this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
+    this.#observe(record.feed)
     const run = new Run(plan, record)
     this.#attend(run, options)
     return run
@@ -634,6 +639,52 @@ export class Host implements AsyncDisposable {
   }
 
   /**
+   * Calls a function with each event of the runs that this host starts or continues from now on, as it is journaled.
+   * Nothing is done for it, unlike for a watcher, and an error that it throws is only warned of.
+   * @returns a function that ends this
+   */
+  observeRuns(observer: (event: JournalEvent) => void): () => void {
+    checkArguments('the observer cannot be used', FunctionOption.unwrap(), observer)
+    // Each call has an entry of its own, also with the same function.
+    const entry = (event: JournalEvent): void => observer(event)
+    this.#observers.add(entry)
+    return () => void this.#observers.delete(entry)
+  }
+
+  /** Without the events that a continued run had before. */
+  #observe(feed: Pick<Feed, 'observe'>): void {
+    let isPast = true
+    const event = (given: JournalEvent): void => {
+      if (isPast) return
+      for (const observer of this.#observers) {
+        try {
+          observer(given)
+        } catch (error) {
+          this.#warn([`An observer of runs threw: ${errorMessage(error)}`])
+        }
+      }
+    }
+    feed.observe({ event, end: () => undefined })
+    isPast = false
+  }
+
+  /**
+   * Looks at all that a VM needs on this machine, as `caisson doctor` does. Never rejects for what it finds.
+   * @param options `fresh`: try accelerators again, which takes up to 15 s where one is broken. Default: false
+   * @throws {OptionsError}
+   */
+  async doctor(options: { readonly fresh?: boolean } = {}): Promise<readonly Finding[]> {
+    return await withCode(async () => {
+      const { fresh } = checkArguments('the options of the call cannot be used', DoctorOptions, options)
+      const { env, folders } = this.#state
+      return await runDoctor({
+        ...{ folders, env, fresh },
+        checkImage: () => checkImage({ cacheDir: folders.cache }),
+      })
+    })
+  }
+
+  /**
    * A run that another process of this user carries out, to watch, answer and cancel; null when none does.
    * @param name as in {@link RunStore.find}. @throws {CaissonError} `run_not_found`
    */
@@ -735,6 +786,7 @@ export class Host implements AsyncDisposable {
   }
 }
 
+const DoctorOptions = z.strictObject({ fresh: z.boolean().default(false) })
 const Takes = z
   .array(
     z.strictObject({
