@@ -131,12 +131,12 @@ function describeQemu({ qemu, qemuVersion }: Machine): Finding {
 }
 
 /** The other programs that a run or an image needs, by the path that is run, and what PATH names but is not. */
-async function checkPrograms(): Promise<Finding> {
+export async function checkPrograms(search = searchProgram): Promise<Finding> {
   const heading = { id: 'programs', title: 'Programs' }
   const names = [...PROGRAMS.keys()]
-  const found = await Promise.all(names.map((name) => searchProgram(name)))
+  const found = await Promise.all(names.map((name) => search(name)))
   const paths = names.map((name, at) => found[at]?.path ?? `no ${name}`)
-  const leftOut = describeLeftOut(await searchProgram(QEMU), ...found)
+  const leftOut = describeLeftOut(await search(QEMU), ...found)
   const seen = `${paths.join(', ')}${leftOut}`
   const missing = names.filter((_, at) => found[at]?.path === undefined).map((name) => PROGRAMS.get(name))
   const remedies = [
