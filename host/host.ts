@@ -57,7 +57,7 @@ import { type ImportOptions, type ImportResult, importRun } from './import-run.t
 import { clearLeftStages } from './journal/import-stages.ts'
 import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
 import { boundMoments, defaultMomentBounds, type MomentBounds } from './journal/kept-moments.ts'
-import type { Feed, FeedItem } from './journal/run-feed.ts'
+import type { FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
 import { type RunPaths, RunStore } from './journal/run-store.ts'
 import { mcpServersOf } from './mcp/config.ts'
@@ -486,7 +486,7 @@ export class Host implements AsyncDisposable {
       const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
       const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
-      this.#observe(record.feed)
+      this.#observe(record)
       const run = new Run(plan, record)
       this.#attend(run, given)
       return run
@@ -534,7 +534,7 @@ export class Host implements AsyncDisposable {
     await keepReplaySetup(paths, plan)
     const record = await RunRecord.open(paths)
     this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
-    this.#observe(record.feed)
+    this.#observe(record)
     const run = new Run(plan, record)
     this.#attend(run, options)
     return run
@@ -652,10 +652,9 @@ export class Host implements AsyncDisposable {
   }
 
   /** Without the events that a continued run had before. */
-  #observe(feed: Pick<Feed, 'observe'>): void {
-    let isPast = true
+  #observe({ feed, seq: past }: Pick<RunRecord, 'feed' | 'seq'>): void {
     const event = (given: JournalEvent): void => {
-      if (isPast) return
+      if (given.seq <= past) return
       for (const observer of this.#observers) {
         try {
           observer(given)
@@ -665,7 +664,6 @@ export class Host implements AsyncDisposable {
       }
     }
     feed.observe({ event, end: () => undefined })
-    isPast = false
   }
 
   /**

@@ -9,6 +9,7 @@ import { startModelServer } from '#specs/testing/model-server.ts'
 import { ServiceClient, type ServiceEvent } from '../../client/index.ts'
 import { type CliProcess, cliPlace, type Place } from '../../host/test/support/cli.ts'
 import { readFiles } from '../../host/test/support/runs.ts'
+import { readMetrics, seriesValue } from './prometheus-text.ts'
 
 /** One call in each turn of the model. */
 const calls = [
@@ -93,6 +94,16 @@ it('a run over HTTP outlives the service that is killed, and its question is ans
     })
     .toBe(true)
   await expect.poll(isAsked(second.client), { timeout: 120_000 }).toBe('delete_file')
+  expect(await second.client.call('ready', {})).toEqual({ status: 'ready' })
+  const scrape = async () => readMetrics(await second.client.call('metrics', {}))
+  const atWork = await scrape()
+  // QEMU and what its guest has touched.
+  expect(seriesValue(atWork, 'caisson_vm_memory_bytes', { slot: '1' })).toBeGreaterThan(64 * 1024 ** 2)
+  expect(seriesValue(atWork, 'caisson_approvals_waiting')).toBe(1)
+  expect(seriesValue(atWork, 'caisson_runs', { status: 'waiting' })).toBe(1)
+  // What the earlier service counted is not counted again.
+  const counters = ['started', 'resumed'].map((name) => seriesValue(atWork, `caisson_runs_${name}_total`))
+  expect(counters).toEqual([0, 1])
   const { approvals } = await second.client.call('listApprovals', { query: { run: created.id } })
   const answer = { params: { ...params, approval: approvals[0]?.approval.approvalId ?? '' } }
   await expect
@@ -107,6 +118,13 @@ it('a run over HTTP outlives the service that is killed, and its question is ans
   const result = await second.client.call('getResult', { params, query: { waitMs: '60000' } })
   expect(result).toMatchObject({ outcome: 'completed', changes: { entries: 3 } })
   await watching
+  const ended = await scrape()
+  const starts = ['boot', 'template', 'saved'].map((start) =>
+    seriesValue(ended, 'caisson_run_start_seconds_count', { start }),
+  )
+  expect(starts.reduce((sum = 0, count = 0) => sum + count, 0)).toBe(1)
+  expect(seriesValue(ended, 'caisson_model_tokens_total', { kind: 'output' })).toBeGreaterThan(0)
+  expect(seriesValue(ended, 'caisson_runs_ended_total', { outcome: 'completed' })).toBe(1)
   const events = seen.flatMap((item) => (item.source === 'delta' ? [] : [item]))
   expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1))
   expect(events.filter(({ event }) => event.type === 'run-resume')).toHaveLength(1)
