@@ -106,7 +106,7 @@ describe('the dashboard for Grafana', () => {
   })
 
   it('would fail this test with an unknown metric, label or value [H.02]', () => {
-    expect(problemsOf('sum(caisson_runs{status="asleep"})')).toEqual(['caisson_runs has no status asleep'])
+    expect(problemsOf('sum(caisson_runs{status="nowhere"})')).toEqual(['caisson_runs has no status nowhere'])
     expect(problemsOf('sum by (run) (caisson_no_such)')).toEqual([
       'no metric caisson_no_such',
       'no label run',
@@ -146,6 +146,23 @@ describe('the files for Prometheus', () => {
       scrape_configs: [{ authorization: { credentials_file: expect.any(String) } }],
       rule_files: ['caisson-alerts.yml'],
     })
+  })
+})
+
+describe('the page about operation', () => {
+  it('has a row for every metric, with its labels and its meaning [H.02, S1.15]', async () => {
+    const page = await readFile(path.join(folder, '../../docs/operate.md'), 'utf8')
+    const rows = [...page.matchAll(/^\| `((?:caisson|process)_\w+)` \| (.*?) ?\| (.*) \|$/gm)]
+    const table = Object.entries(metrics) as [string, Metric][]
+    expect(rows.map(([, name, labels, help]) => [name, labels, help])).toEqual(
+      table.map(([name, { labels = {}, help }]) => [
+        name,
+        Object.keys(labels)
+          .map((label) => `\`${label}\``)
+          .join(', '),
+        help,
+      ]),
+    )
   })
 })
 
