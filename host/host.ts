@@ -127,6 +127,13 @@ export interface TestedRun {
   readonly stderr: string
 }
 
+/** What gets the events of a host's runs. */
+export interface RunObserver {
+  event(event: JournalEvent): void
+  /** The host no longer carries out the run: it has ended, sleeps, or was left to another process. */
+  end?(runId: string): void
+}
+
 export class Host implements AsyncDisposable {
   readonly folders: Folders
   readonly runs: RunStore
@@ -149,7 +156,7 @@ export class Host implements AsyncDisposable {
   /** Sandboxes that are open. */
   readonly #sandboxes = new Set<AsyncDisposable>()
   readonly #traces: RunTraces
-  readonly #observers = new Set<(event: JournalEvent) => void>()
+  readonly #observers = new Set<Required<RunObserver>>()
   /** Runs and sandboxes that are being started. */
   readonly #starts = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
@@ -639,31 +646,38 @@ export class Host implements AsyncDisposable {
   }
 
   /**
-   * Calls a function with each event of the runs that this host starts or continues from now on, as it is journaled.
+   * Calls an observer with each event of the runs that this host starts or continues from now on, as it is journaled.
    * Nothing is done for it, unlike for a watcher, and an error that it throws is only warned of.
    * @returns a function that ends this
    */
-  observeRuns(observer: (event: JournalEvent) => void): () => void {
-    checkArguments('the observer cannot be used', FunctionOption.unwrap(), observer)
-    // Each call has an entry of its own, also with the same function.
-    const entry = (event: JournalEvent): void => observer(event)
+  observeRuns(observer: RunObserver): () => void {
+    checkArguments('the observer cannot be used', ObserverSchema, observer)
+    // Each call has an entry of its own, also with the same observer.
+    const entry: Required<RunObserver> = {
+      event: (event) => observer.event(event),
+      end: (runId) => observer.end?.(runId),
+    }
     this.#observers.add(entry)
     return () => void this.#observers.delete(entry)
   }
 
   /** Without the events that a continued run had before. */
-  #observe({ feed, seq: past }: Pick<RunRecord, 'feed' | 'seq'>): void {
-    const event = (given: JournalEvent): void => {
-      if (given.seq <= past) return
+  #observe({ feed, seq: past, paths: { runId } }: Pick<RunRecord, 'feed' | 'seq' | 'paths'>): void {
+    const tell = (call: (observer: Required<RunObserver>) => void): void => {
       for (const observer of this.#observers) {
         try {
-          observer(given)
+          call(observer)
         } catch (error) {
           this.#warn([`An observer of runs threw: ${errorMessage(error)}`])
         }
       }
     }
-    feed.observe({ event, end: () => undefined })
+    feed.observe({
+      event: (event) => {
+        if (event.seq > past) tell((observer) => observer.event(event))
+      },
+      end: () => tell((observer) => observer.end(runId)),
+    })
   }
 
   /**
@@ -784,6 +798,7 @@ export class Host implements AsyncDisposable {
   }
 }
 
+const ObserverSchema = z.looseObject({ event: FunctionOption.unwrap(), end: FunctionOption })
 const DoctorOptions = z.strictObject({ fresh: z.boolean().default(false) })
 const Takes = z
   .array(

@@ -82,6 +82,7 @@ export {
   type HostOptions,
   type HostPoolOptions,
   type ResumeOptions,
+  type RunObserver,
   type RunOptions,
   type SandboxOptions,
   type TestedRun,

@@ -1,6 +1,6 @@
 /** Counts what happens in the runs of the service, from their events. Keeps a few words of each run that starts. */
 import { type StartPhase, startPhases } from '#specs/service/metrics.ts'
-import type { JournalEvent } from '../index.ts'
+import type { JournalEvent, RunObserver } from '../index.ts'
 import type { MetricValues, Sample } from './metric-values.ts'
 
 /** A run without an agent. */
@@ -11,7 +11,7 @@ interface Starting {
   readonly kind: 'boot' | 'template' | 'saved'
 }
 
-export class RunMetrics {
+export class RunMetrics implements RunObserver {
   readonly #values: MetricValues
   readonly #starting = new Map<string, Starting>()
 
@@ -19,7 +19,7 @@ export class RunMetrics {
     this.#values = values
   }
 
-  event({ runId, at, event }: Pick<JournalEvent, 'runId' | 'at' | 'event'>): void {
+  event({ runId, at, event }: JournalEvent): void {
     this.#count(event)
     switch (event.type) {
       case 'run-start':
@@ -35,14 +35,18 @@ export class RunMetrics {
         this.#continue(runId, { phase: 'agent', kind: event.start ?? 'boot' })
         break
       case 'session-start':
-        this.#end(runId, at)
+        this.#measure(runId, at)
         break
       case 'run-sleep':
       case 'run-end':
-        this.#starting.delete(runId)
+        this.end(runId)
         break
       default:
     }
+  }
+
+  end(runId: string): void {
+    this.#starting.delete(runId)
   }
 
   /** Runs that start now, by what they wait for. */
@@ -97,7 +101,7 @@ export class RunMetrics {
   }
 
   /** A later session of the same agent has no start. */
-  #end(runId: string, at: number): void {
+  #measure(runId: string, at: number): void {
     const run = this.#starting.get(runId)
     if (run === undefined) return
     this.#starting.delete(runId)

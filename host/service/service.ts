@@ -122,7 +122,7 @@ export class Service implements AsyncDisposable {
       ...tls,
     })
     await using undo = new AsyncDisposableStack()
-    const forget = host.observeRuns((event) => runMetrics.event(event))
+    const forget = host.observeRuns(runMetrics)
     undo.defer(forget)
     undo.defer(() => app.close())
     await app.ready()

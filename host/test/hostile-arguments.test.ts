@@ -62,7 +62,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   warm: [wrongOptions, (host, value) => host.warm(value)],
   watchRuns: [wrongOptions, async (host, value) => await host.watchRuns(value).next()],
   observeRuns: [
-    fc.anything().filter((value) => typeof value !== 'function'),
+    fc.oneof(fc.anything(), fc.record({ event: fc.anything(), end: fc.anything() })),
     (host, value) => host.observeRuns(value),
   ],
   doctor: [wrongOptions, (host, value) => host.doctor(value)],

@@ -10,10 +10,16 @@ it('an observer gets each event of a run in order, until it ends, whatever anoth
   const onWarning = ({ message }: Error) => warned.push(message)
   process.on('warning', onWarning)
   try {
-    const endBroken = host.observeRuns(() => {
-      throw new Error('a broken observer')
+    const endBroken = host.observeRuns({
+      event: () => {
+        throw new Error('a broken observer')
+      },
     })
-    const observer = (event: JournalEvent) => seen.push(event)
+    const ended: string[] = []
+    const observer = {
+      event: (event: JournalEvent) => void seen.push(event),
+      end: (runId: string) => void ended.push(runId),
+    }
     const [end, endTwice] = [host.observeRuns(observer), host.observeRuns(observer)]
     endTwice()
     const start = async () => {
@@ -26,6 +32,7 @@ it('an observer gets each event of a run in order, until it ends, whatever anoth
     expect(seen.map(({ runId, seq }) => [runId, seq])).toEqual(seen.map((_, index) => [first, index + 1]))
     expect([seen[0]?.event.type, seen.at(-1)?.event.type]).toEqual(['run-start', 'run-end'])
     expect(seen).toEqual(await host.runs.read(first))
+    await expect.poll(() => ended).toEqual([first])
     const { length } = seen
     end()
     endBroken()

@@ -220,6 +220,11 @@ describe('the metrics of a run', () => {
     expect(waits(runStart, workspaceReady, vmReady, sessionStart)).toEqual([])
     expect(waits(runStart, sessionStart, resume)).toEqual(['vm'])
     expect(waits(runStart, { type: 'run-end', ...end, usage, durationMs: 1 })).toEqual([])
+    // A run that cannot be continued here has no end in its journal.
+    const runs = new RunMetrics(new MetricValues())
+    runs.event({ runId, at: 1, event: resume } as JournalEvent)
+    runs.end(runId)
+    expect(runs.samples().map(({ value }) => value)).toEqual([0, 0, 0])
   })
 
   it('have its tokens, cost, decisions and refused accesses [H.02, S1.11]', () => {
