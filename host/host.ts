@@ -1,9 +1,8 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
 import type { Readable, Writable } from 'node:stream'
 import * as z from 'zod'
-import { CaissonError, errorMessage, requireText, withCode } from '#specs/errors.ts'
+import { CaissonError, requireText, withCode } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
-import type { JournalEvent } from '#specs/protocol/event.ts'
 import { WorkspacePath } from '#specs/protocol/text.ts'
 import { ApiKeys } from './api-keys/api-keys.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
@@ -41,7 +40,7 @@ import { checkImage, type Finding, runDoctor } from './doctor/doctor.ts'
 import { PersistentGrants } from './egress/persistent-grants.ts'
 import type { EgressPolicy } from './egress/policy.ts'
 import { type ExportOptions, exportRun } from './export-run.ts'
-import { checkArguments, FunctionOption } from './files/check-arguments.ts'
+import { checkArguments } from './files/check-arguments.ts'
 import {
   type ForkOptions,
   forkAnyRun,
@@ -75,6 +74,7 @@ import {
   resolveEgress,
   resolveRun,
 } from './resolve-run.ts'
+import { type RunObserver, RunObservers } from './run-observers.ts'
 import type { ResumeOptions, RunOptions } from './run-options.ts'
 import { RunTraces } from './run-traces.ts'
 import { answerAnywhere, revokeAnywhere } from './runs/answer-anywhere.ts'
@@ -127,13 +127,6 @@ export interface TestedRun {
   readonly stderr: string
 }
 
-/** What gets the events of a host's runs. */
-export interface RunObserver {
-  event(event: JournalEvent): void
-  /** The host no longer carries out the run: it has ended, sleeps, or was left to another process. */
-  end?(runId: string): void
-}
-
 export class Host implements AsyncDisposable {
   readonly folders: Folders
   readonly runs: RunStore
@@ -156,7 +149,7 @@ export class Host implements AsyncDisposable {
   /** Sandboxes that are open. */
   readonly #sandboxes = new Set<AsyncDisposable>()
   readonly #traces: RunTraces
-  readonly #observers = new Set<Required<RunObserver>>()
+  readonly #observers = new RunObservers()
   /** Runs and sandboxes that are being started. */
   readonly #starts = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
@@ -493,7 +486,7 @@ export class Host implements AsyncDisposable {
       const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
       const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
-      this.#observe(record)
+      this.#observers.follow(record, (note) => this.#warn([note]))
       const run = new Run(plan, record)
       this.#attend(run, given)
       return run
@@ -541,7 +534,7 @@ export class Host implements AsyncDisposable {
     await keepReplaySetup(paths, plan)
     const record = await RunRecord.open(paths)
     this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
-    this.#observe(record)
+    this.#observers.follow(record, (note) => this.#warn([note]))
     const run = new Run(plan, record)
     this.#attend(run, options)
     return run
@@ -651,33 +644,7 @@ export class Host implements AsyncDisposable {
    * @returns a function that ends this
    */
   observeRuns(observer: RunObserver): () => void {
-    checkArguments('the observer cannot be used', ObserverSchema, observer)
-    // Each call has an entry of its own, also with the same observer.
-    const entry: Required<RunObserver> = {
-      event: (event) => observer.event(event),
-      end: (runId) => observer.end?.(runId),
-    }
-    this.#observers.add(entry)
-    return () => void this.#observers.delete(entry)
-  }
-
-  /** Without the events that a continued run had before. */
-  #observe({ feed, seq: past, paths: { runId } }: Pick<RunRecord, 'feed' | 'seq' | 'paths'>): void {
-    const tell = (call: (observer: Required<RunObserver>) => void): void => {
-      for (const observer of this.#observers) {
-        try {
-          call(observer)
-        } catch (error) {
-          this.#warn([`An observer of runs threw: ${errorMessage(error)}`])
-        }
-      }
-    }
-    feed.observe({
-      event: (event) => {
-        if (event.seq > past) tell((observer) => observer.event(event))
-      },
-      end: () => tell((observer) => observer.end(runId)),
-    })
+    return this.#observers.add(observer)
   }
 
   /**
@@ -798,7 +765,6 @@ export class Host implements AsyncDisposable {
   }
 }
 
-const ObserverSchema = z.looseObject({ event: FunctionOption.unwrap(), end: FunctionOption })
 const DoctorOptions = z.strictObject({ fresh: z.boolean().default(false) })
 const Takes = z
   .array(

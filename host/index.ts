@@ -82,7 +82,6 @@ export {
   type HostOptions,
   type HostPoolOptions,
   type ResumeOptions,
-  type RunObserver,
   type RunOptions,
   type SandboxOptions,
   type TestedRun,
@@ -109,6 +108,7 @@ export type {
 } from './memory/note-store.ts'
 export type { ProviderChoice } from './providers/providers.ts'
 export type { ReplayOptions } from './replay-run.ts'
+export type { RunObserver } from './run-observers.ts'
 export type {
   ApprovalOptions,
   EgressOptions,
