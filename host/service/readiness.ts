@@ -76,8 +76,8 @@ export class Readiness {
     const reading = await this.#checks.get()
     if (!reading.ok) {
       this.#log({ level: 'warn', message: 'this machine was not checked', cause: errorMessage(reading.why) })
-      throw new Refusal(503, 'not_ready', 'the checks of this machine have not finished', {
-        remedy: 'ask again; where that lasts, run caisson doctor on the machine',
+      throw new Refusal(503, 'not_ready', 'this machine could not be checked in time', {
+        remedy: 'ask again; if that does not help, run caisson doctor on the machine',
       })
     }
     if (reading.value.length === 0) return
