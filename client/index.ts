@@ -26,7 +26,7 @@ export interface ClientOptions {
 export type ServiceCall<N extends RouteName> = CallOf<(typeof routes)[N]> & { signal?: AbortSignal }
 /** The JSON of its answer; text for routes of another type; undefined for none. */
 export type ServiceReply<N extends RouteName> = (typeof routes)[N]['reply'] extends {
-  type: 'text/x-diff' | 'text/html'
+  type: 'text/x-diff' | 'text/html' | 'text/plain; version=0.0.4'
 }
   ? string
   : ReplyOf<(typeof routes)[N]>

@@ -36,6 +36,7 @@ import {
 } from './control/run-handle.ts'
 import { VmDirectory } from './control/vms.ts'
 import { watchRuns } from './control/watch-runs.ts'
+import { checkImage, type Finding, runDoctor } from './doctor/doctor.ts'
 import { PersistentGrants } from './egress/persistent-grants.ts'
 import type { EgressPolicy } from './egress/policy.ts'
 import { type ExportOptions, exportRun } from './export-run.ts'
@@ -73,6 +74,7 @@ import {
   resolveEgress,
   resolveRun,
 } from './resolve-run.ts'
+import { type RunObserver, RunObservers } from './run-observers.ts'
 import type { ResumeOptions, RunOptions } from './run-options.ts'
 import { RunTraces } from './run-traces.ts'
 import { answerAnywhere, revokeAnywhere } from './runs/answer-anywhere.ts'
@@ -147,6 +149,7 @@ export class Host implements AsyncDisposable {
   /** Sandboxes that are open. */
   readonly #sandboxes = new Set<AsyncDisposable>()
   readonly #traces: RunTraces
+  readonly #observers = new RunObservers()
   /** Runs and sandboxes that are being started. */
   readonly #starts = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
@@ -487,6 +490,7 @@ export class Host implements AsyncDisposable {
       const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
       const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
+      this.#observers.follow(record, (note) => this.#warn([note]))
       const run = new Run(plan, record)
       this.#attend(run, given)
       return run
@@ -534,6 +538,7 @@ export class Host implements AsyncDisposable {
     await keepReplaySetup(paths, plan)
     const record = await RunRecord.open(paths)
     this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
+    this.#observers.follow(record, (note) => this.#warn([note]))
     const run = new Run(plan, record)
     this.#attend(run, options)
     return run
@@ -638,6 +643,31 @@ export class Host implements AsyncDisposable {
   }
 
   /**
+   * Calls an observer with each event of the runs that this host starts or continues from now on, as it is journaled.
+   * Nothing is done for it, unlike for a watcher, and an error that it throws is only warned of.
+   * @returns a function that ends this
+   */
+  observeRuns(observer: RunObserver): () => void {
+    return this.#observers.add(observer)
+  }
+
+  /**
+   * Looks at all that a VM needs on this machine, as `caisson doctor` does. Never rejects for what it finds.
+   * @param options `fresh`: try accelerators again, which takes up to 15 s where one is broken. Default: false
+   * @throws {OptionsError}
+   */
+  async doctor(options: { readonly fresh?: boolean } = {}): Promise<readonly Finding[]> {
+    return await withCode(async () => {
+      const { fresh } = checkArguments('the options of the call cannot be used', DoctorOptions, options)
+      const { env, folders } = this.#state
+      return await runDoctor({
+        ...{ folders, env, fresh },
+        checkImage: () => checkImage({ cacheDir: folders.cache }),
+      })
+    })
+  }
+
+  /**
    * A run that another process of this user carries out, to watch, answer and cancel; null when none does.
    * @param name as in {@link RunStore.find}. @throws {CaissonError} `run_not_found`
    */
@@ -739,6 +769,7 @@ export class Host implements AsyncDisposable {
   }
 }
 
+const DoctorOptions = z.strictObject({ fresh: z.boolean().default(false) })
 const Takes = z
   .array(
     z.strictObject({

@@ -63,6 +63,7 @@ export type {
 export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
 export type { VmDirectory, VmEntry } from './control/vms.ts'
+export type { Finding } from './doctor/doctor.ts'
 export type { PersistentGrant, PersistentGrants } from './egress/persistent-grants.ts'
 export type { EgressPolicy } from './egress/policy.ts'
 export type { HostPattern, PolicyRule } from './egress/rules.ts'
@@ -107,6 +108,7 @@ export type {
 } from './memory/note-store.ts'
 export type { ProviderChoice } from './providers/providers.ts'
 export type { ReplayOptions } from './replay-run.ts'
+export type { RunObserver } from './run-observers.ts'
 export type {
   ApprovalOptions,
   EgressOptions,

@@ -18,7 +18,9 @@ import type { RunEvents } from './events.ts'
 import { type Ownership, ownPrefix, visibleMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
+import type { Readiness } from './readiness.ts'
 import { referencePage } from './reference-page.ts'
+import type { Scrape } from './scrape.ts'
 import { runResource, type ServiceRuns } from './service-runs.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
 
@@ -50,16 +52,24 @@ export interface HandlerParts {
   readonly events: RunEvents
   readonly ownership: Ownership
   readonly quotas: Quotas
+  readonly readiness: Readiness
+  readonly scrape: Scrape
   readonly version: string
 }
 
-export function makeHandlers({ host, runs, events, ownership, quotas, version }: HandlerParts): Handlers {
+export function makeHandlers(parts: HandlerParts): Handlers {
+  const { host, runs, events, ownership, quotas, readiness, scrape, version } = parts
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
   const done = { body: undefined }
   return {
     ...makeTaskHandlers({ host, runs, version, resultOf }),
-    health: async () => ({ body: { status: 'ready', version } }),
+    health: async () => ({ body: { status: 'running', version } }),
+    ready: async () => {
+      await readiness.require()
+      return { body: { status: 'ready' } }
+    },
+    metrics: async () => ({ body: await scrape.text() }),
     openApi: async () => ({ body: document }),
     docs: async () => ({ body: page }),
 

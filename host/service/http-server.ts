@@ -40,6 +40,8 @@ export interface HttpOptions {
   readonly isLocal: (request: FastifyRequest) => boolean
   /** Writes one line for each request that is over, and each internal error. */
   readonly log: (line: Readonly<Record<string, unknown>>) => void
+  /** Counts a request that is over. @param route undefined: there is none with its path */
+  readonly onAnswered: (route: RouteName | undefined, status: number) => void
 }
 
 export function createHttpServer(options: HttpOptions): FastifyInstance {
@@ -84,7 +86,8 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
   const callers: Known = new WeakMap()
   app.addHook('onResponse', async (request, reply) => {
     const { route, caller } = callers.get(request) ?? {}
-    const { run } = (request.params ?? {}) as { run?: unknown }
+    const { run = runMadeBy(reply) } = (request.params ?? {}) as { run?: unknown }
+    options.onAnswered(route, reply.statusCode)
     // Without the query: it can hold what a client looks for.
     log({
       method: request.method,
@@ -99,6 +102,11 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
   for (const [name, route] of Object.entries(routes) as [RouteName, Route][])
     addRoute(app, name, route, options, callers)
   return app
+}
+
+/** The run that a request started, as `Location` names it. */
+function runMadeBy(reply: FastifyReply): string | undefined {
+  return /^\/v1\/runs\/(run-[0-9a-f]{20})$/.exec(String(reply.getHeader('location') ?? ''))?.[1]
 }
 
 /** Route of a request, and who sends it once that is known. */

@@ -61,6 +61,11 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   image: [wrongOptions, (host, value) => host.image(value)],
   warm: [wrongOptions, (host, value) => host.warm(value)],
   watchRuns: [wrongOptions, async (host, value) => await host.watchRuns(value).next()],
+  observeRuns: [
+    fc.oneof(fc.anything(), fc.record({ event: fc.anything(), end: fc.anything() })),
+    (host, value) => host.observeRuns(value),
+  ],
+  doctor: [wrongOptions, (host, value) => host.doctor(value)],
   attach: [anyText, (host, value) => host.attach(value)],
   resume: [anyText, (host, value) => host.resume(value)],
   fork: [anyText, (host, value) => host.fork(value, { at: 'end' })],

@@ -296,12 +296,13 @@ export const VmResource = z.looseObject({
   cpus: Count,
 })
 
+/** The service runs; whether a run can start is another question, see {@link Ready}. */
 export const Health = z.strictObject({
-  status: z.enum(['ready', 'not_ready']),
-  /** Why no run can start. */
-  reason: z.string().optional(),
+  status: z.literal('running'),
   version: z.string(),
 })
+
+export const Ready = z.strictObject({ status: z.literal('ready') })
 
 export const MessageRequest = z.strictObject({
   text: Text.min(1),
@@ -446,6 +447,7 @@ export const named = {
   TestResult: TestResource,
   Vm: VmResource,
   Health,
+  Ready,
   ChatRequest,
   TaskRequest,
   TaskAnswer,

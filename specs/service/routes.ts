@@ -15,6 +15,7 @@ import {
   ForksResource,
   Health,
   MessageRequest,
+  Ready,
   RewindRequest,
   RewoundResource,
   RunAnswerResource,
@@ -48,6 +49,20 @@ export const routes = {
     summary: 'Tell whether the service runs',
     scope: null,
     reply: { status: 200, description: 'It runs', schema: Health },
+  }),
+  ready: defineRoute({
+    method: 'GET',
+    path: '/readyz',
+    summary: 'Tell whether a VM can be started; 503 with each reason and what to do where it cannot',
+    scope: null,
+    reply: { status: 200, description: 'A VM can be started', schema: Ready },
+  }),
+  metrics: defineRoute({
+    method: 'GET',
+    path: '/metrics',
+    summary: 'Give the metrics of the service and of all runs (Prometheus text format)',
+    scope: 'metrics',
+    reply: { status: 200, description: 'The metrics', type: 'text/plain; version=0.0.4' },
   }),
   openApi: defineRoute({
     method: 'GET',

@@ -56,7 +56,7 @@ function addKeyCommands(keys: Command, run: RunAction): void {
     .description('Create an API key and print its secret, once')
     .requiredOption(
       '--scope <scopes>',
-      'what it may do: read, run, approve, apply, admin, with commas between them',
+      'what it may do: read, run, approve, apply, metrics, admin, with commas between them',
       (text: string, before: string[] = []) => [...before, ...text.split(',').map((scope) => scope.trim())],
     )
     .option('--expires <age>', 'time after which it is refused, such as 30d (default: never)', parseAge)
