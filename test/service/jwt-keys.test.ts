@@ -11,6 +11,7 @@ import {
   asOf,
   audience,
   issuer,
+  keyFile,
   keysText,
   makeKey,
   replaceKeys,
@@ -273,9 +274,8 @@ describe('what says where the keys are', () => {
   })
 
   it('is refused without issuer or audience, and when the file cannot be used [H.02]', async () => {
-    const folder = await temporaryFolder('issuer')
-    const file = path.join(folder, 'jwks.json')
-    await writeFile(file, keysText(await makeKey()), { mode: 0o600 })
+    const file = await keyFile(await makeKey())
+    const folder = path.dirname(file)
     await expect(host().openJwt({ jwks: file, issuer, audience })).resolves.toBeDefined()
     const wrong = [
       { jwks: file, issuer },

@@ -75,9 +75,8 @@ export async function replaceKeys(file: string, text: string): Promise<void> {
   await rename(`${file}.new`, file)
 }
 
-export interface JwtPlace extends ServedHost {
+export interface JwtHost extends ServedHost {
   readonly host: Host
-  readonly directory: string
   /** The JWKS file. */
   readonly file: string
   /** Sends a request with a token; `body` as JSON. */
@@ -90,25 +89,28 @@ export interface JwtPlace extends ServedHost {
   ): Promise<Received>
 }
 
-export interface JwtPlaceOptions {
+export interface JwtPlace extends JwtHost {
+  readonly directory: string
+}
+
+export interface JwtHostOptions {
+  /** Default: a file with the keys. */
   readonly jwks?: string
   readonly now?: () => number
   readonly quotas?: JwtAccess['quotas']
   readonly fetchTimeoutMs?: number
-  readonly before?: Parameters<typeof placeOfRuns>[0]
+  readonly workspaces?: readonly string[]
 }
 
 /** A served host that accepts tokens of {@link issuer} by these keys, or by those of `jwks`. Call it from within a test. */
-export async function serveJwt(
+export async function serveJwtOf(
+  host: Host,
   keys: readonly SigningKey[],
-  options: JwtPlaceOptions = {},
-): Promise<JwtPlace> {
-  const { quotas, now, fetchTimeoutMs, before = {} } = options
-  const place = await placeOfRuns(before)
-  const file = path.join(await temporaryFolder('issuer'), 'jwks.json')
-  await writeFile(file, keysText(...keys), { mode: 0o600 })
+  { quotas, now, fetchTimeoutMs, jwks, workspaces = [] }: JwtHostOptions = {},
+): Promise<JwtHost> {
+  const file = await keyFile(...keys)
   const verifier = await openJwtVerifier(
-    { jwks: options.jwks ?? file, issuer, audience },
+    { jwks: jwks ?? file, issuer, audience },
     {
       dispatcher: async () => new Agent(),
       ...(now === undefined ? {} : { now }),
@@ -116,9 +118,25 @@ export async function serveJwt(
     },
   )
   const jwt = { verifier, ...(quotas === undefined ? {} : { quotas }) }
-  const served = await serveHost(place.host, { workspaces: [place.directory], jwt })
-  places.add({ home: place.host.folders.home, logged: served.logged })
-  return { ...place, ...served, file, as: asOf(served) }
+  const served = await serveHost(host, { workspaces, jwt })
+  watchPlace(host.folders.home, served.logged)
+  return { ...served, host, file, as: asOf(served) }
+}
+
+/** The same with a workspace. Call it from within a test. */
+export async function serveJwt(
+  keys: readonly SigningKey[],
+  { before = {}, ...options }: JwtHostOptions & { readonly before?: Parameters<typeof placeOfRuns>[0] } = {},
+): Promise<JwtPlace> {
+  const { host, directory } = await placeOfRuns(before)
+  return { ...(await serveJwtOf(host, keys, { workspaces: [directory], ...options })), directory }
+}
+
+/** A JWKS file with these keys. Call it from within a test. */
+export async function keyFile(...keys: readonly SigningKey[]): Promise<string> {
+  const file = path.join(await temporaryFolder('issuer'), 'jwks.json')
+  await writeFile(file, keysText(...keys), { mode: 0o600 })
+  return file
 }
 
 /** Says that what this service logged and stored is searched for tokens too. */
