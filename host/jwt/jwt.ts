@@ -61,6 +61,11 @@ export interface JwtRefusal {
   readonly isSigned: boolean
 }
 
+/** Whose a token is, or why it is refused. */
+export type JwtVerdict =
+  | { readonly ok: true; readonly value: JwtSubject }
+  | { readonly ok: false; readonly error: JwtRefusal }
+
 export interface JwtSurroundings {
   /** Opens connections of the host. */
   readonly dispatcher: () => Promise<Dispatcher>
@@ -77,7 +82,7 @@ export interface JwtVerifier {
   /** Gets the keys, so that what is wrong shows before a token comes. @throws {CaissonError} `state_unavailable` */
   check(): Promise<void>
   /** @throws {CaissonError} `state_unavailable` while the keys cannot be got */
-  verify(token: string): Promise<Result<JwtSubject, JwtRefusal>>
+  verify(token: string): Promise<JwtVerdict>
 }
 
 /** Reads the keys of a file; those of an address are fetched when they are needed. @throws {CaissonError} `invalid_options` */
@@ -122,7 +127,7 @@ class IssuerTokens implements JwtVerifier {
     await withCode(async () => void (await this.#source.read()))
   }
 
-  async verify(token: string): Promise<Result<JwtSubject, JwtRefusal>> {
+  async verify(token: string): Promise<JwtVerdict> {
     return await withCode(async () => {
       requireText('the token', token)
       const why = refusedHeader(token)

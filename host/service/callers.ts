@@ -4,7 +4,6 @@
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { isIPv6 } from 'node:net'
-import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type Scope, scopes } from '#specs/service/route.ts'
 import {
@@ -13,7 +12,7 @@ import {
   type ApiKeys,
   CaissonError,
   type JwtRefusal,
-  type JwtSubject,
+  type JwtVerdict,
   type JwtVerifier,
 } from '../index.ts'
 import { Refusal } from './problems.ts'
@@ -145,7 +144,7 @@ export class Callers {
     throw refusedJwt(verified.error)
   }
 
-  async #verify(verifier: JwtVerifier, token: string): Promise<Result<JwtSubject, JwtRefusal>> {
+  async #verify(verifier: JwtVerifier, token: string): Promise<JwtVerdict> {
     try {
       return await verifier.verify(token)
     } catch (error) {

@@ -160,6 +160,23 @@ describe('the keys of an address', () => {
     expect((await as(await stranger.sign(), 'GET', at)).status).toBe(401)
   })
 
+  it('are fetched again when the clock was set back, since nobody knows how old they are [H.02]', async () => {
+    const clock = makeClock()
+    const key = await makeKey('ES256', 'k1', clock.now)
+    let isUp = true
+    const { url } = await serveKeySet((_, response) => {
+      response.writeHead(isUp ? 200 : 500).end(keysText(key))
+    })
+    const { as } = await serveJwt([], { jwks: url, now: clock.now })
+    expect((await as(await key.sign(), 'GET', at)).status).toBe(200)
+    isUp = false
+    clock.pass(-3_600)
+    expect((await as(await key.sign(), 'GET', at)).status).toBe(503)
+    isUp = true
+    clock.pass(6)
+    expect((await as(await key.sign(), 'GET', at)).status).toBe(200)
+  })
+
   const answers: Record<string, Parameters<typeof serveKeySet>[0]> = {
     'never answers': () => undefined,
     'sends a head and then nothing': (_, response) => void response.writeHead(200).write('{"keys":['),
@@ -252,6 +269,24 @@ describe('the keys of an address', () => {
 })
 
 describe('what says where the keys are', () => {
+  const unusable: Record<string, object> = {
+    'a weak RSA key': { kty: 'RSA', n: 'A'.repeat(171), e: 'AQAB' },
+    'an RSA key that takes long': { kty: 'RSA', n: 'A'.repeat(2_731), e: 'AQAB' },
+    'an RSA key with a large exponent': { kty: 'RSA', n: 'A'.repeat(342), e: 'A'.repeat(342) },
+    'a key for encryption': { ...trusted.jwk, use: 'enc' },
+    'a key of another algorithm': { ...trusted.jwk, alg: 'ECDH-ES' },
+    'a key of an unknown curve': { ...trusted.jwk, crv: 'secp256k1' },
+    'a symmetric key': { kty: 'oct', k: 'A'.repeat(43), alg: 'HS256' },
+    'a certificate alone': { x5u: 'https://id.example.com/cert', x5c: ['AAAA'] },
+  }
+  it.each(Object.keys(unusable))('is refused when it has %s and no other [H.02]', async (name) => {
+    const file = await keyFile()
+    await replaceKeys(file, JSON.stringify({ keys: [unusable[name]] }))
+    await expect(host().openJwt({ jwks: file, issuer, audience })).rejects.toThrow(
+      /has no key that signs|has a private or symmetric key/,
+    )
+  })
+
   const host = () => new Host({ env: { HOME: '/nowhere', CAISSON_HOME: '/nowhere/state' } })
 
   it.each([

@@ -102,6 +102,8 @@ describe('a JWT', () => {
         signWith('sha256', Buffer.from(text), { key: privateKey, dsaEncoding: 'ieee-p1363' })
       return tokenOf({ alg: 'ES256', kid: key.jwk.kid, crit: ['b64'], b64: false }, claims(), sign)
     },
+    'an extension that the issuer meant and the service does not need': async (key) =>
+      await key.sign({}, { crit: ['b64'], b64: true }),
     'a type that is no JWT': async (key) => await key.sign({}, { typ: 'logout+jwt' }),
     'more than 8192 characters': async (key) => await key.sign({ more: 'x'.repeat(8_000) }),
     'a header that is no object': () => tokenOf(['ES256'], claims(), none),
