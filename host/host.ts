@@ -59,6 +59,7 @@ import { boundMoments, defaultMomentBounds, type MomentBounds } from './journal/
 import type { FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
 import { type RunPaths, RunStore } from './journal/run-store.ts'
+import { type JwtOptions, type JwtVerifier, openJwtVerifier } from './jwt/jwt.ts'
 import { mcpServersOf } from './mcp/config.ts'
 import { McpPins } from './mcp/pins.ts'
 import { NoteStore } from './memory/note-store.ts'
@@ -171,6 +172,16 @@ export class Host implements AsyncDisposable {
     const settings = new Settings({ folders, env }, config, overrides)
     this.#state = { env, folders, settings, runs, secrets, notes, mcpPins }
     this.#traces = new RunTraces(env)
+  }
+
+  /**
+   * Checks JWTs of an issuer for the HTTP service, with keys of a file or an address. @throws {OptionsError}
+   * @throws {CaissonError} `invalid_options` when the file cannot be used
+   */
+  async openJwt(options: JwtOptions): Promise<JwtVerifier> {
+    const { settings } = this.#state
+    const dispatcher = async () => settings.network(await settings.config()).dispatcher()
+    return await withCode(() => openJwtVerifier(options, { dispatcher }))
   }
 
   /** The configuration that a run would start with now. @throws {CaissonError} `invalid_config` */

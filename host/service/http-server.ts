@@ -140,7 +140,7 @@ function addRoute(
       callers.set(request, { route: name, caller })
       options.quotas.countRequest(caller)
       requireScope(caller, route.scope)
-      // A key that is revoked reads no further, as of a stream. What changes something is answered.
+      // A key that is revoked, or a JWT that expires, reads no further, as of a stream. What changes something is answered.
       if (route.method === 'GET') {
         const forget = options.callers.watch(caller, () => reply.raw.destroy())
         reply.raw.once('close', forget)
@@ -316,6 +316,9 @@ function pathOf({ url }: FastifyRequest): string {
   return withoutKeys(url.split('?')[0]?.slice(0, 200) ?? '')
 }
 
+/** Without API keys and JWTs, also of one that is cut; the header of a JWT is JSON, so it begins with `eyJ`. */
 function withoutKeys(text: string): string {
-  return text.replaceAll(/caisson_[0-9a-f]{12}_[\w-]*/g, 'caisson_…')
+  return text
+    .replaceAll(/caisson_[0-9a-f]{12}_[\w-]*/g, 'caisson_…')
+    .replaceAll(/eyJ[\w-]{8,}[\w.-]*/g, 'eyJ…')
 }

@@ -10,7 +10,7 @@ import path from 'node:path'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { CaissonError, type Host } from '../index.ts'
 import { Access, hostNames, readToken } from './access.ts'
-import { Callers } from './callers.ts'
+import { Callers, type JwtAccess } from './callers.ts'
 import { RunEvents } from './events.ts'
 import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
@@ -44,6 +44,8 @@ export interface ServiceOptions {
   readonly origins?: readonly string[]
   /** Every program that reaches the address may call, without a token. Only for loopback. Default false. */
   readonly isOpen?: boolean
+  /** Callers of an issuer, by JWT. Default: none. */
+  readonly jwt?: JwtAccess
   readonly log?: (line: Readonly<Record<string, unknown>>) => void
 }
 
@@ -89,8 +91,13 @@ export class Service implements AsyncDisposable {
     const directory = path.join(host.folders.home, 'service')
     const { file: tokenFile, token } = await readToken(directory)
     const ownership = new Ownership(host.runs)
-    const quotas = new Quotas({ host, atWork: () => runs.ofKeys })
-    const callers = new Callers({ token, keys: host.apiKeys, log })
+    const quotas = new Quotas({ host, atWork: () => runs.ofCallers })
+    const { jwt } = options
+    const callers = new Callers({ token, keys: host.apiKeys, log, ...(jwt === undefined ? {} : { jwt }) })
+    // The issuer may be out of reach for a while, which is no reason not to start.
+    void jwt?.verifier.check().catch((error: unknown) => {
+      log({ level: 'error', message: 'JWTs cannot be checked', cause: CaissonError.from(error).message })
+    })
     const runs: ServiceRuns = new ServiceRuns({
       ...{ host, quotas, ownership },
       workspaces: await Promise.all((options.workspaces ?? []).map((folder) => realWorkspace(folder))),

@@ -103,6 +103,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   changes: [anyText, (host, value) => host.changes(value)],
   undo: [anyText, (host, value) => host.undo(value)],
   'undo, its options': [wrongOptions, (host, value) => host.undo('run-0123456789abcdef0123', value)],
+  openJwt: [wrongOptions, (host, value) => host.openJwt(value)],
   runNotes: [anyText, (host, value) => host.runNotes(value)],
   heldByRules: [wrongText.filter((value) => value !== undefined), (host, value) => host.heldByRules(value)],
   'runs.find': [anyText, (host, value) => host.runs.find(value)],

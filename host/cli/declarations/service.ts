@@ -40,6 +40,24 @@ export function addServeCommand(command: Command, run: RunAction): void {
       'let pages of this origin call the service; repeatable (default: CORS_ORIGINS)',
       collect,
     )
+    .option(
+      '--jwks <place>',
+      'accept JWTs: public keys of the issuer, a file or an https address (default: JWT_JWKS)',
+    )
+    .option('--jwt-issuer <issuer>', 'exact issuer of the JWTs (default: JWT_ISSUER)')
+    .option('--jwt-audience <audience>', 'audience that a JWT must have (default: JWT_AUDIENCE)')
+    .option('--jwt-max-requests-per-minute <count>', 'requests of each subject in any 60 seconds', parseCount)
+    .option('--jwt-max-runs <count>', 'runs of each subject at work at once', parseCount)
+    .option(
+      '--jwt-max-tokens <count>',
+      'tokens of the runs that a subject starts on one day (UTC)',
+      parseCount,
+    )
+    .option(
+      '--jwt-max-cost-usd <dollars>',
+      'US dollars of the runs that a subject starts on one day (UTC)',
+      parseDollars,
+    )
     .option('--env-file <file>', 'file of variables, as .env.example has them; those of the environment win')
     .option(
       '--no-token',
