@@ -9,7 +9,10 @@ import { checkRewind, endInterrupted } from './forks/rewind.ts'
 import type { RunPaths, RunStore } from './journal/run-store.ts'
 
 export interface ForkOptions {
-  /** A step of the plan, before it first started; `start`: before the run did anything; `end`: the last checkpoint. */
+  /**
+   * A step of the plan, before it first started; `start`: before the run did anything; `end`: the last checkpoint; `now`:
+   * a checkpoint that a run at work makes for it, or the last one where none is possible (see `notNow` of the result).
+   */
   readonly at: string
   /** New runs, at most 16. Default: one for each of `prompts`, else 1. */
   readonly count?: number

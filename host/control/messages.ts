@@ -151,6 +151,7 @@ export const ForkReply = z.discriminatedUnion('ok', [
   z.strictObject({
     ok: z.literal(true),
     step: Line,
+    notNow: Line.optional(),
     /** Null: from the beginning. */
     checkpointId: CheckpointId.nullable(),
     runIds: z.array(RunId).min(1).max(16),

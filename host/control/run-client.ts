@@ -186,8 +186,8 @@ export class RunClient implements RunHandle {
     const reply = parseMessage(stream, await nextFrame(stream), ForkReply)
     stream.end()
     if (!reply.ok) throw errorOfControl(reply.error)
-    const { ok: _, ...forks } = reply
-    return forks
+    const { ok: _, notNow, ...forks } = reply
+    return { ...forks, ...(notNow === undefined ? {} : { notNow }) }
   }
 
   /** Uses its own connection, so that each answer belongs to its request. */

@@ -44,6 +44,7 @@ export interface RunForks {
     readonly despite?: readonly string[]
   }): Promise<{
     readonly step: string
+    readonly notNow?: string
     readonly checkpointId: string | null
     readonly runIds: readonly string[]
   }>

@@ -216,12 +216,12 @@ export function makeHandlers({ host, runs, events, ownership, quotas, version }:
     },
 
     forkRun: async ({ params: { run }, body: { at, count, prompts, by } }, { caller }) => {
-      const { runIds, step, checkpointId } = await host.fork(run, {
+      const { runIds, ...forks } = await host.fork(run, {
         ...{ at, by: actorOf(caller, by) },
         ...(count === undefined ? {} : { count }),
         ...(prompts === undefined ? {} : { prompts }),
       })
-      return { body: { step, checkpointId, runIds: [...runIds] } }
+      return { body: { ...forks, runIds: [...runIds] } }
     },
     rewindRun: async ({ params: { run }, body: { to, prompt, despiteEffects, by } }, { caller }) => {
       const { runId, step, effects } = await host.rewind(run, {

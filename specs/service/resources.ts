@@ -327,7 +327,7 @@ export const CancelRequest = z
     message: 'is for the parent of a sub-agent, so it needs agent',
   })
 
-/** A moment of a run: a step before it first started, `start`, or `end` for the last checkpoint. */
+/** A moment of a run: a step before it first started, `start`, `end` for the last checkpoint, or `now` for a new one. */
 const Moment = Line.min(1)
 
 export const ForkRequest = z.strictObject({
@@ -341,8 +341,10 @@ export const ForkRequest = z.strictObject({
 })
 /** The new runs, which wait for `POST /v1/runs/{run}/resume`. */
 export const ForksResource = z.strictObject({
-  /** The step before which they begin, `start` or `end`. */
+  /** The step before which they begin, `start`, `now` (the moment of the request) or `end` (the last checkpoint before it). */
   step: z.string(),
+  /** For `now`: why they begin at the last checkpoint instead. Absent: they begin where the request says. */
+  notNow: z.string().optional(),
   /** Null: from the beginning of the run. */
   checkpointId: z.string().nullable(),
   runIds: z.array(RunId),
