@@ -41,6 +41,7 @@ import type { EgressPolicy } from './egress/policy.ts'
 import { type ExportOptions, exportRun } from './export-run.ts'
 import { checkArguments } from './files/check-arguments.ts'
 import {
+  connectTo,
   type ForkOptions,
   forkAnyRun,
   type RewindOptions,
@@ -638,8 +639,7 @@ export class Host implements AsyncDisposable {
    * @param name as in {@link RunStore.find}. @throws {CaissonError} `run_not_found`
    */
   async attach(name: string): Promise<RunClient | null> {
-    const { runId, control } = await withCode(() => this.runs.find(name))
-    return await RunClient.connect(runId, control).catch(() => null)
+    return await connectTo(this.runs, await withCode(() => this.runs.find(name)))
   }
 
   /**

@@ -25,9 +25,6 @@ import { manifestName } from '../workspace/index.ts'
 import { RunLock } from '../workspace/run-lock.ts'
 import { type ForkPoint, findMoment, isNow } from './moment.ts'
 
-/** Runs that one call makes. */
-export const forksMaxCount = 16
-
 /** What {@link forkRun} is asked for. */
 export interface ForkRequest {
   /** As {@link findMoment} takes it. */

@@ -10,6 +10,7 @@ import {
 import { EgressRule } from '../protocol/egress.ts'
 import { Delta, HostDelta, HostEvent, JournalEvent } from '../protocol/event.ts'
 import { RunMetadata } from '../protocol/host-event.ts'
+import { limits } from '../protocol/limits.ts'
 import { Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
 import { AnswerForm, RunLimits, Usage } from '../protocol/task.ts'
@@ -333,9 +334,9 @@ const Moment = Line.min(1)
 export const ForkRequest = z.strictObject({
   at: Moment,
   /** New runs. Absent: one for each of `prompts`, else 1. */
-  count: z.int().min(1).max(16).optional(),
+  count: z.int().min(1).max(limits.forksMaxCount).optional(),
   /** What the person says to each new run, in their order. */
-  prompts: z.array(Text).max(16).optional(),
+  prompts: z.array(Text).max(limits.forksMaxCount).optional(),
   /** Who forks, for the journals. Absent: the name of the key. */
   by: Line.min(1).optional(),
 })
