@@ -325,8 +325,9 @@ export class Run implements RunHandle {
     if (this.#plan.resumed === undefined) await beginRun(this.#plan, this.#approvesPlan, parts)
     const plan = await this.#prepareMachine()
     if (this.#plan.resumed !== undefined) {
-      const { agentDigest } = plan.image
-      earlier = await this.#recovery.recover('the host process of the run ended', 'process', agentDigest)
+      const { key, agentDigest } = plan.image
+      const present = { agentDigest, ...(plan.vm.disk === undefined ? { imageKey: key } : {}) }
+      earlier = await this.#recovery.recover('the host process of the run ended', 'process', present)
     }
     const workspace = held.use(
       (earlier === undefined
