@@ -14,7 +14,17 @@ import { limits } from '../protocol/limits.ts'
 import { Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
 import { AnswerForm, RunLimits, Usage } from '../protocol/task.ts'
-import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from '../protocol/text.ts'
+import {
+  AgentPath,
+  Count,
+  Document,
+  Id,
+  Line,
+  Milliseconds,
+  RunId,
+  Text,
+  WorkspacePath,
+} from '../protocol/text.ts'
 import { ChatRequest, TaskAnswer, TaskRequest } from './task-resources.ts'
 
 /** An error, as RFC 9457 (`application/problem+json`) has it. */
@@ -403,6 +413,33 @@ export const ComparisonResource = z.strictObject({
   ),
 })
 
+/** The runs whose changes are merged; they began with the same files. */
+export const MergeRequest = z.strictObject({
+  runs: z.array(RunId).min(2).max(16),
+  /** Choices where the runs differ: the change of a run to a path, or hunks of it. */
+  takes: z
+    .array(
+      z.strictObject({
+        runId: RunId,
+        path: WorkspacePath,
+        /** Numbers from 1, as the patch of the run's change has them. Absent: the whole change. */
+        hunks: z.array(z.int().min(1)).min(1).max(10_000).optional(),
+      }),
+    )
+    .max(10_000)
+    .optional(),
+})
+export const MergedResource = z.strictObject({
+  /** The new run with the merged changes, which belongs to the caller. Absent where there are conflicts. */
+  runId: RunId.optional(),
+  /** Changed paths, without those in conflict. */
+  entries: Count,
+  /** Paths with lines of more than one run. */
+  merged: z.array(z.string()),
+  /** What `takes` must decide; then nothing was made. */
+  conflicts: z.array(z.strictObject({ path: z.string(), reason: z.string() })),
+})
+
 /** Longest time of a command over the result of a run; common clients wait five minutes for an answer. */
 const testMaxMs = 240_000
 export const TestRequest = z.strictObject({
@@ -445,6 +482,8 @@ export const named = {
   RewindRequest,
   Rewound: RewoundResource,
   Comparison: ComparisonResource,
+  MergeRequest,
+  Merged: MergedResource,
   TestRequest,
   TestResult: TestResource,
   Vm: VmResource,
