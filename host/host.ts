@@ -3,6 +3,7 @@ import type { Readable, Writable } from 'node:stream'
 import * as z from 'zod'
 import { CaissonError, requireText, withCode } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
+import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { WorkspacePath } from '#specs/protocol/text.ts'
 import { ApiKeys } from './api-keys/api-keys.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
@@ -20,7 +21,7 @@ import {
 } from './check-options.ts'
 import { compareRuns, type RunComparison } from './compare/compare-runs.ts'
 import type { Take } from './compare/merge-runs.ts'
-import { type MergedRuns, mergeRuns } from './compare/merged-run.ts'
+import { type MergedRuns, type MergeOptions, mergeRuns } from './compare/merged-run.ts'
 import { openResult, resultsMaxCount } from './compare/results.ts'
 import { writeResult } from './compare/score-runs.ts'
 import { withoutOverridden } from './config/overrides.ts'
@@ -42,6 +43,7 @@ import type { EgressPolicy } from './egress/policy.ts'
 import { type ExportOptions, exportRun } from './export-run.ts'
 import { checkArguments } from './files/check-arguments.ts'
 import {
+  connectTo,
   type ForkOptions,
   forkAnyRun,
   type RewindOptions,
@@ -460,15 +462,20 @@ export class Host implements AsyncDisposable {
    * @param names as in {@link RunStore.find}
    * @throws {CaissonError} as {@link compare}
    */
-  async merge(names: readonly string[], takes: readonly Take[] = []): Promise<MergedRuns> {
+  async merge(
+    names: readonly string[],
+    takes: readonly Take[] = [],
+    options: MergeOptions = {},
+  ): Promise<MergedRuns> {
     return await withCode(async () => {
+      const { metadata } = checkArguments('the options of the call cannot be used', MergeSchema, options)
       checkArguments('the choices cannot be used', Takes, takes)
       const runIds = await this.#findAll(names)
       const found = await Promise.all(
         takes.map(async (take) => ({ ...take, runId: (await this.runs.find(take.runId)).runId })),
       )
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
-      return await mergeRuns(this.runs, runIds, found)
+      return await mergeRuns(this.runs, runIds, found, metadata === undefined ? {} : { metadata })
     })
   }
 
@@ -683,8 +690,7 @@ export class Host implements AsyncDisposable {
    * @param name as in {@link RunStore.find}. @throws {CaissonError} `run_not_found`
    */
   async attach(name: string): Promise<RunClient | null> {
-    const { runId, control } = await withCode(() => this.runs.find(name))
-    return await RunClient.connect(runId, control).catch(() => null)
+    return await connectTo(this.runs, await withCode(() => this.runs.find(name)))
   }
 
   /**
@@ -790,6 +796,7 @@ const Takes = z
     }),
   )
   .max(10_000)
+const MergeSchema = z.strictObject({ metadata: RunMetadata.optional() })
 const RunNames = z.array(z.string().min(1)).min(2).max(resultsMaxCount)
 
 function keptBoundsOf({ kept }: Config): KeptBounds {

@@ -45,7 +45,7 @@ export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/que
 export { OptionsError } from './check-options.ts'
 export type { ComparedChange, ComparedPath, ComparedRun, RunComparison } from './compare/compare-runs.ts'
 export type { MergeConflict, Take } from './compare/merge-runs.ts'
-export type { MergedRuns } from './compare/merged-run.ts'
+export type { MergedRuns, MergeOptions } from './compare/merged-run.ts'
 export type { Config, ConfigInput } from './config/schema.ts'
 export type { CopyOptions, CopyResult } from './control/copy.ts'
 export type { VmDetails, VmInfo, VmUsage } from './control/messages.ts'

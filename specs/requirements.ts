@@ -228,8 +228,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A VM is saved with memory and disk as of one moment and continues later, also while a run waits for a person or between tasks; a running VM is paused and resumed',
   ),
   'V.05': now(
-    'Several continuations of one run from one moment; one is kept',
-    'a fork that makes its checkpoint at the moment it is asked for',
+    'Several continuations of one run from one moment, which may be that of the request: a run at work then makes a checkpoint; one is kept',
   ),
   'V.06': now(
     'Memory, CPUs, disk and wall time are bounded, shown beside what a running VM uses of them, and freed when it ends; no QEMU outlives its host process',

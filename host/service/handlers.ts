@@ -15,7 +15,7 @@ import {
 } from '../index.ts'
 import { actorOf, type Caller } from './callers.ts'
 import type { RunEvents } from './events.ts'
-import { type Ownership, ownPrefix, visibleMetadata } from './ownership.ts'
+import { type Ownership, ownerMetadata, ownPrefix, visibleMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
 import type { Readiness } from './readiness.ts'
@@ -226,12 +226,12 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     },
 
     forkRun: async ({ params: { run }, body: { at, count, prompts, by } }, { caller }) => {
-      const { runIds, step, checkpointId } = await host.fork(run, {
+      const { runIds, ...forks } = await host.fork(run, {
         ...{ at, by: actorOf(caller, by) },
         ...(count === undefined ? {} : { count }),
         ...(prompts === undefined ? {} : { prompts }),
       })
-      return { body: { step, checkpointId, runIds: [...runIds] } }
+      return { body: { ...forks, runIds: [...runIds] } }
     },
     rewindRun: async ({ params: { run }, body: { to, prompt, despiteEffects, by } }, { caller }) => {
       const { runId, step, effects } = await host.rewind(run, {
@@ -249,6 +249,19 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       const compared = await host.compare(names)
       const paths = compared.paths.map(({ runs: cells, ...path }) => ({ ...path, runs: [...cells] }))
       return { body: { runs: [...compared.runs], paths } }
+    },
+    mergeRuns: async ({ body: { runs: names, takes = [] } }, { caller }) => {
+      await ownership.require(caller, ...names, ...takes.map(({ runId }) => runId))
+      const chosen = takes.map(({ runId, path, hunks }) => ({
+        ...{ runId, path },
+        ...(hunks === undefined ? {} : { hunks }),
+      }))
+      const { runId, entries, merged, conflicts } = await host.merge(names, chosen, {
+        metadata: ownerMetadata(caller),
+      })
+      const body = { entries, merged: [...merged], conflicts: [...conflicts] }
+      if (runId === undefined) return { body }
+      return { body: { ...body, runId }, headers: { location: `/v1/runs/${runId}` } }
     },
     testRun: async ({ params: { run }, body: { command, timeoutMs } }, { caller, signal }) => ({
       body: await quotas.test(caller, async () => await host.testRun(run, command, { timeoutMs, signal })),

@@ -125,8 +125,8 @@ export class ServiceRuns {
       .then(async () => {
         const filter = { metadata: { [keyDigest]: digest, ...ownerMetadata(caller) } }
         const { runs } = await this.#options.host.runs.page({ filter, limit: 1_000 })
-        // Forks have the metadata of the run that was started.
-        const known = runs.find(({ forkedFrom }) => forkedFrom === undefined)
+        // Forks, and later a merge of them, have the metadata of the run that was started.
+        const known = runs.findLast(({ forkedFrom }) => forkedFrom === undefined)
         if (known === undefined)
           return await this.#start(request, caller, { [keyDigest]: digest, [bodyDigest]: body })
         if (known.metadata?.[bodyDigest] === body) return known.id

@@ -74,6 +74,10 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   compare: [anyText, (host, value) => host.compare([value, value])],
   testRun: [anyText, (host, value) => host.testRun(value, 'true')],
   merge: [anyText, (host, value) => host.merge([value, value])],
+  'merge, its options': [
+    fc.oneof(wrongOptions, fc.record({ metadata: fc.constantFrom(null, 1, 'a', { a: 1 }, { 'a b': 'c' }) })),
+    (host, value) => host.merge(['a', 'b'], [], value),
+  ],
   'resume, its options': [wrongOptions, (host, value) => host.resume('run-0123456789abcdef0123', value)],
   replay: [anyText, (host, value) => host.replay(value)],
   'replay, its options': [wrongOptions, (host, value) => host.replay('run-0123456789abcdef0123', value)],

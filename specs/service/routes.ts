@@ -14,6 +14,8 @@ import {
   ForkRequest,
   ForksResource,
   Health,
+  MergedResource,
+  MergeRequest,
   MessageRequest,
   Ready,
   RewindRequest,
@@ -343,6 +345,16 @@ export const routes = {
         .pipe(z.array(RunParams.shape.run).min(2).max(16)),
     }),
     reply: { status: 200, description: 'The comparison', schema: ComparisonResource },
+    refusals: [404, 409],
+  }),
+  mergeRuns: defineRoute({
+    method: 'POST',
+    path: '/v1/merge',
+    summary:
+      'Merge the changes of runs that began with the same files into those of a new run, to review and apply',
+    scope: 'apply',
+    body: MergeRequest,
+    reply: { status: 200, description: 'The new run, or the conflicts', schema: MergedResource },
     refusals: [404, 409],
   }),
   testRun: defineRoute({
