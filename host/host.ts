@@ -57,7 +57,12 @@ import type { Image } from './image/image.ts'
 import { type ImportOptions, type ImportResult, importRun } from './import-run.ts'
 import { clearLeftStages } from './journal/import-stages.ts'
 import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
-import { boundMoments, defaultMomentBounds, type MomentBounds } from './journal/kept-moments.ts'
+import {
+  boundMoments,
+  defaultMomentBounds,
+  keepLeftMoments,
+  type MomentBounds,
+} from './journal/kept-moments.ts'
 import type { FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
 import { type RunPaths, RunStore } from './journal/run-store.ts'
@@ -542,6 +547,7 @@ export class Host implements AsyncDisposable {
     const plan = await this.#plan(options)
     requireTask(plan)
     await this.runs.clearScratch()
+    await keepLeftMoments(this.runs)
     await clearLeftStages(this.folders)
     await this.#boundMoments()
     await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
