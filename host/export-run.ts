@@ -3,21 +3,23 @@ import { closeSync, openSync, readSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import path from 'node:path'
 import type { Writable } from 'node:stream'
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import { collectSources, requireNoKeys } from './archive/collect.ts'
 import type { ArchiveManifest, Withheld } from './archive/format.ts'
-import { describeSource, writeArchive } from './archive/write-archive.ts'
+import { describeSource, type Source, writeArchive } from './archive/write-archive.ts'
 import { readImported } from './journal/imported.ts'
+import { momentPaths } from './journal/kept-moments.ts'
 import { RunFold } from './journal/run-outline.ts'
 import type { RunPaths } from './journal/run-store.ts'
 import { findKnownKeys } from './known-keys.ts'
 import type { HostState } from './resolve-run.ts'
 import { findKeptBase, placeBase } from './runs/replay/base.ts'
 import { readReplaySetup } from './runs/replay/setup.ts'
-import { createRedaction } from './secrets/redaction.ts'
+import { createRedaction, type Redaction } from './secrets/redaction.ts'
 import { readStoredRun, storedWithoutKeys } from './stored-run.ts'
+import { CheckpointDisk } from './vm/checkpoints/checkpoint-disk.ts'
 import { RunLock } from './workspace/run-lock.ts'
 
 export interface ExportOptions {
@@ -37,14 +39,17 @@ export async function exportRun(
   await using _ = await RunLock.take(paths.locks, runId)
   await using temporary = new AsyncDisposableStack()
   const facts = await readFacts(paths, host)
-  const stored = facts.canContinue ? await readStoredRun(paths) : undefined
+  const { hasEnded } = facts
+  const place = momentPaths(paths, hasEnded)
   const imported = await readImported(paths.directory)
   const setup = await readReplaySetup(paths).catch(() => undefined)
   const base = await findBase(paths, { facts, setup, host, temporary, signal }, onNote)
+  const canFork = hasEnded && base !== undefined && (await keepsCheckpoint(place, facts))
+  const stored = facts.canContinue || canFork ? await readStoredRun(place) : undefined
   const keys = await findKnownKeys(host, stored?.task.mcpServers ?? {}, onNote)
   const redaction = createRedaction(keys)
-  const sources = await collectSources({
-    paths,
+  const found = await collectSources({
+    paths: place,
     journalBytes: facts.end.bytes,
     texts: {
       ...(setup === undefined ? {} : { 'replay.json': `${JSON.stringify(setup)}\n` }),
@@ -54,6 +59,7 @@ export async function exportRun(
     ...(stored === undefined || facts.checkpointId === null ? {} : { checkpointId: facts.checkpointId }),
     redaction,
   })
+  const sources = canFork ? await withoutKeyedDisk(found, runId, redaction, onNote) : found
   await requireNoKeys(sources, runId, redaction)
   const members: ArchiveManifest['members'] = []
   for (const source of sources) {
@@ -65,12 +71,42 @@ export async function exportRun(
     version: 1,
     runId,
     image: facts.image,
-    journal: { events: facts.end.seq, bytes: facts.end.bytes, head: facts.end.hash, closed: facts.hasEnded },
-    canContinue: stored !== undefined,
+    journal: { events: facts.end.seq, bytes: facts.end.bytes, head: facts.end.hash, closed: hasEnded },
+    canContinue: facts.canContinue,
     withheld: stored === undefined ? {} : { ...imported?.withheld, ...withheldOf(stored.task) },
     members,
   }
   await writeArchive(manifest, sources, to, signal)
+}
+
+/** Whether an ended run keeps the disk of its last checkpoint with its options, from which it can be forked. */
+async function keepsCheckpoint(place: RunPaths, { checkpointId }: Facts): Promise<boolean> {
+  if (checkpointId === null) return false
+  const kept = Promise.all([CheckpointDisk.open(place.scratch, checkpointId), readStoredRun(place)])
+  return await kept.then(
+    () => true,
+    () => false,
+  )
+}
+
+/** An ended run is of use without its disk, so it is exported without one that holds a key. */
+async function withoutKeyedDisk(
+  sources: Source[],
+  runId: string,
+  redaction: Redaction,
+  note: (text: string) => void,
+): Promise<Source[]> {
+  const isOfDisk = ({ name }: Source): boolean => name.startsWith('scratch/') || name === 'run.json'
+  try {
+    await requireNoKeys(sources.filter(isOfDisk), runId, redaction)
+    return sources
+  } catch (error) {
+    if (!hasCode(error, 'denied')) throw error
+    note(
+      'the disk of the run holds a key or a secret of yours, so it is not in the archive: the run cannot be forked elsewhere',
+    )
+    return sources.filter((source) => !isOfDisk(source))
+  }
 }
 
 interface Facts {

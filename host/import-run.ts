@@ -103,12 +103,13 @@ async function complete(
   fold: RunFold,
   workspace: string,
 ): Promise<void> {
-  if (canContinue) {
-    const file = path.join(folder, 'run.json')
+  const file = path.join(folder, 'run.json')
+  if (existsSync(file)) {
     const stored = importedStore(await readFile(file, 'utf8'), { runId, workspace })
     if (!stored.ok) throw invalidArchive(stored.error)
     await replaceFile(file, stored.value)
-  } else await keepBase(folder)
+  }
+  if (!canContinue) await keepEnded(folder)
   const { events: seq, bytes, head: hash } = journal
   await writeImported(folder, { version: 1, at: Date.now(), workspace, image, withheld, lines: seq })
   const closed = fold.state.end !== null
@@ -116,11 +117,10 @@ async function complete(
   await writeSummary(path.join(folder, 'journal.jsonl'), summary, true)
 }
 
-/** The disk of an ended run is not of one that can be continued. */
-async function keepBase(folder: string): Promise<void> {
-  const names = ['workspace.erofs', 'workspace-files.json'].filter((name) =>
-    existsSync(path.join(folder, name)),
-  )
+/** An ended run is forked from its disk and replayed, not continued. */
+async function keepEnded(folder: string): Promise<void> {
+  const kept = ['workspace.erofs', 'workspace-files.json', 'scratch', 'run.json']
+  const names = kept.filter((name) => existsSync(path.join(folder, name)))
   if (names.length === 0) return
   await mkdir(path.join(folder, 'moments'), { mode: 0o700 })
   for (const name of names) await rename(path.join(folder, name), path.join(folder, 'moments', name))

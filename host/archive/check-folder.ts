@@ -132,11 +132,14 @@ async function checkDisks(
     await checkBase(folder, base)
   }
   const scratch = members.filter(({ name }) => name.startsWith('scratch/')).map(({ name }) => name)
-  if (!canContinue) {
-    if (scratch.length > 0 || has('run.json')) throw invalidArchive('it has a disk, and its run has ended')
+  const hasEnded = fold.state.end !== null
+  if (canContinue && hasEnded) throw invalidArchive('its run has ended, and it says that it can be continued')
+  const canFork = hasEnded && scratch.length > 0
+  if (!canContinue && !canFork) {
+    if (scratch.length > 0 || has('run.json'))
+      throw invalidArchive('it has a part of a disk, and its run can be neither continued nor forked')
     return
   }
-  if (fold.state.end !== null) throw invalidArchive('its run has ended, and it says that it can be continued')
   if (!has('run.json')) throw invalidArchive('the options of its run are missing')
   const { checkpoint } = fold.state
   if (checkpoint === null) {

@@ -213,7 +213,7 @@ async function readTask({ runId, options }: RunPaths, isImported: boolean): Prom
         `${runId} was imported without its disk, so it cannot be forked`,
         {
           cause,
-          remedy: 'fork it where it was made; an export has the disk only of a run that has not ended',
+          remedy: 'fork it where it was made, or export it there while it keeps its disk',
         },
       )
     throw new CaissonError('not_possible_now', `${runId} does not keep its disk, so it cannot be forked`, {

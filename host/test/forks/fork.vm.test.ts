@@ -1,4 +1,6 @@
 // A run of two steps is forked after its end, and while it waits for a person.
+import { createReadStream, createWriteStream } from 'node:fs'
+import path from 'node:path'
 import { expect, it } from 'vitest'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { reply } from '#specs/testing/model-replies.ts'
@@ -9,6 +11,7 @@ import {
   type ServerReply,
   startModelServer,
 } from '#specs/testing/model-server.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
 import type { Run } from '../../runs/run.ts'
 import { findVms, finish, type TestBench, testBench } from '../support/runs.ts'
@@ -40,13 +43,14 @@ function answer({ messages }: Asked, asks: boolean): ServerReply {
 
 async function bench(script: Script): Promise<TestBench & { readonly model: ModelServer }> {
   const model = await startModelServer(script)
-  const key = {
-    CAISSON_LLM_URL: model.baseUrl,
-    CAISSON_LLM_KEY: 'sk-some-key-of-the-test',
-    CAISSON_MODEL: 'scripted',
-  }
-  return { ...(await testBench({ 'a.txt': 'a\n' }, key)), model }
+  return { ...(await testBench({ 'a.txt': 'a\n' }, keyOf(model))), model }
 }
+
+const keyOf = ({ baseUrl }: ModelServer) => ({
+  CAISSON_LLM_URL: baseUrl,
+  CAISSON_LLM_KEY: 'sk-some-key-of-the-test',
+  CAISSON_MODEL: 'scripted',
+})
 
 /** Lines that the run added, by path. */
 async function contents(host: Host, runId: string): Promise<Record<string, string>> {
@@ -190,6 +194,26 @@ it('a run at work is forked at the moment of the call; while a command works, at
     expect(starts.filter((callId) => callId !== 'call-2')).toEqual(['call-0', 'call-1'])
   }
   expect(await findVms(home)).toEqual([])
+}, 300_000)
+
+it('a run that was imported after its end is forked at its second step, and the fork completes there [R.09 V.05]', async () => {
+  const { run, host, model } = await bench((asked) => answer(asked, false))
+  await using _ = model
+  const first = await run('say hello', { plan: { from: plan } })
+  const file = path.join(await temporaryFolder('archive'), 'run.caisson')
+  await host.exportRun(first.run.id, createWriteStream(file))
+  const other = await testBench({ 'a.txt': 'a\n' }, keyOf(model))
+  await other.host.importRun(createReadStream(file), { workspace: other.workspace })
+  const { runIds } = await other.host.fork(first.run.id, { at: 'second', prompts: ['bonjour'] })
+  const paid = model.asked.length
+  const fork = await finish(await other.host.resume(runIds[0] ?? '', { onNotes: () => undefined }))
+  expect(fork.state.end?.outcome).toBe('completed')
+  expect(await contents(other.host, runIds[0] ?? '')).toEqual({
+    'first.txt': 'one\n',
+    'second.txt': 'bonjour\n',
+  })
+  expect(model.asked.length - paid).toBe(2)
+  expect(await findVms(other.home)).toEqual([])
 }, 300_000)
 
 const slow = JSON.stringify({ command: 'sleep 20; echo three >> c.txt' })
