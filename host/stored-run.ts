@@ -216,7 +216,10 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
     ...functionsGiven,
     prompt: task.prompt,
     plan,
-    limits: { ...stored.limits, ...lowerLimits(task, limits) },
+    limits: {
+      ...stored.limits,
+      ...lowerLimits({ limits: higherLimits(task.limits, stored.limits) }, limits),
+    },
     approvals: { ...stored.approvals, interactive: isInteractive },
     extensions: { ...stored.extensions, ...extensions },
   }
@@ -236,9 +239,24 @@ export function boundsOf({
   }
 }
 
+interface LimitedTask {
+  readonly limits: Pick<Task['limits'], 'maxTokens' | 'maxCostUsd'>
+}
+
+/** In an archive the limits of task and options may differ; the host is bound by those of the options. */
+function higherLimits(
+  { maxTokens, maxCostUsd = Number.POSITIVE_INFINITY }: Task['limits'],
+  options: RunOptions['limits'] = {},
+): Pick<Task['limits'], 'maxTokens' | 'maxCostUsd'> {
+  return {
+    maxTokens: Math.max(maxTokens, options.maxTokens ?? 0),
+    maxCostUsd: Math.max(maxCostUsd, options.maxCostUsd ?? 0),
+  }
+}
+
 /** The bounds of `limits` that are lower than those of the task. */
 export function lowerLimits(
-  { limits: { maxTokens, maxCostUsd = Number.POSITIVE_INFINITY } }: Pick<Task, 'limits'>,
+  { limits: { maxTokens, maxCostUsd = Number.POSITIVE_INFINITY } }: LimitedTask,
   limits: ResumeOptions['limits'] = {},
 ): NonNullable<ResumeOptions['limits']> {
   const { maxTokens: tokens = maxTokens, maxCostUsd: costUsd = maxCostUsd } = limits

@@ -169,20 +169,20 @@ it('the limits of the configuration apply to an imported run where they are lowe
   const { host, directory, home } = await elsewhere()
   await imported(host, await exported(made.host), directory)
   const stored = await readStoredRun(host.runs.paths(runId))
-  const resumedWith = async (text: string) => {
+  const resumedWith = async (text: string, limitsOfTask: Partial<RunLimits> = {}) => {
     await writeConfig(home, text)
     const { limits } = await host.config()
-    return RunLimits.parse({
-      ...limits,
-      ...resumedOptions(stored, { limits: boundsOf(limits) }).limits,
-    })
+    const task = { ...stored.task, limits: { ...stored.task.limits, ...limitsOfTask } }
+    const { limits: resumed } = resumedOptions({ ...stored, task }, { limits: boundsOf(limits) })
+    return RunLimits.parse({ ...limits, ...resumed })
   }
-  expect(await resumedWith('[limits]\nmaxCostUsd = 1\nmaxTokens = 1000\n')).toMatchObject({
-    ...{ maxCostUsd: 1, maxTokens: 1000 },
-  })
-  expect(await resumedWith('[limits]\nmaxTokens = 1000\n')).toMatchObject({
-    ...{ maxCostUsd: 100_000, maxTokens: 1000 },
-  })
+  const both = '[limits]\nmaxCostUsd = 1\nmaxTokens = 1000\n'
+  expect(await resumedWith(both)).toMatchObject({ maxCostUsd: 1, maxTokens: 1000 })
+  // The archive writes its task, too.
+  const lower = { maxCostUsd: 0.5, maxTokens: 500 }
+  expect(await resumedWith(both, lower)).toMatchObject({ maxCostUsd: 1, maxTokens: 1000 })
+  const one = await resumedWith('[limits]\nmaxTokens = 1000\n')
+  expect(one).toMatchObject({ maxCostUsd: 100_000, maxTokens: 1000 })
 })
 
 it('an archive of the future is refused, since its run would be the last one of its directory until then [R.09]', async () => {
