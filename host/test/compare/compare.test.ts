@@ -1,8 +1,7 @@
-import { cp, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { editsOf, hunksOf, mergeEdits } from '../../compare/merge-lines.ts'
 import { beginChanging, placeOfRuns } from '../support/changed-run.ts'
 import { type Sketch, treeOf } from '../workspace/support.ts'
@@ -114,19 +113,6 @@ describe('runs that began with the same files', () => {
     expect(runId).toBeUndefined()
     expect(conflicts.map(({ path: name }) => name)).toContain('dir')
   })
-})
-
-it('runs of this machine in several directories with the same files are merged for that of the first [V.05]', async () => {
-  const { host, directory } = await placeOfRuns(before)
-  const other = await temporaryFolder('other')
-  await cp(directory, other, { recursive: true, preserveTimestamps: true })
-  const runIds = [idOf(1), idOf(2)]
-  for (const [index, at] of [directory, other].entries()) {
-    const end = await beginChanging(host, at, runIds[index] ?? '')
-    await end(treeOf(before), treeOf({ ...before, [`${index}.txt`]: 'new\n' }))
-  }
-  const { runId = '' } = await host.merge(runIds)
-  expect(await host.runs.summary(runId)).toMatchObject({ workspace: directory })
 })
 
 it('runs that did not begin with the same files, or brought nothing, are not compared [V.05]', async () => {
