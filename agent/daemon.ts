@@ -147,6 +147,7 @@ function createHandlers(
     'task/steer': async ({ runId, ...message }) => parts().tasks.steer(runId, message),
     'task/pause': async ({ runId, paused }) => parts().tasks.pause(runId, paused),
     'task/hold': async ({ runId, waiting }) => parts().tasks.hold(runId, waiting),
+    'task/checkpoint': ({ runId }) => parts().tasks.makeCheckpoint(runId),
   }
 }
 

@@ -6,7 +6,8 @@ import type { Logger } from 'pino'
 import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { HandlerFailure } from '#specs/protocol/peer.ts'
+import type { taskCheckpoint } from '#specs/protocol/methods.ts'
+import type { HandlerFailure, ResultOf } from '#specs/protocol/peer.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { HostLink } from './link/host-link.ts'
 import { interruption } from './plan/ending.ts'
@@ -31,6 +32,7 @@ export interface TaskServerParts extends RunParts {
 }
 
 type Answer = Result<Record<string, never>, HandlerFailure>
+type CheckpointAnswer = Result<ResultOf<typeof taskCheckpoint>, HandlerFailure>
 const done: Answer = { ok: true, value: {} }
 
 interface Current {
@@ -41,6 +43,8 @@ interface Current {
   readonly budget: RunBudget
   readonly steering: Steering
   readonly subAgents: SubAgents
+  /** Absent until the work begins, and once it has ended. */
+  log?: RunLog
   /** Resolves when the run is completed. */
   served: Promise<void>
 }
@@ -99,6 +103,13 @@ export class TaskServer {
     return this.#tell(runId, ({ steering }) => steering.setPaused(paused))
   }
 
+  /** Makes a checkpoint of this moment. Failure: `notFound` for a run that is over, or whose work has not begun. */
+  async makeCheckpoint(runId: string): Promise<CheckpointAnswer> {
+    const log = this.#current?.runId === runId ? this.#current.log : undefined
+    if (log === undefined) return failure('notFound', `run ${runId} is not at work`)
+    return { ok: true, value: { outcome: await log.makeNow() } }
+  }
+
   /** Passes on a message from a person. Failures: `busy` while too many are unseen, `notFound` for a run that is over. */
   steer(runId: string, message: SteerMessage): Answer {
     if (this.#current?.runId !== runId)
@@ -150,6 +161,7 @@ export class TaskServer {
     const logger = parts.logger.child({ runId })
     const host = new RunHost(runId, parts.host, budget)
     host.log = this.#openLog(task, host, logger)
+    current.log = host.log
     const report = host.reportOf('root')
     const pauses = followPauses(steering, budget, report, logger)
     const signal = AbortSignal.any([controller.signal, budget.signal])
@@ -161,6 +173,7 @@ export class TaskServer {
     budget.restore(host.log.agents.length, host.log.agentUsage)
     logger.info({ model: task.model }, 'task received')
     const ending = await settle(runTask(context, parts), context, cancelGraceMs)
+    delete current.log
     budget.stop()
     clock.cancel()
     await pauses.end()
@@ -222,6 +235,6 @@ function unknown(runId: string): Answer {
   return failure('notFound', `no run ${runId} was submitted`)
 }
 
-function failure(code: HandlerFailure['code'], message: string): Answer {
+function failure(code: HandlerFailure['code'], message: string): { ok: false; error: HandlerFailure } {
   return { ok: false, error: { code, message } }
 }

@@ -16,8 +16,8 @@ export { type RouteName, routes } from '#specs/service/routes.ts'
 export interface ClientOptions {
   /** Such as `http://127.0.0.1:3789`. */
   readonly baseUrl: string
-  /** Content of the service's token file, or an API key. */
-  readonly token?: string
+  /** Content of the service's token file, an API key or a JWT; or a function that gives it for each request, as JWTs expire. */
+  readonly token?: string | (() => string | Promise<string>)
   /** Default: the global `fetch`. */
   readonly fetch?: typeof fetch
 }
@@ -26,7 +26,7 @@ export interface ClientOptions {
 export type ServiceCall<N extends RouteName> = CallOf<(typeof routes)[N]> & { signal?: AbortSignal }
 /** The JSON of its answer; text for routes of another type; undefined for none. */
 export type ServiceReply<N extends RouteName> = (typeof routes)[N]['reply'] extends {
-  type: 'text/x-diff' | 'text/html'
+  type: 'text/x-diff' | 'text/html' | 'text/plain; version=0.0.4'
 }
   ? string
   : ReplyOf<(typeof routes)[N]>
@@ -157,20 +157,31 @@ export class ServiceClient {
   }
 
   async #send(method: string, address: string, init: RequestInit): Promise<Response> {
-    const { baseUrl, token } = this.#options
+    const { baseUrl } = this.#options
+    const authorization = await this.#authorization()
     const silence = new AbortController()
     const watch = setInterval(() => void this.#checkHealth(silence), answerMs / 2)
     try {
       return await this.#fetch(new URL(address, baseUrl), {
         ...init,
         method,
-        headers: { ...init.headers, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) },
+        headers: { ...init.headers, ...authorization },
         // A redirect would carry the token to another server.
         redirect: 'error',
         signal: AbortSignal.any([silence.signal, ...(init.signal ? [init.signal] : [])]),
       })
     } finally {
       clearInterval(watch)
+    }
+  }
+
+  async #authorization(): Promise<Record<string, string>> {
+    const { baseUrl, token } = this.#options
+    if (token === undefined) return {}
+    try {
+      return { authorization: `Bearer ${typeof token === 'string' ? token : await token()}` }
+    } catch (cause) {
+      throw noToken(baseUrl, cause)
     }
   }
 
@@ -208,6 +219,17 @@ async function errorOf(response: Response): Promise<ServiceError> {
   return parsed.success
     ? new ServiceError(parsed.data)
     : unexpected(response.status, `it answered ${response.status} without a problem of the service`)
+}
+
+/** A request is not repeated without a token, so a stream ends with this. */
+function noToken(baseUrl: string, cause: unknown): ServiceError {
+  const error = new ServiceError({
+    ...{ type: 'about:blank', title: 'no token', status: 401, code: 'no_token' },
+    detail: `there is no token for ${baseUrl}: ${cause instanceof Error ? cause.message : String(cause)}`,
+    remedy: 'correct what the option token does',
+  })
+  error.cause = cause
+  return error
 }
 
 function noAnswer(baseUrl: string): ServiceError {

@@ -2,14 +2,18 @@
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { Line, Text } from '#specs/protocol/text.ts'
+import { ForkFields } from './control/messages.ts'
 import { RunClient } from './control/run-client.ts'
 import { checkArguments } from './files/check-arguments.ts'
-import { type ForkRequest, type Forks, forkRun, forksMaxCount } from './forks/fork-run.ts'
+import { type ForkRequest, type Forks, forkRun } from './forks/fork-run.ts'
 import { checkRewind, endInterrupted } from './forks/rewind.ts'
 import type { RunPaths, RunStore } from './journal/run-store.ts'
 
 export interface ForkOptions {
-  /** A step of the plan, before it first started; `start`: before the run did anything; `end`: the last checkpoint. */
+  /**
+   * A step of the plan, before it first started; `start`: before the run did anything; `end`: the last checkpoint; `now`:
+   * a checkpoint that a run at work makes for it, or the last one where none is possible (see `notNow` of the result).
+   */
   readonly at: string
   /** New runs, at most 16. Default: one for each of `prompts`, else 1. */
   readonly count?: number
@@ -39,11 +43,12 @@ export interface Rewound {
 }
 
 const common = { by: Line.default('the application') }
+const { at, count, prompts } = ForkFields.shape
 const ForkSchema = z.strictObject({
   ...common,
-  at: Line.min(1),
-  count: z.int().min(1).max(forksMaxCount).optional(),
-  prompts: z.array(Text).max(forksMaxCount).default([]),
+  at,
+  count: count.optional(),
+  prompts: prompts.default([]),
 })
 const RewindSchema = z.strictObject({
   ...common,
@@ -67,8 +72,8 @@ export function readForkOptions(options: ForkOptions): ForkRequest {
 
 /** @throws {CaissonError} `not_possible_now`, `run_busy`, `state_corrupted`, `connection_lost` */
 export async function forkAnyRun(store: RunStore, paths: RunPaths, request: ForkRequest): Promise<Forks> {
-  const client = await connect(paths)
-  if (client === undefined) return await forkRun({ store, runId: paths.runId }, request)
+  const client = await connectTo(store, paths)
+  if (client === null) return await forkRun({ store, runId: paths.runId }, request)
   try {
     return await client.fork(request)
   } finally {
@@ -84,19 +89,19 @@ export async function rewindAnyRun(
 ): Promise<Rewound> {
   const { to, prompt, despiteEffects, by } = checkArguments(unusable, RewindSchema, options)
   const { runId } = paths
-  const client = await connect(paths)
+  const client = await connectTo(store, paths)
   // From here on it begins no further effect.
   await client?.pause({ by })
   try {
     const despite = await checkRewind(store, runId, to, despiteEffects)
     const prompts = prompt === undefined ? [] : [prompt]
     const request: ForkRequest = { at: to, count: 1, prompts, by, despite }
-    const forks = await (client === undefined ? forkRun({ store, runId }, request) : client.fork(request))
+    const forks = await (client === null ? forkRun({ store, runId }, request) : client.fork(request))
     const [fork = ''] = forks.runIds
     const { step } = forks
     await client?.cancel({ by: `rewind to ${step} as ${fork}` })
     await client?.ended
-    if (client === undefined) await endInterrupted(store, runId, `rewound to ${step} as ${fork}`)
+    if (client === null) await endInterrupted(store, runId, `rewound to ${step} as ${fork}`)
     return { runId: fork, step, effects: await checkRewind(store, runId, to, true) }
   } catch (error) {
     await client?.resume({ by }).catch(() => undefined)
@@ -106,6 +111,8 @@ export async function rewindAnyRun(
   }
 }
 
-async function connect({ runId, control }: RunPaths): Promise<RunClient | undefined> {
-  return await RunClient.connect(runId, control).catch(() => undefined)
+/** A run that another process carries out; null when none does. It is forked also once that process is gone. */
+export async function connectTo(store: RunStore, { runId, control }: RunPaths): Promise<RunClient | null> {
+  const forkStored = (request: ForkRequest) => forkRun({ store, runId }, request)
+  return await RunClient.connect(runId, control, { forkStored }).catch(() => null)
 }

@@ -3,6 +3,7 @@ import type { Readable, Writable } from 'node:stream'
 import * as z from 'zod'
 import { CaissonError, requireText, withCode } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
+import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { WorkspacePath } from '#specs/protocol/text.ts'
 import { ApiKeys } from './api-keys/api-keys.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
@@ -20,7 +21,7 @@ import {
 } from './check-options.ts'
 import { compareRuns, type RunComparison } from './compare/compare-runs.ts'
 import type { Take } from './compare/merge-runs.ts'
-import { type MergedRuns, mergeRuns } from './compare/merged-run.ts'
+import { type MergedRuns, type MergeOptions, mergeRuns } from './compare/merged-run.ts'
 import { openResult, resultsMaxCount } from './compare/results.ts'
 import { writeResult } from './compare/score-runs.ts'
 import { withoutOverridden } from './config/overrides.ts'
@@ -36,11 +37,13 @@ import {
 } from './control/run-handle.ts'
 import { VmDirectory } from './control/vms.ts'
 import { watchRuns } from './control/watch-runs.ts'
+import { checkImage, type Finding, runDoctor } from './doctor/doctor.ts'
 import { PersistentGrants } from './egress/persistent-grants.ts'
 import type { EgressPolicy } from './egress/policy.ts'
 import { type ExportOptions, exportRun } from './export-run.ts'
 import { checkArguments } from './files/check-arguments.ts'
 import {
+  connectTo,
   type ForkOptions,
   forkAnyRun,
   type RewindOptions,
@@ -54,10 +57,16 @@ import type { Image } from './image/image.ts'
 import { type ImportOptions, type ImportResult, importRun } from './import-run.ts'
 import { clearLeftStages } from './journal/import-stages.ts'
 import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
-import { boundMoments, defaultMomentBounds, type MomentBounds } from './journal/kept-moments.ts'
+import {
+  boundMoments,
+  defaultMomentBounds,
+  keepLeftMoments,
+  type MomentBounds,
+} from './journal/kept-moments.ts'
 import type { FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
 import { type RunPaths, RunStore } from './journal/run-store.ts'
+import { type JwtOptions, type JwtVerifier, openJwtVerifier } from './jwt/jwt.ts'
 import { mcpServersOf } from './mcp/config.ts'
 import { McpPins } from './mcp/pins.ts'
 import { NoteStore } from './memory/note-store.ts'
@@ -73,6 +82,7 @@ import {
   resolveEgress,
   resolveRun,
 } from './resolve-run.ts'
+import { type RunObserver, RunObservers } from './run-observers.ts'
 import type { ResumeOptions, RunOptions } from './run-options.ts'
 import { RunTraces } from './run-traces.ts'
 import { answerAnywhere, revokeAnywhere } from './runs/answer-anywhere.ts'
@@ -147,6 +157,7 @@ export class Host implements AsyncDisposable {
   /** Sandboxes that are open. */
   readonly #sandboxes = new Set<AsyncDisposable>()
   readonly #traces: RunTraces
+  readonly #observers = new RunObservers()
   /** Runs and sandboxes that are being started. */
   readonly #starts = new Set<Promise<unknown>>()
   readonly #closing = new AbortController()
@@ -168,6 +179,16 @@ export class Host implements AsyncDisposable {
     const settings = new Settings({ folders, env }, config, overrides)
     this.#state = { env, folders, settings, runs, secrets, notes, mcpPins }
     this.#traces = new RunTraces(env)
+  }
+
+  /**
+   * Checks JWTs of an issuer for the HTTP service, with keys of a file or an address. @throws {OptionsError}
+   * @throws {CaissonError} `invalid_options` when the file cannot be used
+   */
+  async openJwt(options: JwtOptions): Promise<JwtVerifier> {
+    const { settings } = this.#state
+    const dispatcher = async () => settings.network(await settings.config()).dispatcher()
+    return await withCode(() => openJwtVerifier(options, { dispatcher }))
   }
 
   /** The configuration that a run would start with now. @throws {CaissonError} `invalid_config` */
@@ -446,15 +467,20 @@ export class Host implements AsyncDisposable {
    * @param names as in {@link RunStore.find}
    * @throws {CaissonError} as {@link compare}
    */
-  async merge(names: readonly string[], takes: readonly Take[] = []): Promise<MergedRuns> {
+  async merge(
+    names: readonly string[],
+    takes: readonly Take[] = [],
+    options: MergeOptions = {},
+  ): Promise<MergedRuns> {
     return await withCode(async () => {
+      const { metadata } = checkArguments('the options of the call cannot be used', MergeSchema, options)
       checkArguments('the choices cannot be used', Takes, takes)
       const runIds = await this.#findAll(names)
       const found = await Promise.all(
         takes.map(async (take) => ({ ...take, runId: (await this.runs.find(take.runId)).runId })),
       )
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
-      return await mergeRuns(this.runs, runIds, found)
+      return await mergeRuns(this.runs, runIds, found, metadata === undefined ? {} : { metadata })
     })
   }
 
@@ -487,6 +513,7 @@ export class Host implements AsyncDisposable {
       const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
       const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
+      this.#observers.follow(record, (note) => this.#warn([note]))
       const run = new Run(plan, record)
       this.#attend(run, given)
       return run
@@ -520,6 +547,7 @@ export class Host implements AsyncDisposable {
     const plan = await this.#plan(options)
     requireTask(plan)
     await this.runs.clearScratch()
+    await keepLeftMoments(this.runs)
     await clearLeftStages(this.folders)
     await this.#boundMoments()
     await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
@@ -534,6 +562,7 @@ export class Host implements AsyncDisposable {
     await keepReplaySetup(paths, plan)
     const record = await RunRecord.open(paths)
     this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
+    this.#observers.follow(record, (note) => this.#warn([note]))
     const run = new Run(plan, record)
     this.#attend(run, options)
     return run
@@ -638,12 +667,36 @@ export class Host implements AsyncDisposable {
   }
 
   /**
+   * Calls an observer with each event of the runs that this host starts or continues from now on, as it is journaled.
+   * Nothing is done for it, unlike for a watcher, and an error that it throws is only warned of.
+   * @returns a function that ends this
+   */
+  observeRuns(observer: RunObserver): () => void {
+    return this.#observers.add(observer)
+  }
+
+  /**
+   * Looks at all that a VM needs on this machine, as `caisson doctor` does. Never rejects for what it finds.
+   * @param options `fresh`: try accelerators again, which takes up to 15 s where one is broken. Default: false
+   * @throws {OptionsError}
+   */
+  async doctor(options: { readonly fresh?: boolean } = {}): Promise<readonly Finding[]> {
+    return await withCode(async () => {
+      const { fresh } = checkArguments('the options of the call cannot be used', DoctorOptions, options)
+      const { env, folders } = this.#state
+      return await runDoctor({
+        ...{ folders, env, fresh },
+        checkImage: () => checkImage({ cacheDir: folders.cache }),
+      })
+    })
+  }
+
+  /**
    * A run that another process of this user carries out, to watch, answer and cancel; null when none does.
    * @param name as in {@link RunStore.find}. @throws {CaissonError} `run_not_found`
    */
   async attach(name: string): Promise<RunClient | null> {
-    const { runId, control } = await withCode(() => this.runs.find(name))
-    return await RunClient.connect(runId, control).catch(() => null)
+    return await connectTo(this.runs, await withCode(() => this.runs.find(name)))
   }
 
   /**
@@ -739,6 +792,7 @@ export class Host implements AsyncDisposable {
   }
 }
 
+const DoctorOptions = z.strictObject({ fresh: z.boolean().default(false) })
 const Takes = z
   .array(
     z.strictObject({
@@ -748,6 +802,7 @@ const Takes = z
     }),
   )
   .max(10_000)
+const MergeSchema = z.strictObject({ metadata: RunMetadata.optional() })
 const RunNames = z.array(z.string().min(1)).min(2).max(resultsMaxCount)
 
 function keptBoundsOf({ kept }: Config): KeptBounds {

@@ -45,7 +45,7 @@ export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/que
 export { OptionsError } from './check-options.ts'
 export type { ComparedChange, ComparedPath, ComparedRun, RunComparison } from './compare/compare-runs.ts'
 export type { MergeConflict, Take } from './compare/merge-runs.ts'
-export type { MergedRuns } from './compare/merged-run.ts'
+export type { MergedRuns, MergeOptions } from './compare/merged-run.ts'
 export type { Config, ConfigInput } from './config/schema.ts'
 export type { CopyOptions, CopyResult } from './control/copy.ts'
 export type { VmDetails, VmInfo, VmUsage } from './control/messages.ts'
@@ -63,6 +63,7 @@ export type {
 export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
 export type { VmDirectory, VmEntry } from './control/vms.ts'
+export type { Finding } from './doctor/doctor.ts'
 export type { PersistentGrant, PersistentGrants } from './egress/persistent-grants.ts'
 export type { EgressPolicy } from './egress/policy.ts'
 export type { HostPattern, PolicyRule } from './egress/rules.ts'
@@ -95,6 +96,7 @@ export type { FeedItem, WatchOptions } from './journal/run-feed.ts'
 export type { RunOutline } from './journal/run-outline.ts'
 export type { RunFilter, RunPage, RunQuery, RunStatus } from './journal/run-query.ts'
 export { type RunApproval, type RunPaths, RunStore, type RunSummary } from './journal/run-store.ts'
+export type { JwtOptions, JwtRefusal, JwtSubject, JwtVerdict, JwtVerifier } from './jwt/jwt.ts'
 export type { KeySource } from './keys/key-source.ts'
 export { LockHeldError } from './locks/file-lock.ts'
 export type { McpPin, McpPins } from './mcp/pins.ts'
@@ -107,6 +109,7 @@ export type {
 } from './memory/note-store.ts'
 export type { ProviderChoice } from './providers/providers.ts'
 export type { ReplayOptions } from './replay-run.ts'
+export type { RunObserver } from './run-observers.ts'
 export type {
   ApprovalOptions,
   EgressOptions,

@@ -15,7 +15,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['processes'],
     ['keys', 'locks'],
     ['image', 'net', 'state', 'workspace'],
-    ['api-keys', 'secrets', 'vm'],
+    ['api-keys', 'jwt', 'secrets', 'vm'],
     ['approvals', 'memory'],
     ['egress', 'mcp', 'tools'],
     ['config'],

@@ -170,12 +170,12 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'runs are files on one machine until the fleet (H.04)',
   ),
   'S4.10': now(
-    'A service streams events, authenticates callers by key or token, and limits requests, runs, tokens and cost of each key',
-    'a database, tools on a chain and metrics',
+    'A service streams events, authenticates callers by key, token or JWT, and limits requests, runs, tokens and cost of each key or subject',
+    'a database and tools on a chain',
   ),
   'S4.11': now(
-    'Keys are authorized by scopes and see their own runs alone; requests and internal errors are logged without secrets',
-    'monitoring with alerts, several instances, process managers, pooled connections and caches',
+    'Keys and the subjects of JWTs are authorized by scopes and see their own runs alone; requests and internal errors are logged without secrets',
+    'several instances, process managers, pooled connections and caches',
   ),
 
   // Workflow files
@@ -228,8 +228,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A VM is saved with memory and disk as of one moment and continues later, also while a run waits for a person or between tasks; a running VM is paused and resumed',
   ),
   'V.05': now(
-    'Several continuations of one run from one moment; one is kept',
-    'a fork that makes its checkpoint at the moment it is asked for',
+    'Several continuations of one run from one moment, which may be that of the request: a run at work then makes a checkpoint; one is kept',
   ),
   'V.06': now(
     'Memory, CPUs, disk and wall time are bounded, shown beside what a running VM uses of them, and freed when it ends; no QEMU outlives its host process',
@@ -423,8 +422,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A run of this process and one of another have one interface, asynchronous and with coded errors; its result holds outcome, summary, changes, usage and cost, and a call whose approvals nothing answers is denied with a warning instead of waiting',
   ),
   'H.02': now(
-    'HTTP API with OpenAPI 3.1, events from any number on, idempotency keys, a token, and API keys with scopes, quotas and runs of their own; a request from another site, another machine without TLS or without the token is refused; runs outlive the service; sub-agents are steered and cancelled, answers for a run revoked, runs forked, rewound and compared as by the library',
-    'metrics, and a web page with plan, trace, diff and approvals',
+    'HTTP API with OpenAPI 3.1, events from any number on, idempotency keys, a token, API keys and JWTs with scopes, quotas and runs of their own; a request from another site, another machine without TLS or without the token is refused; runs outlive the service; sub-agents are steered and cancelled, answers for a run revoked, runs forked, rewound and compared as by the library; metrics for Prometheus with bounded labels and cost, and readiness with reasons beside liveness; a dashboard and a unit of systemd fit them',
+    'a web page with plan, trace, diff and approvals',
   ),
   'H.03': later(
     'An ACP agent for editors, an MCP server for other agents, and a VS Code extension',

@@ -2,7 +2,9 @@
 // collector or a configuration file; tests use none of them unless they set it themselves.
 for (const name of Object.keys(process.env)) {
   if (
-    /^(NVIDIA_API_KEY|CAISSON_(LLM_|MODEL)|OTEL_|OPENAI_|(PORT|ENVIRONMENT|DEBUG|CORS_ORIGINS)$)/.test(name)
+    /^(NVIDIA_API_KEY|CAISSON_(LLM_|MODEL)|OTEL_|OPENAI_|(PORT|ENVIRONMENT|DEBUG|CORS_ORIGINS|JWT_(JWKS|ISSUER|AUDIENCE))$)/.test(
+      name,
+    )
   )
     delete process.env[name]
 }

@@ -234,6 +234,7 @@ class Link implements HostLink {
       'task/steer': whenStarted(handlers['task/steer']),
       'task/pause': whenStarted(handlers['task/pause']),
       'task/hold': whenStarted(handlers['task/hold']),
+      'task/checkpoint': whenStarted(handlers['task/checkpoint']),
       'shell/open': whenStarted(handlers['shell/open']),
       'forward/open': whenStarted(handlers['forward/open']),
       'event/ack': ({ runId, n }) => {

@@ -57,6 +57,11 @@ export interface RunLog {
   /** Makes a checkpoint at once, unless an effect is under way or nothing has happened since the last. */
   mark(): void
   /**
+   * Makes a checkpoint of this moment: effects and events wait until it is there. `busy`: an effect is under way. `off`:
+   * the run makes none, or no more.
+   */
+  makeNow(): Promise<'made' | 'busy' | 'off'>
+  /**
    * Asks a person, after a checkpoint where one is possible: the answer may take days.
    * @param isInEffect whether a call asks that {@link effect} counts, before it changes anything
    */
@@ -73,6 +78,7 @@ export const noLog: RunLog = {
   hasNext: () => false,
   effect: (_, work) => work(),
   mark: () => undefined,
+  makeNow: async () => 'off',
   ask: (_, ask) => ask(),
   emit: (_, __, send) => send(),
 }
@@ -93,6 +99,8 @@ class FileLog implements RunLog {
   readonly #events = new Map<string, number>()
   #bytes = 0
   #underWay = 0
+  /** Those of them that wait for a person before they change anything. */
+  #asking = 0
   /** Whether anything was logged since the last checkpoint. */
   #hasNews = false
   /** What was changed since the last checkpoint. */
@@ -131,7 +139,7 @@ class FileLog implements RunLog {
 
   async effect<T>(kind: 'inside' | 'outside', work: () => Promise<T>): Promise<T> {
     while (this.#isDue()) await this.#make()
-    await this.#checkpoint
+    await this.#untilMade()
     this.#underWay += 1
     try {
       return await work()
@@ -147,9 +155,23 @@ class FileLog implements RunLog {
   }
 
   async ask<T>(isInEffect: boolean, ask: () => Promise<T>): Promise<T> {
-    const others = this.#underWay - (isInEffect ? 1 : 0)
-    if (!this.#isOff && others === 0 && this.#hasNews) await this.#make()
-    return await ask()
+    const waits = isInEffect ? 1 : 0
+    this.#asking += waits
+    try {
+      if (!this.#isOff && this.#underWay === this.#asking && this.#hasNews) await this.#make()
+      return await ask()
+    } finally {
+      // The call works behind a checkpoint that was begun meanwhile.
+      if (isInEffect) await this.#untilMade()
+      this.#asking -= waits
+    }
+  }
+
+  async makeNow(): Promise<'made' | 'busy' | 'off'> {
+    if (this.#isOff) return 'off'
+    if (this.#underWay > this.#asking) return 'busy'
+    await this.#make()
+    return this.#isOff ? 'off' : 'made'
   }
 
   async emit(agentPath: string, event: AgentEvent, send: () => Promise<void>): Promise<void> {
@@ -160,7 +182,7 @@ class FileLog implements RunLog {
       return
     }
     // The host has the events before a checkpoint, and the log has no others.
-    await this.#checkpoint
+    await this.#untilMade()
     this.#append({ event: digest })
     if (event.type === 'agent-start') this.#append({ agent: agentPath })
     if (event.type === 'agent-end' && agentPath.split('/').length === 2) this.#append({ used: event.usage })
@@ -171,6 +193,14 @@ class FileLog implements RunLog {
     if (this.#isOff || this.#underWay > 0 || this.#dirty === 'nothing') return false
     const { now = () => performance.now(), minIntervalMs = defaultIntervalMs } = this.#options
     return this.#dirty === 'outside' || now() - this.#madeAt >= minIntervalMs
+  }
+
+  /** Resolves when no checkpoint is being made, nor waits to be. */
+  async #untilMade(): Promise<void> {
+    for (let last: Promise<void> | undefined; last !== this.#checkpoint; ) {
+      last = this.#checkpoint
+      await last
+    }
   }
 
   #make(): Promise<void> {

@@ -69,6 +69,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
       'serve keys create ci --scope run,read --expires 30d --max-runs 2',
       'serve keys list',
       'serve keys revoke ci',
+      'serve --jwks https://id.example.com/keys --jwt-issuer https://id.example.com --jwt-audience caisson',
       'serve --env-file .env',
       'serve --no-token',
     ],

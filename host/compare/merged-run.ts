@@ -23,11 +23,17 @@ export interface MergedRuns {
   readonly conflicts: readonly MergeConflict[]
 }
 
+export interface MergeOptions {
+  /** Of the new run. Default: what the runs have in common. */
+  readonly metadata?: Readonly<Record<string, string>>
+}
+
 /** @throws {CaissonError} `invalid_options`, `not_possible_now`, `state_corrupted` */
 export async function mergeRuns(
   store: RunStore,
   runIds: readonly string[],
   takes: readonly Take[],
+  { metadata }: MergeOptions = {},
 ): Promise<MergedRuns> {
   const results = await openResults(store, runIds)
   const { changes, conflicts, merged } = planMerge(results, takes)
@@ -38,7 +44,7 @@ export async function mergeRuns(
   const paths = await store.create(newRunId())
   try {
     if (imported !== undefined) await writeImported(paths.directory, imported)
-    await writeRun(paths, first, results, changes)
+    await writeRun(paths, first, { results, changes, metadata: metadata ?? commonMetadata(results) })
   } catch (error) {
     await rm(paths.directory, { recursive: true, force: true })
     throw error
@@ -62,17 +68,33 @@ async function requireOneDirectory(results: readonly RunOutcomeFiles[]): Promise
   )
 }
 
+interface MergeParts {
+  readonly results: readonly RunOutcomeFiles[]
+  readonly changes: readonly MergedChange[]
+  readonly metadata: Readonly<Record<string, string>>
+}
+
+/** Facts of one run alone, such as who owns it, do not hold for all of the changes. */
+function commonMetadata([first, ...others]: readonly RunOutcomeFiles[]): Readonly<Record<string, string>> {
+  const facts = Object.entries(first?.start.metadata ?? {})
+  return Object.fromEntries(
+    facts.filter(([key, value]) =>
+      others.every(({ start: { metadata = {} } }) => Object.hasOwn(metadata, key) && metadata[key] === value),
+    ),
+  )
+}
+
 async function writeRun(
   paths: RunPaths,
   { start, workspace, manifest, paths: from }: RunOutcomeFiles,
-  results: readonly RunOutcomeFiles[],
-  changes: readonly MergedChange[],
+  { results, changes, metadata }: MergeParts,
 ): Promise<void> {
   const runIds = results.map(({ runId }) => runId)
   await using record = await RunRecord.open(paths)
-  const { forkedFrom: _, continues: __, planFrom: ___, ...own } = start
+  const { forkedFrom: _, continues: __, planFrom: ___, metadata: ____, ...own } = start
   await record.host({
     ...own,
+    ...(Object.keys(metadata).length === 0 ? {} : { metadata }),
     prompt: `Merge of ${runIds.join(', ')}: ${start.prompt}`.slice(0, limits.documentMaxChars),
     mergedFrom: runIds,
   })

@@ -6,6 +6,7 @@ import * as z from 'zod'
 import { AnswerDuration, AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import { RunReason } from '#specs/protocol/error.ts'
 import { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { Port, ShellOptions } from '#specs/protocol/methods.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { UserAnswer } from '#specs/protocol/question.ts'
@@ -24,6 +25,17 @@ import {
 
 /** Maximum frame size: an event of the journal must fit. */
 export const controlFrameMaxBytes = 8 * 1024 * 1024
+
+/** What a process that carries out a run is asked for, to fork it. */
+export const ForkFields = z.strictObject({
+  /** As `host.fork` takes it. */
+  at: Line.min(1),
+  count: z.int().min(1).max(limits.forksMaxCount),
+  prompts: z.array(Text).max(limits.forksMaxCount),
+  by: Line,
+  /** Effects outside the VM behind the moment that the person accepted. Absent: nothing was asked. */
+  despite: z.array(Line).max(20).optional(),
+})
 
 /** The first frame of a connection. */
 export const ControlRequest = z.discriminatedUnion('op', [
@@ -49,14 +61,7 @@ export const ControlRequest = z.discriminatedUnion('op', [
   /** Pauses or resumes the agent; its VM's processors keep running. Answered like `run/steer`. */
   z.strictObject({ op: z.literal('run/pause'), paused: z.boolean(), by: Line }),
   /** Makes runs that continue this one from a moment of it; answered when their folders are there. */
-  z.strictObject({
-    op: z.literal('run/fork'),
-    at: Line,
-    count: z.int().min(1).max(16),
-    prompts: z.array(Text).max(16),
-    by: Line,
-    despite: z.array(Line).max(20).optional(),
-  }),
+  z.strictObject({ op: z.literal('run/fork'), ...ForkFields.shape }),
 ])
 export type ControlRequest = z.infer<typeof ControlRequest>
 
@@ -151,9 +156,10 @@ export const ForkReply = z.discriminatedUnion('ok', [
   z.strictObject({
     ok: z.literal(true),
     step: Line,
+    notNow: Line.optional(),
     /** Null: from the beginning. */
     checkpointId: CheckpointId.nullable(),
-    runIds: z.array(RunId).min(1).max(16),
+    runIds: z.array(RunId).min(1).max(limits.forksMaxCount),
   }),
   z.strictObject({ ok: z.literal(false), error: ControlFailure }),
 ])

@@ -4,7 +4,7 @@
  */
 
 import * as z from 'zod'
-import { CaissonError, errorMessage, requireText } from '#specs/errors.ts'
+import { CaissonError, errorMessage, hasCode, requireText } from '#specs/errors.ts'
 import type { FramedStream } from '#specs/node/framed-stream.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -52,11 +52,25 @@ export type WatchEnd =
 const Refusal = z.strictObject({ ok: z.literal(false), error: ControlFailure })
 const Message = z.union([WatchOutput, Refusal])
 
+/** The answer to a fork. @throws {CaissonError} `connection_lost` when the process ends first */
+async function nextForkFrame(stream: FramedStream): ReturnType<typeof nextFrame> {
+  try {
+    return await nextFrame(stream)
+  } catch (cause) {
+    if (!hasCode(cause, 'connection_lost')) throw cause
+    throw new CaissonError('connection_lost', `${cause.message}; it may have made forks before`, {
+      cause,
+      remedy: 'look at them with caisson runs list, then fork the run again if they are not there',
+    })
+  }
+}
+
 export class RunClient implements RunHandle {
   readonly id: string
   /** Resolves when nothing more will arrive; never rejects. */
   readonly ended: Promise<WatchEnd>
   readonly #path: string
+  readonly #forkStored: RunForks['fork'] | undefined
   readonly #stream: FramedStream
   readonly #feed = new Feed()
   /** Pending questions, with promises that resolve when they are answered. */
@@ -67,19 +81,25 @@ export class RunClient implements RunHandle {
   #lastAt = 0
   #hasLeft = false
 
-  private constructor(id: string, path: string, stream: FramedStream) {
+  private constructor(id: string, path: string, stream: FramedStream, forkStored?: RunForks['fork']) {
     this.id = id
     this.#path = path
+    this.#forkStored = forkStored
     this.#stream = stream
     this.ended = this.#read()
   }
 
   /**
    * @param path the run's control socket
+   * @param forkStored forks the run once no process executes it, from its folder
    * @throws {CaissonError} `connection_lost` when no process executes the run
    */
-  static async connect(id: string, path: string): Promise<RunClient> {
-    return new RunClient(id, path, await askControl(path, { op: 'run/watch' }))
+  static async connect(
+    id: string,
+    path: string,
+    { forkStored }: { readonly forkStored?: RunForks['fork'] } = {},
+  ): Promise<RunClient> {
+    return new RunClient(id, path, await askControl(path, { op: 'run/watch' }), forkStored)
   }
 
   /** All events from the run's start, then events and deltas as they arrive. */
@@ -176,18 +196,30 @@ export class RunClient implements RunHandle {
     await this.#ask({ op: 'run/pause', paused: false, ...readActor(actor) })
   }
 
-  /** Has the run's process make runs that continue it from a moment; see `host.fork`. */
+  /** Has the run's process make runs that continue it from a moment; without one this process makes them. See `host.fork`. */
   async fork(request: Parameters<RunForks['fork']>[0]): ReturnType<RunForks['fork']> {
-    const { at, count, prompts, by, despite } = readForkRequest(request)
+    const checked = readForkRequest(request)
+    const { at, count, prompts, by, despite } = checked
     const stream = await askControl(this.#path, {
       ...{ op: 'run/fork', at, count, by, prompts: [...prompts] },
       ...(despite === undefined ? {} : { despite: [...despite] }),
+    }).catch((error: unknown) => {
+      if (!hasCode(error, 'connection_lost')) throw error
     })
-    const reply = parseMessage(stream, await nextFrame(stream), ForkReply)
+    if (stream === undefined) return await this.#forkWithoutProcess(checked)
+    const reply = parseMessage(stream, await nextForkFrame(stream), ForkReply)
     stream.end()
     if (!reply.ok) throw errorOfControl(reply.error)
-    const { ok: _, ...forks } = reply
-    return forks
+    const { ok: _, notNow, ...forks } = reply
+    return { ...forks, ...(notNow === undefined ? {} : { notNow }) }
+  }
+
+  /** The lock of the run tells whether another process has it by now. */
+  async #forkWithoutProcess(request: Parameters<RunForks['fork']>[0]): ReturnType<RunForks['fork']> {
+    if (this.#forkStored !== undefined) return await this.#forkStored(request)
+    throw new CaissonError('connection_lost', `no process carries out ${this.id}, so it forks nothing`, {
+      remedy: `fork the run by its id: caisson runs fork ${this.id} (library: host.fork)`,
+    })
   }
 
   /** Uses its own connection, so that each answer belongs to its request. */

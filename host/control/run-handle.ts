@@ -6,10 +6,11 @@ import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { RunOutcome, Usage } from '#specs/protocol/task.ts'
-import { AgentPath, Line, Text } from '#specs/protocol/text.ts'
+import { AgentPath } from '#specs/protocol/text.ts'
 import type { AnswerResult, ApprovalAnswer } from '../approvals/queue.ts'
 import { checkArguments } from '../files/check-arguments.ts'
 import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
+import { ForkFields } from './messages.ts'
 
 /** How a run ended. */
 export interface RunResult {
@@ -36,6 +37,10 @@ export interface RunResult {
 
 /** A request to fork a run, and what came of it; see host/forks. */
 export interface RunForks {
+  /**
+   * Makes runs that continue this one from a moment of it, as `host.fork` does; also once it has ended, or its process is
+   * gone. @throws {CaissonError} `not_possible_now`; `run_busy` when another process has the run by now
+   */
   fork(request: {
     readonly at: string
     readonly count: number
@@ -44,6 +49,7 @@ export interface RunForks {
     readonly despite?: readonly string[]
   }): Promise<{
     readonly step: string
+    readonly notNow?: string
     readonly checkpointId: string | null
     readonly runIds: readonly string[]
   }>
@@ -136,13 +142,6 @@ const AnswerActorSchema = Actor.extend({ via: AnsweredVia.default('library') })
 const CancelSchema = Actor.extend({ now: z.boolean().default(false) })
 const SteerSchema = Actor.extend({ to: z.string().optional() })
 const CancelAgentSchema = Actor.extend({ reason: z.string().default('') })
-const ForkSchema = z.strictObject({
-  at: Line.min(1),
-  count: z.int().min(1).max(16),
-  prompts: z.array(Text).max(16),
-  by: Line,
-  despite: z.array(Line).max(20).optional(),
-})
 const badActor = 'the options of the call cannot be used'
 
 /** With what is absent filled in. @throws {CaissonError} `invalid_options` */
@@ -226,7 +225,7 @@ export function resultOf(runId: string, state: RunState, journalHead: string): R
 
 /** @throws {CaissonError} `invalid_options` */
 export function readForkRequest(request: Parameters<RunForks['fork']>[0]): typeof request {
-  const { despite, ...given } = checkArguments(badActor, ForkSchema, request)
+  const { despite, ...given } = checkArguments(badActor, ForkFields, request)
   return { ...given, ...(despite === undefined ? {} : { despite }) }
 }
 

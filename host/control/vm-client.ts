@@ -136,9 +136,11 @@ export class VmClient {
   /** All that its host process knows of it, with what it uses of this machine now. @throws {CaissonError} */
   async inspect(): Promise<VmDetails> {
     const stream = await askControl(this.#path, { op: 'vm/inspect' })
+    const timer = setTimeout(() => stream.destroy('no answer in time'), infoTimeoutMs)
     try {
       return requireOk(parseMessage(stream, await nextFrame(stream), InspectReply)).vm
     } finally {
+      clearTimeout(timer)
       stream.destroy()
     }
   }

@@ -5,7 +5,7 @@ import { CaissonError, requireText } from '#specs/errors.ts'
 import { judgeProcess } from '../processes/process-identity.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { isWaiting, listVmRecords, type VmRecord } from '../vm/vm-folder.ts'
-import type { VmInfo } from './messages.ts'
+import type { VmDetails, VmInfo } from './messages.ts'
 import { controlSocketName } from './server.ts'
 import { VmClient } from './vm-client.ts'
 
@@ -38,6 +38,16 @@ export class VmDirectory {
   async list(): Promise<VmEntry[]> {
     const entries = await Promise.all((await this.#living()).map((record) => this.#describe(record)))
     return entries.sort((a, b) => a.createdAtMs - b.createdAtMs)
+  }
+
+  /**
+   * All that the host knows of each VM, with what it uses of this machine now, oldest first. Leaves out VMs that are
+   * starting, wait in a pool or do not answer. @throws {CaissonError} `state_unavailable`
+   */
+  async inspectAll(): Promise<VmDetails[]> {
+    const clients = await this.#clients()
+    const found = await Promise.all(clients.map((client) => client.inspect().catch(() => null)))
+    return found.filter((details) => details !== null).sort((a, b) => a.createdAtMs - b.createdAtMs)
   }
 
   /**

@@ -20,7 +20,12 @@ import { QEMU } from '../vm/qemu/qemu-programs.ts'
 import { describeReasons, type TemplateFailure } from '../vm/template/template-failures.ts'
 import { TEMPLATE_DISK_BYTES, type TemplateInfo, TemplateStore } from '../vm/template/template-store.ts'
 import { VmError } from '../vm/vm-error.ts'
-import { DEFAULT_DISK_BYTES, DEFAULT_MEMORY_BYTES, readFreeBytes } from '../vm/vm-options.ts'
+import {
+  DEFAULT_DISK_BYTES,
+  DEFAULT_MEMORY_BYTES,
+  readFreeBytes,
+  START_MEMORY_BYTES,
+} from '../vm/vm-options.ts'
 import { checkConfig, type Finding } from './inspect-config.ts'
 
 export type { Finding } from './inspect-config.ts'
@@ -51,17 +56,19 @@ interface DoctorOptions {
   readonly folders: Folders
   readonly checkImage: () => Promise<ImageCheck>
   readonly env?: Readonly<Record<string, string | undefined>>
+  /** Whether to try accelerators again whose result is known. Default: true. */
+  readonly fresh?: boolean
 }
 
 /** Looks at everything and never throws for what it finds; takes up to 15 s where an accelerator is broken. */
 export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
-  const { folders, env = process.env } = options
+  const { folders, env = process.env, fresh = true } = options
   const state = await checkFolders(folders)
   const image = await guardImage(options.checkImage)
   const { kernel, ...imageFinding } = image
   return [
     checkNode(),
-    ...(await checkMachine(folders, kernel)),
+    ...(await checkMachine(folders, kernel, fresh)),
     await checkPrograms(),
     { id: 'image', title: 'VM image', ...imageFinding },
     await checkTemplates(folders.cache),
@@ -81,7 +88,11 @@ function checkNode(): Finding {
   return { id: 'node', title, status: 'fail', seen, remedy }
 }
 
-async function checkMachine(folders: Folders, kernel: string | undefined): Promise<Finding[]> {
+async function checkMachine(
+  folders: Folders,
+  kernel: string | undefined,
+  fresh: boolean,
+): Promise<Finding[]> {
   const found = await searchProgram(QEMU)
   const qemu = found.path
   if (qemu === undefined) return [noQemu(`${QEMU} is not on PATH${describeLeftOut(found)}`)]
@@ -91,7 +102,7 @@ async function checkMachine(folders: Folders, kernel: string | undefined): Promi
       ...(kernel === undefined ? {} : { kernel }),
       cacheDirectory: folders.cache,
       confine: 'auto',
-      fresh: true,
+      fresh,
     })
     return [
       describeQemu(machine),
@@ -120,12 +131,12 @@ function describeQemu({ qemu, qemuVersion }: Machine): Finding {
 }
 
 /** The other programs that a run or an image needs, by the path that is run, and what PATH names but is not. */
-async function checkPrograms(): Promise<Finding> {
+export async function checkPrograms(search = searchProgram): Promise<Finding> {
   const heading = { id: 'programs', title: 'Programs' }
   const names = [...PROGRAMS.keys()]
-  const found = await Promise.all(names.map((name) => searchProgram(name)))
+  const found = await Promise.all(names.map((name) => search(name)))
   const paths = names.map((name, at) => found[at]?.path ?? `no ${name}`)
-  const leftOut = describeLeftOut(await searchProgram(QEMU), ...found)
+  const leftOut = describeLeftOut(await search(QEMU), ...found)
   const seen = `${paths.join(', ')}${leftOut}`
   const missing = names.filter((_, at) => found[at]?.path === undefined).map((name) => PROGRAMS.get(name))
   const remedies = [
@@ -133,7 +144,10 @@ async function checkPrograms(): Promise<Finding> {
     leftOut === '' ? '' : 'Remove write permission for others, or remove the folder from PATH.',
   ]
   const remedy = remedies.filter(Boolean).join(' ')
-  return remedy === '' ? { ...heading, status: 'ok', seen } : { ...heading, status: 'warn', seen, remedy }
+  if (remedy === '') return { ...heading, status: 'ok', seen }
+  // Every run takes a lock; the other programs have a substitute, or only the build of an image needs them.
+  const hasNoLocks = paths.includes('no flock')
+  return { ...heading, status: hasNoLocks ? 'fail' : 'warn', seen, remedy }
 }
 
 /** Says what protects the user, not only what is fast: see specs/security.md. */
@@ -191,8 +205,9 @@ function checkMemory(): Finding {
   const heading = { id: 'memory', title: 'Memory' }
   const seen = `${gibibytes(available)} GiB available of ${gibibytes(totalmem())}`
   if (available >= DEFAULT_MEMORY_BYTES) return { ...heading, status: 'ok', seen }
+  const status = available < START_MEMORY_BYTES ? 'fail' : 'warn'
   const remedy = `Close other programs, or give VMs less memory than the default of ${gibibytes(DEFAULT_MEMORY_BYTES)} GiB (--ram).`
-  return { ...heading, status: 'warn', seen, remedy }
+  return { ...heading, status, seen, remedy }
 }
 
 async function checkDisk(folder: string, id: string, title: string): Promise<Finding> {

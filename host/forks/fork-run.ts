@@ -10,7 +10,7 @@ import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { replaceFile } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
@@ -23,10 +23,7 @@ import { CheckpointDisk } from '../vm/checkpoints/checkpoint-disk.ts'
 import { linkOrCopy } from '../vm/hibernation/sparse-file.ts'
 import { manifestName } from '../workspace/index.ts'
 import { RunLock } from '../workspace/run-lock.ts'
-import { type ForkPoint, findMoment } from './moment.ts'
-
-/** Runs that one call makes. */
-export const forksMaxCount = 16
+import { type ForkPoint, findMoment, isNow } from './moment.ts'
 
 /** What {@link forkRun} is asked for. */
 export interface ForkRequest {
@@ -48,12 +45,16 @@ export interface ForkSource {
   readonly live?: {
     copyDisk(to: string, checkpointId: string): Promise<void>
     flushRecording(): Promise<void>
+    /** Why it made no checkpoint of `now`. Absent: it made one. */
+    readonly notNow?: string
   }
 }
 
 export interface Forks {
-  /** The step before which they begin, `start` or `end`. */
+  /** The step before which they begin, `start`, `now` (the moment of the call) or `end` (the last checkpoint before it). */
   readonly step: string
+  /** For `now`: why they begin at the last checkpoint instead. Absent: they begin at the moment that was asked for. */
+  readonly notNow?: string
   /** Null: from the beginning of the run. */
   readonly checkpointId: string | null
   /** Ids of the new runs, which `host.resume` continues. */
@@ -71,7 +72,9 @@ export async function forkRun(source: ForkSource, request: ForkRequest): Promise
     lines.push(line)
     state = reduceRun(state, line)
   })
-  const point = findMoment(runId, state, request.at)
+  const found = findMoment(runId, state, request.at)
+  const notNow = isNow(state, request.at) ? notNowOf(source, state) : undefined
+  const point = isNow(state, request.at) && notNow === undefined ? { ...found, step: 'now' } : found
   const paths = momentPaths(store.paths(runId), state.end !== null && source.live === undefined)
   const isImported = (await readImported(paths.directory)) !== undefined
   const stored = await readTask(paths, isImported)
@@ -89,7 +92,15 @@ export async function forkRun(source: ForkSource, request: ForkRequest): Promise
     for (const id of runIds) await store.remove(id).catch(() => undefined)
     throw error
   }
-  return { step: point.step, checkpointId: point.moment?.checkpointId ?? null, runIds }
+  const { step, moment } = point
+  const checkpointId = moment?.checkpointId ?? null
+  return { step, checkpointId, runIds, ...(notNow === undefined ? {} : { notNow }) }
+}
+
+/** Why there is no checkpoint of the moment of the call. */
+function notNowOf({ live }: ForkSource, { end }: RunState): string | undefined {
+  if (live !== undefined) return live.notNow?.slice(0, limits.lineMaxChars).toWellFormed()
+  return end === null ? 'no process works on the run' : 'the run has ended'
 }
 
 interface ForkParts {

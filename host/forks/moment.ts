@@ -3,7 +3,10 @@ import { CaissonError } from '#specs/errors.ts'
 import type { CheckpointMoment, RunState } from '#specs/protocol/run-state.ts'
 
 export interface ForkPoint {
-  /** A step of the plan, before it first started; `start`: before the run did anything; `end`: the last checkpoint. */
+  /**
+   * A step of the plan, before it first started; `start`: before the run did anything; `now`: the moment of the call;
+   * `end`: the last checkpoint.
+   */
   readonly step: string
   /** Null: the beginning of the run. */
   readonly moment: CheckpointMoment | null
@@ -13,7 +16,8 @@ export interface ForkPoint {
 const lastNames: ReadonlySet<string> = new Set(['end', 'now'])
 
 /**
- * @param at a step of the plan, `start`, or `end` or `now` for the last checkpoint; a step that has such a name is meant
+ * @param at a step of the plan, `start`, `end` for the last checkpoint, or `now`, which is that too: who wants a newer one
+ * has it made first; a step that has such a name is meant
  * @throws {CaissonError} `not_possible_now` when the run has no such moment
  */
 export function findMoment(
@@ -38,6 +42,11 @@ export function findMoment(
     if (known.state === 'pending' || known.state === 'skipped') return 'the step did not start'
     return 'the checkpoint before this step was given up for newer ones'
   }
+}
+
+/** Whether `at` is the moment of the call, for which a run at work makes a checkpoint. */
+export function isNow({ steps, moments }: Pick<RunState, 'steps' | 'moments'>, at: string): boolean {
+  return at === 'now' && !Object.hasOwn(steps, at) && !Object.hasOwn(moments, at)
 }
 
 /** The moments of a run, by the names that {@link findMoment} knows, oldest first. */

@@ -78,6 +78,7 @@ const ofTheRun = new Set([
   'task/steer',
   'task/pause',
   'task/hold',
+  'task/checkpoint',
 ])
 /** Idempotent requests, which are repeated in the next session. */
 const resent = new Set([...ofTheRun, 'workspace/open', 'workspace/collect'])

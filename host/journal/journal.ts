@@ -145,6 +145,11 @@ export class Journal {
     return new Journal(options, lock, file, fold, end)
   }
 
+  /** `seq` of the last line; 0: there is none. */
+  get seq(): number {
+    return this.#end.seq
+  }
+
   /** `hash` of the last line; 64 zeros before the first. */
   get head(): string {
     return this.#end.hash

@@ -7,6 +7,7 @@ import path from 'node:path'
 import { hasCode } from '#specs/errors.ts'
 import { bytesOnDisk } from '../files/disk-usage.ts'
 import { CheckpointDisk } from '../vm/checkpoints/checkpoint-disk.ts'
+import { RunLock } from '../workspace/run-lock.ts'
 import type { RunPaths, RunStore } from './run-store.ts'
 
 export interface MomentBounds {
@@ -58,6 +59,23 @@ export async function keepMoments(paths: MomentPaths): Promise<void> {
     await rm(moments, { recursive: true, force: true }).catch(() => undefined)
   }
   for (const file of files) await rm(file, { recursive: true, force: true })
+}
+
+/** Of runs whose process was killed behind their last line. */
+export async function keepLeftMoments(store: RunStore): Promise<void> {
+  for (const runId of await store.ids()) {
+    const paths = store.paths(runId)
+    if (!(await allThere([paths.options]))) continue
+    const { state } = await store.summary(runId)
+    if (state.phase !== 'ended') continue
+    const lock = await RunLock.take(paths.locks, runId).catch((error: unknown) => {
+      if (hasCode(error, 'run_busy')) return undefined
+      throw error
+    })
+    if (lock === undefined) continue
+    await using _ = lock
+    await keepMoments(paths)
+  }
 }
 
 /** Removes the moments of ended runs beyond the bounds; the newest stay. @param now ms since 1970 */

@@ -73,6 +73,11 @@ export class RunRecord {
     return this.#journal.head
   }
 
+  /** `seq` of the journal's last line; 0: there is none. */
+  get seq(): number {
+    return this.#journal.seq
+  }
+
   /** From now on journal and recording wait while the disk is full. A failed wait fails the write. */
   waitForDiskSpace(wait: WaitForDiskSpace): void {
     const { directory } = this.paths

@@ -25,7 +25,6 @@ import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
 import { type JournalPoint, readLineAt, readTail } from './journal-lines.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
-import { keepMoments } from './kept-moments.ts'
 import { type OpenApproval, RunFold, type RunOutline } from './run-outline.ts'
 import { compareRuns, pageOf, type RunPage, type RunQuery, type RunSummary, statusOf } from './run-query.ts'
 
@@ -306,8 +305,7 @@ export class RunStore {
     }
     const isLeft = (file: string) => statSync(file, { throwIfNoEntry: false }) !== undefined
     for (const id of await this.ids()) {
-      const diedAtEnd = this.#canContinue(id) && (await this.#hasEnded(id))
-      if (!diedAtEnd && !scratch(id).some(isLeft)) continue
+      if (!scratch(id).some(isLeft)) continue
       const lock = await RunLock.take(this.#locks, id).catch((error: unknown) => {
         if (hasCode(error, 'run_busy')) return undefined
         throw error
@@ -316,17 +314,7 @@ export class RunStore {
       await using _ = lock
       // Afterwards no lock file tells of them.
       removeLeftStaged(this.paths(id).directory)
-      if (diedAtEnd) await keepMoments(this.paths(id))
       for (const file of scratch(id)) await rm(file, { recursive: true, force: true })
-    }
-  }
-
-  /** Whether it has its last line. */
-  async #hasEnded(runId: string): Promise<boolean> {
-    try {
-      return (await this.#outline(runId, false)).state.phase === 'ended'
-    } catch {
-      return false
     }
   }
 

@@ -38,6 +38,7 @@ export class Past {
   #decided: DecidedApproval[] = []
   #isSleeping = false
   #agentDigest: string | undefined
+  #imageKey: string | undefined
   /** What people said to the agent. */
   readonly messages: AgentMessage[] = []
   /** What people answered for the rest of the run. */
@@ -74,11 +75,11 @@ export class Past {
         if (forkedFrom !== undefined) this.#origin = `forked from ${forkedFrom.runId} at ${forkedFrom.step}`
         this.#isFork = forkedFrom?.checkpointId === null
         this.#forkedAt = forkedFrom?.checkpointId
-        this.#agentDigest = event.agentDigest ?? this.#agentDigest
+        this.#meetVm(event)
         break
       }
       case 'vm-ready':
-        this.#agentDigest = event.agentDigest ?? this.#agentDigest
+        this.#meetVm(event)
         break
       case 'run-sleep':
         this.#isSleeping = true
@@ -160,9 +161,20 @@ export class Past {
     this.newMessages.push(message)
   }
 
-  /** Of the last agent; undefined in older journals. */
-  get agentDigest(): string | undefined {
-    return this.#agentDigest
+  #meetVm({
+    agentDigest,
+    imageKey,
+  }: {
+    agentDigest?: string | undefined
+    imageKey?: string | undefined
+  }): void {
+    this.#agentDigest = agentDigest ?? this.#agentDigest
+    this.#imageKey = imageKey ?? this.#imageKey
+  }
+
+  /** Agent and image of the last VM; undefined in older journals. */
+  get madeWith(): { readonly agentDigest: string | undefined; readonly imageKey: string | undefined } {
+    return { agentDigest: this.#agentDigest, imageKey: this.#imageKey }
   }
 
   /** Whether the run sleeps. */

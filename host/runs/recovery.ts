@@ -26,6 +26,13 @@ interface RecoveryParts {
   readonly approvesPlan: boolean
 }
 
+/** What an agent continues a run with. */
+interface PresentImage {
+  readonly agentDigest: string
+  /** Absent: the VM boots another disk than the image. */
+  readonly imageKey?: string
+}
+
 export class Recovery {
   /** Results of host tools, which outlive the agents that asked for them. */
   readonly hostCallResults: HostCallResults = new Map()
@@ -58,13 +65,13 @@ export class Recovery {
    * Back to the last checkpoint.
    * @param after `loss`: of an agent or a VM; `sleep`: the run slept; `process`: another process had it until now
    * @param message why the agent before cannot continue
-   * @param agentDigest of the agent that will continue after another process
+   * @param present agent and image that will continue after another process
    * @returns what the next agent is given again
    */
   async recover(
     message: string,
     after: 'loss' | 'sleep' | 'process',
-    agentDigest?: string,
+    present?: PresentImage,
   ): Promise<EarlierAnswers> {
     const { record, claims, approvals, control, clock } = this.#parts
     const { epoch } = record.state
@@ -75,7 +82,7 @@ export class Recovery {
     const checkpointId = checkpoint?.checkpointId ?? null
     const past = new Past(checkpointId, this.#plan.resumed?.importedLines)
     await record.visitPast((line) => past.next(line), isOther)
-    if (checkpoint !== null && agentDigest !== undefined) this.#requireAgent(agentDigest, past.agentDigest)
+    if (checkpoint !== null && present !== undefined) requireSame(present, past.madeWith)
     if (isOther) clock.add(checkpoint?.elapsedMs ?? 0)
     await record.host({
       type: 'run-resume',
@@ -109,20 +116,6 @@ export class Recovery {
     for (const approvalId of others) await record.host({ type: 'approval-revoke', approvalId, by: 'import' })
   }
 
-  /** The log of an agent is of use to the same agent alone. @throws {CaissonError} `version_mismatch` */
-  #requireAgent(present: string, past: string | undefined): void {
-    if (past === undefined || past === present) return
-    const names = [past, present].map((digest) => digest.slice(0, 12))
-    throw new CaissonError(
-      'version_mismatch',
-      `the run was started with the agent ${names[0]}, and this version of Caisson has the agent ${names[1]}`,
-      {
-        remedy:
-          'continue it with the version that started it, or start it again from its beginning: caisson runs resume --restart',
-      },
-    )
-  }
-
   /** The task, for an agent that begins it or continues from a checkpoint. */
   taskNow(): Task {
     const { record, clock } = this.#parts
@@ -144,6 +137,28 @@ export class Recovery {
     const hooks = this.#parts.hooks.ofAgent
     return hooks.length === 0 ? task : { ...task, hooks: [...hooks] }
   }
+}
+
+/**
+ * The log of an agent is of use to the same agent alone, and its disk to the programs of the same image.
+ * @throws {CaissonError} `version_mismatch` naming what is another
+ */
+function requireSame(present: PresentImage, past: Past['madeWith']): void {
+  const others = [
+    { name: 'agent', made: past.agentDigest, now: present.agentDigest },
+    { name: 'image', made: past.imageKey, now: present.imageKey },
+  ].filter(({ made, now }) => made !== undefined && now !== undefined && made !== now)
+  if (others.length === 0) return
+  const list = (of: 'made' | 'now'): string =>
+    others.map((other) => `the ${other.name} ${other[of]?.slice(0, 12)}`).join(' and ')
+  throw new CaissonError(
+    'version_mismatch',
+    `the run was started with ${list('made')}, and this version of Caisson has ${list('now')}`,
+    {
+      remedy:
+        'continue it with the version that started it, or start it again from its beginning: caisson runs resume --restart',
+    },
+  )
 }
 
 /** A QEMU that somebody killed before its agent answered says nothing against another one. */

@@ -25,6 +25,7 @@ import {
 } from '../control/run-handle.ts'
 import { ControlServer } from '../control/server.ts'
 import { type ForkRequest, type Forks, forkRun } from '../forks/fork-run.ts'
+import { isNow } from '../forks/moment.ts'
 import { RunHooks } from '../hooks/run-hooks.ts'
 import type { FeedItem, WatchOptions } from '../journal/run-feed.ts'
 import type { RunRecord } from '../journal/run-record.ts'
@@ -251,13 +252,15 @@ export class Run implements RunHandle {
     return await this.#work.setVmPaused(paused)
   }
 
-  /** Makes runs that continue this one from a moment of it; the guest works on meanwhile. See `host.fork`. */
+  /** Makes runs that continue this one from a moment of it; only a checkpoint of `now` delays its work. See `host.fork`. */
   async fork(request: ForkRequest): Promise<Forks> {
     const { folders, provider } = this.#plan
     const store = new RunStore(folders)
     const checked = readForkRequest(request)
     if (this.#isOver) return await forkRun({ store, runId: this.id }, checked)
+    const notNow = isNow(this.state, checked.at) ? await this.#makeCheckpoint() : undefined
     const live = {
+      ...(notNow === undefined ? {} : { notNow }),
       copyDisk: async (to: string, checkpointId: string) => {
         if (this.#guest !== undefined) await this.#guest.forkDisk(to, checkpointId)
         // Between two agents.
@@ -266,6 +269,16 @@ export class Run implements RunHandle {
       flushRecording: async () => await (await this.#record.openRecorder(provider)).flush(),
     }
     return await forkRun({ store, runId: this.id, live }, checked)
+  }
+
+  /** @returns why there is no checkpoint of this moment; undefined when there is */
+  async #makeCheckpoint(): Promise<string | undefined> {
+    try {
+      return this.#guest === undefined ? 'no agent is at work' : await this.#guest.makeCheckpoint()
+    } catch (error) {
+      // Its agent or its VM was lost meanwhile.
+      return errorMessage(error)
+    }
   }
 
   async #live(): Promise<RunState> {
@@ -315,8 +328,9 @@ export class Run implements RunHandle {
     if (this.#plan.resumed === undefined) await beginRun(this.#plan, this.#approvesPlan, parts)
     const plan = await this.#prepareMachine()
     if (this.#plan.resumed !== undefined) {
-      const { agentDigest } = plan.image
-      earlier = await this.#recovery.recover('the host process of the run ended', 'process', agentDigest)
+      const { key, agentDigest } = plan.image
+      const present = { agentDigest, ...(plan.vm.disk === undefined ? { imageKey: key } : {}) }
+      earlier = await this.#recovery.recover('the host process of the run ended', 'process', present)
     }
     this.#restored.resolve()
     const workspace = held.use(

@@ -1,21 +1,39 @@
 /**
- * Who sends a request: the owner of the service, or somebody with an API key. Limits wrong keys by address, and ends what
- * a key has open once it is revoked or has expired.
+ * Who sends a request: the owner of the service, or somebody with an API key or a JWT. Limits wrong keys by address, and
+ * ends what a caller has open once their key or JWT is no longer valid.
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { isIPv6 } from 'node:net'
 import { limits } from '#specs/protocol/limits.ts'
 import { type Scope, scopes } from '#specs/service/route.ts'
-import type { ApiKey, ApiKeys } from '../index.ts'
+import {
+  type ApiKey,
+  type ApiKeyQuotas,
+  type ApiKeys,
+  CaissonError,
+  type JwtRefusal,
+  type JwtVerdict,
+  type JwtVerifier,
+} from '../index.ts'
 import { Refusal } from './problems.ts'
 
 /** Who sends a request. */
 export interface Caller {
-  /** For journals, with the ID of a key. */
+  /** For journals, with the ID of a key or a subject. Whose runs are whose is compared by it. */
   readonly name: string
   readonly scopes: ReadonlySet<Scope>
   /** Absent: the owner of the service. */
-  readonly key?: ApiKey
+  readonly account?: Account
+}
+
+/** The holder of an API key, or the subject of a JWT. */
+export interface Account {
+  /** Of a key 12 hex digits, of a subject `jwt-` and more. */
+  readonly id: string
+  readonly kind: 'key' | 'subject'
+  readonly quotas: ApiKeyQuotas
+  /** Whether the key or the JWT of the request is valid still. May reject, as when it cannot be found out. */
+  isValid(): Promise<boolean>
 }
 
 /** The user whose token or socket it is. */
@@ -25,31 +43,43 @@ const wrongKeysMax = 20
 const wrongKeysWindowMs = 60_000
 /** Addresses that are remembered; beyond, the oldest is forgotten. */
 const addressesMax = 10_000
-/** How soon a stream of a revoked key ends. */
+/** How soon a stream of a revoked key or an expired JWT ends. */
 const checkMs = 500
 
 export interface CallersOptions {
   readonly token: string
   readonly keys: Pick<ApiKeys, 'recognize' | 'isValid'>
-  /** Reports that the keys cannot be read. */
+  /** Absent: no JWT is accepted. */
+  readonly jwt?: JwtAccess
+  /** Reports that keys cannot be read, and why a JWT was refused. */
   readonly log: (line: Readonly<Record<string, unknown>>) => void
   /** ms since 1970 */
   readonly now?: () => number
 }
 
+/** JWTs that the service accepts. */
+export interface JwtAccess {
+  readonly verifier: JwtVerifier
+  /** Of each subject. Default: none. */
+  readonly quotas?: ApiKeyQuotas
+}
+
 export class Callers {
   readonly #digest: Buffer
   readonly #keys: CallersOptions['keys']
+  readonly #jwt: JwtAccess | undefined
   readonly #log: CallersOptions['log']
   readonly #now: () => number
   /** Times of wrong keys, by address; the address of the newest one is last. */
   readonly #wrong = new Map<string, number[]>()
-  readonly #open = new Set<{ readonly keyId: string; readonly end: () => void }>()
+  readonly #open = new Set<{ readonly account: Account; readonly end: () => void }>()
   #timer: NodeJS.Timeout | undefined
+  #isChecking = false
 
-  constructor({ token, keys, log, now = Date.now }: CallersOptions) {
+  constructor({ token, keys, jwt, log, now = Date.now }: CallersOptions) {
     this.#digest = digestOf(token)
     this.#keys = keys
+    this.#jwt = jwt
     this.#log = log
     this.#now = now
   }
@@ -57,23 +87,24 @@ export class Callers {
   /**
    * @param address of the client
    * @throws {Refusal} 401 with one text for keys that are unknown, revoked or expired; 429 after many of them; 503 while
-   *   the keys cannot be read
+   *   the keys cannot be read. A JWT that the issuer signed is refused with the reason
    */
   async identify(authorization: string | undefined, address: string): Promise<Caller> {
-    const [, given] = /^Bearer ([^\s]{1,4096})$/i.exec(authorization ?? '') ?? []
+    const [, given] = /^Bearer ([^\s]{1,8192})$/i.exec(authorization ?? '') ?? []
     if (given === undefined) throw unauthorized()
     if (timingSafeEqual(digestOf(given), this.#digest)) return owner
+    if (this.#jwt?.verifier.isToken(given) === true) return await this.#identifyJwt(this.#jwt, given, address)
     const key = await this.#read(() => this.#keys.recognize(given))
-    if (key !== null) return callerOf(key)
+    if (key !== null) return this.#callerOf(key)
     // A right key is accepted all the while: nobody guesses 256 bits, and behind a proxy all clients have one address.
     this.#countWrong(address)
     throw unauthorized()
   }
 
-  /** Calls `end` once the key of the caller is no longer valid. @returns a function that forgets it */
-  watch({ key }: Caller, end: () => void): () => void {
-    if (key === undefined) return () => undefined
-    const entry = { keyId: key.id, end }
+  /** Calls `end` once the key or JWT of the caller is no longer valid. @returns a function that forgets it */
+  watch({ account }: Caller, end: () => void): () => void {
+    if (account === undefined) return () => undefined
+    const entry = { account, end }
     this.#open.add(entry)
     this.#timer ??= setInterval(() => void this.#check(), checkMs).unref()
     return () => {
@@ -85,11 +116,55 @@ export class Callers {
   }
 
   async #check(): Promise<void> {
-    const ids = new Set([...this.#open].map(({ keyId }) => keyId))
-    for (const id of ids) {
-      const isValid = await this.#keys.isValid(id).catch(() => false)
-      if (!isValid) for (const { keyId, end } of [...this.#open]) if (keyId === id) end()
+    // One that waits for the keys of an issuer is not joined by another.
+    if (this.#isChecking) return
+    this.#isChecking = true
+    try {
+      // Requests of one key share an answer; those of one subject may have different tokens.
+      const ofKeys = new Map<string, boolean>()
+      for (const { account, end } of [...this.#open]) {
+        const isValid = ofKeys.get(account.id) ?? (await account.isValid().catch(() => false))
+        if (account.kind === 'key') ofKeys.set(account.id, isValid)
+        if (!isValid) end()
+      }
+    } finally {
+      this.#isChecking = false
     }
+  }
+
+  async #identifyJwt({ verifier, quotas = {} }: JwtAccess, token: string, address: string): Promise<Caller> {
+    const verified = await this.#verify(verifier, token)
+    if (verified.ok) {
+      const { id, name, scopes: has, isValid } = verified.value
+      return { name, scopes: allOf(has), account: { id, kind: 'subject', quotas, isValid } }
+    }
+    const { why, isSigned } = verified.error
+    this.#log({ level: 'warn', message: 'a JWT was refused', why })
+    if (!isSigned) this.#countWrong(address)
+    throw refusedJwt(verified.error)
+  }
+
+  async #verify(verifier: JwtVerifier, token: string): Promise<JwtVerdict> {
+    try {
+      return await verifier.verify(token)
+    } catch (error) {
+      const { message: cause } = CaissonError.from(error)
+      this.#log({ level: 'error', message: 'JWTs cannot be checked', cause })
+      throw new Refusal(
+        503,
+        'state_unavailable',
+        'the service cannot get the keys that JWTs are checked with, so it accepts none',
+        {
+          remedy: 'try again in a minute, or ask the owner of the service to correct what its log names',
+          headers: { 'retry-after': '5' },
+        },
+      )
+    }
+  }
+
+  #callerOf({ id, name, quotas, scopes: has }: ApiKey): Caller {
+    const isValid = () => this.#keys.isValid(id)
+    return { name: `key ${name} (${id})`, scopes: allOf(has), account: { id, kind: 'key', quotas, isValid } }
   }
 
   async #read<T>(read: () => Promise<T>): Promise<T> {
@@ -126,17 +201,17 @@ export class Callers {
 }
 
 /** Whether the caller sees the runs of everybody. */
-export function seesAll({ key, scopes: has }: Caller): boolean {
-  return key === undefined || has.has('admin')
+export function seesAll({ account, scopes: has }: Caller): boolean {
+  return account === undefined || has.has('admin')
 }
 
 /**
- * Who acts, for a journal. What the caller of a key says of a person follows the key, so that a request can name neither
- * another key nor the owner.
+ * Who acts, for a journal. What a caller says of a person follows their key or subject, so that a request can name neither
+ * another one nor the owner.
  */
-export function actorOf({ key, name }: Caller, said: string | undefined): string {
+export function actorOf({ account, name }: Caller, said: string | undefined): string {
   if (said === undefined) return name
-  return key === undefined ? said : `${name}: ${said}`.slice(0, limits.lineMaxChars).toWellFormed()
+  return account === undefined ? said : `${name}: ${said}`.slice(0, limits.lineMaxChars).toWellFormed()
 }
 
 /** @param waitMs until it can succeed */
@@ -148,9 +223,17 @@ export function tooMany(detail: string, waitMs: number, { remedy }: { remedy?: s
   })
 }
 
-function callerOf(key: ApiKey): Caller {
-  const has = key.scopes.includes('admin') ? scopes : key.scopes
-  return { name: `key ${key.name} (${key.id})`, scopes: new Set(has), key }
+function allOf(has: readonly Scope[]): ReadonlySet<Scope> {
+  return new Set(has.includes('admin') ? scopes : has)
+}
+
+/** A token that the issuer did not sign tells nothing, as a wrong key. */
+function refusedJwt({ why, isSigned }: JwtRefusal): Refusal {
+  const detail = isSigned ? `the JWT is refused: ${why}` : 'the request has no valid token, API key or JWT'
+  return new Refusal(401, 'unauthorized', detail, {
+    remedy: 'get a new token from the issuer',
+    headers: { 'www-authenticate': 'Bearer realm="caisson", error="invalid_token"' },
+  })
 }
 
 function unauthorized(): Refusal {

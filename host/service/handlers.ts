@@ -15,10 +15,12 @@ import {
 } from '../index.ts'
 import { actorOf, type Caller } from './callers.ts'
 import type { RunEvents } from './events.ts'
-import { type Ownership, ownPrefix, visibleMetadata } from './ownership.ts'
+import { type Ownership, ownerMetadata, ownPrefix, visibleMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
+import type { Readiness } from './readiness.ts'
 import { referencePage } from './reference-page.ts'
+import type { Scrape } from './scrape.ts'
 import { runResource, type ServiceRuns } from './service-runs.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
 
@@ -50,16 +52,24 @@ export interface HandlerParts {
   readonly events: RunEvents
   readonly ownership: Ownership
   readonly quotas: Quotas
+  readonly readiness: Readiness
+  readonly scrape: Scrape
   readonly version: string
 }
 
-export function makeHandlers({ host, runs, events, ownership, quotas, version }: HandlerParts): Handlers {
+export function makeHandlers(parts: HandlerParts): Handlers {
+  const { host, runs, events, ownership, quotas, readiness, scrape, version } = parts
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
   const done = { body: undefined }
   return {
     ...makeTaskHandlers({ host, runs, version, resultOf }),
-    health: async () => ({ body: { status: 'ready', version } }),
+    health: async () => ({ body: { status: 'running', version } }),
+    ready: async () => {
+      await readiness.require()
+      return { body: { status: 'ready' } }
+    },
+    metrics: async () => ({ body: await scrape.text() }),
     openApi: async () => ({ body: document }),
     docs: async () => ({ body: page }),
 
@@ -216,12 +226,12 @@ export function makeHandlers({ host, runs, events, ownership, quotas, version }:
     },
 
     forkRun: async ({ params: { run }, body: { at, count, prompts, by } }, { caller }) => {
-      const { runIds, step, checkpointId } = await host.fork(run, {
+      const { runIds, ...forks } = await host.fork(run, {
         ...{ at, by: actorOf(caller, by) },
         ...(count === undefined ? {} : { count }),
         ...(prompts === undefined ? {} : { prompts }),
       })
-      return { body: { step, checkpointId, runIds: [...runIds] } }
+      return { body: { ...forks, runIds: [...runIds] } }
     },
     rewindRun: async ({ params: { run }, body: { to, prompt, despiteEffects, by } }, { caller }) => {
       const { runId, step, effects } = await host.rewind(run, {
@@ -239,6 +249,19 @@ export function makeHandlers({ host, runs, events, ownership, quotas, version }:
       const compared = await host.compare(names)
       const paths = compared.paths.map(({ runs: cells, ...path }) => ({ ...path, runs: [...cells] }))
       return { body: { runs: [...compared.runs], paths } }
+    },
+    mergeRuns: async ({ body: { runs: names, takes = [] } }, { caller }) => {
+      await ownership.require(caller, ...names, ...takes.map(({ runId }) => runId))
+      const chosen = takes.map(({ runId, path, hunks }) => ({
+        ...{ runId, path },
+        ...(hunks === undefined ? {} : { hunks }),
+      }))
+      const { runId, entries, merged, conflicts } = await host.merge(names, chosen, {
+        metadata: ownerMetadata(caller),
+      })
+      const body = { entries, merged: [...merged], conflicts: [...conflicts] }
+      if (runId === undefined) return { body }
+      return { body: { ...body, runId }, headers: { location: `/v1/runs/${runId}` } }
     },
     testRun: async ({ params: { run }, body: { command, timeoutMs } }, { caller, signal }) => ({
       body: await quotas.test(caller, async () => await host.testRun(run, command, { timeoutMs, signal })),

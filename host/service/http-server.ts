@@ -40,6 +40,8 @@ export interface HttpOptions {
   readonly isLocal: (request: FastifyRequest) => boolean
   /** Writes one line for each request that is over, and each internal error. */
   readonly log: (line: Readonly<Record<string, unknown>>) => void
+  /** Counts a request that is over. @param route undefined: there is none with its path */
+  readonly onAnswered: (route: RouteName | undefined, status: number) => void
 }
 
 export function createHttpServer(options: HttpOptions): FastifyInstance {
@@ -84,7 +86,8 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
   const callers: Known = new WeakMap()
   app.addHook('onResponse', async (request, reply) => {
     const { route, caller } = callers.get(request) ?? {}
-    const { run } = (request.params ?? {}) as { run?: unknown }
+    const { run = runMadeBy(reply) } = (request.params ?? {}) as { run?: unknown }
+    options.onAnswered(route, reply.statusCode)
     // Without the query: it can hold what a client looks for.
     log({
       method: request.method,
@@ -99,6 +102,11 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
   for (const [name, route] of Object.entries(routes) as [RouteName, Route][])
     addRoute(app, name, route, options, callers)
   return app
+}
+
+/** The run that a request started, as `Location` names it. */
+function runMadeBy(reply: FastifyReply): string | undefined {
+  return /^\/v1\/runs\/(run-[0-9a-f]{20})$/.exec(String(reply.getHeader('location') ?? ''))?.[1]
 }
 
 /** Route of a request, and who sends it once that is known. */
@@ -132,7 +140,7 @@ function addRoute(
       callers.set(request, { route: name, caller })
       options.quotas.countRequest(caller)
       requireScope(caller, route.scope)
-      // A key that is revoked reads no further, as of a stream. What changes something is answered.
+      // A key that is revoked, or a JWT that expires, reads no further, as of a stream. What changes something is answered.
       if (route.method === 'GET') {
         const forget = options.callers.watch(caller, () => reply.raw.destroy())
         reply.raw.once('close', forget)
@@ -308,6 +316,9 @@ function pathOf({ url }: FastifyRequest): string {
   return withoutKeys(url.split('?')[0]?.slice(0, 200) ?? '')
 }
 
+/** Without API keys and JWTs, also of one that is cut; the header of a JWT is JSON, so it begins with `eyJ`. */
 function withoutKeys(text: string): string {
-  return text.replaceAll(/caisson_[0-9a-f]{12}_[\w-]*/g, 'caisson_…')
+  return text
+    .replaceAll(/caisson_[0-9a-f]{12}_[\w-]*/g, 'caisson_…')
+    .replaceAll(/eyJ[\w-]{8,}[\w.-]*/g, 'eyJ…')
 }

@@ -1,6 +1,6 @@
 /**
- * Whose a run is: of the key that started it, or of the owner of the service. The journal of a run has the name and ID of
- * its key among the metadata of the service, which no request can set. For others a run is not there.
+ * Whose a run is: of the key or subject that started it, or of the owner of the service. The journal of a run has their
+ * name and ID among the metadata of the service, which no request can set. For others a run is not there.
  */
 
 import type { RunRequest } from '#specs/service/resources.ts'
@@ -11,12 +11,12 @@ import { Refusal } from './problems.ts'
 
 /** Metadata of the service's runs; a caller can neither set nor see it. */
 export const ownPrefix = 'caisson.'
-/** Name and ID of the key that started the run. Absent: the owner of the service. */
+/** Name and ID of the key or subject that started the run. Absent: the owner of the service. */
 export const ownerField = `${ownPrefix}owner`
 
 /** Metadata of a run that the caller starts. */
-export function ownerMetadata({ key, name }: Caller): Readonly<Record<string, string>> {
-  return key === undefined ? {} : { [ownerField]: name }
+export function ownerMetadata({ account, name }: Caller): Readonly<Record<string, string>> {
+  return account === undefined ? {} : { [ownerField]: name }
 }
 
 /** Metadata that the runs have which the caller sees. */
@@ -57,7 +57,10 @@ export class Ownership {
 export function requireScope(caller: Caller, scope: Scope, why = ''): void {
   if (caller.scopes.has(scope)) return
   throw new Refusal(403, 'forbidden', `${caller.name} lacks the scope ${scope}${why}`, {
-    remedy: `use a key with it: caisson serve keys create NAME --scope ${scope}`,
+    remedy:
+      caller.account?.kind === 'subject'
+        ? 'ask the issuer for a token with it'
+        : `use a key with it: caisson serve keys create NAME --scope ${scope}`,
   })
 }
 

@@ -1,6 +1,6 @@
 /**
- * What a key may use: requests in a minute, runs at once, tokens and cost of a day. Tokens and cost are those of the runs'
- * summaries, so a restart forgets nothing of them. The owner has no quota.
+ * What a key or the subject of a JWT may use: requests in a minute, runs at once, tokens and cost of a day. Tokens and cost
+ * are those of the runs' summaries, so a restart forgets nothing of them. The owner has no quota.
  */
 import type { RunRequest } from '#specs/service/resources.ts'
 import { type Host, RunLimits, type RunSummary } from '../index.ts'
@@ -26,11 +26,11 @@ export interface QuotasOptions {
 export class Quotas {
   readonly #options: QuotasOptions
   readonly #now: () => number
-  /** Times of requests in the last minute, by key. */
+  /** Times of requests in the last minute, by account. */
   readonly #requests = new Map<string, number[]>()
-  /** Commands over results that are under way, by key. */
+  /** Commands over results that are under way, by account. */
   readonly #tests = new Map<string, number>()
-  /** The last start of each key: of two at once the second counts the first. */
+  /** The last start of each account: of two at once the second counts the first. */
   readonly #turns = new Map<string, Promise<unknown>>()
 
   constructor(options: QuotasOptions) {
@@ -39,15 +39,18 @@ export class Quotas {
   }
 
   /** @throws {Refusal} 429 */
-  countRequest({ key }: Caller): void {
-    const max = key?.quotas.maxRequestsPerMinute
-    if (key === undefined || max === undefined) return
+  countRequest({ account }: Caller): void {
+    const max = account?.quotas.maxRequestsPerMinute
+    if (account === undefined || max === undefined) return
     const now = this.#now()
-    const recent = (this.#requests.get(key.id) ?? []).filter((at) => at > now - minuteMs)
+    const recent = (this.#requests.get(account.id) ?? []).filter((at) => at > now - minuteMs)
     const first = recent[recent.length - max]
-    this.#requests.set(key.id, first === undefined ? [...recent, now] : recent)
+    // Whoever sent the last request is last, so that those before can be forgotten.
+    this.#requests.delete(account.id)
+    this.#requests.set(account.id, first === undefined ? [...recent, now] : recent)
+    this.#forgetRequests(now - minuteMs)
     if (first !== undefined)
-      throw tooMany(`the key may send ${max} requests in a minute`, first + minuteMs - now)
+      throw tooMany(`the ${account.kind} may send ${max} requests in a minute`, first + minuteMs - now)
   }
 
   /**
@@ -75,14 +78,18 @@ export class Quotas {
 
   /** Refuses what would bring another run to work. @throws {Refusal} 429 */
   async requireRoom(caller: Caller): Promise<void> {
-    if (caller.key !== undefined) await this.#left(caller)
+    if (caller.account !== undefined) await this.#left(caller)
   }
 
   /** A command over the result of a run counts as a run at work. @throws {Refusal} 429 */
   async test<T>(caller: Caller, work: () => Promise<T>): Promise<T> {
-    const { key } = caller
-    if (key === undefined) return await work()
-    const count = (by: number) => this.#tests.set(key.id, (this.#tests.get(key.id) ?? 0) + by)
+    const { account } = caller
+    if (account === undefined) return await work()
+    const count = (by: number) => {
+      const left = (this.#tests.get(account.id) ?? 0) + by
+      if (left === 0) this.#tests.delete(account.id)
+      else this.#tests.set(account.id, left)
+    }
     await this.#inTurn(caller, async () => {
       this.#requireFree(caller, await this.#runsOf(caller))
       count(1)
@@ -94,18 +101,30 @@ export class Quotas {
     }
   }
 
-  async #inTurn<T>({ key }: Caller, work: () => Promise<T>): Promise<T> {
-    if (key === undefined) return await work()
-    const turn = (this.#turns.get(key.id) ?? Promise.resolve()).then(work, work)
-    this.#turns.set(key.id, turn)
-    return await turn
+  /** An issuer may have any number of subjects: who sent no request for a minute is forgotten. */
+  #forgetRequests(before: number): void {
+    for (const [id, times] of this.#requests) {
+      if ((times.at(-1) ?? 0) > before) return
+      this.#requests.delete(id)
+    }
+  }
+
+  async #inTurn<T>({ account }: Caller, work: () => Promise<T>): Promise<T> {
+    if (account === undefined) return await work()
+    const turn = (this.#turns.get(account.id) ?? Promise.resolve()).then(work, work)
+    this.#turns.set(account.id, turn)
+    try {
+      return await turn
+    } finally {
+      if (this.#turns.get(account.id) === turn) this.#turns.delete(account.id)
+    }
   }
 
   /**
    * What is left of the day, with what a run to continue has used of it. @throws {Refusal} 429 when nothing is
    */
   async #left(caller: Caller, run?: RunSummary): Promise<Bounds> {
-    const { maxRuns, maxTokens, maxCostUsd } = caller.key?.quotas ?? {}
+    const { maxRuns, maxTokens, maxCostUsd } = caller.account?.quotas ?? {}
     if (maxRuns === undefined && maxTokens === undefined && maxCostUsd === undefined) return {}
     const runs = await this.#runsOf(caller)
     this.#requireFree(caller, runs)
@@ -117,10 +136,11 @@ export class Quotas {
     const all = runs.filter(isToday)
     const used = { tokens: sumOf(all, tokensOf), costUsd: sumOf(all, costOf) }
     const waitMs = today + dayMs - now
+    const kind = caller.account?.kind ?? 'key'
     if (maxTokens !== undefined && used.tokens >= maxTokens)
-      throw tooMany(`the runs of the key have used its ${maxTokens} tokens of today (UTC)`, waitMs)
+      throw tooMany(`the runs of the ${kind} have used its ${maxTokens} tokens of today (UTC)`, waitMs)
     if (maxCostUsd !== undefined && used.costUsd >= maxCostUsd)
-      throw tooMany(`the runs of the key have used its ${maxCostUsd} US dollars of today (UTC)`, waitMs)
+      throw tooMany(`the runs of the ${kind} have used its ${maxCostUsd} US dollars of today (UTC)`, waitMs)
     const own = run === undefined ? [] : [run]
     return {
       ...(maxTokens === undefined ? {} : { maxTokens: maxTokens - used.tokens + sumOf(own, tokensOf) }),
@@ -134,19 +154,19 @@ export class Quotas {
   }
 
   /** @throws {Refusal} 429 */
-  #requireFree({ key, name }: Caller, runs: readonly RunSummary[]): void {
-    const max = key?.quotas.maxRuns
-    if (key === undefined || max === undefined) return
+  #requireFree({ account, name }: Caller, runs: readonly RunSummary[]): void {
+    const max = account?.quotas.maxRuns
+    if (account === undefined || max === undefined) return
     const atWork = new Set(
       runs.filter(({ isLive, state }) => isLive && state.end === null).map(({ id }) => id),
     )
     for (const [id, of] of this.#options.atWork()) if (of === name) atWork.add(id)
-    const count = atWork.size + (this.#tests.get(key.id) ?? 0)
+    const count = atWork.size + (this.#tests.get(account.id) ?? 0)
     if (count < max) return
     throw new Refusal(
       429,
       'too_many_requests',
-      `${count} runs of the key are at work, and it may have ${max}`,
+      `${count} runs of the ${account.kind} are at work, and it may have ${max}`,
       {
         remedy: 'wait until one has ended, or cancel one',
       },

@@ -43,8 +43,8 @@ export class ServiceRuns {
   readonly #options: ServiceRunsOptions
   /** Runs that this process carries out. */
   readonly #own = new Map<string, RunHandle>()
-  /** Names of the keys that those belong to. */
-  readonly #keys = new Map<string, string>()
+  /** Names of the callers that those belong to, other than the owner. */
+  readonly #callers = new Map<string, string>()
   /** Requests under way, by digest of their idempotency key. */
   readonly #starting = new Map<string, Promise<string>>()
 
@@ -57,9 +57,9 @@ export class ServiceRuns {
     return this.#own.size
   }
 
-  /** Ids of the runs that this process carries out and that belong to a key, with its name. */
-  get ofKeys(): Iterable<readonly [string, string]> {
-    return this.#keys
+  /** Ids of the runs that this process carries out and that belong to a key or subject, with its name. */
+  get ofCallers(): Iterable<readonly [string, string]> {
+    return this.#callers
   }
 
   /** Continues the runs of an earlier service that were not over. @returns their ids */
@@ -117,7 +117,7 @@ export class ServiceRuns {
     const body = digestOf(toCanonicalJson(request))
     if (key === undefined) return await this.#start(request, caller, {})
     // Callers share no keys.
-    const digest = digestOf(caller.key === undefined ? key : `${caller.key.id} ${key}`)
+    const digest = digestOf(caller.account === undefined ? key : `${caller.account.id} ${key}`)
     // Two requests at once with one key start one run.
     const before = this.#starting.get(digest) ?? Promise.resolve('')
     const started = before
@@ -125,8 +125,8 @@ export class ServiceRuns {
       .then(async () => {
         const filter = { metadata: { [keyDigest]: digest, ...ownerMetadata(caller) } }
         const { runs } = await this.#options.host.runs.page({ filter, limit: 1_000 })
-        // Forks have the metadata of the run that was started.
-        const known = runs.find(({ forkedFrom }) => forkedFrom === undefined)
+        // Forks, and later a merge of them, have the metadata of the run that was started.
+        const known = runs.findLast(({ forkedFrom }) => forkedFrom === undefined)
         if (known === undefined)
           return await this.#start(request, caller, { [keyDigest]: digest, [bodyDigest]: body })
         if (known.metadata?.[bodyDigest] === body) return known.id
@@ -243,15 +243,15 @@ export class ServiceRuns {
     }
   }
 
-  #hold(run: RunHandle, key: string | undefined): void {
+  #hold(run: RunHandle, caller: string | undefined): void {
     this.#own.set(run.id, run)
-    if (key !== undefined) this.#keys.set(run.id, key)
+    if (caller !== undefined) this.#callers.set(run.id, caller)
     void run
       .result()
       .catch(() => undefined)
       .finally(() => {
         this.#own.delete(run.id)
-        this.#keys.delete(run.id)
+        this.#callers.delete(run.id)
       })
   }
 

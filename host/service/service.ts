@@ -10,12 +10,16 @@ import path from 'node:path'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { CaissonError, type Host } from '../index.ts'
 import { Access, hostNames, readToken } from './access.ts'
-import { Callers } from './callers.ts'
+import { Callers, type JwtAccess } from './callers.ts'
 import { RunEvents } from './events.ts'
 import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
+import { MetricValues } from './metric-values.ts'
 import { Ownership } from './ownership.ts'
 import { Quotas } from './quotas.ts'
+import { Readiness } from './readiness.ts'
+import { RunMetrics } from './run-metrics.ts'
+import { Scrape } from './scrape.ts'
 import { ServiceRuns } from './service-runs.ts'
 import { listenOnSocket } from './unix-socket.ts'
 
@@ -40,6 +44,8 @@ export interface ServiceOptions {
   readonly origins?: readonly string[]
   /** Every program that reaches the address may call, without a token. Only for loopback. Default false. */
   readonly isOpen?: boolean
+  /** Callers of an issuer, by JWT. Default: none. */
+  readonly jwt?: JwtAccess
   readonly log?: (line: Readonly<Record<string, unknown>>) => void
 }
 
@@ -53,6 +59,8 @@ export class Service implements AsyncDisposable {
   readonly #app: FastifyInstance
   readonly #local: AsyncDisposable
   readonly #runs: ServiceRuns
+  /** Ends the observation of runs. */
+  readonly #forget: () => void
 
   private constructor(parts: {
     readonly url: string
@@ -62,6 +70,7 @@ export class Service implements AsyncDisposable {
     readonly app: FastifyInstance
     readonly local: AsyncDisposable
     readonly runs: ServiceRuns
+    readonly forget: () => void
   }) {
     this.url = parts.url
     this.socket = parts.socket
@@ -70,6 +79,7 @@ export class Service implements AsyncDisposable {
     this.#app = parts.app
     this.#local = parts.local
     this.#runs = parts.runs
+    this.#forget = parts.forget
   }
 
   /** @throws {CaissonError} when it cannot listen safely; the message says what to pass */
@@ -81,8 +91,13 @@ export class Service implements AsyncDisposable {
     const directory = path.join(host.folders.home, 'service')
     const { file: tokenFile, token } = await readToken(directory)
     const ownership = new Ownership(host.runs)
-    const quotas = new Quotas({ host, atWork: () => runs.ofKeys })
-    const callers = new Callers({ token, keys: host.apiKeys, log })
+    const quotas = new Quotas({ host, atWork: () => runs.ofCallers })
+    const { jwt } = options
+    const callers = new Callers({ token, keys: host.apiKeys, log, ...(jwt === undefined ? {} : { jwt }) })
+    // The issuer may be out of reach for a while, which is no reason not to start.
+    void jwt?.verifier.check().catch((error: unknown) => {
+      log({ level: 'error', message: 'JWTs cannot be checked', cause: CaissonError.from(error).message })
+    })
     const runs: ServiceRuns = new ServiceRuns({
       ...{ host, quotas, ownership },
       workspaces: await Promise.all((options.workspaces ?? []).map((folder) => realWorkspace(folder))),
@@ -90,7 +105,11 @@ export class Service implements AsyncDisposable {
       warn: (message) => log({ level: 'warn', message }),
     })
     const events = new RunEvents(host, runs)
-    const handlers = makeHandlers({ host, runs, events, ownership, quotas, version })
+    const values = new MetricValues()
+    const runMetrics = new RunMetrics(values)
+    const readiness = new Readiness({ doctor: (given) => host.doctor(given), log })
+    const scrape = new Scrape({ host, values, runs: runMetrics, readiness, version, log })
+    const handlers = makeHandlers({ host, runs, events, ownership, quotas, readiness, scrape, version })
     const locals = new WeakSet<Socket>()
     const names = new Set<string>()
     const access = new Access({ callers, hosts: names, origins: new Set(options.origins ?? []) })
@@ -105,9 +124,13 @@ export class Service implements AsyncDisposable {
       events,
       ...{ isLocal, isOpen },
       log,
+      onAnswered: (route, status) =>
+        values.add('caisson_http_requests_total', { route: route ?? 'none', status: String(status) }),
       ...tls,
     })
     await using undo = new AsyncDisposableStack()
+    const forget = host.observeRuns(runMetrics)
+    undo.defer(forget)
     undo.defer(() => app.close())
     await app.ready()
     const socket = options.socket ?? path.join(directory, 'service.sock')
@@ -131,7 +154,7 @@ export class Service implements AsyncDisposable {
     undo.move()
     const shown = isIP(address) === 6 ? `[${address}]` : address
     const url = `${options.tls === undefined ? 'http' : 'https'}://${shown}:${boundPort}`
-    return new Service({ url, socket, tokenFile, resumed, app, local, runs })
+    return new Service({ url, socket, tokenFile, resumed, app, local, runs, forget })
   }
 
   /** Number of runs at work in this process. */
@@ -146,6 +169,7 @@ export class Service implements AsyncDisposable {
   async close(): Promise<void> {
     await this.#local[Symbol.asyncDispose]()
     await this.#app.close()
+    this.#forget()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

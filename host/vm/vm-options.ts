@@ -23,7 +23,7 @@ export const MAX_DISK_BYTES = 1024 * GIB
 export const MAX_CPUS = 64
 
 /** Memory a VM has touched when the agent is ready, including QEMU's own. */
-const START_MEMORY_BYTES = 384 * MIB
+export const START_MEMORY_BYTES = 384 * MIB
 /** With less free space than this, the guest's disk would fail during the work. */
 const START_DISK_BYTES = 512 * MIB
 

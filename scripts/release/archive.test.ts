@@ -16,6 +16,7 @@ const whole = [
   ...['dist/host/cli/bin.js', 'dist/host/index.js', 'dist/host/index.d.ts'],
   ...['dist/runtime/index.js', 'dist/runtime/index.d.ts', 'dist/runtime/testing/index.js'],
   ...['dist/client/index.js', 'dist/client/index.d.ts'],
+  ...['examples/operate/caisson.service', 'examples/operate/grafana-dashboard.json'],
 ]
 
 describe('the archive of a release', () => {
@@ -38,6 +39,13 @@ describe('the archive of a release', () => {
   it('is refused without the command line [H.01]', () => {
     expect(contentProblems(whole.filter((file) => !file.includes('bin.js')))).toEqual([
       'missing dist/host/cli/bin.js',
+    ])
+  })
+
+  it('is refused without the files for the operation of the service [H.02]', () => {
+    expect(contentProblems(whole.filter((file) => !file.startsWith('examples/')))).toEqual([
+      'missing examples/operate/caisson.service',
+      'missing examples/operate/grafana-dashboard.json',
     ])
   })
 })

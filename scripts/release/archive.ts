@@ -32,6 +32,8 @@ const required = [
   'dist/agent/agent.cjs',
   'dist/man/caisson.1',
   'vm-image/build.sh',
+  'examples/operate/caisson.service',
+  'examples/operate/grafana-dashboard.json',
 ]
 
 /** One line for each file that an archive may not hold or lacks. */

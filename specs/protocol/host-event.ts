@@ -70,7 +70,7 @@ const RunStart = z.strictObject({
       runId: RunId,
       /** Null: its beginning. */
       checkpointId: CheckpointId.nullable(),
-      /** The step before which that was, or `start` or `end`. */
+      /** The step before which that was, or `start`, `end`, or `now` for a checkpoint that was made for the fork. */
       step: Id,
       /** What the other run did outside its VM behind the moment, and a person accepted. Absent: nothing was asked. */
       despite: z.array(Line).min(1).max(20).optional(),

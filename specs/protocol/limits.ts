@@ -55,6 +55,8 @@ export const limits = {
   steerMaxPending: 32,
   /** Maximum questions of `ask_user` to a person in one run, including its sub-agents. */
   runMaxQuestions: 32,
+  /** Maximum runs that one fork makes. */
+  forksMaxCount: 16,
   /** Maximum files, directories and links copied into a VM. */
   workspaceMaxEntries: 500_000,
   /** Maximum entries of one change set. */

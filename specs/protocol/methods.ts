@@ -190,6 +190,17 @@ export const taskHold = {
   result: Empty,
 } as const satisfies RequestMethod
 
+export const taskCheckpoint = {
+  kind: 'request',
+  name: 'task/checkpoint',
+  direction: 'host-to-guest',
+  summary:
+    'Has the agent ask for a checkpoint of this moment, by `checkpoint/make`; effects and events of the run wait meanwhile.',
+  params: z.strictObject({ runId: RunId }),
+  /** `made`: there is one. `busy`: a call with effects is under way. `off`: the run makes none, or no more. */
+  result: z.strictObject({ outcome: z.enum(['made', 'busy', 'off']) }),
+} as const satisfies RequestMethod
+
 /** How a person's shell or command starts. */
 export const ShellOptions = z.strictObject({
   /** Program and arguments; empty for the login shell. */
@@ -336,6 +347,7 @@ export const methods = [
   taskCancelAgent,
   taskPause,
   taskHold,
+  taskCheckpoint,
   shellOpen,
   forwardOpen,
   eventAck,

@@ -9,14 +9,14 @@ type Json = Record<string, unknown>
 /** What every route with a scope can answer, and every route. */
 const refusalTexts: Readonly<Record<number, string>> = {
   400: 'The request does not fit its schema',
-  401: 'No valid token or API key',
-  403: 'The key lacks the scope, or the request comes from another origin',
+  401: 'No valid token, API key or JWT',
+  403: 'The key or JWT lacks the scope, or the request comes from another origin',
   404: 'There is no such thing',
   409: 'Not possible now',
   413: 'The body is too large',
   415: 'The body is not JSON',
   422: 'The idempotency key was used for another request',
-  429: 'Too many requests, or a quota of the key is used up',
+  429: 'Too many requests, or a quota of the caller is used up',
   500: 'An internal error',
   503: 'The service or this machine cannot do it now',
 }
@@ -45,11 +45,16 @@ export function openApiDocument(version: string): Json {
       summary: 'Runs of an AI agent in a VM: start, watch, answer, review and apply',
       license: { name: 'MIT', identifier: 'MIT' },
     },
-    security: [{ token: [] }],
+    security: [{ token: [] }, { jwt: [] }],
     paths,
     components: {
       securitySchemes: {
         token: { type: 'http', scheme: 'bearer', description: 'The token of the owner, or an API key' },
+        jwt: {
+          ...{ type: 'http', scheme: 'bearer', bearerFormat: 'JWT' },
+          description:
+            'A JWT of the issuer that the service was started with, if any; its claim `scope` or `scp` has the scopes',
+        },
       },
       schemas: componentsOf(registry),
     },

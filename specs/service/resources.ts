@@ -10,10 +10,21 @@ import {
 import { EgressRule } from '../protocol/egress.ts'
 import { Delta, HostDelta, HostEvent, JournalEvent } from '../protocol/event.ts'
 import { RunMetadata } from '../protocol/host-event.ts'
+import { limits } from '../protocol/limits.ts'
 import { Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
 import { AnswerForm, RunLimits, Usage } from '../protocol/task.ts'
-import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from '../protocol/text.ts'
+import {
+  AgentPath,
+  Count,
+  Document,
+  Id,
+  Line,
+  Milliseconds,
+  RunId,
+  Text,
+  WorkspacePath,
+} from '../protocol/text.ts'
 import { ChatRequest, TaskAnswer, TaskRequest } from './task-resources.ts'
 
 /** An error, as RFC 9457 (`application/problem+json`) has it. */
@@ -296,12 +307,13 @@ export const VmResource = z.looseObject({
   cpus: Count,
 })
 
+/** The service runs; whether a run can start is another question, see {@link Ready}. */
 export const Health = z.strictObject({
-  status: z.enum(['ready', 'not_ready']),
-  /** Why no run can start. */
-  reason: z.string().optional(),
+  status: z.literal('running'),
   version: z.string(),
 })
+
+export const Ready = z.strictObject({ status: z.literal('ready') })
 
 export const MessageRequest = z.strictObject({
   text: Text.min(1),
@@ -327,22 +339,24 @@ export const CancelRequest = z
     message: 'is for the parent of a sub-agent, so it needs agent',
   })
 
-/** A moment of a run: a step before it first started, `start`, or `end` for the last checkpoint. */
+/** A moment of a run: a step before it first started, `start`, `end` for the last checkpoint, or `now` for a new one. */
 const Moment = Line.min(1)
 
 export const ForkRequest = z.strictObject({
   at: Moment,
   /** New runs. Absent: one for each of `prompts`, else 1. */
-  count: z.int().min(1).max(16).optional(),
+  count: z.int().min(1).max(limits.forksMaxCount).optional(),
   /** What the person says to each new run, in their order. */
-  prompts: z.array(Text).max(16).optional(),
+  prompts: z.array(Text).max(limits.forksMaxCount).optional(),
   /** Who forks, for the journals. Absent: the name of the key. */
   by: Line.min(1).optional(),
 })
 /** The new runs, which wait for `POST /v1/runs/{run}/resume`. */
 export const ForksResource = z.strictObject({
-  /** The step before which they begin, `start` or `end`. */
+  /** The step before which they begin, `start`, `now` (the moment of the request) or `end` (the last checkpoint before it). */
   step: z.string(),
+  /** For `now`: why they begin at the last checkpoint instead. Absent: they begin where the request says. */
+  notNow: z.string().optional(),
   /** Null: from the beginning of the run. */
   checkpointId: z.string().nullable(),
   runIds: z.array(RunId),
@@ -400,6 +414,33 @@ export const ComparisonResource = z.strictObject({
   ),
 })
 
+/** The runs whose changes are merged; they began with the same files. */
+export const MergeRequest = z.strictObject({
+  runs: z.array(RunId).min(2).max(16),
+  /** Choices where the runs differ: the change of a run to a path, or hunks of it. */
+  takes: z
+    .array(
+      z.strictObject({
+        runId: RunId,
+        path: WorkspacePath,
+        /** Numbers from 1, as the patch of the run's change has them. Absent: the whole change. */
+        hunks: z.array(z.int().min(1)).min(1).max(10_000).optional(),
+      }),
+    )
+    .max(10_000)
+    .optional(),
+})
+export const MergedResource = z.strictObject({
+  /** The new run with the merged changes, which belongs to the caller. Absent where there are conflicts. */
+  runId: RunId.optional(),
+  /** Changed paths, without those in conflict. */
+  entries: Count,
+  /** Paths with lines of more than one run. */
+  merged: z.array(z.string()),
+  /** What `takes` must decide; then nothing was made. */
+  conflicts: z.array(z.strictObject({ path: z.string(), reason: z.string() })),
+})
+
 /** Longest time of a command over the result of a run; common clients wait five minutes for an answer. */
 const testMaxMs = 240_000
 export const TestRequest = z.strictObject({
@@ -442,10 +483,13 @@ export const named = {
   RewindRequest,
   Rewound: RewoundResource,
   Comparison: ComparisonResource,
+  MergeRequest,
+  Merged: MergedResource,
   TestRequest,
   TestResult: TestResource,
   Vm: VmResource,
   Health,
+  Ready,
   ChatRequest,
   TaskRequest,
   TaskAnswer,

@@ -2,7 +2,7 @@
 import type * as z from 'zod'
 
 /** What a caller may do; `admin` has all of it. */
-export const scopes = ['read', 'run', 'approve', 'apply', 'admin'] as const
+export const scopes = ['read', 'run', 'approve', 'apply', 'metrics', 'admin'] as const
 export type Scope = (typeof scopes)[number]
 
 /** A JSON object with these fields. */
@@ -14,7 +14,12 @@ export interface Reply {
   /** Of the JSON body. Absent: there is none, or it is of another type. */
   readonly schema?: z.ZodType
   /** Another media type than JSON that a caller can ask for with `Accept`, or that is all there is. */
-  readonly type?: 'text/event-stream' | 'text/x-diff' | 'text/html' | 'application/json'
+  readonly type?:
+    | 'text/event-stream'
+    | 'text/x-diff'
+    | 'text/html'
+    | 'text/plain; version=0.0.4'
+    | 'application/json'
 }
 
 export interface Route {

@@ -14,7 +14,10 @@ import {
   ForkRequest,
   ForksResource,
   Health,
+  MergedResource,
+  MergeRequest,
   MessageRequest,
+  Ready,
   RewindRequest,
   RewoundResource,
   RunAnswerResource,
@@ -48,6 +51,20 @@ export const routes = {
     summary: 'Tell whether the service runs',
     scope: null,
     reply: { status: 200, description: 'It runs', schema: Health },
+  }),
+  ready: defineRoute({
+    method: 'GET',
+    path: '/readyz',
+    summary: 'Tell whether a VM can be started; 503 with each reason and what to do where it cannot',
+    scope: null,
+    reply: { status: 200, description: 'A VM can be started', schema: Ready },
+  }),
+  metrics: defineRoute({
+    method: 'GET',
+    path: '/metrics',
+    summary: 'Give the metrics of the service and of all runs (Prometheus text format)',
+    scope: 'metrics',
+    reply: { status: 200, description: 'The metrics', type: 'text/plain; version=0.0.4' },
   }),
   openApi: defineRoute({
     method: 'GET',
@@ -328,6 +345,16 @@ export const routes = {
         .pipe(z.array(RunParams.shape.run).min(2).max(16)),
     }),
     reply: { status: 200, description: 'The comparison', schema: ComparisonResource },
+    refusals: [404, 409],
+  }),
+  mergeRuns: defineRoute({
+    method: 'POST',
+    path: '/v1/merge',
+    summary:
+      'Merge the changes of runs that began with the same files into those of a new run, to review and apply',
+    scope: 'apply',
+    body: MergeRequest,
+    reply: { status: 200, description: 'The new run, or the conflicts', schema: MergedResource },
     refusals: [404, 409],
   }),
   testRun: defineRoute({

@@ -181,6 +181,7 @@ const agreeable: Omit<AgentHandlers, 'task/submit'> = {
   'task/steer': done,
   'task/pause': done,
   'task/hold': done,
+  'task/checkpoint': async () => ({ ok: true, value: { outcome: 'off' } }),
   'shell/open': done,
   'forward/open': done,
 }

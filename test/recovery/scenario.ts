@@ -1,7 +1,7 @@
 /**
  * A run with every kind of effect: files and commands in the VM, a tool of the host, a request of a program that leaves
- * the VM, two sub-agents, a question, a message of the person, and steps side by side. Each effect outside leaves a line in a ledger that no
- * victim holds.
+ * the VM, two sub-agents, a question, a message of the person, and steps side by side. Each effect outside leaves a line
+ * in a ledger that no victim holds.
  */
 import { appendFileSync } from 'node:fs'
 import * as z from 'zod'
@@ -66,7 +66,7 @@ const reachOutside = (port: number) =>
 
 /**
  * Calls of each step, a turn each.
- * @param heard how often the step was told the person's message
+ * @param heard how often the step has the person's message
  */
 function turnsOf(id: string, { outsidePort }: Scene, heard: number): { name: string; arguments: object }[] {
   const turns: Readonly<Record<string, { name: string; arguments: object }[]>> = {

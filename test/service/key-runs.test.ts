@@ -5,10 +5,11 @@ import { describe, expect, it } from 'vitest'
 import type { Route } from '#specs/service/route.ts'
 import { type RouteName, routes } from '#specs/service/routes.ts'
 import { Host } from '../../host/index.ts'
-import { changedRunId } from '../../host/test/support/changed-run.ts'
+import { beginChanging, changedRunId } from '../../host/test/support/changed-run.ts'
 import { runAtWork } from '../../host/test/support/run-at-work.ts'
 import { runId as workingRunId } from '../../host/test/support/run-values.ts'
 import { runWithMoments } from '../../host/test/support/run-with-moments.ts'
+import { treeOf } from '../../host/test/workspace/support.ts'
 import {
   changedBy,
   codeOf,
@@ -81,6 +82,7 @@ describe('a run of another key', () => {
     const named = [
       await other.send('GET', `/v1/approvals?run=${changedRunId}`),
       await other.send('GET', `/v1/compare?runs=${changedRunId},${unknownRun}`),
+      await other.send('POST', '/v1/merge', { runs: [changedRunId, unknownRun] }),
       await other.send('POST', '/v1/runs', { prompt: 'x', workspace: directory, continue: changedRunId }),
       await other.send('POST', '/v1/runs', {
         ...{ prompt: 'x', workspace: directory, plan: { from: changedRunId } },
@@ -106,6 +108,46 @@ describe('a run of another key', () => {
     expect(JSON.stringify((await served.send('GET', `/v1/runs/${changedRunId}`)).json)).not.toContain(
       'caisson.',
     )
+  })
+})
+
+describe('a merge by a key', () => {
+  it('is of its own runs, belongs to it, and needs the scope apply [H.02, V.05]', async () => {
+    const { host, directory, ...served } = await serveKeys({ 'a.txt': 'one\n' })
+    const mine = await holderOf(host, served, 'mine')
+    const other = await holderOf(host, served, 'other')
+    const reader = await holderOf(host, served, 'reader', { scopes: ['read', 'run', 'approve'] })
+    const ids = ['1', '2', '3'].map((digit) => `run-${digit.repeat(20)}`)
+    for (const [index, { metadata }] of [mine, mine, other].entries()) {
+      const digest = { 'caisson.idempotency-key': 'd', ...metadata }
+      const end = await beginChanging(host, directory, ids[index] ?? '', digest)
+      await end(treeOf({ 'a.txt': 'one\n' }), treeOf({ 'a.txt': 'one\n', [`${index}.txt`]: 'new\n' }))
+    }
+    const [one, two, three] = ids
+    const merged = await mine.send('POST', '/v1/merge', { runs: [one, two] })
+    const { runId } = merged.json as { runId: string }
+    expect((await mine.send('GET', `/v1/runs/${runId}`)).status).toBe(200)
+    expect((await other.send('GET', `/v1/runs/${runId}`)).status).toBe(404)
+    // Of the metadata of the runs it has the owner alone: it answers for no idempotency key.
+    expect((await host.runs.summary(runId)).metadata).toEqual({ 'caisson.owner': mine.label })
+
+    const before = await host.runs.ids()
+    const takes = [{ runId: three, path: '2.txt' }]
+    for (const body of [{ runs: [one, three] }, { runs: [one, two], takes }]) {
+      const refused = await mine.send('POST', '/v1/merge', body)
+      expect([refused.status, detailOf(refused)]).toEqual([404, `no run has the ID "${three}"`])
+    }
+    expect((await reader.send('POST', '/v1/merge', { runs: [one, two] })).status).toBe(403)
+    expect(await host.runs.ids()).toEqual(before)
+    // The owner merges runs of several keys; no key gets what another one's run changed.
+    const all = await served.send('POST', '/v1/merge', {
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ runs: [one, three] }),
+    })
+    const { runId: ofAll } = all.json as { runId: string }
+    for (const { send } of [mine, other]) expect((await send('GET', `/v1/runs/${ofAll}`)).status).toBe(404)
+    const { runId: ofLibrary = '' } = await host.merge([one ?? '', three ?? ''])
+    expect((await host.runs.summary(ofLibrary)).metadata).not.toHaveProperty(['caisson.owner'])
   })
 })
 

@@ -3,6 +3,7 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import type { Scope } from '#specs/service/route.ts'
 import type { ApiKey, ApiKeyOptions, Host } from '../../host/index.ts'
+import type { Account } from '../../host/service/callers.ts'
 import { beginRun } from '../../host/test/support/begun-run.ts'
 import { beginChanging, changedRunId, placeOfRuns } from '../../host/test/support/changed-run.ts'
 import { treeOf } from '../../host/test/workspace/support.ts'
@@ -41,6 +42,11 @@ export async function holderOf(
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       }),
   }
+}
+
+/** As the service has a caller with the key. */
+export function accountOf({ id, quotas }: ApiKey): Account {
+  return { id, quotas, kind: 'key', isValid: async () => true }
 }
 
 /** A run of a key that has ended and used as much of the model. */

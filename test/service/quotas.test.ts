@@ -6,7 +6,7 @@ import { Host } from '../../host/index.ts'
 import { Quotas } from '../../host/service/quotas.ts'
 import { runAtWork } from '../../host/test/support/run-at-work.ts'
 import { runId as workingRunId } from '../../host/test/support/run-values.ts'
-import { codeOf, detailOf, holderOf, runThatUsed, serveKeys, startOf } from './keys-support.ts'
+import { accountOf, codeOf, detailOf, holderOf, runThatUsed, serveKeys, startOf } from './keys-support.ts'
 import { serveHost } from './support.ts'
 
 describe('a quota', () => {
@@ -28,7 +28,7 @@ describe('a quota', () => {
     const { key } = await holderOf(host, served, 'ci', { quotas: { maxRequestsPerMinute: 2 } })
     let now = 1_000
     const quotas = new Quotas({ host, atWork: () => [], now: () => now })
-    const caller = { name: 'key ci', scopes: new Set(scopes), key }
+    const caller = { name: 'key ci', scopes: new Set(scopes), account: accountOf(key) }
     const count = () => quotas.countRequest(caller)
     count()
     now += 40_000
@@ -69,7 +69,7 @@ describe('a quota', () => {
     await runThatUsed(host, `run-${'2'.repeat(20)}`, {}, { tokens: 500 })
     let now = Date.now()
     const quotas = new Quotas({ host, atWork: () => [], now: () => now })
-    const caller = { name: label, scopes: new Set(scopes), key }
+    const caller = { name: label, scopes: new Set(scopes), account: accountOf(key) }
     const boundsOf = (limits?: { maxTokens?: number; maxCostUsd?: number }) =>
       quotas.start(caller, limits, async (within) => within)
     expect(await boundsOf()).toEqual({ maxTokens: 700, maxCostUsd: 1.5 })
@@ -85,7 +85,7 @@ describe('a quota', () => {
     const host = new Host({ env: run.env })
     const served = await serveHost(host)
     const { send, metadata, key, label } = await holderOf(host, served, 'ci', { quotas: { maxRuns: 1 } })
-    const caller = { name: label, scopes: new Set(scopes), key }
+    const caller = { name: label, scopes: new Set(scopes), account: accountOf(key) }
     const atWork = new Map<string, string>()
     const quotas = new Quotas({ host, atWork: () => atWork })
     const begin = (id: string) =>

@@ -378,6 +378,69 @@ describe('forks', () => {
   })
 })
 
+describe('a merge', () => {
+  const place = async () => {
+    const { host, directory } = await placeOfRuns({ 'a.txt': 'a\n' })
+    const runIds = ['1', '2'].map((digit) => `run-${digit.padStart(20, '0')}`)
+    for (const [index, id] of runIds.entries()) {
+      const end = await beginChanging(host, directory, id)
+      const changed = { 'a.txt': `${index}\n`, [`new-${index}.txt`]: 'new\n' }
+      await end(treeOf({ 'a.txt': 'a\n' }), treeOf(changed))
+    }
+    return { host, directory, runIds, ...(await serveHost(host)) }
+  }
+
+  it('names the conflicts and makes nothing, until the request decides; then its run is applied as any [H.02 V.05 W.01]', async () => {
+    const { directory, runIds, client, send } = await place()
+    const [one = '', other = ''] = runIds
+    const undecided = await client.call('mergeRuns', { body: { runs: runIds } })
+    expect(undecided).toEqual({
+      ...{ entries: 2, merged: [], conflicts: [{ path: 'a.txt', reason: expect.stringContaining(one) }] },
+    })
+    expect((await client.call('listRuns', {})).runs).toHaveLength(2)
+    const body = { runs: runIds, takes: [{ runId: other, path: 'a.txt' }] }
+    const { runId: run = '', entries, conflicts } = await client.call('mergeRuns', { body })
+    expect([entries, conflicts]).toEqual([3, []])
+    expect(await client.call('getRun', { params: { run } })).toMatchObject({ status: 'completed' })
+    await client.call('applyChanges', { params: { run }, body: { select: 'all' } })
+    const texts = ['a.txt', 'new-0.txt', 'new-1.txt'].map((name) =>
+      readFile(path.join(directory, name), 'utf8'),
+    )
+    expect(await Promise.all(texts)).toEqual(['1\n', 'new\n', 'new\n'])
+    const again = await send('POST', '/v1/merge', {
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    })
+    const { runId } = again.json as { runId: string }
+    expect([again.status, again.headers.location]).toEqual([200, `/v1/runs/${runId}`])
+  })
+
+  it('of runs that are not there, that are one, or with a choice that names nothing is refused [H.02 V.05]', async () => {
+    const { runIds, client } = await place()
+    const [one = ''] = runIds
+    const take = (fields: object) => ({ runs: runIds, takes: [{ runId: one, path: 'a.txt', ...fields }] })
+    for (const [body, status] of [
+      [{ runs: [one] }, 400],
+      [{ runs: [one, one] }, 400],
+      [{ runs: [one, 'last'] }, 400],
+      [{ runs: [one, unknownRun] }, 404],
+      [take({ path: '../a.txt' }), 400],
+      [take({ path: 'b.txt' }), 400],
+      [take({ hunks: [0] }), 400],
+      [take({ hunks: [7] }), 400],
+      [take({ runId: unknownRun }), 404],
+      [{ runs: runIds, more: true }, 400],
+    ] as const)
+      await expect(
+        client.call('mergeRuns', { body: body as never }),
+        JSON.stringify(body),
+      ).rejects.toMatchObject({
+        status,
+      })
+    expect((await client.call('listRuns', {})).runs).toHaveLength(2)
+  })
+})
+
 it('a workspace outside of the allowed folders is refused, also over a link [H.02]', async () => {
   const { host, directory } = await placeOfRuns({ 'a.txt': 'a\n' })
   const { client } = await serveHost(host, { workspaces: [directory] })

@@ -9,6 +9,7 @@ import { startModelServer } from '#specs/testing/model-server.ts'
 import { ServiceClient, type ServiceEvent } from '../../client/index.ts'
 import { type CliProcess, cliPlace, type Place } from '../../host/test/support/cli.ts'
 import { readFiles } from '../../host/test/support/runs.ts'
+import { readMetrics, seriesValue } from './prometheus-text.ts'
 
 /** One call in each turn of the model. */
 const calls = [
@@ -75,6 +76,16 @@ it('a run over HTTP outlives the service that is killed, and its question is ans
     )
     .toContain('checkpoint')
   const { approvals } = await first.client.call('listApprovals', { query: { run: created.id } })
+  expect(await first.client.call('ready', {})).toEqual({ status: 'ready' })
+  const scrape = async (client: ServiceClient) => readMetrics(await client.call('metrics', {}))
+  const counted = (metrics: Awaited<ReturnType<typeof scrape>>) =>
+    ['started', 'resumed'].map((name) => seriesValue(metrics, `caisson_runs_${name}_total`))
+  const atWork = await scrape(first.client)
+  // QEMU and what its guest has touched.
+  expect(seriesValue(atWork, 'caisson_vm_memory_bytes', { slot: '1' })).toBeGreaterThan(64 * 1024 ** 2)
+  expect(seriesValue(atWork, 'caisson_approvals_waiting')).toBe(1)
+  expect(seriesValue(atWork, 'caisson_runs', { status: 'waiting' })).toBe(1)
+  expect(counted(atWork)).toEqual([1, 0])
 
   first.process.child.kill('SIGKILL')
   await once(first.process.child, 'close')
@@ -95,6 +106,15 @@ it('a run over HTTP outlives the service that is killed, and its question is ans
   const result = await second.client.call('getResult', { params, query: { waitMs: '60000' } })
   expect(result).toMatchObject({ outcome: 'completed', changes: { entries: 3 } })
   await watching
+  const ended = await scrape(second.client)
+  // What the earlier service counted is not counted again.
+  expect(counted(ended)).toEqual([0, 1])
+  const starts = ['boot', 'template', 'saved'].map((start) =>
+    seriesValue(ended, 'caisson_run_start_seconds_count', { start }),
+  )
+  expect(starts.reduce((sum = 0, count = 0) => sum + count, 0)).toBe(1)
+  expect(seriesValue(ended, 'caisson_model_tokens_total', { kind: 'output' })).toBeGreaterThan(0)
+  expect(seriesValue(ended, 'caisson_runs_ended_total', { outcome: 'completed' })).toBe(1)
   const events = seen.flatMap((item) => (item.source === 'delta' ? [] : [item]))
   expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1))
   expect(events.filter(({ event }) => event.type === 'run-resume')).toHaveLength(1)

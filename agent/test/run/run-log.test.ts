@@ -96,3 +96,61 @@ describe('moments of a run', () => {
     await other
   })
 })
+
+describe('a checkpoint that the host asks for', () => {
+  it('is of that moment, also where nothing was logged since the last; effects and events wait for it [V.05 W.04]', async () => {
+    const { log, made, finish } = await openLog()
+    const done: string[] = []
+    const first = log.makeNow()
+    await settle()
+    const second = log.makeNow()
+    const effect = log.effect('inside', async () => void done.push('effect'))
+    const event = log.emit('root', { type: 'step-start', stepId: 's' }, async () => void done.push('event'))
+    finish()
+    expect(await first).toBe('made')
+    await settle()
+    // The second was asked for before they began, so they are not in it.
+    expect([made(), done]).toEqual([2, []])
+    finish()
+    expect(await second).toBe('made')
+    await Promise.all([effect, event])
+    expect(done.toSorted()).toEqual(['effect', 'event'])
+  })
+
+  it('is not made while a call changes something, but while one waits for a person before it does [V.05 W.04]', async () => {
+    const { log, made, finish } = await openLog()
+    const [answer, work] = [turn(), turn()]
+    const done: string[] = []
+    const call = log.effect('inside', async () => {
+      await log.ask(true, () => answer.promise)
+      done.push('answered')
+      await work.promise
+    })
+    await settle()
+    finish()
+    await settle()
+    const before = made()
+    const asked = log.makeNow()
+    answer.resolve()
+    await settle()
+    // The call continues behind the checkpoint.
+    expect([made(), done]).toEqual([before + 1, []])
+    finish()
+    expect(await asked).toBe('made')
+    await settle()
+    expect(done).toEqual(['answered'])
+    expect(await log.makeNow()).toBe('busy')
+    expect(made()).toBe(before + 1)
+    work.resolve()
+    await call
+  })
+
+  it('is not made by a run that makes none [V.05]', async () => {
+    const log = openRunLog({
+      file: path.join(await temporaryFolder('log'), 'run.jsonl'),
+      resume: false,
+      makeCheckpoint: async () => false,
+    })
+    expect([await log.makeNow(), await log.makeNow()]).toEqual(['off', 'off'])
+  })
+})

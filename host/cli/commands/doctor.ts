@@ -1,6 +1,6 @@
 /** `caisson doctor`: what was found on this machine, each with ok or the remedy. */
 
-import { checkImage, type Finding, runDoctor } from '../../doctor/doctor.ts'
+import type { Finding } from '../../doctor/doctor.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { withFlags } from '../options.ts'
@@ -9,12 +9,7 @@ import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 
 export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
-  const { folders } = hostOf(io)
-  const findings = await runDoctor({
-    folders,
-    env: io.env,
-    checkImage: () => checkImage({ cacheDir: folders.cache }),
-  })
+  const findings = await hostOf(io).doctor({ fresh: true })
   const colors = colorsFor(io.stdout)
   for (const finding of findings) {
     if (flags.json !== true) for (const line of linesOf(finding, colors)) io.stdout.write(`${line}\n`)

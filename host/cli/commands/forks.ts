@@ -32,9 +32,13 @@ export async function runsFork(io: Io, name: string, prompts: string[], flags: F
     ...{ at, prompts, by: 'caisson runs fork' },
     ...(count === undefined ? {} : { count }),
   })
-  const { runIds, step } = forks
+  const { runIds, step, notNow } = forks
   if (flags.json === true) await writeJsonLine(io.stdout, { source: 'forks', runId, ...forks })
-  else for (const id of runIds) io.stdout.write(`${id} is a fork of ${runId} at ${sanitizeLine(step)}\n`)
+  else {
+    for (const id of runIds) io.stdout.write(`${id} is a fork of ${runId} at ${sanitizeLine(step)}\n`)
+    if (notNow !== undefined)
+      io.stdout.write(`  this is the last checkpoint, as no new one was possible: ${sanitizeLine(notNow)}\n`)
+  }
   if (flags.start === false) {
     if (flags.json !== true) io.stdout.write(`start one: caisson runs resume ${runIds[0] ?? ''}\n`)
     return exitCodes.completed

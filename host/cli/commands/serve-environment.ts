@@ -1,5 +1,9 @@
-/** What `caisson serve` reads from the environment: PORT, CORS_ORIGINS, ENVIRONMENT, DEBUG. An option wins over its variable. */
+/**
+ * What `caisson serve` reads from the environment: PORT, CORS_ORIGINS, JWT_JWKS, JWT_ISSUER, JWT_AUDIENCE, ENVIRONMENT and
+ * DEBUG. An option wins over its variable.
+ */
 import { CaissonError } from '#specs/errors.ts'
+import type { JwtOptions } from '../../jwt/jwt.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
@@ -45,6 +49,44 @@ function originOf(text: string, setting: string): string {
     `${setting} ${shown(text)}: expected a scheme and a host, such as https://app.example.com`,
     text === '*' ? { remedy: 'name each origin; pages of every origin cannot be allowed' } : {},
   )
+}
+
+export interface JwtFlags {
+  readonly jwks?: string
+  readonly jwtIssuer?: string
+  readonly jwtAudience?: string
+  readonly jwtMaxRequestsPerMinute?: number
+  readonly jwtMaxRuns?: number
+  readonly jwtMaxTokens?: number
+  readonly jwtMaxCostUsd?: number
+  /** False with `--no-token`. */
+  readonly token?: boolean
+}
+
+/** Whose JWTs the service accepts; undefined for none. @throws {CaissonError} `invalid_options` for a part of it */
+export function jwtOf(env: Environment, flags: JwtFlags): JwtOptions | undefined {
+  const parts = [
+    { name: '--jwks (JWT_JWKS)', value: flags.jwks ?? env.JWT_JWKS ?? '' },
+    { name: '--jwt-issuer (JWT_ISSUER)', value: flags.jwtIssuer ?? env.JWT_ISSUER ?? '' },
+    { name: '--jwt-audience (JWT_AUDIENCE)', value: flags.jwtAudience ?? env.JWT_AUDIENCE ?? '' },
+  ] as const
+  const missing = parts.filter(({ value }) => value === '')
+  const quotas = [flags.jwtMaxRequestsPerMinute, flags.jwtMaxRuns, flags.jwtMaxTokens, flags.jwtMaxCostUsd]
+  if (missing.length === parts.length && quotas.every((quota) => quota === undefined)) return undefined
+  if (missing.length > 0)
+    throw new CaissonError(
+      'invalid_options',
+      `JWTs need ${missing.map(({ name }) => name).join(' and ')} too`,
+      {
+        remedy: 'pass keys, issuer and audience, or nothing of JWTs',
+      },
+    )
+  if (flags.token === false)
+    throw new CaissonError('invalid_options', '--no-token lets everybody call, so JWTs would limit nobody', {
+      remedy: 'leave out --no-token or the options of JWTs',
+    })
+  const [jwks, issuer, audience] = parts
+  return { jwks: jwks.value, issuer: issuer.value, audience: audience.value }
 }
 
 /** `production` refuses what is for development alone: DEBUG and `--no-token`. */

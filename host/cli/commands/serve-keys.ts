@@ -9,14 +9,17 @@ import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
-export interface CreateKeyFlags {
+export interface QuotaFlags {
+  readonly maxRequestsPerMinute?: number | undefined
+  readonly maxRuns?: number | undefined
+  readonly maxTokens?: number | undefined
+  readonly maxCostUsd?: number | undefined
+}
+
+export interface CreateKeyFlags extends QuotaFlags {
   readonly scope: readonly string[]
   /** Milliseconds. */
   readonly expires?: number
-  readonly maxRequestsPerMinute?: number
-  readonly maxRuns?: number
-  readonly maxTokens?: number
-  readonly maxCostUsd?: number
   readonly json?: boolean
 }
 
@@ -60,7 +63,7 @@ export async function revokeKey(io: Io, nameOrId: string): Promise<ExitCode> {
   return exitCodes.completed
 }
 
-function quotasOf(flags: CreateKeyFlags): ApiKeyQuotas {
+export function quotasOf(flags: QuotaFlags): ApiKeyQuotas {
   const { maxRequestsPerMinute, maxRuns, maxTokens, maxCostUsd } = flags
   return {
     ...(maxRequestsPerMinute === undefined ? {} : { maxRequestsPerMinute }),

@@ -6,9 +6,11 @@ import { Service, type ServiceOptions } from '../../service/service.ts'
 import { withEnvFile } from '../env-file.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { modeOf, originsOf, portOf } from './serve-environment.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
+import { type JwtFlags, jwtOf, modeOf, originsOf, portOf } from './serve-environment.ts'
+import { type QuotaFlags, quotasOf } from './serve-keys.ts'
 
-export interface ServeFlags {
+export interface ServeFlags extends JwtFlags {
   readonly config?: readonly string[]
   readonly envFile?: string
   readonly address?: string
@@ -19,8 +21,6 @@ export interface ServeFlags {
   readonly allowWorkspace?: readonly string[]
   readonly allowHostName?: readonly string[]
   readonly allowOrigin?: readonly string[]
-  /** False with `--no-token`. */
-  readonly token?: boolean
 }
 
 /** Time for requests under way to be answered. */
@@ -30,12 +30,16 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
   const io = await withEnvFile(given, flags.envFile)
   const { isDebug } = modeOf(io.env, flags.token === false)
   const host = hostOf(io, flags.config ?? [])
+  const jwt = jwtOf(io.env, flags)
   const say = (text: string) => io.stderr.write(`${text}\n`)
   // Its runs end with this process, and the next service continues them; see Service.
   const service = await Service.start({
     host,
     version: io.version,
     ...listenOptions(io, flags),
+    ...(jwt === undefined
+      ? {}
+      : { jwt: { verifier: await host.openJwt(jwt), quotas: quotasOf(jwtQuotasOf(flags)) } }),
     log: (line) => {
       if (isDebug || line.level !== 'debug') say(JSON.stringify({ at: new Date().toISOString(), ...line }))
     },
@@ -47,6 +51,7 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
       'Warning: no token is needed. Every program and user of this machine can start runs, read them and apply changes.',
     )
   else say(`Token: ${service.tokenFile}`)
+  if (jwt !== undefined) say(`Accepts JWTs of ${sanitizeLine(jwt.issuer)} for ${sanitizeLine(jwt.audience)}`)
   for (const runId of service.resumed) say(`Continues ${runId}`)
   const signal = await endOfService()
   const active = service.activeRuns
@@ -58,6 +63,16 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
   await Promise.race([service.close(), sleep(closeMs, undefined, { ref: false })])
   // The runs at work have VMs that end with this process, and no end in their journals.
   process.exit(exitCodes.completed)
+}
+
+function jwtQuotasOf(flags: JwtFlags): QuotaFlags {
+  const { jwtMaxRequestsPerMinute, jwtMaxRuns, jwtMaxTokens, jwtMaxCostUsd } = flags
+  return {
+    maxRequestsPerMinute: jwtMaxRequestsPerMinute,
+    maxRuns: jwtMaxRuns,
+    maxTokens: jwtMaxTokens,
+    maxCostUsd: jwtMaxCostUsd,
+  }
 }
 
 function listenOptions(io: Io, flags: ServeFlags): Omit<ServiceOptions, 'host' | 'version' | 'log'> {

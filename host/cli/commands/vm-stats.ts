@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { VmDetails } from '../../control/messages.ts'
 import { cpuPercentBetween } from '../../control/usage.ts'
-import type { VmClient } from '../../control/vm-client.ts'
 import { formatBytes, formatTable } from '../../files/format.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
@@ -26,15 +25,15 @@ interface StatsFlags {
 export async function vmStats(io: Io, names: readonly string[], flags: StatsFlags): Promise<ExitCode> {
   using stop = new StopOnSignal('ends the process')
   const { vms } = hostOf(io)
-  const clients = async (): Promise<readonly VmClient[]> => {
-    if (names.length > 0) return await Promise.all(names.map((name) => vms.find(name)))
-    const found = (await vms.list()).map(({ id }) => vms.find(id).catch(() => null))
-    return (await Promise.all(found)).filter((client) => client !== null)
+  const read = async (): Promise<Map<string, VmDetails>> => {
+    if (names.length === 0) return byId(await vms.inspectAll())
+    const clients = await Promise.all(names.map((name) => vms.find(name)))
+    return byId(await Promise.all(clients.map((client) => client.inspect().catch(() => null))))
   }
-  for (let before = await readAll(await clients()); ; ) {
+  for (let before = await read(); ; ) {
     await sleep(intervalMs, undefined, { signal: stop.signal }).catch(() => undefined)
     if (stop.signal.aborted) return exitCodes.completed
-    const now = await readAll(await clients())
+    const now = await read()
     const readings = [...now.values()].map((details) => readingOf(details, before.get(details.id)))
     if (flags.json === true) for (const reading of readings) await writeJsonLine(io.stdout, reading)
     else
@@ -47,8 +46,7 @@ export async function vmStats(io: Io, names: readonly string[], flags: StatsFlag
 }
 
 /** One that ends meanwhile is left out. */
-async function readAll(clients: readonly VmClient[]): Promise<Map<string, VmDetails>> {
-  const all = await Promise.all(clients.map((client) => client.inspect().catch(() => null)))
+function byId(all: readonly (VmDetails | null)[]): Map<string, VmDetails> {
   return new Map(all.flatMap((details) => (details === null ? [] : [[details.id, details] as const])))
 }
 

@@ -161,7 +161,7 @@ export function addRunsCommands(runs: Command, run: RunAction): void {
     .action(run(lazy(async () => (await import('../commands/runs.ts')).runsResume)))
   addDetailOptions(add('fork').argument('[words...]', 'what to say to each new run, one argument each'))
     .description('Continue a run from an earlier moment in new runs; the run itself stays as it is')
-    .requiredOption('--at <step>', 'step before which the new runs begin, or "start", or "end"')
+    .requiredOption('--at <step>', 'step before which the new runs begin, or "start", "end" or "now"')
     .option('-n, --count <count>', 'number of new runs (default: one for each message, else 1)', parseCount)
     .option('--no-start', 'make the new runs without starting them')
     .option('--apply', 'with one new run: apply changes that are neither flagged nor in conflict')

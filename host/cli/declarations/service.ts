@@ -40,6 +40,24 @@ export function addServeCommand(command: Command, run: RunAction): void {
       'let pages of this origin call the service; repeatable (default: CORS_ORIGINS)',
       collect,
     )
+    .option(
+      '--jwks <place>',
+      'accept JWTs: public keys of the issuer, a file or an https address (default: JWT_JWKS)',
+    )
+    .option('--jwt-issuer <issuer>', 'exact issuer of the JWTs (default: JWT_ISSUER)')
+    .option('--jwt-audience <audience>', 'audience that a JWT must have (default: JWT_AUDIENCE)')
+    .option('--jwt-max-requests-per-minute <count>', 'requests of each subject in any 60 seconds', parseCount)
+    .option('--jwt-max-runs <count>', 'runs of each subject at work at once', parseCount)
+    .option(
+      '--jwt-max-tokens <count>',
+      'tokens of the runs that a subject starts on one day (UTC)',
+      parseCount,
+    )
+    .option(
+      '--jwt-max-cost-usd <dollars>',
+      'US dollars of the runs that a subject starts on one day (UTC)',
+      parseDollars,
+    )
     .option('--env-file <file>', 'file of variables, as .env.example has them; those of the environment win')
     .option(
       '--no-token',
@@ -56,7 +74,7 @@ function addKeyCommands(keys: Command, run: RunAction): void {
     .description('Create an API key and print its secret, once')
     .requiredOption(
       '--scope <scopes>',
-      'what it may do: read, run, approve, apply, admin, with commas between them',
+      'what it may do: read, run, approve, apply, metrics, admin, with commas between them',
       (text: string, before: string[] = []) => [...before, ...text.split(',').map((scope) => scope.trim())],
     )
     .option('--expires <age>', 'time after which it is refused, such as 30d (default: never)', parseAge)

@@ -14,6 +14,7 @@ import {
   type RequestMethod,
   taskCancel,
   taskCancelAgent,
+  taskCheckpoint,
   taskHold,
   taskPause,
   taskSteer,
@@ -352,6 +353,23 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   /** The VM cannot continue: the run ends with this reason. */
   lose(cause: unknown): void {
     this.#ends.lose(failureOfWake(cause))
+  }
+
+  /**
+   * Has the agent make a checkpoint of this moment: its effects and events wait until it is there.
+   * @returns why there is none of this moment; undefined when there is
+   */
+  async makeCheckpoint(): Promise<string | undefined> {
+    if (!this.isReachable || this.#disk.isWaiting) return 'its VM is paused or hibernated'
+    const known = this.#record.state.checkpoint?.checkpointId
+    const answer = await this.#ends.orLost(
+      this.#link.request(taskCheckpoint, { runId: this.#plan.runId }, { timeoutMs: requestTimeoutMs }),
+    )
+    if (!answer.ok) return `its agent made none: ${answer.error.message}`
+    if (answer.value.outcome === 'busy') return 'a call that changes something is under way'
+    const { checkpoint } = this.#record.state
+    // The agent is not trusted: what counts is the line of the journal.
+    return checkpoint === null || checkpoint.checkpointId === known ? 'it makes no checkpoints' : undefined
   }
 
   /** Another disk that begins at a checkpoint of this VM's; the VM works on. @throws {CaissonError} `not_possible_now` */

@@ -45,4 +45,16 @@ describe('a VM', () => {
     })
     await expect(directory.find('vm-')).rejects.toThrow('matches 3 VMs')
   })
+
+  it('is described with its usage among all others; one that does not answer is left out [V.08]', async () => {
+    const vms = await temporaryFolder('vms')
+    const directory = new VmDirectory({ vms })
+    expect(await directory.inspectAll()).toEqual([])
+    const [late, early] = [await runningVm(vms, 3_000), await runningVm(vms, 1_000)]
+    await createVmFolder(vms)
+    expect(await directory.inspectAll()).toMatchObject([
+      { id: early, usage: details.usage },
+      { id: late, usage: details.usage },
+    ])
+  })
 })

@@ -2,7 +2,7 @@ import { chmod, copyFile, mkdir, mkdtemp, readdir, rm, utimes, writeFile } from 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type Finding, type ImageCheck, runDoctor } from '../../doctor/doctor.ts'
+import { checkPrograms, type Finding, type ImageCheck, runDoctor } from '../../doctor/doctor.ts'
 import { type Folders, resolveFolders } from '../../state/folders.ts'
 import { TemplateFailures } from '../../vm/template/template-failures.ts'
 import { writeTemplate } from '../support/templates.ts'
@@ -97,6 +97,16 @@ describe('runDoctor', () => {
     } finally {
       process.env.PATH = before
     }
+  })
+
+  it('fails without the program for locks, which every run takes [V.02]', async () => {
+    const without = (missing: string) =>
+      checkPrograms(async (name) =>
+        name === missing ? { leftOut: [] } : { path: `/bin/${name}`, leftOut: [] },
+      )
+    expect(await without('flock')).toMatchObject({ status: 'fail', remedy: 'Install util-linux.' })
+    expect(await without('bwrap')).toMatchObject({ status: 'warn', remedy: 'Install bubblewrap.' })
+    expect(await without('')).toMatchObject({ status: 'ok' })
   })
 
   it('says how VMs start here, and why they are booted where no template can be used [V.02, V.01]', async () => {

@@ -70,8 +70,11 @@ describe.each([false, true])('a fork of a run (ended: %s)', (isOver) => {
     const fork = forkOf(host, start.runIds[0])
     expect(existsSync(fork.scratch)).toBe(false)
     expect((await host.runs.read(fork.runId)).map(({ event }) => event.type)).toEqual(['run-start'])
-    const end = await host.fork(paths.runId, { at: 'now' })
-    expect([end.step, end.checkpointId]).toEqual(['end', 'cp-4'])
+    const end = await host.fork(paths.runId, { at: 'end' })
+    expect([end.step, end.checkpointId, end.notNow]).toEqual(['end', 'cp-4', undefined])
+    const now = await host.fork(paths.runId, { at: 'now' })
+    const notNow = isOver ? 'the run has ended' : 'no process works on the run'
+    expect([now.step, now.checkpointId, now.notNow]).toEqual(['end', 'cp-4', notNow])
   })
 })
 

@@ -5,10 +5,12 @@ import { reply } from '#specs/testing/model-replies.ts'
 import {
   type Asked,
   type ModelServer,
+  type Script,
   type ServerReply,
   startModelServer,
 } from '#specs/testing/model-server.ts'
 import { Host } from '../../host.ts'
+import type { Run } from '../../runs/run.ts'
 import { findVms, finish, type TestBench, testBench } from '../support/runs.ts'
 
 const step = (id: string, needs: string[] = []) => ({
@@ -36,8 +38,8 @@ function answer({ messages }: Asked, asks: boolean): ServerReply {
   return turn === (asks ? 1 : 0) ? call(write('second.txt', words)) : reply({ text: `said ${words}` })
 }
 
-async function bench(asks = false): Promise<TestBench & { readonly model: ModelServer }> {
-  const model = await startModelServer((asked) => answer(asked, asks))
+async function bench(script: Script): Promise<TestBench & { readonly model: ModelServer }> {
+  const model = await startModelServer(script)
   const key = {
     CAISSON_LLM_URL: model.baseUrl,
     CAISSON_LLM_KEY: 'sk-some-key-of-the-test',
@@ -60,7 +62,7 @@ const typesOf = (events: readonly JournalEvent[], type: string) =>
   events.filter(({ event }) => event.type === type)
 
 it('three forks of a run begin at its second step, each follows what was said to it, and nothing before is paid again [V.05]', async () => {
-  const { host, run, model, home } = await bench()
+  const { host, run, model, home } = await bench((asked) => answer(asked, false))
   await using _ = model
   const first = await run('say hello', { plan: { from: plan } })
   expect(first.state.end?.outcome).toBe('completed')
@@ -105,7 +107,7 @@ it('three forks of a run begin at its second step, each follows what was said to
 }, 300_000)
 
 it('a run that waits for a person is forked by another process, and rewound, which ends it [V.05]', async () => {
-  const { host, start, model, home } = await bench(true)
+  const { host, start, model, home } = await bench((asked) => answer(asked, true))
   await using _ = model
   const run = await start('say hello', { plan: { from: plan }, approvals: { interactive: true } })
   const answerOnce = async (one: typeof run, color: string): Promise<string | undefined> => {
@@ -129,6 +131,7 @@ it('a run that waits for a person is forked by another process, and rewound, whi
     },
   })
   const forks = await other.fork(run.id, { at: 'now' })
+  expect([forks.step, forks.notNow]).toEqual(['now', undefined])
   const rewound = await other.rewind(run.id, { to: 'second', prompt: 'bonjour' })
   expect((await run.result()).message).toBe(`cancelled by rewind to second as ${rewound.runId}`)
 
@@ -146,3 +149,55 @@ it('a run that waits for a person is forked by another process, and rewound, whi
   await other.close()
   await host.close()
 }, 300_000)
+
+it('a run at work is forked at the moment of the call; while a command works, at the last checkpoint before it [V.05]', async () => {
+  const [asked, release, worked] = [turn(), turn(), turn()]
+  const script = async ({ messages }: Asked): Promise<ServerReply> => {
+    const count = messages.filter(({ role }) => role === 'assistant').length
+    const next = [write('a.txt', 'one'), write('b.txt', 'two'), { name: 'run_bash', arguments: slow }][count]
+    if (count === 2) {
+      asked.resolve()
+      await release.promise
+    }
+    return next === undefined
+      ? reply({ text: 'did it' })
+      : reply({ calls: [{ ...next, id: `call-${count}` }] })
+  }
+  const { host, start, model, home } = await bench(script)
+  await using _ = model
+  const run = await start('say hello', { plan: { from: { goal: 'say hello', steps: [step('first')] } } })
+  const watched = watchFor(run, worked.resolve)
+  // The third request to the model is under way; what came before it is done.
+  await asked.promise
+  const now = await run.fork({ at: 'now', count: 1, prompts: [], by: 'a test' })
+  expect([now.step, now.notNow]).toEqual(['now', undefined])
+  release.resolve()
+  await worked.promise
+  const during = await run.fork({ at: 'now', count: 1, prompts: [], by: 'a test' })
+  expect([during.step, during.notNow]).toEqual(['end', 'a call that changes something is under way'])
+  await run.cancel({ now: true })
+  await watched
+
+  const ids = [now.runIds[0] ?? '', during.runIds[0] ?? '']
+  const forks = await Promise.all(
+    ids.map(async (id) => await finish(await host.resume(id, { onNotes: () => undefined }))),
+  )
+  expect(forks.map(({ state }) => state.end?.outcome)).toEqual(['completed', 'completed'])
+  for (const id of ids) {
+    expect(await contents(host, id)).toEqual({ 'a.txt': 'one\n', 'b.txt': 'two\n', 'c.txt': 'three\n' })
+    const events = await host.runs.read(id)
+    const starts = events.flatMap(({ event }) => (event.type === 'tool-start' ? [event.callId] : []))
+    expect(starts.filter((callId) => callId !== 'call-2')).toEqual(['call-0', 'call-1'])
+  }
+  expect(await findVms(home)).toEqual([])
+}, 300_000)
+
+const slow = JSON.stringify({ command: 'sleep 20; echo three >> c.txt' })
+const turn = () => Promise.withResolvers<void>()
+
+/** Calls back once the slow command is at work. */
+async function watchFor(run: Run, onSlow: () => void): Promise<void> {
+  for await (const item of run.watch())
+    if (item.source !== 'delta' && item.event.type === 'tool-start' && item.event.callId === 'call-2')
+      onSlow()
+}

@@ -44,7 +44,7 @@ it('an interrupted run has its decisions since the checkpoint, without those tha
   expect(past.decided.map(({ request }) => request.approvalId)).toEqual(['a2'])
 })
 
-it('messages and cancellations before the checkpoint that had no effect by then are told to the next agent [R.01 A.08]', () => {
+it('messages and cancellations before the checkpoint that had no effect by then reach the next agent [R.01 A.08]', () => {
   const past = new Past('cp-1')
   const says = (messageId: string, agentPath?: string): HostEvent => ({
     type: 'steer-request',

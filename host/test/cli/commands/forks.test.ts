@@ -65,6 +65,19 @@ describe('caisson runs fork', () => {
     ])
   })
 
+  it('says where a new checkpoint was wanted and which was taken instead [V.05 H.01]', async () => {
+    const { host, runId, caisson } = await place({ isOver: true })
+    const { code, stdout } = await caisson('runs', 'fork', runId, '--at', 'now', '--no-start')
+    const [fork = ''] = await others(host, runId)
+    expect([code, stdout.split('\n').slice(0, 2)]).toEqual([
+      0,
+      [
+        `${fork} is a fork of ${runId} at end`,
+        '  this is the last checkpoint, as no new one was possible: the run has ended',
+      ],
+    ])
+  })
+
   it('refuses a moment that the run does not have, and names those that it has; nothing is made [V.05]', async () => {
     const { host, runId, caisson } = await place()
     const { code, stderr } = await caisson('runs', 'fork', runId, '--at', 'third', '--no-start')
