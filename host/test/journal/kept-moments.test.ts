@@ -1,12 +1,18 @@
 import { existsSync } from 'node:fs'
-import { readdir, utimes } from 'node:fs/promises'
+import { readdir, utimes, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { freeKept } from '../../clean/free.ts'
 import { listKept } from '../../clean/inventory.ts'
 import { Host } from '../../host.ts'
-import { boundMoments, defaultMomentBounds, listMoments, momentPaths } from '../../journal/kept-moments.ts'
+import {
+  boundMoments,
+  defaultMomentBounds,
+  keepLeftMoments,
+  listMoments,
+  momentPaths,
+} from '../../journal/kept-moments.ts'
 import { RunRecord } from '../../journal/run-record.ts'
 import { CheckpointDisk } from '../../vm/checkpoints/checkpoint-disk.ts'
 import { runWithMoments } from '../support/run-with-moments.ts'
@@ -61,10 +67,16 @@ describe('the moments of an ended run', () => {
       const end = { outcome: 'completed', reason: 'completed', message: '', summary: '' } as const
       await record.host({ type: 'run-end', ...end, usage: record.state.usage, durationMs: 1 })
       // Its process is still at work.
-      await host.runs.clearScratch()
+      await keepLeftMoments(host.runs)
       expect(existsSync(paths.options)).toBe(true)
     }
+    // One that can continue, and one whose journal is damaged, stay as they are.
+    const others = [await run(2, false), await run(3, false)]
+    await writeFile(others[1]?.journal ?? '', 'x\n')
     await host.runs.clearScratch()
+    await keepLeftMoments(host.runs)
+    for (const { options, scratch } of others)
+      expect([existsSync(options), existsSync(scratch)]).toEqual([true, true])
     for (const file of [paths.options, paths.scratch, paths.disk, paths.diskFiles])
       expect(existsSync(file)).toBe(false)
     expect((await listMoments(host.runs)).map(({ runId }) => runId)).toEqual([idOf(1)])
