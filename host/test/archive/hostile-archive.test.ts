@@ -18,7 +18,7 @@ import { McpPins } from '../../mcp/pins.ts'
 import { RunChanges } from '../../runs/changes.ts'
 import { Past } from '../../runs/past.ts'
 import { prepareFolders, resolveFolders } from '../../state/folders.ts'
-import { boundsOf, readStoredRun, resumedOptions } from '../../stored-run.ts'
+import { readStoredRun, resumedOptions, withinLimits } from '../../stored-run.ts'
 import { HostCalls } from '../../tools/calls.ts'
 import { prepareHostTools } from '../../tools/host-tools.ts'
 import { beginChanging, placeOfRuns } from '../support/changed-run.ts'
@@ -165,24 +165,25 @@ it('an open question that came with an archive takes no answer, as the archive w
 })
 
 it('the limits of the configuration apply to an imported run where they are lower than those of its archive [R.09]', async () => {
-  const made = await interruptedRun({ limits: { maxCostUsd: 100_000, maxTokens: 2_000_000 } })
+  const high = { maxCostUsd: 100_000, maxTokens: 2_000_000, maxRequests: 5_000, maxToolCalls: 7 }
+  const made = await interruptedRun({ limits: high })
   const { host, directory, home } = await elsewhere()
   await imported(host, await exported(made.host), directory)
   const stored = await readStoredRun(host.runs.paths(runId))
-  const resumedWith = async (text: string, limitsOfTask: Partial<RunLimits> = {}) => {
+  const limitsWith = async (text: string, limits: Partial<RunLimits> = {}) => {
     await writeConfig(home, text)
-    const { limits } = await host.config()
-    const task = { ...stored.task, limits: { ...stored.task.limits, ...limitsOfTask } }
-    const { limits: resumed } = resumedOptions({ ...stored, task }, { limits: boundsOf(limits) })
-    return RunLimits.parse({ ...limits, ...resumed })
+    const task = { ...stored.task, limits: { ...stored.task.limits, ...limits } }
+    const within = withinLimits({ ...stored, task }, (await host.config()).limits)
+    return { run: resumedOptions(within, {}).limits, task: within.task.limits }
   }
-  const both = '[limits]\nmaxCostUsd = 1\nmaxTokens = 1000\n'
-  expect(await resumedWith(both)).toMatchObject({ maxCostUsd: 1, maxTokens: 1000 })
-  // The archive writes its task, too.
+  const low = { maxCostUsd: 1, maxTokens: 1_000, maxRequests: 10, maxDepth: 1 }
+  const all = '[limits]\nmaxCostUsd = 1\nmaxTokens = 1000\nmaxRequests = 10\nmaxDepth = 1\n'
+  expect(await limitsWith(all)).toMatchObject({ run: { ...low, maxToolCalls: 7 }, task: low })
+  // The host does not keep to the limits of the task, which the archive writes too.
   const lower = { maxCostUsd: 0.5, maxTokens: 500 }
-  expect(await resumedWith(both, lower)).toMatchObject({ maxCostUsd: 1, maxTokens: 1000 })
-  const one = await resumedWith('[limits]\nmaxTokens = 1000\n')
-  expect(one).toMatchObject({ maxCostUsd: 100_000, maxTokens: 1000 })
+  expect(await limitsWith(all, lower)).toMatchObject({ run: low, task: lower })
+  const { run } = await limitsWith('[limits]\nmaxTokens = 3000000\nmaxRequests = 10\n')
+  expect(run).toEqual({ ...high, maxRequests: 10 })
 })
 
 it('an archive of the future is refused, since its run would be the last one of its directory until then [R.09]', async () => {
