@@ -114,7 +114,14 @@ import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
 import { type Folders, resolveFolders } from './state/folders.ts'
-import { boundsOf, lowerLimits, readStoredRun, resumedOptions, storeRun, withValues } from './stored-run.ts'
+import {
+  lowerLimits,
+  readStoredRun,
+  resumedOptions,
+  storeRun,
+  withinLimits,
+  withValues,
+} from './stored-run.ts'
 import { VmPool } from './vm/vm-pool.ts'
 import type { UndoSummary } from './workspace/index.ts'
 import { endRunHolder } from './workspace/run-lock.ts'
@@ -495,14 +502,14 @@ export class Host implements AsyncDisposable {
     try {
       if (record.state.end !== null)
         throw new CaissonError('not_possible_now', `${paths.runId} has ended (${record.state.end.outcome})`)
-      const stored = await readStoredRun(paths)
+      const read = await readStoredRun(paths)
       const imported = await readImported(paths.directory)
       if (imported !== undefined) await this.#requireSameImage(paths.runId, imported, options)
-      // The bounds of this machine apply to a run of another one.
-      const bounds = imported === undefined ? {} : boundsOf((await this.config()).limits)
-      const given = checkRunOptions(
-        resumedOptions(stored, { ...options, limits: { ...bounds, ...options.limits } }),
-      )
+      const stored =
+        imported === undefined
+          ? read
+          : withinLimits(withinLimits(read, (await this.config()).limits), options.limits ?? {})
+      const given = checkRunOptions(resumedOptions(stored, options))
       const planned = await this.#plan(given)
       // Was read for the plan.
       const configured = mcpServersOf(planned.config.mcpServers)

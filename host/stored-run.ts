@@ -7,7 +7,7 @@ import * as z from 'zod'
 import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
-import { Task } from '#specs/protocol/task.ts'
+import { type RunLimits, Task } from '#specs/protocol/task.ts'
 import type { Withheld } from './archive/format.ts'
 import { checkRunOptions } from './check-options.ts'
 import { replaceFile } from './files/durable.ts'
@@ -222,18 +222,27 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
   }
 }
 
-/** What of limits a resumed run can be given. */
-export function boundsOf({
-  maxTokens,
-  maxCostUsd,
-}: {
-  readonly maxTokens?: number | undefined
-  readonly maxCostUsd?: number | undefined
-}): NonNullable<ResumeOptions['limits']> {
+type Bounds = Readonly<{ [Name in keyof RunLimits]?: number | undefined }>
+
+/**
+ * An imported run, bound by these limits where they are lower. The host keeps to those of the options, the agent to those
+ * of the task; an archive may have others in each.
+ */
+export function withinLimits(stored: StoredRun, bounds: Bounds): StoredRun {
+  const { options, task } = stored
   return {
-    ...(maxTokens === undefined ? {} : { maxTokens }),
-    ...(maxCostUsd === undefined ? {} : { maxCostUsd }),
+    ...stored,
+    options: { ...options, limits: lowered(options.limits ?? {}, bounds) },
+    task: { ...task, limits: lowered(task.limits, bounds) },
   }
+}
+
+function lowered<L extends Partial<RunLimits>>(limits: L, bounds: Bounds): L {
+  const own: Readonly<Record<string, number | undefined>> = limits
+  const lower = Object.entries(bounds).filter(
+    ([name, bound]) => bound !== undefined && bound < (own[name] ?? Number.POSITIVE_INFINITY),
+  )
+  return { ...limits, ...Object.fromEntries(lower) }
 }
 
 /** The bounds of `limits` that are lower than those of the task. */

@@ -58,14 +58,13 @@ export async function mergeRuns(
  */
 async function requireOneDirectory(results: readonly RunOutcomeFiles[]): Promise<ImportedRun | undefined> {
   const imported = await Promise.all(results.map(({ paths }) => readImported(paths.directory)))
+  if (imported.every((one) => one === undefined)) return undefined
   const directories = new Set(imported.map((one, at) => one?.workspace ?? results[at]?.start.directory))
   if (directories.size === 1) return imported.find((one) => one !== undefined)
   throw new CaissonError(
     'invalid_options',
     `the runs are for several directories: ${[...directories].join(', ')}`,
-    {
-      remedy: 'import them for one directory: caisson runs import -w DIR',
-    },
+    { remedy: 'import them for one directory: caisson runs import -w DIR' },
   )
 }
 

@@ -106,15 +106,15 @@ async function openWorld() {
 describe('the agent that asks for network access', () => {
   it('learns what holds now, though its session was lost while a person thought [G.03, S1.11]', async () => {
     const { link, approvals, journal, sessions, completion, toldEnd, gateway } = await openWorld()
-    await expect.poll(() => approvals.pending).toEqual(['ap-ask000001'])
+    await expect.poll(() => approvals.pending).toHaveLength(1)
+    const { pending } = approvals
     // Nothing of it is open at the gateway, so that the VM may sleep meanwhile.
     await expect.poll(() => gateway.isBusy()).toBe(false)
     link.restartSession('as after a sleep')
     await expect.poll(() => sessions.length).toBe(2)
     await sleep(20)
-    expect(approvals.answer('ap-ask000001', { decision: 'allow', scope: 'run' })).toMatchObject({
-      taken: true,
-    })
+    expect(approvals.pending).toEqual(pending)
+    expect(approvals.answer(pending[0] ?? '', { decision: 'allow', scope: 'run' })).toEqual({ taken: true })
     expect((await completion).summary).toContain(
       'told: allowed: https connections to api.example.com (port 443), in this run.',
     )
@@ -129,7 +129,7 @@ describe('the agent that asks for network access', () => {
   it('learns of a no with the person’s words [G.03, S1.11]', async () => {
     const { approvals, completion, toldEnd } = await openWorld()
     await expect.poll(() => approvals.pending).toHaveLength(1)
-    approvals.answer('ap-ask000001', { decision: 'deny', scope: 'once', hint: 'use rates.csv' })
+    approvals.answer(approvals.pending[0] ?? '', { decision: 'deny', scope: 'once', hint: 'use rates.csv' })
     expect((await completion).summary).toContain('They said: use rates.csv')
     expect(toldEnd()).toMatchObject({ error: { code: 'denied', retryable: false } })
   })

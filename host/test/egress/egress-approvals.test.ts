@@ -164,8 +164,8 @@ describe('request_access', () => {
     expect(await connect(tunnel('api.example.com:443'))).toBe(true)
   })
 
-  it('refuses what is no address, and another question under the id of a pending one', async () => {
-    const { answers, request, approvals, waiting } = await open()
+  it('refuses what is no address', async () => {
+    const { answers, request } = await open()
     for (const address of [
       'file:///etc/passwd',
       'https://user:pw@example.com/',
@@ -173,13 +173,42 @@ describe('request_access', () => {
       'https://a b/',
     ])
       expect(await answers.decide(request(address))).toMatchObject({ decision: 'deny' })
+  })
+
+  it('has an ID that the host draws: an answer to what the agent asked under its own allows nothing else [G.02, G.03]', async () => {
+    const { answers, request, approvals, waiting, questions, connect, tunnel } = await open()
     const first = request(url)
     const answer = answers.decide(first)
     const [id = ''] = await waiting()
     const lie = { ...first, arguments: JSON.stringify({ reason: 'x', url: 'https://evil.example.net/' }) }
-    expect(await answers.decide(lie)).toMatchObject({ decision: 'deny' })
+    const lied = answers.decide(lie)
+    const [, other = ''] = await waiting(2)
+    expect(new Set([id, other, first.approvalId]).size).toBe(3)
+    expect(questions().map(({ access }) => access?.address)).toEqual([url, 'https://evil.example.net/'])
     approvals.answer(id, { decision: 'allow', scope: 'once' })
     expect(await answer).toMatchObject({ decision: 'allow' })
+    approvals.answer(other, { decision: 'deny', scope: 'once' })
+    expect(await lied).toMatchObject({ decision: 'deny' })
+    expect(await connect(tunnel('evil.example.net:443'))).toBe('no rule allows it')
+  })
+
+  it('is not answered under the ID of a question about a file that the agent withdrew [G.02, G.03]', async () => {
+    const { answers, request, approvals, waiting, connect, tunnel } = await open()
+    const access = request('https://evil.example.net/')
+    const file = { ...access, tool: 'delete_file', arguments: JSON.stringify({ path: 'tmp.txt' }) }
+    const lost = new AbortController()
+    const first = approvals.ask(file, lost.signal)
+    expect(await waiting()).toEqual([file.approvalId])
+    lost.abort('the agent that asked is gone')
+    await first
+    const asked = answers.decide(access)
+    const [drawn = ''] = await waiting()
+    expect(approvals.answer(file.approvalId, { decision: 'allow', scope: 'once' })).toMatchObject({
+      taken: false,
+    })
+    expect(await connect(tunnel('evil.example.net:443'))).toBe('no rule allows it')
+    approvals.answer(drawn, { decision: 'deny', scope: 'once' })
+    expect(await asked).toMatchObject({ decision: 'deny' })
   })
 
   it('is denied where nobody is there, with what would allow it; the mode all is no yes to this [S1.11]', async () => {

@@ -2,7 +2,9 @@ import { existsSync } from 'node:fs'
 import { readFile, rm, stat } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { forkRun } from '../../forks/fork-run.ts'
 import { Host } from '../../host.ts'
+import { RunRecord } from '../../journal/run-record.ts'
 import type { RunPaths } from '../../journal/run-store.ts'
 import { Recording } from '../../recording/replay.ts'
 import { Past } from '../../runs/past.ts'
@@ -108,4 +110,26 @@ it('what cannot be forked is refused with the moments that there are, and leaves
   await rm(paths.options)
   await expect(host.fork(runId, { at: 'second' })).rejects.toThrow('does not keep its disk')
   expect(await host.runs.ids()).toEqual([runId])
+})
+
+it('forks that fail are removed, except one that another process has resumed by then [V.05]', async () => {
+  const { host, paths } = await place()
+  const { runId, scratch } = paths
+  const taken: RunRecord[] = []
+  const live = {
+    copyDisk: async (to: string, checkpointId: string) => {
+      const [first] = (await host.runs.ids()).filter(
+        (id) => id !== runId && existsSync(forkOf(host, id).options),
+      )
+      if (first === undefined) return void (await CheckpointDisk.fork(scratch, to, checkpointId))
+      taken.push(await RunRecord.open(forkOf(host, first)))
+      throw new Error('no space')
+    },
+    flushRecording: async () => undefined,
+  }
+  const request = { at: 'end', count: 2, prompts: [], by: 'a test' }
+  await expect(forkRun({ store: host.runs, runId, live }, request)).rejects.toThrow('no space')
+  const [fork] = taken
+  expect(await host.runs.ids()).toEqual([runId, fork?.paths.runId].sort())
+  await fork?.[Symbol.asyncDispose]()
 })

@@ -1,4 +1,6 @@
 // What a watcher learns while a run has no VM yet.
+import { existsSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { CaissonError } from '#specs/errors.ts'
@@ -6,7 +8,7 @@ import { RunRecord } from '../../journal/run-record.ts'
 import type { PlannedRun } from '../../runs/resolved-run.ts'
 import { Run } from '../../runs/run.ts'
 import { plannedRun } from '../support/planned-run.ts'
-import { runId } from '../support/run-values.ts'
+import { runId, runStart, task } from '../support/run-values.ts'
 
 async function startWith(prepareMachine: PlannedRun['prepareMachine']) {
   const { plan, runs } = await plannedRun()
@@ -46,5 +48,29 @@ describe('a run whose image is built', () => {
     await building.promise
     await run.cancel({ by: 'a test' })
     expect(await run.result()).toMatchObject({ outcome: 'cancelled', message: 'cancelled by a test' })
+  })
+
+  it('has one end where a person cancels it after another process has resumed it [S1.03 S1.10 R.01]', async () => {
+    const { plan, runs } = await plannedRun()
+    const paths = await runs.create(runId)
+    await writeFile(paths.options, '{}')
+    {
+      await using record = await RunRecord.open(paths)
+      await record.host(runStart)
+    }
+    const prepareMachine: PlannedRun['prepareMachine'] = async ({ signal }) => {
+      await sleep(60_000, undefined, { signal })
+      throw new Error('it was not ended')
+    }
+    const resumed = { task: { ...task, runId }, fromBeginning: false, importedLines: 0 }
+    const run = new Run({ ...plan, resumed, prepareMachine }, await RunRecord.open(paths))
+    await run.cancel({ by: 'a test' })
+    expect(await run.result()).toMatchObject({ outcome: 'cancelled', message: 'cancelled by a test' })
+    const types = (await runs.read(runId)).map(({ event }) => event.type)
+    expect(types.filter((type) => type === 'run-end')).toHaveLength(1)
+    expect(types.at(-1)).toBe('run-end')
+    expect(await runs.summary(runId)).toMatchObject({ status: 'cancelled' })
+    // Nobody resumes it again.
+    expect(existsSync(paths.options)).toBe(false)
   })
 })
