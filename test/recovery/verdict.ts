@@ -120,7 +120,8 @@ function judgeQuestions({ events, asked }: Outcome): Breach[] {
   const property = 'consume once'
   const decided = new Map<string, number>()
   for (const { event } of events)
-    if (event.type === 'approval-decision')
+    // One that ended with its agent was withdrawn, and is asked again.
+    if (event.type === 'approval-decision' && event.by !== 'agent')
       decided.set(event.approvalId, (decided.get(event.approvalId) ?? 0) + 1)
   const twice = [...decided].filter(([, times]) => times > 1)
   const breaches = twice.map(
