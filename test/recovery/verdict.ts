@@ -119,8 +119,8 @@ function judgeCheckpoints({ events }: Outcome): Breach[] {
 function judgeQuestions({ events, asked }: Outcome): Breach[] {
   const property = 'consume once'
   const decided = new Map<string, number>()
+  // One that ended with its agent was withdrawn, and is asked again.
   for (const { event } of events)
-    // One that ended with its agent was withdrawn, and is asked again.
     if (event.type === 'approval-decision' && event.by !== 'agent')
       decided.set(event.approvalId, (decided.get(event.approvalId) ?? 0) + 1)
   const twice = [...decided].filter(([, times]) => times > 1)
