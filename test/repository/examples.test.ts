@@ -23,6 +23,8 @@ const surroundings = {
   createReadStream: "import { createReadStream } from 'node:fs'",
   createWriteStream: "import { createWriteStream } from 'node:fs'",
   token: 'declare const token: string',
+  tokens: 'declare const tokens: { current(): Promise<string> }',
+  ServiceClient: "import { ServiceClient } from 'caisson/client'",
   answerCustomer: `declare function answerCustomer(question: string, model: unknown): Promise<void>`,
 }
 
