@@ -31,7 +31,11 @@ export default defineConfig({
         test: {
           name: 'fast',
           include: ['{specs,runtime,agent,host,client,vm-image,scripts,test}/**/*.test.ts'],
-          exclude: ['**/*.vm.test.ts', '**/*.slow.test.ts', '**/node_modules/**'],
+          exclude: [
+            ...['**/*.vm.test.ts', '**/*.slow.test.ts', '**/node_modules/**'],
+            // Where the slow tier follows, it has all rounds of these.
+            ...(process.env.CAISSON_TEST_ONCE === undefined ? [] : perTierFiles),
+          ],
           testTimeout: 60_000,
           // One would leave the second processor to nobody: many tests wait more than they work.
           maxWorkers: FILES_AT_ONCE,

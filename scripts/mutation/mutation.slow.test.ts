@@ -8,7 +8,7 @@ it('tests notice most of a sample of mutants, and every essential one [T.03]', a
   const program = path.join(import.meta.dirname, 'main.ts')
   const { exitCode, stdout, stderr } = await execa(
     process.execPath,
-    ['--conditions=caisson-source', program, '--count', '60', '--seconds', '120', '--seed', '1'],
+    ['--conditions=caisson-source', program, '--count', '60', '--seconds', '80', '--seed', '1'],
     { cwd: root, reject: false, timeout: 580_000 },
   )
   console.log(stdout)

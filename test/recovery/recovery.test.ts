@@ -22,8 +22,8 @@ const takesAll = process.env.CAISSON_TEST_POSITIONS === 'all'
 const unbounded = { ms: Number.POSITIVE_INFINITY, atLeast: Number.POSITIVE_INFINITY }
 const positionsBudget = takesAll
   ? unbounded
-  : perTier({ ms: 30_000, atLeast: 6 }, { ms: 120_000, atLeast: 40 })
-const momentsBudget = takesAll ? unbounded : perTier({ ms: 8_000, atLeast: 3 }, { ms: 40_000, atLeast: 10 })
+  : perTier({ ms: 30_000, atLeast: 6 }, { ms: 60_000, atLeast: 30 })
+const momentsBudget = takesAll ? unbounded : perTier({ ms: 8_000, atLeast: 3 }, { ms: 20_000, atLeast: 8 })
 const momentsCount = 200
 const timeoutMs = takesAll ? 3_600_000 : 600_000
 

@@ -7,7 +7,7 @@ import { type RecoveredRun, recoverRun } from '../support/recovered-run.ts'
  */
 const chosen = process.env.CAISSON_TEST_POSITIONS?.split(',').map(Number)
 const today = Math.floor(Date.now() / 86_400_000)
-const budget = chosen === undefined ? { ms: 90_000, atLeast: 5 } : { ms: Infinity, atLeast: Infinity }
+const budget = chosen === undefined ? { ms: 45_000, atLeast: 4 } : { ms: Infinity, atLeast: Infinity }
 
 function chosenOf(possible: readonly number[]): readonly number[] {
   if (chosen !== undefined) return possible.filter((seq) => chosen.includes(seq))

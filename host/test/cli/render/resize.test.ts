@@ -87,7 +87,7 @@ async function showResized(count: number, rewrapping: Rewrapping, nextSize: () =
 const upTo = (least: number, most: number): number => least + Math.floor(Math.random() * (most - least + 1))
 
 it('leaves no stray row, no line twice and none lost, however often the height of the terminal changes [S1.10 H.01]', async () => {
-  const count = perTier(60, 600)
+  const count = perTier(60, 150)
   const { lines, expected, resized } = await showResized(count, {}, () => ({ cols: 100, rows: upTo(10, 39) }))
   expect(resized).toBeGreaterThan(count / 20)
   expect(lines).toEqual(expected)
@@ -99,7 +99,7 @@ it.each([
 ] as const)(
   'leaves no stray row on a terminal that %s as its width changes above 80 columns [S1.10 H.01]',
   async (_, rewrapping) => {
-    const count = perTier(60, 300)
+    const count = perTier(60, 150)
     const size = (): Size => ({ cols: upTo(80, 200), rows: upTo(20, 60) })
     const { lines, expected, resized } = await showResized(count, rewrapping, size)
     expect(resized).toBeGreaterThan(count / 20)
