@@ -104,6 +104,8 @@ describe('the directory of a run', () => {
     const waiting = two.holdDirectory(root, undefined, { signal, onWait })
     const cancelled = two.holdDirectory(root, undefined, { signal: AbortSignal.timeout(10) })
     expect(await cancelled).toMatchObject({ ok: false, error: { code: 'cancelled' } })
+    // Nobody hears of a directory that is busy for a moment.
+    await expect.poll(() => onWait.mock.calls.length).toBe(1)
     await held[Symbol.asyncDispose]()
     await unwrap(await waiting)[Symbol.asyncDispose]()
     expect(onWait).toHaveBeenCalledTimes(1)
