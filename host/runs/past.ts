@@ -120,7 +120,6 @@ export class Past {
         this.#open.delete(approvalId)
         // A question that was withdrawn is asked again.
         if (asked === undefined || ruling.by === 'cancel' || ruling.by === 'agent') break
-        if (seq <= this.#importedLines) break
         const decided = { ...asked, ruling }
         this.#decided.push(decided)
         const isFirst = ruling.earlierId === undefined
