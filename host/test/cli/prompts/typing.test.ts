@@ -196,7 +196,7 @@ async function typeRounds(rounds: number, quietMs: number, terminals: number): P
 }
 
 it('no key typed for something else answers a question; it continues as the message that it was [S1.11 A.08 H.01]', async () => {
-  await typeRounds(perTier(24, 500), 150, perTier(4, 8))
+  await typeRounds(perTier(24, 1_000), 150, perTier(4, 8))
 })
 
 it('nor does one with the quiet time of a second [S1.11 A.08 H.01]', async () => {
