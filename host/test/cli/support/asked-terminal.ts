@@ -17,7 +17,7 @@ const socket = createConnection(socketPath)
 await once(socket, 'connect')
 const io: Io = { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, env: {}, version: '0' }
 
-/** When the terminal's keys arrived since the question, and the bytes of the round. */
+/** When the question was asked and when keys arrived after it, and the bytes of the round. */
 const arrivals: number[] = []
 let received = 0
 const push = process.stdin.push.bind(process.stdin)
@@ -81,7 +81,8 @@ class Round {
 
   ask(kind: AskedKind): void {
     this.#pending.set('a1', () => undefined)
-    arrivals.length = 0
+    // Keys that come more than the quiet time after the question may answer it, however fast they were typed.
+    arrivals.splice(0, Number.POSITIVE_INFINITY, performance.now())
     const { access, ...request } = askedQuestions[kind]
     this.#give({
       type: 'approval-request',
