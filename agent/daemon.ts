@@ -16,6 +16,7 @@ import type { OpenPort } from './link/port.ts'
 import type { ShellRequest } from './link/root-helper.ts'
 import type { RunParts } from './run-task.ts'
 import { type AgentsParts, createAgents } from './subagents/create-agents.ts'
+import { takeChanges } from './subagents/own-vm.ts'
 import { TaskServer } from './tasks.ts'
 import { createRegistry } from './tool-calls/registry.ts'
 import type { Tool } from './tool-calls/tool.ts'
@@ -88,7 +89,21 @@ export function startDaemon(options: DaemonOptions): Daemon {
       ? {}
       : {
           agentsFor: (run, reportFor, extensionTools) =>
-            createAgents(run, { ...agents, reportFor, extensionTools }),
+            createAgents(run, {
+              ...agents,
+              reportFor,
+              extensionTools,
+              vms: {
+                run: (request, signal) => link.runAgent({ runId: run.task.runId, ...request }, signal),
+                takeChanges: (agentPath, view, how) => takeChanges(agentPath, view, link.http, how),
+              },
+              ...(run.task.subAgent === undefined
+                ? {}
+                : {
+                    sendView: ({ path: merged, start: base, upper }, signal) =>
+                      sendChanges(run.task.runId, link.http, { merged, base, upper, signal }),
+                  }),
+            }),
         }),
     extensions,
     // An idle agent does not need the client.

@@ -26,6 +26,7 @@ import type { Steering } from './run/steering.ts'
 import type { SubAgents } from './run/sub-agents.ts'
 import { OutputStore } from './run/tool-outputs.ts'
 import type { RunAgents } from './subagents/create-agents.ts'
+import { runSubAgentTask, withoutFrame } from './subagents/own-vm.ts'
 import { truncate } from './text/truncate.ts'
 import type { Registry } from './tool-calls/registry.ts'
 import type { SkillCatalog } from './tool-calls/tool.ts'
@@ -116,7 +117,7 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
   const hooks = openHooks(task.hooks, host.runHook)
   const run: AgentRun = {
     task: { ...task, askTools: tools.value.askTools },
-    agentPath: 'root',
+    agentPath: task.subAgent === undefined ? 'root' : parentOf(task.subAgent.agentPath),
     model: loggedModel(
       openRunModel(() => parts.modelFor(task), steering),
       log,
@@ -140,8 +141,13 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
     logger,
   }
   if (signal.aborted) return { ...interruption(run, 'nothing was planned'), summary: '' }
-  const agents = hasAgents ? parts.agentsFor?.(run, host.reportOf, extensions.toolsFor) : undefined
+  const { subAgent } = task
+  const reportFor = (agentPath: string): Report =>
+    agentPath === subAgent?.agentPath ? withoutFrame(host.reportOf(agentPath)) : host.reportOf(agentPath)
+  const agents = hasAgents ? parts.agentsFor?.(run, reportFor, extensions.toolsFor) : undefined
   opened.defer(() => agents?.close())
+  if (subAgent !== undefined && agents !== undefined)
+    return await runSubAgentTask({ ...task, subAgent }, agents, signal)
   return await planAndExecute(agents === undefined ? run : { ...run, agents }, parts)
 }
 
@@ -230,6 +236,10 @@ async function noteCorrections(corrections: readonly string[], run: AgentRun): P
   if (corrections.length === 0) return
   const text = truncate(`the model's plan was corrected: ${corrections.join('; ')}`, limits.textMaxChars)
   await run.report.event({ type: 'note', level: 'info', text })
+}
+
+function parentOf(agentPath: string): string {
+  return agentPath.slice(0, agentPath.lastIndexOf('/'))
 }
 
 function failed({ reason, message }: { reason: RunReason; message: string }): RunEnding {

@@ -2,6 +2,7 @@
  * The agent's link to its host. Sessions come and go; events are never lost or doubled, questions are repeated until
  * answered, and each run's end is reported once. Buffers are bounded, so a slow host makes the agent wait.
  */
+import type { AgentRunRequest, AgentRunResult } from '#specs/protocol/agent-vm.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { protocolSha256 } from '#specs/protocol/digest.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -9,6 +10,7 @@ import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import {
+  agentRun,
   approvalRequest,
   checkpointMake,
   hookRun,
@@ -77,6 +79,8 @@ export interface HostLink {
   runHook(request: HookRequest, signal: AbortSignal): Promise<Result<HookDecision, RpcFailure>>
   /** Calls a tool of the host application; repeats and fails as `requestApproval` does. */
   callTool(call: HostToolCall, signal: AbortSignal): Promise<Result<HostToolResult, RpcFailure>>
+  /** Has a sub-agent carried out in a VM of its own; repeats and fails as `requestApproval` does. */
+  runAgent(request: AgentRunRequest, signal: AbortSignal): Promise<Result<AgentRunResult, RpcFailure>>
   /**
    * Asks for a checkpoint once the host has all events of the run; repeats and fails as `requestApproval` does.
    */
@@ -157,6 +161,11 @@ class Link implements HostLink {
   callTool(call: HostToolCall, signal: AbortSignal): Promise<Result<HostToolResult, RpcFailure>> {
     this.#deltas.flush()
     return this.#requestUntilAnswered(toolCall, call, signal)
+  }
+
+  runAgent(request: AgentRunRequest, signal: AbortSignal): Promise<Result<AgentRunResult, RpcFailure>> {
+    this.#deltas.flush()
+    return this.#requestUntilAnswered(agentRun, request, signal)
   }
 
   async makeCheckpoint(

@@ -97,7 +97,7 @@ export class RunBudget {
       maxWallMs,
       ...(maxRequests === Number.POSITIVE_INFINITY ? {} : { maxRequests }),
       ...(maxCostUsd === Number.POSITIVE_INFINITY ? {} : { maxCostUsd }),
-      ...(wanted.maxAgents === undefined ? {} : { maxAgents: Math.min(wanted.maxAgents, this.#agentRoom()) }),
+      ...(wanted.maxAgents === undefined ? {} : { maxAgents: Math.min(wanted.maxAgents, this.agentRoom) }),
     }
     const part = new RunBudget(limits, this.#now, this.#price, this)
     this.#parts.add(part)
@@ -133,10 +133,10 @@ export class RunBudget {
   }
 
   /** How many sub-agents may begin below: an agent without a limit of its own uses that of the one above. */
-  #agentRoom(): number {
+  get agentRoom(): number {
     if (this.#most('agents') !== Number.POSITIVE_INFINITY || this.#parent === null)
       return Math.max(0, this.#left('agents'))
-    return this.#parent.#agentRoom()
+    return this.#parent.agentRoom
   }
 
   /** Aborted once a limit is exceeded. */
@@ -179,13 +179,20 @@ export class RunBudget {
 
   /** Takes one sub-agent; false when no more may begin. */
   takeAgent(): boolean {
-    if (this.#agentRoom() < 1) return false
+    if (this.agentRoom < 1) return false
     this.#spend('agents', 1)
     return true
   }
 
   /** Sub-agents, and what they used, before another agent process continued the run. */
   restore(agents: number, usage: Usage): void {
+    this.#spend('agents', agents)
+    this.addUsage(usage)
+  }
+
+  /** What a part spent in another VM. */
+  addSpent({ usage, toolCalls, agents }: { usage: Usage; toolCalls: number; agents: number }): void {
+    this.#spend('calls', toolCalls)
     this.#spend('agents', agents)
     this.addUsage(usage)
   }

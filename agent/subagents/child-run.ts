@@ -46,7 +46,6 @@ interface ChildParts {
 export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildParts): AgentRun {
   const { agents: _agents, revisePlan: _revisePlan, ...shared } = parent
   const { outputSchema: _schema, ...task } = parent.task
-  const { maxTurnsPerStep } = task.limits
   return {
     ...shared,
     ...parts,
@@ -56,7 +55,7 @@ export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildPa
       limits: {
         ...task.limits,
         ...parts.budget.limits,
-        maxTurnsPerStep: Math.min(request.limits?.maxTurns ?? maxTurnsPerStep, maxTurnsPerStep),
+        maxTurnsPerStep: maxTurnsOf(request, parent),
       },
     },
     callIds: parent.callIds.of(`${task.idSeed ?? task.runId} ${parts.agentPath}`),
@@ -65,6 +64,12 @@ export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildPa
     log: noLog,
     logger: parent.logger.child({ agentPath: parts.agentPath }),
   }
+}
+
+/** Turns of the sub-agent: at most those of a step of its parent. */
+export function maxTurnsOf({ limits }: AgentRequest, parent: Pick<AgentRun, 'task'>): number {
+  const { maxTurnsPerStep } = parent.task.limits
+  return Math.min(limits?.maxTurns ?? maxTurnsPerStep, maxTurnsPerStep)
 }
 
 /** Runs the child's conversation to its end. */

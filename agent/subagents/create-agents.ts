@@ -24,10 +24,12 @@ import {
   agentToolNames,
 } from '../tool-calls/sub-agent-types.ts'
 import { type Tool, toolFailure } from '../tool-calls/tool.ts'
+import { revisePlanName } from '../tools/revise-plan.ts'
 import { defaultRoot, workOwner } from '../workspace/file-access.ts'
 import { describeWorkspace } from '../workspace/listing.ts'
-import { childRun, converse, lastWords } from './child-run.ts'
-import { type MergeOutcome, mergeChanges, nothingMerged, takeFile } from './merge-changes.ts'
+import { childRun, converse, lastWords, maxTurnsOf } from './child-run.ts'
+import { mergeChanges, nothingMerged, takeFile } from './merge-changes.ts'
+import { runInOwnVm, type VmsOfHost, withoutChanges } from './own-vm.ts'
 import { OwnPlace, Places } from './places.ts'
 import { ChildReport } from './sub-agent-report.ts'
 import { type AgentView, type KeptViews, type ViewSource, Views } from './views.ts'
@@ -37,6 +39,10 @@ export interface AgentsParts {
   /** The tools of an agent whose workspace is the view, without those that start agents. */
   toolsFor(view: AgentView): readonly Tool[]
   reportFor(agentPath: string): Report
+  /** For sub-agents in VMs of their own. Absent: there are none. */
+  readonly vms?: VmsOfHost
+  /** For the task of a sub-agent: sends what it changed to the VM of its parent. Absent: the task is a run's. */
+  readonly sendView?: (view: AgentView, signal: AbortSignal) => Promise<Result<unknown>>
   /** The task's extension tools over the view; default none. */
   readonly extensionTools?: OpenedExtensions['toolsFor']
   /** The parent's workspace; default: the guest's mount point. */
@@ -173,16 +179,30 @@ class AgentsOf implements RunAgents {
     await this.#views.closeAll()
   }
 
-  #findProblem({ brief, tools }: AgentRequest): ToolError | null {
+  #findProblem(request: AgentRequest): ToolError | null {
+    const { brief, tools } = request
     const { maxDepth } = this.#parent.task.limits
     if (this.#depth > maxDepth)
       return toolFailure('limit_reached', `sub-agents are at most ${maxDepth} deep (maxDepth): ${alone}`)
         .error
     if (brief.trim() === '') return toolFailure('invalid_input', 'the brief is empty: say what to do').error
+    const problem = this.#findVmProblem(request)
+    if (problem !== null) return problem
     const unknown = (tools ?? []).filter((name) => !this.#parent.registry.names.includes(name))
     if (unknown.length === 0) return null
     const message = `there is no tool ${unknown.join(', ')} here that could be given on; there are ${this.#parent.registry.names.join(', ')}`
     return toolFailure('invalid_input', message).error
+  }
+
+  #findVmProblem({ isolation, hosts, approvals }: AgentRequest): ToolError | null {
+    if (isolation !== 'vm') {
+      if (hosts === undefined && approvals === undefined) return null
+      const message = 'hosts and approvals need the isolation "vm": add it, or leave them out'
+      return toolFailure('invalid_input', message).error
+    }
+    if (this.#parts.vms !== undefined && this.#parent.task.subAgent === undefined) return null
+    const message = 'a sub-agent in a VM of its own starts no other VM: leave isolation out'
+    return toolFailure('unavailable', message).error
   }
 
   #claimPath(wanted: string | undefined): string {
@@ -260,54 +280,120 @@ class AgentsOf implements RunAgents {
 
   /** Runs a sub-agent from its first event to its last. */
   async #live(child: Child): Promise<AgentResult> {
-    const { agentPath, request, stepId, budget, view, place } = child
+    const { agentPath, request, stepId, budget, view } = child
     const report = new ChildReport(this.#parts.reportFor(agentPath))
     const signal = AbortSignal.any([child.signal, budget.signal])
-    const tools = this.#parts.toolsFor(view)
-    const over = { agentPath, root: view.path, view: view.id }
+    const isElsewhere = request.isolation === 'vm'
     // Everything started in the view ends before the merge.
     const ending = new AbortController()
-    const brought = (await this.#parts.extensionTools?.(over, AbortSignal.any([signal, ending.signal]))) ?? []
-    const registry = this.#registryOf([...tools, ...brought], request)
-    await report.begin(request, stepId, registry.names, budget.limits)
+    const registry = isElsewhere
+      ? undefined
+      : await this.#openTools(child, AbortSignal.any([signal, ending.signal]))
+    const tools = registry?.names ?? this.#toolsElsewhere(request)
+    await report.begin(request, stepId, tools, budget.limits)
     let result: AgentResult = { ...nothing(agentPath), state: 'failed', reason: 'internal' }
-    let below: AgentsOf | undefined
     try {
-      const workspaceListing = await describeWorkspace(tools, signal)
-      const run = childRun(this.#parent, request, {
-        agentPath,
-        registry,
-        budget,
-        report,
-        steering: child.person.steering,
-        workspaceListing,
-        signal,
-        cancelled: child.signal,
-      })
-      const isParent = registry.names.some((name) => agentToolNames.includes(name))
-      if (isParent) below = new AgentsOf(run, this.#family, { root: view.path, view: view.id, place })
-      const lived = await converse(request, below === undefined ? run : { ...run, agents: below }, signal)
-      const end = endingOf(lived, child)
-      // What they bring into this view is merged with it.
-      await below?.close()
+      const lived =
+        registry === undefined
+          ? await this.#liveElsewhere(child, tools, signal)
+          : await this.#liveHere(child, registry, report, signal)
       ending.abort('the sub-agent has ended')
-      const merge = end.state === 'cancelled' ? nothingMerged : await this.#mergeChild(child)
-      result = { ...result, ...end, ...merge, usage: budget.usage }
+      result = { ...result, ...lived, ...(await this.#bringHome(child, lived)), usage: budget.usage }
     } catch (error) {
       this.#parent.logger.error({ agentPath, err: error }, 'sub-agent threw')
-      result = {
-        ...result,
-        text: 'internal error of the sub-agent; the log has the details',
-        usage: budget.usage,
-      }
+      const text = 'internal error of the sub-agent; the log has the details'
+      result = { ...result, text, usage: budget.usage }
     }
     ending.abort('the sub-agent has ended')
-    await below?.close()
     report.close()
     if (result.conflicts.length > 0) this.#views.keep(agentPath, view)
     else this.#views.close(view)
     await report.end(result, stepId)
     return result
+  }
+
+  /** Its conversation in this VM, over the view. */
+  async #liveHere(child: Child, registry: Registry, report: Report, signal: AbortSignal): Promise<Lived> {
+    const { agentPath, request, budget, view, place } = child
+    const run = childRun(this.#parent, request, {
+      agentPath,
+      registry,
+      budget,
+      report,
+      steering: child.person.steering,
+      workspaceListing: await describeWorkspace([...registry.byName.values()], signal),
+      signal,
+      cancelled: child.signal,
+    })
+    const isParent = registry.names.some((name) => agentToolNames.includes(name))
+    const below = isParent
+      ? new AgentsOf(run, this.#family, { root: view.path, view: view.id, place })
+      : undefined
+    try {
+      return endingOf(
+        await converse(request, below === undefined ? run : { ...run, agents: below }, signal),
+        child,
+      )
+    } finally {
+      // What they bring into this view is merged with it.
+      await below?.close()
+    }
+  }
+
+  /** In a VM of its own; its changes are in the view afterwards. */
+  async #liveElsewhere(child: Child, tools: readonly string[], signal: AbortSignal): Promise<Lived> {
+    const { agentPath, request, stepId, budget, view } = child
+    const { vms } = this.#parts
+    if (vms === undefined) throw new TypeError('there are no VMs for sub-agents')
+    const maxTurns = maxTurnsOf(request, this.#parent)
+    const { steering } = child.person
+    const parts = { agentPath, request, stepId, budget, tools, maxTurns, steering }
+    const ran = await runInOwnVm(parts, vms.run, signal)
+    if (!ran.ok) {
+      const text = `[Caisson] ${ran.error.message}`
+      return endingOf({ state: 'failed', reason: 'environment', text, history: [] }, child)
+    }
+    const { state, reason, text, hasChanges } = ran.value
+    const end = endingOf({ state, reason, text, history: [] }, child)
+    if (!hasChanges || end.state === 'cancelled') return end
+    try {
+      return { ...end, leftOut: await vms.takeChanges(agentPath, view, { owner: this.#owner, signal }) }
+    } catch (error) {
+      return withoutChanges(end, error)
+    }
+  }
+
+  /** Merges what it changed, or sends it to the VM of its parent. */
+  async #bringHome(child: Child, { state, leftOut = [] }: Lived): Promise<Partial<AgentResult>> {
+    const { view, signal, agentPath } = child
+    if (state === 'cancelled') return nothingMerged
+    const { sendView } = this.#parts
+    if (sendView === undefined || this.#place !== undefined || !this.#isTaskOf(agentPath)) {
+      const merged = await this.#merging.run(() => mergeChanges(view, this.#root, this.#owner, signal))
+      return { ...merged, leftOut: [...leftOut, ...merged.leftOut] }
+    }
+    const sent = await sendView(view, signal)
+    return sent.ok ? {} : withoutChanges({ state, reason: 'step_failed', text: '' }, sent.error.message)
+  }
+
+  #isTaskOf(agentPath: string): boolean {
+    return this.#parent.task.subAgent?.agentPath === agentPath
+  }
+
+  async #openTools({ agentPath, request, view }: Child, signal: AbortSignal): Promise<Registry> {
+    const tools = this.#parts.toolsFor(view)
+    const over = { agentPath, root: view.path, view: view.id }
+    const brought = (await this.#parts.extensionTools?.(over, signal)) ?? []
+    return this.#registryOf([...tools, ...brought], request)
+  }
+
+  /** The tools of the parent that the agent in another VM has too. */
+  #toolsElsewhere({ tools }: AgentRequest): string[] {
+    const { registry, task } = this.#parent
+    const isDeeper = this.#depth < task.limits.maxDepth
+    return (tools ?? registry.names).filter(
+      (name) => name !== revisePlanName && (isDeeper || !agentToolNames.includes(name)),
+    )
   }
 
   /** The requested tools that the parent has and that work over a view; above the last depth those that start agents. */
@@ -323,11 +409,10 @@ class AgentsOf implements RunAgents {
       { logger },
     )
   }
-
-  async #mergeChild({ view, signal }: Child): Promise<MergeOutcome> {
-    return await this.#merging.run(() => mergeChanges(view, this.#root, this.#owner, signal))
-  }
 }
+
+/** How a sub-agent ended, and what of its changes could not be taken. */
+type Lived = Pick<AgentResult, 'state' | 'reason' | 'text'> & Partial<Pick<AgentResult, 'leftOut'>>
 
 /** The outcome of an ended conversation: by the run's end, by a limit of the child's, or its own result. */
 function endingOf(

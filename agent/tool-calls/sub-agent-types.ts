@@ -1,12 +1,12 @@
 /** The contract of sub-agents for the rest of the agent: the request and the result. */
 import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
-import type { AgentLimits, OutputSchema } from '#specs/protocol/plan.ts'
+import type { AgentBounds, AgentIsolation, AgentLimits, OutputSchema } from '#specs/protocol/plan.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 
 /** Tools about sub-agents, `spawn_agent` first. An agent has them where it may start some. */
 export const agentToolNames: readonly string[] = ['spawn_agent', 'read_agent_file', 'take_agent_file']
 
-export interface AgentRequest {
+export interface AgentRequest extends Readonly<AgentBounds> {
   /** Last part of its path; absent: generated. Made unique on admission. */
   readonly name?: string
   /** Its complete instructions. */
@@ -16,6 +16,8 @@ export interface AgentRequest {
   readonly limits?: AgentLimits
   /** Schema of its answer; absent: text. */
   readonly output?: OutputSchema
+  /** Absent: `view`. */
+  readonly isolation?: AgentIsolation
 }
 
 /** A path that both changed; the parent's version is kept. A side without text deleted the path or it is not text. */

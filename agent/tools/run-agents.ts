@@ -4,7 +4,7 @@
  */
 import * as z from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
-import { AgentLimits } from '#specs/protocol/plan.ts'
+import { AgentBounds, AgentIsolation, AgentLimits } from '#specs/protocol/plan.ts'
 import {
   type AgentConflict,
   type AgentResult,
@@ -39,6 +39,15 @@ const spawnInput = z.strictObject({
     .record(z.string(), z.unknown())
     .optional()
     .describe('JSON schema of an object, when its answer has to be JSON'),
+  isolation: AgentIsolation.optional().describe(
+    'vm: in a virtual machine of its own, over a copy of the disk, for code that is not trusted; it takes longer to start. Default view',
+  ),
+  hosts: AgentBounds.shape.hosts.describe(
+    'With isolation vm: the only hosts that it may reach, such as example.com; [] for none',
+  ),
+  approvals: AgentBounds.shape.approvals.describe(
+    'With isolation vm: deny, so that what needs a permission is refused without a question',
+  ),
 })
 
 const spawnOutput = z.strictObject({
@@ -91,7 +100,8 @@ function spawnTool(): Tool<typeof spawnInput, typeof spawnOutput> {
       Promise.resolve(
         `starts a sub-agent${tools === undefined ? '' : ` with ${tools.join(', ')}`}:\n${brief}`,
       ),
-    async execute({ brief, name, tools, limits: bounds, output }, { agents, stepId, signal }) {
+    async execute(input, { agents, stepId, signal }) {
+      const { brief, name, tools, limits: bounds, output, isolation, hosts, approvals } = input
       if (agents === undefined || stepId === undefined)
         return toolFailure('unavailable', 'there are no sub-agents here; do it yourself')
       const result = await agents.spawn(
@@ -101,6 +111,9 @@ function spawnTool(): Tool<typeof spawnInput, typeof spawnOutput> {
           ...(tools === undefined ? {} : { tools }),
           ...(bounds === undefined ? {} : { limits: bounds }),
           ...(output === undefined ? {} : { output }),
+          ...(isolation === undefined ? {} : { isolation }),
+          ...(hosts === undefined ? {} : { hosts }),
+          ...(approvals === undefined ? {} : { approvals }),
         },
         stepId,
         signal,

@@ -80,6 +80,8 @@ export interface AskOptions {
   readonly mustAsk?: boolean
   /** Whether the question is hidden from the agent. */
   readonly isUnseen?: boolean
+  /** Whether neither a person nor an earlier answer of one decides: what no rule and no mode allows is denied. */
+  readonly isUnattended?: boolean
   /** Called with the answer and its source, before the agent gets it. */
   readonly onDecision?: (ruling: DecisionRecord) => void
 }

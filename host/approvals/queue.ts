@@ -464,9 +464,10 @@ export class ApprovalQueue {
   ): DecisionRecord | undefined {
     if (this.#closed !== undefined) return this.#closed
     const { mode, rules } = this.#options
-    const scene = { mode, rules, interactive: this.#interactive }
+    const isUnattended = asking.isUnattended === true
+    const scene = { mode, rules, interactive: this.#interactive && !isUnattended }
     if (enforced !== undefined) return ruleAccess(request, enforced, scene)
-    const runAnswer = this.#runAnswers.find(request)
+    const runAnswer = isUnattended ? undefined : this.#runAnswers.find(request)
     if (isUserQuestion(request)) return ruleQuestion(request, { ...scene, runAnswer, asked: this.#questions })
     return ruleCall(request, scene, runAnswer, asking)
   }

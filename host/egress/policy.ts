@@ -19,6 +19,8 @@ export interface EgressPolicy {
   readonly rules: readonly PolicyRule[]
   /** Decision for targets without a rule. */
   readonly otherwise: 'deny' | 'ask'
+  /** Targets that none of these is about are denied. Absent: there is no such bound. */
+  readonly within?: readonly PolicyRule[]
 }
 
 export interface Decision {
@@ -51,10 +53,14 @@ export function makePolicy({
   return { ok: true, value: { rules: orderRules([...configured.value, ...own.value]), otherwise } }
 }
 
+const outside = 'this sub-agent may reach only the hosts that it was given'
+
 /** @param granted a person's answers so far: they answer an ask and never override a deny */
 export function decide(policy: EgressPolicy, target: Target, granted: readonly PolicyRule[] = []): Decision {
   const find = (effect: EgressRule['effect'], among = policy.rules): PolicyRule | undefined =>
     among.find((rule) => rule.rule.effect === effect && isAbout(rule, target))
+  if (policy.within?.some((rule) => isAbout(rule, target)) === false)
+    return { effect: 'deny', rule: outside, by: null, canAsk: false }
   const denying = find('deny')
   if (denying !== undefined) return by(denying, false)
   const deciding = find('ask') ?? find('allow')

@@ -56,12 +56,17 @@ export class Budget {
   #requests = 0
   #usage: Usage = noUsage
   #costUsd = 0
+  readonly #within: Budget | undefined
 
-  /** @param price in US dollars per million tokens; null if unknown */
-  constructor(limits: BudgetLimits, price: PriceConfig | null, model: string) {
+  /**
+   * @param within the budget that this is a part of: what is spent here, both have spent
+   * @param price in US dollars per million tokens; null if unknown
+   */
+  constructor(limits: BudgetLimits, price: PriceConfig | null, model: string, within?: Budget) {
     this.#limits = limits
     this.#price = price
     this.#model = model
+    this.#within = within
   }
 
   /** Sum over completed requests. */
@@ -86,13 +91,30 @@ export class Budget {
       if (request.signal.aborted) return { ok: false, error: gatewayError('closed', 'The run is over.') }
       const room = this.#outputRoom(request)
       const isEnough = room.tokens >= request.outputTokens && room.tokens >= 1
-      if (isEnough || (this.#reserved.size === 0 && room.tokens >= 1)) {
-        return { ok: true, value: this.#take(request, Math.min(room.tokens, request.outputTokens)) }
-      }
+      if (isEnough || (this.#reserved.size === 0 && room.tokens >= 1))
+        return await this.#reserveWithin(
+          request,
+          this.#take(request, Math.min(room.tokens, request.outputTokens)),
+        )
       if (this.#reserved.size === 0) return { ok: false, error: this.#usedUp(room.bound) }
       request.onWait?.()
       await this.#nextEnd(request.signal)
     }
+  }
+
+  /** Reserves the same in the budget that this is a part of. */
+  async #reserveWithin(request: BudgetRequest, own: Reservation): Promise<Result<Reservation, WireError>> {
+    if (this.#within === undefined) return { ok: true, value: own }
+    const outer = await this.#within.reserve({ ...request, outputTokens: own.maxOutputTokens })
+    if (!outer.ok) {
+      own.settle(noUsage)
+      return outer
+    }
+    const settle = (usage: Usage): number | null => {
+      own.settle(usage)
+      return outer.value.settle(usage)
+    }
+    return { ok: true, value: { maxOutputTokens: outer.value.maxOutputTokens, settle } }
   }
 
   #refuseNow({ other }: BudgetRequest): WireError | null {

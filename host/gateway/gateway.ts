@@ -12,7 +12,7 @@ import type { CapabilityCache } from '../providers/capability-cache.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from '../providers/http-upstream.ts'
 import type { ModelProvider } from '../providers/providers.ts'
 import type { Upstream } from '../providers/upstream.ts'
-import type { BudgetLimits } from './budget.ts'
+import type { Budget, BudgetLimits } from './budget.ts'
 import { createEmbeddingsRoute, type EmbeddingModel, embeddingsPath } from './embeddings-route.ts'
 import { closedError, createModelRoute, type ModelHooks } from './model-route.ts'
 import { sendError } from './relay.ts'
@@ -41,6 +41,10 @@ export interface GatewayOptions extends RequestSink {
   readonly runId: string
   /** Model budget of the run. */
   readonly limits: BudgetLimits
+  /** The budget that it is a part of. Absent: it is a whole. */
+  readonly within?: Budget
+  /** Before the ids of its model requests. Absent: nothing. */
+  readonly idPrefix?: string
   /** The host's connection to the model server. Absent: direct. */
   readonly network?: Network
   /** Known capabilities of models. Absent: learned again. */
@@ -67,6 +71,8 @@ export interface Gateway extends AsyncDisposable {
   isBusy(): boolean
   /** Sum over completed exchanges. */
   usage(): Usage
+  /** What its requests may spend. */
+  readonly budget: Budget
   /** Ends open requests, and refuses later ones. */
   close(): Promise<void>
 }
@@ -112,7 +118,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   let requests = 0
   const openReport = (source: RequestSource, model?: string): RequestReport => {
     requests += 1
-    return new RequestReport(`model-${requests}`, source, model, sink, now)
+    return new RequestReport(`model-${options.idPrefix ?? ''}${requests}`, source, model, sink, now)
   }
 
   function deny(stream: ServerHttp2Stream, target: string): void {
@@ -132,6 +138,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     provider,
     upstream,
     limits: options.limits,
+    ...(options.within === undefined ? {} : { within: options.within }),
     requestBodyTimeoutMs: timeouts.requestBodyTimeoutMs,
     guestTimeoutMs: timeouts.idleTimeoutMs,
     ...(options.modelHooks === undefined ? {} : { hooks: options.modelHooks }),
@@ -192,6 +199,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
     isBusy: () => open.size > 0,
     usage: model.usage,
+    budget: model.budget,
     close,
     [Symbol.asyncDispose]: close,
   }

@@ -33,6 +33,8 @@ interface ModelRouteOptions {
   readonly provider: ModelProvider
   readonly upstream: Upstream
   readonly limits: BudgetLimits
+  /** Absent: the budget is a whole. */
+  readonly within?: Budget
   readonly requestBodyTimeoutMs: number
   /** How long a guest may not read its answer. */
   readonly guestTimeoutMs: number
@@ -62,7 +64,7 @@ const mostBytesPerToken = 16
 export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   const { provider, upstream, now } = options
   const key = provider.key?.reveal() ?? null
-  const budget = new Budget(options.limits, priceOf(provider), provider.model)
+  const budget = new Budget(options.limits, priceOf(provider), provider.model, options.within)
   let bytesPerToken = firstBytesPerToken
   let openRequests = 0
 

@@ -65,8 +65,15 @@ export function serveMemory(
   return limitOpen(paths, parallelMaxRequests, 'memory')
 }
 
-/** `/web/fetch` and `/web/search`, by exact path. */
-export function serveWeb(web: Web): GatewayServices['paths'] {
+/**
+ * `/web/fetch` and `/web/search`, by exact path.
+ * @param withSearch false: a search is refused, as its words would reach the search provider
+ */
+export function serveWeb(web: Web, { withSearch = true } = {}): GatewayServices['paths'] {
+  const noSearch = gatewayError(
+    'egress_denied',
+    'refused: this sub-agent may reach only the hosts that it was given.',
+  )
   const paths: GatewayServices['paths'] = {
     '/web/fetch': {
       method: 'POST',
@@ -74,7 +81,9 @@ export function serveWeb(web: Web): GatewayServices['paths'] {
     },
     '/web/search': {
       method: 'POST',
-      serve: answerWith(WebSearchRequest, WebSearchAnswer, (request, signal) => web.search(request, signal)),
+      serve: answerWith(WebSearchRequest, WebSearchAnswer, async (request, signal) =>
+        withSearch ? await web.search(request, signal) : { ok: false, error: noSearch },
+      ),
     },
   }
   return limitOpen(paths, parallelMaxRequests, 'the web')

@@ -255,6 +255,7 @@ export class AgentLink implements AsyncDisposable {
       'approval/request': (request, { signal }) => this.#answer(this.#requests.approvals, request, signal),
       'hook/run': (request, { signal }) => this.#answer(this.#requests.hooks, request, signal),
       'tool/call': (call, { signal }) => this.#answer(this.#requests.calls, call, signal),
+      'agent/run': (request, { signal }) => this.#answer(this.#requests.agents, request, signal),
       'checkpoint/make': (request, { signal }) => this.#answer(this.#requests.checkpoints, request, signal),
       'task/complete': async (completion) => {
         const run = this.#runOf(completion.runId)

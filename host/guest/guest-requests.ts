@@ -4,6 +4,7 @@
  * Knows no run and no session.
  */
 import { createHash } from 'node:crypto'
+import type { AgentRunRequest, AgentRunResult } from '#specs/protocol/agent-vm.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
@@ -24,6 +25,8 @@ export interface RequestHandlers {
   runHook?: RequestHandler<HookRequest, HookDecision>
   /** Called once even if the answer is lost with its session. Absent: the application has no tools. */
   callTool?: RequestHandler<HostToolCall, HostToolResult>
+  /** Called once per path. Absent: sub-agents have no VM of their own. */
+  runAgent?: RequestHandler<AgentRunRequest, AgentRunResult>
   /** Absent: the run has no checkpoints. */
   makeCheckpoint?: RequestHandler<CheckpointRequest, { made: boolean }>
 }
@@ -40,9 +43,11 @@ export class GuestRequests {
   readonly approvals: RepeatableRequests<ApprovalRequest, ApprovalDecision>
   readonly hooks: RepeatableRequests<HookRequest, HookDecision>
   readonly calls: RepeatableRequests<HostToolCall, HostToolResult>
+  readonly agents: RepeatableRequests<AgentRunRequest, AgentRunResult>
   readonly checkpoints: RepeatableRequests<CheckpointRequest, { made: boolean }>
 
-  constructor({ requestApproval, runHook, callTool, makeCheckpoint }: RequestHandlers) {
+  constructor({ requestApproval, runHook, callTool, runAgent, makeCheckpoint }: RequestHandlers) {
+    const noVms = async () => refusal('failed', 'a sub-agent gets no VM of its own here; leave isolation out')
     const noHooks = async () => refusal('failed', 'there are no hooks for this run')
     const noTools = async () => refusal('failed', 'there are no tools of the host for this run')
     this.approvals = new RepeatableRequests(({ approvalId }) => approvalId, requestApproval)
@@ -52,12 +57,14 @@ export class GuestRequests {
       ({ checkpointId }) => checkpointId,
       makeCheckpoint ?? noCheckpoints,
     )
+    this.agents = new RepeatableRequests(({ agentPath }) => agentPath, runAgent ?? noVms, true)
     this.calls = new RepeatableRequests(({ callId }) => callId, callTool ?? noTools, true)
   }
 
   /** Cancels all open requests and forgets the answers. */
   clear(): void {
-    for (const requests of [this.approvals, this.hooks, this.calls, this.checkpoints]) requests.clear()
+    const all = [this.approvals, this.hooks, this.calls, this.agents, this.checkpoints]
+    for (const requests of all) requests.clear()
   }
 }
 

@@ -54,6 +54,8 @@ export interface RunPaths {
   readonly scratch: string
   /** What of these an ended run keeps: see host/journal/kept-moments.ts. */
   readonly moments: string
+  /** Disks and logs of sub-agents in VMs of their own; exists only during the run. */
+  readonly agents: string
   /** The saved VM while it waits for a person; exists only during the run. */
   readonly hibernated: string
   /** The VM kept for a later run. */
@@ -113,6 +115,7 @@ export class RunStore {
       diskFiles: file('workspace-files.json'),
       scratch: file('scratch'),
       moments: file('moments'),
+      agents: file('agents'),
       hibernated: file('hibernated'),
       kept: file('kept'),
       control: file('control.sock'),
@@ -298,10 +301,10 @@ export class RunStore {
   /** Removes what runs whose host process was killed left: disks, sockets, VMs that nobody can wake. */
   async clearScratch(): Promise<void> {
     const scratch = (id: string) => {
-      const { disk, scratch, options, control, hibernated, kept } = this.paths(id)
+      const { disk, scratch, options, control, agents, hibernated, kept } = this.paths(id)
       // Another process can continue it.
       const ofUnfinished = statSync(options, { throwIfNoEntry: false }) === undefined ? [disk, scratch] : []
-      return [...ofUnfinished, control, hibernated, `${hibernated}.draft`, `${kept}.draft`]
+      return [...ofUnfinished, control, agents, hibernated, `${hibernated}.draft`, `${kept}.draft`]
     }
     const isLeft = (file: string) => statSync(file, { throwIfNoEntry: false }) !== undefined
     for (const id of await this.ids()) {

@@ -8,7 +8,6 @@ import type { Completion, Task } from '#specs/protocol/task.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
 import { checkArguments } from '../files/check-arguments.ts'
 import type { RunRecord } from '../journal/run-record.ts'
-import { untilAborted } from './collect-changes.ts'
 import type { HoldReason } from './deadline.ts'
 import { type Ending, endingOfCompletion } from './ending.ts'
 import type { AgentControl } from './guest/agent-control.ts'
@@ -16,6 +15,7 @@ import type { Guest } from './guest/guest.ts'
 import { IdleHibernation } from './guest/idle-hibernation.ts'
 import { IdleSleep } from './idle-sleep.ts'
 import type { RunClock } from './run-clock.ts'
+import { untilAborted } from './until-aborted.ts'
 
 /** Time for the agent to complete a cancelled task before the VM is ended. */
 const cancelGraceMs = 10_000

@@ -1,9 +1,11 @@
 /** Brings a run's changes from its VM to its folder. */
+
 import type { RunRecord } from '../journal/run-record.ts'
 import { type Ending, runEnding } from './ending.ts'
 import { keepChanges } from './guest/change-stream.ts'
 import type { Guest } from './guest/guest.ts'
 import { type PreparedWorkspace, tellChanges } from './prepare.ts'
+import { untilAborted } from './until-aborted.ts'
 
 interface CollectParts {
   readonly record: RunRecord
@@ -37,20 +39,5 @@ export async function collectChanges(
       ...ending,
       message: `${ending.message}\nits changes were not collected: ${message}`.slice(0, 8_000),
     }
-  }
-}
-
-/** Resolves like `work`, or rejects with the signal's reason. */
-export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  // `work` may reject after the run has ended; an unhandled rejection would end the process.
-  work.catch(() => undefined)
-  signal.throwIfAborted()
-  const aborted = Promise.withResolvers<never>()
-  const onAbort = () => aborted.reject(signal.reason)
-  signal.addEventListener('abort', onAbort, { once: true })
-  try {
-    return await Promise.race([work, aborted.promise])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
   }
 }

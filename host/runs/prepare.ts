@@ -161,7 +161,7 @@ export async function reopenWorkspace(
 export function tellBuild(
   what: 'image' | 'template',
   { onProgress }: Pick<PlannedRun, 'onProgress'>,
-  record: RunRecord,
+  record: Pick<RunRecord, 'delta'>,
 ): (text: string) => void {
   return (text) => {
     record.delta('root', { type: 'prepare', what, text: text.slice(0, limits.lineMaxChars) })

@@ -5,7 +5,10 @@ import { keepMoments } from '../journal/kept-moments.ts'
 import type { RunPaths } from '../journal/run-store.ts'
 import { CheckpointDisk } from '../vm/checkpoints/checkpoint-disk.ts'
 
-type DiskPaths = Pick<RunPaths, 'scratch' | 'disk' | 'options' | 'diskFiles' | 'moments' | 'hibernated'>
+type DiskPaths = Pick<
+  RunPaths,
+  'scratch' | 'disk' | 'options' | 'diskFiles' | 'moments' | 'hibernated' | 'agents'
+>
 
 /** The scratch disk: it outlives the VMs that use it. */
 export class RunDisk implements AsyncDisposable {
@@ -37,9 +40,10 @@ export class RunDisk implements AsyncDisposable {
     await keepMoments(this.#paths)
   }
 
-  /** The VM that a killed host process had saved: another one continues, from a checkpoint. */
+  /** What a killed host process had of VMs: another one continues, from a checkpoint. */
   async #removeSaved(): Promise<void> {
-    const { hibernated } = this.#paths
-    for (const place of [hibernated, `${hibernated}.draft`]) await rm(place, { recursive: true, force: true })
+    const { hibernated, agents } = this.#paths
+    for (const place of [agents, hibernated, `${hibernated}.draft`])
+      await rm(place, { recursive: true, force: true })
   }
 }

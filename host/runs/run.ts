@@ -35,7 +35,7 @@ import { CheckpointDisk } from '../vm/checkpoints/checkpoint-disk.ts'
 import { DEFAULT_HIBERNATE_AFTER_MS, DEFAULT_SLEEP_AFTER_MS } from '../vm/vm-options.ts'
 import { AgentWork, type Sleeping } from './agent-work.ts'
 import { askAfterRun, beginRun } from './begin-run.ts'
-import { collectChanges, untilAborted } from './collect-changes.ts'
+import { collectChanges } from './collect-changes.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
 import { checkPlan, type Ending, endingWithoutAgent, nameKeptVm, runEnding } from './ending.ts'
 import { AgentControl, HiddenApprovals } from './guest/agent-control.ts'
@@ -47,6 +47,7 @@ import { Recovery } from './recovery.ts'
 import type { PlannedRun, ResolvedRun } from './resolved-run.ts'
 import { RunClock } from './run-clock.ts'
 import { RunDisk } from './run-disk.ts'
+import { untilAborted } from './until-aborted.ts'
 
 /** Time for an untrusted agent to acknowledge a cancellation. */
 const disbeliefGraceMs = 2_000

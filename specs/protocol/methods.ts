@@ -1,5 +1,6 @@
 /** All methods of the control port, each declared once as a value; both sides import only these. */
 import * as z from 'zod'
+import { AgentRunRequest, AgentRunResult } from './agent-vm.ts'
 import { ApprovalDecision, ApprovalRequest } from './approval.ts'
 import { WorkspaceLook } from './change.ts'
 import { AgentEvent, Delta } from './event.ts'
@@ -301,6 +302,16 @@ export const toolCall = {
   result: HostToolResult,
 } as const satisfies RequestMethod
 
+export const agentRun = {
+  kind: 'request',
+  name: 'agent/run',
+  direction: 'guest-to-host',
+  summary:
+    'Has a sub-agent carried out in a VM of its own, over a copy of the disk as it is now; one VM for one path, however often it is sent.',
+  params: AgentRunRequest,
+  result: AgentRunResult,
+} as const satisfies RequestMethod
+
 export const checkpointMake = {
   kind: 'request',
   name: 'checkpoint/make',
@@ -356,6 +367,7 @@ export const methods = [
   approvalRequest,
   hookRun,
   toolCall,
+  agentRun,
   checkpointMake,
   taskComplete,
   logWrite,

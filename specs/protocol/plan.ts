@@ -55,6 +55,22 @@ export const AgentLimits = z.strictObject({
 })
 export type AgentLimits = z.infer<typeof AgentLimits>
 
+/** Where a sub-agent works: beside its parent, or in a VM of its own over a copy of its parent's disk. */
+export const AgentIsolation = z.enum(['view', 'vm'])
+export type AgentIsolation = z.infer<typeof AgentIsolation>
+
+/** What the host refuses a sub-agent in a VM of its own, although the run may do it. */
+export const AgentBounds = z.strictObject({
+  /**
+   * The only hosts that it may reach, each as in an egress rule; the rules of the run apply to them. Empty: none. Absent:
+   * what the run may reach.
+   */
+  hosts: z.array(Line.min(1)).max(64).optional(),
+  /** `deny`: what needs a person's permission is denied without a question. Absent: `ask`. */
+  approvals: z.enum(['ask', 'deny']).optional(),
+})
+export type AgentBounds = z.infer<typeof AgentBounds>
+
 export const Step = z.strictObject({
   id: StepId,
   /**
@@ -88,6 +104,10 @@ export const Step = z.strictObject({
   tools: z.array(Line.min(1)).max(256).optional(),
   /** For the kind `agent`. */
   limits: AgentLimits.optional(),
+  /** For the kind `agent`. Absent: `view`. */
+  isolation: AgentIsolation.optional(),
+  /** For the isolation `vm`. */
+  ...AgentBounds.shape,
 })
 export type Step = z.infer<typeof Step>
 
@@ -116,7 +136,15 @@ export type StepState = z.infer<typeof StepState>
 
 interface GraphProblem {
   readonly index: number
-  readonly field: 'id' | 'needs' | 'when' | 'instructions' | 'tools' | 'limits'
+  readonly field:
+    | 'id'
+    | 'needs'
+    | 'when'
+    | 'instructions'
+    | 'tools'
+    | 'limits'
+    | 'isolation'
+    | keyof AgentBounds
   readonly message: string
 }
 
@@ -155,9 +183,13 @@ function findStepProblems(step: Step, byId: ReadonlyMap<string, Step>): Omit<Gra
           : null
     if (message !== null) problems.push({ field: 'instructions', message })
   }
-  for (const field of ['tools', 'limits'] as const) {
+  for (const field of ['tools', 'limits', 'isolation'] as const) {
     if (step[field] !== undefined && step.kind !== 'agent')
       problems.push({ field, message: 'only a step of the kind "agent" has these' })
+  }
+  for (const field of ['hosts', 'approvals'] as const) {
+    if (step[field] !== undefined && step.isolation !== 'vm')
+      problems.push({ field, message: 'only a step with the isolation "vm" has these' })
   }
   return problems
 }

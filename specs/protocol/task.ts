@@ -5,7 +5,7 @@ import { HostTool, McpServer, McpServerName, MemoryNote, SkillHead } from './ext
 import { AgentHook } from './hook.ts'
 import { isWithinDepth } from './json-depth.ts'
 import { limits } from './limits.ts'
-import { Plan } from './plan.ts'
+import { OutputSchema, Plan, StepId } from './plan.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from './text.ts'
 
 /** Limits of one run; the agent enforces them, the host checks wall time and tokens itself. */
@@ -103,6 +103,13 @@ export const Task = z.strictObject({
   embeddingModel: Line.min(1).optional(),
   /** Whether an earlier agent has begun the task: what it did is on the scratch disk. Absent: no. */
   resume: z.literal(true).optional(),
+  /**
+   * The task is the work of a sub-agent in this VM of its own; the prompt is its brief. Its changes are sent before it
+   * completes, as `POST /changes/RUN`. Absent: the task is the run's.
+   */
+  subAgent: z
+    .strictObject({ agentPath: AgentPath, stepId: StepId, output: OutputSchema.optional() })
+    .optional(),
   /** The run whose ids of calls the agent draws again. Absent: this one's. */
   idSeed: RunId.optional(),
   limits: RunLimits,

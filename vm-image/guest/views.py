@@ -12,7 +12,7 @@ import system
 import workspace
 from system import MS_NOATIME, MS_NODEV, MS_NOSUID, MS_RDONLY
 
-_LAYERS = f'{workspace.SCRATCH}/views'
+_LAYERS = workspace.VIEW_LAYERS
 _FLAGS = MS_NOSUID | MS_NODEV | MS_NOATIME
 _COPY_ATTEMPTS = 3
 # A copy that failed while less than this was free failed for want of it.

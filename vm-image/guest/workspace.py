@@ -29,6 +29,8 @@ UPPER = f'{SCRATCH}/upper'
 _WORK = f'{SCRATCH}/work'
 # What the agent keeps of its run; a checkpoint has it together with the files.
 _AGENT = f'{SCRATCH}/agent'
+# What views lie over, see views.py.
+VIEW_LAYERS = f'{SCRATCH}/views'
 _VOLATILE = f'{_WORK}/work/incompat/volatile'
 
 WORK_ID = 1000
@@ -114,6 +116,9 @@ class Workspace:
             _forget_volatile()
             for folder, mode in ((UPPER, 0o755), (_WORK, 0o755), (CALL_HOME, 0o700), (CALL_TMP, 0o1777)):
                 make_folder(folder, mode)
+            if not self._views:
+                # Of the VM whose disk this was.
+                self._discard((VIEW_LAYERS,))
             os.makedirs(_AGENT, mode=0o700, exist_ok=True)
             os.chown(_AGENT, system.AGENT_ID, system.AGENT_ID)
             lower = self._mount_base()

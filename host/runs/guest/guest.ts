@@ -24,20 +24,14 @@ import {
 } from '#specs/protocol/methods.ts'
 import type { ParamsInput, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
-import type { ApprovalQueue } from '../../approvals/queue.ts'
 import { GuestAccess } from '../../control/guest-access.ts'
 import type { VmInfo } from '../../control/messages.ts'
 import { serveVm } from '../../control/serve-vm.ts'
 import type { ControlServer } from '../../control/server.ts'
 import type { VmService } from '../../control/services.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../../guest/agent-link.ts'
-import type { RunHooks } from '../../hooks/run-hooks.ts'
 import { BoundedLog } from '../../journal/bounded-log.ts'
-import type { RunRecord } from '../../journal/run-record.ts'
 import type { Recorder } from '../../recording/recorder.ts'
-import type { EarlierAnswers } from '../../recording/replay.ts'
-import type { HostCallResults } from '../../tools/calls.ts'
-import type { CheckpointDisk } from '../../vm/checkpoints/checkpoint-disk.ts'
 import { pauseVm, unpauseVm } from '../../vm/hibernation/pause.ts'
 import { GuestUnresponsiveError, openVm, type StartedVm } from '../../vm/open-vm.ts'
 import type { VmExit } from '../../vm/vm.ts'
@@ -47,9 +41,10 @@ import { DiskGuard, type DiskSpaceWait } from '../disk-space-wait.ts'
 import { type PreparedWorkspace, requireValue, tellBuild } from '../prepare.ts'
 import { type ResolvedRun, vmOptions } from '../resolved-run.ts'
 import type { AgentMessage, ControlledAgent } from './agent-control.ts'
-import type { AgentEventValidator } from './agent-event-validator.ts'
+import { AgentVms } from './agent-vms.ts'
 import { ChangeStream, collectFrom } from './change-stream.ts'
 import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds } from './guest-end.ts'
+import type { GuestClaims, GuestParts, GuestRecord, SubAgentParts } from './guest-parts.ts'
 import { describeReady, GuestVm } from './guest-vm.ts'
 import { isAtWork } from './idle-hibernation.ts'
 import { LiveChanges } from './live-changes.ts'
@@ -71,26 +66,9 @@ const lastWordMs = 2_000
 /** Requests of the user's other processes over the control socket. */
 type VmRequests = Pick<VmService, 'stop' | 'setPaused'>
 
-/** Parts of the run that serve and limit its guest. */
-interface GuestParts {
-  readonly record: RunRecord
-  readonly approvals: ApprovalQueue
-  readonly claims: AgentEventValidator
-  readonly hooks: RunHooks
-  /** Waits for disk space. */
-  readonly diskSpace: DiskSpaceWait
-  readonly hostCallResults: HostCallResults
-  /** Time of the run that counts toward its limit. */
-  readonly elapsedMs: () => number
-  /** Absent: the run has no checkpoints. */
-  readonly checkpointDisk?: CheckpointDisk
-  /** For an agent that continues the run of another. */
-  readonly earlier?: EarlierAnswers
-}
-
 export class Guest implements AsyncDisposable, ControlledAgent {
   readonly #plan: ResolvedRun
-  readonly #record: RunRecord
+  readonly #record: GuestRecord
   readonly #vm: GuestVm
   readonly #link: AgentLink
   readonly #outside: RunGateway
@@ -110,13 +88,17 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   readonly #use: VmUse
   readonly #live: LiveChanges
   readonly #checkpoints: RunCheckpoints
+  /** Undefined in the VM of a sub-agent, which has none below it. */
+  readonly #agents: AgentVms | undefined
+  readonly #isOfSubAgent: SubAgentParts | undefined
+  #isTaskPaused = false
 
   private constructor(
     plan: ResolvedRun,
     parts: GuestParts,
+    workspace: PreparedWorkspace,
     { vm, origin }: StartedVm,
-    log: BoundedLog,
-    recorder: Recorder,
+    { log, recorder }: { readonly log: BoundedLog; readonly recorder: Recorder },
   ) {
     const { record, claims, diskSpace } = parts
     this.#plan = plan
@@ -137,6 +119,8 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     const note = (event: HostEvent) => this.#note(event)
     this.#outside = openRunGateway(plan, { ...parts, log, recorder, note })
     this.#checkpoints = new RunCheckpoints(() => this.#vm.current, { ...parts, recorder, log })
+    this.#isOfSubAgent = parts.subAgent
+    if (parts.subAgent === undefined) this.#agents = this.#openAgents(parts, workspace)
     this.#access = new GuestAccess({
       link: () => this.#link,
       ready: () => this.#workspaceOpen.promise,
@@ -183,7 +167,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
       ...(parts.earlier !== undefined || workspace.vm === undefined ? {} : { pooled: workspace.vm }),
     }
     const guest = await openVm(options, sources, async (started) => {
-      const opened = new Guest(plan, parts, started, log, recorder)
+      const opened = new Guest(plan, parts, workspace, started, { log, recorder })
       try {
         await opened.#greet(started, signal)
         return opened
@@ -223,18 +207,26 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   }
 
   /** Resolves when the guest has answered or the link is closed, over any number of sessions. */
-  steer(message: AgentMessage): Promise<Result<unknown, RpcFailure>> {
-    return this.#link.request(taskSteer, { runId: this.#plan.runId, ...message })
+  async steer(message: AgentMessage): Promise<Result<unknown, RpcFailure>> {
+    const elsewhere = await this.#agents?.find(message.agentPath)?.catch(() => undefined)
+    if (elsewhere !== undefined) return await elsewhere.steer(message)
+    return await this.#link.request(taskSteer, { runId: this.#plan.runId, ...message })
   }
 
   /** Resolves like {@link steer}. */
-  cancelAgent(agentPath: string, reason: string): Promise<Result<unknown, RpcFailure>> {
-    return this.#link.request(taskCancelAgent, { runId: this.#plan.runId, agentPath, reason })
+  async cancelAgent(agentPath: string, reason: string): Promise<Result<unknown, RpcFailure>> {
+    // One with a VM is cancelled by its parent's agent, which then withdraws its request for it.
+    const isWhole = this.#agents?.has(agentPath) === true
+    const elsewhere = isWhole ? undefined : await this.#agents?.find(agentPath)?.catch(() => undefined)
+    if (elsewhere !== undefined) return await elsewhere.cancelAgent(agentPath, reason)
+    return await this.#link.request(taskCancelAgent, { runId: this.#plan.runId, agentPath, reason })
   }
 
   /** Resolves like {@link steer}. */
-  setTaskPaused(paused: boolean): Promise<Result<unknown, RpcFailure>> {
-    return this.#link.request(taskPause, { runId: this.#plan.runId, paused })
+  async setTaskPaused(paused: boolean): Promise<Result<unknown, RpcFailure>> {
+    this.#isTaskPaused = paused
+    await this.#agents?.each((guest) => guest.setTaskPaused(paused))
+    return await this.#link.request(taskPause, { runId: this.#plan.runId, paused })
   }
 
   get isReachable(): boolean {
@@ -243,6 +235,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
 
   /** Asks the agent to pause or resume its clock. Never rejects. */
   async holdTask(waiting: boolean): Promise<void> {
+    await this.#agents?.each((guest) => guest.holdTask(waiting))
     await this.#link.request(taskHold, { runId: this.#plan.runId, waiting }, { timeoutMs: requestTimeoutMs })
   }
 
@@ -273,6 +266,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
 
   /** Whether the guest waits for anything besides a person's answer. */
   isBusy(): boolean {
+    if (this.#agents?.isBusy === true) return true
     if (this.#isPaused || this.#disk.isWaiting || this.#outside.gateway.isBusy() || this.#access.isBusy())
       return true
     return isAtWork(this.#record.state)
@@ -290,6 +284,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     if (this.#control === null || this.#rest !== 'none' || this.#closing) return 'the VM is not running now'
     if (paused === this.#isPaused) return undefined
     this.#isPaused = paused
+    await this.#agents?.each((guest) => guest.setPaused(paused))
     if (paused) this.#link.setFrozen(true)
     try {
       await (paused ? pauseVm(this.#vm.current) : unpauseVm(this.#vm.current))
@@ -394,6 +389,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     this.#disk.end()
     this.#use[Symbol.dispose]()
     this.#live[Symbol.dispose]()
+    await this.#agents?.close()
     await this.#link[Symbol.asyncDispose]()
     await this.#outside.close()
     await this.#vm.stop()
@@ -449,7 +445,19 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     }
   }
 
-  #openLink(cloned: boolean, claims: AgentEventValidator): AgentLink {
+  #openAgents(parts: GuestParts, workspace: PreparedWorkspace): AgentVms {
+    return new AgentVms({
+      plan: this.#plan,
+      parts,
+      workspace,
+      vm: () => this.#vm.current,
+      budget: this.#outside.gateway.budget,
+      isTaskPaused: () => this.#isTaskPaused,
+      start: (...args) => Guest.start(...args),
+    })
+  }
+
+  #openLink(cloned: boolean, claims: GuestClaims): AgentLink {
     return openAgentLink({
       cloned,
       probe: () => this.#vm.current.qmp.probe(),
@@ -470,17 +478,24 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         record: this.#record,
         log: this.#log,
         claims,
+        objection: (agentPath, event) => this.#agents?.check(agentPath, event) ?? null,
         onToolEnd: () => this.#live.note(),
         requests: this.#outside.requests,
         onCompletion: (completion) => this.#ends.complete(completion),
-        makeCheckpoint: (checkpointId) => this.#checkpoints.make(checkpointId),
+        ...(this.#agents === undefined ? {} : { runAgent: this.#agents.run }),
+        // A sub-agent begins again with its parent, from the parent's checkpoint.
+        makeCheckpoint: async (checkpointId) =>
+          this.#isOfSubAgent === undefined && (await this.#checkpoints.make(checkpointId)),
         onJournalFull: (error) => this.#loseForJournal(error),
       }),
     })
   }
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
-    if (this.#access.handleStream(stream, headers) || this.#changes.handleStream(stream, headers)) return
+    if (this.#access.handleStream(stream, headers)) return
+    if (this.#isOfSubAgent?.handleStream(stream, headers) || this.#agents?.handleStream(stream, headers))
+      return
+    if (this.#changes.handleStream(stream, headers)) return
     this.#outside.gateway.handleStream(stream, headers)
   }
 

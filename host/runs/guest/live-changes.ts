@@ -5,15 +5,15 @@
 import type { ChangedPath, WorkspaceLook } from '#specs/protocol/change.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { RpcFailure } from '#specs/protocol/peer.ts'
-import type { RunRecord } from '../../journal/run-record.ts'
 import { flagByPath } from '../../workspace/index.ts'
+import type { GuestRecord } from './guest-parts.ts'
 
 const pauseMs = 2_000
 /** A look takes at most this part of the guest's time, and of the host's to judge its paths. */
 const pausePerLook = 10
 
 export class LiveChanges implements Disposable {
-  readonly #record: Pick<RunRecord, 'feed' | 'delta'>
+  readonly #record: Pick<GuestRecord, 'feed' | 'delta'>
   /** Undefined while the guest cannot be asked. */
   readonly #ask: () => Promise<Result<WorkspaceLook, RpcFailure>> | undefined
   #timer: NodeJS.Timeout | undefined
@@ -24,7 +24,7 @@ export class LiveChanges implements Disposable {
   #last: string = JSON.stringify({ type: 'changes', paths: [], isPartial: false })
 
   constructor(
-    record: Pick<RunRecord, 'feed' | 'delta'>,
+    record: Pick<GuestRecord, 'feed' | 'delta'>,
     ask: () => Promise<Result<WorkspaceLook, RpcFailure>> | undefined,
   ) {
     this.#record = record

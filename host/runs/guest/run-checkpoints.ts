@@ -4,10 +4,10 @@
  */
 import { errorMessage } from '#specs/errors.ts'
 import type { BoundedLog } from '../../journal/bounded-log.ts'
-import type { RunRecord } from '../../journal/run-record.ts'
 import type { Recorder } from '../../recording/recorder.ts'
 import type { Checkpoints } from '../../vm/checkpoints/checkpoints.ts'
 import type { Vm } from '../../vm/vm.ts'
+import type { GuestRecord } from './guest-parts.ts'
 
 /** Layers of a VM at which checkpoints that are not kept are given up: a merge costs more than a checkpoint. */
 const maxCount = 20
@@ -15,7 +15,7 @@ const maxCount = 20
 const keptCount = 2
 
 interface RunCheckpointsParts {
-  readonly record: RunRecord
+  readonly record: Pick<GuestRecord, 'host' | 'state'>
   readonly recorder: Recorder
   readonly log: BoundedLog
   /** Time of the run that counts toward its limit. */

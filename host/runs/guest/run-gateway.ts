@@ -4,7 +4,6 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
-import type { ApprovalQueue } from '../../approvals/queue.ts'
 import { createConnector } from '../../egress/connect.ts'
 import type { Egress } from '../../egress/egress.ts'
 import { accessTool, EgressApprovals } from '../../egress/egress-approvals.ts'
@@ -20,20 +19,18 @@ import { createEgressServer } from '../../gateway/serve-egress.ts'
 import { serveMemory, serveSkills, serveWeb } from '../../gateway/serve-tools.ts'
 import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
 import type { BoundedLog } from '../../journal/bounded-log.ts'
-import type { RunRecord } from '../../journal/run-record.ts'
 import { McpTrust } from '../../mcp/mcp-trust.ts'
 import { MemoryService } from '../../memory/memory-service.ts'
 import type { NoteStore } from '../../memory/note-store.ts'
 import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
 import { type Recorder, recordEmbedder } from '../../recording/recorder.ts'
-import { type EarlierAnswers, replayEmbedder } from '../../recording/replay.ts'
+import { replayEmbedder } from '../../recording/replay.ts'
 import { createKeyRedaction } from '../../secrets/redaction.ts'
-import type { HostCallResults } from '../../tools/calls.ts'
 import type { Web } from '../../web/web.ts'
 import { createWeb, recordWeb, replayWeb } from '../../web/web.ts'
 import type { ResolvedRun } from '../resolved-run.ts'
-import type { AgentEventValidator } from './agent-event-validator.ts'
+import type { GuestParts } from './guest-parts.ts'
 import { RunRequests } from './run-requests.ts'
 
 export interface RunGateway {
@@ -44,22 +41,19 @@ export interface RunGateway {
 }
 
 /** Parts of the run that its gateway writes to or asks. */
-interface RunParts {
+interface RunParts
+  extends Pick<
+    GuestParts,
+    'record' | 'approvals' | 'claims' | 'hooks' | 'hostCallResults' | 'earlier' | 'subAgent'
+  > {
   readonly log: BoundedLog
   readonly recorder: Recorder
-  readonly approvals: ApprovalQueue
-  readonly claims: Pick<AgentEventValidator, 'waitUntilAtWork'>
   /** Writes an event to the journal; resolves with whether it is written, never rejects. */
   readonly note: (event: HostEvent) => Promise<boolean>
-  readonly record: RunRecord
-  readonly hooks: RunHooks
-  readonly hostCallResults: HostCallResults
-  /** Answers that an agent before this one was given, and that this one gets again. Absent: it is the first. */
-  readonly earlier?: EarlierAnswers
 }
 
 export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
-  const { log, recorder, approvals, claims, note, record, hooks } = parts
+  const { log, recorder, approvals, claims, note, record, hooks, subAgent } = parts
   const { provider, runId, limits, recording } = plan
   const policy = recording === undefined ? plan.egress : nothingOut
   // Answers in a replay are of its run, and nothing else gets them.
@@ -85,11 +79,12 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
     provider,
     runId,
     limits: limitsLeft(limits, record.state),
+    ...(subAgent === undefined ? {} : { within: subAgent.within, idPrefix: subAgent.idPrefix }),
     network: plan.network,
     capabilityCache: capabilityCacheOf(plan),
     services: {
       paths: {
-        ...serveWeb(recordWeb(web, recorder)),
+        ...serveWeb(recordWeb(web, recorder), { withSearch: policy.within === undefined }),
         ...(plan.skills === undefined ? {} : serveSkills(plan.skills)),
         ...(plan.memory === undefined ? {} : serveMemory(memoryOf(plan, plan.memory.store, note), isAtWork)),
       },

@@ -4,8 +4,11 @@
  */
 import { hash } from 'node:crypto'
 import { type CaissonError, hasCode } from '#specs/errors.ts'
+import type { AgentRunRequest, AgentRunResult } from '#specs/protocol/agent-vm.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { AgentEvent } from '#specs/protocol/event.ts'
 import { type HostToolCall, type HostToolResult, mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -13,24 +16,22 @@ import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import type { Completion } from '#specs/protocol/task.ts'
 import { planTool } from '../../approvals/plan-question.ts'
-import type { ApprovalQueue } from '../../approvals/queue.ts'
 import { toolsNamedByRules } from '../../approvals/rules.ts'
 import { accessTool } from '../../egress/egress-approvals.ts'
 import type { LinkHandlers } from '../../guest/agent-link.ts'
 import type { HookedCall } from '../../hooks/hook.ts'
 import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
 import type { BoundedLog } from '../../journal/bounded-log.ts'
-import type { RunRecord } from '../../journal/run-record.ts'
 import type { Recorder } from '../../recording/recorder.ts'
 import { parseToolArguments } from '../../tools/arguments.ts'
 import { type HostCallResults, HostCalls, hostToolFailure } from '../../tools/calls.ts'
 import type { ResolvedRun } from '../resolved-run.ts'
-import type { AgentEventValidator } from './agent-event-validator.ts'
+import type { GuestApprovals, GuestClaims, GuestRecord } from './guest-parts.ts'
 
 interface RunRequestsParts {
   readonly hooks: RunHooks
-  readonly approvals: ApprovalQueue
-  readonly record: RunRecord
+  readonly approvals: GuestApprovals
+  readonly record: GuestRecord
   readonly log: BoundedLog
   readonly hostCallResults: HostCallResults
   readonly recorder: Pick<Recorder, 'web' | 'flush'>
@@ -45,7 +46,7 @@ const hooksMaxCount = (maxToolCalls: number): number => 4 * maxToolCalls + 4_096
 
 export class RunRequests {
   readonly #hooks: RunHooks
-  readonly #approvals: ApprovalQueue
+  readonly #approvals: GuestApprovals
   readonly #deciders: ReadonlyMap<string, Decider>
   readonly #calls: HostCalls
   readonly #hooksMaxCount: number
@@ -160,11 +161,18 @@ const askedByHost: ApprovalDecision = {
 }
 
 interface AgentHandlerParts {
-  readonly record: RunRecord
+  readonly record: GuestRecord
   readonly log: BoundedLog
-  readonly claims: AgentEventValidator
+  readonly claims: GuestClaims
+  /** Why an event is not this guest's to report; null where it is. Absent: all are. */
+  readonly objection?: (agentPath: string, event: AgentEvent) => string | null
   readonly requests: RunRequests
   readonly onCompletion: (completion: Completion) => void
+  /** Carries out a sub-agent in a VM of its own. Absent: there is none for it. */
+  readonly runAgent?: (
+    request: AgentRunRequest,
+    signal: AbortSignal,
+  ) => Promise<Result<AgentRunResult, HandlerFailure>>
   /** Makes a checkpoint; false: there is none. */
   readonly makeCheckpoint: (checkpointId: string) => Promise<boolean>
   /** Called when a call of a tool has ended. */
@@ -181,7 +189,9 @@ export function agentHandlers({
   record,
   log,
   claims,
+  objection,
   requests,
+  runAgent,
   onToolEnd,
   onCompletion,
   makeCheckpoint,
@@ -194,7 +204,7 @@ export function agentHandlers({
     return { ok: false, error: { code: 'invalidParams', message } }
   }
   return {
-    checkEvent: ({ agentPath, event }) => claims.check(agentPath, event),
+    checkEvent: ({ agentPath, event }) => objection?.(agentPath, event) ?? claims.check(agentPath, event),
     onEvent: async (_, { n, agentPath, event }) => {
       try {
         await record.agent(agentPath, n, event)
@@ -221,6 +231,12 @@ export function agentHandlers({
     },
     callTool: async (call, { signal }) =>
       (await refuseFor(call.agentPath)) ?? { ok: true, value: await requests.callTool(call, signal) },
+    ...(runAgent === undefined
+      ? {}
+      : {
+          runAgent: async (request, { signal }) =>
+            (await refuseFor(request.agentPath)) ?? (await runAgent(request, signal)),
+        }),
     makeCheckpoint: async ({ checkpointId }) => ({
       ok: true,
       value: { made: await makeCheckpoint(checkpointId) },

@@ -1,20 +1,20 @@
 /** Tells the watchers of a run every few seconds what its VM uses of the host; reads nothing while nobody watches. */
 import type { VmUsage } from '../../control/messages.ts'
 import { cpuPercentBetween, readUsage } from '../../control/usage.ts'
-import type { RunRecord } from '../../journal/run-record.ts'
 import type { Vm } from '../../vm/vm.ts'
 import { resolveSize } from '../../vm/vm-options.ts'
+import type { GuestRecord } from './guest-parts.ts'
 
 const intervalMs = 3_000
 
 export class VmUse implements Disposable {
-  readonly #record: Pick<RunRecord, 'feed' | 'delta'>
+  readonly #record: Pick<GuestRecord, 'feed' | 'delta'>
   /** The running VM; undefined while it is saved. */
   readonly #current: () => Vm | undefined
   readonly #timer: NodeJS.Timeout
   #before: { readonly pid: number; readonly usage: VmUsage } | undefined
 
-  constructor(record: Pick<RunRecord, 'feed' | 'delta'>, current: () => Vm | undefined) {
+  constructor(record: Pick<GuestRecord, 'feed' | 'delta'>, current: () => Vm | undefined) {
     this.#record = record
     this.#current = current
     this.#timer = setInterval(() => void this.#tell(), intervalMs).unref()
