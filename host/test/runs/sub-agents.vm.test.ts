@@ -1,48 +1,18 @@
 // Sub-agents in a real VM, end to end: views that are overlays, programs in them, what is merged, and how they end.
 import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
-import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
-import { findVms, finish, readFiles, type TestBench, testBench } from '../support/runs.ts'
-
-type Turn = ServerReply | ((asked: Asked) => ServerReply)
-const call = (name: string, input: unknown): { name: string; arguments: unknown } => ({
-  name,
-  arguments: input,
-})
-const say = (text: string): ServerReply => reply({ text })
-const bash = (command: string): ServerReply => reply({ calls: [call('run_bash', { command })] })
-const spawn = (brief: string, more: object = {}): { name: string; arguments: unknown } =>
-  call('spawn_agent', { brief, name: brief.toLowerCase(), ...more })
-const plan = (...steps: object[]): ServerReply =>
-  reply({ calls: [call('submit_plan', { goal: 'Share the work', steps })] })
-const lastSaid = (asked: Asked): string => asked.messages.at(-1)?.content ?? ''
-
-/** Each agent, known by the word in capitals with which its instructions begin, has turns of its own. */
-function byInstructions(planned: ServerReply, scripts: Readonly<Record<string, readonly Turn[]>>): Script {
-  const turns = new Map<string, number>()
-  return (asked) => {
-    const user = asked.messages.find(({ role }) => role === 'user')?.content ?? ''
-    const word = /<instructions>\n(?:.*\n\n)?([A-Z]{2,})/.exec(user)?.[1]
-    if (word === undefined) return planned
-    const turn = turns.get(word) ?? 0
-    turns.set(word, turn + 1)
-    const chosen = scripts[word]?.[turn] ?? say(`${word} is done`)
-    return typeof chosen === 'function' ? chosen(asked) : chosen
-  }
-}
-
-async function benchWith(
-  script: Script,
-  files: Readonly<Record<string, string>>,
-): Promise<TestBench & AsyncDisposable> {
-  const server = await startModelServer(script)
-  const bench = await testBench(files, {
-    CAISSON_LLM_URL: server.baseUrl,
-    CAISSON_LLM_KEY: 'sk-some-key-of-the-test',
-    CAISSON_MODEL: 'scripted',
-  })
-  return { ...bench, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() }
-}
+import type { Asked } from '#specs/testing/model-server.ts'
+import { findVms, finish, readFiles, testBench } from '../support/runs.ts'
+import {
+  bash,
+  benchWith,
+  byInstructions,
+  call,
+  lastSaid,
+  plan,
+  say,
+  spawn,
+} from '../support/scripted-agents.ts'
 
 const files = { 'shared.txt': 'shared\n', 'gone.txt': 'gone\n', 'docs/a.md': 'A\n', 'docs/b.md': 'B\n' }
 
