@@ -274,7 +274,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Edits land where they are meant or show the nearest lines, patches are applied whole or not at all, and what changed since it was read is not overwritten',
   ),
   'A.07': now(
-    'Sub-agents work at once and start their own to a depth, each on a view of its parent’s and with no more rights; they ask the person as the run does, and what they change is merged or shown as a conflict',
+    'Sub-agents work at once and start their own to a depth, each on a view of its parent’s and with no more rights; they ask the person as the run does, and what they change is merged or shown as a conflict; one in a VM of its own begins with a copy of its parent’s disk, and the host holds it to the hosts and approvals that it was given',
   ),
   'A.08': now(
     'A person can send a message to a running agent or one sub-agent, hold the run, and cancel it or one sub-agent; what it has said by then is kept',

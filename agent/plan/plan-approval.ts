@@ -89,7 +89,7 @@ export function describePlan(plan: Plan): string {
 
 function describeStep(step: Step, number: number): string {
   const facts = [
-    step.kind === 'agent' ? 'a sub-agent' : null,
+    step.kind === 'agent' ? describeAgent(step) : null,
     step.needs.length > 0 ? `after ${step.needs.join(', ')}` : null,
     step.when === undefined ? null : `only if ${describeCondition(step.when)}`,
     step.writes.length === 0 ? 'writes nothing' : `writes ${step.writes.join(', ')}`,
@@ -101,6 +101,13 @@ function describeStep(step: Step, number: number): string {
   const head = `${number}. ${step.id}: ${step.title}\n   (${facts.join('; ')})`
   if (step.instructions === step.title) return head
   return `${head}\n   ${step.instructions.replaceAll('\n', '\n   ')}`
+}
+
+function describeAgent({ isolation, hosts, approvals }: Step): string {
+  if (isolation !== 'vm') return 'a sub-agent'
+  const reach =
+    hosts === undefined ? '' : `, may reach ${hosts.length === 0 ? 'nothing' : `only ${hosts.join(', ')}`}`
+  return `a sub-agent in a VM of its own${reach}${approvals === 'deny' ? ', asks nobody' : ''}`
 }
 
 function describeCondition({ step, state, path, equals, contains }: Condition): string {

@@ -29,7 +29,7 @@ import { defaultRoot, workOwner } from '../workspace/file-access.ts'
 import { describeWorkspace } from '../workspace/listing.ts'
 import { childRun, converse, lastWords, maxTurnsOf } from './child-run.ts'
 import { mergeChanges, nothingMerged, takeFile } from './merge-changes.ts'
-import { runInOwnVm, type VmsOfHost, withoutChanges } from './own-vm.ts'
+import { later, ownEndMs, runInOwnVm, type VmsOfHost, withoutChanges } from './own-vm.ts'
 import { OwnPlace, Places } from './places.ts'
 import { ChildReport } from './sub-agent-report.ts'
 import { type AgentView, type KeptViews, type ViewSource, Views } from './views.ts'
@@ -295,7 +295,7 @@ class AgentsOf implements RunAgents {
     try {
       const lived =
         registry === undefined
-          ? await this.#liveElsewhere(child, tools, signal)
+          ? await this.#liveElsewhere(child, tools)
           : await this.#liveHere(child, registry, report, signal)
       ending.abort('the sub-agent has ended')
       result = { ...result, ...lived, ...(await this.#bringHome(child, lived)), usage: budget.usage }
@@ -341,12 +341,14 @@ class AgentsOf implements RunAgents {
   }
 
   /** In a VM of its own; its changes are in the view afterwards. */
-  async #liveElsewhere(child: Child, tools: readonly string[], signal: AbortSignal): Promise<Lived> {
+  async #liveElsewhere(child: Child, tools: readonly string[]): Promise<Lived> {
     const { agentPath, request, stepId, budget, view } = child
     const { vms } = this.#parts
     if (vms === undefined) throw new TypeError('there are no VMs for sub-agents')
     const maxTurns = maxTurnsOf(request, this.#parent)
     const { steering } = child.person
+    // A limit leaves it a turn to conclude, which its own VM sees to.
+    const signal = AbortSignal.any([child.signal, later(budget.signal, ownEndMs)])
     const parts = { agentPath, request, stepId, budget, tools, maxTurns, steering }
     const ran = await runInOwnVm(parts, vms.run, signal)
     if (!ran.ok) {

@@ -42,6 +42,18 @@ interface OwnVmParts {
   readonly steering: Steering
 }
 
+/** Time for it to end by itself once a limit of its parent's budget has tripped. */
+export const ownEndMs = 60_000
+
+/** Aborted `afterMs` after `signal`. */
+export function later(signal: AbortSignal, afterMs: number): AbortSignal {
+  const controller = new AbortController()
+  const abort = (): void => void setTimeout(() => controller.abort(signal.reason), afterMs).unref()
+  if (signal.aborted) abort()
+  else signal.addEventListener('abort', abort, { once: true })
+  return controller.signal
+}
+
 /** Runs it to its end. Failure: the host has no VM for it, or `signal` is aborted. */
 export async function runInOwnVm(
   { agentPath, stepId, request, tools, budget, maxTurns, steering }: OwnVmParts,

@@ -88,9 +88,9 @@ async function writeOne(
     }
     return undefined
   } catch (thrown) {
-    // A damaged stream is no fault of one path.
-    if (!(thrown instanceof Error && 'code' in thrown)) throw thrown
     removeAt(directory, staged)
+    // A stream that breaks off is no fault of one path.
+    if (!(thrown instanceof Error && 'syscall' in thrown)) throw thrown
     return reasonOf(thrown)
   }
 }

@@ -327,7 +327,15 @@ export const agentExamples: Examples<AgentEvent> = {
   ],
   'agent-start': [
     'A sub-agent starts; its events have its own `agentPath`.',
-    { stepId: 'report', brief: 'Check the numbers.', tools: ['read_file'], limits: { maxTurns: 8 } },
+    {
+      stepId: 'report',
+      brief: 'Check the numbers.',
+      tools: ['read_file'],
+      limits: { maxTurns: 8 },
+      isolation: 'vm',
+      hosts: [],
+      approvals: 'deny',
+    },
   ],
   'agent-end': [
     'A sub-agent ended.',

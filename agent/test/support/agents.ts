@@ -65,7 +65,10 @@ export function folderViews(root: string, place: string): ViewSource & Pick<Agen
 
 /** A root run over a folder, which may start sub-agents. */
 export function makeAgents(
-  options: TestRunOptions & { readonly files?: (root: string) => void },
+  options: TestRunOptions & { readonly files?: (root: string) => void } & Pick<
+      AgentsParts,
+      'vms' | 'sendView'
+    >,
 ): AgentsBench {
   const place = mkdtempSync('/tmp/caisson-agents-')
   const root = join(place, 'workspace')
@@ -98,6 +101,8 @@ export function makeAgents(
     }),
     root,
     owner,
+    ...(options.vms === undefined ? {} : { vms: options.vms }),
+    ...(options.sendView === undefined ? {} : { sendView: options.sendView }),
   }
   const agents = createAgents(test.run, parts)
   return {

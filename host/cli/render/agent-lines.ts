@@ -26,10 +26,22 @@ export function nameOf(agentPath: string): string {
   return sanitizeLine(agentPath.replace(/^root\//, ''), 300)
 }
 
-export function agentStartLines({ brief }: Of<'agent-start'>, colors: Colors): string[] {
+export function agentStartLines(
+  { brief, isolation, hosts, approvals }: Of<'agent-start'>,
+  colors: Colors,
+): string[] {
   const [first = '', ...more] = brief.trim().split('\n')
   const rest = more.length === 0 ? '' : colors.dim(` … (${formatCount(more.length, 'more line')})`)
-  return [`▸ started: ${sanitizeLine(first, 200)}${rest}`]
+  const bounds = [
+    hosts === undefined
+      ? ''
+      : hosts.length === 0
+        ? ', no network'
+        : `, only ${formatCount(hosts.length, 'host')}`,
+    approvals === 'deny' ? ', asks nobody' : '',
+  ]
+  const where = isolation === 'vm' ? colors.dim(` (VM of its own${bounds.join('')})`) : ''
+  return [`▸ started: ${sanitizeLine(first, 200)}${rest}${where}`]
 }
 
 export function agentEndLines(event: Of<'agent-end'>, colors: Colors): string[] {

@@ -54,6 +54,24 @@ const accessQuestion = (
 })
 
 describe('the approval queue', () => {
+  it('denies what asks without a person, also after a yes for the run; rules still decide [A.07 S1.11]', async () => {
+    const rules: ApprovalRule[] = [{ effect: 'allow', tool: 'move_path' }]
+    const { queue, events } = open({ rules })
+    const first = queue.ask(request())
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    queue.answer('a1', { decision: 'allow', scope: 'run' })
+    expect(await first).toMatchObject({ decision: 'allow' })
+    const alone = { isUnattended: true }
+    const again = await queue.ask(request({ approvalId: 'a2', callId: 'c2' }), undefined, undefined, alone)
+    expect(again).toMatchObject({ decision: 'deny' })
+    const ruled = request({ approvalId: 'a3', callId: 'c3', tool: 'move_path' })
+    expect(await queue.ask(ruled, undefined, undefined, alone)).toMatchObject({ decision: 'allow' })
+    const access = await queue.ask(request({ approvalId: 'a4' }), undefined, accessQuestion(), alone)
+    expect(access).toMatchObject({ decision: 'deny' })
+    expect(queue.pending).toEqual([])
+    expect(events.filter(isRequest)).toHaveLength(4)
+  })
+
   it('does not ask again what was decided for an agent that was lost, and journals it once [R.01 S1.11]', async () => {
     const { queue, events, waits } = open()
     const { runId: _, ...asked } = request()

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { decide, explainRefusal, judgeResolved, makePolicy } from '../../egress/policy.ts'
+import { readEgressRules } from '../../egress/rules.ts'
 import type { Target } from '../../net/target.ts'
 import { allow, ask, deny, effect, granted, type Input, policy, request, tunnel } from './policy-support.ts'
 
@@ -335,5 +336,32 @@ describe('a refusal', () => {
     expect(denied).not.toContain('request_access')
     expect(explain({}, request('http://10.0.0.1/'))).toMatch(/10\.0\.0\.1 is an address of a private network/)
     expect(explain({}, request(`https://example.com/${'a'.repeat(5_000)}`)).length).toBeLessThan(1_000)
+  })
+})
+
+describe('a policy with a bound', () => {
+  it('denies what lies outside of it, also what is allowed or was granted, and judges the rest as before [A.07 G.02]', () => {
+    const within = (...hosts: string[]) => {
+      const rules = readEgressRules(
+        hosts.map((host) => ({ effect: 'ask', host }) as const),
+        'run',
+        'hosts',
+      )
+      if (!rules.ok) throw new Error(rules.error)
+      return {
+        ...policy({ rules: [allow({ host: 'a.test' }), deny({ host: 'b.test' })] }),
+        within: rules.value,
+      }
+    }
+    const at = (url: string, ...hosts: string[]) =>
+      decide(within(...hosts), request(url), [granted(allow({ host: 'c.test' }))])
+    expect(at('https://a.test/').effect).toBe('deny')
+    expect(at('https://a.test/', 'a.test').effect).toBe('allow')
+    expect(at('https://b.test/', '*').effect).toBe('deny')
+    expect(at('https://c.test/', 'a.test')).toMatchObject({ effect: 'deny', canAsk: false })
+    expect(at('https://c.test/', '*.test').effect).toBe('allow')
+    expect(explainRefusal(within(), request('https://a.test/'), at('https://a.test/'))).toContain(
+      'this sub-agent may reach only the hosts that it was given. Do without it.',
+    )
   })
 })

@@ -35,6 +35,27 @@ describe('the budget of a run', () => {
     expect(budget.usage).toMatchObject({ inputTokens: 620, outputTokens: 380 })
   })
 
+  it('that is a part of another spends what both have, and never more than either [A.07 G.05]', async () => {
+    const whole = new Budget({ maxTokens: 1_000 }, { input: 1, output: 1 }, 'm')
+    const part = new Budget({ maxTokens: 600 }, { input: 1, output: 1 }, 'm', whole)
+    const first = await reserve(part, ask(100, 16_384))
+    expect(first.maxOutputTokens).toBe(500)
+    expect(first.settle(used(100, 50))).toBeCloseTo(0.00015)
+    expect([whole.usage.inputTokens, part.usage.inputTokens]).toEqual([100, 100])
+    const other = await reserve(whole, ask(100, 600))
+    other.settle(used(100, 600))
+    const third = await reserve(part, ask(50, 400))
+    expect(third.maxOutputTokens).toBe(100)
+    third.settle(nothing)
+    expect(await part.reserve(ask(500, 1))).toMatchObject({ ok: false, error: { code: 'limit_tokens' } })
+    const requests = new Budget({ maxTokens: 1_000, maxRequests: 1 }, null, 'm')
+    const below = new Budget({ maxTokens: 1_000 }, null, 'm', requests)
+    ;(await reserve(below, ask(1, 1))).settle(used(1, 1))
+    expect(await below.reserve(ask(1, 1))).toMatchObject({ ok: false, error: { code: 'limit_requests' } })
+    // What was refused above is not held below.
+    expect(below.usage).toMatchObject({ inputTokens: 1, outputTokens: 1 })
+  })
+
   it('lets requests side by side wait for each other rather than go beyond together [G.05]', async () => {
     const budget = new Budget({ maxTokens: 1_000 }, null, 'm')
     const first = await reserve(budget, ask(100, 700))

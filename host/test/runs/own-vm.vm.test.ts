@@ -226,13 +226,52 @@ describe('sub-agents in VMs of their own', () => {
     expect(await findVms(bench.home)).toEqual([])
     expect(leftOf(bench.host.folders.runs, run.id)).toEqual([])
   }, 300_000)
+
+  it('begin again with their run after a loss of its VM, from the same files, and are merged once [A.07 R.01]', async () => {
+    let begun = 0
+    await using bench = await benchWith(
+      byInstructions(lead, {
+        LEAD: [
+          bash('echo before > log.txt'),
+          reply({ calls: [spawn('ONE', vm)] }),
+          (asked) => say(toolTexts(asked).join('\n')),
+        ],
+        ONE: [
+          () => {
+            begun += 1
+            return bash('cat log.txt; echo one >> log.txt; echo ready; sleep 600')
+          },
+          () => {
+            begun += 1
+            return bash('cat log.txt; echo one >> log.txt')
+          },
+          say('one is done'),
+        ],
+      }),
+      files,
+    )
+    const run = await bench.start('Share the work')
+    const finished = finish(run)
+    await untilReady(run, 1, 'root/one')
+    killVmWith(path.join(bench.host.folders.runs, run.id, 'scratch/'))
+    const { state, items } = await finished
+    expect(state.end).toMatchObject({ outcome: 'completed', summary: expect.stringContaining('one is done') })
+    expect(begun).toBe(2)
+    await (await bench.host.changes(run.id)).apply('all')
+    expect((await readFiles(bench.workspace))['log.txt']).toBe('before\none\n')
+    const ends = items.filter((item) => item.source === 'agent' && item.event.type === 'agent-end')
+    expect(ends).toHaveLength(1)
+    expect(await findVms(bench.home)).toEqual([])
+    expect(leftOf(bench.host.folders.runs, run.id)).toEqual([])
+  }, 300_000)
 })
 
-/** Until that many agents have shown output of a program. */
-async function untilReady(run: Run, count: number): Promise<void> {
+/** Until that many agents have shown output of a program, or this one. */
+async function untilReady(run: Run, count: number, agentPath?: string): Promise<void> {
   const ready = new Set<string>()
   for await (const item of run.watch()) {
-    if (item.source === 'delta' && item.delta.type === 'tool-output-delta') ready.add(item.agentPath)
+    if (item.source !== 'delta' || item.delta.type !== 'tool-output-delta') continue
+    if (agentPath === undefined || agentPath === item.agentPath) ready.add(item.agentPath)
     if (ready.size === count) return
   }
 }
