@@ -87,7 +87,7 @@ const planRules = `Rules for plans:
 - needs: ids of the steps whose results this step uses. Steps that do not need each other may run at the same time.
 - writes: the paths that the step creates or changes; [] when it only reads; ["*"] when unknown.
 - onFailure: "abort" ends the run when the step fails, "continue" continues without the steps that need it, "replan" replaces the steps that have not begun with a new plan. retries: how often it is tried again before that.
-- Only where it is of use: output, a JSON schema of an object that the step's answer has to fit; {{steps.ID}} or {{steps.ID.field}} in the instructions, for the answer of a step in needs or a value of its output; when, such as {"step": "check", "path": "found", "equals": true} or {"step": "try", "state": "failed"}, to take the step only then; kind "agent" for a large piece of work that stands by itself, with all that it must know in its instructions.
+- Only where it is of use: output, a JSON schema of an object that the step's answer has to fit; {{steps.ID}} or {{steps.ID.field}} in the instructions, for the answer of a step in needs or a value of its output; when, such as {"step": "check", "path": "found", "equals": true} or {"step": "try", "state": "failed"}, to take the step only then; kind "agent" for a large piece of work that stands by itself, with all that it must know in its instructions, and isolation "vm" with it where the work runs code that is not to be trusted.
 - Where a decision is the user's and changes the work, have the step that needs it ask them (ask_user, if it is among the tools); never for what can be found out.
 - The agent decides on tool calls itself; do not write commands or file contents into the plan.`
 

@@ -298,7 +298,7 @@ class AgentsOf implements RunAgents {
           ? await this.#liveElsewhere(child, tools)
           : await this.#liveHere(child, registry, report, signal)
       ending.abort('the sub-agent has ended')
-      result = { ...result, ...lived, ...(await this.#bringHome(child, lived)), usage: budget.usage }
+      result = { ...result, ...lived, ...(await this.#mergeChild(child, lived)), usage: budget.usage }
     } catch (error) {
       this.#parent.logger.error({ agentPath, err: error }, 'sub-agent threw')
       const text = 'internal error of the sub-agent; the log has the details'
@@ -366,7 +366,7 @@ class AgentsOf implements RunAgents {
   }
 
   /** Merges what it changed, or sends it to the VM of its parent. */
-  async #bringHome(child: Child, { state, leftOut = [] }: Lived): Promise<Partial<AgentResult>> {
+  async #mergeChild(child: Child, { state, leftOut = [] }: Lived): Promise<Partial<AgentResult>> {
     const { view, signal, agentPath } = child
     if (state === 'cancelled') return nothingMerged
     const { sendView } = this.#parts

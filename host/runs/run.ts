@@ -387,7 +387,8 @@ export class Run implements RunHandle {
       diskSpace: this.#diskSpace,
       hostCallResults: this.#recovery.hostCallResults,
       elapsedMs: () => this.#clock.elapsedMs,
-      ...(this.#recovery.maxCount > 0
+      // A replay makes no checkpoints; sub-agents in VMs of their own fork the disk.
+      ...(this.#recovery.maxCount > 0 || this.#plan.replays !== undefined
         ? { checkpointDisk: await disk.open(this.#record.state.checkpoint) }
         : {}),
       ...(earlier === undefined ? {} : { earlier }),

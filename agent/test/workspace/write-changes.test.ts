@@ -87,7 +87,7 @@ describe('changes of another VM', () => {
     })
   })
 
-  it('leave out a path that cannot be written, and go on; a cut stream is an error [A.07]', async () => {
+  it('leave out a path that cannot be written, and continue; a cut stream is an error [A.07]', async () => {
     using folder = temporaryFolder()
     writeFileSync(join(folder.path, 'plain'), 'x')
     chmodSync(join(folder.path, 'plain'), 0o644)

@@ -485,7 +485,9 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         ...(this.#agents === undefined ? {} : { runAgent: this.#agents.run }),
         // A sub-agent begins again with its parent, from the parent's checkpoint.
         makeCheckpoint: async (checkpointId) =>
-          this.#isOfSubAgent === undefined && (await this.#checkpoints.make(checkpointId)),
+          this.#isOfSubAgent === undefined &&
+          this.#plan.replays === undefined &&
+          (await this.#checkpoints.make(checkpointId)),
         onJournalFull: (error) => this.#loseForJournal(error),
       }),
     })

@@ -35,7 +35,7 @@ const turns: Readonly<Record<string, readonly ServerReply[]>> = {
   ],
   JOIN: [
     call('ask_user', { question: 'Which title?', kind: 'text' }),
-    call('spawn_agent', { brief: 'PEN', name: 'pen' }),
+    call('spawn_agent', { brief: 'PEN', name: 'pen', isolation: 'vm' }),
     reply({ text: 'All is written.' }),
   ],
   PEN: [
