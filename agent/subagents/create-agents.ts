@@ -286,17 +286,17 @@ class AgentsOf implements RunAgents {
     const isElsewhere = request.isolation === 'vm'
     // Everything started in the view ends before the merge.
     const ending = new AbortController()
-    const registry = isElsewhere
+    const here = isElsewhere
       ? undefined
       : await this.#openTools(child, AbortSignal.any([signal, ending.signal]))
-    const tools = registry?.names ?? this.#toolsElsewhere(request)
+    const tools = here?.registry.names ?? this.#toolsElsewhere(request)
     await report.begin(request, stepId, tools, budget.limits)
     let result: AgentResult = { ...nothing(agentPath), state: 'failed', reason: 'internal' }
     try {
       const lived =
-        registry === undefined
+        here === undefined
           ? await this.#liveElsewhere(child, tools)
-          : await this.#liveHere(child, registry, report, signal)
+          : await this.#liveHere(child, here, report, signal)
       ending.abort('the sub-agent has ended')
       result = { ...result, ...lived, ...(await this.#mergeChild(child, lived)), usage: budget.usage }
     } catch (error) {
@@ -313,7 +313,12 @@ class AgentsOf implements RunAgents {
   }
 
   /** Its conversation in this VM, over the view. */
-  async #liveHere(child: Child, registry: Registry, report: Report, signal: AbortSignal): Promise<Lived> {
+  async #liveHere(
+    child: Child,
+    { registry, tools }: ToolsHere,
+    report: Report,
+    signal: AbortSignal,
+  ): Promise<Lived> {
     const { agentPath, request, budget, view, place } = child
     const run = childRun(this.#parent, request, {
       agentPath,
@@ -321,7 +326,7 @@ class AgentsOf implements RunAgents {
       budget,
       report,
       steering: child.person.steering,
-      workspaceListing: await describeWorkspace([...registry.byName.values()], signal),
+      workspaceListing: await describeWorkspace(tools, signal),
       signal,
       cancelled: child.signal,
     })
@@ -382,11 +387,11 @@ class AgentsOf implements RunAgents {
     return this.#parent.task.subAgent?.agentPath === agentPath
   }
 
-  async #openTools({ agentPath, request, view }: Child, signal: AbortSignal): Promise<Registry> {
+  async #openTools({ agentPath, request, view }: Child, signal: AbortSignal): Promise<ToolsHere> {
     const tools = this.#parts.toolsFor(view)
     const over = { agentPath, root: view.path, view: view.id }
     const brought = (await this.#parts.extensionTools?.(over, signal)) ?? []
-    return this.#registryOf([...tools, ...brought], request)
+    return { tools, registry: this.#registryOf([...tools, ...brought], request) }
   }
 
   /** The tools of the parent that the agent in another VM has too. */
@@ -411,6 +416,13 @@ class AgentsOf implements RunAgents {
       { logger },
     )
   }
+}
+
+interface ToolsHere {
+  /** All that work over its view. */
+  readonly tools: readonly Tool[]
+  /** Those that it has. */
+  readonly registry: Registry
 }
 
 /** How a sub-agent ended, and what of its changes could not be taken. */
