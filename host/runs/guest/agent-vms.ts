@@ -18,6 +18,7 @@ import type { HandlerFailure, RpcFailure } from '#specs/protocol/peer.ts'
 import { type Completion, noUsage, type Task } from '#specs/protocol/task.ts'
 import type { Budget } from '../../gateway/budget.ts'
 import { gatewayAuthority } from '../../gateway/gateway.ts'
+import type { HostCallResults } from '../../tools/calls.ts'
 import type { CheckpointDisk } from '../../vm/checkpoints/checkpoint-disk.ts'
 import type { Vm } from '../../vm/vm.ts'
 import { runEnding } from '../ending.ts'
@@ -74,9 +75,12 @@ export class AgentVms {
   /** Paths of all that had a VM. */
   readonly #paths = new Set<string>()
   readonly #closing = new AbortController()
+  /** Of calls before a loss: what the run's agent calls from now on is no sub-agent's to know. */
+  readonly #earlierResults: HostCallResults
 
   constructor(parts: AgentVmsParts) {
     this.#parts = parts
+    this.#earlierResults = new Map(parts.parts.hostCallResults)
   }
 
   get isBusy(): boolean {
@@ -103,6 +107,10 @@ export class AgentVms {
     const { checkpoints } = this.#parts.vm()
     if (checkpoints === undefined) return failed('the run makes no checkpoints (vm.recoveries is 0)')
     if (this.#closing.signal.aborted) return failed('the run ends')
+    const { maxParallelAgents } = this.#parts.plan.limits
+    // The agent keeps to it by itself.
+    if (this.#entries.size >= maxParallelAgents)
+      return failed(`${this.#entries.size} sub-agents have VMs of their own already (maxParallelAgents)`)
     this.#paths.add(agentPath)
     const { record } = this.#parts.parts
     const directory = path.join(record.paths.agents, agentPath.replaceAll('/', '.'))
@@ -242,6 +250,7 @@ export class AgentVms {
       record: recordOf(parts.record, agentPath, directory, counts),
       claims: claimsOf(parts.claims, agentPath),
       approvals: approvalsOf(parts.approvals, request),
+      hostCallResults: new Map(this.#earlierResults),
       checkpointDisk,
       subAgent: {
         within: budget,

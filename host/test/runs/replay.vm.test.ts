@@ -148,4 +148,4 @@ it('a replayed run asks no model, application or person, and finds no difference
     code: 'not_possible_now',
     message: expect.stringContaining('"parts.csv" is another'),
   })
-}, 240_000)
+}, 400_000)
