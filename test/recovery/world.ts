@@ -72,7 +72,11 @@ export class World implements AsyncDisposable {
     this.host = new Host({ env: { ...process.env, ...this.env } })
   }
 
-  static async open(machine: InstalledMachine, place: string): Promise<World> {
+  static async open(
+    machine: InstalledMachine,
+    place: string,
+    scene: Pick<Scene, 'sleepAfterMs'> = {},
+  ): Promise<World> {
     const [workspace, ledger] = [path.join(place, 'work'), path.join(place, 'ledger')]
     await mkdir(workspace, { recursive: true })
     await writeFile(ledger, '')
@@ -83,9 +87,9 @@ export class World implements AsyncDisposable {
       outside += 1
       response.end('reached outside')
     })
-    const scene: Scene = { workspace, ledger, outsidePort: await listen(server) }
-    const model = await startModelServer((asked) => answer(asked, scene))
-    return new World({ machine, place, scene, model, server, requestsOutside: () => outside })
+    const whole: Scene = { ...scene, workspace, ledger, outsidePort: await listen(server) }
+    const model = await startModelServer((asked) => answer(asked, whole))
+    return new World({ machine, place, scene: whole, model, server, requestsOutside: () => outside })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
