@@ -348,7 +348,7 @@ export class RunStore {
     const keepsVm = statSync(kept, { throwIfNoEntry: false }) !== undefined
     try {
       const found = await this.#outline(runId, isLive)
-      const { openApprovals, sleepingSince: _, lastAt: __, ...outline } = found
+      const { openApprovals, sleepingSince: _, sleepsPaused: ___, lastAt: __, ...outline } = found
       const { state } = outline
       const pendingApprovals = isLive || this.#canContinue(runId) ? openApprovals.length : 0
       // An apply or undo whose process died: only its log tells how far it came.

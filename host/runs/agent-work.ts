@@ -37,7 +37,7 @@ interface AgentWorkParts {
 
 /** The run sleeps: its agent ends, and its questions wait on. */
 export interface Sleeping {
-  /** Resolves once one of them is decided. */
+  /** Resolves once one of its questions is decided. */
   readonly answered: Promise<void>
 }
 
@@ -141,10 +141,13 @@ export class AgentWork {
   }
 
   #startSleep(guest: Guest, resolve: (sleeping: Sleeping) => void): IdleSleep {
-    const { sleepAfterMs, approvals, record } = this.#parts
+    const { sleepAfterMs, approvals, control, record } = this.#parts
     this.#sleep = new IdleSleep({
       afterMs: sleepAfterMs,
-      canSleep: () => record.state.checkpoint !== null && approvals.pending.length > 0 && !guest.isBusy(),
+      canSleep: () =>
+        record.state.checkpoint !== null &&
+        (approvals.pending.length > 0 || control.isPaused) &&
+        !guest.isBusy(),
       onSleep: () => resolve({ answered: approvals.park() }),
     })
     return this.#sleep

@@ -352,18 +352,24 @@ export class Run implements RunHandle {
     }
   }
 
-  /** Without a VM until a question is decided or the run is cancelled. True: the run leaves this process. */
+  /**
+   * Without a VM until a question is decided and the run is not paused, or a paused one is resumed, or it is cancelled.
+   * True: the run leaves this process.
+   */
   async #sleep({ answered }: Sleeping): Promise<boolean> {
     this.#guest = undefined
     this.#hasSlept = true
     const { checkpoint } = this.#record.state
     if (checkpoint === null) throw new CaissonError('internal', 'a run without a checkpoint went to sleep')
-    await this.#note({ type: 'run-sleep', checkpointId: checkpoint.checkpointId })
+    const { isPaused } = this.#control
+    const how = isPaused ? { paused: true as const } : {}
+    await this.#note({ type: 'run-sleep', checkpointId: checkpoint.checkpointId, ...how })
     if (this.#plan.leavesOnSleep === true && this.#approvals.leave()) return true
     // Nothing else keeps this process alive.
     const keepAlive = setInterval(() => undefined, 2 ** 31 - 1)
     try {
-      await untilAborted(Promise.race([answered, this.#work.cancelled]), this.#stop.signal)
+      const woken = (isPaused ? Promise.resolve() : answered).then(() => this.#control.whenResumed())
+      await untilAborted(Promise.race([woken, this.#work.cancelled]), this.#stop.signal)
     } finally {
       clearInterval(keepAlive)
     }

@@ -18,6 +18,8 @@ export interface Scene {
   readonly outsidePort: number
   /** Milliseconds until a run that waits goes to sleep; its questions are answered then. Absent: at once, awake. */
   readonly sleepAfterMs?: number
+  /** Whether a run that sleeps leaves its process. */
+  readonly leaveOnSleep?: boolean
 }
 
 const step = (id: string, fields: object = {}) => ({
@@ -123,7 +125,7 @@ function extensionsOf(
 }
 
 export async function startRun(host: Host, scene: Scene): Promise<Run> {
-  const { outsidePort, sleepAfterMs } = scene
+  const { outsidePort, sleepAfterMs, leaveOnSleep = false } = scene
   const sleeps = sleepAfterMs === undefined ? {} : { sleepAfterMs }
   return await host.run({
     prompt: plan.goal,
@@ -134,6 +136,7 @@ export async function startRun(host: Host, scene: Scene): Promise<Run> {
     vm: { memoryBytes: 256 * 1024 ** 2, diskBytes: 64 * 1024 ** 2, start: 'cold', ...sleeps },
     extensions: extensionsOf(scene, () => undefined),
     onNotes: () => undefined,
+    leaveOnSleep,
   })
 }
 
