@@ -286,6 +286,7 @@ export class Run implements RunHandle {
     await using disk = new RunDisk(record.paths)
     await using held = new AsyncDisposableStack()
     let ending: Ending
+    let isParked = false
     try {
       const ended = await this.#execute(disk, held)
       if (ended === 'sleeping') {
@@ -295,29 +296,49 @@ export class Run implements RunHandle {
       }
       ending = ended
     } catch (error) {
+      isParked = this.#canPark(error)
       // A failure after the stop signal is a consequence of the stop.
       ending = runEnding(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
     }
-    ending = await nameKeptVm(ending, this.#plan.continues)
     this.#approvals.close()
+    if (isParked) {
+      this.#hooks.close()
+      return this.#park(ending, disk)
+    }
+    ending = await nameKeptVm(ending, this.#plan.continues)
     // A run that was ended at once waits only briefly.
     const signal = this.#stop.signal.aborted ? AbortSignal.timeout(disbeliefGraceMs) : this.#stop.signal
     await askAfterRun(this.#plan, ending, { record, hooks: this.#hooks, signal }).catch(() => undefined)
     this.#hooks.close()
     const durationMs = Math.round(performance.now() - this.#startedAt)
     const end = { type: 'run-end', ...ending, usage: record.state.usage, durationMs } as const
+    const makeRoom = () => disk[Symbol.asyncDispose]()
     const isTriedAgain = !this.#cancelling && (this.#plan.resumed !== undefined || this.#hasSlept)
     if (!record.isOwn()) {
       // The run is another process's by now, and so are its files.
       disk.keep()
       record.leave(end)
-    } else if (!isTriedAgain || this.#guest !== undefined) await record.conclude(end)
+    } else if (!isTriedAgain || this.#guest !== undefined) await record.conclude(end, makeRoom)
     else {
       // It was not continued, for want of memory or an image, say.
       disk.keep()
       record.leave({ ...end, message: `${end.message}\nTry again: caisson runs resume ${this.id}` })
     }
     return record.state
+  }
+
+  /** Whether the run stays as it is in its folder: its host's disk had no space for long, and nobody ended the run. */
+  #canPark(error: unknown): boolean {
+    if (this.#cancelling || this.#isVmStopped || this.#stop.signal.aborted) return false
+    return CaissonError.from(error).code === 'no_space' && this.#work.hasBegun && this.#recovery.maxCount > 0
+  }
+
+  #park(ending: Ending, disk: RunDisk): RunState {
+    disk.keep()
+    const durationMs = Math.round(performance.now() - this.#startedAt)
+    const message = `${ending.message}\nThen continue the run: caisson runs resume ${this.id}`
+    this.#record.leave({ type: 'run-end', ...ending, message, usage: this.#record.state.usage, durationMs })
+    return this.#record.state
   }
 
   /** @param held what the run needs until its end is journaled, as another process may have to continue it */

@@ -54,6 +54,11 @@ export class Worlds implements AsyncDisposable {
     this.#spare?.kill('SIGKILL')
   }
 
+  /** Calls `onLine` with the lines of a run of this process, until its next call. */
+  watch(runId: string, onLine: (line: CutLine, cut: Cut) => void): void {
+    this.#handlers.set(runId, onLine)
+  }
+
   async openWorld(): Promise<World> {
     this.#count += 1
     return await World.open(this.#machine, path.join(this.#folder, `world-${this.#count}`), this.#scene)

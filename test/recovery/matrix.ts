@@ -66,7 +66,10 @@ export function killsAtRandom(
   span?: { readonly from: number; readonly to: number },
 ): Kill[] {
   const first = undisturbed.events[0]?.at ?? 0
-  const { from, to } = span ?? { from: first, to: first + ((undisturbed.events.at(-1)?.at ?? 0) - first) * 0.9 }
+  const { from, to } = span ?? {
+    from: first,
+    to: first + ((undisturbed.events.at(-1)?.at ?? 0) - first) * 0.9,
+  }
   let state = seed >>> 0
   const draw = (): number => {
     // A generator of 32 bits (Numerical Recipes), so that a seed says which moments there were.

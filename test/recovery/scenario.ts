@@ -18,6 +18,8 @@ export interface Scene {
   readonly outsidePort: number
   /** Milliseconds until a run that waits goes to sleep; its questions are answered then. Absent: at once, awake. */
   readonly sleepAfterMs?: number
+  /** Time limit of the run, and of its waits for disk space. */
+  readonly maxWallMs?: number
   /** Whether a run that sleeps leaves its process. */
   readonly leaveOnSleep?: boolean
 }
@@ -125,7 +127,7 @@ function extensionsOf(
 }
 
 export async function startRun(host: Host, scene: Scene): Promise<Run> {
-  const { outsidePort, sleepAfterMs, leaveOnSleep = false } = scene
+  const { outsidePort, sleepAfterMs, maxWallMs, leaveOnSleep = false } = scene
   const sleeps = sleepAfterMs === undefined ? {} : { sleepAfterMs }
   return await host.run({
     prompt: plan.goal,
@@ -134,6 +136,7 @@ export async function startRun(host: Host, scene: Scene): Promise<Run> {
     approvals: { rules: [{ effect: 'allow', tool: 'order_part' }], interactive: true },
     egress: { rules: [{ effect: 'allow', host: '127.0.0.1', schemes: ['http'], ports: [outsidePort] }] },
     vm: { memoryBytes: 256 * 1024 ** 2, diskBytes: 64 * 1024 ** 2, start: 'cold', ...sleeps },
+    ...(maxWallMs === undefined ? {} : { limits: { maxWallMs } }),
     extensions: extensionsOf(scene, () => undefined),
     onNotes: () => undefined,
     leaveOnSleep,

@@ -79,7 +79,11 @@ describe('a run that a person pauses', { timeout: 120_000 }, () => {
     await until(run, 'approval-request')
     await run.pause({ by: 'ada' })
     await until(run, 'run-sleep')
-    expect(await host.runs.summary(run.id)).toMatchObject({ status: 'sleeping', isPaused: true, isLive: true })
+    expect(await host.runs.summary(run.id)).toMatchObject({
+      status: 'sleeping',
+      isPaused: true,
+      isLive: true,
+    })
     const [approvalId = ''] = Object.keys(run.state.pendingApprovals)
     expect(await run.answer(approvalId, answer)).toEqual({ taken: true })
     await until(run, 'approval-decision', approvalId)

@@ -68,7 +68,10 @@ function listLine(run: RunSummary): string {
   const cost = state.costUsd === null || state.costUsd === 0 ? '' : ` · ${formatCost(state.costUsd)}`
   const asked = pendingApprovals === 0 ? '' : ` · ${formatCount(pendingApprovals, 'approval')} pending`
   const when = status === 'interrupted' ? ` ${interruptedWhile(state)}` : ''
-  const how = since === undefined ? '' : ` · ${isPaused === true ? 'paused, ' : ''}${status}${when} since ${formatTime(since)}`
+  const how =
+    since === undefined
+      ? ''
+      : ` · ${isPaused === true ? 'paused, ' : ''}${status}${when} since ${formatTime(since)}`
   const replay = replays === undefined ? '' : ` · replay of ${replays}`
   const waiting = replays === undefined ? state.proposedNotes.length : 0
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
@@ -218,9 +221,7 @@ async function resumeAll(
 ): Promise<ExitCode> {
   const runs = await host.runs.list()
   const stopped = runs.filter(({ status, isLive, isPaused, pendingApprovals }) =>
-    status === 'sleeping'
-      ? !isLive && isPaused !== true && pendingApprovals === 0
-      : status === 'interrupted',
+    status === 'sleeping' ? !isLive && isPaused !== true && pendingApprovals === 0 : status === 'interrupted',
   )
   const left = stopped.filter(({ id }) => existsSync(host.runs.paths(id).options))
   if (left.length === 0) io.stderr.write('no run can be continued; list all: caisson runs list\n')
@@ -303,8 +304,8 @@ export async function findLive(io: Io, name: string): Promise<RunClient> {
       ? `it has ended as ${state.end.outcome}`
       : isPaused === true
         ? `it was paused and sleeps; continue it: caisson runs resume ${runId}`
-      : status === 'sleeping'
-        ? `it sleeps until its approvals are answered; list them: caisson approvals list ${runId}`
-        : `its host process died; what it was doing: caisson runs show ${runId}`
+        : status === 'sleeping'
+          ? `it sleeps until its approvals are answered; list them: caisson approvals list ${runId}`
+          : `its host process died; what it was doing: caisson runs show ${runId}`
   throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)
 }

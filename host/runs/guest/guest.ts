@@ -475,6 +475,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         onCompletion: (completion) => this.#ends.complete(completion),
         makeCheckpoint: (checkpointId) => this.#checkpoints.make(checkpointId),
         onJournalFull: (error) => this.#loseForJournal(error),
+        onUnrecorded: (cause) => this.#ends.lose(cause),
       }),
     })
   }
