@@ -3,6 +3,7 @@
  * deadline, a loss, or that the run goes to sleep. Stops the clock and saves the VM while a person is waited for.
  */
 import * as z from 'zod'
+import { AwakeLimit } from '#specs/node/awake-timer.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
@@ -165,13 +166,15 @@ export class AgentWork {
     control.end()
     approvals.close()
     const message = reason === 'cancelled' ? `cancelled by ${by}` : `the run reached ${by}`
-    const grace = AbortSignal.timeout(cancelGraceMs)
+    using grace = new AwakeLimit(cancelGraceMs)
     const summary = await Promise.race([
       guest
-        .cancel(message, grace)
+        .cancel(message, grace.signal)
         .then(() => completed)
         .then((completion) => completion.summary),
-      new Promise<string>((resolve) => grace.addEventListener('abort', () => resolve(''), { once: true })),
+      new Promise<string>((resolve) =>
+        grace.signal.addEventListener('abort', () => resolve(''), { once: true }),
+      ),
     ])
     return { outcome: reason === 'cancelled' ? 'cancelled' : 'failed', reason, message, summary }
   }
