@@ -149,19 +149,7 @@ export class World implements AsyncDisposable {
 
   /** The machine that runs now over the disk of a run of this world. */
   findMachine(): { machine: number; agent: number } | undefined {
-    const { place } = this.#parts.machine
-    for (const name of readdirSync(place).toReversed()) {
-      const file = path.join(place, name, 'pids.json')
-      if (!existsSync(file)) continue
-      const pids = JSON.parse(readFileSync(file, 'utf8')) as {
-        machine: number
-        agent: number
-        scratch: string
-      }
-      if (pids.scratch.startsWith(`${this.home}/`) && isAlive(pids.machine) && isAlive(pids.agent))
-        return pids
-    }
-    return undefined
+    return findMachine(this.#parts.machine.place, this.home)
   }
 
   async #left(runId: string): Promise<string[]> {
@@ -175,6 +163,21 @@ export class World implements AsyncDisposable {
       ...(machine === undefined ? [] : [`process ${machine.machine}`]),
     ]
   }
+}
+
+/** @param home the state folder of its host */
+export function findMachine(place: string, home: string): { machine: number; agent: number } | undefined {
+  for (const name of readdirSync(place).toReversed()) {
+    const file = path.join(place, name, 'pids.json')
+    if (!existsSync(file)) continue
+    const pids = JSON.parse(readFileSync(file, 'utf8')) as {
+      machine: number
+      agent: number
+      scratch: string
+    }
+    if (pids.scratch.startsWith(`${home}/`) && isAlive(pids.machine) && isAlive(pids.agent)) return pids
+  }
+  return undefined
 }
 
 const parts = ['home', 'work', 'ledger']
