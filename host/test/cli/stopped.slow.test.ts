@@ -39,7 +39,7 @@ describe('limits of a host process that is stopped for longer than they are', ()
     await sleep(2 * limitMs)
     const said = once(child, 'message')
     child.kill('SIGCONT')
-    child.send('go on')
+    child.send('continue')
     const [waits] = await said
     expect(waits).toEqual({
       start: 'started',

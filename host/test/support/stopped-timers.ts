@@ -1,5 +1,5 @@
 // A program of the tests: waits that are within their limits if the time in which this process is stopped does not count.
-// usage: stopped-timers.ts PORT LIMIT_MS; says `ready` to its parent, which stops it, and is told `go on` afterwards.
+// usage: stopped-timers.ts PORT LIMIT_MS; says `ready` to its parent, which stops it, and then receives `continue`.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -12,9 +12,9 @@ import { StartLimits } from '../../vm/start-failure.ts'
 
 const [, , port = '', limit = ''] = process.argv
 const limitMs = Number(limit)
-const goesOn = once(process, 'message')
+const continues = once(process, 'message')
 /** The messages and bytes of others come after the timers of this process. */
-const soon = goesOn.then(() => sleep(50))
+const soon = continues.then(() => sleep(50))
 
 async function startVm(): Promise<string> {
   const limits = new StartLimits(limitMs, undefined)
