@@ -405,6 +405,8 @@ export class Run implements RunHandle {
     disk: RunDisk,
     earlier: EarlierAnswers | undefined,
   ): Promise<Ending | Sleeping> {
+    // A VM of the pool has its disk already.
+    const given = earlier === undefined ? workspace.vm?.vm.plan.checkpoints?.disk : undefined
     const parts = {
       record: this.#record,
       approvals: this.#approvals,
@@ -414,7 +416,7 @@ export class Run implements RunHandle {
       hostCallResults: this.#recovery.hostCallResults,
       elapsedMs: () => this.#clock.elapsedMs,
       ...(this.#recovery.maxCount > 0
-        ? { checkpointDisk: await disk.open(this.#record.state.checkpoint) }
+        ? { checkpointDisk: given ?? (await disk.open(this.#record.state.checkpoint)) }
         : {}),
       ...(earlier === undefined ? {} : { earlier }),
     }
