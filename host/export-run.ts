@@ -1,11 +1,11 @@
 /** Writes a run as one file, without a key or a secret of this host. */
 import { closeSync, openSync, readSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
 import path from 'node:path'
 import type { Writable } from 'node:stream'
 import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import type { Task } from '#specs/protocol/task.ts'
+import { ArchiveStage } from './archive/archive-stage.ts'
 import { collectSources, requireNoKeys } from './archive/collect.ts'
 import type { ArchiveManifest, Withheld } from './archive/format.ts'
 import { describeSource, type Source, writeArchive } from './archive/write-archive.ts'
@@ -169,9 +169,7 @@ async function findBase(
   if (kept !== undefined) return { ...kept, ...usedBytesOf(kept.disk) }
   const { workspaceReady } = facts
   if (workspaceReady === undefined || setup === undefined) return undefined
-  const folder = temporary.adopt(await mkdtemp(path.join(host.folders.runs, '.export-')), (name) =>
-    rm(name, { recursive: true, force: true }),
-  )
+  const { directory: folder } = temporary.use(await ArchiveStage.open(host.folders, 'export'))
   const place = {
     directory: folder,
     disk: path.join(folder, 'workspace.erofs'),

@@ -99,16 +99,29 @@ export async function rewindAnyRun(
     const forks = await (client === null ? forkRun({ store, runId }, request) : client.fork(request))
     const [fork = ''] = forks.runIds
     const { step } = forks
-    await client?.cancel({ by: `rewind to ${step} as ${fork}` })
-    await client?.ended
-    if (client === null) await endInterrupted(store, runId, `rewound to ${step} as ${fork}`)
-    return { runId: fork, step, effects: await checkRewind(store, runId, to, true) }
+    try {
+      await client?.cancel({ by: `rewind to ${step} as ${fork}` })
+      await client?.ended
+      if (client === null) await endInterrupted(store, runId, `rewound to ${step} as ${fork}`)
+      return { runId: fork, step, effects: await checkRewind(store, runId, to, true) }
+    } catch (error) {
+      throw beside(runId, fork, error)
+    }
   } catch (error) {
     await client?.resume({ by }).catch(() => undefined)
     throw error
   } finally {
     await client?.detach()
   }
+}
+
+/** The rewound run was not ended: another process has continued it, say. The fork stays. */
+function beside(runId: string, fork: string, error: unknown): CaissonError {
+  const { code, message } = CaissonError.from(error)
+  return new CaissonError(code, `${fork} was made, but ${runId} was not ended: ${message}`, {
+    cause: error,
+    remedy: `end ${runId} yourself: caisson runs cancel ${runId}; or remove the other one: caisson runs rm ${fork}`,
+  })
 }
 
 /** A run that another process carries out; null when none does. It is forked also once that process is gone. */

@@ -55,7 +55,7 @@ import type { Forks } from './forks/fork-run.ts'
 import type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
 import type { Image } from './image/image.ts'
 import { type ImportOptions, type ImportResult, importRun } from './import-run.ts'
-import { clearLeftStages } from './journal/import-stages.ts'
+import { clearLeftStages } from './journal/archive-stages.ts'
 import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
 import {
   boundMoments,
@@ -114,14 +114,7 @@ import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
 import { type Folders, resolveFolders } from './state/folders.ts'
-import {
-  lowerLimits,
-  readStoredRun,
-  resumedOptions,
-  storeRun,
-  withinLimits,
-  withValues,
-} from './stored-run.ts'
+import { readStoredRun, resumedOptions, storeRun, withinLimits, withValues } from './stored-run.ts'
 import { VmPool } from './vm/vm-pool.ts'
 import type { UndoSummary } from './workspace/index.ts'
 import { endRunHolder } from './workspace/run-lock.ts'
@@ -505,17 +498,14 @@ export class Host implements AsyncDisposable {
       const read = await readStoredRun(paths)
       const imported = await readImported(paths.directory)
       if (imported !== undefined) await this.#requireSameImage(paths.runId, imported, options)
-      const stored =
-        imported === undefined
-          ? read
-          : withinLimits(withinLimits(read, (await this.config()).limits), options.limits ?? {})
+      const bound = imported === undefined ? read : withinLimits(read, (await this.config()).limits)
+      const stored = withinLimits(bound, options.limits ?? {})
       const given = checkRunOptions(resumedOptions(stored, options))
       const planned = await this.#plan(given)
       // Was read for the plan.
       const configured = mcpServersOf(planned.config.mcpServers)
       const servers = { own: planned.mcp?.servers ?? {}, configured: configured.ok ? configured.value : {} }
-      const made = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
-      const task = { ...made, limits: { ...made.limits, ...lowerLimits(made, given.limits) } }
+      const task = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
       const fromBeginning = options.fromBeginning === true
       const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
       const plan = { ...planned, runId: paths.runId, resumed }

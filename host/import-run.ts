@@ -7,12 +7,12 @@ import { mkdir, readFile, rename } from 'node:fs/promises'
 import path from 'node:path'
 import type { Readable } from 'node:stream'
 import { CaissonError } from '#specs/errors.ts'
+import { ArchiveStage } from './archive/archive-stage.ts'
 import { checkFolder } from './archive/check-folder.ts'
 import { type ArchiveManifest, invalidArchive } from './archive/format.ts'
-import { ImportStage } from './archive/import-stage.ts'
 import { unpackArchive } from './archive/read-archive.ts'
 import { replaceFile } from './files/durable.ts'
-import { clearLeftStages } from './journal/import-stages.ts'
+import { clearLeftStages } from './journal/archive-stages.ts'
 import { writeImported } from './journal/imported.ts'
 import { scanJournal } from './journal/journal-lines.ts'
 import { writeSummary } from './journal/journal-summary.ts'
@@ -59,7 +59,7 @@ export async function importRun(
   await prepareFolders(folders)
   await clearLeftStages(folders)
   await requireRoomForRun(folders.runs, bounds)
-  await using stage = await ImportStage.open(folders)
+  await using stage = await ArchiveStage.open(folders, 'import')
   const { maxBytes } = bounds
   const manifest = await unpackArchive(from, stage.directory, {
     maxBytes,

@@ -191,7 +191,8 @@ function whereOf({ transport, command, args = [], cwd, url }: Servers[string]): 
 }
 
 /**
- * The options to continue a run with. A run that it continued, and a plan from elsewhere, are in its task.
+ * The options to continue a run with, whose limits {@link withinLimits} has lowered. A run that it continued, and a plan
+ * from elsewhere, are in its task.
  * @throws {CaissonError} `invalid_options` when the application does not pass the same functions
  */
 export function resumedOptions({ options, task, functions }: StoredRun, given: ResumeOptions): RunOptions {
@@ -201,7 +202,7 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
     extensions = {},
     takeOver: ___,
     fromBeginning: ____,
-    limits,
+    limits: _____,
     ...functionsGiven
   } = given
   const missing = functions.hostTools.filter((name) => !Object.hasOwn(extensions.hostTools ?? {}, name))
@@ -216,7 +217,6 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
     ...functionsGiven,
     prompt: task.prompt,
     plan,
-    limits: { ...stored.limits, ...lowerLimits(task, limits) },
     approvals: { ...stored.approvals, interactive: isInteractive },
     extensions: { ...stored.extensions, ...extensions },
   }
@@ -225,34 +225,24 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
 type Bounds = Readonly<{ [Name in keyof RunLimits]?: number | undefined }>
 
 /**
- * An imported run, bound by these limits where they are lower. The host keeps to those of the options, the agent to those
- * of the task; an archive may have others in each.
+ * The run, bound by these limits where they are lower. The host keeps to those of the options, the agent to those of the
+ * task; an archive may have others in each. Options that name no limit have that of the task.
  */
 export function withinLimits(stored: StoredRun, bounds: Bounds): StoredRun {
   const { options, task } = stored
+  const limits = lowered(options.limits ?? {}, bounds, task.limits)
   return {
     ...stored,
-    options: { ...options, limits: lowered(options.limits ?? {}, bounds) },
+    options: { ...options, limits },
     task: { ...task, limits: lowered(task.limits, bounds) },
   }
 }
 
-function lowered<L extends Partial<RunLimits>>(limits: L, bounds: Bounds): L {
-  const own: Readonly<Record<string, number | undefined>> = limits
+/** @param others where `limits` has none */
+function lowered<L extends Partial<RunLimits>>(limits: L, bounds: Bounds, others: Bounds = {}): L {
+  const own: Readonly<Record<string, number | undefined>> = { ...others, ...limits }
   const lower = Object.entries(bounds).filter(
     ([name, bound]) => bound !== undefined && bound < (own[name] ?? Number.POSITIVE_INFINITY),
   )
   return { ...limits, ...Object.fromEntries(lower) }
-}
-
-/** The bounds of `limits` that are lower than those of the task. */
-export function lowerLimits(
-  { limits: { maxTokens, maxCostUsd = Number.POSITIVE_INFINITY } }: Pick<Task, 'limits'>,
-  limits: ResumeOptions['limits'] = {},
-): NonNullable<ResumeOptions['limits']> {
-  const { maxTokens: tokens = maxTokens, maxCostUsd: costUsd = maxCostUsd } = limits
-  return {
-    ...(tokens < maxTokens ? { maxTokens: tokens } : {}),
-    ...(costUsd < maxCostUsd ? { maxCostUsd: costUsd } : {}),
-  }
 }

@@ -13,6 +13,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { canRemember, ruleAccess, ruleCall, settleByPerson } from './answers.ts'
 import { describeRequest } from './approval-event.ts'
+import { ByCall } from './by-call.ts'
 import { commandOf } from './calls.ts'
 import { explainCommand } from './command-rules.ts'
 import {
@@ -99,6 +100,13 @@ interface Waiting {
 
 type AskedQuestion = Pick<Waiting, 'request' | 'enforced' | 'remembers' | 'isOfHost' | 'asked'>
 
+/** A decision for an agent that was lost. */
+interface Earlier {
+  readonly approvalId: string
+  readonly ruling: DecisionRecord
+  readonly isNetwork: boolean
+}
+
 /** Decisions that are remembered. */
 const decidedMax = 1_000
 const application: Answerer = { name: 'the application', via: 'library' }
@@ -114,13 +122,10 @@ export class ApprovalQueue {
   /** Number of `ask_user` questions put to a person. */
   #questions = 0
   /** Decisions for an agent that was lost, by call: each is for one question of the next. */
-  readonly #earlier = new Map<
-    string,
-    { readonly approvalId: string; readonly ruling: DecisionRecord; readonly isNetwork: boolean }
-  >()
+  readonly #earlier = new ByCall<Earlier>()
   #closed: DecisionRecord | undefined
   /** Questions of agents that ended, by call: the next agent asks them again, and answers apply until then. */
-  readonly #left = new Map<string, Waiting>()
+  readonly #left = new ByCall<Waiting>()
   /** While no agent is there that asks: resolves once a question is decided. */
   #parked: PromiseWithResolvers<void> | undefined
   /** Whether a question was decided meanwhile. */
@@ -143,7 +148,9 @@ export class ApprovalQueue {
     }
     for (const { request, ruling, access } of decided) {
       const { approvalId } = request
-      this.#earlier.set(callKey(request), { approvalId, ruling, isNetwork: access !== undefined })
+      // The agent before this one may not have asked for it.
+      this.#earlier.drop((earlier) => earlier.approvalId === approvalId)
+      this.#earlier.add(request, { approvalId, ruling, isNetwork: access !== undefined })
       this.#noteDecided(approvalId, ruling)
     }
     for (const asked of open) this.#restoreOpen(runId, asked)
@@ -160,7 +167,7 @@ export class ApprovalQueue {
       false,
     )
     entry.isJournaled = false
-    this.#left.set(callKey(request), entry)
+    this.#left.add(request, entry)
     // Where the journal cannot be written, the run fails by that itself.
     void entry.answered.promise.then((ruling) => this.#settle(entry, ruling)).catch(() => undefined)
   }
@@ -206,7 +213,7 @@ export class ApprovalQueue {
     if (entry.asker !== undefined) this.#options.onWaiting?.(-1, entry.isUnseen)
     entry.asker = undefined
     entry.isJournaled = false
-    this.#left.set(callKey(entry.request), entry)
+    this.#left.add(entry.request, entry)
   }
 
   /** Ids of the pending questions, oldest first. */
@@ -286,19 +293,16 @@ export class ApprovalQueue {
       recorded.resolve()
       this.#parked?.resolve()
     }
-    const key = callKey(request)
-    if (this.#left.get(key) !== entry) return
-    this.#left.delete(key)
-    this.#earlier.set(key, { approvalId, ruling, isNetwork: enforced !== undefined })
+    if (this.#left.remove(request, entry))
+      this.#earlier.add(request, { approvalId, ruling, isNetwork: enforced !== undefined })
   }
 
   /** The question of an agent that ended, when it is the one that this agent asks. */
   #takeLeft(request: ApprovalRequest): Waiting | undefined {
-    const key = callKey(request)
-    const left = this.#left.get(key)
-    if (left === undefined) return undefined
-    this.#left.delete(key)
-    if (left.request.approvalId === request.approvalId) return left
+    // Another one about the same call waits on.
+    if (this.#earlier.has(request, ({ approvalId }) => approvalId === request.approvalId)) return undefined
+    const left = this.#left.take(request, (one) => one.request.approvalId === request.approvalId)
+    if (left === undefined || left.request.approvalId === request.approvalId) return left
     this.#resolve(left.request.approvalId, withdrawn(askedAgain))
     return undefined
   }
@@ -382,8 +386,7 @@ export class ApprovalQueue {
     // Journaled after the answer: the last line about it counts. One about network access applies from then on.
     await this.#recording.get(approvalId)
     if (!isCall && !this.#runAnswers.revoke(approvalId)) return false
-    for (const [key, earlier] of this.#earlier)
-      if (earlier.isNetwork && earlier.approvalId === approvalId) this.#earlier.delete(key)
+    this.#earlier.drop((earlier) => earlier.isNetwork && earlier.approvalId === approvalId)
     await this.#options.record({
       type: 'approval-revoke',
       approvalId,
@@ -450,10 +453,7 @@ export class ApprovalQueue {
 
   #takeEarlier(request: ApprovalRequest): DecisionRecord | undefined {
     if (this.#closed !== undefined) return undefined
-    const key = callKey(request)
-    const earlier = this.#earlier.get(key)
-    this.#earlier.delete(key)
-    return earlier?.ruling
+    return this.#earlier.take(request, (one) => one.approvalId === request.approvalId)?.ruling
   }
 
   /** The decision without a person; undefined if one must be asked. */
@@ -526,19 +526,6 @@ export class ApprovalQueue {
 /** Whether a person answered for the rest of the run. */
 function isForRun({ by, scope, earlierId }: DecisionRecord): boolean {
   return by === 'person' && scope === 'run' && earlierId === undefined
-}
-
-/** Of what is asked about. The host draws the ids of its own questions anew, and of connections also the call's. */
-function callKey({
-  approvalId,
-  agentPath,
-  stepId,
-  callId,
-  tool,
-  arguments: given,
-}: Omit<ApprovalRequest, 'runId'>): string {
-  const call = callId === approvalId ? [] : [callId]
-  return JSON.stringify([agentPath, stepId, ...call, tool, given])
 }
 
 const askedAgain = 'another agent continues the run and asks again'

@@ -9,6 +9,7 @@ import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { parseJson } from '../files/json.ts'
 import { scanJournal } from '../journal/journal-lines.ts'
 import { RunFold } from '../journal/run-outline.ts'
@@ -65,7 +66,11 @@ async function checkWorkspace(folder: string, { workspaceReady }: Facts): Promis
     if (isThere) throw invalidArchive('it has a manifest of files that its journal does not name')
     return undefined
   }
-  const manifest = await readManifest(manifestFile(folder), workspaceReady.manifestSha256)
+  const manifest = await readManifest(
+    manifestFile(folder),
+    workspaceReady.manifestSha256,
+    limits.workspaceMaxEntries,
+  )
   if (!manifest.ok) throw invalidArchive(manifest.error.message)
   return manifest.value
 }

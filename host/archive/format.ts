@@ -14,6 +14,8 @@ export const manifestMaxBytes = 4 * 1024 * 1024
 
 const MIB = 1024 ** 2
 const GIB = 1024 ** 3
+/** Of files that are read as one string; V8 makes none that is longer. */
+const textMaxBytes = 512 * MIB - 24
 
 interface MemberKind {
   readonly name: RegExp
@@ -33,11 +35,11 @@ export const memberKinds: readonly MemberKind[] = [
   { name: /^exchanges\.jsonl$/, form: 'text', maxBytes: 512 * MIB },
   { name: /^agent\.jsonl$/, form: 'text', maxBytes: 512 * MIB },
   { name: /^console\.txt$/, form: 'text', maxBytes: 512 * MIB },
-  { name: /^manifest\.jsonl$/, form: 'exact', maxBytes: 2 * GIB },
-  { name: /^changes\.jsonl$/, form: 'exact', maxBytes: 2 * GIB },
+  { name: /^manifest\.jsonl$/, form: 'exact', maxBytes: textMaxBytes },
+  { name: /^changes\.jsonl$/, form: 'exact', maxBytes: textMaxBytes },
   { name: /^changes\.bin$/, form: 'exact', maxBytes: 64 * GIB },
   { name: /^base\/[0-9a-f]{64}$/, form: 'exact', maxBytes: MIB },
-  { name: /^workspace-files\.json$/, form: 'exact', maxBytes: 2 * GIB },
+  { name: /^workspace-files\.json$/, form: 'exact', maxBytes: textMaxBytes },
   { name: /^workspace\.erofs$/, form: 'sparse', maxBytes: 17 * GIB, maxFileBytes: 1_024 * GIB },
   { name: /^scratch\/disk\.json$/, form: 'exact', maxBytes: MIB },
   { name: /^scratch\/base\.raw$/, form: 'sparse', maxBytes: 1_025 * GIB, maxFileBytes: 1_024 * GIB },

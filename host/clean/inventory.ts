@@ -9,7 +9,7 @@ import { mapBounded } from '../files/bounded-map.ts'
 import { findAgentDisk } from '../image/agent-disk.ts'
 import { readRecipeKey } from '../image/recipe-key.ts'
 import { findSources, type ImageSources } from '../image/sources.ts'
-import { isImportStage, listStages } from '../journal/import-stages.ts'
+import { isArchiveStage, listStages } from '../journal/archive-stages.ts'
 import { listMoments } from '../journal/kept-moments.ts'
 import { RunStore, type RunSummary } from '../journal/run-store.ts'
 import { isLeftLock } from '../locks/file-lock.ts'
@@ -168,13 +168,13 @@ async function listLeftLocks({ locks, cache }: Folders): Promise<Kept[]> {
   return kept.filter((entry) => entry !== undefined)
 }
 
-/** Folders of imports. */
+/** Folders of imports and exports. */
 async function listLeftImports(folders: Folders): Promise<Kept[]> {
   const stages = await listStages(folders)
   return await Promise.all(
-    stages.map(async ({ place, isBusy }) => {
+    stages.map(async ({ place, use, isBusy }) => {
       const entry = await describe('leftover', place, isBusy ? 'busy' : 'old')
-      return { ...entry, note: isBusy ? 'an import is at work' : 'unfinished import' }
+      return { ...entry, note: isBusy ? `an ${use} is at work` : `unfinished ${use}` }
     }),
   )
 }
@@ -248,7 +248,7 @@ async function listUnknown({ home, runs, vms, locks, cache, config }: Folders): 
     return places.filter((place) => !isKnown(place))
   }
   const isRun = (place: string) =>
-    RunId.safeParse(path.basename(place)).success || isImportStage(path.basename(place))
+    RunId.safeParse(path.basename(place)).success || isArchiveStage(path.basename(place))
   const places = [
     ...(await below(home, isOwn)),
     ...(await below(runs, isRun)),

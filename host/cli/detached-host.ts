@@ -51,7 +51,7 @@ async function carryOut(order: DetachedOrder): Promise<void> {
   const state = await run.ended
   say(
     state.end === null
-      ? 'the run sleeps until its approvals are answered'
+      ? 'the run sleeps until its approvals are answered or, if it is paused, until it is resumed'
       : `the run ended: ${state.end.outcome}`,
   )
   if (state.changes !== null && order.apply)

@@ -209,9 +209,13 @@ export function requireRevoked(runId: string, approvalId: string, isRevoked: boo
 
 /** The run waits for answers without a process. */
 export function sleepingError(runId: string): CaissonError {
-  return new CaissonError('not_possible_now', `${runId} sleeps until its approvals are answered`, {
-    remedy: `list them: caisson approvals list ${runId}; after an answer: caisson runs resume ${runId}`,
-  })
+  return new CaissonError(
+    'not_possible_now',
+    `${runId} sleeps until its approvals are answered or, if it is paused, until it is resumed`,
+    {
+      remedy: `list approvals: caisson approvals list ${runId}; then continue it: caisson runs resume ${runId}`,
+    },
+  )
 }
 
 /** @throws {CaissonError} `not_possible_now` for a run that has not ended, as it sleeps */

@@ -2,7 +2,9 @@
  * The route to the model: reads the guest's chat request, reserves its maximum cost, forwards it and relays the answer.
  * Refuses invalid chat requests, and requests beyond the run's budget.
  */
+
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import {
   type CompletionRequest,
   outputDefaultTokens,
@@ -228,7 +230,7 @@ type Read = { ok: true; request: CompletionRequest; bytes: number } | { ok: fals
 async function readRequest(stream: ServerHttp2Stream, timeoutMs: number): Promise<Read> {
   const parts: Buffer[] = []
   let bytes = 0
-  const timer = setTimeout(() => stream.destroy(), timeoutMs)
+  using _ = new AwakeTimer(timeoutMs, () => stream.destroy())
   try {
     for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
       const part = chunk as Buffer
@@ -241,8 +243,6 @@ async function readRequest(stream: ServerHttp2Stream, timeoutMs: number): Promis
     }
   } catch {
     return { ok: false, error: gatewayError('invalid_request', 'The request broke off.') }
-  } finally {
-    clearTimeout(timer)
   }
   const parsed = parseCompletionRequest(Buffer.concat(parts))
   if (parsed.ok) return { ok: true, request: parsed.value, bytes }

@@ -2,7 +2,9 @@
  * Relays an upstream's answer to the guest's stream: backpressure, redaction, size limit, usage. If the answer is
  * interrupted, sends an error in the stream, or resets it.
  */
+
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 import { errorBody, gatewayError, type WireError } from '../net/gateway-error.ts'
@@ -186,14 +188,14 @@ function drained(stream: ServerHttp2Stream, signal: AbortSignal, timeoutMs: numb
   if (stream.destroyed || signal.aborted) return Promise.resolve(true)
   return new Promise((resolve) => {
     const leave = (isDrained: boolean): void => {
-      clearTimeout(timer)
+      timer.cancel()
       stream.off('drain', finish)
       stream.off('close', finish)
       signal.removeEventListener('abort', finish)
       resolve(isDrained)
     }
     const finish = (): void => leave(true)
-    const timer = setTimeout(() => leave(false), timeoutMs)
+    const timer = new AwakeTimer(timeoutMs, () => leave(false))
     stream.once('drain', finish)
     stream.once('close', finish)
     signal.addEventListener('abort', finish, { once: true })

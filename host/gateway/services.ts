@@ -2,8 +2,10 @@
  * The gateway's services besides the model: by exact path, and all egress. A JSON service validates a small request body
  * by a strict schema and returns JSON; it refuses large, deeply nested and slow requests.
  */
+
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type * as z from 'zod'
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import { parsePayload } from '#specs/node/frames.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
@@ -91,7 +93,7 @@ async function readBody<T>(
 ): Promise<Result<T, WireError>> {
   const parts: Buffer[] = []
   let bytes = 0
-  const timer = setTimeout(() => stream.destroy(), bodyTimeoutMs)
+  using _ = new AwakeTimer(bodyTimeoutMs, () => stream.destroy())
   try {
     for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
       parts.push(chunk as Buffer)
@@ -102,8 +104,6 @@ async function readBody<T>(
     }
   } catch {
     return failure('invalid_request', 'The request broke off.')
-  } finally {
-    clearTimeout(timer)
   }
   const parsed = parsePayload(Buffer.concat(parts), bodyMaxDepth)
   if (!parsed.ok) return failure('invalid_request', `Not a request for this path: ${parsed.message}.`)

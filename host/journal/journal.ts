@@ -7,7 +7,7 @@
 import { fstatSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { AgentEvent, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
@@ -106,6 +106,8 @@ export class Journal {
   /** A line may be partially written. */
   #isTorn = false
   #tail: Promise<unknown> = Promise.resolve()
+  /** Why a line was given up for want of disk space: what follows it would tell of a run that was not. */
+  #withoutSpace: CaissonError | undefined
   /** Called when the disk is full; later lines wait too. Absent: `append` throws. */
   waitForDiskSpace: (() => Promise<void>) | undefined
 
@@ -167,8 +169,13 @@ export class Journal {
    * @throws the disk's errors
    */
   async append(entry: Entry): Promise<JournalEvent> {
-    const written = this.#tail.then(() => writeWithDiskSpace(() => this.#write(entry), this.waitForDiskSpace))
-    this.#tail = written.catch(() => undefined)
+    const written = this.#tail.then(() => {
+      if (this.#withoutSpace !== undefined && !alwaysFit.has(entry.event.type)) throw this.#withoutSpace
+      return writeWithDiskSpace(() => this.#write(entry), this.waitForDiskSpace)
+    })
+    this.#tail = written.catch((error: unknown) => {
+      if (hasCode(error, 'no_space')) this.#withoutSpace ??= error
+    })
     return await written
   }
 

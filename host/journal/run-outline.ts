@@ -40,6 +40,8 @@ export const RunOutline = z.strictObject({
   lastAt: Milliseconds.optional(),
   /** Since when the run sleeps, ms since 1970. Absent: it is not. */
   sleepingSince: Milliseconds.optional(),
+  /** Whether a person had paused it before. */
+  sleepsPaused: z.literal(true).optional(),
   /** The run that it was forked from. */
   forkedFrom: RunId.optional(),
   /** When it was forked, ms since 1970. Absent: it is no fork, or an older one. */
@@ -139,11 +141,12 @@ export class RunFold {
     return { ...this.#facts, openApprovals: [...this.#openApprovals.values()], state }
   }
 
-  #noteTime({ at, event: { type } }: JournalEvent): void {
-    const { sleepingSince, ...facts } = this.#facts
-    const isAwake = type === 'run-resume' || type === 'run-end'
-    const since = type === 'run-sleep' ? at : isAwake ? undefined : sleepingSince
-    this.#facts = { ...facts, lastAt: at, ...(since === undefined ? {} : { sleepingSince: since }) }
+  #noteTime({ at, event }: JournalEvent): void {
+    const { sleepingSince, sleepsPaused, ...facts } = this.#facts
+    const isAwake = event.type === 'run-resume' || event.type === 'run-end'
+    const before = sleepingSince === undefined || isAwake ? {} : { sleepingSince, sleepsPaused }
+    const now = event.type === 'run-sleep' ? { sleepingSince: at, sleepsPaused: event.paused } : before
+    this.#facts = { ...facts, lastAt: at, ...now }
   }
 
   /** As {@link reduceRun} does with `pendingApprovals`. */

@@ -29,6 +29,8 @@ export interface RunSummary {
   /** When it was forked, ms since 1970; `startedAt` is that of the other run. Absent: it is no fork, or an older one. */
   readonly forkedAt?: number | undefined
   readonly state: RunOutline['state']
+  /** Whether it sleeps because a person paused it: resume it, answers alone do not wake it. Absent: not so. */
+  readonly isPaused?: true
   /** Number of approvals that it waits for. */
   readonly pendingApprovals: number
   /** Whether a process runs the task, applies, or undoes now. */
@@ -44,7 +46,7 @@ export interface RunSummary {
 
 /**
  * `running`: a process carries it out; `waiting`: so it does, and the run waits for a person; `sleeping`: it waits for a
- * person without a VM; `interrupted`: its process ended before it did; `damaged`: its journal cannot be read.
+ * person, or is paused, without a VM; `interrupted`: its process ended before it did; `damaged`: its journal cannot be read.
  */
 export type RunStatus = RunOutcome | 'running' | 'waiting' | 'sleeping' | 'interrupted' | 'damaged'
 const Status = z.enum([
@@ -113,14 +115,15 @@ export function pageOf(runs: readonly RunSummary[], query: RunQuery): RunPage {
 
 /** The status of a run whose journal can be read, and since when. */
 export function statusOf(
-  { state, openApprovals, sleepingSince, lastAt }: RunOutline,
+  { state, openApprovals, sleepingSince, sleepsPaused, lastAt }: RunOutline,
   isLive: boolean,
-): Pick<RunSummary, 'status' | 'since'> {
+): Pick<RunSummary, 'status' | 'since' | 'isPaused'> {
   if (state.end !== null) return { status: state.end.outcome }
   const [oldest] = openApprovals
   const withTime = (status: RunStatus, since: number | undefined) =>
     since === undefined ? { status } : { status, since }
-  if (sleepingSince !== undefined) return withTime('sleeping', sleepingSince)
+  const paused = sleepsPaused === undefined ? {} : { isPaused: sleepsPaused }
+  if (sleepingSince !== undefined) return { ...withTime('sleeping', sleepingSince), ...paused }
   if (!isLive) return withTime('interrupted', lastAt)
   return oldest === undefined ? { status: 'running' } : withTime('waiting', oldest.at)
 }

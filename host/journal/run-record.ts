@@ -1,7 +1,7 @@
 /** The record of one run: its journal, the state folded from it, and the feed to its watchers, always consistent. */
 
 import path from 'node:path'
-import { errorMessage } from '#specs/errors.ts'
+import { errorMessage, hasCode } from '#specs/errors.ts'
 import type { AgentEvent, Delta, HostDelta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
@@ -91,9 +91,20 @@ export class RunRecord {
     this.feed.push(await this.#journal.append({ source: 'host', event }))
   }
 
-  /** Journals the end. If this fails, only the state has it, and its message says so. */
-  async conclude(event: Extract<HostEvent, { type: 'run-end' }>): Promise<void> {
-    await this.host(event).catch((error: unknown) => {
+  /**
+   * Journals the end. If this fails, only the state has it, and its message says so.
+   * @param makeRoom removes what an ended run does not need, when the disk is full
+   */
+  async conclude(
+    event: Extract<HostEvent, { type: 'run-end' }>,
+    makeRoom: () => Promise<void> = async () => undefined,
+  ): Promise<void> {
+    const written = this.host(event).catch(async (error: unknown) => {
+      if (!hasCode(error, 'no_space')) throw error
+      await makeRoom()
+      await this.host(event)
+    })
+    await written.catch((error: unknown) => {
       const why = errorMessage(error)
       const message = `${event.message}\nthis end is not in the run's journal: ${why}`.trimStart()
       const bounded = { ...event, message: message.slice(0, limits.textMaxChars) }

@@ -23,6 +23,7 @@ import { distanceOf } from '../files/nearest-name.ts'
 import { checkFolderIfThere, type Folders, serviceWorkspaces } from '../state/folders.ts'
 import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
+import { importedLinesOf, readImported } from './imported.ts'
 import { type JournalPoint, readLineAt, readTail } from './journal-lines.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { type OpenApproval, RunFold, type RunOutline } from './run-outline.ts'
@@ -321,6 +322,13 @@ export class RunStore {
     }
   }
 
+  /** Without those that came with an archive: its agent asks again, and words them as it likes. */
+  async #answerable(runId: string, open: readonly OpenApproval[]): Promise<readonly OpenApproval[]> {
+    if (open.length === 0) return open
+    const lines = importedLinesOf(await readImported(this.paths(runId).directory))
+    return open.filter(({ seq }) => seq >= lines)
+  }
+
   /** Whether a process can continue the run. */
   #canContinue(runId: string): boolean {
     return statSync(this.paths(runId).options, { throwIfNoEntry: false }) !== undefined
@@ -351,9 +359,11 @@ export class RunStore {
     const keepsVm = statSync(kept, { throwIfNoEntry: false }) !== undefined
     try {
       const found = await this.#outline(runId, isLive)
-      const { openApprovals, sleepingSince: _, lastAt: __, ...outline } = found
+      const { openApprovals, sleepingSince: _, sleepsPaused: ___, lastAt: __, ...outline } = found
       const { state } = outline
-      const pendingApprovals = isLive || this.#canContinue(runId) ? openApprovals.length : 0
+      const answerable =
+        isLive || this.#canContinue(runId) ? await this.#answerable(runId, openApprovals) : []
+      const pendingApprovals = answerable.length
       // An apply or undo whose process died: only its log tells how far it came.
       const isBroken = state.unfinished !== null && !isLive
       const applied = isBroken ? readAppliedCount(directory) : state.applied
@@ -380,12 +390,12 @@ export class RunStore {
       const asked = known.size === 0 ? await findRecentRequests(journal) : []
       // The run continues meanwhile: a request may be newer than the summary, which then is read as damaged and is right.
       if (asked.length > 0) throw new CaissonError('state_corrupted', 'the summary lacks an open approval')
-      return await readRequests(journal, runId, openApprovals)
+      return await readRequests(journal, runId, await this.#answerable(runId, openApprovals))
     } catch (error) {
       // A summary that names other lines is damaged.
       if (!hasCode(error, 'state_corrupted')) throw error
       const { outline } = await this.fold(runId)
-      return await readRequests(journal, runId, outline.openApprovals)
+      return await readRequests(journal, runId, await this.#answerable(runId, outline.openApprovals))
     }
   }
 

@@ -2,8 +2,10 @@
  * Sends one request to a model server and reads the head of its answer: fixed headers, no redirects, polling of queued
  * requests (202). Failures are values in the guest's form; the caller reads the body of a good answer.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dispatcher, request as send } from 'undici'
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import { suggestedModels } from '#specs/node/provider-quirks/capabilities.ts'
 import { parseRetryAfter, readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
 import { boundMessage, gatewayError, type WireError } from '../net/gateway-error.ts'
@@ -179,8 +181,8 @@ export async function* watchBody(
   const chunks = response.body[Symbol.asyncIterator]()
   try {
     for (;;) {
-      const timer = setTimeout(() => response.body.destroy(new UpstreamBreak(stalled)), idleTimeoutMs)
-      const next = await chunks.next().finally(() => clearTimeout(timer))
+      using _ = new AwakeTimer(idleTimeoutMs, () => response.body.destroy(new UpstreamBreak(stalled)))
+      const next = await chunks.next()
       if (next.done === true) return
       yield next.value as Uint8Array
     }

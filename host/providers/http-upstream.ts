@@ -2,6 +2,7 @@
  * Sends chat requests to one model server: waits for a turn at the key, adapts the request to the server, and retries
  * only if the server certainly did nothing: too many requests, or an unsupported field.
  */
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import { Adaptation, type AdaptedRequest } from '#specs/node/provider-quirks/adaptation.ts'
 import type { ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
 import { classifyProviderError, readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
@@ -83,11 +84,12 @@ export function openServer({ provider, timeouts, runId, network = directNetwork,
     { path, build, accept, adapt, explain }: ServerRequest<T>,
     { signal, onQueued, onWait, onRetry }: Omit<SendOptions, 'maxTokens'>,
   ): Promise<Result<T, WireError>> {
-    const until = performance.now() + timeouts.queueTimeoutMs
+    using clock = new AwakeTimer(Number.POSITIVE_INFINITY, () => undefined, { unref: true })
+    const left = () => timeouts.queueTimeoutMs - clock.passedMs
     for (let again = false; ; again = true) {
       const built = await build()
       if (!built.ok) return built
-      const maxWaitMs = Math.max(0, until - performance.now())
+      const maxWaitMs = Math.max(0, left())
       const taken = await queue.take({ runId, model, signal, maxWaitMs, again, ...tellWaits(onWait) })
       if (!taken.ok) return fail(noTurn(taken.error, timeouts.queueTimeoutMs, queue.heldMs))
       const turn = taken.value
@@ -104,7 +106,7 @@ export function openServer({ provider, timeouts, runId, network = directNetwork,
       if (pauseMs !== null) {
         const seen = { runId, status: got.status, pauseMs: Math.round(pauseMs) }
         log?.(seen, 'the model server is rate-limiting requests')
-        if (!isPassing(got) || performance.now() + pauseMs >= until)
+        if (!isPassing(got) || pauseMs >= left())
           return fail({ ...got.error, retryAfterMs: Math.round(pauseMs) })
         onRetry?.(retryOf(got, pauseMs))
         continue

@@ -3,7 +3,9 @@
  * sliding minute) and concurrency, pauses everyone on "too many requests", and alternates between runs. Sends nothing
  * itself.
  */
+
 import { createHash } from 'node:crypto'
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import type { Result } from '#specs/protocol/error.ts'
 
 export interface QueueLimits {
@@ -112,13 +114,13 @@ export class RequestQueue {
       waiter.settle({ ok: false, error })
     }
     const onAbort = (): void => leave('cancelled')
-    const timer = setTimeout(() => leave('timed_out'), request.maxWaitMs)
+    const timer = new AwakeTimer(request.maxWaitMs, () => leave('timed_out'))
     request.signal.addEventListener('abort', onAbort, { once: true })
     const waiter: Waiter = {
       ...request,
       since: this.#now(),
       settle: (result) => {
-        clearTimeout(timer)
+        timer.cancel()
         request.signal.removeEventListener('abort', onAbort)
         resolve(result)
       },

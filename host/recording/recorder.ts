@@ -1,10 +1,11 @@
 /** Writes a run's recording. What cannot be written costs the recording, never the run. */
 import { createReadStream } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
+import { hasCode } from '#specs/errors.ts'
 import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { writeWithDiskSpace } from '../files/disk-space.ts'
-import type { WireError } from '../net/gateway-error.ts'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Embedder } from '../providers/embedder.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 import { createKeyRedaction, type Redaction } from '../secrets/redaction.ts'
@@ -24,6 +25,8 @@ const defaultMaxBytes = 256 * 1024 * 1024
 /** Earlier exchanges that are looked at for shared messages: parallel steps take turns. */
 const parentsMax = 64
 
+const withoutSpace = gatewayError('closed', 'The disk of the host is full; the run cannot continue there.')
+
 interface RecorderOptions {
   readonly maxBytes?: number
   /** Asked where the disk is full. Absent: the recording ends there. */
@@ -41,6 +44,8 @@ export class Recorder implements AsyncDisposable {
   #bytes = 0
   #isFull = false
   #isBroken = false
+  /** Whether a wait for disk space was given up. */
+  #isWithoutSpace = false
   #last: Promise<unknown> = Promise.resolve()
 
   private constructor(file: FileHandle, { maxBytes = defaultMaxBytes, waitForDiskSpace }: RecorderOptions) {
@@ -80,6 +85,9 @@ export class Recorder implements AsyncDisposable {
     const redaction = createKeyRedaction(key)
     return {
       send: async (request, options) => {
+        // An answer that cannot be recorded would be paid for again by whoever continues the run.
+        await this.#last
+        if (this.#isWithoutSpace) return { ok: false, error: withoutSpace }
         const answer = await upstream.send(request, options)
         if (!answer.ok) {
           this.#model(request, { ok: false, error: redactError(answer.error, redaction) })
@@ -165,8 +173,9 @@ export class Recorder implements AsyncDisposable {
   #write(line: string): void {
     this.#last = this.#last
       .then(() => writeWithDiskSpace(() => this.#put(line), this.#waitForDiskSpace))
-      .catch(() => {
+      .catch((error: unknown) => {
         this.#isBroken = true
+        this.#isWithoutSpace = hasCode(error, 'no_space')
       })
   }
 

@@ -3,6 +3,7 @@
  * deadline, a loss, or that the run goes to sleep. Stops the clock and saves the VM while a person is waited for.
  */
 import * as z from 'zod'
+import { AwakeLimit } from '#specs/node/awake-timer.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
@@ -37,7 +38,7 @@ interface AgentWorkParts {
 
 /** The run sleeps: its agent ends, and its questions wait on. */
 export interface Sleeping {
-  /** Resolves once one of them is decided. */
+  /** Resolves once one of its questions is decided. */
   readonly answered: Promise<void>
 }
 
@@ -141,10 +142,13 @@ export class AgentWork {
   }
 
   #startSleep(guest: Guest, resolve: (sleeping: Sleeping) => void): IdleSleep {
-    const { sleepAfterMs, approvals, record } = this.#parts
+    const { sleepAfterMs, approvals, control, record } = this.#parts
     this.#sleep = new IdleSleep({
       afterMs: sleepAfterMs,
-      canSleep: () => record.state.checkpoint !== null && approvals.pending.length > 0 && !guest.isBusy(),
+      canSleep: () =>
+        record.state.checkpoint !== null &&
+        (approvals.pending.length > 0 || control.isPaused) &&
+        !guest.isBusy(),
       onSleep: () => resolve({ answered: approvals.park() }),
     })
     return this.#sleep
@@ -162,13 +166,15 @@ export class AgentWork {
     control.end()
     approvals.close()
     const message = reason === 'cancelled' ? `cancelled by ${by}` : `the run reached ${by}`
-    const grace = AbortSignal.timeout(cancelGraceMs)
+    using grace = new AwakeLimit(cancelGraceMs)
     const summary = await Promise.race([
       guest
-        .cancel(message, grace)
+        .cancel(message, grace.signal)
         .then(() => completed)
         .then((completion) => completion.summary),
-      new Promise<string>((resolve) => grace.addEventListener('abort', () => resolve(''), { once: true })),
+      new Promise<string>((resolve) =>
+        grace.signal.addEventListener('abort', () => resolve(''), { once: true }),
+      ),
     ])
     return { outcome: reason === 'cancelled' ? 'cancelled' : 'failed', reason, message, summary }
   }

@@ -29,7 +29,10 @@ interface DiskSpaceWaitOptions {
 export class DiskSpaceWait {
   readonly #options: DiskSpaceWaitOptions
   readonly #giveUp = new AbortController()
+  /** For the waits from now on, which may overlap: time with any of them counts once. */
   #leftMs: number
+  #count = 0
+  #since = 0
 
   constructor(options: DiskSpaceWaitOptions) {
     this.#options = options
@@ -47,20 +50,26 @@ export class DiskSpaceWait {
     const signal = AbortSignal.any(signals)
     this.#options.onHold(1)
     const startedAt = performance.now()
+    if (this.#count === 0) this.#since = startedAt
+    this.#count += 1
     try {
       await this.#untilFree(need, signal)
     } finally {
-      const durationMs = Math.round(performance.now() - startedAt)
-      this.#leftMs -= durationMs
+      const now = performance.now()
+      const durationMs = Math.round(now - startedAt)
+      this.#count -= 1
+      if (this.#count === 0) this.#leftMs -= now - this.#since
       this.#options.onHold(-1)
       const { what, directory, neededBytes } = need
-      this.#options.onWaited({ type: 'disk-wait', what, directory, neededBytes, durationMs })
+      // Those that were given up at once would fill the journal.
+      if (durationMs >= pollMs / 2)
+        this.#options.onWaited({ type: 'disk-wait', what, directory, neededBytes, durationMs })
     }
   }
 
   async #untilFree({ what, directory, neededBytes }: DiskSpaceNeed, signal: AbortSignal): Promise<void> {
     const { readFree = readFreeBytes, onNotice } = this.#options
-    const endAt = performance.now() + this.#leftMs
+    const endAt = this.#since + this.#leftMs
     for (let noticeAt = 0; ; ) {
       const freeBytes = await readFree(directory)
       const now = performance.now()
@@ -86,7 +95,7 @@ function diskFull(
   return new CaissonError(
     'no_space',
     `the disk is full: ${what} needs ${neededBytes} free bytes in ${directory}, there are ${freeBytes} (${why}); ` +
-      'free some disk space and start again',
+      'free some disk space',
   )
 }
 

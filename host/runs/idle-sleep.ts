@@ -1,6 +1,6 @@
 /**
- * Decides when a run that waits only for answers goes to sleep: its VM ends, and its journal and disk remain. A run that
- * a person paused does not.
+ * Decides when a run that waits only for people, for answers or because one paused it, goes to sleep: its VM ends, and its
+ * journal and disk remain.
  */
 import type { HoldReason } from './deadline.ts'
 
@@ -38,7 +38,7 @@ export class IdleSleep implements Disposable {
     clearTimeout(this.#timer)
     const { afterMs } = this.#options
     const waits = (reason: HoldReason) => (this.#holds.get(reason) ?? 0) > 0
-    if (this.#isOver || afterMs === 0 || !waits('approval') || waits('pause')) return
+    if (this.#isOver || afterMs === 0 || !(waits('approval') || waits('pause'))) return
     // Node fires longer timers immediately.
     this.#timer = setTimeout(() => this.#fire(), Math.min(afterMs, 2 ** 31 - 1))
     this.#timer.unref()

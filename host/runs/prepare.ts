@@ -54,7 +54,8 @@ export async function prepareWorkspace(
   plan: Pick<
     ResolvedRun,
     'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool' | 'addedFolders' | 'replays'
-  >,
+  > &
+    Partial<Pick<ResolvedRun, 'vm'>>,
   record: RunRecord,
   signal: AbortSignal,
 ): Promise<PreparedWorkspace> {
@@ -84,7 +85,8 @@ export async function prepareWorkspace(
   })
   if (plan.pool !== undefined) tell('vm', 'taking a VM of the pool')
   const onPlace = (place: number) => tell('queue', describePlace(place), place)
-  const vm = await plan.pool?.take({ workspaceDisk: disk, signal, onPlace })
+  const scratch = plan.vm?.recoveries === 0 ? {} : { scratch: record.paths.scratch }
+  const vm = await plan.pool?.take({ workspaceDisk: disk, ...scratch, signal, onPlace })
   if (vm !== undefined) undo.defer(async () => void (await vm.stop()))
   const isInPlace = vm !== undefined
   const files = added.reduce((sum, folder) => sum + folder.scan.files, scan.files)

@@ -287,6 +287,7 @@ export class Run implements RunHandle {
     await using disk = new RunDisk(record.paths)
     await using held = new AsyncDisposableStack()
     let ending: Ending
+    let isParked = false
     try {
       const ended = await this.#execute(disk, held)
       if (ended === 'sleeping') {
@@ -296,29 +297,49 @@ export class Run implements RunHandle {
       }
       ending = ended
     } catch (error) {
+      isParked = this.#canPark(error)
       // A failure after the stop signal is a consequence of the stop.
       ending = runEnding(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
     }
-    ending = await nameKeptVm(ending, this.#plan.continues)
     this.#approvals.close()
+    if (isParked) {
+      this.#hooks.close()
+      return this.#park(ending, disk)
+    }
+    ending = await nameKeptVm(ending, this.#plan.continues)
     // A run that was ended at once waits only briefly.
     const signal = this.#stop.signal.aborted ? AbortSignal.timeout(disbeliefGraceMs) : this.#stop.signal
     await askAfterRun(this.#plan, ending, { record, hooks: this.#hooks, signal }).catch(() => undefined)
     this.#hooks.close()
     const durationMs = Math.round(performance.now() - this.#startedAt)
     const end = { type: 'run-end', ...ending, usage: record.state.usage, durationMs } as const
+    const makeRoom = () => disk[Symbol.asyncDispose]()
     const isTriedAgain = !this.#cancelling && (this.#plan.resumed !== undefined || this.#hasSlept)
     if (!record.isOwn()) {
       // The run is another process's by now, and so are its files.
       disk.keep()
       record.leave(end)
-    } else if (!isTriedAgain || this.#guest !== undefined) await record.conclude(end)
+    } else if (!isTriedAgain || this.#guest !== undefined) await record.conclude(end, makeRoom)
     else {
       // It was not continued, for want of memory or an image, say.
       disk.keep()
       record.leave({ ...end, message: `${end.message}\nTry again: caisson runs resume ${this.id}` })
     }
     return record.state
+  }
+
+  /** Whether the run stays as it is in its folder: its host's disk had no space for long, and nobody ended the run. */
+  #canPark(error: unknown): boolean {
+    if (this.#cancelling || this.#isVmStopped || this.#stop.signal.aborted) return false
+    return CaissonError.from(error).code === 'no_space' && this.#work.hasBegun && this.#recovery.maxCount > 0
+  }
+
+  #park(ending: Ending, disk: RunDisk): RunState {
+    disk.keep()
+    const durationMs = Math.round(performance.now() - this.#startedAt)
+    const message = `${ending.message}\nThen continue the run: caisson runs resume ${this.id}`
+    this.#record.leave({ type: 'run-end', ...ending, message, usage: this.#record.state.usage, durationMs })
+    return this.#record.state
   }
 
   /** @param held what the run needs until its end is journaled, as another process may have to continue it */
@@ -353,18 +374,24 @@ export class Run implements RunHandle {
     }
   }
 
-  /** Without a VM until a question is decided or the run is cancelled. True: the run leaves this process. */
+  /**
+   * Without a VM until a question is decided and the run is not paused, or a paused one is resumed, or it is cancelled.
+   * True: the run leaves this process.
+   */
   async #sleep({ answered }: Sleeping): Promise<boolean> {
     this.#guest = undefined
     this.#hasSlept = true
     const { checkpoint } = this.#record.state
     if (checkpoint === null) throw new CaissonError('internal', 'a run without a checkpoint went to sleep')
-    await this.#note({ type: 'run-sleep', checkpointId: checkpoint.checkpointId })
+    const { isPaused } = this.#control
+    const how = isPaused ? { paused: true as const } : {}
+    await this.#note({ type: 'run-sleep', checkpointId: checkpoint.checkpointId, ...how })
     if (this.#plan.leavesOnSleep === true && this.#approvals.leave()) return true
     // Nothing else keeps this process alive.
     const keepAlive = setInterval(() => undefined, 2 ** 31 - 1)
     try {
-      await untilAborted(Promise.race([answered, this.#work.cancelled]), this.#stop.signal)
+      const woken = (isPaused ? Promise.resolve() : answered).then(() => this.#control.whenResumed())
+      await untilAborted(Promise.race([woken, this.#work.cancelled]), this.#stop.signal)
     } finally {
       clearInterval(keepAlive)
     }
@@ -379,6 +406,8 @@ export class Run implements RunHandle {
     disk: RunDisk,
     earlier: EarlierAnswers | undefined,
   ): Promise<Ending | Sleeping> {
+    // A VM of the pool has its disk already.
+    const given = earlier === undefined ? workspace.vm?.vm.plan.checkpoints?.disk : undefined
     const parts = {
       record: this.#record,
       approvals: this.#approvals,
@@ -389,7 +418,7 @@ export class Run implements RunHandle {
       elapsedMs: () => this.#clock.elapsedMs,
       // A replay makes no checkpoints; sub-agents in VMs of their own fork the disk.
       ...(this.#recovery.maxCount > 0 || this.#plan.replays !== undefined
-        ? { checkpointDisk: await disk.open(this.#record.state.checkpoint) }
+        ? { checkpointDisk: given ?? (await disk.open(this.#record.state.checkpoint)) }
         : {}),
       ...(earlier === undefined ? {} : { earlier }),
     }

@@ -168,7 +168,10 @@ export class ServiceRuns {
     return this.#own.get(runId) ?? (await this.#options.host.attach(runId))
   }
 
-  /** Answers a question, wherever its run is. One that no process carries out continues here with the answer. */
+  /**
+   * Answers a question, wherever its run is. One that no process carries out continues here with the answer, unless a person
+   * paused it.
+   */
   async answer(
     runId: string,
     approvalId: string,
@@ -183,7 +186,7 @@ export class ServiceRuns {
     if (!(await this.summary(runId)).isLive) await quotas.requireRoom(caller)
     const result = await host.answer(runId, approvalId, answer, { by })
     const run = await this.summary(runId)
-    if (result.taken && !run.isLive && run.state.end === null)
+    if (result.taken && !run.isLive && run.isPaused !== true && run.state.end === null)
       await quotas.resume(caller, run, async (limits) => await this.#resume(run, limits))
     return result
   }
@@ -286,12 +289,13 @@ export class ServiceRuns {
 /** What a caller sees of a run. */
 export function runResource(run: RunSummary): RunResource {
   const { id, status, since, startedAt, prompt, workspace, model, metadata, continues, state } = run
-  const { forkedFrom, pendingApprovals, isLive, problem } = run
+  const { forkedFrom, pendingApprovals, isLive, isPaused, problem } = run
   const { phase, toolCalls, usage, isUsageEstimated, costUsd, changes, applied, end } = state
   const shown = Object.entries(metadata ?? {}).filter(([name]) => !name.startsWith(ownPrefix))
   return {
     ...{ id, status },
     ...(since === undefined ? {} : { since }),
+    ...(isPaused === undefined ? {} : { isPaused }),
     ...{ startedAt, prompt, workspace, model },
     ...(shown.length === 0 ? {} : { metadata: Object.fromEntries(shown) }),
     ...(continues === undefined ? {} : { continues }),

@@ -1,5 +1,6 @@
 // A FIFO queue of callers that wait for values, each until its deadline or its signal.
 
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import { VmError } from './vm-error.ts'
 
 interface WaitOptions {
@@ -41,12 +42,12 @@ export class Backlog<T> {
     }
     const onAbort = () => leave(waitCancelled('gave up'))
     const onDeadline = () => leave(new VmError({ kind: 'pool_full', phase: 'prepare', ...describe() }))
-    const timer = setTimeout(onDeadline, Math.max(0, deadline - performance.now()))
+    const timer = new AwakeTimer(Math.max(0, deadline - performance.now()), onDeadline)
     signal?.addEventListener('abort', onAbort, { once: true })
     this.#callers.push(caller)
     this.#tellPlaces()
     return promise.finally(() => {
-      clearTimeout(timer)
+      timer.cancel()
       signal?.removeEventListener('abort', onAbort)
     })
   }

@@ -3,7 +3,7 @@
 
 import { constants, copyFile, link, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { CheckpointDisk, PreparedDisk, SealedLayer } from './checkpoints/checkpoint-disk.ts'
+import { CheckpointDisk, type PreparedDisk, type SealedLayer } from './checkpoints/checkpoint-disk.ts'
 import { makeSparseFile } from './hibernation/sparse-file.ts'
 import type { BackingSpec, LayerSpec } from './qemu/qemu-args.ts'
 import type { DrivePlan } from './qemu/qemu-process.ts'
@@ -52,7 +52,8 @@ interface OpenDrives {
   readonly scratch: ScratchFile
   /** Empty files for further layers of the scratch disk. */
   readonly layers: readonly LayerSpec[]
-  readonly prepared?: PreparedDisk
+  /** Absent: the scratch disk can have no checkpoints. */
+  readonly checkpoints?: { readonly disk: CheckpointDisk; readonly prepared: PreparedDisk }
 }
 
 type OpenFile = (path: string, flags: 'r' | 'r+') => Promise<number>
@@ -72,11 +73,13 @@ export interface DriveOptions {
   readonly hasOwnWorkspace?: boolean
   /** Where the scratch disk lies, so that it can have checkpoints. Absent: in the VM's folder, without checkpoints. */
   readonly checkpointDisk?: CheckpointDisk
+  /** Instead of `checkpointDisk`: one in the VM's folder, which may be moved to its run. */
+  readonly hasOwnCheckpoints?: boolean
 }
 
 /** Opens all drives; `openFile` keeps the descriptors until the spawn. */
 export async function openDrives(
-  { image, workspaceDisk, hasOwnWorkspace, checkpointDisk }: DriveOptions,
+  { image, workspaceDisk, hasOwnWorkspace, checkpointDisk, hasOwnCheckpoints = false }: DriveOptions,
   start: ScratchStart,
   folder: VmFolder,
   openFile: OpenFile,
@@ -97,8 +100,10 @@ export async function openDrives(
     await extendWorkspace(workspace)
     await addReadOnly('workspace', workspace)
   }
-  const prepared = checkpointDisk && (await prepareLayers(checkpointDisk, start))
-  if (prepared !== undefined) return await openLayers(prepared, drives, openFile)
+  const disk = hasOwnCheckpoints ? await CheckpointDisk.create(join(folder.path, 'scratch')) : checkpointDisk
+  const prepared = disk && (await prepareLayers(disk, start))
+  if (disk !== undefined && prepared !== undefined)
+    return { ...(await openLayers(prepared, drives, openFile)), checkpoints: { disk, prepared } }
   const scratch = await makeScratch(start, folder)
   const fd = await openFile(scratch.file, 'r+')
   const below =
@@ -132,7 +137,7 @@ async function openLayers(
   for (const file of spares)
     layers.push({ fd: await openFile(file, 'r+'), readerFd: await openFile(file, 'r') })
   const scratch = { serial: 'scratch', format: 'qcow2', readOnly: false, fd, readerFd, backings } as const
-  return { drives: [...drives, scratch], scratch: { file: top, format: 'qcow2', base }, layers, prepared }
+  return { drives: [...drives, scratch], scratch: { file: top, format: 'qcow2', base }, layers }
 }
 
 /** File of the drive `workspace` of a VM started with `hasOwnWorkspace`; removed with the VM's folder. */

@@ -127,7 +127,7 @@ function wantsTemplate({ image }: StartVmOptions, { start }: VmSources): boolean
 
 async function obtain(
   store: TemplateStore,
-  { checkpointDisk: _, ...options }: StartVmOptions,
+  { checkpointDisk: _, hasOwnCheckpoints: __, ...options }: StartVmOptions,
   deps: TemplateDeps,
 ): Promise<Obtained> {
   // A template has a disk of its own; the run's is for the copies.

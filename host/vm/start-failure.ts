@@ -2,6 +2,7 @@
 // start: its deadline and the caller's signal.
 
 import { errorMessage } from '#specs/errors.ts'
+import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import type { BootOutcome, BootWatch } from './boot-watch.ts'
 import { SavedStateError } from './hibernation/saved-state.ts'
 import type { QemuExit, QemuProcess } from './qemu/qemu-process.ts'
@@ -15,13 +16,13 @@ const CANCELLED = Symbol('cancelled')
 /** Ends a wait when the deadline passes or the caller aborts. */
 export class StartLimits {
   readonly #ended = Promise.withResolvers<never>()
-  readonly #timer: NodeJS.Timeout
+  readonly #timer: AwakeTimer
   readonly #signal: AbortSignal | undefined
   readonly #cancel = () => this.#ended.reject(CANCELLED)
 
   constructor(deadlineMs: number, signal: AbortSignal | undefined) {
     this.#ended.promise.catch(() => {})
-    this.#timer = setTimeout(() => this.#ended.reject(DEADLINE), deadlineMs)
+    this.#timer = new AwakeTimer(deadlineMs, () => this.#ended.reject(DEADLINE))
     this.#signal = signal
     if (signal?.aborted) this.#cancel()
     signal?.addEventListener('abort', this.#cancel, { once: true })
@@ -32,7 +33,7 @@ export class StartLimits {
   }
 
   end(): void {
-    clearTimeout(this.#timer)
+    this.#timer.cancel()
     this.#signal?.removeEventListener('abort', this.#cancel)
   }
 }

@@ -6,7 +6,7 @@ import { hasCode } from '#specs/errors.ts'
 import { describeLeftOut, searchProgram } from '../processes/programs.ts'
 import { type Folders, prepareFolders } from '../state/folders.ts'
 import { READY_MARKER } from './boot-watch.ts'
-import type { PreparedDisk } from './checkpoints/checkpoint-disk.ts'
+import type { CheckpointDisk, PreparedDisk } from './checkpoints/checkpoint-disk.ts'
 import { type DriveOptions, openDrives, type ScratchFile, type ScratchStart } from './drives.ts'
 import { type Machine, probeRequested } from './qemu/accelerator.ts'
 import { type ConfineMode, chooseLauncher } from './qemu/confinement.ts'
@@ -64,8 +64,8 @@ export interface VmCommand {
   /** Whether the guest's init accepts random bytes and time from the host. */
   readonly refreshes: boolean
   readonly scratch: ScratchFile
-  /** The scratch disk's files, if it can have checkpoints. */
-  readonly prepared?: PreparedDisk
+  /** The scratch disk with its files, if it can have checkpoints. */
+  readonly checkpoints?: { readonly disk: CheckpointDisk; readonly prepared: PreparedDisk }
   /** Closes this process's descriptors: after the spawn, or if there will be none. */
   closeFiles(): Promise<void>
 }
@@ -126,7 +126,7 @@ export async function planVm(
       readyMarker: options.readyMarker ?? READY_MARKER,
       refreshes: options.readyMarker === undefined,
       scratch: opened.scratch,
-      ...(opened.prepared === undefined ? {} : { prepared: opened.prepared }),
+      ...(opened.checkpoints === undefined ? {} : { checkpoints: opened.checkpoints }),
       closeFiles: () => files.disposeAsync(),
     }
   } catch (error) {

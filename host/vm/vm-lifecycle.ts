@@ -117,8 +117,7 @@ export class VmLife {
     const [, rpc, http] = this.#qemu.ports
     if (!rpc || !http) throw new TypeError('a VM has three ports')
     const stop = () => this.#stop()
-    const { prepared, options } = this.#plan
-    const disk = options.checkpointDisk
+    const { checkpoints } = this.#plan
     return {
       id: this.#plan.folder.id,
       pid: this.#pid,
@@ -129,9 +128,9 @@ export class VmLife {
       root: this.root,
       fresh,
       qmp: this.qmp,
-      ...(prepared === undefined || disk === undefined
+      ...(checkpoints === undefined
         ? {}
-        : { checkpoints: new Checkpoints(this.qmp, this.root, disk, prepared) }),
+        : { checkpoints: new Checkpoints(this.qmp, this.root, checkpoints.disk, checkpoints.prepared) }),
       console: this.#qemu.console,
       accelerator: this.#plan.qemu.accelerator,
       confinement: this.#plan.confinement,

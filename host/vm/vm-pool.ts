@@ -2,13 +2,15 @@
 // A VM that is handed out runs with the current time, and another replaces it. All VMs are of one kind; other kinds are
 // started without the pool.
 
-import { link } from 'node:fs/promises'
+import { link, rm } from 'node:fs/promises'
 import { totalmem } from 'node:os'
+import { Checkpoints } from './checkpoints/checkpoints.ts'
 import { ownWorkspace } from './drives.ts'
 import { pauseCpus, resumeCpus } from './hibernation/saved-state.ts'
 import { openVm, type StartedVm } from './open-vm.ts'
 import { Pool, type PoolCounts, type PoolMember, type TakeOptions } from './pool.ts'
 import type { TemplateDeps } from './template/template-store.ts'
+import type { Vm } from './vm.ts'
 import type { StartVmOptions } from './vm-command.ts'
 import { noteWaiting } from './vm-folder.ts'
 import { resolveSize } from './vm-options.ts'
@@ -37,6 +39,11 @@ interface PoolTakeOptions extends TakeOptions {
    * than any workspace. The guest has not read it yet.
    */
   readonly workspaceDisk: string
+  /**
+   * Folder on that file system which becomes the VM's scratch disk, so that it outlives the VM. What is there is removed.
+   * Absent: the VM has no checkpoints.
+   */
+  readonly scratch?: string
 }
 
 export class VmPool implements AsyncDisposable {
@@ -57,7 +64,8 @@ export class VmPool implements AsyncDisposable {
       size,
       maxMembers: Math.min(maxVms, Math.floor(maxMemoryBytes / memoryBytes)),
       waitMs: waitMs ?? DEFAULT_WAIT_MS,
-      start: (signal) => openVm({ ...start, hasOwnWorkspace: true, signal }, deps, rest),
+      start: (signal) =>
+        openVm({ ...start, hasOwnWorkspace: true, hasOwnCheckpoints: true, signal }, deps, rest),
       prepare: wake,
     })
   }
@@ -75,23 +83,24 @@ export class VmPool implements AsyncDisposable {
    * A running warm VM. Callers are served in order.
    * @throws VmError `pool_full` when all were in use for too long, `cancelled`, or why no VM could be started
    */
-  async take({ workspaceDisk, signal, onPlace }: PoolTakeOptions): Promise<PooledVm> {
+  async take({ workspaceDisk, scratch, signal, onPlace }: PoolTakeOptions): Promise<PooledVm> {
     const startedAt = performance.now()
     const stopper = signal === undefined ? {} : { signal }
     const pooled = await this.#pool.take({ signal, onPlace })
     const { vm } = pooled
+    let given: Vm
     try {
       // A hard link that outlives the VM's folder: a saved VM is restored with it.
       await link(ownWorkspace(vm.plan.folder), workspaceDisk)
       await noteWaiting(vm.plan.folder, false)
+      given = await giveScratch(vm, { ...this.#start, workspaceDisk, ...stopper }, scratch)
     } catch (error) {
       await vm.stop()
       throw error
     }
-    const plan = { ...vm.plan, options: { ...this.#start, workspaceDisk, ...stopper } }
     const poolMs = performance.now() - startedAt
     const timings = { prepareMs: 0, spawnMs: 0, qmpMs: 0, poolMs, totalMs: poolMs, guestUptimeMs: null }
-    return { ...pooled, vm: { ...vm, plan, timings } }
+    return { ...pooled, vm: { ...given, timings } }
   }
 
   /** Resolves once all VMs are ready. @throws VmError when one could not be started */
@@ -122,6 +131,26 @@ async function rest(started: StartedVm): Promise<PooledVm> {
 async function wake({ vm }: PooledVm): Promise<void> {
   const reseeded = vm.root.reseed({ entropy: false, deadlineMs: WAKE_DEADLINE_MS })
   await Promise.all([reseeded, resumeCpus(vm.qmp)])
+}
+
+/** The VM with its scratch disk in this folder. Absent: without checkpoints. */
+async function giveScratch(vm: Vm, options: StartVmOptions, folder: string | undefined): Promise<Vm> {
+  const { checkpoints: _, ...plain } = vm
+  const { checkpoints: own, ...plan } = vm.plan
+  if (folder === undefined || own === undefined) return { ...plain, plan: { ...plan, options } }
+  await rm(folder, { recursive: true, force: true })
+  const moved = await own.disk.moveTo(folder, own.prepared)
+  const { base, top } = moved.prepared
+  return {
+    ...plain,
+    checkpoints: new Checkpoints(vm.qmp, vm.root, moved.disk, moved.prepared),
+    plan: {
+      ...plan,
+      options: { ...options, checkpointDisk: moved.disk },
+      checkpoints: moved,
+      scratch: { ...plan.scratch, file: top, base },
+    },
+  }
 }
 
 /** Everything that makes two VMs differ in use. */

@@ -16,8 +16,10 @@ import {
   UnsupportedChange,
 } from '#specs/protocol/change.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { Count, Sha256 } from '#specs/protocol/text.ts'
 import { openRegularSync, readRegular } from '../files/regular-file.ts'
+import { readCountedLines } from './counted-lines.ts'
 import {
   failureOf,
   WorkspaceFailure,
@@ -77,9 +79,14 @@ export async function readChangeSet(
     const bytes = await readRegular(paths.entries)
     const digest = createHash('sha256').update(bytes).digest('hex')
     if (sha256 !== undefined && digest !== sha256) return damaged('its digest is not the one in the journal')
-    const lines = bytes.toString('utf8').split('\n')
-    if (lines.pop() !== '') return damaged('its last line is not complete')
-    const end = StoredEnd.parse(JSON.parse(lines.pop() ?? ''), plainMessages)
+    const read = readCountedLines(bytes, (line) => {
+      const end = StoredEnd.parse(JSON.parse(line), plainMessages)
+      if (end.entries > limits.changeMaxEntries)
+        return `it has ${end.entries} changes, expected at most ${limits.changeMaxEntries}`
+      return { end, count: end.entries }
+    })
+    if (typeof read === 'string') return damaged(read)
+    const { end, lines } = read
     const entries = new Map<string, StoredChange>()
     const turns = new Turns()
     for (const line of lines) {
@@ -87,8 +94,7 @@ export async function readChangeSet(
       const entry = StoredChange.parse(JSON.parse(line), plainMessages)
       entries.set(entry.path, entry)
     }
-    if (entries.size !== end.entries || lines.length !== end.entries)
-      return damaged('entries are missing or doubled')
+    if (entries.size !== end.entries) return damaged('it names a path twice')
     return workspaceSuccess({ entries, contentBytes: end.contentBytes, sha256: digest, paths })
   } catch (thrown) {
     if (thrown instanceof z.ZodError) return damaged(describeIssues(thrown, { root: 'a line of it', max: 1 }))

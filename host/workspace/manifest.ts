@@ -11,6 +11,7 @@ import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
 import { readRegular } from '../files/regular-file.ts'
+import { readCountedLines } from './counted-lines.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 import { Turns } from './yield-turns.ts'
 
@@ -93,8 +94,13 @@ export async function writeManifest(file: string, manifest: Manifest): Promise<s
 /**
  * Reads a manifest. Failures: `damaged`, `unreadable`.
  * @param sha256 the expected digest. Absent: only the format is checked
+ * @param maxLeftOut of the paths that stayed out. Absent: any number
  */
-export async function readManifest(file: string, sha256?: string): Promise<WorkspaceResult<Manifest>> {
+export async function readManifest(
+  file: string,
+  sha256?: string,
+  maxLeftOut = Number.POSITIVE_INFINITY,
+): Promise<WorkspaceResult<Manifest>> {
   let bytes: Buffer
   try {
     bytes = await readRegular(file)
@@ -105,9 +111,15 @@ export async function readManifest(file: string, sha256?: string): Promise<Works
     return damaged(file, 'its digest is not the one that the journal recorded')
   }
   try {
-    const lines = bytes.toString('utf8').split('\n')
-    if (lines.pop() !== '') return damaged(file, 'its last line is not complete')
-    return await parse(lines)
+    const read = readCountedLines(bytes, (line) => {
+      const end = End.parse(JSON.parse(line), plainMessages)
+      if (end.entries > limits.workspaceMaxEntries)
+        return `it has ${end.entries} files and directories, expected at most ${limits.workspaceMaxEntries}`
+      if (end.leftOut > maxLeftOut)
+        return `it has ${end.leftOut} excluded paths, expected at most ${maxLeftOut}`
+      return { end, count: 1 + end.entries + end.leftOut }
+    })
+    return typeof read === 'string' ? damaged(file, read) : await parse(read.lines, read.end)
   } catch (thrown) {
     return damaged(
       file,
@@ -117,14 +129,15 @@ export async function readManifest(file: string, sha256?: string): Promise<Works
     )
   }
 
-  async function parse(lines: readonly string[]): Promise<WorkspaceResult<Manifest>> {
+  async function parse(
+    lines: readonly string[],
+    end: z.infer<typeof End>,
+  ): Promise<WorkspaceResult<Manifest>> {
     const header = Header.parse(JSON.parse(lines[0] ?? ''), plainMessages)
-    const end = End.parse(JSON.parse(lines.at(-1) ?? ''), plainMessages)
-    if (lines.length - 2 !== end.entries + end.leftOut) return damaged(file, 'lines are missing')
     const entries = new Map<string, ManifestEntry>()
     const leftOut: LeftOut[] = []
     const turns = new Turns()
-    for (const [at, line] of lines.slice(1, -1).entries()) {
+    for (const [at, line] of lines.slice(1).entries()) {
       if (turns.isDue) await turns.give()
       const value: unknown = JSON.parse(line)
       if (at >= end.entries) leftOut.push(LeftOutLine.parse(value, plainMessages).leftOut)

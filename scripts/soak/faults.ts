@@ -12,47 +12,67 @@ export type Cause =
   | 'host'
   | 'host stands still'
   | 'host of a saved VM'
+  | 'host of a sleeping run'
+  | 'agent'
+  | 'link'
   | 'full disk'
 
-interface Target {
+export interface Target {
   readonly random: Random
   readonly home: string
   /** Types of the run's events until now; grows. */
   readonly events: readonly string[]
   readonly ended: Promise<unknown>
   readonly hostPid: number
+  /** The processes of the run's VM that can be seen from here. */
+  findVm(): { readonly qemu: number | undefined; readonly agent: number | undefined }
+  /** Cuts the link to the agent, these bytes from now. */
+  cutLink(bytes: number): void
   resizeDisk(isFull: boolean): void
 }
 
 const LONGEST_MOMENT_MS = 2_500
+const LONGEST_AGENT_MOMENT_MS = 600
+const LONGEST_CUT_BYTES = 3_000
 const SAVED_LIMIT_MS = 60_000
 
 /** @returns whether the run was still at work then */
 export async function strike(cause: Cause, target: Target): Promise<boolean> {
   const { random, hostPid } = target
   if (cause === 'nothing') return true
-  if (cause === 'host of a saved VM') {
-    const isSaved = await until(() => target.events.includes('vm-sleep'), target.ended)
-    return isSaved && kill(hostPid, 'SIGKILL')
+  if (cause === 'host of a saved VM' || cause === 'host of a sleeping run') {
+    const type = cause === 'host of a saved VM' ? 'vm-sleep' : 'run-sleep'
+    const isResting = await until(() => target.events.includes(type), target.ended)
+    return isResting && kill(hostPid, 'SIGKILL')
   }
   // Without room no VM starts, and the run says so.
   if (cause === 'full disk' && !(await until(() => target.events.includes('vm-ready'), target.ended)))
     return false
-  if (!(await moment(target))) return false
+  // Runs of the machine whose agents can be killed are quick.
+  if (cause === 'agent' && !(await until(() => target.events.includes('vm-ready'), target.ended)))
+    return false
+  if (!(await moment(target, cause === 'agent' ? LONGEST_AGENT_MOMENT_MS : LONGEST_MOMENT_MS))) return false
   switch (cause) {
     case 'host':
       return kill(hostPid, 'SIGKILL')
     case 'host stands still':
       return await standStill(hostPid, random.between(500, 6_000))
     case 'QEMU':
-      return kill(findQemu(target.home), 'SIGKILL')
+      return kill(target.findVm().qemu, 'SIGKILL')
     case 'QEMU twice': {
-      const isDead = kill(findQemu(target.home), 'SIGKILL')
-      if (isDead && (await moment(target))) kill(findQemu(target.home), 'SIGKILL')
+      const isDead = kill(target.findVm().qemu, 'SIGKILL')
+      if (isDead && (await moment(target))) kill(target.findVm().qemu, 'SIGKILL')
       return isDead
     }
+    case 'agent':
+      return kill(target.findVm().agent, 'SIGKILL')
+    case 'link':
+      // Two sessions, and what is on the way in each.
+      target.cutLink(random.between(0, LONGEST_CUT_BYTES))
+      if (await moment(target)) target.cutLink(random.between(0, LONGEST_CUT_BYTES))
+      return true
     case 'QEMU stands still':
-      return await standStill(findQemu(target.home), random.between(500, 6_000))
+      return await standStill(target.findVm().qemu, random.between(500, 6_000))
     case 'full disk': {
       target.resizeDisk(true)
       await sleep(random.between(500, 3_000))
@@ -63,11 +83,8 @@ export async function strike(cause: Cause, target: Target): Promise<boolean> {
 }
 
 /** A moment from now; false where the run ended before. */
-async function moment({ random, ended }: Target): Promise<boolean> {
-  return await Promise.race([
-    ended.then(() => false),
-    sleep(random.next() * LONGEST_MOMENT_MS).then(() => true),
-  ])
+async function moment({ random, ended }: Target, longestMs = LONGEST_MOMENT_MS): Promise<boolean> {
+  return await Promise.race([ended.then(() => false), sleep(random.next() * longestMs).then(() => true)])
 }
 
 async function until(is: () => boolean, ended: Promise<unknown>): Promise<boolean> {
@@ -94,11 +111,7 @@ function kill(pid: number | undefined, signal: NodeJS.Signals): boolean {
   }
 }
 
-/** The one QEMU of a state folder, if it runs. */
-function findQemu(home: string): number | undefined {
-  return findQemus(home)[0]
-}
-
+/** The QEMUs of a state folder. */
 export function findQemus(home: string): number[] {
   const ids = listFolders(path.join(home, 'vms'))
   return listFolders('/proc')

@@ -7,10 +7,11 @@ import { z } from 'zod'
 import { Host, type RunOptions } from '../../host/host.ts'
 import type { Run } from '../../host/runs/run.ts'
 import { errorMessage } from '../../specs/errors.ts'
+import { prepareCuts } from './link-cuts.ts'
 import type { SoakTask } from './tasks.ts'
 
 export interface Order {
-  readonly does: 'run' | 'resume' | 'measure' | 'end'
+  readonly does: 'run' | 'resume' | 'cut' | 'measure' | 'end'
   readonly workspace: string
   readonly ledger: string
   readonly task?: SoakTask
@@ -19,6 +20,12 @@ export interface Order {
   readonly answerAfterMs?: number | null
   /** Milliseconds after which a waiting VM is saved; absent: it is not. */
   readonly hibernateAfterMs?: number
+  /** Milliseconds after which a waiting run sleeps; absent: it does not. */
+  readonly sleepAfterMs?: number
+  /** Whether VMs are booted. Absent: they are copies of a template. */
+  readonly boots?: boolean
+  /** Until the link is cut. */
+  readonly bytes?: number
 }
 
 export type Report =
@@ -32,6 +39,7 @@ export type Report =
       readonly descriptors: number
     }
 
+const cutLink = prepareCuts()
 const host = new Host()
 /** To nobody, once the soak has ended. */
 const say = (report: Report): void => {
@@ -46,6 +54,7 @@ process.on('message', (order: Order) => {
 
 async function carryOut(order: Order): Promise<void> {
   if (order.does === 'measure') return await measure()
+  if (order.does === 'cut') return cutLink(order.bytes ?? 0)
   if (order.does === 'end') {
     await host.close()
     process.exit(0)
@@ -64,6 +73,8 @@ async function carryOut(order: Order): Promise<void> {
             memoryBytes: 512 * 1024 ** 2,
             diskBytes: 256 * 1024 ** 2,
             hibernateAfterMs: order.hibernateAfterMs ?? 0,
+            sleepAfterMs: order.sleepAfterMs ?? 0,
+            ...(order.boots === true ? { start: 'cold' as const } : {}),
           },
           extensions,
           onNotes,

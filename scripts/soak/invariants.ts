@@ -43,8 +43,9 @@ async function readEvents(home: string, runId: string): Promise<JournalEvent[] |
 
 function findJournalBreaches(events: readonly JournalEvent[]): string[] {
   const ends = events.filter(({ event }) => event.type === 'run-end').length
+  // One that ended with its agent was withdrawn, and is asked again.
   const decided = events.flatMap(({ event }) =>
-    event.type === 'approval-decision' ? [event.approvalId] : [],
+    event.type === 'approval-decision' && event.by !== 'agent' ? [event.approvalId] : [],
   )
   return [
     ...(ends === 1 ? [] : [`${ends} ends`]),

@@ -7,7 +7,9 @@ import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { type Cause, strike } from './faults.ts'
+import type { InstalledMachine } from '../../test/recovery/machine/install.ts'
+import { findMachine } from '../../test/recovery/world.ts'
+import { type Cause, findQemus, strike, type Target } from './faults.ts'
 import type { Order, Report } from './host-process.ts'
 import { findBreaches, findRecoveryMs } from './invariants.ts'
 import type { Random } from './random.ts'
@@ -42,6 +44,8 @@ interface LaneOptions {
   readonly modelUrl: string
   readonly random: Random
   readonly causes: readonly [Cause, ...Cause[]]
+  /** The program of the recovery tests in the place of QEMU, whose agents can be killed. Absent: real VMs. */
+  readonly machine?: InstalledMachine
 }
 
 export class Lane implements AsyncDisposable {
@@ -94,18 +98,19 @@ export class Lane implements AsyncDisposable {
     const task = drawTask(random, name)
     const drawn = isFirst ? 'nothing' : random.of(causes)
     const limitMs = isFirst ? FIRST_LIMIT_MS : RUN_LIMIT_MS
-    // A VM is saved only while the run waits.
-    const cause = drawn === 'host of a saved VM' && task.questions === 0 ? 'host' : drawn
+    // A VM is saved, and a run sleeps, only while the run waits.
+    const waits = (drawn === 'host of a saved VM' || drawn === 'host of a sleeping run') && task.questions > 0
+    const cause = drawn.startsWith('host of') && !waits ? 'host' : drawn
     rmSync(this.#workspace, { recursive: true, force: true })
     mkdirSync(this.#workspace)
     writeFileSync(this.#ledger, '')
     const startedAt = performance.now()
-    const waits = cause === 'host of a saved VM'
     const watched = this.#send({
       does: 'run',
       task,
       answerAfterMs: waits ? null : random.between(0, 400),
-      ...(waits ? { hibernateAfterMs: 200 } : {}),
+      ...(cause === 'host of a saved VM' ? { hibernateAfterMs: 200 } : {}),
+      ...(cause === 'host of a sleeping run' ? { sleepAfterMs: 200 } : {}),
     })
     const runId = await watched.started
     const struck = await strike(cause, {
@@ -114,6 +119,8 @@ export class Lane implements AsyncDisposable {
       events: watched.events,
       ended: watched.ended,
       hostPid: this.#host?.pid ?? 0,
+      findVm: () => this.#findVm(),
+      cutLink: (bytes) => void this.#host?.send(this.#order({ does: 'cut', bytes })),
       resizeDisk: (isFull) => this.#resize(isFull),
     })
     let end = await Promise.race([watched.ended, sleep(limitMs, 'did not end in time', { ref: false })])
@@ -151,7 +158,15 @@ export class Lane implements AsyncDisposable {
   }
 
   #order(order: Omit<Order, 'workspace' | 'ledger'>): Order {
-    return { ...order, workspace: this.#workspace, ledger: this.#ledger }
+    const boots = this.#options.machine === undefined ? {} : { boots: true }
+    return { ...order, ...boots, workspace: this.#workspace, ledger: this.#ledger }
+  }
+
+  #findVm(): ReturnType<Target['findVm']> {
+    const { machine } = this.#options
+    if (machine === undefined) return { qemu: findQemus(this.home)[0], agent: undefined }
+    const found = findMachine(machine.place, this.home)
+    return { qemu: found?.machine, agent: found?.agent }
   }
 
   #send(order: Omit<Order, 'workspace' | 'ledger'>) {
@@ -182,11 +197,16 @@ export class Lane implements AsyncDisposable {
   }
 
   #startHost(): ChildProcess {
-    const { modelUrl } = this.#options
+    const { modelUrl, machine } = this.#options
+    const own =
+      machine === undefined
+        ? {}
+        : { CAISSON_CACHE: machine.cache, PATH: `${machine.programs}:${process.env.PATH}` }
     return fork(PROGRAM, {
       execArgv: ['--conditions=caisson-source', '--expose-gc'],
       env: {
         ...process.env,
+        ...own,
         CAISSON_HOME: this.home,
         CAISSON_LLM_URL: modelUrl,
         CAISSON_LLM_KEY: 'sk-of-the-soak',

@@ -1,13 +1,16 @@
 /**
- * Random runs in real VMs, two at a time, with random losses, until the time is over; then what must hold is checked.
+ * Random runs, two at a time in real VMs and one in the machine of the recovery tests, with random losses, until the time
+ * is over; then what must hold is checked.
  * `npm run soak -- [--seed N] [--minutes M] [--json]`. One line for each run, a table of causes with the times of
  * recovery, the slope of the host's memory; the exit code is 1 where anything did not hold.
  */
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { startModelServer } from '../../specs/testing/model-server.ts'
+import { installMachine } from '../../test/recovery/machine/install.ts'
 import { type Cause, findQemus } from './faults.ts'
 import { Lane, type RunRecord } from './lane.ts'
 import { Random } from './random.ts'
@@ -31,10 +34,17 @@ const tell = (text: string): void => void process.stderr.write(`${text}\n`)
 const isRoot = process.getuid?.() === 0
 /** The host process of this lane lives as long as the soak; only root can make a small disk. */
 const steadyCauses: [Cause, ...Cause[]] = [
-  ...(['nothing', 'QEMU', 'QEMU twice', 'QEMU stands still', 'host stands still'] as const),
+  ...(['nothing', 'QEMU', 'QEMU twice', 'QEMU stands still', 'host stands still', 'link'] as const),
   ...(isRoot ? (['full disk'] as const) : []),
 ]
-const killedCauses: [Cause, ...Cause[]] = ['host', 'host', 'host of a saved VM', 'QEMU', 'host stands still']
+const killedCauses: [Cause, ...Cause[]] = [
+  ...(['host', 'host', 'host of a saved VM', 'host of a sleeping run'] as const),
+  ...(['QEMU', 'host stands still', 'link'] as const),
+]
+/** Of the lane whose VM is a program of the recovery tests. */
+const machineCauses: [Cause, ...Cause[]] = ['agent', 'agent', 'link', 'host of a sleeping run', 'QEMU twice']
+/** Its runs are quick: those of the real VMs need the processors. */
+const machinePauseMs = 2_000
 
 let isStopped = false
 for (const signal of ['SIGINT', 'SIGTERM'] as const)
@@ -50,13 +60,16 @@ tell(`soak: seed ${seed}, ${minutes} minutes, state in ${folder}`)
 if (!isRoot) tell('soak: full disks are left out, as they need root')
 {
   await using model = await startModelServer(answer)
-  const open = (name: string, number: number, causes: [Cause, ...Cause[]]): Lane =>
-    new Lane({ name, folder, modelUrl: model.baseUrl, random: new Random(seed * 2 + number), causes })
+  const open = (name: string, number: number, causes: [Cause, ...Cause[]], own = {}): Lane =>
+    new Lane({ name, folder, modelUrl: model.baseUrl, random: new Random(seed * 3 + number), causes, ...own })
   await using steady = open('a', 0, steadyCauses)
   await using killed = open('b', 1, killedCauses)
+  const place = path.join(folder, 'machine')
+  await mkdir(place)
+  await using simulated = open('c', 2, machineCauses, { machine: await installMachine(place) })
   add(await steady.run(true))
   const until = performance.now() + minutes * 60_000
-  await Promise.all([steady, killed].map((lane) => work(lane, until)))
+  await Promise.all([work(steady, until), work(killed, until), work(simulated, until, machinePauseMs)])
   breaches.push(...findSteadyBreaches(steady.measured))
   report(steady)
 }
@@ -68,8 +81,9 @@ for (const breach of breaches) tell(`VIOLATION ${breach}`)
 tell(`soak: ${records.length} runs, ${breaches.length} violations, seed ${seed}`)
 process.exitCode = breaches.length > 0 || records.length === 0 ? 1 : 0
 
-async function work(lane: Lane, until: number): Promise<void> {
+async function work(lane: Lane, until: number, pauseMs = 0): Promise<void> {
   while (!isStopped && performance.now() < until) {
+    await sleep(pauseMs)
     add(await lane.run())
     await lane.measure()
   }

@@ -61,7 +61,7 @@ export const hostExamples: Examples<HostEvent> = {
     { checkpointId: 'cp-0d4f1a8be2c6937f', durationMs: 70, elapsedMs: 12_400, exchanges: 3 },
   ],
   'run-sleep': [
-    'The run waits only for answers, without a VM: its journal and disk remain.',
+    'The run waits only for people, without a VM: its journal and disk remain. With `paused: true` it continues when somebody resumes it, else with an answer.',
     { checkpointId: 'cp-0d4f1a8be2c6937f' },
   ],
   'run-resume': [

@@ -4,6 +4,7 @@
  */
 import type { ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { AwakeTimer } from './awake-timer.ts'
 
 export interface ProgramWatch {
   /** Given on standard input, if that is a pipe. */
@@ -49,7 +50,7 @@ export async function awaitProgram(
       .on('data', (bytes: Buffer) => take(name, bytes) || end('output'))
   // It may end without reading.
   child.stdin?.on('error', () => undefined).end(input ?? '')
-  const timer = setTimeout(() => end('timeout'), timeoutMs)
+  using _ = new AwakeTimer(timeoutMs, () => end('timeout'))
   const onAbort = (): void => end('cancelled')
   signal?.addEventListener('abort', onAbort, { once: true })
   if (signal?.aborted) onAbort()
@@ -59,7 +60,6 @@ export async function awaitProgram(
     await Promise.race([closed, wait()])
     return { ...exit, ended }
   } finally {
-    clearTimeout(timer)
     signal?.removeEventListener('abort', onAbort)
     child.stdout?.destroy()
     child.stderr?.destroy()

@@ -158,8 +158,16 @@ const Checkpoint = z.strictObject({
   /** Exchanges with the model and the web that were recorded until here. */
   exchanges: Count,
 })
-/** The run waits only for answers, without a VM or saved memory: an answer has another agent continue from the checkpoint. */
-const RunSleep = z.strictObject({ type: z.literal('run-sleep'), checkpointId: CheckpointId })
+/**
+ * The run waits only for people, without a VM or saved memory: an answer, or that a paused one is resumed, has another
+ * agent continue from the checkpoint.
+ */
+const RunSleep = z.strictObject({
+  type: z.literal('run-sleep'),
+  checkpointId: CheckpointId,
+  /** Whether a person has paused it: answers alone do not wake it. */
+  paused: z.literal(true).optional(),
+})
 /** Another agent continues the run, in a new VM: everything after the checkpoint is done again. */
 const RunResume = z.strictObject({
   type: z.literal('run-resume'),

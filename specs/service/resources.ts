@@ -115,6 +115,8 @@ export const RunResource = z.strictObject({
   status: Line,
   /** Since when it waits, sleeps or is interrupted. */
   since: Milliseconds.optional(),
+  /** Whether it sleeps because a person paused it; answers alone do not wake it. Absent: not so. */
+  isPaused: z.literal(true).optional(),
   startedAt: Milliseconds,
   prompt: Line,
   /** Path on the service's machine. */

@@ -115,6 +115,7 @@ async function openWorld(
       onToolEnd: () => undefined,
       makeCheckpoint: () => Promise.resolve(false),
       onJournalFull: () => undefined,
+      onUnrecorded: () => undefined,
       onCompletion: completed.resolve,
     }),
   })

@@ -112,6 +112,7 @@ it('of sixteen sub-agents wait together, are answered once, and outlive their ag
         onToolEnd: () => undefined,
         makeCheckpoint: () => Promise.resolve(false),
         onJournalFull: () => undefined,
+        onUnrecorded: () => undefined,
         onCompletion: completed.resolve,
       }),
     })

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import type { HostOrder } from './host-program.ts'
 import { type Cut, type CutLine, watchLines } from './journal-cuts.ts'
 import type { InstalledMachine } from './machine/install.ts'
-import { accompany, resumeRun, startRun } from './scenario.ts'
+import { accompany, resumeRun, type Scene, startRun } from './scenario.ts'
 import { hasEnded, type Outcome, World, wholeLines } from './world.ts'
 
 /** `power`: the host process, and what it had not synced. */
@@ -27,17 +27,24 @@ const PROGRAM = fileURLToPath(new URL('./host-program.ts', import.meta.url))
 export class Worlds implements AsyncDisposable {
   readonly #machine: InstalledMachine
   readonly #folder: string
+  readonly #scene: Pick<Scene, 'sleepAfterMs'>
   readonly #handlers = new Map<string, (line: CutLine, cut: Cut) => void>()
   #spare: ChildProcess | undefined
   #count = 0
 
-  private constructor(machine: InstalledMachine, folder: string) {
+  private constructor(machine: InstalledMachine, folder: string, scene: Pick<Scene, 'sleepAfterMs'>) {
     this.#machine = machine
     this.#folder = folder
+    this.#scene = scene
   }
 
-  static async open(machine: InstalledMachine, folder: string): Promise<Worlds> {
-    const worlds = new Worlds(machine, folder)
+  /** @param scene of each world */
+  static async open(
+    machine: InstalledMachine,
+    folder: string,
+    scene: Pick<Scene, 'sleepAfterMs'> = {},
+  ): Promise<Worlds> {
+    const worlds = new Worlds(machine, folder, scene)
     await watchLines((line, cut) => worlds.#handlers.get(line.runId)?.(line, cut))
     process.env.PATH = `${machine.programs}:${process.env.PATH}`
     return worlds
@@ -47,9 +54,14 @@ export class Worlds implements AsyncDisposable {
     this.#spare?.kill('SIGKILL')
   }
 
+  /** Calls `onLine` with the lines of a run of this process, until its next call. */
+  watch(runId: string, onLine: (line: CutLine, cut: Cut) => void): void {
+    this.#handlers.set(runId, onLine)
+  }
+
   async openWorld(): Promise<World> {
     this.#count += 1
-    return await World.open(this.#machine, path.join(this.#folder, `world-${this.#count}`))
+    return await World.open(this.#machine, path.join(this.#folder, `world-${this.#count}`), this.#scene)
   }
 
   async run(kill?: Kill): Promise<Outcome> {
@@ -78,7 +90,7 @@ export class Worlds implements AsyncDisposable {
       process.kill(pid, 'SIGKILL')
       killedAfter = wholeLines(world.journalOf(run.id))
     }
-    /** At a moment before there is a VM, the victim dies as soon as there is one. */
+    /** Where there is no VM yet, or none while the run sleeps, the victim dies as soon as there is one. */
     const strikeSoon = (): void => {
       strike()
       if (killedAfter === undefined && run.state.end === null) setTimeout(strikeSoon, retryMs)
@@ -87,7 +99,7 @@ export class Worlds implements AsyncDisposable {
       this.#handlers.set(run.id, ({ seq, type }, cut) => {
         const isLast = type === 'changes-ready' && seq < kill.seq
         const isNow = cut === (kill.cut === 'after' ? 'after' : 'before')
-        if (isNow && (seq === kill.seq || isLast)) strike()
+        if (isNow && (seq === kill.seq || isLast)) strikeSoon()
       })
     const timer = kill !== undefined && 'afterMs' in kill ? setTimeout(strikeSoon, kill.afterMs) : undefined
     await accompany(host, run, scene)

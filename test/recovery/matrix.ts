@@ -29,15 +29,22 @@ export function today(): number {
   return Math.floor(Date.now() / dayMs)
 }
 
-/** All positions in all ways; the first as many as there are positions are each of them once. */
-export function killsAt(undisturbed: Outcome, seed: number): Kill[] {
-  const count = undisturbed.lines.length
+/**
+ * All positions in all ways; the first as many as there are positions are each of them once.
+ * @param span of lines, by `seq`. Absent: all
+ */
+export function killsAt(
+  undisturbed: Outcome,
+  seed: number,
+  { from, to }: { readonly from: number; readonly to: number } = { from: 1, to: undisturbed.lines.length },
+): Kill[] {
+  const count = to - from + 1
   // Coprime to the count, so that each position comes once.
   const stride = [37, 31, 29, 23].find((each) => count % each !== 0) ?? 1
   return victims
     .flatMap((_, pass) =>
       Array.from({ length: count }, (__, index) => {
-        const seq = 1 + ((index * stride + seed) % count)
+        const seq = from + ((index * stride + seed) % count)
         const victim = victims[(seq + pass + seed) % victims.length] ?? 'host'
         return { victim, seq, cut: cuts[(seq + pass + seed) % cuts.length] ?? 'before' } as const
       }),
@@ -51,8 +58,18 @@ function existsAt(victim: Victim, seq: number, { events }: Outcome): boolean {
   return victim === 'host' || victim === 'power' || seq >= first
 }
 
-export function killsAtRandom(undisturbed: Outcome, seed: number, count: number): Kill[] {
-  const [first, last] = [undisturbed.events[0]?.at ?? 0, undisturbed.events.at(-1)?.at ?? 0]
+/** @param span of the run, ms since 1970. Absent: nearly all of it */
+export function killsAtRandom(
+  undisturbed: Outcome,
+  seed: number,
+  count: number,
+  span?: { readonly from: number; readonly to: number },
+): Kill[] {
+  const first = undisturbed.events[0]?.at ?? 0
+  const { from, to } = span ?? {
+    from: first,
+    to: first + ((undisturbed.events.at(-1)?.at ?? 0) - first) * 0.9,
+  }
   let state = seed >>> 0
   const draw = (): number => {
     // A generator of 32 bits (Numerical Recipes), so that a seed says which moments there were.
@@ -61,7 +78,7 @@ export function killsAtRandom(undisturbed: Outcome, seed: number, count: number)
   }
   return Array.from({ length: count }, () => ({
     victim: victims[Math.floor(draw() * victims.length)] ?? 'host',
-    afterMs: draw() * (last - first) * 0.9,
+    afterMs: from - first + draw() * (to - from),
   }))
 }
 

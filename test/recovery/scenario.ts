@@ -16,6 +16,12 @@ export interface Scene {
   readonly ledger: string
   /** Port of the server that programs in the VM reach. */
   readonly outsidePort: number
+  /** Milliseconds until a run that waits goes to sleep; its questions are answered then. Absent: at once, awake. */
+  readonly sleepAfterMs?: number
+  /** Time limit of the run, and of its waits for disk space. */
+  readonly maxWallMs?: number
+  /** Whether a run that sleeps leaves its process. */
+  readonly leaveOnSleep?: boolean
 }
 
 const step = (id: string, fields: object = {}) => ({
@@ -121,16 +127,19 @@ function extensionsOf(
 }
 
 export async function startRun(host: Host, scene: Scene): Promise<Run> {
-  const { outsidePort } = scene
+  const { outsidePort, sleepAfterMs, maxWallMs, leaveOnSleep = false } = scene
+  const sleeps = sleepAfterMs === undefined ? {} : { sleepAfterMs }
   return await host.run({
     prompt: plan.goal,
     workspace: scene.workspace,
     plan: { from: plan as never },
     approvals: { rules: [{ effect: 'allow', tool: 'order_part' }], interactive: true },
     egress: { rules: [{ effect: 'allow', host: '127.0.0.1', schemes: ['http'], ports: [outsidePort] }] },
-    vm: { memoryBytes: 256 * 1024 ** 2, diskBytes: 64 * 1024 ** 2, start: 'cold' },
+    vm: { memoryBytes: 256 * 1024 ** 2, diskBytes: 64 * 1024 ** 2, start: 'cold', ...sleeps },
+    ...(maxWallMs === undefined ? {} : { limits: { maxWallMs } }),
     extensions: extensionsOf(scene, () => undefined),
     onNotes: () => undefined,
+    leaveOnSleep,
   })
 }
 
@@ -143,8 +152,11 @@ export async function resumeRun(host: Host, runId: string, scene: Scene): Promis
   return await host.resume(runId, options)
 }
 
-/** Answers each question, and says one thing to the agent unless the journal has it, until the run's end. */
-export async function accompany(host: Host, run: Run, { ledger }: Scene): Promise<void> {
+/**
+ * Answers each question, at once or when the run sleeps, and says one thing to the agent unless the journal has it, until
+ * the run's end.
+ */
+export async function accompany(host: Host, run: Run, { ledger, sleepAfterMs }: Scene): Promise<void> {
   let speaks = (await host.runs.read(run.id)).every(({ event }) => event.type !== 'steer-request')
   for await (const item of run.watch()) {
     if (item.source === 'delta') continue
@@ -153,10 +165,12 @@ export async function accompany(host: Host, run: Run, { ledger }: Scene): Promis
       // Refused by a run that has just ended, which the verdict sees.
       void run.steer(message).catch(() => undefined)
     }
-    if (item.event.type !== 'approval-request') continue
-    const { approvalId } = item.event.request
-    if (!run.hasPendingApproval(approvalId)) continue
-    appendFileSync(ledger, 'asked\n')
-    await run.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'blue' })
+    const asked = item.event.type === 'approval-request' ? [item.event.request.approvalId] : []
+    const slept = item.event.type === 'run-sleep' ? Object.keys(run.state.pendingApprovals) : []
+    for (const approvalId of sleepAfterMs === undefined ? asked : slept) {
+      if (!run.hasPendingApproval(approvalId)) continue
+      appendFileSync(ledger, 'asked\n')
+      await run.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'blue' })
+    }
   }
 }

@@ -44,17 +44,29 @@ function judgePrefix({ killedAfter, lines, events }: Outcome, kill: Kill | undef
   const at = killedAfter.findIndex((line, index) => lines[index] !== line)
   if (at >= 0) return [{ property, seen: `line ${at + 1} is another one` }]
   const later = events.slice(killedAfter.length)
-  const resumes = later.filter(({ event }) => event.type === 'run-resume').length
+  // Each sleep is followed by a line of its own, unless it was the kill that ended it.
+  const resumes = countOf(later, 'run-resume') - countOf(later, 'run-sleep')
   // A VM that was never heard of is replaced unseen. So is an agent that had not begun the task: the next agent of that VM
   // gets it. One that has done its work is not needed.
-  const heard = events.slice(0, killedAfter.length).map(({ event }) => event.type)
+  const before = events.slice(0, killedAfter.length).map(({ event }) => event.type)
+  const heard = before.slice(before.lastIndexOf('run-resume') + 1)
   const isUnseen = !heard.some((type) => continues.has(type) && (kill.victim === 'VM' || type !== 'vm-ready'))
-  const isOver = isUnseen || later.every(({ event }) => !continues.has(event.type))
+  const isOver = isUnseen || isParted(later) || later.every(({ event }) => !continues.has(event.type))
   if (kill.victim === 'agent' || kill.victim === 'VM')
     return resumes === 1 || (resumes === 0 && isOver)
       ? []
       : [{ property, seen: `${resumes} times it continued` }]
   return resumes === 1 ? [] : [{ property, seen: `${resumes} times it continued` }]
+}
+
+/** Whether the run went to sleep next, and so had no more need of its VM. */
+function isParted(later: Outcome['events']): boolean {
+  const next = later.find(({ event }) => ['session-start', 'run-resume', 'run-sleep'].includes(event.type))
+  return next?.event.type === 'run-sleep'
+}
+
+function countOf(events: Outcome['events'], type: string): number {
+  return events.filter(({ event }) => event.type === type).length
 }
 
 /** Lines that only a run with an agent has. */

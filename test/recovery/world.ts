@@ -72,7 +72,11 @@ export class World implements AsyncDisposable {
     this.host = new Host({ env: { ...process.env, ...this.env } })
   }
 
-  static async open(machine: InstalledMachine, place: string): Promise<World> {
+  static async open(
+    machine: InstalledMachine,
+    place: string,
+    scene: Pick<Scene, 'sleepAfterMs'> = {},
+  ): Promise<World> {
     const [workspace, ledger] = [path.join(place, 'work'), path.join(place, 'ledger')]
     await mkdir(workspace, { recursive: true })
     await writeFile(ledger, '')
@@ -83,9 +87,9 @@ export class World implements AsyncDisposable {
       outside += 1
       response.end('reached outside')
     })
-    const scene: Scene = { workspace, ledger, outsidePort: await listen(server) }
-    const model = await startModelServer((asked) => answer(asked, scene))
-    return new World({ machine, place, scene, model, server, requestsOutside: () => outside })
+    const whole: Scene = { ...scene, workspace, ledger, outsidePort: await listen(server) }
+    const model = await startModelServer((asked) => answer(asked, whole))
+    return new World({ machine, place, scene: whole, model, server, requestsOutside: () => outside })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -145,19 +149,7 @@ export class World implements AsyncDisposable {
 
   /** The machine that runs now over the disk of a run of this world. */
   findMachine(): { machine: number; agent: number } | undefined {
-    const { place } = this.#parts.machine
-    for (const name of readdirSync(place).toReversed()) {
-      const file = path.join(place, name, 'pids.json')
-      if (!existsSync(file)) continue
-      const pids = JSON.parse(readFileSync(file, 'utf8')) as {
-        machine: number
-        agent: number
-        scratch: string
-      }
-      if (pids.scratch.startsWith(`${this.home}/`) && isAlive(pids.machine) && isAlive(pids.agent))
-        return pids
-    }
-    return undefined
+    return findMachine(this.#parts.machine.place, this.home)
   }
 
   async #left(runId: string): Promise<string[]> {
@@ -171,6 +163,21 @@ export class World implements AsyncDisposable {
       ...(machine === undefined ? [] : [`process ${machine.machine}`]),
     ]
   }
+}
+
+/** @param home the state folder of its host */
+export function findMachine(place: string, home: string): { machine: number; agent: number } | undefined {
+  for (const name of readdirSync(place).toReversed()) {
+    const file = path.join(place, name, 'pids.json')
+    if (!existsSync(file)) continue
+    const pids = JSON.parse(readFileSync(file, 'utf8')) as {
+      machine: number
+      agent: number
+      scratch: string
+    }
+    if (pids.scratch.startsWith(`${home}/`) && isAlive(pids.machine) && isAlive(pids.agent)) return pids
+  }
+  return undefined
 }
 
 const parts = ['home', 'work', 'ledger']

@@ -140,14 +140,16 @@ async function answer(
 ): Promise<ExitCode> {
   const host = hostOf(io)
   const runId = await findRun(io, name)
-  const { state, isLive } = await host.runs.summary(runId)
+  const { state, isLive, isPaused } = await host.runs.summary(runId)
   if (state.end !== null)
     throw new CaissonError('run_not_found', `${runId} is not active: it has ended as ${state.end.outcome}`)
   const request = await findPending(host, runId, approval)
   const result = await host.answer(runId, request.approvalId, word(request), { by: userName() })
   if (!result.taken) throw new CaissonError('not_possible_now', result.message)
   io.stdout.write(`${runId}: ${request.approvalId} answered\n`)
-  return isLive ? exitCodes.completed : await continueAnswered(io, host, runId)
+  if (isPaused === true && state.end === null)
+    io.stdout.write(`the run is paused; continue it: caisson runs resume ${runId}\n`)
+  return isLive || isPaused === true ? exitCodes.completed : await continueAnswered(io, host, runId)
 }
 
 /** Of a run without a process, once nothing else waits for an answer. */

@@ -92,7 +92,9 @@ async function concludeAsJson(io: Io, run: RunClient): Promise<ExitCode> {
 function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
   if (end.kind === 'ended') return exitCodeOfEnd(end.end)
   if (end.kind === 'sleeping') {
-    io.stderr.write(`${run.id} sleeps until you answer: caisson approvals list ${run.id}\n`)
+    io.stderr.write(
+      `${run.id} sleeps until you answer (caisson approvals list ${run.id}) or, if it is paused, resume it (caisson runs resume ${run.id})\n`,
+    )
     return exitCodes.completed
   }
   if (end.kind === 'left') {

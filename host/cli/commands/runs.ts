@@ -58,7 +58,7 @@ async function listRuns(host: Host, filter: RunFilter, last?: number): Promise<R
 
 function listLine(run: RunSummary): string {
   const { id, status, since, startedAt, prompt, state, problem, isLive, keepsVm, pendingApprovals } = run
-  const { metadata = {}, replays } = run
+  const { metadata = {}, replays, isPaused } = run
   const facts = Object.entries(metadata).map(([key, value]) => ` · ${key}=${sanitizeLine(value, 40)}`)
   const changes =
     state.changes === null
@@ -68,7 +68,10 @@ function listLine(run: RunSummary): string {
   const cost = state.costUsd === null || state.costUsd === 0 ? '' : ` · ${formatCost(state.costUsd)}`
   const asked = pendingApprovals === 0 ? '' : ` · ${formatCount(pendingApprovals, 'approval')} pending`
   const when = status === 'interrupted' ? ` ${interruptedWhile(state)}` : ''
-  const how = since === undefined ? '' : ` · ${status}${when} since ${formatTime(since)}`
+  const how =
+    since === undefined
+      ? ''
+      : ` · ${isPaused === true ? 'paused, ' : ''}${status}${when} since ${formatTime(since)}`
   const replay = replays === undefined ? '' : ` · replay of ${replays}`
   const waiting = replays === undefined ? state.proposedNotes.length : 0
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
@@ -217,8 +220,8 @@ async function resumeAll(
   resume: (runId: string) => Promise<ExitCode>,
 ): Promise<ExitCode> {
   const runs = await host.runs.list()
-  const stopped = runs.filter(({ status, isLive, pendingApprovals }) =>
-    status === 'sleeping' ? !isLive && pendingApprovals === 0 : status === 'interrupted',
+  const stopped = runs.filter(({ status, isLive, isPaused, pendingApprovals }) =>
+    status === 'sleeping' ? !isLive && isPaused !== true && pendingApprovals === 0 : status === 'interrupted',
   )
   const left = stopped.filter(({ id }) => existsSync(host.runs.paths(id).options))
   if (left.length === 0) io.stderr.write('no run can be continued; list all: caisson runs list\n')
@@ -295,12 +298,14 @@ export async function findLive(io: Io, name: string): Promise<RunClient> {
   const runId = await findRun(io, name)
   const run = await host.attach(runId)
   if (run !== null) return run
-  const { state, status } = await host.runs.summary(runId)
+  const { state, status, isPaused } = await host.runs.summary(runId)
   const why =
     state.end !== null
       ? `it has ended as ${state.end.outcome}`
-      : status === 'sleeping'
-        ? `it sleeps until its approvals are answered; list them: caisson approvals list ${runId}`
-        : `its host process died; what it was doing: caisson runs show ${runId}`
+      : isPaused === true
+        ? `it was paused and sleeps; continue it: caisson runs resume ${runId}`
+        : status === 'sleeping'
+          ? `it sleeps until its approvals are answered; list them: caisson approvals list ${runId}`
+          : `its host process died; what it was doing: caisson runs show ${runId}`
   throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)
 }

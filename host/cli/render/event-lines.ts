@@ -59,7 +59,11 @@ function linesOfEvent(
     case 'vm-wake':
       return [colors.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
     case 'run-sleep':
-      return [colors.dim('The run sleeps without a VM; it continues when you answer')]
+      return [
+        colors.dim(
+          `The run sleeps without a VM; it continues when you ${event.paused === true ? 'resume it' : 'answer'}`,
+        ),
+      ]
     case 'run-resume':
       return resumeLines(event, colors)
     case 'vm-keep-failed':

@@ -59,12 +59,13 @@ function stoppedLines(
 ): string[] {
   const sleeping = events.findLast(({ event: { type } }) => type === 'run-sleep' || type === 'run-resume')
   if (sleeping?.event.type !== 'run-sleep') return diedLines(runId, events, lastAt, state, left)
+  const isPaused = sleeping.event.paused === true
   return [
-    `Sleeping since ${formatTime(sleeping.at)}: the run waits for answers, without a VM`,
+    `Sleeping since ${formatTime(sleeping.at)}: the run ${isPaused ? 'is paused' : 'waits for answers'}, without a VM`,
     ...firstOf(Object.values(state.pendingApprovals).map((request) => describeQuestion({ request }))).map(
       (line) => `  ${line}`,
     ),
-    Object.keys(state.pendingApprovals).length === 0
+    isPaused || Object.keys(state.pendingApprovals).length === 0
       ? `  continue it: caisson runs resume ${runId}`
       : `  answer: caisson approvals list ${runId}`,
   ]

@@ -45,6 +45,7 @@ export class AgentControl {
   #isOver = false
   #isLost = false
   #isPaused = false
+  #resumed = Promise.withResolvers<void>()
   #isHeld = false
   /** Number of messages that have not reached the agent. */
   #waiting = 0
@@ -57,6 +58,11 @@ export class AgentControl {
   /** Whether the agent was asked to pause. */
   get isPaused(): boolean {
     return this.#isPaused
+  }
+
+  /** Resolves when the agent is not asked to pause. */
+  async whenResumed(): Promise<void> {
+    while (this.#isPaused) await this.#resumed.promise
   }
 
   /** Whether the agent is gone and another one will begin. */
@@ -100,7 +106,7 @@ export class AgentControl {
   end(): void {
     if (this.#isOver) return
     this.#isOver = true
-    this.#isPaused = false
+    this.#setPaused(false)
     this.#holdOrNot()
     this.#started.resolve(null)
   }
@@ -172,11 +178,17 @@ export class AgentControl {
   async setPaused(paused: boolean, by: string): Promise<string | undefined> {
     if (this.#isOver) return over
     if (this.#isPaused === paused) return undefined
-    this.#isPaused = paused
+    this.#setPaused(paused)
     const problem = await this.#note({ type: paused ? 'pause-request' : 'resume-request', by: lineOf(by) })
     if (problem !== undefined) return problem
     this.#holdOrNot()
     return await this.#deliver((agent) => agent.setTaskPaused(paused))
+  }
+
+  #setPaused(paused: boolean): void {
+    this.#isPaused = paused
+    if (paused) this.#resumed = Promise.withResolvers()
+    else this.#resumed.resolve()
   }
 
   /** Pauses the run's deadline while an agent with a task is paused. */

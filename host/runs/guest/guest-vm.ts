@@ -116,7 +116,7 @@ export class GuestVm {
   }
 
   #options(): StartVmOptions {
-    const { hasOwnWorkspace: _, ...options } = this.#current.plan.options
+    const { hasOwnWorkspace: _, hasOwnCheckpoints: __, ...options } = this.#current.plan.options
     return { ...options, workspaceDisk: this.#workspaceDisk }
   }
 

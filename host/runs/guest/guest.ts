@@ -489,6 +489,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
           this.#plan.replays === undefined &&
           (await this.#checkpoints.make(checkpointId)),
         onJournalFull: (error) => this.#loseForJournal(error),
+        onUnrecorded: (cause) => this.#ends.lose(cause),
       }),
     })
   }

@@ -41,6 +41,8 @@ export class RunCheckpoints {
     const exchanges = recorder.count
     try {
       await checkpoints.make(checkpointId)
+      // Behind the checkpoint the file is counted from there.
+      await recorder.flush()
       const durationMs = Math.round(performance.now() - startedAt)
       await record.host({ type: 'checkpoint', checkpointId, durationMs, elapsedMs: elapsedMs(), exchanges })
     } catch (error) {

@@ -179,6 +179,8 @@ interface AgentHandlerParts {
   readonly onToolEnd: () => void
   /** Called when the journal's limit for guest events is reached. */
   readonly onJournalFull: (error: CaissonError) => void
+  /** Called when an event could not be journaled; the link ends as well. */
+  readonly onUnrecorded: (cause: unknown) => void
 }
 
 /**
@@ -196,6 +198,7 @@ export function agentHandlers({
   onCompletion,
   makeCheckpoint,
   onJournalFull,
+  onUnrecorded,
 }: AgentHandlerParts): LinkHandlers {
   /** Refuses a request from an inactive agent; null for an active one. */
   const refuseFor = async (agentPath: string): Promise<{ ok: false; error: HandlerFailure } | null> => {
@@ -211,8 +214,9 @@ export function agentHandlers({
         if (event.type === 'tool-end') onToolEnd()
       } catch (error) {
         // The link stays open, so that the changes can still be collected.
-        if (!hasCode(error, 'limit_reached')) throw error
-        onJournalFull(error)
+        if (hasCode(error, 'limit_reached')) return onJournalFull(error)
+        onUnrecorded(error)
+        throw error
       }
     },
     onDelta: ({ agentPath, deltas }) => {

@@ -119,6 +119,41 @@ describe('the approval queue', () => {
     expect(queue.pending).toEqual([])
   })
 
+  it('two open questions about the same call each keep their answer while another agent continues the run [R.12 S1.11]', async () => {
+    const ids = ['one', 'two', 'three', 'four']
+    // The agent gave these calls no ids of their own.
+    const calls = ids.map((id) => ({ approvalId: id, callId: id }))
+    const answerOf = (id: string) => ({ decision: 'allow', scope: 'once', hint: `hint of ${id}` }) as const
+    const first = open()
+    for (const one of calls) void first.queue.ask(request(one))
+    await expect.poll(() => first.events.length).toBe(ids.length)
+    const { queue, events } = open()
+    queue.restore(request().runId, { decided: [], open: first.events.filter(isRequest) })
+    expect(queue.pending).toEqual(ids)
+    for (const id of ['one', 'three']) expect(queue.answer(id, answerOf(id))).toEqual({ taken: true })
+    await expect.poll(() => events.filter(({ type }) => type === 'approval-decision').length).toBe(2)
+    const asked = calls.toReversed().map((one) => queue.ask(request(one)))
+    for (const id of ['two', 'four']) expect(queue.answer(id, answerOf(id))).toEqual({ taken: true })
+    expect(await Promise.all(asked)).toEqual(
+      ids.toReversed().map((id) => ({ decision: 'allow', hint: `hint of ${id}` })),
+    )
+    expect(queue.pending).toEqual([])
+    const decided = events.flatMap((event) => (event.type === 'approval-decision' ? [event] : []))
+    expect(decided.map(({ approvalId, by }) => [approvalId, by]).toSorted()).toEqual(
+      ids.toSorted().map((id) => [id, 'person']),
+    )
+    // A decision answers one question, also where an agent was lost before it asked.
+    const { runId: _, ...again } = request({ approvalId: 'five', callId: 'five' })
+    const ruling = { decision: 'allow', scope: 'once', by: 'person' } as const
+    for (let loss = 0; loss < 2; loss += 1)
+      queue.restore(request().runId, { decided: [{ request: again, ruling }] })
+    expect(await queue.ask(request({ approvalId: 'five', callId: 'five' }))).toEqual({ decision: 'allow' })
+    const other = queue.ask(request({ approvalId: 'six', callId: 'six' }))
+    await expect.poll(() => queue.pending).toEqual(['six'])
+    expect(queue.answer('six', { decision: 'deny', scope: 'once' })).toEqual({ taken: true })
+    expect(await other).toEqual({ decision: 'deny' })
+  })
+
   it('takes answers to questions that another process left, before an agent asks again [R.12 S1.11]', async () => {
     const first = open()
     const calls = ['color', 'size', 'shape', 'weight', 'never'].map((approvalId) => ({

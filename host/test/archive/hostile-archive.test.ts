@@ -161,6 +161,9 @@ it('an open question that came with an archive takes no answer, as the archive w
       message: expect.stringContaining(`caisson runs resume ${runId}`),
     })
   expect(await host.runs.read(runId)).toEqual(before)
+  // Nor is it listed as one that a person could answer.
+  expect([await host.runs.pendingApprovals(), await host.runs.pendingApprovals(runId)]).toEqual([[], []])
+  expect(await host.runs.summary(runId)).toMatchObject({ pendingApprovals: 0 })
   expect((await continuedQueue(host)).pending).toEqual([])
 })
 

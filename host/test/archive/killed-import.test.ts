@@ -1,12 +1,13 @@
 // Real processes that import, killed at random moments.
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { readdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { perTier } from '#specs/testing/tier.ts'
+import { ArchiveStage } from '../../archive/archive-stage.ts'
 import { freeKept } from '../../clean/free.ts'
 import { listKept } from '../../clean/inventory.ts'
 import type { Host } from '../../host.ts'
@@ -42,6 +43,38 @@ async function importInProcess(
 async function untilUnpacking(host: Host): Promise<void> {
   while ((await left(host)).length === 0) await nextTurn()
 }
+
+it('what a killed export left is known to clean; one at work keeps its folder, and one that ends leaves none [R.09 V.07]', async () => {
+  const { host } = await interruptedRun()
+  const keptNow = async () =>
+    (await listKept({ folders: host.folders, now: Date.now() })).filter(
+      ({ kind }) => kind === 'leftover' || kind === 'unknown',
+    )
+  const killed = path.join(host.folders.runs, '.export-0123456789abcdef')
+  await mkdir(killed)
+  await writeFile(path.join(killed, 'workspace.erofs'), 'x')
+  {
+    await using working = await ArchiveStage.open(host.folders, 'export')
+    const kept = await keptNow()
+    expect(kept.map(({ path: place, state, note }) => ({ place, state, note })).toSorted(byNote)).toEqual([
+      { place: working.directory, state: 'busy', note: 'an export is at work' },
+      { place: killed, state: 'old', note: 'unfinished export' },
+    ])
+    expect(
+      (
+        await freeKept(
+          host.folders,
+          kept.filter(({ state }) => state === 'old'),
+        )
+      ).failed,
+    ).toEqual([])
+    expect(await left(host)).toEqual([path.basename(working.directory), runId])
+  }
+  await exported(host)
+  expect([await left(host), await keptNow()]).toEqual([[runId], []])
+})
+
+const byNote = (a: { note?: string | undefined }, b: typeof a) => (a.note ?? '').localeCompare(b.note ?? '')
 
 it('an import that is killed at any moment leaves a whole run or none; the next one works, and clean frees the rest [R.09 V.07]', async () => {
   const from = await interruptedRun()

@@ -1,7 +1,12 @@
 // A host process that is stopped for so long that its guest asks for a session again and again, as at Ctrl-Z.
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
 import { readdir } from 'node:fs/promises'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, it } from 'vitest'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { defaultTimings } from '../../guest/sessions.ts'
 import { cliPlace, runArguments } from '../support/cli.ts'
 import { readFiles } from '../support/runs.ts'
@@ -11,6 +16,40 @@ import { findQemu } from '../support/vm-processes.ts'
 const guestSilenceMs = 60_000
 /** From here the host finds more requests of the guest than sessions that may end in a minute. */
 const manyRequestsMs = guestSilenceMs + (defaultTimings.flapMaxCount + 1) * 1_000
+
+describe('limits of a host process that is stopped for longer than they are', () => {
+  it('do not count that time: what was in time still is [C.03 R.02]', async () => {
+    const limitMs = 3_000
+    const pending: ServerResponse[] = []
+    const server = createServer((_, response) => {
+      response.write('one ')
+      pending.push(response)
+    })
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    onTestFinished(() => void server.close())
+    const { port } = server.address() as AddressInfo
+    const program = fileURLToPath(new URL('../support/stopped-timers.ts', import.meta.url))
+    const child = fork(program, [String(port), String(limitMs)], {
+      execArgv: ['--conditions=caisson-source'],
+    })
+    onTestFinished(() => void child.kill('SIGKILL'))
+    await once(child, 'message')
+    child.kill('SIGSTOP')
+    for (const response of pending) response.end('two')
+    await sleep(2 * limitMs)
+    const said = once(child, 'message')
+    child.kill('SIGCONT')
+    child.send('continue')
+    const [waits] = await said
+    expect(waits).toEqual({
+      start: 'started',
+      pool: 'served',
+      hook: 'ended',
+      model: 'one two',
+      turn: 'taken',
+    })
+  })
+})
 
 describe('caisson run whose process is stopped for 100 seconds', () => {
   it('continues with its run in the same VM, and its changes are applied [C.03 R.02 R.05 V.06]', async () => {

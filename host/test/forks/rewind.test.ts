@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { outsideEffects } from '../../forks/outside-effects.ts'
@@ -67,4 +68,19 @@ it('an interrupted run ends as another takes its place, and one that has ended s
   expect((await host.runs.read(again.runId))[0]?.event).toMatchObject({
     forkedFrom: { runId, step: 'first' },
   })
+})
+
+it('of several rewinds at once each run that one made is named, by its result or its error [V.05]', async () => {
+  const { host, runId } = await place([])
+  const rewinds = await Promise.allSettled(
+    Array.from({ length: 8 }, () => host.rewind(runId, { to: 'second' })),
+  )
+  const made = (await host.runs.ids()).filter((id) => id !== runId)
+  const named = rewinds.flatMap((rewind) =>
+    rewind.status === 'fulfilled'
+      ? [rewind.value.runId]
+      : (/^(run-[0-9a-f]+) was made, but run-/.exec(CaissonError.from(rewind.reason).message)?.[1] ?? []),
+  )
+  expect(made.length).toBeGreaterThan(0)
+  expect(named.toSorted()).toEqual(made.toSorted())
 })

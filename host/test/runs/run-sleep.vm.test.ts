@@ -6,6 +6,7 @@ import { expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import { startModelServer } from '#specs/testing/model-server.ts'
 import { configFile } from '../../config/load.ts'
+import { Host } from '../../host.ts'
 import type { Run } from '../../runs/run.ts'
 import { findVms, finish, readFiles, testBench } from '../support/runs.ts'
 
@@ -90,6 +91,49 @@ it('sleeps as journal and disk, here or without a process, and an answer continu
   expect(await readFiles(workspace)).toEqual({ 'log.txt': 'one\ntwo\n', 'new.txt': 'new\n' })
   // Asked once for each turn: what was answered before the sleep is not paid again.
   expect(model.asked).toHaveLength(calls.length + 1)
+}, 240_000)
+
+it('in a VM of a pool sleeps too, from checkpoints of its own, and leaves nothing in the pool [R.12 V.01 V.06]', async () => {
+  await using model = await startModelServer(({ messages }) => {
+    const done = messages.filter(({ role }) => role === 'tool').length
+    const [name, args] = calls.slice(0, 3)[done] ?? []
+    if (name === undefined) return reply({ text: 'All is done.' })
+    return reply({ calls: [{ id: `call-${done}`, name, arguments: JSON.stringify(args) }] })
+  })
+  const { home, workspace } = await testBench({ 'log.txt': '' })
+  const env = {
+    ...process.env,
+    CAISSON_HOME: home,
+    CAISSON_LLM_URL: model.baseUrl,
+    CAISSON_MODEL: 'scripted',
+  }
+  const vm = { memoryBytes: 512 * 1024 ** 2 }
+  await using host = new Host({ env, pool: { size: 1, vm } })
+  const run = await host.run({
+    ...{ prompt: 'do it', workspace, approvals: { interactive: true } },
+    vm: { ...vm, hibernateAfterMs: 300, sleepAfterMs: 2_500 },
+  })
+  const finished = finish(run)
+  const typesOf = async () => (await host.runs.read(run.id)).map(({ event }) => event.type)
+  await expect.poll(typesOf, waiting).toContain('run-sleep')
+  const [color = ''] = Object.keys(run.state.pendingApprovals)
+  expect(await run.answer(color, { decision: 'allow', scope: 'once', answer: 'red' })).toEqual({
+    taken: true,
+  })
+  const { state, events } = await finished
+  expect(state.end).toMatchObject({ outcome: 'completed' })
+  const [first] = events.flatMap((event) => (event.type === 'vm-ready' ? [event] : []))
+  expect(first?.phasesMs.pool).toBeDefined()
+  const types = events.map(({ type }) => type)
+  expect(types.indexOf('checkpoint')).toBeLessThan(types.indexOf('run-sleep'))
+  expect(events).toContainEqual(
+    expect.objectContaining({ type: 'run-resume', checkpointId: expect.any(String) }),
+  )
+  expect(model.asked).toHaveLength(4)
+  await (await host.changes(run.id)).apply('all')
+  expect(await readFiles(workspace)).toEqual({ 'log.txt': 'one\ntwo\n' })
+  await host.close()
+  expect(await findVms(home)).toEqual([])
 }, 240_000)
 
 it('of two open questions the first answer wakes the run, and the other one waits on under its id [R.12]', async () => {

@@ -166,6 +166,23 @@ export class CheckpointDisk {
     return await this.#withSpares(record, top)
   }
 
+  /**
+   * The same disk in another folder, which must not exist, on the same file system; a VM may use it meanwhile, and this
+   * object no more.
+   */
+  async moveTo(
+    directory: string,
+    prepared: PreparedDisk,
+  ): Promise<{ disk: CheckpointDisk; prepared: PreparedDisk }> {
+    await rename(this.directory, directory)
+    const disk = new CheckpointDisk(directory, this.#record)
+    disk.#next = this.#next
+    const moved = (file: string) => path.join(directory, path.basename(file))
+    const { base, sealed, top, spares } = prepared
+    const files = { base: moved(base), sealed: sealed.map(moved), top: moved(top), spares: spares.map(moved) }
+    return { disk, prepared: files }
+  }
+
   /** Makes an empty layer of a file. */
   async fill(file: string): Promise<void> {
     await writeEmptyQcow2(file, this.#require().diskBytes)

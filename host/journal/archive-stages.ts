@@ -1,4 +1,4 @@
-/** Names the folders in which archives are unpacked, beside the runs; lists and removes what killed imports left. */
+/** Names the folders in which archives are read or written, beside the runs; lists and removes what killed processes left. */
 import { readdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { isLocked, LockHeldError, takeLock } from '../locks/file-lock.ts'
@@ -6,30 +6,36 @@ import type { Folders } from '../state/folders.ts'
 
 type Places = Pick<Folders, 'runs' | 'locks'>
 
-const stageName = /^\.import-[0-9a-f]{16}$/
+const stageName = /^\.(import|export)-[0-9a-f]{16}$/
 
-/** Whether a folder beside the runs is one of an import. */
-export function isImportStage(name: string): boolean {
+export type StageUse = 'import' | 'export'
+
+/** Whether a folder beside the runs is one of an import or export. */
+export function isArchiveStage(name: string): boolean {
   return stageName.test(name)
 }
 
-/** Held by the process that imports. */
+/** Held by the process that uses it. */
 export function lockOfStage(locks: string, name: string): string {
   return path.join(locks, `${name.slice(1)}.lock`)
 }
 
-/** Folders of imports, and whether their process is at work. */
-export async function listStages({ runs, locks }: Places): Promise<{ place: string; isBusy: boolean }[]> {
-  const names = (await readdir(runs).catch(() => [])).filter(isImportStage)
+/** Folders of imports and exports, and whether their process is at work. */
+export async function listStages({
+  runs,
+  locks,
+}: Places): Promise<{ place: string; use: StageUse; isBusy: boolean }[]> {
+  const names = (await readdir(runs).catch(() => [])).filter(isArchiveStage)
   return await Promise.all(
     names.map(async (name) => ({
       place: path.join(runs, name),
+      use: name.startsWith('.export-') ? ('export' as const) : ('import' as const),
       isBusy: await isLocked(lockOfStage(locks, name)),
     })),
   )
 }
 
-/** Removes what a killed import left, with its lock. False when its process is at work. */
+/** Removes what a killed process left, with its lock. False when its process is at work. */
 export async function removeLeftStage({ locks }: Places, place: string): Promise<boolean> {
   const lock = await takeLock(lockOfStage(locks, path.basename(place))).catch((error: unknown) => {
     if (error instanceof LockHeldError) return undefined
@@ -41,7 +47,7 @@ export async function removeLeftStage({ locks }: Places, place: string): Promise
   return true
 }
 
-/** Removes what killed imports left. */
+/** Removes what killed imports and exports left. */
 export async function clearLeftStages(places: Places): Promise<void> {
   for (const { place } of await listStages(places)) await removeLeftStage(places, place)
 }
