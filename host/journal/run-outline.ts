@@ -40,6 +40,8 @@ export const RunOutline = z.strictObject({
   lastAt: Milliseconds.optional(),
   /** Since when the run sleeps, ms since 1970. Absent: it is not. */
   sleepingSince: Milliseconds.optional(),
+  /** Since when the run waits in the queue of its host, ms since 1970. Absent: it does not. */
+  queuedSince: Milliseconds.optional(),
   /** The run that it was forked from. */
   forkedFrom: RunId.optional(),
   /** When it was forked, ms since 1970. Absent: it is no fork, or an older one. */
@@ -140,10 +142,17 @@ export class RunFold {
   }
 
   #noteTime({ at, event: { type } }: JournalEvent): void {
-    const { sleepingSince, ...facts } = this.#facts
-    const isAwake = type === 'run-resume' || type === 'run-end'
+    const { sleepingSince, queuedSince, ...facts } = this.#facts
+    const isAwake = type === 'run-resume' || type === 'queue-start' || type === 'run-end'
     const since = type === 'run-sleep' ? at : isAwake ? undefined : sleepingSince
-    this.#facts = { ...facts, lastAt: at, ...(since === undefined ? {} : { sleepingSince: since }) }
+    const isLet = type === 'queue-end' || type === 'run-end'
+    const queued = isLet ? undefined : (queuedSince ?? (type === 'queue-start' ? at : undefined))
+    this.#facts = {
+      ...facts,
+      lastAt: at,
+      ...(since === undefined ? {} : { sleepingSince: since }),
+      ...(queued === undefined ? {} : { queuedSince: queued }),
+    }
   }
 
   /** As {@link reduceRun} does with `pendingApprovals`. */

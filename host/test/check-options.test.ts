@@ -197,6 +197,7 @@ describe('the options of a run', () => {
         sleepAfterMs: 0,
         keep: true,
       },
+      queue: { lane: 'ci', priority: 'low', startWithinMs: 60_000 },
       approvals: { mode: 'none', rules: [{ effect: 'allow', tool: '*' }], interactive: true },
       egress: { rules: [{ effect: 'allow', host: 'pypi.org' }] },
       leaveOnSleep: true,
@@ -282,6 +283,7 @@ describe('the options of a host', () => {
     const pool = { size: 0, maxVms: 2, maxMemoryBytes: 1024 ** 3, waitMs: 0, vm: { cpus: 1 } }
     const all: Required<HostOptions> = {
       pool,
+      queue: { maxAtWork: 1, maxWaiting: 0, maxWaitingPerLane: 0 },
       config: { model: 'm' },
       overrides: ['model=x'],
       env: { HOME: '/tmp', PATH: undefined },
