@@ -110,6 +110,7 @@ export type {
   WorkspaceNote,
 } from './memory/note-store.ts'
 export type { ProviderChoice } from './providers/providers.ts'
+export type { HostQueue, QueueCounts, QueueLimits, QueuePlace } from './queue/run-queue.ts'
 export type { ReplayOptions } from './replay-run.ts'
 export type { RunObserver } from './run-observers.ts'
 export type {

@@ -312,7 +312,9 @@ export class Run implements RunHandle {
     this.#hooks.close()
     const durationMs = Math.round(performance.now() - this.#startedAt)
     const end = { type: 'run-end', ...ending, usage: record.state.usage, durationMs } as const
-    const isTriedAgain = !this.#cancelling && (this.#plan.resumed !== undefined || this.#hasSlept)
+    // A hook's no and the end of its time to begin stand; want of memory does not.
+    const isFinal = this.#cancelling || ending.reason === 'denied' || ending.reason === 'queue_timeout'
+    const isTriedAgain = !isFinal && (this.#plan.resumed !== undefined || this.#hasSlept)
     if (!record.isOwn()) {
       // The run is another process's by now, and so are its files.
       disk.keep()
