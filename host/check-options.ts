@@ -178,7 +178,6 @@ const HostQueueSchema = z.strictObject({
 
 /** The configuration has a schema of its own. */
 const HostSchema = z.strictObject({
-  queue: HostQueueSchema.optional(),
   pool: z
     .strictObject({
       size: z.int().min(0),
@@ -188,6 +187,7 @@ const HostSchema = z.strictObject({
       vm: PoolVmSchema.optional(),
     })
     .optional(),
+  queue: HostQueueSchema.optional(),
   config: z.unknown().optional(),
   overrides: z.array(z.string().max(65_536)).max(64).optional(),
   /** Not a record, since `process.env` is not a plain object. */
@@ -247,8 +247,8 @@ const hostNames: Names = {
   '': Object.keys(HostSchema.shape),
   pool: Object.keys(HostSchema.shape.pool.unwrap().shape),
   'pool.vm': Object.keys(PoolVmSchema.shape),
-  config: Object.keys(Config.shape),
   queue: Object.keys(HostQueueSchema.shape),
+  config: Object.keys(Config.shape),
 }
 
 const sandboxNames: Names = {

@@ -287,8 +287,9 @@ export class Host implements AsyncDisposable {
   }
 
   /**
-   * Aborts what is being started, lets waiting runs leave this process as they are, ends the sandboxes, and the pool with all its VMs, also of runs that are still at
-   * work; there are no more runs afterwards. Sends the traces that wait, for at most three seconds.
+   * Aborts what is being started, lets waiting runs leave this process as they are, ends the sandboxes, and the pool with
+   * all its VMs, also of runs that are still at work; there are no more runs afterwards. Sends the traces that wait, for at
+   * most three seconds.
    */
   async close(): Promise<void> {
     this.#closing.abort()
@@ -567,8 +568,8 @@ export class Host implements AsyncDisposable {
       const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
       this.#observers.follow(record, (note) => this.#warn([note]))
-      const { hasBegun = true, startBy } = record.state.queue ?? {}
-      const entry = { runId: paths.runId, hasBegun, ...(startBy === undefined ? {} : { startBy }) }
+      const { isContinued = true, startBy } = record.state.queue ?? {}
+      const entry = { runId: paths.runId, isContinued, ...(startBy === undefined ? {} : { startBy }) }
       const turn = await this.#enterQueue(given.queue, entry, true)
       const run = new Run(turn === undefined ? plan : { ...plan, turn }, record)
       this.#attend(run, given)
@@ -611,7 +612,7 @@ export class Host implements AsyncDisposable {
     options.signal?.throwIfAborted()
     const { startWithinMs } = options.queue ?? {}
     const startBy = startWithinMs === undefined ? {} : { startBy: Date.now() + startWithinMs }
-    const entry = { runId: plan.runId, hasBegun: false, ...startBy }
+    const entry = { runId: plan.runId, isContinued: false, ...startBy }
     const turn = await this.#enterQueue(options.queue, entry, false)
     try {
       const run = await this.#beginRun(turn === undefined ? plan : { ...plan, turn }, options)
@@ -640,10 +641,13 @@ export class Host implements AsyncDisposable {
     return run
   }
 
-  /** Undefined: the host has no queue. @param isAccepted whether bounds count for it no more. @throws {CaissonError} `queue_full` */
+  /**
+   * Undefined: the host has no queue.
+   * @param isAccepted whether it was accepted earlier: no bound counts. @throws {CaissonError} `queue_full`
+   */
   async #enterQueue(
     { lane = runDefaults.queue.lane, priority = runDefaults.queue.priority }: RunQueueOptions = {},
-    entry: Pick<QueueEntry, 'runId' | 'hasBegun' | 'startBy'>,
+    entry: Pick<QueueEntry, 'runId' | 'isContinued' | 'startBy'>,
     isAccepted: boolean,
   ): Promise<Turn | undefined> {
     if (this.#runQueue === undefined) return undefined

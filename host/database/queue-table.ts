@@ -41,7 +41,7 @@ export class QueueTable {
     this.#database.prepare('DELETE FROM lanes WHERE served <= ?').run(served - lanesMax)
   }
 
-  /** When a run of each lane started last, as {@link begin} was told. */
+  /** When a run of each lane started last, as {@link begin} has it. */
   served(): Map<string, number> {
     const rows = this.#database.prepare('SELECT lane, served FROM lanes').all()
     return new Map(rows.map(({ lane, served }) => [String(lane), Number(served)]))

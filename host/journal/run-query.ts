@@ -11,7 +11,10 @@ import type { RunOutline } from './run-outline.ts'
 export interface RunSummary {
   readonly id: string
   readonly status: RunStatus
-  /** Since when it has a status `queued`, `waiting`, `sleeping` or `interrupted`, ms since 1970. Absent: another status, or unknown. */
+  /**
+   * Since when it has a status `queued`, `waiting`, `sleeping` or `interrupted`, ms since 1970. Absent: another status, or
+   * unknown.
+   */
   readonly since?: number
   /** ms since 1970; 0 before the run started. */
   readonly startedAt: number
@@ -43,8 +46,9 @@ export interface RunSummary {
 }
 
 /**
- * `queued`: it waits in the queue of its process to start or to continue; `running`: a process carries it out; `waiting`: so it does, and the run waits for a person; `sleeping`: it waits for a
- * person without a VM; `interrupted`: its process ended before it did; `damaged`: its journal cannot be read.
+ * `queued`: it waits in the queue of its process to start or to continue; `running`: a process carries it out; `waiting`:
+ * so it does, and the run waits for a person; `sleeping`: it waits for a person without a VM; `interrupted`: its process
+ * ended before it did; `damaged`: its journal cannot be read.
  */
 export type RunStatus = RunOutcome | 'queued' | 'running' | 'waiting' | 'sleeping' | 'interrupted' | 'damaged'
 const Status = z.enum([

@@ -210,10 +210,14 @@ export class RunStore {
     return await this.#summaries(await this.#index.find(await this.ids(), {}))
   }
 
-  /** Those of {@link list} that match. @throws {CaissonError} `state_unavailable` */
+  /**
+   * Those of {@link list} that match. @throws {CaissonError} `state_unavailable` @throws {OptionsError} for a filter that
+   * cannot be used
+   */
   async select(filter: RunFilter): Promise<RunSummary[]> {
-    const runs = await this.#summaries(await this.#index.find(await this.ids(), { filter }))
-    return runs.filter((run) => matches(run, filter))
+    const checked = readRunQuery({ filter })
+    const runs = await this.#summaries(await this.#index.find(await this.ids(), { filter: checked.filter }))
+    return runs.filter((run) => matches(run, checked.filter))
   }
 
   async #summaries(listed: readonly ListedRun[]): Promise<RunSummary[]> {

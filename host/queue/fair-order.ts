@@ -9,8 +9,8 @@ export interface Waiting {
   /** Whom the run is for. */
   readonly lane: string
   readonly priority: RunPriority
-  /** Whether it has begun before: it continues before others of its lane start. */
-  readonly hasBegun: boolean
+  /** Whether it continues, having used a VM already: so it precedes those of its lane that start. */
+  readonly isContinued: boolean
   /** Lower came earlier. */
   readonly position: number
 }
@@ -98,7 +98,7 @@ export const lanesMax = 1_000
 const ranks: Readonly<Record<RunPriority, number>> = { high: 1, normal: 2, low: 3 }
 
 function compareInLane(a: Waiting, b: Waiting): number {
-  const rank = ({ hasBegun, priority }: Waiting): number => (hasBegun ? 0 : ranks[priority])
+  const rank = ({ isContinued, priority }: Waiting): number => (isContinued ? 0 : ranks[priority])
   return rank(a) - rank(b) || a.position - b.position || (a.runId < b.runId ? -1 : 1)
 }
 

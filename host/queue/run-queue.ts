@@ -52,7 +52,7 @@ export interface QueueEntry extends Omit<Waiting, 'position'> {
 interface WaitOptions {
   /** Gives the place up. */
   readonly signal: AbortSignal
-  /** A run that has begun before goes on without its turn once this is resolved, beyond the number at work. */
+  /** A run that continues does so without its turn once this is resolved, beyond the number at work. */
   readonly skip?: Promise<unknown>
   /** Called with the place and how many wait, at first and at each change. */
   readonly onPlace?: (place: number, waiting: number) => void
@@ -177,7 +177,7 @@ export class RunQueue implements HostQueue {
     if (state === 'waiting') {
       this.#fair.remove(entry)
       this.#index()?.queue((table) => table.remove(entry.runId))
-    } else if (state === 'begun') {
+    } else if (state === 'atWork') {
       this.#atWork -= 1
       this.#fair.end(entry.lane)
     }
@@ -219,7 +219,7 @@ export class RunQueue implements HostQueue {
   }
 }
 
-type TurnState = 'waiting' | 'begun' | 'left'
+type TurnState = 'waiting' | 'atWork' | 'left'
 
 interface TurnParts {
   readonly join: (entry: QueueEntry) => void
@@ -247,8 +247,8 @@ export class Turn {
   }
 
   /** Whether the run may use a VM. */
-  get hasBegun(): boolean {
-    return this.#state === 'begun'
+  get isAtWork(): boolean {
+    return this.#state === 'atWork'
   }
 
   /** Resolves once the journal says whether the run waits; see {@link settle}. */
@@ -270,7 +270,7 @@ export class Turn {
 
   /** For the queue: it is this run's turn. */
   begin(): void {
-    this.#state = 'begun'
+    this.#state = 'atWork'
     this.#begun.resolve('begun')
   }
 
@@ -298,7 +298,7 @@ export class Turn {
   again(): void {
     if (this.#state !== 'left') return
     const { startBy: _, ...entry } = this.#entry
-    this.join({ ...entry, hasBegun: true })
+    this.join({ ...entry, isContinued: true })
   }
 
   /**
@@ -314,7 +314,7 @@ export class Turn {
       return await Promise.race([
         this.#begun.promise,
         rejectWhenAborted(signal, over.signal),
-        ...(skip === undefined || !this.#entry.hasBegun ? [] : [skip.then(() => this.#skip())]),
+        ...(skip === undefined || !this.#entry.isContinued ? [] : [skip.then(() => this.#skip())]),
         ...(startBy === undefined ? [] : [this.#expire(startBy, over.signal)]),
       ])
     } catch (error) {

@@ -337,7 +337,7 @@ export class Run implements RunHandle {
     let earlier: EarlierAnswers | undefined
     const isResumed = this.#plan.resumed !== undefined
     // One that still waited when its process ended has nothing that an image could have made.
-    const isNew = !isResumed || this.#record.state.queue?.hasBegun === false
+    const isNew = !isResumed || this.#record.state.queue?.isContinued === false
     if (!isResumed) await beginRun(this.#plan, this.#approvesPlan, this.#record)
     else if (isNew) earlier = await this.#recover()
     if (isNew) {
@@ -394,7 +394,7 @@ export class Run implements RunHandle {
     const { turn } = this.#plan
     if (turn === undefined) return true
     turn.again()
-    if (!turn.hasBegun) {
+    if (!turn.isAtWork) {
       const since = performance.now()
       const { priority, startBy } = turn.entry
       await this.#note({ type: 'queue-start', priority, ...(startBy === undefined ? {} : { startBy }) })

@@ -119,6 +119,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
     (host, value) => host.runs.pendingApprovals(value),
   ],
   'runs.runAnswers': [anyText, (host, value) => host.runs.runAnswers(value)],
+  'runs.select': [wrongOptions, (host, value) => host.runs.select(value)],
   'runs.remove': [wrongText, (host, value) => host.runs.remove(value)],
   'vms.socketOf': [wrongText, (host, value) => host.vms.socketOf(value)],
   'vms.find': [anyText, (host, value) => host.vms.find(value)],

@@ -30,8 +30,8 @@ export interface RunAnswer {
 /** A run that waits in the queue of its host. */
 export interface QueuedRun {
   readonly priority: RunPriority
-  /** Whether it has begun before, and waits to continue. */
-  readonly hasBegun: boolean
+  /** Whether it waits to continue, having used a VM already. */
+  readonly isContinued: boolean
   /** It ends if it has not begun by then, ms since 1970. Absent: it waits without a limit. */
   readonly startBy?: number
 }
@@ -299,8 +299,8 @@ function queuedRun(
   { queue, phase, epoch }: RunState,
   { priority, startBy }: Extract<HostEvent, { type: 'queue-start' }>,
 ): QueuedRun {
-  const hasBegun = queue?.hasBegun ?? (phase !== 'preparing' || epoch > 1)
-  return { priority, hasBegun, ...(startBy === undefined ? {} : { startBy }) }
+  const isContinued = queue?.isContinued ?? (phase !== 'preparing' || epoch > 1)
+  return { priority, isContinued, ...(startBy === undefined ? {} : { startBy }) }
 }
 
 function momentOf({ phase, plan, revision, steps, agents }: RunState): RunMoment {

@@ -4,7 +4,7 @@ import { FairOrder, lanesMax, type Waiting } from '../../queue/fair-order.ts'
 
 let position = 0
 const waiting = (lane: string, name: string, more: Partial<Waiting> = {}): Waiting => ({
-  ...{ runId: name, lane, priority: 'normal', hasBegun: false, position: ++position },
+  ...{ runId: name, lane, priority: 'normal', isContinued: false, position: ++position },
   ...more,
 })
 const idsOf = (order: FairOrder) => order.list.map(({ runId }) => runId)
@@ -28,7 +28,7 @@ describe('the order of waiting runs', () => {
     order.add(waiting('a', 'first'))
     order.add(waiting('a', 'second'))
     order.add(waiting('a', 'high', { priority: 'high' }))
-    order.add(waiting('a', 'begun', { priority: 'low', hasBegun: true }))
+    order.add(waiting('a', 'begun', { priority: 'low', isContinued: true }))
     order.add(waiting('b', 'other', { priority: 'low' }))
     expect(idsOf(order)).toEqual(['begun', 'other', 'high', 'first', 'second', 'low'])
     expect(order.remove({ runId: 'first', lane: 'a' })).toBe(true)
@@ -36,7 +36,7 @@ describe('the order of waiting runs', () => {
     expect([order.waitingOf('a'), order.waitingOf('b'), order.waitingOf('c')]).toEqual([4, 1, 0])
   })
 
-  it('goes on where an earlier process stopped [S4.12]', () => {
+  it('continues where an earlier process stopped [S4.12]', () => {
     const order = new FairOrder(
       new Map([
         ['a', 7],

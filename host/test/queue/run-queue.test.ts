@@ -4,17 +4,17 @@ import { type QueueEntry, RunQueue, type Turn } from '../../queue/run-queue.ts'
 
 const limits = { maxAtWork: 1, maxWaiting: 3, maxWaitingPerLane: 2 }
 const entry = (runId: string, more: Partial<QueueEntry> = {}): QueueEntry => ({
-  ...{ runId, lane: '', priority: 'normal', hasBegun: false },
+  ...{ runId, lane: '', priority: 'normal', isContinued: false },
   ...more,
 })
 const never = new AbortController().signal
-const begunOf = (turns: readonly Turn[]) => turns.map(({ hasBegun }) => hasBegun)
+const atWorkOf = (turns: readonly Turn[]) => turns.map(({ isAtWork }) => isAtWork)
 
 describe('the queue of a host', () => {
   it('lets as many runs begin as may be at work, and the next when one leaves [S4.12]', async () => {
     const queue = new RunQueue({ ...limits, maxAtWork: 2 })
     const turns = ['a', 'b', 'c', 'd'].map((runId) => queue.enter(entry(runId)))
-    expect(begunOf(turns)).toEqual([true, true, false, false])
+    expect(atWorkOf(turns)).toEqual([true, true, false, false])
     expect(queue.counts).toEqual({ atWork: 2, waiting: 2 })
     expect([queue.placeOf('a'), queue.placeOf('d'), queue.placeOf('none')]).toEqual([
       null,
@@ -39,7 +39,7 @@ describe('the queue of a host', () => {
     queue.requireRoom('b')
     queue.enter(entry('d', { lane: 'b' }))
     expect(() => queue.requireRoom('c')).toThrow(/^the queue is full: 3 of at most 3/)
-    queue.enter(entry('e', { lane: 'b', hasBegun: true }))
+    queue.enter(entry('e', { lane: 'b', isContinued: true }))
     expect(queue.counts.waiting).toBe(4)
     const none = new RunQueue({ maxAtWork: 1, maxWaiting: 0, maxWaitingPerLane: 0 })
     none.requireRoom()
@@ -63,7 +63,7 @@ describe('the queue of a host', () => {
     expect(await queue.enter(entry('e')).wait({ signal: never })).toBe('closed')
   })
 
-  it('tells each place once, and lets a run that has begun before go on without its turn [S4.12]', async () => {
+  it('tells each place once, and lets a run continue without its turn [S4.12]', async () => {
     const queue = new RunQueue(limits)
     const [first, second, third] = ['a', 'b', 'c'].map((runId) => queue.enter(entry(runId))) as [
       Turn,
@@ -96,10 +96,10 @@ describe('the queue of a host', () => {
     const queue = new RunQueue(limits)
     const hold = queue.hold()
     const turns = [queue.enter(entry('a')), queue.enter(entry('b', { priority: 'high' }))]
-    expect(begunOf(turns)).toEqual([false, false])
+    expect(atWorkOf(turns)).toEqual([false, false])
     hold[Symbol.dispose]()
     hold[Symbol.dispose]()
-    expect(begunOf(turns)).toEqual([false, true])
+    expect(atWorkOf(turns)).toEqual([false, true])
   })
 
   it('estimates the time until the next start by those before [S4.12]', () => {
