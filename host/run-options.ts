@@ -122,7 +122,7 @@ export interface RunOptions {
 }
 
 export interface RunQueueOptions {
-  /** For whom the run is, up to 500 characters: lanes take turns, whoever has how many runs. Default: one lane for all. */
+  /** For whom the run is, up to 500 characters: lanes take turns, whoever has how many runs. Default: the same for all. */
   readonly lane?: string
   /** Among the runs of its lane. Default: `normal`. */
   readonly priority?: RunPriority

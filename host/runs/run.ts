@@ -357,6 +357,8 @@ export class Run implements RunHandle {
         (await prepareWorkspace(plan, this.#record, this.#stop.signal)),
     )
     for (;;) {
+      // A VM that was lost while it was saved had given its place.
+      if (!(await this.#takeTurn())) return 'left'
       try {
         const done = await this.#carryOut(plan, workspace, disk, earlier)
         if (!('answered' in done)) return done

@@ -44,7 +44,7 @@ describe('the queue of a host', () => {
     const none = new RunQueue({ maxAtWork: 1, maxWaiting: 0, maxWaitingPerLane: 0 })
     none.requireRoom()
     none.enter(entry('a'))
-    expect(() => none.requireRoom()).toThrow('the queue is full')
+    expect(() => none.requireRoom()).toThrow(expect.objectContaining({ code: 'queue_full' }))
   })
 
   it('ends a wait by its signal, by its time and by the end of the host, and the place is free [S4.12]', async () => {
