@@ -8,7 +8,7 @@ import * as z from 'zod'
 import { ApprovalRule } from '#specs/protocol/approval.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
-import { RunMetadata } from '#specs/protocol/host-event.ts'
+import { RunMetadata, RunPriority, StartWithin } from '#specs/protocol/host-event.ts'
 import { plainMessages, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
@@ -24,7 +24,7 @@ import {
   readOptions,
   SignalOption,
 } from './files/check-arguments.ts'
-import type { HostOptions, SandboxOptions } from './host-options.ts'
+import type { HostOptions, HostQueueOptions, SandboxOptions } from './host-options.ts'
 import type {
   ApprovalOptions,
   EgressOptions,
@@ -33,6 +33,7 @@ import type {
   ResumeOptions,
   RunExtensions,
   RunOptions,
+  RunQueueOptions,
 } from './run-options.ts'
 import { type AddedFolder, addedFoldersMax, folderName } from './runs/added-folders.ts'
 import { VmError } from './vm/vm-error.ts'
@@ -123,6 +124,12 @@ const ExtensionsSchema = z.strictObject({
   hooks: z.array(Hook).optional(),
 })
 
+const RunQueueSchema = z.strictObject({
+  lane: Line.optional(),
+  priority: RunPriority.optional(),
+  startWithinMs: StartWithin.optional(),
+})
+
 /** The names of {@link RunOptions} and no other. */
 const RunSchema = z.strictObject({
   prompt: Document,
@@ -152,6 +159,7 @@ const RunSchema = z.strictObject({
   egress: EgressSchema.optional(),
   limits: RunLimits.partial().optional(),
   vm: RunVmSchema.optional(),
+  queue: RunQueueSchema.optional(),
   extensions: ExtensionsSchema.optional(),
 })
 
@@ -161,6 +169,12 @@ const SandboxSchema = RunSchema.pick({
   onProgress: true,
   signal: true,
 }).extend({ vm: VmSchema.optional() })
+
+const HostQueueSchema = z.strictObject({
+  maxAtWork: z.int().min(1).max(10_000).optional(),
+  maxWaiting: z.int().min(0).max(10_000).optional(),
+  maxWaitingPerLane: z.int().min(0).max(10_000).optional(),
+})
 
 /** The configuration has a schema of its own. */
 const HostSchema = z.strictObject({
@@ -173,6 +187,7 @@ const HostSchema = z.strictObject({
       vm: PoolVmSchema.optional(),
     })
     .optional(),
+  queue: HostQueueSchema.optional(),
   config: z.unknown().optional(),
   overrides: z.array(z.string().max(65_536)).max(64).optional(),
   /** Not a record, since `process.env` is not a plain object. */
@@ -204,6 +219,8 @@ export type SameFields = AllTrue<
     SameKeys<EgressOptions, typeof EgressSchema>,
     SameKeys<RunExtensions, typeof ExtensionsSchema>,
     SameKeys<RunVmOptions, typeof RunVmSchema>,
+    SameKeys<RunQueueOptions, typeof RunQueueSchema>,
+    SameKeys<HostQueueOptions, typeof HostQueueSchema>,
     SameKeys<VmOptions, typeof VmSchema>,
     SameKeys<SandboxOptions, typeof SandboxSchema>,
     SameKeys<HostOptions, typeof HostSchema>,
@@ -222,6 +239,7 @@ export const runNames = {
   'egress.rules': Object.keys(EgressRule.shape),
   limits: Object.keys(RunLimits.shape),
   vm: Object.keys(RunVmSchema.shape),
+  queue: Object.keys(RunQueueSchema.shape),
   extensions: Object.keys(ExtensionsSchema.shape),
 } satisfies Names
 
@@ -229,6 +247,7 @@ const hostNames: Names = {
   '': Object.keys(HostSchema.shape),
   pool: Object.keys(HostSchema.shape.pool.unwrap().shape),
   'pool.vm': Object.keys(PoolVmSchema.shape),
+  queue: Object.keys(HostQueueSchema.shape),
   config: Object.keys(Config.shape),
 }
 

@@ -1,7 +1,8 @@
 /** The options of a host, its pool and its sandboxes. `check-options.ts` refuses all else. */
+import { availableParallelism, totalmem } from 'node:os'
 import type { ConfigInput } from './config/schema.ts'
 import type { RunOptions } from './run-options.ts'
-import type { VmOptions } from './vm/vm-options.ts'
+import { DEFAULT_MEMORY_BYTES, type VmOptions } from './vm/vm-options.ts'
 import type { VmPoolOptions } from './vm/vm-pool.ts'
 
 /** VMs that are kept ready for runs of one kind; other runs start their own as without a pool. */
@@ -10,9 +11,27 @@ export interface HostPoolOptions extends VmPoolOptions {
   readonly vm?: Omit<VmOptions, 'start'>
 }
 
+/** How many runs of a host use a VM at once. The others wait, one lane after another. */
+export interface HostQueueOptions {
+  /** Runs at work at once. One that sleeps, or whose VM is saved, is not at work. Default: see {@link defaultMaxAtWork}. */
+  readonly maxAtWork?: number
+  /** Runs that wait at once, up to 10,000; beyond it a new one is refused with `queue_full`. Default: 1,000. */
+  readonly maxWaiting?: number
+  /** The same for the runs of one lane. Default: 200. */
+  readonly maxWaitingPerLane?: number
+}
+
+/** Two runs for each processor, as far as the memory of this machine allows. */
+export function defaultMaxAtWork(): number {
+  const byMemory = Math.floor(totalmem() / DEFAULT_MEMORY_BYTES)
+  return Math.max(1, Math.min(2 * availableParallelism(), byMemory))
+}
+
 export interface HostOptions {
   /** Warm VMs, with which runs start sooner. Close a host that has a pool. Default: no pool. */
   readonly pool?: HostPoolOptions
+  /** Bounds the runs at work; the database \`index.sqlite\` in the state folder has their order. Default: no bound, no queue. */
+  readonly queue?: HostQueueOptions
   /** The configuration, in the form of the file. Default: the user's file, read when a run starts. */
   readonly config?: ConfigInput
   /**

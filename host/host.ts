@@ -1,4 +1,5 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
+import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import * as z from 'zod'
 import { CaissonError, requireText, withCode } from '#specs/errors.ts'
@@ -37,6 +38,7 @@ import {
 } from './control/run-handle.ts'
 import { VmDirectory } from './control/vms.ts'
 import { watchRuns } from './control/watch-runs.ts'
+import { HostIndex } from './database/host-index.ts'
 import { checkImage, type Finding, runDoctor } from './doctor/doctor.ts'
 import { PersistentGrants } from './egress/persistent-grants.ts'
 import type { EgressPolicy } from './egress/policy.ts'
@@ -52,7 +54,13 @@ import {
   rewindAnyRun,
 } from './fork-runs.ts'
 import type { Forks } from './forks/fork-run.ts'
-import type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
+import {
+  defaultMaxAtWork,
+  type HostOptions,
+  type HostPoolOptions,
+  type HostQueueOptions,
+  type SandboxOptions,
+} from './host-options.ts'
 import type { Image } from './image/image.ts'
 import { type ImportOptions, type ImportResult, importRun } from './import-run.ts'
 import { clearLeftStages } from './journal/archive-stages.ts'
@@ -71,6 +79,7 @@ import { mcpServersOf } from './mcp/config.ts'
 import { McpPins } from './mcp/pins.ts'
 import { NoteStore } from './memory/note-store.ts'
 import type { ProviderChoice } from './providers/providers.ts'
+import { type HostQueue, type QueueEntry, type QueueLimits, RunQueue, type Turn } from './queue/run-queue.ts'
 import { planReplay, type ReplayOptions } from './replay-run.ts'
 import {
   chooseProvider,
@@ -83,7 +92,7 @@ import {
   resolveRun,
 } from './resolve-run.ts'
 import { type RunObserver, RunObservers } from './run-observers.ts'
-import type { ResumeOptions, RunOptions } from './run-options.ts'
+import { type ResumeOptions, type RunOptions, type RunQueueOptions, runDefaults } from './run-options.ts'
 import { RunTraces } from './run-traces.ts'
 import { answerAnywhere, revokeAnywhere } from './runs/answer-anywhere.ts'
 import { answerApprovals, warnOfUnanswered } from './runs/approval-handler.ts'
@@ -113,13 +122,13 @@ import { StandaloneVm } from './sandbox/standalone-vm.ts'
 import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
-import { type Folders, resolveFolders } from './state/folders.ts'
+import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import { readStoredRun, resumedOptions, storeRun, withinLimits, withValues } from './stored-run.ts'
 import { VmPool } from './vm/vm-pool.ts'
 import type { UndoSummary } from './workspace/index.ts'
 import { endRunHolder } from './workspace/run-lock.ts'
 
-export type { HostOptions, HostPoolOptions, SandboxOptions } from './host-options.ts'
+export type { HostOptions, HostPoolOptions, HostQueueOptions, SandboxOptions } from './host-options.ts'
 export type { ResumeOptions, RunOptions } from './run-options.ts'
 
 /** What a command did over the result of a run. */
@@ -150,7 +159,12 @@ export class Host implements AsyncDisposable {
   readonly mcpPins: McpPins
   /** Keys of the HTTP service: to create, to list and to revoke, also while it runs. */
   readonly apiKeys: ApiKeys
+  /** Runs that wait; null without the option `queue`. */
+  readonly queue: HostQueue | null
   readonly #poolOptions: HostPoolOptions | undefined
+  readonly #runQueue: RunQueue | undefined
+  #index: HostIndex | undefined
+  #openingIndex: Promise<void> | undefined
   readonly #state: HostState
   #pool: Promise<VmPool> | undefined
   readonly #warned = new Set<string>()
@@ -169,7 +183,9 @@ export class Host implements AsyncDisposable {
     const { overrides = [] } = options
     const env = withoutOverridden(options.env ?? process.env, overrides)
     this.folders = resolveFolders(env)
-    this.runs = new RunStore(this.folders)
+    this.runs = new RunStore(this.folders, () => this.#index)
+    this.#runQueue = options.queue && new RunQueue(queueLimits(options.queue), () => this.#index)
+    this.queue = this.#runQueue ?? null
     this.vms = new VmDirectory(this.folders)
     this.grants = new PersistentGrants(this.folders)
     this.notes = new NoteStore(this.folders)
@@ -237,16 +253,46 @@ export class Host implements AsyncDisposable {
   }
 
   /**
-   * Aborts what is being started, ends the sandboxes, and the pool with all its VMs, also of runs that are still at
-   * work; there are no more runs afterwards. Sends the traces that wait, for at most three seconds.
+   * Opens the index of a host with a queue, which its first run opens otherwise; does nothing without a queue. What is wrong
+   * with it and is corrected becomes a Node warning.
+   * @throws {CaissonError} `state_unavailable` while another program holds it, `version_mismatch` when it is of a newer version
+   */
+  async openIndex(): Promise<void> {
+    if (this.#runQueue === undefined) return
+    this.#requireOpen()
+    this.#openingIndex ??= this.#openIndex()
+    // What failed is tried anew by whoever asks next.
+    this.#openingIndex.catch(() => {
+      this.#openingIndex = undefined
+    })
+    await this.#openingIndex
+  }
+
+  async #openIndex(): Promise<void> {
+    await withCode(async () => {
+      await prepareFolders(this.folders)
+      const file = path.join(this.folders.home, 'index.sqlite')
+      const index = await HostIndex.open(file, (text) => this.#warn([text]))
+      const runIds = new Set(await this.runs.ids())
+      index.queue((table) => table.keepOnly(runIds))
+      this.#index = index
+    })
+  }
+
+  /**
+   * Aborts what is being started, lets waiting runs leave this process as they are, ends the sandboxes, and the pool with
+   * all its VMs, also of runs that are still at work; there are no more runs afterwards. Sends the traces that wait, for at
+   * most three seconds.
    */
   async close(): Promise<void> {
     this.#closing.abort()
+    this.#runQueue?.close()
     await Promise.allSettled(this.#starts)
     await Promise.all([...this.#sandboxes].map((sandbox) => sandbox[Symbol.asyncDispose]()))
     const pool = await this.#pool?.catch(() => undefined)
     await pool?.close()
     await this.#traces.close()
+    this.#index?.[Symbol.dispose]()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -258,7 +304,8 @@ export class Host implements AsyncDisposable {
    * Call it from the main thread: a VM ends with the thread that started it.
    * Without `onApproval` and without `approvals`, approvals are denied, and a warning says what to pass.
    * @throws {OptionsError} for an option that cannot be used
-   * @throws {CaissonError} when folders or provider cannot be used; then there is no run
+   * With a queue, resolves once the journal says whether the run waits.
+   * @throws {CaissonError} when folders or provider cannot be used, `queue_full`; then there is no run
    */
   async run(options: RunOptions): Promise<Run> {
     return await withCode(async () => {
@@ -511,8 +558,12 @@ export class Host implements AsyncDisposable {
       const plan = { ...planned, runId: paths.runId, resumed }
       this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
       this.#observers.follow(record, (note) => this.#warn([note]))
-      const run = new Run(plan, record)
+      const { isContinued = true, startBy } = record.state.queue ?? {}
+      const entry = { runId: paths.runId, isContinued, ...(startBy === undefined ? {} : { startBy }) }
+      const turn = await this.#enterQueue(given.queue, entry, true)
+      const run = new Run(turn === undefined ? plan : { ...plan, turn }, record)
       this.#attend(run, given)
+      await turn?.settled
       return run
     } catch (error) {
       await record[Symbol.asyncDispose]()
@@ -549,6 +600,21 @@ export class Host implements AsyncDisposable {
     await this.#boundMoments()
     await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
     options.signal?.throwIfAborted()
+    const { startWithinMs } = options.queue ?? {}
+    const startBy = startWithinMs === undefined ? {} : { startBy: Date.now() + startWithinMs }
+    const entry = { runId: plan.runId, isContinued: false, ...startBy }
+    const turn = await this.#enterQueue(options.queue, entry, false)
+    try {
+      const run = await this.#beginRun(turn === undefined ? plan : { ...plan, turn }, options)
+      await turn?.settled
+      return run
+    } catch (error) {
+      turn?.leave()
+      throw error
+    }
+  }
+
+  async #beginRun(plan: PlannedRun, options: RunOptions): Promise<Run> {
     const paths = await this.runs.create(plan.runId)
     if (plan.vm.recoveries !== 0)
       await storeRun(
@@ -563,6 +629,21 @@ export class Host implements AsyncDisposable {
     const run = new Run(plan, record)
     this.#attend(run, options)
     return run
+  }
+
+  /**
+   * Undefined: the host has no queue.
+   * @param isAccepted whether it was accepted earlier: no bound counts. @throws {CaissonError} `queue_full`
+   */
+  async #enterQueue(
+    { lane = runDefaults.queue.lane, priority = runDefaults.queue.priority }: RunQueueOptions = {},
+    entry: Pick<QueueEntry, 'runId' | 'isContinued' | 'startBy'>,
+    isAccepted: boolean,
+  ): Promise<Turn | undefined> {
+    if (this.#runQueue === undefined) return undefined
+    await this.openIndex()
+    if (!isAccepted) this.#runQueue.requireRoom(lane)
+    return this.#runQueue.enter({ ...entry, lane, priority })
   }
 
   /** Frees the disks of ended runs beyond the bounds. */
@@ -787,6 +868,14 @@ export class Host implements AsyncDisposable {
     })
     return this.#pool
   }
+}
+
+function queueLimits({
+  maxAtWork,
+  maxWaiting = 1_000,
+  maxWaitingPerLane = 200,
+}: HostQueueOptions): QueueLimits {
+  return { maxAtWork: maxAtWork ?? defaultMaxAtWork(), maxWaiting, maxWaitingPerLane }
 }
 
 const DoctorOptions = z.strictObject({ fresh: z.boolean().default(false) })

@@ -20,7 +20,7 @@ export type {
   SkillLoadAnswer,
 } from '#specs/protocol/extension.ts'
 export type { HookPoint } from '#specs/protocol/hook.ts'
-export type { HostDelta } from '#specs/protocol/host-event.ts'
+export type { HostDelta, RunPriority } from '#specs/protocol/host-event.ts'
 export type { ShellOptions } from '#specs/protocol/methods.ts'
 export type { RequestSource } from '#specs/protocol/model-request.ts'
 export type { Plan, PlanInput, Step, StepState } from '#specs/protocol/plan.ts'
@@ -28,6 +28,7 @@ export { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/
 export {
   type CheckpointMoment,
   initialRunState,
+  type QueuedRun,
   type RunAnswer,
   type RunLine,
   type RunMoment,
@@ -81,6 +82,7 @@ export {
   Host,
   type HostOptions,
   type HostPoolOptions,
+  type HostQueueOptions,
   type ResumeOptions,
   type RunOptions,
   type SandboxOptions,
@@ -108,6 +110,7 @@ export type {
   WorkspaceNote,
 } from './memory/note-store.ts'
 export type { ProviderChoice } from './providers/providers.ts'
+export type { HostQueue, QueueCounts, QueueLimits, QueuePlace } from './queue/run-queue.ts'
 export type { ReplayOptions } from './replay-run.ts'
 export type { RunObserver } from './run-observers.ts'
 export type {
@@ -116,6 +119,7 @@ export type {
   FileSelection,
   PlanOptions,
   RunExtensions,
+  RunQueueOptions,
 } from './run-options.ts'
 export type { AddedFolder } from './runs/added-folders.ts'
 export type {

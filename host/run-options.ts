@@ -4,6 +4,7 @@
  */
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
+import type { RunPriority } from '#specs/protocol/host-event.ts'
 import type { PlanInput } from '#specs/protocol/plan.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
@@ -39,6 +40,7 @@ export const runDefaults = {
     sleepAfterMs: DEFAULT_SLEEP_AFTER_MS,
     recoveries: DEFAULT_RECOVERIES,
   },
+  queue: { lane: '', priority: 'normal' },
   extensions: { hostTools: {}, mcpServers: {}, hooks: [] },
 } as const satisfies Omit<RunOptions, 'prompt'>
 
@@ -113,8 +115,19 @@ export interface RunOptions {
   readonly limits?: Partial<RunLimits>
   /** Size, machine and life of the VM. */
   readonly vm?: RunVmOptions
+  /** How the run waits where the host has a queue; see {@link HostOptions}. */
+  readonly queue?: RunQueueOptions
   /** Tools, servers and hooks that the application adds. */
   readonly extensions?: RunExtensions
+}
+
+export interface RunQueueOptions {
+  /** For whom the run is, up to 500 characters: lanes take turns, whoever has how many runs. Default: the same for all. */
+  readonly lane?: string
+  /** Among the runs of its lane. Default: `normal`. */
+  readonly priority?: RunPriority
+  /** Time, ms, after which a run that has not begun ends with `queue_timeout`. Default: it waits without a limit. */
+  readonly startWithinMs?: number
 }
 
 /** Options of {@link Host.resume}: what a run cannot be stored with. */

@@ -29,6 +29,7 @@ const hidden = new Set([
   'HeldBack',
   'HookHead',
   'HookedStep',
+  'HostIndex',
   'ImageManifest',
   'JournalScan',
   'McpPin',

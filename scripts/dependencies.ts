@@ -13,9 +13,9 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
   host: [
     ['files', 'guest'],
     ['processes'],
-    ['keys', 'locks'],
+    ['database', 'keys', 'locks'],
     ['image', 'net', 'state', 'workspace'],
-    ['api-keys', 'jwt', 'secrets', 'vm'],
+    ['api-keys', 'jwt', 'queue', 'secrets', 'vm'],
     ['approvals', 'memory'],
     ['egress', 'mcp', 'tools'],
     ['config'],

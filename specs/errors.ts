@@ -44,6 +44,8 @@ export const errorCodes = {
   permission_denied: { exit: environment, reason: 'environment' },
   no_space: { exit: environment, reason: 'environment' },
   limit_reached: { exit: environment, reason: 'environment' },
+  queue_full: { exit: environment, reason: 'environment' },
+  queue_timeout: { exit: environment, reason: 'queue_timeout' },
   provider_unavailable: { exit: environment, reason: 'environment' },
   image_unavailable: { exit: environment, reason: 'environment' },
   vm_failed: { exit: environment, reason: 'environment' },

@@ -177,6 +177,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Keys and the subjects of JWTs are authorized by scopes and see their own runs alone; requests and internal errors are logged without secrets',
     'several instances, process managers, pooled connections and caches',
   ),
+  'S4.12': now(
+    'Runs of a service wait in fair order for each caller, with priorities, deadlines, bounds, and a restart that loses none of them',
+  ),
 
   // Workflow files
   'S3.01': later(

@@ -2,7 +2,7 @@
 import { userInfo } from 'node:os'
 import type { Readable, Writable } from 'node:stream'
 import type { VmClient } from '../control/vm-client.ts'
-import { Host } from '../host.ts'
+import { Host, type HostOptions } from '../host.ts'
 import { wordsOf } from '../runs/ending.ts'
 import { type InConversation, withFlags } from './options.ts'
 import { sanitizeBlock, sanitizeLine } from './render/sanitize.ts'
@@ -28,8 +28,12 @@ export function userName(): string {
 }
 
 /** The host for this environment. @param overrides settings of `-c`, over the configuration */
-export function hostOf(io: Io, overrides: readonly string[] = []): Host {
-  return new Host({ env: io.env, overrides })
+export function hostOf(
+  io: Io,
+  overrides: readonly string[] = [],
+  options: Pick<HostOptions, 'queue'> = {},
+): Host {
+  return new Host({ env: io.env, overrides, ...options })
 }
 
 /**

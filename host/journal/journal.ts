@@ -27,6 +27,9 @@ type Entry =
 /** Events after which the file is synced before anything else happens. */
 const barriers: ReadonlySet<string> = new Set([
   'run-start',
+  // A run that waits is continued by another process, in its order.
+  'queue-start',
+  'queue-end',
   // What a run continues from is on the disk after it: without the line its changes could not be applied.
   'workspace-ready',
   'approval-request',

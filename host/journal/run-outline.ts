@@ -42,6 +42,8 @@ export const RunOutline = z.strictObject({
   sleepingSince: Milliseconds.optional(),
   /** Whether a person had paused it before. */
   sleepsPaused: z.literal(true).optional(),
+  /** Since when the run waits in the queue of its host, ms since 1970. Absent: it does not. */
+  queuedSince: Milliseconds.optional(),
   /** The run that it was forked from. */
   forkedFrom: RunId.optional(),
   /** When it was forked, ms since 1970. Absent: it is no fork, or an older one. */
@@ -142,11 +144,19 @@ export class RunFold {
   }
 
   #noteTime({ at, event }: JournalEvent): void {
-    const { sleepingSince, sleepsPaused, ...facts } = this.#facts
-    const isAwake = event.type === 'run-resume' || event.type === 'run-end'
+    const { sleepingSince, sleepsPaused, queuedSince, ...facts } = this.#facts
+    const { type } = event
+    const isAwake = type === 'run-resume' || type === 'queue-start' || type === 'run-end'
     const before = sleepingSince === undefined || isAwake ? {} : { sleepingSince, sleepsPaused }
-    const now = event.type === 'run-sleep' ? { sleepingSince: at, sleepsPaused: event.paused } : before
-    this.#facts = { ...facts, lastAt: at, ...now }
+    const slept = type === 'run-sleep' ? { sleepingSince: at, sleepsPaused: event.paused } : before
+    const isLet = type === 'queue-end' || type === 'run-end'
+    const queued = isLet ? undefined : (queuedSince ?? (type === 'queue-start' ? at : undefined))
+    this.#facts = {
+      ...facts,
+      lastAt: at,
+      ...slept,
+      ...(queued === undefined ? {} : { queuedSince: queued }),
+    }
   }
 
   /** As {@link reduceRun} does with `pendingApprovals`. */

@@ -11,7 +11,10 @@ import type { RunOutline } from './run-outline.ts'
 export interface RunSummary {
   readonly id: string
   readonly status: RunStatus
-  /** Since when it has a status `waiting`, `sleeping` or `interrupted`, ms since 1970. Absent: another status, or unknown. */
+  /**
+   * Since when it has a status `queued`, `waiting`, `sleeping` or `interrupted`, ms since 1970. Absent: another status, or
+   * unknown.
+   */
   readonly since?: number
   /** ms since 1970; 0 before the run started. */
   readonly startedAt: number
@@ -45,12 +48,14 @@ export interface RunSummary {
 }
 
 /**
- * `running`: a process carries it out; `waiting`: so it does, and the run waits for a person; `sleeping`: it waits for a
- * person, or is paused, without a VM; `interrupted`: its process ended before it did; `damaged`: its journal cannot be read.
+ * `queued`: it waits in the queue of its process to start or to continue; `running`: a process carries it out; `waiting`:
+ * so it does, and the run waits for a person; `sleeping`: it waits for a person, or is paused, without a VM; `interrupted`:
+ * its process ended before it did; `damaged`: its journal cannot be read.
  */
-export type RunStatus = RunOutcome | 'running' | 'waiting' | 'sleeping' | 'interrupted' | 'damaged'
+export type RunStatus = RunOutcome | 'queued' | 'running' | 'waiting' | 'sleeping' | 'interrupted' | 'damaged'
 const Status = z.enum([
   ...RunOutcome.options,
+  'queued',
   'running',
   'waiting',
   'sleeping',
@@ -99,10 +104,28 @@ const Query = z.strictObject({
 })
 const names = { '': Object.keys(Query.shape), filter: Object.keys(Query.shape.filter.unwrap().shape) }
 
-/** @param runs all runs, newest first. @throws {OptionsError} for a query of another form */
-export function pageOf(runs: readonly RunSummary[], query: RunQuery): RunPage {
+/** A query whose form was checked. */
+export interface CheckedRunQuery {
+  readonly filter: RunFilter
+  /** The run before the first one. Absent: from the newest on. */
+  readonly after?: Pick<RunSummary, 'startedAt' | 'id'>
+  readonly limit: number
+}
+
+/** @throws {OptionsError} for a query of another form */
+export function readRunQuery(query: RunQuery): CheckedRunQuery {
   const { filter = {}, cursor, limit } = checkArguments('the runs cannot be listed', Query, query, names)
-  const wanted = runs.filter((run) => matches(run, filter as RunFilter) && isBehind(run, cursor))
+  const [, startedAt, id] = cursorForm.exec(cursor ?? '') ?? []
+  return {
+    filter: filter as RunFilter,
+    limit,
+    ...(startedAt === undefined || id === undefined ? {} : { after: { startedAt: Number(startedAt), id } }),
+  }
+}
+
+/** @param runs all runs that can match, newest first */
+export function pageOf(runs: readonly RunSummary[], { filter, after, limit }: CheckedRunQuery): RunPage {
+  const wanted = runs.filter((run) => matches(run, filter) && isBehind(run, after))
   const page = wanted.slice(0, limit)
   const last = page.at(-1)
   return {
@@ -115,7 +138,7 @@ export function pageOf(runs: readonly RunSummary[], query: RunQuery): RunPage {
 
 /** The status of a run whose journal can be read, and since when. */
 export function statusOf(
-  { state, openApprovals, sleepingSince, sleepsPaused, lastAt }: RunOutline,
+  { state, openApprovals, sleepingSince, sleepsPaused, queuedSince, lastAt }: RunOutline,
   isLive: boolean,
 ): Pick<RunSummary, 'status' | 'since' | 'isPaused'> {
   if (state.end !== null) return { status: state.end.outcome }
@@ -125,10 +148,11 @@ export function statusOf(
   const paused = sleepsPaused === undefined ? {} : { isPaused: sleepsPaused }
   if (sleepingSince !== undefined) return { ...withTime('sleeping', sleepingSince), ...paused }
   if (!isLive) return withTime('interrupted', lastAt)
+  if (queuedSince !== undefined) return withTime('queued', queuedSince)
   return oldest === undefined ? { status: 'running' } : withTime('waiting', oldest.at)
 }
 
-function matches(run: RunSummary, { status, workspace, model, metadata = {} }: RunFilter): boolean {
+export function matches(run: RunSummary, { status, workspace, model, metadata = {} }: RunFilter): boolean {
   const has = (key: string, value: string) =>
     run.metadata !== undefined && Object.hasOwn(run.metadata, key) && run.metadata[key] === value
   return (
@@ -144,11 +168,8 @@ export function compareRuns(a: Pick<RunSummary, 'startedAt' | 'id'>, b: typeof a
   return b.startedAt - a.startedAt || a.id.localeCompare(b.id)
 }
 
-function isBehind(run: RunSummary, cursor: string | undefined): boolean {
-  const [, startedAt, id] = cursorForm.exec(cursor ?? '') ?? []
-  return startedAt === undefined || id === undefined
-    ? true
-    : compareRuns({ startedAt: Number(startedAt), id }, run) < 0
+function isBehind(run: RunSummary, after: CheckedRunQuery['after']): boolean {
+  return after === undefined || compareRuns(after, run) < 0
 }
 
 /**

@@ -17,6 +17,7 @@ import {
   reduceRun,
 } from '#specs/protocol/run-state.ts'
 import { RunId } from '#specs/protocol/text.ts'
+import type { HostIndex } from '../database/host-index.ts'
 import { mapBounded } from '../files/bounded-map.ts'
 import { syncDirectory } from '../files/durable.ts'
 import { distanceOf } from '../files/nearest-name.ts'
@@ -26,8 +27,20 @@ import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
 import { importedLinesOf, readImported } from './imported.ts'
 import { type JournalPoint, readLineAt, readTail } from './journal-lines.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
+import { type ListedRun, RunIndex } from './run-index.ts'
 import { type OpenApproval, RunFold, type RunOutline } from './run-outline.ts'
-import { compareRuns, pageOf, type RunPage, type RunQuery, type RunSummary, statusOf } from './run-query.ts'
+import {
+  type CheckedRunQuery,
+  compareRuns,
+  matches,
+  pageOf,
+  type RunFilter,
+  type RunPage,
+  type RunQuery,
+  type RunSummary,
+  readRunQuery,
+  statusOf,
+} from './run-query.ts'
 
 export type { RunSummary } from './run-query.ts'
 
@@ -84,12 +97,23 @@ export class RunStore {
   readonly #folder: string
   readonly #locks: string
   readonly #home: string | undefined
+  readonly #index: RunIndex
 
-  /** @param folders without `home` no workspace is removed with its run */
-  constructor(folders: Pick<Folders, 'runs' | 'locks'> & Partial<Pick<Folders, 'home'>>) {
+  /**
+   * @param folders without `home` no workspace is removed with its run
+   * @param index of what lists show; undefined while there is none, and lists read the summary of each run
+   */
+  constructor(
+    folders: Pick<Folders, 'runs' | 'locks'> & Partial<Pick<Folders, 'home'>>,
+    index: () => HostIndex | undefined = () => undefined,
+  ) {
     this.#folder = folders.runs
     this.#locks = folders.locks
     this.#home = folders.home
+    this.#index = new RunIndex(index, {
+      journalOf: (runId) => this.paths(runId).journal,
+      outlineOf: async (runId) => await this.#outline(runId, await this.isLive(runId)),
+    })
   }
 
   /** @throws {CaissonError} `run_not_found` unless it is the full id of a run */
@@ -184,8 +208,24 @@ export class RunStore {
 
   /** Newest first; a damaged journal is listed with its problem. @throws {CaissonError} `state_unavailable` */
   async list(): Promise<RunSummary[]> {
+    return await this.#summaries(await this.#index.find(await this.ids(), {}))
+  }
+
+  /**
+   * Those of {@link list} that match. @throws {CaissonError} `state_unavailable` @throws {OptionsError} for a filter that
+   * cannot be used
+   */
+  async select(filter: RunFilter): Promise<RunSummary[]> {
+    const checked = readRunQuery({ filter })
+    const runs = await this.#summaries(await this.#index.find(await this.ids(), { filter: checked.filter }))
+    return runs.filter((run) => matches(run, checked.filter))
+  }
+
+  async #summaries(listed: readonly ListedRun[]): Promise<RunSummary[]> {
     const live = await lockedRuns(this.#locks)
-    const summaries = await mapBounded(await this.ids(), (id) => this.#summarize(id, live.has(id)))
+    const summaries = await mapBounded(listed, ({ id, outline }) =>
+      this.#summarize(id, live.has(id), outline),
+    )
     return summaries.sort(compareRuns)
   }
 
@@ -194,7 +234,8 @@ export class RunStore {
    * cannot be used
    */
   async page(query: RunQuery = {}): Promise<RunPage> {
-    return pageOf(await this.list(), query)
+    const checked: CheckedRunQuery = readRunQuery(query)
+    return pageOf(await this.#summaries(await this.#index.find(await this.ids(), checked)), checked)
   }
 
   /**
@@ -354,12 +395,19 @@ export class RunStore {
     throw new CaissonError('run_not_found', `no run has worked on ${wanted} yet`, { remedy })
   }
 
-  async #summarize(runId: string, isLive: boolean): Promise<RunSummary> {
+  async #summarize(runId: string, isLive: boolean, known?: RunOutline): Promise<RunSummary> {
     const { directory, kept } = this.paths(runId)
     const keepsVm = statSync(kept, { throwIfNoEntry: false }) !== undefined
     try {
-      const found = await this.#outline(runId, isLive)
-      const { openApprovals, sleepingSince: _, sleepsPaused: ___, lastAt: __, ...outline } = found
+      const found = known ?? (await this.#outline(runId, isLive))
+      const {
+        openApprovals,
+        sleepingSince: _,
+        sleepsPaused: _2,
+        queuedSince: _3,
+        lastAt: _4,
+        ...outline
+      } = found
       const { state } = outline
       const answerable =
         isLive || this.#canContinue(runId) ? await this.#answerable(runId, openApprovals) : []

@@ -13,7 +13,7 @@ import type { HoldReason } from './deadline.ts'
 import { type Ending, endingOfCompletion } from './ending.ts'
 import type { AgentControl } from './guest/agent-control.ts'
 import type { Guest } from './guest/guest.ts'
-import { IdleHibernation } from './guest/idle-hibernation.ts'
+import { IdleHibernation, type Sleeper } from './guest/idle-hibernation.ts'
 import { IdleSleep } from './idle-sleep.ts'
 import type { RunClock } from './run-clock.ts'
 import { untilAborted } from './until-aborted.ts'
@@ -34,6 +34,10 @@ interface AgentWorkParts {
   readonly sleepAfterMs: number
   /** Whether another agent can continue after this failure. */
   readonly canRecover: (error: unknown) => boolean
+  /** The VM is saved: another run may use one. */
+  readonly leaveQueue: () => void
+  /** Resolves when the run may use a VM again. */
+  readonly queueAgain: () => Promise<void>
 }
 
 /** The run sleeps: its agent ends, and its questions wait on. */
@@ -137,8 +141,27 @@ export class AgentWork {
   #startHibernation(guest: Guest): IdleHibernation | undefined {
     const { hibernateAfterMs } = this.#parts
     if (hibernateAfterMs > 0)
-      this.#hibernation = new IdleHibernation(guest, hibernateAfterMs, (cause) => guest.lose(cause))
+      this.#hibernation = new IdleHibernation(this.#sleeperOf(guest), hibernateAfterMs, (cause) =>
+        guest.lose(cause),
+      )
     return this.#hibernation
+  }
+
+  /** A saved VM leaves its place to another run. The clock stands still until it has one again. */
+  #sleeperOf(guest: Guest): Sleeper {
+    const { clock, leaveQueue, queueAgain } = this.#parts
+    return {
+      isBusy: () => guest.isBusy(),
+      sleep: async () => {
+        await guest.sleep()
+        leaveQueue()
+      },
+      wake: async () => {
+        clock.hold(1, 'queue')
+        await queueAgain().finally(() => clock.hold(-1, 'queue'))
+        await guest.wake()
+      },
+    }
   }
 
   #startSleep(guest: Guest, resolve: (sleeping: Sleeping) => void): IdleSleep {

@@ -11,11 +11,11 @@ interface PointParts {
   readonly signal: AbortSignal
 }
 
-/** Journals the start. @throws {CaissonError} `denied` when a hook refuses the run */
+/** Journals the start. */
 export async function beginRun(
   plan: PlannedRun,
   approvesPlan: boolean,
-  { record, hooks, signal }: PointParts,
+  record: Pick<RunRecord, 'host'>,
 ): Promise<void> {
   const { prompt, provider, directory, metadata, continues, replays, mode, given } = plan
   await record.host({
@@ -32,6 +32,13 @@ export async function beginRun(
     ...(given === undefined ? {} : { planFrom: given.from.slice(0, 500) }),
     limits: plan.limits,
   })
+}
+
+/** Before the run uses anything. @throws {CaissonError} `denied` when a hook refuses the run */
+export async function askBeforeRun(
+  { prompt, directory, mode, provider }: PlannedRun,
+  { hooks, signal }: Pick<PointParts, 'hooks' | 'signal'>,
+): Promise<void> {
   const { model, name } = provider
   const about = { prompt, directory, mode, model, provider: name }
   const { decision, reason = '' } = await hooks.ask('before-run', about, signal)

@@ -4,7 +4,7 @@
  */
 import { AwakeTimer } from '#specs/node/awake-timer.ts'
 
-export type HoldReason = 'approval' | 'pause' | 'disk'
+export type HoldReason = 'approval' | 'pause' | 'disk' | 'queue'
 
 export class Deadline {
   readonly #onExpire: () => void

@@ -21,6 +21,7 @@ import type { McpPins } from '../mcp/pins.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import type { Network } from '../net/network.ts'
 import type { ModelProvider } from '../providers/providers.ts'
+import type { Turn } from '../queue/run-queue.ts'
 import type { Recording } from '../recording/replay.ts'
 import { placeholderOf } from '../secrets/placeholders.ts'
 import type { Secrets } from '../secrets/secrets.ts'
@@ -104,6 +105,8 @@ export interface PlannedRun {
   }
   /** The run that this one replays. Absent: it is no replay. */
   readonly replays?: ReplayedRun
+  /** Its part in the queue of the host. Absent: the host has none, and the run begins at once. */
+  readonly turn?: Turn
   /** Whether the run leaves this process when it goes to sleep. */
   readonly leavesOnSleep?: boolean
   /** The run that this one continues; its VM is used if it was kept. */

@@ -34,7 +34,7 @@ import type { EarlierAnswers } from '../recording/replay.ts'
 import { CheckpointDisk } from '../vm/checkpoints/checkpoint-disk.ts'
 import { DEFAULT_HIBERNATE_AFTER_MS, DEFAULT_SLEEP_AFTER_MS } from '../vm/vm-options.ts'
 import { AgentWork, type Sleeping } from './agent-work.ts'
-import { askAfterRun, beginRun } from './begin-run.ts'
+import { askAfterRun, askBeforeRun, beginRun } from './begin-run.ts'
 import { collectChanges } from './collect-changes.ts'
 import { DiskSpaceWait } from './disk-space-wait.ts'
 import { checkPlan, type Ending, endingWithoutAgent, nameKeptVm, runEnding } from './ending.ts'
@@ -144,6 +144,8 @@ export class Run implements RunHandle {
       hibernateAfterMs: plan.vm.hibernateAfterMs ?? DEFAULT_HIBERNATE_AFTER_MS,
       sleepAfterMs: this.#recovery.maxCount === 0 ? 0 : (plan.vm.sleepAfterMs ?? DEFAULT_SLEEP_AFTER_MS),
       canRecover: (error) => this.#canRecover(error),
+      leaveQueue: () => plan.turn?.leave(),
+      queueAgain: async () => void (await this.#takeTurn()),
     })
     this.ended = this.#live().finally(() => {
       this.#isOver = true
@@ -290,7 +292,7 @@ export class Run implements RunHandle {
     let isParked = false
     try {
       const ended = await this.#execute(disk, held)
-      if (ended === 'sleeping') {
+      if (ended === 'left') {
         disk.keep()
         this.#hooks.close()
         return record.state
@@ -300,6 +302,9 @@ export class Run implements RunHandle {
       isParked = this.#canPark(error)
       // A failure after the stop signal is a consequence of the stop.
       ending = runEnding(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
+    } finally {
+      // Its VM is gone: the next one may start.
+      this.#plan.turn?.leave()
     }
     this.#approvals.close()
     if (isParked) {
@@ -314,7 +319,9 @@ export class Run implements RunHandle {
     const durationMs = Math.round(performance.now() - this.#startedAt)
     const end = { type: 'run-end', ...ending, usage: record.state.usage, durationMs } as const
     const makeRoom = () => disk[Symbol.asyncDispose]()
-    const isTriedAgain = !this.#cancelling && (this.#plan.resumed !== undefined || this.#hasSlept)
+    // A hook's no and the end of its time to begin stand; want of memory does not.
+    const isFinal = this.#cancelling || ending.reason === 'denied' || ending.reason === 'queue_timeout'
+    const isTriedAgain = !isFinal && (this.#plan.resumed !== undefined || this.#hasSlept)
     if (!record.isOwn()) {
       // The run is another process's by now, and so are its files.
       disk.keep()
@@ -342,17 +349,26 @@ export class Run implements RunHandle {
     return this.#record.state
   }
 
-  /** @param held what the run needs until its end is journaled, as another process may have to continue it */
-  async #execute(disk: RunDisk, held: AsyncDisposableStack): Promise<Ending | 'sleeping'> {
+  /**
+   * @param held what the run needs until its end is journaled, as another process may have to continue it
+   * @returns `left`: the run left this process, and can be continued
+   */
+  async #execute(disk: RunDisk, held: AsyncDisposableStack): Promise<Ending | 'left'> {
     const { paths } = this.#record
     let earlier: EarlierAnswers | undefined
-    const parts = { record: this.#record, hooks: this.#hooks, signal: this.#stop.signal }
-    if (this.#plan.resumed === undefined) await beginRun(this.#plan, this.#approvesPlan, parts)
+    const isResumed = this.#plan.resumed !== undefined
+    // One that still waited when its process ended has nothing that an image could have made.
+    const isNew = !isResumed || this.#record.state.queue?.isContinued === false
+    if (!isResumed) await beginRun(this.#plan, this.#approvesPlan, this.#record)
+    else if (isNew) earlier = await this.#recover()
+    if (isNew) {
+      if (!(await this.#takeTurn())) return 'left'
+      await askBeforeRun(this.#plan, { hooks: this.#hooks, signal: this.#stop.signal })
+    }
     const plan = await this.#prepareMachine()
-    if (this.#plan.resumed !== undefined) {
-      const { key, agentDigest } = plan.image
-      const present = { agentDigest, ...(plan.vm.disk === undefined ? { imageKey: key } : {}) }
-      earlier = await this.#recovery.recover('the host process of the run ended', 'process', present)
+    if (!isNew) {
+      earlier = await this.#recover(plan)
+      if (!(await this.#takeTurn())) return 'left'
     }
     this.#restored.resolve()
     const workspace = held.use(
@@ -362,10 +378,12 @@ export class Run implements RunHandle {
         (await prepareWorkspace(plan, this.#record, this.#stop.signal)),
     )
     for (;;) {
+      // A VM that was lost while it was saved had given its place.
+      if (!(await this.#takeTurn())) return 'left'
       try {
         const done = await this.#carryOut(plan, workspace, disk, earlier)
         if (!('answered' in done)) return done
-        if (await this.#sleep(done)) return 'sleeping'
+        if (await this.#sleep(done)) return 'left'
         earlier = await this.#recovery.recover('the run slept', 'sleep')
       } catch (error) {
         if (!this.#canRecover(error)) throw error
@@ -387,6 +405,7 @@ export class Run implements RunHandle {
     const how = isPaused ? { paused: true as const } : {}
     await this.#note({ type: 'run-sleep', checkpointId: checkpoint.checkpointId, ...how })
     if (this.#plan.leavesOnSleep === true && this.#approvals.leave()) return true
+    this.#plan.turn?.leave()
     // Nothing else keeps this process alive.
     const keepAlive = setInterval(() => undefined, 2 ** 31 - 1)
     try {
@@ -396,7 +415,42 @@ export class Run implements RunHandle {
       clearInterval(keepAlive)
     }
     await this.#approvals.unpark()
-    return false
+    return !(await this.#takeTurn())
+  }
+
+  /** Waits until the queue of the host lets the run use a VM. False: the host was closed, and the run leaves this process. */
+  async #takeTurn(): Promise<boolean> {
+    const { turn } = this.#plan
+    if (turn === undefined) return true
+    turn.again()
+    if (!turn.isAtWork) {
+      const since = performance.now()
+      const { priority, startBy } = turn.entry
+      await this.#note({ type: 'queue-start', priority, ...(startBy === undefined ? {} : { startBy }) })
+      turn.settle()
+      const onPlace = (place: number, waiting: number) =>
+        this.#record.delta('root', {
+          type: 'prepare',
+          what: 'queue',
+          text: describePlace(place, waiting),
+          place,
+        })
+      // Whoever cancels a run that has begun waits for its agent, which needs the VM.
+      const skip = this.#work.cancelled
+      if ((await turn.wait({ signal: this.#stop.signal, skip, onPlace })) === 'closed') return false
+      await this.#note({ type: 'queue-end', waitedMs: Math.round(performance.now() - since) })
+    }
+    turn.settle()
+    return true
+  }
+
+  /** @param plan absent: nothing was made that the image has to fit */
+  async #recover(plan?: ResolvedRun): Promise<EarlierAnswers> {
+    const present = plan && {
+      agentDigest: plan.image.agentDigest,
+      ...(plan.vm.disk === undefined ? { imageKey: plan.image.key } : {}),
+    }
+    return await this.#recovery.recover('the host process of the run ended', 'process', present)
   }
 
   /** Has an agent work from the last checkpoint, or from the beginning, to the end, and collects the changes. */
@@ -474,4 +528,10 @@ export class Run implements RunHandle {
   #note(event: HostEvent): Promise<void> {
     return this.#record.host(event)
   }
+}
+
+function describePlace(place: number, waiting: number): string {
+  return place === 1
+    ? `waiting for its turn: next of ${waiting}`
+    : `waiting for its turn: number ${place} of ${waiting} in the queue`
 }

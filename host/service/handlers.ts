@@ -21,7 +21,7 @@ import type { Quotas } from './quotas.ts'
 import type { Readiness } from './readiness.ts'
 import { referencePage } from './reference-page.ts'
 import type { Scrape } from './scrape.ts'
-import { runResource, type ServiceRuns } from './service-runs.ts'
+import type { ServiceRuns } from './service-runs.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
 
 export interface Call {
@@ -76,7 +76,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     createRun: async ({ body }, { caller, idempotencyKey }) => {
       const runId = await runs.start(body, caller, idempotencyKey)
       return {
-        body: runResource(await runs.summary(runId)),
+        body: runs.resource(await runs.summary(runId)),
         headers: { location: `/v1/runs/${runId}` },
       }
     },
@@ -95,10 +95,10 @@ export function makeHandlers(parts: HandlerParts): Handlers {
         ...(cursor === undefined ? {} : { cursor }),
         ...(limit === undefined ? {} : { limit }),
       })
-      return { body: { ...found, runs: found.runs.map(runResource) } }
+      return { body: { ...found, runs: found.runs.map((run) => runs.resource(run)) } }
     },
     getRun: async ({ params: { run } }, { ifNoneMatch }) => {
-      const body = runResource(await runs.summary(run))
+      const body = runs.resource(await runs.summary(run))
       const etag = `"${createHash('sha256').update(JSON.stringify(body)).digest('base64url').slice(0, 22)}"`
       const isKnown = ifNoneMatch?.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag) === true
       return { body, headers: { etag }, ...(isKnown ? { status: 304 as const } : {}) }
@@ -138,7 +138,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     },
     resumeRun: async ({ params: { run } }, { caller }) => {
       await runs.resume(run, caller)
-      return { body: runResource(await runs.summary(run)) }
+      return { body: runs.resource(await runs.summary(run)) }
     },
     removeRun: async ({ params: { run } }) => {
       await runs.summary(run)

@@ -45,10 +45,8 @@ export class Ownership {
   /** Whether the caller sees a run, by its id. */
   async visible(caller: Caller): Promise<(runId: string | null) => boolean> {
     if (seesAll(caller)) return () => true
-    const runs = await this.#runs.list()
-    const ids = new Set(
-      runs.filter(({ metadata }) => metadata?.[ownerField] === caller.name).map(({ id }) => id),
-    )
+    const runs = await this.#runs.select({ metadata: { [ownerField]: caller.name } })
+    const ids = new Set(runs.map(({ id }) => id))
     return (runId) => runId !== null && ids.has(runId)
   }
 }

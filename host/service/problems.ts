@@ -43,6 +43,8 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   permission_denied: 403,
   no_space: 503,
   limit_reached: 503,
+  queue_full: 429,
+  queue_timeout: 503,
   provider_unavailable: 503,
   image_unavailable: 503,
   vm_failed: 503,

@@ -149,8 +149,7 @@ export class Quotas {
   }
 
   async #runsOf({ name }: Caller): Promise<RunSummary[]> {
-    const runs = await this.#options.host.runs.list()
-    return runs.filter(({ metadata }) => metadata?.[ownerField] === name)
+    return await this.#options.host.runs.select({ metadata: { [ownerField]: name } })
   }
 
   /** @throws {Refusal} 429 */

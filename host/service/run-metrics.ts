@@ -14,6 +14,8 @@ interface Starting {
 export class RunMetrics implements RunObserver {
   readonly #values: MetricValues
   readonly #starting = new Map<string, Starting>()
+  /** When runs began to wait in the queue, ms since 1970. */
+  readonly #waiting = new Map<string, number>()
 
   constructor(values: MetricValues) {
     this.#values = values
@@ -27,6 +29,14 @@ export class RunMetrics implements RunObserver {
         break
       case 'run-resume':
         this.#starting.set(runId, { since: at, phase: 'vm', kind: 'boot' })
+        break
+      case 'queue-start':
+        this.#waiting.set(runId, at)
+        this.#continue(runId, { phase: 'queue' })
+        break
+      case 'queue-end':
+        this.#waiting.delete(runId)
+        this.#continue(runId, { since: at, phase: 'workspace' })
         break
       case 'workspace-ready':
         this.#continue(runId, { phase: 'vm' })
@@ -47,6 +57,12 @@ export class RunMetrics implements RunObserver {
 
   end(runId: string): void {
     this.#starting.delete(runId)
+    this.#waiting.delete(runId)
+  }
+
+  /** ms since 1970; undefined: none waits. */
+  get oldestWait(): number | undefined {
+    return this.#waiting.size === 0 ? undefined : Math.min(...this.#waiting.values())
   }
 
   /** Runs that start now, by what they wait for. */
@@ -67,6 +83,9 @@ export class RunMetrics implements RunObserver {
         break
       case 'run-resume':
         values.add('caisson_runs_resumed_total', {})
+        break
+      case 'queue-end':
+        values.observe('caisson_queue_wait_seconds', {}, event.waitedMs / 1_000)
         break
       case 'run-end':
         values.add('caisson_runs_ended_total', { outcome: event.outcome })

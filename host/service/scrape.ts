@@ -14,7 +14,7 @@ const keepMs = 2_000
 const waitMs = 4_000
 
 export interface ScrapeOptions {
-  readonly host: Pick<Host, 'runs' | 'vms'>
+  readonly host: Pick<Host, 'runs' | 'vms' | 'queue'>
   readonly values: MetricValues
   readonly runs: RunMetrics
   readonly readiness: Readiness
@@ -48,6 +48,7 @@ export class Scrape {
       ...this.#samplesOf('runs', ofRuns),
       ...this.#samplesOf('vms', ofVms),
       ...runs.samples(),
+      ...this.#ofQueue(),
       ...ofProcess(),
     ])
   }
@@ -61,6 +62,22 @@ export class Scrape {
     const cause = String(reading.why)
     this.#options.log({ level: 'warn', message: 'metrics are incomplete', source, cause })
     return []
+  }
+
+  #ofQueue(): Sample[] {
+    const { host, runs } = this.#options
+    if (host.queue === null) return []
+    const { atWork, waiting } = host.queue.counts
+    const oldest = runs.oldestWait
+    return [
+      { name: 'caisson_queue_waiting', value: waiting },
+      {
+        name: 'caisson_queue_oldest_wait_seconds',
+        value: oldest === undefined ? 0 : Math.max(0, Date.now() - oldest) / 1_000,
+      },
+      { name: 'caisson_queue_at_work', value: atWork },
+      { name: 'caisson_queue_at_work_limit', value: host.queue.limits.maxAtWork },
+    ]
   }
 
   async #readRuns(): Promise<Sample[]> {

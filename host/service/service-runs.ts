@@ -37,6 +37,8 @@ export interface ServiceRunsOptions {
   readonly quotas: Quotas
   readonly ownership: Ownership
   readonly warn: (text: string) => void
+  /** Counts a run that the queue had no room for. */
+  readonly onRefused?: () => void
 }
 
 export class ServiceRuns {
@@ -66,9 +68,11 @@ export class ServiceRuns {
   async resumeAll(): Promise<string[]> {
     const { host, warn } = this.#options
     const resumed: string[] = []
-    for (const run of await host.runs.list()) {
-      // One that sleeps continues with its answer.
-      if (run.status !== 'interrupted' || run.metadata?.[startedBy] !== 'service') continue
+    // Until all of them wait, so that their order is that of before.
+    using _ = host.queue?.hold()
+    const runs = await host.runs.select({ status: 'interrupted', metadata: { [startedBy]: 'service' } })
+    // Oldest first. One that sleeps continues with its answer.
+    for (const run of runs.reverse()) {
       try {
         if (run.forkedFrom !== undefined && !(await this.#hasBegun(run.id))) continue
         await this.#resume(run, {})
@@ -97,7 +101,9 @@ export class ServiceRuns {
   /** @throws {Refusal} 429 beyond the quotas of the caller */
   async resume(runId: string, caller: Caller): Promise<void> {
     const run = await this.summary(runId)
-    await this.#options.quotas.resume(caller, run, async (limits) => await this.#resume(run, limits))
+    const { host, quotas } = this.#options
+    await this.#orRetryLater(async () => host.queue?.requireRoom(run.metadata?.[ownerField]))
+    await quotas.resume(caller, run, async (limits) => await this.#resume(run, limits))
   }
 
   async #resume({ id, metadata }: RunSummary, limits: NonNullable<ResumeOptions['limits']>): Promise<void> {
@@ -210,7 +216,7 @@ export class ServiceRuns {
   }
 
   async #start(request: RunRequest, caller: Caller, own: Readonly<Record<string, string>>): Promise<string> {
-    const { metadata = {}, workspace, approvals, limits, ...rest } = request
+    const { metadata = {}, workspace, approvals, limits, priority, startWithinMs, ...rest } = request
     const reserved = Object.keys(metadata).find((name) => name.startsWith(ownPrefix))
     if (reserved !== undefined || Object.keys(metadata).length > metadataMaxKeys)
       throw new Refusal(400, 'invalid_request', 'the metadata cannot be used', {
@@ -229,13 +235,14 @@ export class ServiceRuns {
       workspace: place,
       metadata: { ...metadata, ...own, ...ownerMetadata(caller), [startedBy]: 'service' },
       approvals: { ...approvals, interactive: true },
+      // Each key and subject has its turn, and so has the owner.
+      queue: { lane: ownerMetadata(caller)[ownerField], priority, startWithinMs },
     } as RunOptions
     const { host, quotas } = this.#options
     try {
       return await quotas.start(caller, limits, async (within) => {
-        const run = await host.run(
-          within === undefined ? options : ({ ...options, limits: within } as RunOptions),
-        )
+        const limited = within === undefined ? options : ({ ...options, limits: within } as RunOptions)
+        const run = await this.#orRetryLater(() => host.run(limited))
         this.#hold(run, ownerMetadata(caller)[ownerField])
         return run.id
       })
@@ -244,6 +251,29 @@ export class ServiceRuns {
       if (directory === undefined) await rmdir(place).catch(() => undefined)
       throw error
     }
+  }
+
+  /** @throws {Refusal} 429 with the time until another run starts, where too many wait */
+  async #orRetryLater<T>(work: () => Promise<T>): Promise<T> {
+    const { host, onRefused } = this.#options
+    try {
+      return await work()
+    } catch (error) {
+      const { code, message } = CaissonError.from(error)
+      if (code !== 'queue_full' || host.queue === null) throw error
+      onRefused?.()
+      const seconds = Math.ceil(host.queue.nextStartMs / 1_000)
+      throw new Refusal(429, code, message, {
+        remedy: `try again in ${seconds} s, or cancel a run that waits`,
+        headers: { 'retry-after': `${seconds}` },
+      })
+    }
+  }
+
+  /** What a caller sees of a run. */
+  resource(run: RunSummary): RunResource {
+    const place = this.#options.host.queue?.placeOf(run.id) ?? null
+    return { ...runResource(run), ...(place === null ? {} : { queue: place }) }
   }
 
   #hold(run: RunHandle, caller: string | undefined): void {
@@ -286,8 +316,7 @@ export class ServiceRuns {
   }
 }
 
-/** What a caller sees of a run. */
-export function runResource(run: RunSummary): RunResource {
+function runResource(run: RunSummary): RunResource {
   const { id, status, since, startedAt, prompt, workspace, model, metadata, continues, state } = run
   const { forkedFrom, pendingApprovals, isLive, isPaused, problem } = run
   const { phase, toolCalls, usage, isUsageEstimated, costUsd, changes, applied, end } = state

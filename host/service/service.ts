@@ -88,6 +88,7 @@ export class Service implements AsyncDisposable {
     requireSafe(address, options.tls !== undefined)
     const { isOpen = false } = options
     if (isOpen) requireLoopback(address, options.hostNames ?? [])
+    await host.openIndex()
     const directory = path.join(host.folders.home, 'service')
     const { file: tokenFile, token } = await readToken(directory)
     const ownership = new Ownership(host.runs)
@@ -98,14 +99,15 @@ export class Service implements AsyncDisposable {
     void jwt?.verifier.check().catch((error: unknown) => {
       log({ level: 'error', message: 'JWTs cannot be checked', cause: CaissonError.from(error).message })
     })
+    const values = new MetricValues()
     const runs: ServiceRuns = new ServiceRuns({
       ...{ host, quotas, ownership },
+      onRefused: () => values.add('caisson_queue_refused_total', {}),
       workspaces: await Promise.all((options.workspaces ?? []).map((folder) => realWorkspace(folder))),
       emptyWorkspaces: path.join(directory, 'workspaces'),
       warn: (message) => log({ level: 'warn', message }),
     })
     const events = new RunEvents(host, runs)
-    const values = new MetricValues()
     const runMetrics = new RunMetrics(values)
     const readiness = new Readiness({ doctor: (given) => host.doctor(given), log })
     const scrape = new Scrape({ host, values, runs: runMetrics, readiness, version, log })

@@ -197,6 +197,7 @@ describe('the options of a run', () => {
         sleepAfterMs: 0,
         keep: true,
       },
+      queue: { lane: 'ci', priority: 'low', startWithinMs: 60_000 },
       approvals: { mode: 'none', rules: [{ effect: 'allow', tool: '*' }], interactive: true },
       egress: { rules: [{ effect: 'allow', host: 'pypi.org' }] },
       leaveOnSleep: true,
@@ -252,8 +253,9 @@ describe('the options of a call and of a sandbox', () => {
 
 describe('the options of a host', () => {
   it.each<[string, object, string[], RegExp]>([
-    ['an unknown option', { cofig: {} }, ['cofig'], /the names are pool, config, overrides, env/],
+    ['an unknown option', { cofig: {} }, ['cofig'], /the names are pool, queue, config, overrides, env/],
     ['a size below zero', { pool: { size: -4 } }, ['pool.size'], /must be 0 or more, got -4/],
+    ['a queue without a run at work', { queue: { maxAtWork: 0 } }, ['queue.maxAtWork'], /must be 1 or more/],
     ['a pool without a size', { pool: {} }, ['pool.size'], /is missing; must be a number/],
     ['an unknown field of a pool', { pool: { size: 1, max: 2 } }, ['pool.max'], /names are size, maxVms/],
     ['an unknown field of its VMs', { pool: { size: 1, vm: { ram: 2 } } }, ['pool.vm.ram'], /memoryBytes/],
@@ -282,6 +284,7 @@ describe('the options of a host', () => {
     const pool = { size: 0, maxVms: 2, maxMemoryBytes: 1024 ** 3, waitMs: 0, vm: { cpus: 1 } }
     const all: Required<HostOptions> = {
       pool,
+      queue: { maxAtWork: 1, maxWaiting: 0, maxWaitingPerLane: 0 },
       config: { model: 'm' },
       overrides: ['model=x'],
       env: { HOME: '/tmp', PATH: undefined },

@@ -16,7 +16,7 @@ const rows = new Map(
     .map((row) => row.split('|').map((cell) => cell.trim()))
     .map(([, option = '', byDefault = '']) => [option.replaceAll('`', ''), byDefault] as const),
 )
-const grouped = ['files', 'plan', 'approvals', 'egress', 'vm', 'extensions'] as const
+const grouped = ['files', 'plan', 'approvals', 'egress', 'vm', 'queue', 'extensions'] as const
 
 it('docs/library.md lists each option of a run [H.01]', () => {
   const groups: readonly string[] = grouped

@@ -32,6 +32,11 @@ export const hostExamples: Examples<HostEvent> = {
       },
     },
   ],
+  'queue-start': [
+    'The run waits for its turn; the deltas `prepare` tell its place.',
+    { priority: 'normal', startBy: 1_795_390_720_000 },
+  ],
+  'queue-end': ['The run may start, or continue.', { waitedMs: 4_200 }],
   'workspace-ready': [
     'The files that the VM gets are chosen.',
     {

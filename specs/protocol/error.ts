@@ -51,6 +51,7 @@ export const runReasons = [
   'limit_tokens',
   'limit_requests',
   'limit_cost',
+  'queue_timeout',
   'denied',
   'cancelled',
   'agent_lost',

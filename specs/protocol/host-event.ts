@@ -94,6 +94,24 @@ const RunStart = z.strictObject({
   /** Absent: `vm-ready` has it. */
   agentDigest: Line.optional(),
 })
+export const RunPriority = z.enum(['low', 'normal', 'high'])
+export type RunPriority = z.infer<typeof RunPriority>
+/** Time for a run to begin, ms; at most seven days. */
+export const StartWithin = z
+  .int()
+  .min(1)
+  .max(7 * 24 * 3_600_000)
+
+/** The run waits until its host lets it start, or continue; `prepare` shows its place. */
+const QueueStart = z.strictObject({
+  type: z.literal('queue-start'),
+  /** Among the runs of its lane. */
+  priority: RunPriority,
+  /** The run ends if it has not begun by then. Absent: it waits without a limit. */
+  startBy: Milliseconds.optional(),
+})
+/** The run may use a VM now. */
+const QueueEnd = z.strictObject({ type: z.literal('queue-end'), waitedMs: Milliseconds })
 const WorkspaceReady = z.strictObject({
   type: z.literal('workspace-ready'),
   files: Count,
@@ -384,7 +402,7 @@ export const HostDelta = z.discriminatedUnion('type', [
     what: z.enum(['image', 'directory', 'workspace', 'queue', 'template', 'vm', 'changes']),
     /** For people: what is done now. */
     text: Line,
-    /** For `queue`: 1 gets the next VM, counted over all runs that wait for the pool. */
+    /** For `queue`: 1 is next, counted over all runs that wait for a VM of the pool, or in the queue of the host. */
     place: Count.min(1).optional(),
   }),
   /** The wall time that the run has left; at the start, and when its clock stops or continues. */
@@ -394,7 +412,7 @@ export const HostDelta = z.discriminatedUnion('type', [
     /** Time of the host at which that much was left. */
     at: Milliseconds,
     /** Why the clock stands still; absent while it runs. */
-    stoppedBy: z.enum(['approval', 'pause', 'disk']).optional(),
+    stoppedBy: z.enum(['approval', 'pause', 'disk', 'queue']).optional(),
   }),
   /**
    * What the run has changed so far, after calls while somebody watches. From a short look: it may name a file that was
@@ -429,6 +447,8 @@ export type HostDelta = z.infer<typeof HostDelta>
 
 export const HostEvent = z.discriminatedUnion('type', [
   RunStart,
+  QueueStart,
+  QueueEnd,
   WorkspaceReady,
   VmReady,
   VmSleep,

@@ -2,6 +2,7 @@
 import type { AccessReach } from './egress.ts'
 import type { RunReason } from './error.ts'
 import type { AgentEvent, HostEvent } from './event.ts'
+import type { RunPriority } from './host-event.ts'
 import type { RequestSource } from './model-request.ts'
 import type { Plan, StepState } from './plan.ts'
 import { addUsage, noUsage, type RunOutcome, type Usage } from './task.ts'
@@ -26,7 +27,18 @@ export interface RunAnswer {
   readonly until?: number
 }
 
+/** A run that waits in the queue of its host. */
+export interface QueuedRun {
+  readonly priority: RunPriority
+  /** Whether it waits to continue, having used a VM already. */
+  readonly isContinued: boolean
+  /** It ends if it has not begun by then, ms since 1970. Absent: it waits without a limit. */
+  readonly startBy?: number
+}
+
 export interface RunState {
+  /** Null: it does not wait in a queue. */
+  queue: QueuedRun | null
   phase: 'preparing' | 'planning' | 'working' | 'ended'
   plan: Plan | null
   revision: number
@@ -94,6 +106,7 @@ export type CheckpointMoment = RunMoment & {
 }
 
 export const initialRunState: RunState = {
+  queue: null,
   phase: 'preparing',
   plan: null,
   revision: 0,
@@ -148,6 +161,10 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
   const { event, agentPath = 'root' } = line
   if (agentPath !== 'root' && rootEvents.has(event.type)) return state
   switch (event.type) {
+    case 'queue-start':
+      return { ...state, queue: queuedRun(state, event) }
+    case 'queue-end':
+      return { ...state, queue: null }
     case 'session-start':
       return state.phase === 'preparing' ? { ...state, phase: 'planning' } : state
     case 'plan-update':
@@ -277,6 +294,15 @@ export function answersThatApply(
   return Object.values(runAnswers).filter(({ until }) => until === undefined || until > now)
 }
 
+/** Another process that continues the run queues it again: what has not begun still has not. */
+function queuedRun(
+  { queue, phase, epoch }: RunState,
+  { priority, startBy }: Extract<HostEvent, { type: 'queue-start' }>,
+): QueuedRun {
+  const isContinued = queue?.isContinued ?? (phase !== 'preparing' || epoch > 1)
+  return { priority, isContinued, ...(startBy === undefined ? {} : { startBy }) }
+}
+
 function momentOf({ phase, plan, revision, steps, agents }: RunState): RunMoment {
   return { phase, plan, revision, steps, agents }
 }
@@ -302,6 +328,7 @@ function endRun(state: RunState, event: Extract<HostEvent, { type: 'run-end' }>)
   const { outcome, reason, message, summary, structured } = event
   return {
     ...state,
+    queue: null,
     phase: 'ended',
     openCalls: {},
     openRequests: {},

@@ -13,6 +13,7 @@ export interface Metric {
 
 export const runStatuses = [
   ...RunOutcome.options,
+  'queued',
   'running',
   'waiting',
   'sleeping',
@@ -20,7 +21,7 @@ export const runStatuses = [
   'damaged',
 ] as const
 /** What a run that starts waits for. */
-export const startPhases = ['workspace', 'vm', 'agent'] as const
+export const startPhases = ['queue', 'workspace', 'vm', 'agent'] as const
 export type StartPhase = (typeof startPhases)[number]
 /** How a VM started. */
 const startKinds = ['boot', 'template', 'saved'] as const
@@ -58,6 +59,19 @@ export const metrics = {
     help: 'Runs of this service that have no agent yet, by what they wait for',
     labels: { for: startPhases },
   },
+  caisson_queue_waiting: { type: 'gauge', help: 'Runs that wait in the queue of this service' },
+  caisson_queue_oldest_wait_seconds: {
+    type: 'gauge',
+    help: 'For how long the run that has waited longest in the queue has waited; 0: none waits',
+  },
+  caisson_queue_at_work: { type: 'gauge', help: 'Runs of this service that may use a VM now' },
+  caisson_queue_at_work_limit: { type: 'gauge', help: 'Runs of this service that may use a VM at once' },
+  caisson_queue_refused_total: { type: 'counter', help: 'Runs that were refused because the queue was full' },
+  caisson_queue_wait_seconds: {
+    type: 'histogram',
+    help: 'Time that runs waited in the queue until they started, or continued; those that did not wait are not counted',
+    buckets: [0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600],
+  },
   caisson_runs_started_total: { type: 'counter', help: 'Runs that this service started' },
   caisson_runs_resumed_total: {
     type: 'counter',
@@ -70,7 +84,7 @@ export const metrics = {
   },
   caisson_run_start_seconds: {
     type: 'histogram',
-    help: 'Time from the start or the continuation of a run until its agent answered, by how the VM started',
+    help: 'Time from the start or the continuation of a run until its agent answered, without its wait in the queue, by how the VM started',
     labels: { start: startKinds },
     buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300],
   },

@@ -9,7 +9,7 @@ import {
 } from '../protocol/approval.ts'
 import { EgressRule } from '../protocol/egress.ts'
 import { Delta, HostDelta, HostEvent, JournalEvent } from '../protocol/event.ts'
-import { RunMetadata } from '../protocol/host-event.ts'
+import { RunMetadata, RunPriority, StartWithin } from '../protocol/host-event.ts'
 import { limits } from '../protocol/limits.ts'
 import { Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
@@ -92,6 +92,10 @@ export const RunRequest = z.strictObject({
     .optional(),
   egress: z.strictObject({ rules: z.array(EgressRule).max(1_000).optional() }).optional(),
   limits: RunLimits.partial().optional(),
+  /** Among the waiting runs of the same key, subject or owner. Absent: `normal`. */
+  priority: RunPriority.optional(),
+  /** Time, ms, after which a run that has not begun ends with the reason `queue_timeout`. Absent: it waits without a limit. */
+  startWithinMs: StartWithin.optional(),
   vm: z
     .strictObject({
       memoryBytes: z.int().positive().optional(),
@@ -111,12 +115,24 @@ export type RunRequest = z.infer<typeof RunRequest>
 /** A run, as lists and `GET /v1/runs/{run}` show it. Texts of lists are cut to 500 characters. */
 export const RunResource = z.strictObject({
   id: RunId,
-  /** `running`, `waiting`, `sleeping`, `interrupted`, `damaged`, or how it ended. */
+  /** `queued`, `running`, `waiting`, `sleeping`, `interrupted`, `damaged`, or how it ended. */
   status: Line,
-  /** Since when it waits, sleeps or is interrupted. */
+  /** Since when it is queued, waits, sleeps or is interrupted. */
   since: Milliseconds.optional(),
   /** Whether it sleeps because a person paused it; answers alone do not wake it. Absent: not so. */
   isPaused: z.literal(true).optional(),
+  /** Absent: it does not wait in the queue. */
+  queue: z
+    .strictObject({
+      /** 1 is next, as far as it is known now. */
+      place: Count.min(1),
+      /** Runs that wait, of all callers. */
+      waiting: Count,
+      priority: RunPriority,
+      /** The run ends if it has not begun by then. Absent: it waits without a limit. */
+      startBy: Milliseconds.optional(),
+    })
+    .optional(),
   startedAt: Milliseconds,
   prompt: Line,
   /** Path on the service's machine. */

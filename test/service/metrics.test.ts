@@ -68,7 +68,8 @@ async function vmOf({ folders }: Pick<Host, 'folders'>, residentBytes: number) {
 
 describe('GET /metrics', () => {
   it('gives every metric of the table and no other, in the text format of Prometheus [H.02]', async () => {
-    const { host } = await placeOfRuns({})
+    const { env } = await placeOfRuns({})
+    const host = new Host({ env, queue: { maxAtWork: 3 } })
     await runThatUsed(host, `run-${'1'.repeat(20)}`, {}, { tokens: 1 })
     await vmOf(host, 1)
     const { send } = await serveHost(host)
@@ -205,6 +206,30 @@ describe('the metrics of a run', () => {
     expect(seriesValue(again, 'caisson_run_start_seconds_count', { start: 'boot' })).toBe(1)
   })
 
+  it('have the time that it waited in the queue, which is no part of its start [H.02 S4.12]', () => {
+    const found = metricsAfter(
+      [1_000, runStart],
+      [1_000, { type: 'queue-start', priority: 'normal' }],
+      [61_000, { type: 'queue-end', waitedMs: 60_000 }],
+      [62_000, vmReady],
+      [63_000, sessionStart],
+    )
+    expect(seriesValue(found, 'caisson_queue_wait_seconds_sum')).toBe(60)
+    expect(seriesValue(found, 'caisson_run_start_seconds_sum', { start: 'template' })).toBe(2)
+    const waiting = metricsAfter([1_000, runStart], [1_000, { type: 'queue-start', priority: 'normal' }])
+    expect(seriesValue(waiting, 'caisson_runs_starting', { for: 'queue' })).toBe(1)
+    const runs = new RunMetrics(new MetricValues())
+    expect(runs.oldestWait).toBeUndefined()
+    for (const [at, id] of [
+      [5, runId],
+      [3, `run-${'2'.repeat(20)}`],
+    ] as const)
+      runs.event({ runId: id, at, event: { type: 'queue-start', priority: 'low' } } as JournalEvent)
+    expect(runs.oldestWait).toBe(3)
+    runs.end(`run-${'2'.repeat(20)}`)
+    expect(runs.oldestWait).toBe(5)
+  })
+
   it('say what it waits for until then, and nothing after its end [H.02]', () => {
     const waits = (...events: Event[]) => {
       const found = metricsAfter(...events.map((event, at) => [at, event] as const))
@@ -224,7 +249,7 @@ describe('the metrics of a run', () => {
     const runs = new RunMetrics(new MetricValues())
     runs.event({ runId, at: 1, event: resume } as JournalEvent)
     runs.end(runId)
-    expect(runs.samples().map(({ value }) => value)).toEqual([0, 0, 0])
+    expect(runs.samples().map(({ value }) => value)).toEqual([0, 0, 0, 0])
   })
 
   it('have its tokens, cost, decisions and refused accesses [H.02, S1.11]', () => {

@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError } from '#specs/errors.ts'
+import type { HostQueueOptions } from '../../host-options.ts'
 import { Service, type ServiceOptions } from '../../service/service.ts'
 import { withEnvFile } from '../env-file.ts'
 import { exitCodes } from '../exit-codes.ts'
@@ -21,6 +22,9 @@ export interface ServeFlags extends JwtFlags {
   readonly allowWorkspace?: readonly string[]
   readonly allowHostName?: readonly string[]
   readonly allowOrigin?: readonly string[]
+  readonly parallelRuns?: number
+  readonly maxQueue?: number
+  readonly maxQueuePerKey?: number
 }
 
 /** Time for requests under way to be answered. */
@@ -29,7 +33,7 @@ const closeMs = 5_000
 export async function serve(given: Io, flags: ServeFlags): Promise<number> {
   const io = await withEnvFile(given, flags.envFile)
   const { isDebug } = modeOf(io.env, flags.token === false)
-  const host = hostOf(io, flags.config ?? [])
+  const host = hostOf(io, flags.config ?? [], { queue: queueOptions(flags) })
   const jwt = jwtOf(io.env, flags)
   const say = (text: string) => io.stderr.write(`${text}\n`)
   // Its runs end with this process, and the next service continues them; see Service.
@@ -72,6 +76,14 @@ function jwtQuotasOf(flags: JwtFlags): QuotaFlags {
     maxRuns: jwtMaxRuns,
     maxTokens: jwtMaxTokens,
     maxCostUsd: jwtMaxCostUsd,
+  }
+}
+
+function queueOptions({ parallelRuns, maxQueue, maxQueuePerKey }: ServeFlags): HostQueueOptions {
+  return {
+    ...(parallelRuns === undefined ? {} : { maxAtWork: parallelRuns }),
+    ...(maxQueue === undefined ? {} : { maxWaiting: maxQueue }),
+    ...(maxQueuePerKey === undefined ? {} : { maxWaitingPerLane: maxQueuePerKey }),
   }
 }
 

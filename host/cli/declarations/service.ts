@@ -41,6 +41,17 @@ export function addServeCommand(command: Command, run: RunAction): void {
       collect,
     )
     .option(
+      '--parallel-runs <count>',
+      'runs at work at once, the others wait (default: two for each processor, as the memory allows)',
+      parseCount,
+    )
+    .option('--max-queue <count>', 'runs that may wait at once (default: 1000)', parseCountOrNone)
+    .option(
+      '--max-queue-per-key <count>',
+      'runs of one key or subject that may wait at once (default: 200)',
+      parseCountOrNone,
+    )
+    .option(
       '--jwks <place>',
       'accept JWTs: public keys of the issuer, a file or an https address (default: JWT_JWKS)',
     )

@@ -48,6 +48,12 @@ function linesOfEvent(
   switch (event.type) {
     case 'run-start':
       return runStartLines(event, colors)
+    case 'queue-start':
+      return [
+        colors.dim(`Waits for its turn${event.priority === 'normal' ? '' : ` (priority ${event.priority})`}`),
+      ]
+    case 'queue-end':
+      return [colors.dim(`Waited ${formatDuration(event.waitedMs)} for its turn`)]
     case 'workspace-ready':
       return workspaceLines(event, colors)
     case 'vm-ready':

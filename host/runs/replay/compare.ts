@@ -36,6 +36,8 @@ export interface Comparison {
 
 /** Events of the machine, of the network and of people who watch; the replay answers what they caused. */
 const notCompared: ReadonlySet<string> = new Set([
+  'queue-start',
+  'queue-end',
   'vm-ready',
   'vm-sleep',
   'vm-wake',

@@ -1,0 +1,37 @@
+// Runs that work without a VM: a hook has each of them for as long as the test wants, and then ends it.
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+
+export interface HeldRuns {
+  /** Command of a hook `before-run`. */
+  readonly command: readonly string[]
+  /** Ids of the runs that began, in their order. */
+  begun(): Promise<string[]>
+  /** Lets one run end, or all that begin. */
+  release(runId?: string): Promise<void>
+}
+
+/** Call it from within a test. */
+export async function heldRuns(): Promise<HeldRuns> {
+  const folder = await temporaryFolder('held-runs')
+  const log = path.join(folder, 'begun')
+  const script = path.join(folder, 'hold')
+  await mkdir(path.join(folder, 'go'))
+  await writeFile(log, '')
+  await writeFile(
+    script,
+    `#!/bin/sh
+run=$(grep -o 'run-[0-9a-f]\\{20\\}' | head -n 1)
+echo "$run" >> '${log}'
+until [ -e '${folder}/go/all' ] || [ -e "${folder}/go/$run" ]; do sleep 0.05; done
+echo '{"decision":"deny","reason":"the test is done with it"}'
+`,
+  )
+  await chmod(script, 0o700)
+  return {
+    command: [script],
+    begun: async () => (await readFile(log, 'utf8')).split('\n').filter((line) => line !== ''),
+    release: async (runId = 'all') => await writeFile(path.join(folder, 'go', runId), ''),
+  }
+}
