@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { z } from 'zod'
 import { openApiDocument } from '#specs/service/openapi.ts'
-import type { ApplyRequest } from '#specs/service/resources.ts'
+import type { ApplyRequest, RunRequest } from '#specs/service/resources.ts'
 import type { ReplyOf, RequestOf } from '#specs/service/route.ts'
 import type { RouteName, routes } from '#specs/service/routes.ts'
 import {
@@ -74,6 +74,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     docs: async () => ({ body: page }),
 
     createRun: async ({ body }, { caller, idempotencyKey }) => {
+      await requireExpectedModel(host, body)
       const runId = await runs.start(body, caller, idempotencyKey)
       return {
         body: runResource(await runs.summary(runId)),
@@ -326,6 +327,25 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       ...{ usage, isUsageEstimated, costUsd, journalHead },
     }
   }
+}
+
+/** Refuses a run whose prompt would go to another model server than its caller knows of. @throws {Refusal} 409 */
+async function requireExpectedModel(host: Host, { model, expectedModel }: RunRequest): Promise<void> {
+  if (expectedModel === undefined) return
+  const chosen = await host.provider(model === undefined ? {} : { model })
+  if (chosen.model === expectedModel.id && chosen.baseUrl === expectedModel.server) return
+  const found =
+    chosen.model === expectedModel.id
+      ? `the model ${chosen.model} at another server`
+      : `the model ${chosen.model}`
+  throw new Refusal(
+    409,
+    'other_model',
+    `the service uses ${found}, and the request expects ${expectedModel.id}`,
+    {
+      remedy: 'start the service with the same configuration and variables, or leave out expectedModel',
+    },
+  )
 }
 
 function plainChanges(

@@ -207,7 +207,7 @@ export class ServiceRuns {
   }
 
   async #start(request: RunRequest, caller: Caller, own: Readonly<Record<string, string>>): Promise<string> {
-    const { metadata = {}, workspace, approvals, limits, ...rest } = request
+    const { metadata = {}, workspace, approvals, limits, expectedModel: _, ...rest } = request
     const reserved = Object.keys(metadata).find((name) => name.startsWith(ownPrefix))
     if (reserved !== undefined || Object.keys(metadata).length > metadataMaxKeys)
       throw new Refusal(400, 'invalid_request', 'the metadata cannot be used', {
@@ -225,7 +225,7 @@ export class ServiceRuns {
       ...rest,
       workspace: place,
       metadata: { ...metadata, ...own, ...ownerMetadata(caller), [startedBy]: 'service' },
-      approvals: { ...approvals, interactive: true },
+      approvals: { interactive: true, ...approvals },
     } as RunOptions
     const { host, quotas } = this.#options
     try {

@@ -9,13 +9,14 @@ import { isIP, type Socket } from 'node:net'
 import path from 'node:path'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { CaissonError, type Host } from '../index.ts'
-import { Access, hostNames, readToken } from './access.ts'
+import { Access, hostNames } from './access.ts'
 import { Callers, type JwtAccess } from './callers.ts'
 import { RunEvents } from './events.ts'
 import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
 import { MetricValues } from './metric-values.ts'
 import { Ownership } from './ownership.ts'
+import { readToken, serviceFolder, socketName } from './place.ts'
 import { Quotas } from './quotas.ts'
 import { Readiness } from './readiness.ts'
 import { RunMetrics } from './run-metrics.ts'
@@ -88,7 +89,7 @@ export class Service implements AsyncDisposable {
     requireSafe(address, options.tls !== undefined)
     const { isOpen = false } = options
     if (isOpen) requireLoopback(address, options.hostNames ?? [])
-    const directory = path.join(host.folders.home, 'service')
+    const directory = serviceFolder(host.folders.home)
     const { file: tokenFile, token } = await readToken(directory)
     const ownership = new Ownership(host.runs)
     const quotas = new Quotas({ host, atWork: () => runs.ofCallers })
@@ -133,7 +134,7 @@ export class Service implements AsyncDisposable {
     undo.defer(forget)
     undo.defer(() => app.close())
     await app.ready()
-    const socket = options.socket ?? path.join(directory, 'service.sock')
+    const socket = options.socket ?? path.join(directory, socketName)
     // The socket first: of two services of one user the second ends here.
     const local = undo.use(await openLocal(socket, app, locals))
     await app.listen({ host: address, port }).catch((cause: unknown) => {

@@ -44,10 +44,9 @@ export const Problem = z.strictObject({
 })
 export type Problem = z.infer<typeof Problem>
 
-/** What a run is started with; as the options of `host.run` in the library. */
-export const RunRequest = z.strictObject({
-  /** The task for the agent. */
-  prompt: Document.min(1),
+const RunFields = z.strictObject({
+  /** The task for the agent. It may be empty only with `plan.from`. */
+  prompt: Document,
   /** Absolute path below an allowed folder of the service. Absent: that of `continue`, else an empty one of its own. */
   workspace: z
     .string()
@@ -57,6 +56,14 @@ export const RunRequest = z.strictObject({
     .optional(),
   /** Absent: the default of the service. */
   model: Line.min(1).optional(),
+  /** What the service must make of `model` and its own settings, or it refuses the request (409). Absent: anything. */
+  expectedModel: z
+    .strictObject({
+      id: Line.min(1),
+      /** Address of its server without a trailing slash; null: the offline model. */
+      server: z.string().max(2_048).nullable(),
+    })
+    .optional(),
   /** Names of allowed tools, or a map from names to true or false. Absent: all. */
   tools: z.union([z.array(Line).max(256), z.record(Line, z.boolean())]).optional(),
   /** Further facts for the model, by name. */
@@ -71,6 +78,8 @@ export const RunRequest = z.strictObject({
     .strictObject({
       /** Patterns of ignored or secret paths to copy anyway. */
       include: z.array(z.string().max(4_096)).max(1_000).optional(),
+      /** Accepts the ignore rules as earlier runs left them. */
+      acceptIgnoreRules: z.boolean().optional(),
     })
     .optional(),
   plan: z
@@ -88,6 +97,8 @@ export const RunRequest = z.strictObject({
       /** What answers when no rule does: a person, always yes, always no. Absent: `ask`. */
       mode: z.enum(['ask', 'all', 'none']).optional(),
       rules: z.array(ApprovalRule).max(1_000).optional(),
+      /** Whether somebody answers what no rule and no mode does. False: it is denied. Absent: true. */
+      interactive: z.boolean().optional(),
     })
     .optional(),
   egress: z.strictObject({ rules: z.array(EgressRule).max(1_000).optional() }).optional(),
@@ -105,6 +116,11 @@ export const RunRequest = z.strictObject({
       sleepAfterMs: z.int().min(0).optional(),
     })
     .optional(),
+})
+/** What a run is started with; as the options of `host.run` in the library. */
+export const RunRequest = RunFields.refine(({ prompt, plan }) => prompt !== '' || plan?.from !== undefined, {
+  path: ['prompt'],
+  message: 'expected a task',
 })
 export type RunRequest = z.infer<typeof RunRequest>
 
