@@ -31,10 +31,12 @@ export interface Unused {
 /**
  * The running service of this user and of this version; undefined when there is none.
  * @param home the state folder
+ * @param answerMs how long to wait for its answer. Absent: 2 s
  */
 export async function findLocalService(
   home: string,
   version: string,
+  answerMs = healthMs,
 ): Promise<LocalService | Unused | undefined> {
   const folder = serviceFolder(home)
   const socket = path.join(folder, socketName)
@@ -49,13 +51,13 @@ export async function findLocalService(
     if (token === undefined) return { problem: `the service on ${socket} has no token; restart it` }
     const health = readAnswer(
       Health,
-      await exchange(socket, { path: '/healthz', signal: AbortSignal.timeout(healthMs) }),
+      await exchange(socket, { path: '/healthz', signal: AbortSignal.timeout(answerMs) }),
     )
     if (health?.version === version) return { socket, token }
     const seen = health === undefined ? 'answers as no service of Caisson does' : `is ${health.version}`
     return { problem: `the service on ${socket} ${seen}, and this is ${version}; restart it` }
   } catch (error) {
-    return { problem: whyUnused(socket, error) }
+    return { problem: whyUnused(socket, error, answerMs) }
   }
 }
 
@@ -92,10 +94,10 @@ export async function startRun(
   }
 }
 
-function whyUnused(socket: string, error: unknown): string {
+function whyUnused(socket: string, error: unknown, answerMs: number = healthMs): string {
   if (isNotThere(error)) return `the service on ${socket} has ended`
   if (error instanceof Error && error.name === 'TimeoutError')
-    return `the service on ${socket} did not answer for ${healthMs / 1_000} seconds`
+    return `the service on ${socket} did not answer for ${answerMs / 1_000} seconds`
   return `the service on ${socket} cannot be used: ${errorMessage(error)}`
 }
 

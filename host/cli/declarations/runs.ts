@@ -2,7 +2,7 @@
 import { type Command, Option } from 'commander'
 import type { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import type { ChatFlags } from '../commands/chat.ts'
-import type { RunFlags } from '../commands/run.ts'
+import type { RunFlags } from '../commands/run-flags.ts'
 import type { Io } from '../io.ts'
 import {
   addConfigOption,
