@@ -2,7 +2,7 @@
 import { userInfo } from 'node:os'
 import type { Readable, Writable } from 'node:stream'
 import type { VmClient } from '../control/vm-client.ts'
-import { Host } from '../host.ts'
+import { Host, type HostPoolOptions } from '../host.ts'
 import { wordsOf } from '../runs/ending.ts'
 import { type InConversation, withFlags } from './options.ts'
 import { sanitizeBlock, sanitizeLine } from './render/sanitize.ts'
@@ -27,9 +27,13 @@ export function userName(): string {
   }
 }
 
-/** The host for this environment. @param overrides settings of `-c`, over the configuration */
-export function hostOf(io: Io, overrides: readonly string[] = []): Host {
-  return new Host({ env: io.env, overrides })
+/**
+ * The host for this environment.
+ * @param overrides settings of `-c`, over the configuration
+ * @param pool VMs to keep ready. Absent: none
+ */
+export function hostOf(io: Io, overrides: readonly string[] = [], pool?: HostPoolOptions): Host {
+  return new Host({ env: io.env, overrides, ...(pool === undefined ? {} : { pool }) })
 }
 
 /**
