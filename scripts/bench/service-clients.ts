@@ -41,7 +41,8 @@ process.once('message', ({ url, token, count, reads }: ClientsOrder) => {
       response.setEncoding('utf8').on('data', (text: string) => {
         // Short frames arrive whole.
         for (const line of text.split('\n')) {
-          if (line !== 'event: event') continue
+          // A pause has further events behind it.
+          if (!/^data: .*"(?:pause|resume)-request"/.test(line)) continue
           const has = (having[event] ?? 0) + 1
           having[event] = has
           event += 1
