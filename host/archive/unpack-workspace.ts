@@ -8,6 +8,7 @@ import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { isPlainName, type TarEntry, TarReader } from '../control/tar.ts'
 import { formatBytes } from '../files/format.ts'
+import { stagePrefix } from '../state/folders.ts'
 import { readFreeBytes } from '../vm/vm-options.ts'
 
 export const uploadLimits = {
@@ -24,11 +25,12 @@ export const uploadLimits = {
 const reserveBytes = 256 * 1024 ** 2
 /** Links that one name may lead through. */
 const maxLinks = 40
-export const stagePrefix = '.upload-'
 
 export interface UnpackWorkspaceOptions {
   /** Bytes of the archive. Default: 1 GiB, which is also the most. */
   readonly maxBytes?: number
+  /** Files, directories and links. Default: 100,000, which is also the most. */
+  readonly maxEntries?: number
   readonly signal?: AbortSignal
 }
 
@@ -47,7 +49,11 @@ export interface UnpackedWorkspace {
 export async function unpackWorkspace(
   from: AsyncIterable<Uint8Array>,
   to: string,
-  { maxBytes = uploadLimits.maxBytes, signal }: UnpackWorkspaceOptions = {},
+  {
+    maxBytes = uploadLimits.maxBytes,
+    maxEntries = uploadLimits.maxEntries,
+    signal,
+  }: UnpackWorkspaceOptions = {},
 ): Promise<UnpackedWorkspace> {
   if ((await lstat(to).catch(() => undefined)) !== undefined)
     throw new CaissonError('not_possible_now', `${to} exists; expected the name of a new folder`)
@@ -55,7 +61,7 @@ export async function unpackWorkspace(
   try {
     const bounded = limitBytes(from, Math.min(maxBytes, uploadLimits.maxBytes), stage, signal)
     const reader = new TarReader(bounded, { readsPax: true, refuse: invalid })
-    const unpacking = new Unpacking(stage)
+    const unpacking = new Unpacking(stage, Math.min(maxEntries, uploadLimits.maxEntries))
     for (let entry = await reader.next(); entry !== null; entry = await reader.next())
       await unpacking.take(entry, reader)
     await reader.end()
@@ -96,13 +102,15 @@ async function* limitBytes(
 /** What was made so far in a folder that nobody else writes to. */
 class Unpacking {
   readonly #root: string
+  readonly #maxEntries: number
   /** Of each path what it is; a link has its target. */
   readonly #made = new Map<string, 'file' | 'directory' | 'implied' | { readonly target: string }>()
   #chars = 0
   #contentBytes = 0
 
-  constructor(root: string) {
+  constructor(root: string, maxEntries: number) {
     this.#root = root
+    this.#maxEntries = maxEntries
   }
 
   async take(entry: TarEntry, reader: TarReader): Promise<void> {
@@ -140,10 +148,10 @@ class Unpacking {
       if (!isUsable || target.startsWith('/')) throw refused(name, 'the link leads out of the workspace')
     }
     this.#chars += name.length + target.length
-    if (this.#made.size >= uploadLimits.maxEntries || this.#chars > uploadLimits.maxPathChars)
+    if (this.#made.size >= this.#maxEntries || this.#chars > uploadLimits.maxPathChars)
       throw new CaissonError(
         'limit_reached',
-        `the archive has more than ${uploadLimits.maxEntries} entries, or longer paths than can be held`,
+        `the archive has more than ${this.#maxEntries} entries, or longer paths than can be held`,
       )
     this.#made.set(name, type === 'link' ? { target } : type)
   }

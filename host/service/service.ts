@@ -23,6 +23,7 @@ import { RunMetrics } from './run-metrics.ts'
 import { Scrape } from './scrape.ts'
 import { ServiceRuns } from './service-runs.ts'
 import { listenOnSocket } from './unix-socket.ts'
+import { Uploads } from './uploads.ts'
 
 export const defaultPort = 3789
 
@@ -110,7 +111,18 @@ export class Service implements AsyncDisposable {
     const runMetrics = new RunMetrics(values)
     const readiness = new Readiness({ doctor: (given) => host.doctor(given), log })
     const scrape = new Scrape({ host, values, runs: runMetrics, readiness, version, log })
-    const handlers = makeHandlers({ host, runs, events, ownership, quotas, readiness, scrape, version })
+    const uploads = new Uploads(host, path.join(directory, 'workspaces'))
+    const handlers = makeHandlers({
+      host,
+      runs,
+      events,
+      uploads,
+      ownership,
+      quotas,
+      readiness,
+      scrape,
+      version,
+    })
     const locals = new WeakSet<Socket>()
     const names = new Set<string>()
     const access = new Access({ callers, hosts: names, origins: new Set(options.origins ?? []) })

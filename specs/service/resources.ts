@@ -27,6 +27,11 @@ import {
 } from '../protocol/text.ts'
 import { ChatRequest, TaskAnswer, TaskRequest } from './task-resources.ts'
 
+/** An uploaded workspace: random, with a mark of whose it is. */
+export const WorkspaceId = z
+  .string()
+  .regex(/^workspace-[0-9a-f]{32}$/, 'expected the id of an uploaded workspace')
+
 /** An error, as RFC 9457 (`application/problem+json`) has it. */
 export const Problem = z.strictObject({
   /** Anchor of the code in the reference at `/docs`. */
@@ -54,6 +59,8 @@ const RunFields = z.strictObject({
     .max(4_096)
     .regex(/^\/[^\0]*$/, 'expected an absolute path')
     .optional(),
+  /** An uploaded workspace, in place of `workspace`. */
+  uploadedWorkspace: WorkspaceId.optional(),
   /** Absent: the default of the service. */
   model: Line.min(1).optional(),
   /** What the service must make of `model` and its own settings, or it refuses the request (409). Absent: anything. */
@@ -121,8 +128,21 @@ const RunFields = z.strictObject({
 export const RunRequest = RunFields.refine(({ prompt, plan }) => prompt !== '' || plan?.from !== undefined, {
   path: ['prompt'],
   message: 'expected a task',
+}).refine(({ workspace, uploadedWorkspace }) => workspace === undefined || uploadedWorkspace === undefined, {
+  path: ['uploadedWorkspace'],
+  message: 'expected no workspace beside it',
 })
 export type RunRequest = z.infer<typeof RunRequest>
+
+/** What was uploaded. */
+export const WorkspaceResource = z.strictObject({
+  /** For `uploadedWorkspace` of a run. */
+  id: WorkspaceId,
+  /** Files, directories and links. */
+  entries: Count,
+  /** Of all files. */
+  contentBytes: Count,
+})
 
 /** A run, as lists and `GET /v1/runs/{run}` show it. Texts of lists are cut to 500 characters. */
 export const RunResource = z.strictObject({
@@ -481,6 +501,7 @@ export const TestResource = z.strictObject({
 export const named = {
   Problem,
   RunRequest,
+  Workspace: WorkspaceResource,
   Run: RunResource,
   RunResult: RunResultResource,
   Approval: ApprovalResource,
