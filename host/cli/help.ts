@@ -66,6 +66,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
     examples: [
       'serve',
       'serve --port 8080 --allow-workspace ~/projects',
+      'serve --pool 2',
       'serve keys create ci --scope run,read --expires 30d --max-runs 2',
       'serve keys list',
       'serve keys revoke ci',

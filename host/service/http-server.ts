@@ -167,6 +167,8 @@ function addRoute(
         body: parse('body', route.body, request.body),
       }
       const upload = route.upload === undefined ? undefined : (request.body as Readable | undefined)
+      // What is left of a body that was refused is not read.
+      if (upload !== undefined) reply.header('connection', 'close')
       const call = {
         ...callOf(request, reply, callers.get(request)?.caller),
         ...(upload === undefined ? {} : { upload }),
