@@ -44,7 +44,7 @@ export interface UnpackedWorkspace {
 
 /**
  * @param to a new folder in one that exists; it is for this user alone
- * @throws {CaissonError} `invalid_archive`, `limit_reached`, `no_space`; `not_possible_now` when `to` exists. Then nothing is left
+ * @throws {CaissonError} `invalid_archive`, `limit_reached`, `no_space`; `not_possible_now` when `to` exists; nothing is left
  */
 export async function unpackWorkspace(
   from: AsyncIterable<Uint8Array>,
