@@ -4,13 +4,13 @@ import type * as z from 'zod'
 import { JournalEvent } from '#specs/protocol/event.ts'
 import type { Problem } from '#specs/service/resources.ts'
 import { DeltaItem, Problem as ProblemSchema } from '#specs/service/resources.ts'
-import type { CallOf, ReplyOf, Route } from '#specs/service/route.ts'
+import type { CallOf, ReplyOf, Route, UploadBody } from '#specs/service/route.ts'
 import { type RouteName, routes } from '#specs/service/routes.ts'
 
 export type { JournalEvent } from '#specs/protocol/event.ts'
 export type { Problem } from '#specs/service/resources.ts'
 export { DeltaItem } from '#specs/service/resources.ts'
-export type { CallOf, InputOf, OutputOf, ReplyOf, Route } from '#specs/service/route.ts'
+export type { CallOf, InputOf, OutputOf, ReplyOf, Route, UploadBody } from '#specs/service/route.ts'
 export { type RouteName, routes } from '#specs/service/routes.ts'
 
 export interface ClientOptions {
@@ -24,12 +24,14 @@ export interface ClientOptions {
 
 /** A call of a route: what its schemas take. */
 export type ServiceCall<N extends RouteName> = CallOf<(typeof routes)[N]> & { signal?: AbortSignal }
-/** The JSON of its answer; text for routes of another type; undefined for none. */
+/** The JSON of its answer; text for routes of another type, a stream for an archive; undefined for none. */
 export type ServiceReply<N extends RouteName> = (typeof routes)[N]['reply'] extends {
   type: 'text/x-diff' | 'text/html' | 'text/plain; version=0.0.4'
 }
   ? string
-  : ReplyOf<(typeof routes)[N]>
+  : (typeof routes)[N]['reply'] extends { type: 'application/x-tar' }
+    ? ReadableStream<Uint8Array>
+    : ReplyOf<(typeof routes)[N]>
 
 /** An event or a delta of a run. */
 export type ServiceEvent = JournalEvent | z.infer<typeof DeltaItem>
@@ -81,14 +83,15 @@ export class ServiceClient {
       signal?: AbortSignal
     }
     const response = await this.#send(route.method, addressOf(route.path, params, query), {
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : bodyOf(route, body)),
       headers: {
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(body === undefined ? {} : { 'content-type': route.upload ?? 'application/json' }),
         ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
       },
       ...(signal === undefined ? {} : { signal }),
     })
     if (!response.ok) throw await errorOf(response)
+    if (route.reply.type === 'application/x-tar') return response.body as ServiceReply<N>
     const text = await response.text()
     if (route.reply.schema === undefined) return (text === '' ? undefined : text) as ServiceReply<N>
     const parsed = route.reply.schema.safeParse(parseJson(text))
@@ -197,6 +200,15 @@ export class ServiceClient {
       if (late.aborted) silence.abort(noAnswer(baseUrl))
     }
   }
+}
+
+/** `duplex` is what `fetch` wants of a stream. */
+function bodyOf({ upload }: Route, body: unknown): RequestInit {
+  if (upload === undefined) return { body: JSON.stringify(body) }
+  return {
+    body: body as UploadBody,
+    ...(body instanceof ReadableStream ? { duplex: 'half' } : {}),
+  } as RequestInit
 }
 
 /** The path with its parameters, and the query. */

@@ -299,6 +299,11 @@ const ResumeSchema = RunSchema.pick({
 })
 const ReplaySchema = z.strictObject({ signal: SignalOption, onProgress: givenFunction.optional() })
 const ExportSchema = z.strictObject({ signal: SignalOption, onNote: givenFunction.optional() })
+const UnpackSchema = z.strictObject({
+  signal: SignalOption,
+  maxBytes: z.int().min(1).optional(),
+  maxEntries: z.int().min(1).optional(),
+})
 const ImportSchema = z.strictObject({ signal: SignalOption, workspace: text.optional() })
 const ModelOptions = RunSchema.pick({ model: true, replay: true })
 
@@ -331,6 +336,12 @@ export function checkExport(to: unknown, options: unknown): void {
 export function checkImport(from: unknown, options: unknown): void {
   checkArguments('the stream cannot be used', z.instanceof(Readable, { error: 'expected a Readable' }), from)
   checkArguments('the options of the call cannot be used', ImportSchema, options)
+}
+
+/** @throws {OptionsError} */
+export function checkUnpack(from: unknown, options: unknown): void {
+  checkArguments('the stream cannot be used', z.instanceof(Readable, { error: 'expected a Readable' }), from)
+  checkArguments('the options of the call cannot be used', UnpackSchema, options)
 }
 
 /** A copy that was checked. @throws {OptionsError} naming every field that is wrong */

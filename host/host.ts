@@ -9,6 +9,11 @@ import { WorkspacePath } from '#specs/protocol/text.ts'
 import { ApiKeys } from './api-keys/api-keys.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
 import {
+  type UnpackedWorkspace,
+  type UnpackWorkspaceOptions,
+  unpackWorkspace,
+} from './archive/unpack-workspace.ts'
+import {
   checkCallOptions,
   checkChangeOptions,
   checkExport,
@@ -19,6 +24,7 @@ import {
   checkResumeOptions,
   checkRunOptions,
   checkSandboxOptions,
+  checkUnpack,
 } from './check-options.ts'
 import { compareRuns, type RunComparison } from './compare/compare-runs.ts'
 import type { Take } from './compare/merge-runs.ts'
@@ -475,6 +481,24 @@ export class Host implements AsyncDisposable {
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
       return await rewindAnyRun(this.runs, paths, options)
     })
+  }
+
+  /**
+   * Makes a folder of an uncompressed tar archive that anybody can have made, such as a workspace for a run: whole, or not
+   * at all. Refuses paths and links that lead out of it, all but files, directories and links, and more than 1 GiB.
+   * @param to a new folder in one that exists
+   * @throws {CaissonError} `invalid_archive`, `limit_reached`, `no_space`, `not_possible_now`
+   */
+  async unpackWorkspace(
+    from: Readable,
+    to: string,
+    options: UnpackWorkspaceOptions = {},
+  ): Promise<UnpackedWorkspace> {
+    return await withCode(async () => {
+      requireText('the folder', to)
+      checkUnpack(from, options)
+      return await unpackWorkspace(from, path.resolve(to), options)
+    }, options)
   }
 
   /**

@@ -14,7 +14,7 @@ import { listMoments } from '../journal/kept-moments.ts'
 import { RunStore, type RunSummary } from '../journal/run-store.ts'
 import { isLeftLock } from '../locks/file-lock.ts'
 import { judgeProcess } from '../processes/process-identity.ts'
-import { type Folders, serviceWorkspaces } from '../state/folders.ts'
+import { type Folders, isUploadedWorkspace, serviceWorkspaces, stagePrefix } from '../state/folders.ts'
 import { isTemplateName } from '../vm/template/template-name.ts'
 import { findOldTemplates } from '../vm/template/template-store.ts'
 import { listVmRecords } from '../vm/vm-folder.ts'
@@ -27,6 +27,8 @@ const VM_NAME = /^\.?vm-[0-9a-f]{12}$/
 const DIGEST = /^[0-9a-f]{64}$/
 /** What is older than this and still has the name of unfinished work was left by a killed process. */
 const ABANDONED_MS = 60 * 60 * 1000
+/** A run can still be started on an uploaded workspace. */
+const UNUSED_UPLOAD_MS = 24 * 60 * 60 * 1000
 /** A folder of a VM without a record is being made, or was left by a killed process: after this it is the latter. */
 const VM_DRAFT_MS = 60 * 1000
 
@@ -51,6 +53,7 @@ export async function listKept({ folders, now, sources = findSources() }: Invent
     listWork(cache, now),
     listLeftLocks(folders),
     listLeftImports(folders),
+    listUploads(folders, now),
     listDeadVms(folders.vms, now),
     listMomentsOfRuns(folders),
     listRuns(folders),
@@ -236,6 +239,26 @@ async function listRuns(folders: Folders): Promise<Kept[]> {
       note,
     } as const
   })
+}
+
+/** Uploaded workspaces that no run names, and those of uploads that did not end. */
+async function listUploads(folders: Folders, now: number): Promise<Kept[]> {
+  const folder = serviceWorkspaces(folders.home)
+  const names = (await namesIn(folder)).filter(
+    (name) => isUploadedWorkspace(name) || name.startsWith(stagePrefix),
+  )
+  if (names.length === 0) return []
+  const used = new Set((await new RunStore(folders).list()).map(({ workspace }) => path.basename(workspace)))
+  const unused = names.filter((name) => !used.has(name))
+  return await Promise.all(
+    unused.map(async (name) => {
+      const entry = await describe('leftover', path.join(folder, name), 'old')
+      const isWhole = isUploadedWorkspace(name)
+      const note = isWhole ? 'uploaded workspace that no run uses' : 'unfinished upload'
+      const state = now - entry.usedAt > (isWhole ? UNUSED_UPLOAD_MS : ABANDONED_MS) ? 'old' : 'busy'
+      return { ...entry, note, state } as const
+    }),
+  )
 }
 
 /** Folders that another version made, or a person. */

@@ -67,6 +67,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
       'serve',
       'serve --port 8080 --allow-workspace ~/projects',
       'serve --parallel-runs 4 --max-queue 200',
+      'serve --pool 2',
       'serve keys create ci --scope run,read --expires 30d --max-runs 2',
       'serve keys list',
       'serve keys revoke ci',

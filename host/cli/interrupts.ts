@@ -34,18 +34,28 @@ export class Interrupts implements Disposable {
   readonly #run: Pick<Run, 'cancel'>
   readonly #output: Writable
   readonly #onFirst: () => void
+  readonly #leave: (() => void) | undefined
   readonly #first = new AbortController()
-  readonly #onSignal = (signal: NodeJS.Signals) => this.interrupt(signal)
+  readonly #onSignal = (signal: NodeJS.Signals) => {
+    if (signal === 'SIGHUP' && this.#leave !== undefined) this.#leave()
+    else this.interrupt(signal)
+  }
   /** A closed terminal sends SIGHUP and breaks the output: that is one interruption, not two. */
   readonly #onBrokenOutput = () => {
-    if (!this.#first.signal.aborted) this.interrupt('the closing of standard output')
+    if (this.#leave !== undefined) this.#leave()
+    else if (!this.#first.signal.aborted) this.interrupt('the closing of standard output')
   }
 
-  /** Listens until disposed. @param onFirst called at the first interruption, before the run is cancelled */
-  constructor(run: Pick<Run, 'cancel'>, output: Writable, onFirst: () => void) {
+  /**
+   * Listens until disposed.
+   * @param onFirst called at the first interruption, before the run is cancelled
+   * @param leave called instead when the terminal or the reader is gone: the run continues elsewhere
+   */
+  constructor(run: Pick<Run, 'cancel'>, output: Writable, onFirst: () => void, leave?: () => void) {
     this.#run = run
     this.#output = output
     this.#onFirst = onFirst
+    this.#leave = leave
     for (const signal of signals) process.on(signal, this.#onSignal)
     output.on('error', this.#onBrokenOutput)
     if (output.errored !== null) this.#onBrokenOutput()

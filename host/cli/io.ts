@@ -31,7 +31,7 @@ export function userName(): string {
 export function hostOf(
   io: Io,
   overrides: readonly string[] = [],
-  options: Pick<HostOptions, 'queue'> = {},
+  options: Pick<HostOptions, 'queue' | 'pool'> = {},
 ): Host {
   return new Host({ env: io.env, overrides, ...options })
 }

@@ -1,6 +1,6 @@
 /**
- * Tar streams, as GNU tar writes them: read from the guest, whose every field is hostile, and written for it. Refuses
- * what the guest's tar does not write when it is asked for `--format=gnu`.
+ * Tar streams, every field hostile: read from the guest and from callers, and written for both. From the guest it refuses
+ * what GNU tar does not write when it is asked for `--format=gnu`; from callers it also reads ustar and pax (POSIX.1-2017).
  */
 import { CaissonError } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -8,6 +8,8 @@ import { limits } from '#specs/protocol/limits.ts'
 const blockBytes = 512
 /** Names of one entry, with their NUL and padding. */
 const longNameMaxBytes = 2 * limits.pathMaxBytes
+/** Of the records of one extended header. */
+const extendedMaxBytes = 64 * 1024
 const endBlocks = Buffer.alloc(2 * blockBytes)
 
 export interface TarEntry {
@@ -23,22 +25,37 @@ export interface TarEntry {
   readonly target: string
 }
 
+export interface TarOptions {
+  /** Whether to read ustar and pax besides GNU's form. Absent: false. */
+  readonly readsPax?: boolean
+  /** Makes the error for an archive that cannot be read. Absent: `protocol_violation`, of the VM. */
+  readonly refuse?: (what: string) => CaissonError
+}
+
+/** What an extended header says of the next entry. */
+type Extended = Partial<Record<'path' | 'linkpath' | 'size', string>>
+
 /** Reads one archive. Content that is not read is skipped. */
 export class TarReader {
+  readonly #readsPax: boolean
+  readonly #refuse: (what: string) => CaissonError
   readonly #pieces: AsyncIterator<Uint8Array>
   #buffered: Buffer = Buffer.alloc(0)
   /** Content and padding of the current entry that were not read. */
   #contentBytes = 0
   #paddingBytes = 0
 
-  constructor(pieces: AsyncIterable<Uint8Array>) {
+  constructor(pieces: AsyncIterable<Uint8Array>, { readsPax = false, refuse = broken }: TarOptions = {}) {
     this.#pieces = pieces[Symbol.asyncIterator]()
+    this.#readsPax = readsPax
+    this.#refuse = refuse
   }
 
   /** The next entry; null at the end, also of a stream without any byte. @throws {CaissonError} `protocol_violation` */
   async next(): Promise<TarEntry | null> {
     let path: string | undefined
     let target: string | undefined
+    let extended: Extended = {}
     for (;;) {
       for await (const _ of this.content());
       await this.#skip(this.#paddingBytes)
@@ -46,27 +63,77 @@ export class TarReader {
       const header = await this.#header()
       if (header === null) return null
       const type = String.fromCharCode(header[156] ?? 0)
-      const size = sizeIn(header)
+      const size = this.#sizeOf(header, extended.size)
       if (type === 'L' || type === 'K') {
-        if ((type === 'L' ? path : target) !== undefined) throw broken('two long names of one entry')
+        if ((type === 'L' ? path : target) !== undefined) throw this.#refuse('two long names of one entry')
         const name = await this.#longName(size)
         if (type === 'L') path = name
         else target = name
         continue
       }
-      if (type === 'x' || type === 'g') throw broken(`an extended header of type ${type}`)
-      const kind = kindOf(type)
+      if (type === 'x' || type === 'g') {
+        if (!this.#readsPax) throw this.#refuse(`an extended header of type ${type}`)
+        const said = await this.#extended(size)
+        if (type === 'x') extended = { ...extended, ...said }
+        else if (Object.keys(said).length > 0) throw this.#refuse('a name or a size for all entries')
+        continue
+      }
+      const name = extended.path ?? path ?? this.#nameOf(header)
+      const kind = type !== '5' && kindOf(type) === 'file' && name.endsWith('/') ? 'directory' : kindOf(type)
       this.#contentBytes = kind === 'file' ? size : 0
       this.#paddingBytes = kind === 'file' ? paddingOf(size) : 0
       return {
-        path: path ?? nameIn(header, 0, 100),
+        path: name,
         type: kind,
         mode: octalIn(header, 100, 8) & 0o777,
         mtimeMs: Math.min(numberIn(header, 136, 12) * 1000, 8.64e15),
         size: this.#contentBytes,
-        target: target ?? nameIn(header, 157, 100),
+        target: extended.linkpath ?? target ?? nameIn(header, 157, 100),
       }
     }
+  }
+
+  /** Reads on behind the end: nothing but zeros may follow. @throws {CaissonError} */
+  async end(): Promise<void> {
+    while (this.#buffered.length > 0 || (await this.#fill())) {
+      if (this.#buffered.some((byte) => byte !== 0)) throw this.#refuse('something behind its end')
+      this.#buffered = Buffer.alloc(0)
+    }
+  }
+
+  /** In ustar a long name is cut at a slash, with its beginning behind. */
+  #nameOf(header: Buffer): string {
+    const name = nameIn(header, 0, 100)
+    if (!this.#readsPax || header.toString('latin1', 257, 263) !== 'ustar\0') return name
+    const prefix = nameIn(header, 345, 155)
+    return prefix === '' ? name : `${prefix}/${name}`
+  }
+
+  #sizeOf(header: Buffer, given: string | undefined): number {
+    const size =
+      given === undefined ? numberIn(header, 124, 12) : /^\d{1,16}$/.test(given) ? Number(given) : -1
+    if (!Number.isSafeInteger(size) || size < 0) throw this.#refuse('a size that is no number of bytes')
+    return size
+  }
+
+  /** Records `LENGTH KEY=VALUE` and a line end; keys that change nothing here are skipped. */
+  async #extended(size: number): Promise<Extended> {
+    if (size > extendedMaxBytes) throw this.#refuse(`an extended header of ${size} bytes`)
+    const bytes = await this.#exactly(size)
+    await this.#skip(paddingOf(size))
+    const said: Extended = {}
+    for (let at = 0; at < size; ) {
+      const [digits = '', length = 0] = lengthAt(bytes, at)
+      const record = bytes.toString('utf8', at + digits.length + 1, at + length - 1)
+      const cut = record.indexOf('=')
+      if (length < digits.length + 4 || at + length > size || bytes[at + length - 1] !== 0x0a || cut < 1)
+        throw this.#refuse('an extended header that is none')
+      at += length
+      const key = record.slice(0, cut)
+      if (key.startsWith('GNU.sparse.')) throw this.#refuse('a sparse file')
+      if (key === 'path' || key === 'linkpath' || key === 'size') said[key] = record.slice(cut + 1)
+    }
+    return said
   }
 
   /** What is left of the current entry's content. @throws {CaissonError} `protocol_violation` where the stream ends */
@@ -85,12 +152,12 @@ export class TarReader {
     if (header.every((byte) => byte === 0)) return null
     let sum = 0
     for (const [at, byte] of header.entries()) sum += at >= 148 && at < 156 ? 0x20 : byte
-    if (sum !== octalIn(header, 148, 8)) throw broken('a header with a wrong checksum')
+    if (sum !== octalIn(header, 148, 8)) throw this.#refuse('a header with a wrong checksum')
     return header
   }
 
   async #longName(size: number): Promise<string> {
-    if (size > longNameMaxBytes) throw broken(`a name of ${size} bytes`)
+    if (size > longNameMaxBytes) throw this.#refuse(`a name of ${size} bytes`)
     const bytes = await this.#exactly(size)
     await this.#skip(paddingOf(size))
     return nameIn(bytes, 0, size)
@@ -108,7 +175,8 @@ export class TarReader {
 
   /** At least one byte, at most `max`. */
   async #some(max: number): Promise<Buffer> {
-    if (this.#buffered.length === 0 && !(await this.#fill())) throw broken('an end in the middle of an entry')
+    if (this.#buffered.length === 0 && !(await this.#fill()))
+      throw this.#refuse('an end in the middle of an entry')
     const piece = this.#buffered.subarray(0, max)
     this.#buffered = this.#buffered.subarray(piece.length)
     return piece
@@ -184,10 +252,10 @@ function kindOf(type: string): TarEntry['type'] {
   return type === '2' ? 'link' : 'other'
 }
 
-function sizeIn(block: Buffer): number {
-  const size = numberIn(block, 124, 12)
-  if (!Number.isSafeInteger(size)) throw broken('a size that is no number of bytes')
-  return size
+/** The decimal number at the beginning of a record, as text and value; up to a blank. */
+function lengthAt(bytes: Buffer, at: number): [string, number] {
+  const digits = /^\d{1,6}(?= )/.exec(bytes.toString('latin1', at, at + 8))?.[0] ?? ''
+  return [digits, Number(digits)]
 }
 
 function numberIn(block: Buffer, at: number, width: number): number {

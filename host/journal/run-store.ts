@@ -21,7 +21,7 @@ import type { HostIndex } from '../database/host-index.ts'
 import { mapBounded } from '../files/bounded-map.ts'
 import { syncDirectory } from '../files/durable.ts'
 import { distanceOf } from '../files/nearest-name.ts'
-import { checkFolderIfThere, type Folders, serviceWorkspaces } from '../state/folders.ts'
+import { checkFolderIfThere, type Folders, isUploadedWorkspace, serviceWorkspaces } from '../state/folders.ts'
 import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
 import { importedLinesOf, readImported } from './imported.ts'
@@ -306,7 +306,7 @@ export class RunStore {
     // The log in there names them.
     removeLeftStaged(directory)
     await rm(directory, { recursive: true, force: true })
-    if (workspace !== undefined) await this.#removeEmptyWorkspace(workspace)
+    if (workspace !== undefined) await this.#removeWorkspace(workspace)
   }
 
   /** The workspace that the HTTP service made for the run. Undefined: the run has another. */
@@ -317,9 +317,11 @@ export class RunStore {
     return path.dirname(workspace) === realOrResolved(serviceWorkspaces(this.#home)) ? workspace : undefined
   }
 
-  /** Keeps a folder that has files, such as applied changes, and one that another run names. */
-  async #removeEmptyWorkspace(workspace: string): Promise<void> {
+  /** Keeps one that another run names, and one with files, such as applied changes, unless it was uploaded. */
+  async #removeWorkspace(workspace: string): Promise<void> {
     if ((await this.list()).some((run) => path.resolve(run.workspace) === workspace)) return
+    if (isUploadedWorkspace(path.basename(workspace)))
+      return await rm(workspace, { recursive: true, force: true })
     await rmdir(workspace).catch(() => undefined)
   }
 

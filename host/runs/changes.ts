@@ -38,7 +38,9 @@ import {
   selectChanges,
   type UndoSummary,
   type WorkspaceError,
+  WorkspaceFailure,
 } from '../workspace/index.ts'
+import { changesAsTar } from './changes-tar.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
 import { nameOtherRuns } from './other-runs.ts'
 import { manifestFile, requireValue } from './prepare.ts'
@@ -162,6 +164,23 @@ export class RunChanges {
       )
     const { directory } = this.#store.paths(this.runId)
     return requireValue(readVersions(this.#manifest, this.#changes, directory, path))
+  }
+
+  /**
+   * The changes as a tar archive (GNU's form): `changes.json` with each path and what became of it, then below `files/`
+   * what the run made of the new and changed ones. Untrusted names and contents.
+   * @throws {CaissonError} `state_corrupted` when a stored content is damaged
+   */
+  async *archive(): AsyncGenerator<Buffer, void, undefined> {
+    try {
+      yield* changesAsTar(this.#changes)
+    } catch (error) {
+      if (error instanceof WorkspaceFailure)
+        throw new CaissonError('state_corrupted', `the changes of ${this.runId} are damaged`, {
+          cause: error,
+        })
+      throw error
+    }
   }
 
   /** Whether the path went into the VM. */

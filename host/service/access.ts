@@ -1,15 +1,7 @@
-/** The token of the service, and which Host and Origin a request may name (DNS rebinding, other sites). */
-import { randomBytes } from 'node:crypto'
-import { constants } from 'node:fs'
-import { mkdir, open, rename } from 'node:fs/promises'
+/** Which Host and Origin a request may name (DNS rebinding, other sites), and who sends it. */
 import { isIP } from 'node:net'
-import path from 'node:path'
-import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import { type Caller, type Callers, owner } from './callers.ts'
 import { Refusal } from './problems.ts'
-
-const tokenBytes = 32
-const tokenForm = /^[A-Za-z0-9_-]{43}$/
 
 export interface AccessOptions {
   readonly callers: Callers
@@ -71,50 +63,4 @@ export function hostNames(names: readonly string[], port: number, isTls: boolean
   const forms = names.map((name) => (isIP(name) === 6 ? `[${name}]` : name).toLowerCase())
   const isDefault = port === (isTls ? 443 : 80)
   return new Set(forms.flatMap((name) => (isDefault ? [name, `${name}:${port}`] : [`${name}:${port}`])))
-}
-
-/**
- * The token of the service, made at the first start. The file is the user's alone (mode 0600).
- * @param directory made when it is missing
- * @throws {CaissonError} `state_unavailable` when others can read the file, or it has something else
- */
-export async function readToken(
-  directory: string,
-): Promise<{ readonly file: string; readonly token: string }> {
-  const file = path.join(directory, 'token')
-  await mkdir(directory, { recursive: true, mode: 0o700 })
-  const known = await readIfThere(file)
-  if (known !== undefined) return { file, token: known }
-  const token = randomBytes(tokenBytes).toString('base64url')
-  const draft = `${file}.${process.pid}`
-  {
-    await using handle = await open(draft, 'wx', 0o600)
-    await handle.writeFile(`${token}\n`)
-    await handle.sync()
-  }
-  await rename(draft, file)
-  return { file, token }
-}
-
-async function readIfThere(file: string): Promise<string | undefined> {
-  try {
-    await using handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
-    const found = await handle.stat()
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(128), 0, 128, 0)
-    const token = buffer.toString('utf8', 0, bytesRead).trim()
-    const isMine =
-      found.isFile() && found.uid === (process.getuid?.() ?? found.uid) && (found.mode & 0o077) === 0
-    if (isMine && tokenForm.test(token)) return token
-    throw new CaissonError(
-      'state_unavailable',
-      `${file} is no token of the service: expected 43 letters, digits, "-" and "_" in a file of mode 0600`,
-      { remedy: 'remove the file; the next start makes a new token' },
-    )
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
-    if (hasCode(error, 'state_unavailable')) throw error
-    throw new CaissonError('state_unavailable', `${file} cannot be read: ${errorMessage(error)}`, {
-      cause: error,
-    })
-  }
 }

@@ -8,6 +8,8 @@ import type { ServiceRuns } from './service-runs.ts'
 const pageDefault = 1_000
 /** Lines that are held while a client reads the journal of an ended run. */
 const chunkCount = 2_000
+/** Bytes of such lines in the journal, after which no further one is held. */
+const chunkMaxBytes = 4 * 1024 * 1024
 /** A comment keeps proxies from ending a quiet stream. */
 const heartbeatMs = 15_000
 
@@ -70,20 +72,28 @@ export class RunEvents {
 
   async #writeStored(runId: string, from: number, writer: EventWriter): Promise<void> {
     for (let next = from; !writer.isGone; ) {
-      const page = await this.#read(runId, next, chunkCount)
+      const page = await this.#read(runId, next, chunkCount, chunkMaxBytes)
       for (const event of page.events) await writer.item(event)
       if (page.events.length === 0 || page.isLast) return
       next = page.next
     }
   }
 
-  async #read(runId: string, from: number, limit: number): Promise<EventPage> {
+  async #read(
+    runId: string,
+    from: number,
+    limit: number,
+    maxBytes = Number.POSITIVE_INFINITY,
+  ): Promise<EventPage> {
     const events: JournalEvent[] = []
     let last = 0
+    let begin: number | undefined
     const { isLive } = await this.#runs.summary(runId)
-    await this.#host.runs.visit(runId, (event) => {
+    await this.#host.runs.visit(runId, (event, { bytes }) => {
       last = event.seq
-      if (event.seq >= from && events.length < limit) events.push(event)
+      if (event.seq < from) return
+      begin ??= bytes
+      if (events.length < limit && bytes - begin <= maxBytes) events.push(event)
     })
     const next = events.at(-1)?.seq ?? from - 1
     return { events, next: next + 1, isLast: !isLive && next >= last }
@@ -112,6 +122,19 @@ export class RunEvents {
   }
 }
 
+/** The text of each event that several clients get, as long as somebody holds the event. */
+const frames = new WeakMap<FeedItem, string>()
+
+/** JSON has no raw line ends, so one line of data is enough. */
+function frameOf(item: FeedItem): string {
+  const known = frames.get(item)
+  if (known !== undefined) return known
+  const data = `data: ${JSON.stringify(item)}\n\n`
+  const frame = item.source === 'delta' ? `event: delta\n${data}` : `id: ${item.seq}\nevent: event\n${data}`
+  frames.set(item, frame)
+  return frame
+}
+
 /** Writes server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) as the client reads. */
 class EventWriter {
   readonly #response: ServerResponse
@@ -137,9 +160,7 @@ class EventWriter {
   }
 
   async item(item: FeedItem): Promise<void> {
-    // JSON has no raw line ends, so one line of data is enough.
-    if (item.source === 'delta') await this.write(`event: delta\ndata: ${JSON.stringify(item)}\n\n`)
-    else await this.write(`id: ${item.seq}\nevent: event\ndata: ${JSON.stringify(item)}\n\n`)
+    await this.write(frameOf(item))
   }
 
   async write(text: string): Promise<void> {

@@ -1,8 +1,9 @@
 /** What each route does, by calls of the library alone. */
 import { createHash } from 'node:crypto'
+import { Readable } from 'node:stream'
 import type { z } from 'zod'
 import { openApiDocument } from '#specs/service/openapi.ts'
-import type { ApplyRequest } from '#specs/service/resources.ts'
+import type { ApplyRequest, RunRequest } from '#specs/service/resources.ts'
 import type { ReplyOf, RequestOf } from '#specs/service/route.ts'
 import type { RouteName, routes } from '#specs/service/routes.ts'
 import {
@@ -23,6 +24,7 @@ import { referencePage } from './reference-page.ts'
 import type { Scrape } from './scrape.ts'
 import type { ServiceRuns } from './service-runs.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
+import type { Uploads } from './uploads.ts'
 
 export interface Call {
   readonly caller: Caller
@@ -30,6 +32,8 @@ export interface Call {
   readonly ifNoneMatch: string | undefined
   /** Aborted when the client is gone. */
   readonly signal: AbortSignal
+  /** The body of a route that takes bytes. */
+  readonly upload?: Readable
 }
 
 /** A JSON body with headers, or text of the route's own type, or nothing new (304). */
@@ -43,13 +47,14 @@ export type Handlers = {
   readonly [N in RouteName]: (
     request: RequestOf<(typeof routes)[N]>,
     call: Call,
-  ) => Promise<Answer<ReplyOf<(typeof routes)[N]> | string>>
+  ) => Promise<Answer<ReplyOf<(typeof routes)[N]> | string | Readable>>
 }
 
 export interface HandlerParts {
   readonly host: Host
   readonly runs: ServiceRuns
   readonly events: RunEvents
+  readonly uploads: Uploads
   readonly ownership: Ownership
   readonly quotas: Quotas
   readonly readiness: Readiness
@@ -58,7 +63,7 @@ export interface HandlerParts {
 }
 
 export function makeHandlers(parts: HandlerParts): Handlers {
-  const { host, runs, events, ownership, quotas, readiness, scrape, version } = parts
+  const { host, runs, events, uploads, ownership, quotas, readiness, scrape, version } = parts
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
   const done = { body: undefined }
@@ -73,8 +78,16 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     openApi: async () => ({ body: document }),
     docs: async () => ({ body: page }),
 
-    createRun: async ({ body }, { caller, idempotencyKey }) => {
-      const runId = await runs.start(body, caller, idempotencyKey)
+    createWorkspace: async (_, { caller, signal, upload }) => {
+      if (upload === undefined) throw new Refusal(400, 'invalid_request', 'the body is empty')
+      return { body: await uploads.take(upload, caller, signal) }
+    },
+    createRun: async ({ body: { uploadedWorkspace, ...body } }, { caller, idempotencyKey }) => {
+      await requireExpectedModel(host, body)
+      const uploaded =
+        uploadedWorkspace === undefined ? undefined : await uploads.directoryOf(uploadedWorkspace, caller)
+      const request = uploaded === undefined ? body : { ...body, workspace: uploaded }
+      const runId = await runs.start(request, caller, idempotencyKey)
       return {
         body: runs.resource(await runs.summary(runId)),
         headers: { location: `/v1/runs/${runId}` },
@@ -194,6 +207,9 @@ export function makeHandlers(parts: HandlerParts): Handlers {
         parts.push(diff ?? `# ${JSON.stringify(path)} has no diff: ${noDiff ?? 'unknown'}\n`)
       return { body: parts.join('') }
     },
+    getChangedFiles: async ({ params: { run } }) => ({
+      body: Readable.from((await host.changes(run)).archive()),
+    }),
     applyChanges: async ({ params: { run }, body: { select } }, { caller }) => {
       const { applied, parts, already, conflicts, failed, leftOut, notReached, stopped, appliedNow } = await (
         await host.changes(run)
@@ -326,6 +342,25 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       ...{ usage, isUsageEstimated, costUsd, journalHead },
     }
   }
+}
+
+/** Refuses a run whose prompt would go to another model server than its caller knows of. @throws {Refusal} 409 */
+async function requireExpectedModel(host: Host, { model, expectedModel }: RunRequest): Promise<void> {
+  if (expectedModel === undefined) return
+  const chosen = await host.provider(model === undefined ? {} : { model })
+  if (chosen.model === expectedModel.id && chosen.baseUrl === expectedModel.server) return
+  const found =
+    chosen.model === expectedModel.id
+      ? `the model ${chosen.model} at another server`
+      : `the model ${chosen.model}`
+  throw new Refusal(
+    409,
+    'other_model',
+    `the service uses ${found}, and the request expects ${expectedModel.id}`,
+    {
+      remedy: 'start the service with the same configuration and variables, or leave out expectedModel',
+    },
+  )
 }
 
 function plainChanges(

@@ -2,6 +2,7 @@
  * The HTTP side of the service: every route of the table with its checks, in one order: origin, token, parameters, body.
  * A request that is refused changes nothing.
  */
+import { Readable } from 'node:stream'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
@@ -23,6 +24,8 @@ import { referencePolicy } from './reference-page.ts'
 const bodyMaxBytes = 8 * 1024 * 1024
 /** For the whole request to arrive; a slower client is cut off. */
 const requestTimeoutMs = 30_000
+/** The same for a body of bytes. */
+const uploadTimeoutMs = 600_000
 const headerTimeoutMs = 10_000
 const idempotencyKeyMaxChars = 200
 
@@ -49,7 +52,7 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
   const app = Fastify({
     logger: false,
     bodyLimit: bodyMaxBytes,
-    requestTimeout: requestTimeoutMs,
+    requestTimeout: uploadTimeoutMs,
     forceCloseConnections: true,
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: 256 },
@@ -63,9 +66,20 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
       ),
     ...(tls === undefined ? {} : { https: { ...tls, headersTimeout: headerTimeoutMs } }),
   } as object) as unknown as FastifyInstance
-  // JSON alone: what a form of another site can send is no request.
+  const callers: Known = new WeakMap()
+  const uploadOf = (request: FastifyRequest) => {
+    const known = callers.get(request)
+    return known === undefined ? undefined : (routes[known.route] as Route).upload
+  }
+  // JSON and archives alone: what a form of another site can send is no request.
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser(/^application\/json(;|$)/, { parseAs: 'string' }, (_, text, done) => {
+  app.addContentTypeParser('application/x-tar', (request, payload, done) => {
+    if (uploadOf(request) === undefined) done(wrongType('application/json'))
+    else done(null, payload)
+  })
+  app.addContentTypeParser(/^application\/json(;|$)/, { parseAs: 'string' }, (request, text, done) => {
+    const upload = uploadOf(request)
+    if (upload !== undefined) return done(wrongType(upload))
     try {
       done(null, JSON.parse(String(text)) as unknown)
     } catch (error) {
@@ -83,7 +97,6 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
       remedy: 'all routes: GET /docs',
     })
   })
-  const callers: Known = new WeakMap()
   app.addHook('onResponse', async (request, reply) => {
     const { route, caller } = callers.get(request) ?? {}
     const { run = runMadeBy(reply) } = (request.params ?? {}) as { run?: unknown }
@@ -125,6 +138,7 @@ function addRoute(
     // Before the body is read: who may not call sends none.
     onRequest: async (request, reply) => {
       callers.set(request, { route: name })
+      if (route.upload === undefined) cutOffLate(request, reply)
       const isLocal = options.isLocal(request)
       const { host, origin, authorization } = request.headers
       const other = options.access.checkOrigin({ host, origin }, isLocal)
@@ -152,7 +166,13 @@ function addRoute(
         query: parse('query', route.query, request.query),
         body: parse('body', route.body, request.body),
       }
-      const call = callOf(request, reply, callers.get(request)?.caller)
+      const upload = route.upload === undefined ? undefined : (request.body as Readable | undefined)
+      // What is left of a body that was refused is not read.
+      if (upload !== undefined) reply.header('connection', 'close')
+      const call = {
+        ...callOf(request, reply, callers.get(request)?.caller),
+        ...(upload === undefined ? {} : { upload }),
+      }
       const { run } = (checked.params ?? {}) as { run?: string }
       if (run !== undefined) await options.ownership.require(call.caller, run)
       if (name === 'listEvents' && accepts(request, 'text/event-stream'))
@@ -165,6 +185,20 @@ function addRoute(
       return reply
     },
   })
+}
+
+/** Of a request that has not arrived in time, the connection ends. */
+function cutOffLate(request: FastifyRequest, reply: FastifyReply): void {
+  if (request.raw.complete) return
+  const timer = setTimeout(() => request.raw.socket.destroy(), requestTimeoutMs)
+  timer.unref()
+  request.raw.once('end', () => clearTimeout(timer))
+  reply.raw.once('close', () => clearTimeout(timer))
+}
+
+function wrongType(expected: string): Refusal {
+  const code = expected === 'application/json' ? 'not_json' : 'not_tar'
+  return new Refusal(415, code, `the body is not ${expected}`)
 }
 
 function callOf(request: FastifyRequest, reply: FastifyReply, caller: Caller | undefined): Call {
@@ -238,6 +272,7 @@ function send(
   const { body, headers = {}, status: other } = answer
   reply.code(other ?? status).headers({ ...safeHeaders, ...headers })
   if (body === undefined || other === 304 || status === 204) reply.send()
+  else if (body instanceof Readable) reply.type(type ?? 'application/octet-stream').send(body)
   else if (typeof body === 'string' && schema === undefined) {
     if (type === 'text/html') reply.header('content-security-policy', referencePolicy)
     reply.type(`${type ?? 'text/plain'}; charset=utf-8`).send(body)

@@ -216,7 +216,16 @@ export class ServiceRuns {
   }
 
   async #start(request: RunRequest, caller: Caller, own: Readonly<Record<string, string>>): Promise<string> {
-    const { metadata = {}, workspace, approvals, limits, priority, startWithinMs, ...rest } = request
+    const {
+      metadata = {},
+      workspace,
+      approvals,
+      limits,
+      expectedModel: _,
+      priority,
+      startWithinMs,
+      ...rest
+    } = request
     const reserved = Object.keys(metadata).find((name) => name.startsWith(ownPrefix))
     if (reserved !== undefined || Object.keys(metadata).length > metadataMaxKeys)
       throw new Refusal(400, 'invalid_request', 'the metadata cannot be used', {
@@ -234,7 +243,7 @@ export class ServiceRuns {
       ...rest,
       workspace: place,
       metadata: { ...metadata, ...own, ...ownerMetadata(caller), [startedBy]: 'service' },
-      approvals: { ...approvals, interactive: true },
+      approvals: { interactive: true, ...approvals },
       // Each key and subject has its turn, and so has the owner.
       queue: { lane: ownerMetadata(caller)[ownerField], priority, startWithinMs },
     } as RunOptions

@@ -9,19 +9,21 @@ import { isIP, type Socket } from 'node:net'
 import path from 'node:path'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { CaissonError, type Host } from '../index.ts'
-import { Access, hostNames, readToken } from './access.ts'
+import { Access, hostNames } from './access.ts'
 import { Callers, type JwtAccess } from './callers.ts'
 import { RunEvents } from './events.ts'
 import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
 import { MetricValues } from './metric-values.ts'
 import { Ownership } from './ownership.ts'
+import { readToken, serviceFolder, socketName } from './place.ts'
 import { Quotas } from './quotas.ts'
 import { Readiness } from './readiness.ts'
 import { RunMetrics } from './run-metrics.ts'
 import { Scrape } from './scrape.ts'
 import { ServiceRuns } from './service-runs.ts'
 import { listenOnSocket } from './unix-socket.ts'
+import { Uploads } from './uploads.ts'
 
 export const defaultPort = 3789
 
@@ -89,7 +91,7 @@ export class Service implements AsyncDisposable {
     const { isOpen = false } = options
     if (isOpen) requireLoopback(address, options.hostNames ?? [])
     await host.openIndex()
-    const directory = path.join(host.folders.home, 'service')
+    const directory = serviceFolder(host.folders.home)
     const { file: tokenFile, token } = await readToken(directory)
     const ownership = new Ownership(host.runs)
     const quotas = new Quotas({ host, atWork: () => runs.ofCallers })
@@ -111,7 +113,18 @@ export class Service implements AsyncDisposable {
     const runMetrics = new RunMetrics(values)
     const readiness = new Readiness({ doctor: (given) => host.doctor(given), log })
     const scrape = new Scrape({ host, values, runs: runMetrics, readiness, version, log })
-    const handlers = makeHandlers({ host, runs, events, ownership, quotas, readiness, scrape, version })
+    const uploads = new Uploads(host, path.join(directory, 'workspaces'))
+    const handlers = makeHandlers({
+      host,
+      runs,
+      events,
+      uploads,
+      ownership,
+      quotas,
+      readiness,
+      scrape,
+      version,
+    })
     const locals = new WeakSet<Socket>()
     const names = new Set<string>()
     const access = new Access({ callers, hosts: names, origins: new Set(options.origins ?? []) })
@@ -135,7 +148,7 @@ export class Service implements AsyncDisposable {
     undo.defer(forget)
     undo.defer(() => app.close())
     await app.ready()
-    const socket = options.socket ?? path.join(directory, 'service.sock')
+    const socket = options.socket ?? path.join(directory, socketName)
     // The socket first: of two services of one user the second ends here.
     const local = undo.use(await openLocal(socket, app, locals))
     await app.listen({ host: address, port }).catch((cause: unknown) => {

@@ -50,6 +50,14 @@ export function serviceWorkspaces(home: string): string {
   return path.join(home, 'service', 'workspaces')
 }
 
+/** Of folders there while they are uploaded. */
+export const stagePrefix = '.upload-'
+
+/** Whether a folder there is an uploaded workspace, by its name. Its files go with its last run. */
+export function isUploadedWorkspace(name: string): boolean {
+  return /^workspace-[0-9a-f]{32}$/.test(name)
+}
+
 function absolute(value: string | undefined): string | undefined {
   return value === undefined || value === '' ? undefined : path.resolve(value)
 }

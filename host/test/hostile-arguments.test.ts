@@ -92,6 +92,12 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   ],
   importRun: [fc.anything(), (host, value) => host.importRun(value)],
   'importRun, its options': [wrongOptions, (host, value) => host.importRun(Readable.from([]), value)],
+  unpackWorkspace: [fc.anything(), (host, value) => host.unpackWorkspace(value, '/nowhere/new')],
+  'unpackWorkspace, its folder': [wrongText, (host, value) => host.unpackWorkspace(Readable.from([]), value)],
+  'unpackWorkspace, its options': [
+    wrongOptions,
+    (host, value) => host.unpackWorkspace(Readable.from([]), '/nowhere/new', value),
+  ],
   answer: [anyText, (host, value) => host.answer(value, 'ap-1', { decision: 'allow', scope: 'once' })],
   'answer, its approval': [
     wrongText,

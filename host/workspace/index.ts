@@ -11,6 +11,7 @@ export {
   changeSetPaths,
   openContents,
   readChangeSet,
+  readSlices,
   readWhole,
   type StoredChange,
 } from './change-set.ts'
@@ -47,6 +48,7 @@ export {
   failureOf,
   type WorkspaceError,
   type WorkspaceErrorCode,
+  WorkspaceFailure,
   type WorkspaceResult,
   workspaceSuccess,
 } from './workspace-error.ts'

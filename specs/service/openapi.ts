@@ -14,7 +14,7 @@ const refusalTexts: Readonly<Record<number, string>> = {
   404: 'There is no such thing',
   409: 'Not possible now',
   413: 'The body is too large',
-  415: 'The body is not JSON',
+  415: 'The body is not of the media type',
   422: 'The idempotency key was used for another request',
   429: 'Too many requests, or a quota of the caller is used up',
   500: 'An internal error',
@@ -61,11 +61,13 @@ export function openApiDocument(version: string): Json {
   }
 }
 
+const binary: Json = { type: 'string', format: 'binary' }
+
 /** Names a schema as a component, and refers to it. */
 type Refer = (schema: z.ZodType, id: string) => Json
 
 function describeRoute(name: string, route: Route, refer: Refer): Json {
-  const { summary, scope, params, query, body, reply, refusals = [], isIdempotent } = route
+  const { summary, scope, params, query, body, upload, reply, refusals = [], isIdempotent } = route
   const parameters = [
     ...parametersOf('path', params),
     ...parametersOf('query', query),
@@ -84,7 +86,7 @@ function describeRoute(name: string, route: Route, refer: Refer): Json {
     ...(params === undefined && query === undefined && body === undefined ? [] : [400]),
     ...(scope === null ? [] : [401, 429]),
     403,
-    ...(body === undefined ? [] : [413, 415]),
+    ...(body === undefined && upload === undefined ? [] : [413, 415]),
     ...refusals,
     500,
     503,
@@ -102,6 +104,9 @@ function describeRoute(name: string, route: Route, refer: Refer): Json {
             content: { 'application/json': { schema: refer(body, `${name}Body`) } },
           },
         }),
+    ...(upload === undefined
+      ? {}
+      : { requestBody: { required: true, content: { [upload]: { schema: binary } } } }),
     responses: {
       [reply.status]: {
         description: reply.description,
@@ -125,7 +130,7 @@ function contentOf(name: string, { reply }: Route, refer: Refer): Json | undefin
   if (reply.schema !== undefined)
     content['application/json'] = { schema: refer(reply.schema, `${name}Reply`) }
   if (reply.type !== undefined && reply.type !== 'application/json')
-    content[reply.type] = { schema: { type: 'string' } }
+    content[reply.type] = { schema: reply.type === 'application/x-tar' ? binary : { type: 'string' } }
   return Object.keys(content).length === 0 ? undefined : { content }
 }
 

@@ -27,6 +27,11 @@ import {
 } from '../protocol/text.ts'
 import { ChatRequest, TaskAnswer, TaskRequest } from './task-resources.ts'
 
+/** An uploaded workspace: random, with a mark of whose it is. */
+export const WorkspaceId = z
+  .string()
+  .regex(/^workspace-[0-9a-f]{32}$/, 'expected the id of an uploaded workspace')
+
 /** An error, as RFC 9457 (`application/problem+json`) has it. */
 export const Problem = z.strictObject({
   /** Anchor of the code in the reference at `/docs`. */
@@ -44,10 +49,9 @@ export const Problem = z.strictObject({
 })
 export type Problem = z.infer<typeof Problem>
 
-/** What a run is started with; as the options of `host.run` in the library. */
-export const RunRequest = z.strictObject({
-  /** The task for the agent. */
-  prompt: Document.min(1),
+const RunFields = z.strictObject({
+  /** The task for the agent. It may be empty only with `plan.from`. */
+  prompt: Document,
   /** Absolute path below an allowed folder of the service. Absent: that of `continue`, else an empty one of its own. */
   workspace: z
     .string()
@@ -55,8 +59,18 @@ export const RunRequest = z.strictObject({
     .max(4_096)
     .regex(/^\/[^\0]*$/, 'expected an absolute path')
     .optional(),
+  /** An uploaded workspace, in place of `workspace`. */
+  uploadedWorkspace: WorkspaceId.optional(),
   /** Absent: the default of the service. */
   model: Line.min(1).optional(),
+  /** What the service must make of `model` and its own settings, or it refuses the request (409). Absent: anything. */
+  expectedModel: z
+    .strictObject({
+      id: Line.min(1),
+      /** Address of its server without a trailing slash; null: the offline model. */
+      server: z.string().max(2_048).nullable(),
+    })
+    .optional(),
   /** Names of allowed tools, or a map from names to true or false. Absent: all. */
   tools: z.union([z.array(Line).max(256), z.record(Line, z.boolean())]).optional(),
   /** Further facts for the model, by name. */
@@ -71,6 +85,8 @@ export const RunRequest = z.strictObject({
     .strictObject({
       /** Patterns of ignored or secret paths to copy anyway. */
       include: z.array(z.string().max(4_096)).max(1_000).optional(),
+      /** Accepts the ignore rules as earlier runs left them. */
+      acceptIgnoreRules: z.boolean().optional(),
     })
     .optional(),
   plan: z
@@ -88,6 +104,8 @@ export const RunRequest = z.strictObject({
       /** What answers when no rule does: a person, always yes, always no. Absent: `ask`. */
       mode: z.enum(['ask', 'all', 'none']).optional(),
       rules: z.array(ApprovalRule).max(1_000).optional(),
+      /** Whether somebody answers what no rule and no mode does. False: it is denied. Absent: true. */
+      interactive: z.boolean().optional(),
     })
     .optional(),
   egress: z.strictObject({ rules: z.array(EgressRule).max(1_000).optional() }).optional(),
@@ -110,7 +128,25 @@ export const RunRequest = z.strictObject({
     })
     .optional(),
 })
+/** What a run is started with; as the options of `host.run` in the library. */
+export const RunRequest = RunFields.refine(({ prompt, plan }) => prompt !== '' || plan?.from !== undefined, {
+  path: ['prompt'],
+  message: 'expected a task',
+}).refine(({ workspace, uploadedWorkspace }) => workspace === undefined || uploadedWorkspace === undefined, {
+  path: ['uploadedWorkspace'],
+  message: 'expected no workspace beside it',
+})
 export type RunRequest = z.infer<typeof RunRequest>
+
+/** What was uploaded. */
+export const WorkspaceResource = z.strictObject({
+  /** For `uploadedWorkspace` of a run. */
+  id: WorkspaceId,
+  /** Files, directories and links. */
+  entries: Count,
+  /** Of all files. */
+  contentBytes: Count,
+})
 
 /** A run, as lists and `GET /v1/runs/{run}` show it. Texts of lists are cut to 500 characters. */
 export const RunResource = z.strictObject({
@@ -483,6 +519,7 @@ export const TestResource = z.strictObject({
 export const named = {
   Problem,
   RunRequest,
+  Workspace: WorkspaceResource,
   Run: RunResource,
   RunResult: RunResultResource,
   Approval: ApprovalResource,

@@ -20,7 +20,11 @@ export interface Reply {
     | 'text/html'
     | 'text/plain; version=0.0.4'
     | 'application/json'
+    | 'application/x-tar'
 }
+
+/** What a client sends as bytes. */
+export type UploadBody = Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>
 
 export interface Route {
   readonly method: 'GET' | 'POST' | 'DELETE'
@@ -34,6 +38,8 @@ export interface Route {
   /** Texts; coerced where they are numbers. */
   readonly query?: Fields
   readonly body?: z.ZodType
+  /** Media type of a body of bytes, in place of JSON. */
+  readonly upload?: 'application/x-tar'
   /** Whether a request with the same `Idempotency-Key` is carried out once. */
   readonly isIdempotent?: boolean
   readonly reply: Reply
@@ -53,6 +59,7 @@ export type OutputOf<S> = S extends z.ZodType ? z.output<S> : undefined
 export type CallOf<R extends Route> = (R extends { params: infer P } ? { params: InputOf<P> } : object) &
   (R extends { query: infer Q } ? { query?: InputOf<Q> } : object) &
   (R extends { body: infer B } ? { body: InputOf<B> } : object) &
+  (R extends { upload: string } ? { body: UploadBody } : object) &
   (R extends { isIdempotent: true } ? { idempotencyKey?: string } : object)
 
 /** What a handler gets: all of it checked. */

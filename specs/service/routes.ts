@@ -29,6 +29,7 @@ import {
   TestResource,
   UndoResource,
   VmResource,
+  WorkspaceResource,
 } from './resources.ts'
 import { defineRoute, type Route } from './route.ts'
 import {
@@ -83,6 +84,15 @@ export const routes = {
     summary: 'Show the reference of all routes as a page',
     scope: null,
     reply: { status: 200, description: 'The page', type: 'text/html' },
+  }),
+  createWorkspace: defineRoute({
+    method: 'POST',
+    path: '/v1/workspaces',
+    summary: 'Upload a workspace as an uncompressed tar archive, for runs of its caller',
+    scope: 'run',
+    upload: 'application/x-tar',
+    reply: { status: 201, description: 'The workspace', schema: WorkspaceResource },
+    refusals: [400],
   }),
   createRun: defineRoute({
     method: 'POST',
@@ -291,6 +301,16 @@ export const routes = {
     scope: 'read',
     params: RunParams,
     reply: { status: 200, description: 'The diff', type: 'text/x-diff' },
+    refusals: [404, 409],
+  }),
+  getChangedFiles: defineRoute({
+    method: 'GET',
+    path: '/v1/runs/{run}/changes.tar',
+    summary:
+      'Give the changes as a tar archive: `changes.json` lists the paths, `files/` has the new files, directories and links',
+    scope: 'read',
+    params: RunParams,
+    reply: { status: 200, description: 'The archive', type: 'application/x-tar' },
     refusals: [404, 409],
   }),
   applyChanges: defineRoute({

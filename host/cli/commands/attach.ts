@@ -3,22 +3,20 @@
  * is not cancelling: the run continues without us.
  */
 import type { Writable } from 'node:stream'
-import { AnswerProbe } from '../../control/answer-probe.ts'
 import type { RunClient, WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
-import type { Host } from '../../host.ts'
-import { findRunHolder } from '../../workspace/run-lock.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
-import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
 import { type FollowInterruption, follow, followAsJson } from './follow.ts'
 import { runsShow } from './runs.ts'
+import { tellUnended, watchAnswers } from './watch-end.ts'
 
 /** Within this time after the first Ctrl-C a second one cancels the run. */
 const leaveAfterMs = 2_000
+const howToLeave = 'To leave, press Ctrl-C; the run is not cancelled.'
 
 export async function attach(io: Io, name: string, flags: { json?: boolean } & Detail): Promise<ExitCode> {
   const host = hostOf(io)
@@ -28,7 +26,7 @@ export async function attach(io: Io, name: string, flags: { json?: boolean } & D
   const say = (line: string) => io.stderr.write(`${line}\n`)
   if (flags.json === true) {
     using _ = new Leaving(run, io.stdout, say)
-    using __ = watchAnswers(host, runId, say)
+    using __ = watchAnswers(host, runId, { say, leaving: howToLeave })
     // Without standard input it is still watched.
     await followAsJson(io, run, () => undefined)
     return await concludeAsJson(io, run)
@@ -37,7 +35,7 @@ export async function attach(io: Io, name: string, flags: { json?: boolean } & D
   {
     const tell = (line: string) => view.lines([line])
     using leaving = new Leaving(run, io.stdout, tell)
-    using _ = watchAnswers(host, runId, tell)
+    using _ = watchAnswers(host, runId, { say: tell, leaving: howToLeave })
     const isInteractive = io.stdin.isTTY === true && io.stdout.isTTY === true
     await follow(io, view, run, leaving, { isInteractive, folder: host.runs.paths(run.id).directory })
   }
@@ -56,25 +54,6 @@ export async function attach(io: Io, name: string, flags: { json?: boolean } & D
   return codeOf(io, run, end)
 }
 
-/** Says when the run's process stops answering, and when it answers again. */
-function watchAnswers({ folders, runs }: Host, runId: string, say: (line: string) => void): Disposable {
-  const nameProcess = async () => {
-    const pid = await findRunHolder(folders.locks, runId)
-    return { pid, name: pid === undefined ? `The process of ${runId}` : `The run's process ${pid}` }
-  }
-  const sayStopped = async (since: number) => {
-    const { pid, name } = await nameProcess()
-    const time = new Date(since).toTimeString().slice(0, 8)
-    const remedy = pid === undefined ? '' : ` If it is stopped, continue it: kill -CONT ${pid}.`
-    say(`${name} has not answered since ${time}.${remedy} To leave, press Ctrl-C; the run is not cancelled.`)
-  }
-  return new AnswerProbe({
-    path: runs.paths(runId).control,
-    onSilent: (since) => void sayStopped(since),
-    onAnswer: () => void nameProcess().then(({ name }) => say(`${name} answers again.`)),
-  })
-}
-
 async function concludeAsJson(io: Io, run: RunClient): Promise<ExitCode> {
   const end = await run.ended
   if (end.kind === 'ended') {
@@ -90,19 +69,7 @@ async function concludeAsJson(io: Io, run: RunClient): Promise<ExitCode> {
 }
 
 function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
-  if (end.kind === 'ended') return exitCodeOfEnd(end.end)
-  if (end.kind === 'sleeping') {
-    io.stderr.write(
-      `${run.id} sleeps until you answer (caisson approvals list ${run.id}) or, if it is paused, resume it (caisson runs resume ${run.id})\n`,
-    )
-    return exitCodes.completed
-  }
-  if (end.kind === 'left') {
-    io.stderr.write(`Left ${run.id}, which continues. To return: caisson attach ${run.id}\n`)
-    return exitCodes.cancelled
-  }
-  io.stderr.write(`caisson: ${sanitizeLine(end.message, 2_000)}\n`)
-  return exitCodes.failed
+  return end.kind === 'ended' ? exitCodeOfEnd(end.end) : tellUnended(io, run.id, end)
 }
 
 /** A run that nobody carries out: what its journal says, and the code it ended with. */

@@ -93,7 +93,7 @@ export async function resumeDetached(
   return exitCodes.completed
 }
 
-function tellStarted(io: Io, runId: string): void {
+export function tellStarted(io: Io, runId: string): void {
   io.stdout.write(
     [
       `${runId} runs in the background`,

@@ -14,7 +14,7 @@ import type { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
 /** A run as it is followed. */
-interface FollowedRun extends RunHandle {
+export interface FollowedRun extends RunHandle {
   /** Whether an approval waits for an answer. */
   hasPendingApproval(approvalId: string): boolean
   /** Number of approvals that wait for an answer. */

@@ -3,17 +3,12 @@
 import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
-import type { ApprovalMode } from '../../approvals/queue.ts'
-import { readApprovalRules } from '../../approvals/rules.ts'
 import type { Host, RunOptions } from '../../host.ts'
-import { readMetadata } from '../../journal/run-query.ts'
-import type { AddedFolder } from '../../runs/added-folders.ts'
-import { readOutputSchema } from '../../runs/output-schema.ts'
-import type { Run } from '../../runs/run.ts'
+import { type CarriedRun, followStarted, ownRun, startInService } from '../carried-run.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
-import { findRun, hostOf, type Io } from '../io.ts'
-import { type Example, type VmFlags, vmOptionsOf, withFlags } from '../options.ts'
+import { hostOf, type Io } from '../io.ts'
+import { type Example, withFlags } from '../options.ts'
 import { askRules } from '../prompts/ignore-rules-prompt.ts'
 import { captureInput } from '../prompts/terminal-input.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
@@ -21,67 +16,14 @@ import { nextCommands } from '../render/next-commands.ts'
 import { Notices } from '../render/notices.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import type { Detail } from '../render/turn-lines.ts'
 import { checkOutputFile, giveAnswer } from './answer-output.ts'
-import { runDetached } from './detach.ts'
+import { runDetached, tellStarted } from './detach.ts'
 import { follow, followAsJson } from './follow.ts'
-import { loadMcpFile } from './mcp.ts'
-import { rulesOfFlags } from './policy.ts'
 import { reviewAndApply } from './review-changes.ts'
 import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
+import { nameLast, optionsOf, type RunFlags } from './run-flags.ts'
 import { readTaskInput } from './task-input.ts'
-
-export interface RunFlags extends VmFlags, Detail {
-  readonly workspace?: string
-  /** Each `DIR` or `NAME=DIR`. */
-  readonly addDir?: string[]
-  readonly include?: string[]
-  readonly acceptIgnoreRules?: boolean
-  readonly envFile?: string
-  readonly model?: string
-  /** `KEY=VALUE` over the configuration. */
-  readonly config?: string[]
-  readonly tool?: string[]
-  /** A file of MCP servers. */
-  readonly mcp?: string
-  readonly approve: string
-  /** `KEY=VALUE`. */
-  readonly metadata?: string[]
-  readonly planOnly?: boolean
-  readonly approvePlan?: boolean
-  /** A run, or a file. */
-  readonly planFrom?: string
-  /** A run, or the directory of one. */
-  readonly replay?: string
-  readonly allowHost?: string[]
-  /** A file of rules of egress. */
-  readonly egress?: string
-  /** True, false for `--no-apply`, absent for neither. */
-  readonly apply?: boolean
-  /** Keeps what the run proposes to remember. */
-  readonly acceptMemory?: boolean
-  readonly maxTime?: number
-  readonly maxTokens?: number
-  readonly maxRequests?: number
-  readonly maxCost?: number
-  readonly maxAgents?: number
-  readonly maxDepth?: number
-  readonly json?: boolean
-  /** Carries the run out in a background process. */
-  readonly detach?: boolean
-  /** Prints the final answer alone. */
-  readonly quiet?: boolean
-  /** A file for the final answer. */
-  readonly output?: string
-  /** A file with a JSON schema. */
-  readonly outputSchema?: string
-  /** True for the last run on the directory, or the name of a run. */
-  readonly continue?: true | string
-  readonly keepVm?: boolean
-  /** Boots the VM instead of copying a template. */
-  /** `--no-template`. */
-  readonly template?: false
-}
+import { tellUnended, watchAnswers } from './watch-end.ts'
 
 export async function runTask(
   io: Io,
@@ -106,13 +48,31 @@ export async function runTask(
     ...(place === undefined ? {} : { workspace: place }),
     ...(input.context === undefined ? {} : { context: input.context }),
   }
-  if (flags.detach === true) return await runDetached(io, await withAcceptedRules(io, options, flags), flags)
+  if (flags.detach === true) return await detach(io, await withAcceptedRules(io, options, flags), flags)
+  const begin = beginNew(io, flags)
   // What a quiet run has to say beside its answer goes to standard error, questions included.
   const shown = flags.quiet === true ? { ...io, stdout: io.stderr } : io
   const { code, end } =
-    flags.json === true ? await runJson(io, options, flags) : await runShown(shown, options, flags)
+    flags.json === true
+      ? await runJson(io, options, flags, begin)
+      : await runShown(shown, options, flags, begin)
   await giveAnswer(io, end, { output, quiet: flags.quiet })
   return code
+}
+
+/** Leaves the run to the service, or to a background process of its own. */
+async function detach(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
+  // The service applies nothing by itself.
+  const place = { ...flags, here: flags.here === true || flags.apply === true }
+  const told = {
+    ...options,
+    approvals: { ...options.approvals, interactive: true },
+    onNotes: (notes: readonly string[]) => io.stderr.write(notes.map((note) => `${note}\n`).join('')),
+  }
+  const runId = await startInService(io, hostOf(io, flags.config), told, place)
+  if (runId === undefined) return await runDetached(io, options, flags)
+  tellStarted(io, runId)
+  return exitCodes.completed
 }
 
 interface Ended {
@@ -120,81 +80,18 @@ interface Ended {
   readonly end: RunState['end']
 }
 
-/** The flags with the id of a run in the place of `last`. */
-async function nameLast(io: Io, flags: RunFlags, place: string | undefined): Promise<RunFlags> {
-  const named = { ...flags, ...(flags.continue === true ? { continue: 'last' } : {}) }
-  const uses = (['continue', 'replay', 'planFrom'] as const).filter((flag) => named[flag] === 'last')
-  if (uses.length === 0) return named
-  const runId = await findRun(io, 'last', place)
-  return { ...named, ...Object.fromEntries(uses.map((flag) => [flag, runId])) }
-}
-
-/** `DIR` or `NAME=DIR`; a `/` before the `=` belongs to a path, as in `./a=b`. */
-function readFolder(text: string): AddedFolder {
-  const [, name, path] = /^([^/=]+)=(.+)$/s.exec(text) ?? []
-  return name === undefined || path === undefined ? { path: text } : { path, name }
-}
-
-async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOptions> {
-  const modes: readonly string[] = ['ask', 'all', 'none']
-  const rules = modes.includes(flags.approve) ? [] : await readApprovalRules(flags.approve)
-  const given = <T>(name: string, value: T | undefined) => (value === undefined ? {} : { [name]: value })
-  return {
-    prompt,
-    ...given('model', flags.model),
-    ...given('tools', flags.tool),
-    ...given('continue', flags.continue),
-    ...given('replay', flags.replay),
-    ...given('metadata', flags.metadata === undefined ? undefined : readMetadata(flags.metadata)),
-    ...given(
-      'outputSchema',
-      flags.outputSchema === undefined ? undefined : await readOutputSchema(flags.outputSchema),
-    ),
-    ...given('folders', flags.addDir?.map(readFolder)),
-    files: {
-      ...given('include', flags.include),
-      ...given('acceptIgnoreRules', flags.acceptIgnoreRules),
-    },
-    plan: {
-      ...given('only', flags.planOnly),
-      ...given('from', flags.planFrom),
-      ...given('approve', flags.approvePlan),
-    },
-    approvals: {
-      mode: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
-      rules,
-      interactive:
-        flags.json === true ||
-        (io.stdin.isTTY === true && (flags.quiet === true ? io.stderr : io.stdout).isTTY === true),
-    },
-    egress: { rules: await rulesOfFlags(flags) },
-    limits: {
-      ...given('maxWallMs', flags.maxTime),
-      ...given('maxTokens', flags.maxTokens),
-      ...given('maxRequests', flags.maxRequests),
-      ...given('maxCostUsd', flags.maxCost),
-      ...given('maxAgents', flags.maxAgents),
-      ...given('maxDepth', flags.maxDepth),
-    },
-    vm: {
-      ...vmOptionsOf(flags),
-      start: flags.template === false ? 'cold' : 'auto',
-      ...given('keep', flags.keepVm),
-    },
-    extensions: given('mcpServers', flags.mcp === undefined ? undefined : await loadMcpFile(flags.mcp)),
-  }
-}
-
 /** `caisson runs resume` of a run whose host process ended: this process continues it. */
 export async function continueRun(io: Io, runId: string, flags: ContinueFlags): Promise<ExitCode> {
-  const begin: Begin = (host, { approvals = {}, onProgress, onNotes }) =>
-    host.resume(runId, {
-      takeOver: flags.takeOver === true,
-      fromBeginning: flags.restart === true,
-      interactive: approvals.interactive === true,
-      ...(onProgress === undefined ? {} : { onProgress }),
-      ...(onNotes === undefined ? {} : { onNotes }),
-    })
+  const begin: Begin = async (host, { approvals = {}, onProgress, onNotes }) =>
+    ownRun(
+      await host.resume(runId, {
+        takeOver: flags.takeOver === true,
+        fromBeginning: flags.restart === true,
+        interactive: approvals.interactive === true,
+        ...(onProgress === undefined ? {} : { onProgress }),
+        ...(onNotes === undefined ? {} : { onNotes }),
+      }),
+    )
   const isInteractive = flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true)
   const options = {
     prompt: '',
@@ -219,16 +116,18 @@ export interface ContinueFlags extends Pick<ShowFlags, 'json' | 'apply' | 'verbo
 }
 
 /** Starts a run, or continues one. */
-type Begin = (host: Host, options: RunOptions) => Promise<Run>
-const beginNew: Begin = (host, options) => host.run(options)
+type Begin = (host: Host, options: RunOptions) => Promise<CarriedRun>
+
+/** In the service of this user where it takes the run, else in this process. */
+function beginNew(io: Io, flags: RunFlags): Begin {
+  return async (host, options) => {
+    const runId = await startInService(io, host, options, flags)
+    return runId === undefined ? ownRun(await host.run(options)) : await followStarted(host, runId)
+  }
+}
 
 /** For people: progress on stdout, questions where a terminal is. */
-async function runShown(
-  io: Io,
-  given: RunOptions,
-  flags: ShowFlags,
-  begin: Begin = beginNew,
-): Promise<Ended> {
+async function runShown(io: Io, given: RunOptions, flags: ShowFlags, begin: Begin): Promise<Ended> {
   const host = hostOf(io, flags.config)
   const isInteractive = given.approvals?.interactive === true
   const options = await withAcceptedRules(io, given, flags)
@@ -239,10 +138,12 @@ async function runShown(
     inConversation: io.conversation !== undefined,
   })
   using notices = new Notices((lines) => view.lines(lines.map(withFlags)))
-  const run = await startShown(io, (options) => begin(host, options), options, view, notices)
+  const carried = await startShown(io, (options) => begin(host, options), options, view, notices)
+  const { run } = carried
   {
     const onFirst = () => view.lines(['Cancelling; press Ctrl-C again to stop immediately.'])
-    using interrupts = new Interrupts(run, io.stdout, onFirst)
+    using interrupts = new Interrupts(carried, io.stdout, onFirst, carried.leave)
+    using _ = watchCarried(host, carried, (line) => view.lines([line]))
     await follow(io, view, run, interrupts, {
       isInteractive,
       // Nothing on the screen says what a key would do.
@@ -250,9 +151,14 @@ async function runShown(
       folder: host.runs.paths(run.id).directory,
     })
   }
-  const state = await run.ended
+  const over = await carried.over
+  if (over.kind !== 'ended') {
+    view.end()
+    return { code: tellUnended(io, run.id, over), end: null }
+  }
+  const { state, journalHead } = over
   view.end(state)
-  if (flags.quiet !== true) io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
+  if (flags.quiet !== true) io.stdout.write(`Run ${run.id} · journal head ${journalHead.slice(0, 16)}\n`)
   if (flags.quiet !== true && options.plan?.only === true && state.end?.outcome === 'completed')
     io.stdout.write(
       `Run the plan: ${io.conversation === undefined ? howToCarryOut(run.id, options.workspace) : '/run'}\n`,
@@ -290,11 +196,11 @@ async function withAcceptedRules(io: Io, given: RunOptions, { config }: ShowFlag
  */
 async function startShown(
   io: Io,
-  begin: (options: RunOptions) => Promise<Run>,
+  begin: (options: RunOptions) => Promise<CarriedRun>,
   options: RunOptions,
   view: ProgressView,
   notices: Notices,
-): Promise<Run> {
+): Promise<CarriedRun> {
   using keys = options.approvals?.interactive === true ? captureInput(io.stdin, () => undefined) : undefined
   const run = await begin({
     ...options,
@@ -316,27 +222,25 @@ function untold({ conversation }: Io, notes: readonly string[]): readonly string
 }
 
 /** For programs: one JSON object a line. */
-async function runJson(
-  io: Io,
-  options: RunOptions,
-  flags: ShowFlags,
-  begin: Begin = beginNew,
-): Promise<Ended> {
+async function runJson(io: Io, options: RunOptions, flags: ShowFlags, begin: Begin): Promise<Ended> {
   const host = hostOf(io, flags.config)
-  const run = await begin(host, {
+  const carried = await begin(host, {
     ...options,
     onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`),
     onNotes: (notes) => io.stderr.write(notes.map((note) => `${withFlags(note)}\n`).join('')),
   })
+  const { run, leave } = carried
   {
-    using _ = new Interrupts(run, io.stdout, () =>
-      io.stderr.write('cancelling; interrupt again to stop immediately\n'),
-    )
-    // When nobody can answer any more, what waits and what comes is denied.
-    await followAsJson(io, run, () => void run.detach())
+    const say = (line: string) => void io.stderr.write(`${line}\n`)
+    const onFirst = () => say('cancelling; interrupt again to stop immediately')
+    using _ = new Interrupts(carried, io.stdout, onFirst, leave)
+    using __ = watchCarried(host, carried, say)
+    await followAsJson(io, run, () => carried.denyRest())
   }
-  const state = await run.ended
-  const emit = (event: object) => writeJsonLine(io.stdout, { ...event, journalHead: run.journalHead })
+  const over = await carried.over
+  if (over.kind !== 'ended') return { code: tellUnended(io, run.id, over), end: null }
+  const { state, journalHead } = over
+  const emit = (event: object) => writeJsonLine(io.stdout, { ...event, journalHead })
   if (state.proposedNotes.length > 0 && noteChoice(flags.acceptMemory, false, state) === 'keep') {
     const decided = await keepNotes(io, host, run.id)
     if (decided !== null) await emit({ source: 'notes', runId: run.id, ...decided })
@@ -344,6 +248,12 @@ async function runJson(
   if (state.changes === null) return { code: exitCodeOfEnd(state.end), end: state.end }
   const home = await reviewAndApply(io, host, run.id, { choice: flags.apply ?? 'nobody', state, emit })
   return { code: state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end), end: state.end }
+}
+
+/** Says when the service that has the run does not answer. */
+function watchCarried(host: Host, { run, leave }: CarriedRun, say: (line: string) => void): Disposable {
+  if (leave === undefined) return { [Symbol.dispose]: () => undefined }
+  return watchAnswers(host, run.id, { say, leaving: 'To leave it to the service, close this terminal.' })
 }
 
 /** The command that carries a plan out where it was made. */

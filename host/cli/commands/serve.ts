@@ -1,7 +1,8 @@
 /** `caisson serve`: the HTTP service in this process, until a signal ends it. */
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
+import type { Host } from '../../host.ts'
 import type { HostQueueOptions } from '../../host-options.ts'
 import { Service, type ServiceOptions } from '../../service/service.ts'
 import { withEnvFile } from '../env-file.ts'
@@ -25,6 +26,8 @@ export interface ServeFlags extends JwtFlags {
   readonly parallelRuns?: number
   readonly maxQueue?: number
   readonly maxQueuePerKey?: number
+  /** VMs to keep ready. */
+  readonly pool?: number
 }
 
 /** Time for requests under way to be answered. */
@@ -33,7 +36,11 @@ const closeMs = 5_000
 export async function serve(given: Io, flags: ServeFlags): Promise<number> {
   const io = await withEnvFile(given, flags.envFile)
   const { isDebug } = modeOf(io.env, flags.token === false)
-  const host = hostOf(io, flags.config ?? [], { queue: queueOptions(flags) })
+  const { pool = 0 } = flags
+  const host = hostOf(io, flags.config, {
+    queue: queueOptions(flags),
+    ...(pool === 0 ? {} : { pool: { size: pool } }),
+  })
   const jwt = jwtOf(io.env, flags)
   const say = (text: string) => io.stderr.write(`${text}\n`)
   // Its runs end with this process, and the next service continues them; see Service.
@@ -56,6 +63,7 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
     )
   else say(`Token: ${service.tokenFile}`)
   if (jwt !== undefined) say(`Accepts JWTs of ${sanitizeLine(jwt.issuer)} for ${sanitizeLine(jwt.audience)}`)
+  if (pool > 0) void fillPool(host, pool, say)
   for (const runId of service.resumed) say(`Continues ${runId}`)
   const signal = await endOfService()
   const active = service.activeRuns
@@ -64,9 +72,21 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
       ? `Ends (${signal})`
       : `Ends (${signal}) with ${active} run${active === 1 ? '' : 's'} at work; the next \`caisson serve\` continues ${active === 1 ? 'it' : 'them'}`,
   )
-  await Promise.race([service.close(), sleep(closeMs, undefined, { ref: false })])
+  // The pool's VMs end with it; those of runs at work end with the process alone, which is no loss to recover from.
+  const closing = active === 0 ? service.close().then(() => host.close()) : service.close()
+  await Promise.race([closing, sleep(closeMs, undefined, { ref: false })])
   // The runs at work have VMs that end with this process, and no end in their journals.
   process.exit(exitCodes.completed)
+}
+
+/** A pool that cannot be filled is no reason to end: runs start their own VMs, and say what is missing. */
+async function fillPool(host: Host, size: number, say: (text: string) => void): Promise<void> {
+  try {
+    await host.warm({ onProgress: (text) => say(sanitizeLine(text)) })
+    say(`Keeps ${size} VM${size === 1 ? '' : 's'} ready`)
+  } catch (error) {
+    say(`The VMs to keep ready could not be started: ${sanitizeLine(errorMessage(error), 1_000)}`)
+  }
 }
 
 function jwtQuotasOf(flags: JwtFlags): QuotaFlags {

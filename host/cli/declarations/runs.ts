@@ -2,7 +2,7 @@
 import { type Command, Option } from 'commander'
 import type { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import type { ChatFlags } from '../commands/chat.ts'
-import type { RunFlags } from '../commands/run.ts'
+import type { RunFlags } from '../commands/run-flags.ts'
 import type { Io } from '../io.ts'
 import {
   addConfigOption,
@@ -72,6 +72,7 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
         ['json', 'quiet', 'output'],
       ),
     )
+    .option('--here', 'run in this process, also while a service of yours runs (caisson serve)')
     .option('-o, --output <file>', 'write the final answer of a completed run to this file')
     .option('--output-schema <file>', 'make the final answer JSON that fits the JSON schema in this file')
   addDetailOptions(command)

@@ -30,6 +30,7 @@ export function addServeCommand(command: Command, run: RunAction): void {
       'let runs work on this folder and those below it; repeatable (default: the current one)',
       collect,
     )
+    .option('--pool <count>', 'VMs to keep ready, so that runs start at once (default: 0)', parseCountOrNone)
     .option(
       '--allow-host-name <name>',
       'another name of this service, as behind a proxy; repeatable',

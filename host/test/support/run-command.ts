@@ -1,5 +1,5 @@
 /** A command of the command line in this process, with no one at a terminal. */
-import { PassThrough, Writable } from 'node:stream'
+import { PassThrough, type Readable, Writable } from 'node:stream'
 import { runCli } from '../../cli/main.ts'
 
 export interface CommandEnd {
@@ -8,10 +8,14 @@ export interface CommandEnd {
   readonly stderr: string
 }
 
-/** @param directory the current one, for `last`; absent: that of this process */
+/**
+ * @param directory the current one, for `last`; absent: that of this process
+ * @param stdin of each command; absent: one on which nothing comes, and no end
+ */
 export function commandsIn(
   env: Readonly<Record<string, string | undefined>>,
   directory?: string,
+  stdin: () => Readable = () => new PassThrough(),
 ): (...argv: string[]) => Promise<CommandEnd> {
   return async (...argv) => {
     const said = { stdout: '', stderr: '' }
@@ -23,7 +27,7 @@ export function commandsIn(
         },
       })
     const io = {
-      stdin: new PassThrough(),
+      stdin: stdin(),
       stdout: to('stdout'),
       stderr: to('stderr'),
       env,

@@ -1,0 +1,279 @@
+// `caisson run` beside a service of this user: which one it uses, and what it sends to which socket. The service is a server
+// of the test on the real socket; the run behind it has a real journal, queue and control socket.
+import { chmod, link, mkdir, rm, writeFile } from 'node:fs/promises'
+import { createServer, type IncomingHttpHeaders, type RequestListener } from 'node:http'
+import path from 'node:path'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { noUsage } from '#specs/protocol/task.ts'
+import { RunRequest } from '#specs/service/resources.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { findLocalService, startRun } from '../../cli/local-service.ts'
+import { askFor } from '../../cli/run-request.ts'
+import { Host } from '../../host.ts'
+import { runAtWork } from '../support/run-at-work.ts'
+import { commandsIn } from '../support/run-command.ts'
+import { runId } from '../support/run-values.ts'
+
+const token = 't'.repeat(43)
+const version = '0'
+const completed = {
+  type: 'run-end',
+  outcome: 'completed',
+  reason: 'completed',
+  message: '',
+  summary: 'It is done.',
+  usage: noUsage,
+  durationMs: 1,
+} as const
+
+interface Seen {
+  readonly path: string
+  readonly headers: IncomingHttpHeaders
+  readonly body: string
+}
+
+/** A service on the socket of a state folder. @param started what it answers to a request that starts a run */
+async function standIn(
+  home: string,
+  { started, says = { status: 'running', version } }: { started?: RequestListener; says?: unknown } = {},
+) {
+  const folder = path.join(home, 'service')
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  await writeFile(path.join(folder, 'token'), `${token}\n`, { mode: 0o600 })
+  const socket = path.join(folder, 'service.sock')
+  const seen: Seen[] = []
+  const server = createServer(async (request, response) => {
+    seen.push({ path: request.url ?? '', headers: request.headers, body: await text(request) })
+    if (request.url === '/healthz') response.end(JSON.stringify(says))
+    else if (started === undefined) response.writeHead(500).end()
+    else started(request, response)
+  })
+  await new Promise<void>((resolve) => server.listen(socket, resolve))
+  const close = () =>
+    new Promise<void>((resolve) => {
+      server.close(() => resolve())
+      server.closeAllConnections()
+    })
+  onTestFinished(close)
+  return { socket, folder, seen, close }
+}
+
+/** No request had the token. */
+function secrets(seen: readonly Seen[]): unknown[] {
+  return seen.flatMap(({ headers: { authorization } }) =>
+    authorization === undefined ? [] : [authorization],
+  )
+}
+
+const resource = {
+  ...{ id: runId, status: 'running', startedAt: 1, prompt: 'p', workspace: '/w', model: 'm' },
+  ...{ phase: 'preparing', toolCalls: 0, usage: noUsage, isUsageEstimated: false, costUsd: null },
+  ...{ changes: null, applied: null, pendingApprovals: 0, isLive: true, end: null },
+}
+const accept: RequestListener = (_, response) => response.writeHead(201).end(JSON.stringify(resource))
+
+describe('the service of this user', () => {
+  it('is used when it answers with this version; there may be none [H.02]', async () => {
+    const home = await temporaryFolder('local-service')
+    expect(await findLocalService(home, version)).toBeUndefined()
+    const { socket, seen } = await standIn(home)
+    expect(await findLocalService(home, version)).toEqual({ socket, token })
+    expect(secrets(seen)).toEqual([])
+  })
+
+  it('gets no token when its version is another, its folder is open to others, or it is no service [H.02 V.09]', async () => {
+    const home = await temporaryFolder('local-service')
+    const { folder, seen, close } = await standIn(home, { says: { status: 'running', version: '9.9' } })
+    const problem = async () => ((await findLocalService(home, version)) as { problem?: string }).problem
+    expect(await problem()).toContain('is 9.9, and this is 0')
+    await chmod(folder, 0o755)
+    expect(await problem()).toContain(`chmod 700 ${folder}`)
+    await chmod(folder, 0o700)
+    await close()
+    const other = await standIn(home, { says: 'hello' })
+    expect(await problem()).toContain('answers as no service of Caisson does')
+    await chmod(path.join(folder, 'token'), 0o644)
+    expect(await problem()).toContain('is no token of the service')
+    await rm(path.join(folder, 'token'))
+    expect(await problem()).toContain('has no token')
+    await other.close()
+    await writeFile(path.join(folder, 'service.sock'), '')
+    expect(await problem()).toContain('can be of another user')
+    expect(secrets([...seen, ...other.seen])).toEqual([])
+  })
+
+  it('that was killed, or does not answer, is waited for no longer [H.02]', async () => {
+    const home = await temporaryFolder('local-service')
+    const { folder, socket, close } = await standIn(home)
+    // The name of a socket outlives a process that is killed.
+    await link(socket, path.join(folder, 'left'))
+    await close()
+    await link(path.join(folder, 'left'), socket)
+    expect(await findLocalService(home, version)).toEqual({
+      problem: `the service on ${socket} has ended`,
+    })
+    await rm(socket)
+    const silent = createServer(() => undefined)
+    await new Promise<void>((resolve) => silent.listen(socket, resolve))
+    onTestFinished(() => void silent.close())
+    const found = await findLocalService(home, version, 50)
+    silent.closeAllConnections()
+    expect(found).toEqual({ problem: `the service on ${socket} did not answer for 0.05 seconds` })
+  })
+
+  it('starts a run once or says why not; one that breaks off leaves that open [H.02]', async () => {
+    const home = await temporaryFolder('local-service')
+    const given = RunRequest.parse({ prompt: 'p' })
+    const answer = async (started: RequestListener) => {
+      const { socket, close, seen } = await standIn(home, { started })
+      const result = await startRun({ socket, token }, given).catch((error: unknown) => error)
+      await close()
+      return { result, seen }
+    }
+    const taken = await answer(accept)
+    expect(taken.result).toEqual({ runId })
+    expect(secrets(taken.seen)).toEqual([`Bearer ${token}`])
+    const refused = await answer((_, response) =>
+      response.writeHead(401).end(
+        JSON.stringify({
+          type: '',
+          title: '',
+          status: 401,
+          code: 'unauthorized',
+          detail: 'no token',
+          remedy: 'r',
+        }),
+      ),
+    )
+    expect(refused.result).toEqual({ problem: 'the service refused: no token; r' })
+    const broken = await answer((request) => request.socket.destroy())
+    expect(broken.result).toMatchObject({
+      code: 'connection_lost',
+      message: expect.stringContaining('may have started'),
+    })
+    const { socket, close } = await standIn(home)
+    await close()
+    expect(await startRun({ socket, token }, given)).toEqual({
+      problem: `the service on ${socket} has ended`,
+    })
+  })
+})
+
+describe('caisson run beside a service', () => {
+  /** A run at work, and a service that says to have started it. */
+  async function served(started: RequestListener = accept) {
+    const run = await runAtWork()
+    const home = run.env.CAISSON_HOME ?? ''
+    const service = await standIn(home, { started })
+    const workspace = await temporaryFolder('local-service-workspace')
+    return {
+      run,
+      home,
+      workspace,
+      ...service,
+      caisson: commandsIn(run.env, undefined, () => Readable.from([])),
+    }
+  }
+
+  it('shows and answers the run of the service; the end of standard input denies what waits [H.02 S1.03]', async () => {
+    const { run, workspace, seen, caisson } = await served()
+    const output = path.join(workspace, 'answer.txt')
+    const running = caisson('run', 'Count the files', '-w', workspace, '--json', '-o', output)
+    await run.watched
+    await run.ask({ question: 'Which?', kind: 'text' }, 'a1')
+    await run.end(completed)
+    const { code, stdout, stderr } = await running
+    expect([code, stderr]).toEqual([0, expect.stringContaining('offline')])
+    const events = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    const types = events.map(({ event }) => event.type)
+    expect(types).toEqual(['approval-request', 'approval-decision', 'run-end'])
+    expect(events[1]?.event).toMatchObject({ decision: 'deny', name: 'the end of standard input' })
+    const [, post] = seen
+    expect(post?.headers.authorization).toBe(`Bearer ${token}`)
+    expect(JSON.parse(post?.body ?? '')).toMatchObject({
+      ...{ prompt: 'Count the files', workspace },
+      expectedModel: { server: null },
+      approvals: { mode: 'ask', interactive: true },
+    })
+  })
+
+  it('says in one line why it carries the run out itself, and with --here asks no service [H.02]', async () => {
+    const refuse: RequestListener = (_, response) => response.writeHead(503).end('no')
+    const { workspace, seen, home, caisson } = await served(refuse)
+    // What comes after the line fails here, before there is a run: the options cannot be used by anybody.
+    const run = (...more: string[]) => caisson('run', 'x', '-w', workspace, '--approve', 'none', ...more)
+    const bad = ['--tool', 'no_such_tool']
+    expect((await run(...bad)).stdout).toContain(
+      'the service refused: it answered 503. This process carries out',
+    )
+    const told = await run('-c', 'limits.maxTokens=5', ...bad)
+    expect(told.stdout.match(/This process carries out the run/g)).toHaveLength(1)
+    expect(told.stdout).toContain('--config is not possible in the service')
+    const quiet = await run('--quiet', '--add-dir', home, ...bad)
+    expect([quiet.stdout, quiet.stderr]).toEqual(['', expect.stringContaining('--add-dir is not possible')])
+    const before = seen.length
+    const here = await run('--here', ...bad)
+    expect([seen.length, here.stdout.includes('This process')]).toEqual([before, false])
+  })
+
+  it('with --detach leaves the run to the service [H.02 R.10]', async () => {
+    const { workspace, seen, caisson } = await served()
+    const { code, stdout } = await caisson('run', 'x', '-w', workspace, '--detach')
+    expect([code, stdout]).toEqual([0, expect.stringContaining(`${runId} runs in the background`)])
+    expect(JSON.parse(seen.at(-1)?.body ?? '')).toMatchObject({ approvals: { interactive: true } })
+  })
+
+  it('shows a run that ended at once from its journal [H.02]', async () => {
+    const { run, workspace, caisson } = await served()
+    await run.end({ ...completed, outcome: 'failed', reason: 'environment', message: 'no QEMU' })
+    const { code, stdout } = await caisson('run', 'x', '-w', workspace)
+    expect([code, stdout]).toEqual([4, expect.stringContaining('no QEMU')])
+  })
+})
+
+describe('a request to the service', () => {
+  it('has the options of the run, or names the one that the service cannot have [H.02]', async () => {
+    const home = await temporaryFolder('local-service')
+    const host = new Host({ env: { CAISSON_HOME: home, XDG_CONFIG_HOME: home } })
+    const options = {
+      prompt: 'p',
+      workspace: home,
+      metadata: { ticket: 'T-1' },
+      files: { include: ['*.env'], acceptIgnoreRules: true },
+      plan: { only: true, approve: true },
+      limits: { maxTokens: 10 },
+      vm: { memoryBytes: 2 ** 29, keep: true, accelerator: 'auto', confine: 'auto', start: 'auto' },
+    } as const
+    const { vm: _, ...same } = options
+    expect(await askFor(host, options, {})).toMatchObject({
+      request: { ...same, vm: { memoryBytes: 2 ** 29, keep: true } },
+    })
+    const reasonOf = async (more: object, settings = {}) =>
+      ((await askFor(host, { ...options, ...more }, settings)) as { reason?: string }).reason
+    const own = [
+      ['--config', {}, { config: ['a=b'] }],
+      ['--env-file', {}, { envFile: '.env' }],
+      ['--mcp', { extensions: { mcpServers: {} } }],
+      ['--replay', { replay: 'last' }],
+      ['--add-dir', { folders: [{ path: home }] }],
+      ['--no-template', { vm: { start: 'cold' } }],
+      ['--accel', { vm: { accelerator: 'tcg' } }],
+      ['--qemu-sandbox', { vm: { confine: 'require' } }],
+    ] as const
+    for (const [name, more, settings = {}] of own)
+      expect(await reasonOf(more, settings)).toBe(`${name} is not possible in the service`)
+    expect(await reasonOf({ prompt: 'p'.repeat(2 ** 20 + 1) })).toMatch(/^the service cannot take prompt: /)
+    const plan = { goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'Do a' }] }
+    await writeFile(path.join(home, 'plan.json'), JSON.stringify(plan))
+    expect(
+      await askFor(host, { ...options, prompt: '', plan: { from: path.join(home, 'plan.json') } }, {}),
+    ).toMatchObject({
+      request: { prompt: '', plan: { from: { goal: 'g' } } },
+    })
+  })
+})
