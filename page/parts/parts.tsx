@@ -24,7 +24,7 @@ export function Status({ status }: { readonly status: string }) {
   return (
     <span class={`status tone-${tones[status] ?? 'quiet'}`}>
       <span class="dot" aria-hidden="true" />
-      {visibleLine(status, 40)}
+      {visibleLine(status.charAt(0).toUpperCase() + status.slice(1), 40)}
     </span>
   )
 }

@@ -67,7 +67,10 @@ export function ago(at: number, now: number): string {
 }
 
 export function clock(at: number): string {
-  return new Date(at).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' })
+  return new Date(at).toLocaleTimeString(undefined, {
+    ...{ hour: '2-digit', minute: '2-digit', second: '2-digit' },
+    hourCycle: 'h23',
+  })
 }
 
 export function dateTime(at: number): string {

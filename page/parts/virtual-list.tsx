@@ -26,6 +26,7 @@ export function VirtualList<T>({ label, items, keyOf, render, footer, follows }:
   const box = useRef<HTMLDivElement>(null)
   const heights = useRef(new Map<string, number>())
   const isAtEnd = useRef(true)
+  const lastTop = useRef(0)
   const [view, setView] = useState({ top: 0, height: 800 })
   const [, measure] = useState(0)
 
@@ -71,7 +72,10 @@ export function VirtualList<T>({ label, items, keyOf, render, footer, follows }:
       aria-label={label}
       tabIndex={0}
       onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
-        isAtEnd.current = scrollHeight - scrollTop - clientHeight < followWithin
+        // A list that grows is not at its end either; only who scrolls up leaves it.
+        if (scrollHeight - scrollTop - clientHeight < followWithin) isAtEnd.current = true
+        else if (scrollTop < lastTop.current) isAtEnd.current = false
+        lastTop.current = scrollTop
         look()
       }}
     >

@@ -1,4 +1,5 @@
 /** A question of a run: what is asked with its preview, and the answers that the run accepts. */
+import type { ComponentChildren } from 'preact'
 import { useId, useState } from 'preact/hooks'
 import type { OfferedAnswer } from '#specs/protocol/approval.ts'
 import type { UserAnswer } from '#specs/protocol/question.ts'
@@ -50,13 +51,20 @@ export function QuestionCard({ question, showsRun = false, onAnswered }: Questio
     onAnswered?.()
   }
   const isUserQuestion = approval.question !== undefined
+  const isToolCall = access === undefined && plan === undefined && !isUserQuestion
   return (
     <article class="card question" aria-labelledby={`${id}-title`}>
       <header>
-        <h3 id={`${id}-title`}>{titleOf(question)}</h3>
+        <h3 id={`${id}-title`}>
+          {titleOf(question)} {isToolCall && (
+            <>
+              <code class="tool">{visibleLine(approval.tool, 100)}</code>?
+            </>
+          )}
+        </h3>
         <span class="question-meta">
-          {approval.kind === 'cooperative' ? 'The agent says' : 'The host asks'}
-          {approval.agentPath !== 'root' && <> · {visibleLine(approval.agentPath, 100)}</>}
+          {approval.kind === 'cooperative' ? 'in the words of the agent' : 'asked by the host'}
+          {approval.agentPath !== 'root' && <> · sub-agent {visibleLine(approval.agentPath.slice(5), 100)}</>}
           {showsRun && (
             <>
               {' · '}
@@ -75,45 +83,44 @@ export function QuestionCard({ question, showsRun = false, onAnswered }: Questio
         <p class="hint">For the MCP server {visibleLine(approval.question.server, 100)}</p>
       )}
       {approval.question !== undefined && <p class="asked">{visible(approval.question.question)}</p>}
-      {access === undefined && approval.question === undefined && plan === undefined && (
-        <p>
-          <code class="tool">{visibleLine(approval.tool, 100)}</code>
-          {approval.because !== undefined && <span class="because">{visible(approval.because)}</span>}
-        </p>
-      )}
+      {isToolCall && approval.because !== undefined && <p class="because">{visible(approval.because)}</p>}
       {plan !== undefined && <PlanReview plan={plan} text={planText} onText={setPlanText} />}
       {plan === undefined && !isUserQuestion && approval.preview !== '' && (
         <Preview text={approval.preview} />
-      )}
-      {plan === undefined && !isUserQuestion && (
-        <details>
-          <summary>Arguments</summary>
-          <Foreign text={prettyJson(approval.arguments)} />
-        </details>
       )}
       {approval.question !== undefined && (
         <AnswerFields question={approval.question} value={answer} onChange={setAnswer} />
       )}
       {problem !== undefined && <Failure text={problem} />}
-      <Answers answers={answers} onAnswer={send} />
-      {!isUserQuestion && (
-        <label class="hint-field">
-          <span>With a no: what the agent should do instead</span>
-          <input type="text" value={hint} onInput={({ currentTarget }) => setHint(currentTarget.value)} />
-        </label>
-      )}
+      <Answers answers={answers} onAnswer={send}>
+        {!isUserQuestion && (
+          <label class="hint-field">
+            With a no: what the agent should do instead
+            <input type="text" value={hint} onInput={({ currentTarget }) => setHint(currentTarget.value)} />
+          </label>
+        )}
+        {isToolCall && (
+          <div class="stack-small">
+            <h4>Arguments</h4>
+            <Foreign text={prettyJson(approval.arguments)} />
+          </div>
+        )}
+      </Answers>
     </article>
   )
 }
 
-/** The narrowest yes and no are buttons; broader ones are behind a summary, so that nobody gives them by mistake. */
+/** The narrowest yes and no are buttons; broader ones are a step away, so that nobody gives them by mistake. */
 function Answers({
   answers,
   onAnswer,
+  children,
 }: {
   readonly answers: readonly OfferedAnswer[]
   readonly onAnswer: (answer: OfferedAnswer) => Promise<void>
+  readonly children: ComponentChildren
 }) {
+  const [isOpen, setOpen] = useState(false)
   const yes = answers.find(({ decision }) => decision === 'allow')
   const no = answers.find(({ decision }) => decision === 'deny')
   const broader = answers.filter((answer) => answer !== yes && answer !== no)
@@ -130,10 +137,12 @@ function Answers({
             {sentence(no.label)}
           </ActionButton>
         )}
+        <button type="button" class="plain more-answers" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+          {isOpen ? 'Less' : 'More answers and details'}
+        </button>
       </div>
-      {broader.length > 0 && (
-        <details>
-          <summary>Broader answers</summary>
+      {isOpen && (
+        <div class="stack">
           <div class="row">
             {broader.map((answer) => (
               <ActionButton
@@ -145,7 +154,8 @@ function Answers({
               </ActionButton>
             ))}
           </div>
-        </details>
+          {children}
+        </div>
       )}
     </div>
   )

@@ -59,8 +59,8 @@ function readPlan(text: string): Plan | undefined {
 
 /** What the card is called, in the page's own words. */
 export function titleOf({ approval, access, plan }: Question): string {
-  if (access !== undefined) return 'Network access'
+  if (access !== undefined) return 'Allow network access?'
   if (approval.question !== undefined) return 'The agent asks you'
   if (plan !== undefined) return 'Approve this plan?'
-  return 'The agent asks for a tool call'
+  return 'Allow'
 }

@@ -42,8 +42,8 @@ export function Figures({ history, state, live, now, showsLive }: FiguresProps) 
       </Figure>
       <Figure
         name="Cost"
-        value={state.costUsd === null ? 'unknown' : dollars(state.costUsd)}
-        note={limits?.maxCostUsd === undefined ? '' : `of ${dollars(limits.maxCostUsd)}`}
+        value={state.costUsd === null ? '–' : dollars(state.costUsd)}
+        note={costNote(state.costUsd, limits?.maxCostUsd)}
       >
         {limits?.maxCostUsd !== undefined && state.costUsd !== null && (
           <Meter
@@ -104,10 +104,15 @@ function Figure({
   )
 }
 
+function costNote(cost: number | null, max: number | undefined): string {
+  if (max !== undefined) return `of ${dollars(max)}`
+  return cost === null ? 'no price is known' : ''
+}
+
 function timeNote({ timeLeft }: RunLive, showsLive: boolean, now: number): string {
   if (!showsLive || timeLeft === null) return ''
   const { remainingMs, at, stoppedBy } = timeLeft
-  if (stoppedBy !== undefined) return `${duration(remainingMs)} left, stopped`
+  if (stoppedBy !== undefined) return `clock stopped`
   return `${duration(Math.max(0, remainingMs - (now - at)))} left`
 }
 

@@ -25,13 +25,20 @@ export type Entry = Place &
         readonly event: Of<'approval-request'>
         decision?: Later<'approval-decision'>
       }
-    | { readonly kind: 'step'; readonly event: Of<'step-start' | 'step-end' | 'step-retry'> }
+    | {
+        readonly kind: 'step'
+        readonly event: Of<'step-start' | 'step-end' | 'step-retry'>
+        /** For people. */
+        readonly title: string
+        /** Whether the last text of the step says the same. */
+        readonly repeats: boolean
+      }
     | { readonly kind: 'plan'; readonly event: Of<'plan-update'> }
-    | { readonly kind: 'agent'; readonly event: Of<'agent-start' | 'agent-end'> }
+    | { readonly kind: 'agent'; readonly event: Of<'agent-start' | 'agent-end'>; readonly repeats: boolean }
     | { readonly kind: 'message'; readonly event: Of<'steer-request'>; seen?: number }
     | { readonly kind: 'network'; readonly event: Of<'egress-end' | 'egress-denied'> }
     | { readonly kind: 'host'; readonly level: 'info' | 'warn'; readonly text: string }
-    | { readonly kind: 'end'; readonly event: Of<'run-end'> }
+    | { readonly kind: 'end'; readonly event: Of<'run-end'>; readonly repeats: boolean }
   )
 
 export type EntryOf<K extends Entry['kind']> = Extract<Entry, { kind: K }>
@@ -51,6 +58,8 @@ export class RunHistory {
   readonly #snapshots: RunState[] = [initialRunState]
   readonly #calls = new Map<string, EntryOf<'call'>>()
   readonly #questions = new Map<string, EntryOf<'question'>>()
+  /** Texts of the agents: the end of a step often says the last of them again. */
+  readonly #said = new Set<string>()
   readonly #messages = new Map<string, EntryOf<'message'>>()
 
   /** Number of lines. */
@@ -103,6 +112,7 @@ export class RunHistory {
       case 'turn-end':
         if (event.text.trim() !== '' || (event.reasoning ?? '') !== '')
           this.#push({ ...place, stepId: event.stepId, kind: 'text', event })
+        if (event.text.trim() !== '') this.#said.add(event.text)
         return
       case 'tool-start': {
         const entry: EntryOf<'call'> = { ...place, stepId: event.stepId, kind: 'call', event }
@@ -133,11 +143,20 @@ export class RunHistory {
       case 'step-start':
       case 'step-end':
       case 'step-retry':
-        this.#push({ ...place, stepId: event.stepId, kind: 'step', event })
+        this.#push({
+          ...place,
+          ...{ stepId: event.stepId, kind: 'step', event },
+          title: this.state.plan?.steps.find(({ id }) => id === event.stepId)?.title ?? event.stepId,
+          repeats: event.type === 'step-end' && this.#isSaid(event.text),
+        })
         return
       case 'agent-start':
       case 'agent-end':
-        this.#push({ ...place, stepId: event.stepId, kind: 'agent', event })
+        this.#push({
+          ...place,
+          ...{ stepId: event.stepId, kind: 'agent', event },
+          repeats: event.type === 'agent-end' && this.#isSaid(event.text),
+        })
         return
       case 'steer-request': {
         const entry: EntryOf<'message'> = {
@@ -164,13 +183,17 @@ export class RunHistory {
         return
       }
       case 'run-end':
-        this.#push({ ...place, kind: 'end', event })
+        this.#push({ ...place, kind: 'end', event, repeats: this.#isSaid(event.summary) })
         return
       default: {
         const said = sayOf(event)
         if (said !== undefined) this.#push({ ...place, kind: 'host', ...said })
       }
     }
+  }
+
+  #isSaid(text: string): boolean {
+    return this.#said.has(text)
   }
 
   #push(entry: Entry): void {

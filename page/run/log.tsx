@@ -96,15 +96,25 @@ interface RowProps {
 function Row({ entry, ...rest }: RowProps) {
   const { at, agentPath } = entry
   return (
-    <div class={`entry entry-${entry.kind}`}>
-      <time dateTime={new Date(at).toISOString()}>{clock(at)}</time>
+    <div class={`entry entry-${entry.kind === 'step' ? entry.event.type : entry.kind}`}>
+      <div class="entry-when">
+        <time dateTime={new Date(at).toISOString()}>{clock(at)}</time>
+        <AgentTag agentPath={agentPath} />
+      </div>
       <div class="entry-body">
-        {agentPath !== 'root' && (
-          <span class="agent-tag">{visibleLine(agentPath.replace(/^root\//, ''), 80)}</span>
-        )}
         <Body entry={entry} {...rest} />
       </div>
     </div>
+  )
+}
+
+function AgentTag({ agentPath }: { readonly agentPath: string }) {
+  if (agentPath === 'root') return null
+  const name = visibleLine(agentPath.replace(/^root\//, ''), 80)
+  return (
+    <span class="agent-tag" title={name}>
+      {name}
+    </span>
   )
 }
 
@@ -136,7 +146,7 @@ function Body({ entry, limit, ...rest }: RowProps) {
       ) : (
         <>
           <p>Sub-agent {entry.event.state}</p>
-          {entry.event.text !== '' && <Foreign class="say" text={entry.event.text} />}
+          {entry.event.text !== '' && !entry.repeats && <Foreign class="say" text={entry.event.text} />}
         </>
       )
     case 'message':
@@ -286,20 +296,20 @@ export function decidedText({
   return `${who} ${verb}${long}${by === 'rule' && rule !== undefined ? ` (${visibleLine(rule, 100)})` : ''}`
 }
 
-function StepBody({ entry: { event } }: { readonly entry: EntryOf<'step'> }) {
-  if (event.type === 'step-start') return <h4 class="step-line">Step {event.stepId}</h4>
+function StepBody({ entry: { event, title, repeats } }: { readonly entry: EntryOf<'step'> }) {
+  if (event.type === 'step-start') return <h4>{visibleLine(title)}</h4>
   if (event.type === 'step-retry')
     return (
       <p class="warning">
-        Step {event.stepId} is tried again: {visible(event.reason)}
+        {visibleLine(title)} is tried again: {visible(event.reason)}
       </p>
     )
   return (
     <>
       <p class={event.state === 'failed' ? 'warning' : 'hint'}>
-        Step {event.stepId} {event.state}
+        Step {event.state}: {visibleLine(title)}
       </p>
-      {event.text !== '' && <Foreign class="say" text={event.text} />}
+      {event.text !== '' && !repeats && <Foreign class="say" text={event.text} />}
     </>
   )
 }
@@ -321,7 +331,7 @@ function NetworkBody({ entry: { event } }: { readonly entry: EntryOf<'network'> 
   )
 }
 
-function EndBody({ entry: { event } }: { readonly entry: EntryOf<'end'> }) {
+function EndBody({ entry: { event, repeats } }: { readonly entry: EntryOf<'end'> }) {
   return (
     <>
       <h4 class={`end end-${event.outcome}`}>
@@ -334,7 +344,7 @@ function EndBody({ entry: { event } }: { readonly entry: EntryOf<'end'> }) {
         <span class="hint">after {duration(event.durationMs)}</span>
       </h4>
       {event.message !== '' && <p class="warning">{visible(event.message)}</p>}
-      {event.summary !== '' && (
+      {event.summary !== '' && !repeats && (
         <Foreign class="say" text={event.structured === true ? prettyJson(event.summary) : event.summary} />
       )}
     </>
@@ -350,11 +360,11 @@ function Now({ live, focus }: { readonly live: RunLive; readonly focus: Focus | 
     <>
       {texts.map(({ agentPath, stepId, text, reasoning, tool }) => (
         <div class="entry entry-live" key={`${agentPath} ${stepId}`}>
-          <span class="pulse" aria-hidden="true" />
+          <div class="entry-when">
+            <span class="pulse" aria-hidden="true" />
+            <AgentTag agentPath={agentPath} />
+          </div>
           <div class="entry-body">
-            {agentPath !== 'root' && (
-              <span class="agent-tag">{visibleLine(agentPath.replace(/^root\//, ''), 80)}</span>
-            )}
             {text !== '' ? (
               <Foreign class="say" text={text} />
             ) : reasoning !== '' ? (

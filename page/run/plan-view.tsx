@@ -1,5 +1,5 @@
 /** The plan as a graph of steps with their states, and the sub-agents below it. */
-import { useMemo } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { ActionButton, Status } from '../parts/parts.tsx'
 import { visible, visibleLine } from '../parts/text.ts'
@@ -24,12 +24,18 @@ export function PlanView({ state, focus, onFocus, onCancelAgent }: PlanViewProps
   const { plan, steps } = state
   const placed = useMemo(() => (plan === null ? undefined : placeSteps(plan)), [plan])
   const agents = Object.entries(state.agents)
+  // On a phone the log has the first place.
+  const [isOpen, setOpen] = useState(() => matchMedia('(min-width: 901px)').matches)
   const focusedStep = focus !== undefined && 'stepId' in focus ? focus.stepId : undefined
   const focusedAgent = focus !== undefined && 'agentPath' in focus ? focus.agentPath : undefined
   return (
     <section class="plan card" aria-labelledby="plan-head">
       <header>
-        <h2 id="plan-head">Plan</h2>
+        <h2 id="plan-head">
+          <button type="button" class="plain" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+            Plan
+          </button>
+        </h2>
         {state.revision > 1 && <span class="hint">revision {state.revision}</span>}
         {plan !== null && (
           <span class="hint">
@@ -38,13 +44,13 @@ export function PlanView({ state, focus, onFocus, onCancelAgent }: PlanViewProps
           </span>
         )}
       </header>
-      {plan === null && (
+      {isOpen && plan === null && (
         <p class="hint pad">{state.end === null ? 'There is no plan yet.' : 'The run had no plan.'}</p>
       )}
-      {plan !== null && placed !== undefined && (
+      {isOpen && plan !== null && placed !== undefined && (
         <>
           <p class="goal">{visible(plan.goal)}</p>
-          <div class="graph" style={{ paddingLeft: `${placed.lanes * laneWidth + inset}px` }}>
+          <div class="graph" style={{ paddingLeft: `${placed.lanes * laneWidth + 8}px` }}>
             <Rails steps={placed.steps} states={steps} lanes={placed.lanes} />
             <ol>
               {placed.steps.map(({ id, needs }) => {
@@ -74,7 +80,7 @@ export function PlanView({ state, focus, onFocus, onCancelAgent }: PlanViewProps
           </div>
         </>
       )}
-      {agents.length > 0 && (
+      {isOpen && agents.length > 0 && (
         <>
           <h3 class="sub-head">Sub-agents</h3>
           <ul class="agents">
