@@ -1,13 +1,12 @@
 /** The page of `caisson serve`: draws runs, questions and changes of the service that it came from. */
+import './shell/no-eval.ts'
+
 import { render } from 'preact'
-import * as z from 'zod'
-import './app.css'
 import { App } from './shell/app.tsx'
 import { takeTokenFromAddress } from './shell/session.ts'
 import { applyTheme, storedTheme } from './shell/theme.ts'
+import './app.css'
 
-// The policy of the page forbids code from text, which zod would try.
-z.config({ jitless: true })
 applyTheme(storedTheme())
 takeTokenFromAddress()
 const place = document.getElementById('app')

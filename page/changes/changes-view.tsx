@@ -9,8 +9,9 @@ import {
   applyBody,
   type Change,
   canApply,
+  chosenHunks,
+  extentOf,
   firstSelection,
-  hasHunk,
   type Selection,
   withFile,
   withHunk,
@@ -21,18 +22,26 @@ type Outcome =
   | { readonly did: 'apply'; readonly result: ServiceReply<'applyChanges'> }
   | { readonly did: 'undo'; readonly result: ServiceReply<'undoChanges'> }
 
-export function ChangesView({ run, applied }: { readonly run: string; readonly applied: number | null }) {
+export interface ChangesViewProps {
+  readonly run: string
+  /** Applied paths, as far as is known; the changes are read again when it becomes another. */
+  readonly applied: number | null
+  readonly onChanged: () => void
+}
+
+export function ChangesView({ run, applied, onChanged }: ChangesViewProps) {
   const { client, fail } = useSession()
   const [listed, setListed] = useState<Listed>()
   const [error, setError] = useState<string>()
-  const [selection, setSelection] = useState<Selection>(new Map())
+  const [selection, setSelection] = useState<Selection>()
   const [outcome, setOutcome] = useState<Outcome>()
   const params = { run }
   const load = async (signal?: AbortSignal) => {
     try {
       const found = await client.call('listChanges', { params, ...(signal === undefined ? {} : { signal }) })
       setListed(found)
-      setSelection(firstSelection(found.changes))
+      // What somebody chose stays chosen when the changes are read again.
+      setSelection((before) => before ?? firstSelection(found.changes))
       setError(undefined)
     } catch (thrown) {
       if (signal?.aborted !== true) setError(fail(thrown))
@@ -44,9 +53,11 @@ export function ChangesView({ run, applied }: { readonly run: string; readonly a
     return () => ending.abort()
   }, [run, applied])
   const changes = listed?.changes ?? []
-  const body = applyBody(selection, changes)
+  const chosen = selection ?? new Map()
+  const body = applyBody(chosen, changes)
   const flagged = changes.filter(({ flagged }) => flagged !== undefined).length
   if (error !== undefined && listed === undefined) return <Failure text={error} />
+  const appliedNow = outcome?.result.appliedNow ?? applied ?? 0
   if (listed === undefined) return <p role="status">Reading the changes…</p>
   return (
     <div class="changes">
@@ -68,15 +79,17 @@ export function ChangesView({ run, applied }: { readonly run: string; readonly a
             run={async () => {
               if (body === undefined) return
               setOutcome({ did: 'apply', result: await client.call('applyChanges', { params, body }) })
+              onChanged()
               await load()
             }}
           >
-            {applyLabel(selection, changes)}
+            {applyLabel(body, changes.length)}
           </ActionButton>
-          {(applied ?? 0) > 0 && (
+          {appliedNow > 0 && (
             <ActionButton
               run={async () => {
                 setOutcome({ did: 'undo', result: await client.call('undoChanges', { params }) })
+                onChanged()
                 await load()
               }}
             >
@@ -93,7 +106,7 @@ export function ChangesView({ run, applied }: { readonly run: string; readonly a
           key={change.path}
           change={change}
           isOpenAtFirst={index < 20}
-          selection={selection}
+          selection={chosen}
           onSelect={setSelection}
         />
       ))}
@@ -101,11 +114,11 @@ export function ChangesView({ run, applied }: { readonly run: string; readonly a
   )
 }
 
-function applyLabel(selection: Selection, changes: readonly Change[]): string {
-  const parts = [...selection.values()].filter((chosen) => chosen !== 'all').length
-  const files = selection.size - parts
-  if (selection.size === 0) return 'Choose what to apply'
-  if (parts === 0 && files === changes.length) return `Apply all ${count(files, 'change')}`
+function applyLabel(body: ReturnType<typeof applyBody>, all: number): string {
+  if (body === undefined) return 'Choose what to apply'
+  const files = 'paths' in body.select ? body.select.paths.length : 0
+  const parts = Object.keys(body.select.hunks ?? {}).length
+  if (files === all) return `Apply all ${count(files, 'change')}`
   const words = [
     ...(files > 0 ? [count(files, 'change')] : []),
     ...(parts > 0 ? [`parts of ${count(parts, 'file')}`] : []),
@@ -158,11 +171,11 @@ function FileChange({
 }) {
   const id = useId()
   const [isOpen, setOpen] = useState(isOpenAtFirst)
-  const chosen = selection.get(change.path)
+  const extent = extentOf(selection, change)
   const box = useRef<HTMLInputElement>(null)
   useEffect(() => {
-    if (box.current !== null) box.current.indeterminate = chosen !== undefined && chosen !== 'all'
-  }, [chosen])
+    if (box.current !== null) box.current.indeterminate = extent === 'some'
+  }, [extent])
   const { path, state, flagged, diff } = change
   const reason = state.kind === 'conflict' && typeof state.reason === 'string' ? state.reason : undefined
   const canChooseHunks = canApply(change) && change.hunks.length > 1
@@ -174,7 +187,7 @@ function FileChange({
           ref={box}
           type="checkbox"
           aria-label={`Choose ${visible(path)}`}
-          checked={chosen === 'all'}
+          checked={extent === 'all'}
           disabled={!canApply(change)}
           onChange={({ currentTarget: { checked } }) => onSelect(withFile(selection, change, checked))}
         />
@@ -216,7 +229,7 @@ function FileChange({
                     <label>
                       <input
                         type="checkbox"
-                        checked={hasHunk(selection, path, hunk.id)}
+                        checked={chosenHunks(selection, change).includes(hunk.id)}
                         onChange={({ currentTarget: { checked } }) =>
                           onSelect(withHunk(selection, change, hunk.id, checked))
                         }

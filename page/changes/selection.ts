@@ -23,44 +23,47 @@ export function withFile(selection: Selection, { path }: Change, isChosen: boole
   return next
 }
 
-export function withHunk(
-  selection: Selection,
-  { path, hunks }: Change,
-  id: string,
-  isChosen: boolean,
-): Selection {
-  const before = selection.get(path)
-  const ids = new Set(before === 'all' ? hunks.map((hunk) => hunk.id) : before)
+export function withHunk(selection: Selection, change: Change, id: string, isChosen: boolean): Selection {
+  const ids = new Set(chosenHunks(selection, change))
   if (isChosen) ids.add(id)
   else ids.delete(id)
   const next = new Map(selection)
-  if (ids.size === 0) next.delete(path)
-  else next.set(path, ids.size === hunks.length ? 'all' : ids)
+  if (ids.size === 0) next.delete(change.path)
+  else next.set(change.path, ids.size === change.hunks.length ? 'all' : ids)
   return next
 }
 
-export function hasHunk(selection: Selection, path: string, id: string): boolean {
+/** Ids of the chosen hunks that the file still has: those that are applied are gone from it. */
+export function chosenHunks(selection: Selection, { path, hunks }: Change): string[] {
   const chosen = selection.get(path)
-  return chosen === 'all' || chosen?.has(id) === true
+  const ids = hunks.map(({ id }) => id)
+  return chosen === 'all' ? ids : ids.filter((id) => chosen?.has(id) === true)
 }
 
-/** Body of the request; undefined where nothing is chosen. Paths that are gone meanwhile are left out. */
-export function applyBody(
-  selection: Selection,
-  changes: readonly Change[],
-):
-  | { select: { paths: string[]; hunks?: Record<string, string[]> } | { hunks: Record<string, string[]> } }
-  | undefined {
+export type Extent = 'all' | 'some' | 'none'
+
+/** How much of a change is chosen. */
+export function extentOf(selection: Selection, change: Change): Extent {
+  const chosen = selection.get(change.path)
+  if (chosen === undefined || chosen === 'all') return chosen ?? 'none'
+  return chosenHunks(selection, change).length > 0 ? 'some' : 'none'
+}
+
+type ApplyBody = {
+  select: { paths: string[]; hunks?: Record<string, string[]> } | { hunks: Record<string, string[]> }
+}
+
+/** Body of the request; undefined where nothing is chosen that can be applied now. */
+export function applyBody(selection: Selection, changes: readonly Change[]): ApplyBody | undefined {
   const paths: string[] = []
-  const hunks: [string, string[]][] = []
+  const parts: [string, string[]][] = []
   for (const change of changes) {
-    const chosen = selection.get(change.path)
-    if (chosen === undefined || !canApply(change)) continue
-    if (chosen === 'all') paths.push(change.path)
-    else hunks.push([change.path, change.hunks.map(({ id }) => id).filter((id) => chosen.has(id))])
+    const extent = canApply(change) ? extentOf(selection, change) : 'none'
+    if (extent === 'all') paths.push(change.path)
+    else if (extent === 'some') parts.push([change.path, chosenHunks(selection, change)])
   }
-  if (paths.length + hunks.length === 0) return undefined
-  const byPath = Object.fromEntries(hunks)
-  if (paths.length === 0) return { select: { hunks: byPath } }
-  return { select: { paths, ...(hunks.length === 0 ? {} : { hunks: byPath }) } }
+  if (paths.length + parts.length === 0) return undefined
+  const hunks = Object.fromEntries(parts)
+  if (paths.length === 0) return { select: { hunks } }
+  return { select: { paths, ...(parts.length === 0 ? {} : { hunks }) } }
 }

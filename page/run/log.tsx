@@ -297,7 +297,7 @@ export function decidedText({
 }
 
 function StepBody({ entry: { event, title, repeats } }: { readonly entry: EntryOf<'step'> }) {
-  if (event.type === 'step-start') return <h4>{visibleLine(title)}</h4>
+  if (event.type === 'step-start') return <h3>{visibleLine(title)}</h3>
   if (event.type === 'step-retry')
     return (
       <p class="warning">
@@ -334,7 +334,7 @@ function NetworkBody({ entry: { event } }: { readonly entry: EntryOf<'network'> 
 function EndBody({ entry: { event, repeats } }: { readonly entry: EntryOf<'end'> }) {
   return (
     <>
-      <h4 class={`end end-${event.outcome}`}>
+      <h3 class={`end end-${event.outcome}`}>
         The run{' '}
         {event.outcome === 'completed'
           ? 'completed'
@@ -342,7 +342,7 @@ function EndBody({ entry: { event, repeats } }: { readonly entry: EntryOf<'end'>
             ? 'failed'
             : 'was cancelled'}{' '}
         <span class="hint">after {duration(event.durationMs)}</span>
-      </h4>
+      </h3>
       {event.message !== '' && <p class="warning">{visible(event.message)}</p>}
       {event.summary !== '' && !repeats && (
         <Foreign class="say" text={event.structured === true ? prettyJson(event.summary) : event.summary} />

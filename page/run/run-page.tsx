@@ -23,10 +23,15 @@ import { type Connection, useRun } from './use-run.ts'
 
 export function RunPage({ run, tab }: { readonly run: string; readonly tab: RunTab }) {
   const { client } = useSession()
-  const { history, live, connection, error, version } = useRun(run)
+  const { history, live, connection, error, version, follow } = useRun(run)
   const { value: resource, refresh } = usePoll(`run ${run}`, 3_000, (signal) =>
     client.call('getRun', { params: { run }, signal }),
   )
+  useEffect(() => {
+    // Another process continued the run, or somebody applied or undid its changes.
+    const isBehind = resource?.isLive === true || resource?.applied !== history.state.applied
+    if (connection === 'over' && resource !== undefined && isBehind) follow()
+  }, [resource])
   const [position, setPosition] = useState<number>()
   const [focus, setFocus] = useState<Focus>()
   const [isForking, setForking] = useState(false)
@@ -46,7 +51,10 @@ export function RunPage({ run, tab }: { readonly run: string; readonly tab: RunT
         {...{ run, prompt, history, connection }}
         status={statusOf(history.state, resource?.status)}
         onFork={() => setForking(true)}
-        onActed={refresh}
+        onActed={() => {
+          refresh()
+          follow()
+        }}
       />
       {error !== undefined && <Failure text={error} />}
       <LiveNotes live={live} connection={connection} problem={resource?.problem} />
@@ -99,7 +107,7 @@ export function RunPage({ run, tab }: { readonly run: string; readonly tab: RunT
               (changes === undefined ? (
                 <ChangesSoFar live={live} isOver={isOver} />
               ) : (
-                <ChangesView run={run} applied={history.state.applied} />
+                <ChangesView run={run} applied={history.state.applied} onChanged={follow} />
               ))}
             {tab === 'network' && (
               <NetworkView history={history} {...(until === undefined ? {} : { until })} />
@@ -176,8 +184,6 @@ function RunHead({
             run={async () => {
               await client.call('resumeRun', { params })
               onActed()
-              // The stream of a run that no process had is over: the next one shows what it does.
-              location.reload()
             }}
           >
             Continue the run
@@ -278,7 +284,10 @@ function Questions({
           : ''}
       </p>
       {(waiting.length > 0 || answered.length > 0) && (
-        <section class="stack" aria-label="Questions">
+        <section class="stack" aria-labelledby="questions-head">
+          <h2 id="questions-head" class="visually-hidden">
+            Questions
+          </h2>
           {waiting.map((approval) => (
             <QuestionCard
               key={approval.approvalId}

@@ -1,5 +1,5 @@
 /** Follows a run: its events from the first on, then as they happen, also across a restart of the service. */
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import { useSession } from '../shell/session.ts'
 import { RunHistory } from './history.ts'
 import { RunLive } from './live.ts'
@@ -13,6 +13,8 @@ export interface FollowedRun {
   readonly error: string | undefined
   /** Increases with each change. */
   readonly version: number
+  /** Opens the stream again: events can follow the end of a run, such as those of an apply. */
+  readonly follow: () => void
 }
 
 /** Between two drawings. */
@@ -28,6 +30,8 @@ export function useRun(run: string): FollowedRun {
   const [connection, setConnection] = useState<Connection>('connecting')
   const [error, setError] = useState<string>()
   const [version, setVersion] = useState(0)
+  const [asked, setAsked] = useState(0)
+  const again = useCallback(() => setAsked((number) => number + 1), [])
   useEffect(() => {
     const ending = new AbortController()
     let timer: ReturnType<typeof setTimeout> | undefined
@@ -64,6 +68,6 @@ export function useRun(run: string): FollowedRun {
       ending.abort()
       clearTimeout(timer)
     }
-  }, [run, client])
-  return { history, live, connection, error, version }
+  }, [run, client, asked])
+  return { history, live, connection, error, version, follow: again }
 }

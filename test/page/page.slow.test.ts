@@ -1,7 +1,6 @@
 // The page in a real browser, over the real service and runs without a VM.
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
@@ -48,7 +47,9 @@ async function emit(run: RunAtWork, events: readonly AgentEvent[], agentPath = '
 
 const toolCall = { ...someCall, tool: 'delete_file', arguments: '{"path":"old.txt"}', preview: 'the file "old.txt"' }
 
-describe('signing in', () => {
+const limits = { timeout: 120_000 }
+
+describe('signing in', limits, () => {
   it('takes the token from the fragment or a form, keeps it out of address and log [H.02]', async () => {
     const run = await runAtWork()
     const { service, token, logged } = await serveHost(new Host({ env: run.env }))
@@ -74,7 +75,7 @@ describe('signing in', () => {
   })
 })
 
-describe('the page of a run at work', () => {
+describe('the page of a run at work', limits, () => {
   it('has its questions allowed, denied with a hint and answered [H.02 S1.11]', async () => {
     const { run, page, complaints } = await openRunAtWork()
     const allowed = run.queue.ask({ ...toolCall, approvalId: 'ap-1' })
@@ -114,7 +115,7 @@ describe('the page of a run at work', () => {
     await page.getByRole('heading', { name: 'Allow delete_file' }).waitFor()
     const other = await open(`${served.service.url}/#token=${served.token}`)
     await other.page.getByRole('heading', { name: 'Allow delete_file' }).waitFor()
-    await run.queue.answer('ap-1', { decision: 'deny' }, { name: 'Ada', via: 'terminal' })
+    await run.queue.answer('ap-1', { decision: 'deny', scope: 'once' }, { name: 'Ada', via: 'terminal' })
     await asked
     await sees(page, 'Ada denied')
     await expect.poll(() => countOf(page, '.question')).toBe(0)
@@ -124,7 +125,7 @@ describe('the page of a run at work', () => {
   it('is steered, paused and cancelled, a sub-agent by itself [H.02 A.08]', async () => {
     const { run, page } = await openRunAtWork()
     await emit(run, [{ type: 'agent-start', stepId: 'one', brief: 'Check it', tools: [], limits: {} }], 'root/check')
-    await page.getByLabel('Message').fill('use tabs')
+    await page.getByRole('textbox', { name: 'Message' }).fill('use tabs')
     await page.keyboard.press('Enter')
     await sees(page, 'use tabs')
     await page.getByRole('button', { name: 'Cancel the sub-agent' }).click()
@@ -214,5 +215,143 @@ describe('the page of a run at work', () => {
     expect(await page.getByText('one more').count()).toBe(0)
     await page.getByPlaceholder('Filter the log').fill('entry 77')
     await sees(page, '111 entries')
+  })
+})
+
+describe('the page of a run that is over', limits, () => {
+  const lines = (...changed: number[]) =>
+    Array.from({ length: 30 }, (_, at) => (changed.includes(at) ? `new ${at}\n` : `${at}\n`)).join('')
+
+  async function openChanged(before: Record<string, string>, after: Record<string, string>) {
+    const { host, directory } = await runThatChanged(before, after)
+    const served = await serveHost(host)
+    const opened = await open(`${served.service.url}/#token=${served.token}`)
+    await opened.page.getByRole('heading', { name: 'Runs' }).waitFor()
+    await opened.page.goto(`${served.service.url}/#/runs/${changedRunId}/changes`)
+    await sees(opened.page, /changed paths?/)
+    const read = (name: string) => readFile(path.join(directory, name), 'utf8')
+    return { ...opened, directory, read, served }
+  }
+
+  it('has its changes applied by file and by hunk, and undone; a flagged path is not chosen [H.02 W.01 W.03]', async () => {
+    const before = { 'a.txt': lines(), 'b.txt': 'b\n', 'package.json': '{}\n' }
+    const scripts = { 'package.json': '{"scripts":{"postinstall":"./x"}}\n' }
+    const { page, read, complaints } = await openChanged(before, {
+      ...{ 'a.txt': lines(3, 25), 'b.txt': 'c\n', ...scripts },
+    })
+    expect(await page.getByLabel('Choose package.json').isChecked()).toBe(false)
+    await sees(page, /1 path can run code on your machine/)
+    await page.getByLabel('Choose hunk 1').uncheck()
+    await page.getByLabel('Choose b.txt').uncheck()
+    await page.getByRole('button', { name: 'Apply parts of 1 file' }).click()
+    await sees(page, 'Applied 1 path.')
+    expect(await read('a.txt')).toBe(lines(25))
+    expect([await read('b.txt'), await read('package.json')]).toEqual(['b\n', '{}\n'])
+    await page.getByLabel('Choose b.txt').check()
+    await page.getByRole('button', { name: 'Apply 1 change' }).click()
+    await expect.poll(() => read('b.txt')).toBe('c\n')
+    await page.getByLabel('Choose package.json').check()
+    await page.getByRole('button', { name: 'Apply 1 change' }).click()
+    await expect.poll(() => read('package.json')).toBe(scripts['package.json'])
+    await page.getByRole('button', { name: 'Choose what to apply' }).waitFor()
+    expect(await axeFindings(page)).toEqual([])
+    await page.getByRole('button', { name: 'Undo all' }).click()
+    await sees(page, 'Restored 3 paths.')
+    expect([await read('a.txt'), await read('b.txt')]).toEqual([lines(), 'b\n'])
+    expect(complaints).toEqual([])
+  })
+
+  it('shows a conflict with a file that changed on the host, and applies the others [H.02 W.01]', async () => {
+    const { page, directory, read } = await openChanged({ 'a.txt': 'a\n', 'b.txt': 'b\n' }, { 'a.txt': 'A\n', 'b.txt': 'B\n' })
+    await writeFile(path.join(directory, 'a.txt'), 'mine\n')
+    await page.reload()
+    await page.getByText('conflict', { exact: true }).waitFor()
+    expect(await page.getByLabel('Choose a.txt').isDisabled()).toBe(true)
+    await page.getByRole('button', { name: 'Apply 1 change' }).click()
+    await expect.poll(() => read('b.txt')).toBe('B\n')
+    expect(await read('a.txt')).toBe('mine\n')
+  })
+
+  it('keeps hostile text as text: HTML, control characters, bidi [H.02 S1.09]', async () => {
+    const image = '<img src=x onerror="alert(1)">'
+    const bidi = 'safe\u202egpj.exe\u0007'
+    const { page, complaints, served } = await openChanged({ 'a.txt': 'a\n' }, { [`${bidi}.txt`]: `${image}\u001b[2J\n` })
+    await sees(page, 'safe\\u{202e}gpj.exe\\x07.txt')
+    await sees(page, `${image}\\e[2J`)
+    const run = await runAtWork()
+    const second = await serveHost(new Host({ env: run.env }))
+    await run.record.host({ ...runStart, prompt: `${image}${bidi}` })
+    await emit(run, [
+      { type: 'plan-update', revision: 1, plan: { goal: image, steps: [{ ...step('one'), title: `${image} title` }] } },
+      { type: 'tool-start', stepId: 'one', callId: 'c1', tool: image, arguments: JSON.stringify({ command: image }) },
+      { type: 'tool-end', stepId: 'one', callId: 'c1', tool: image, output: `${image}\u202e`, durationMs: 1 },
+      note(`${image} noted`),
+    ])
+    const asked = { ...someCall, approvalId: 'ap-1', tool: image, arguments: '{}', preview: `${image}\u202e preview` }
+    void run.queue.ask(asked)
+    const other = await open(`${second.service.url}/#token=${second.token}`)
+    await sees(other.page, `${image}\\u{202e} preview`)
+    await other.page.goto(`${second.service.url}/#/runs/${runId}`)
+    for (const text of [`${image} title`, `${image} noted`]) await sees(other.page, text)
+    for (const opened of [page, other.page]) {
+      // The mark of the top bar is the only picture.
+      expect(await countOf(opened, 'img')).toBe(1)
+      expect(await countOf(opened, '[onerror], iframe, object, script:not([src])')).toBe(0)
+    }
+    expect([...complaints, ...other.complaints]).toEqual([])
+    expect(served.logged.filter(({ level }) => level === 'error')).toEqual([])
+  })
+
+  it('is replayed by a slider over log, plan and figures [H.02 R.09]', async () => {
+    const { run, page, served } = await openRunAtWork()
+    await emit(run, [
+      { type: 'step-end', stepId: 'one', state: 'completed', text: 'One is done.' },
+      { type: 'step-start', stepId: 'two' },
+      { type: 'step-end', stepId: 'two', state: 'failed', text: 'It broke.' },
+    ])
+    await run.record.host({ type: 'run-end', outcome: 'failed', reason: 'step_failed', message: 'no', summary: '', usage, durationMs: 5_000 })
+    const slider = page.getByRole('slider', { name: 'Moment of the run' })
+    await slider.waitFor()
+    const steps = () => page.locator('.graph .step-meta').allInnerTexts()
+    expect((await steps()).map((text) => /^\w+/.exec(text)?.[0])).toEqual(['completed', 'failed', 'pending'])
+    await slider.fill('4')
+    await expect.poll(async () => (await steps())[1]).toContain('pending')
+    await sees(page, 'One is done.')
+    expect(await page.getByText('It broke.').count()).toBe(0)
+    await page.getByRole('button', { name: 'To the end' }).click()
+    await sees(page, 'It broke.')
+    await served.service.close()
+  })
+
+  it('works by the keyboard alone, on a phone, light and dark, and axe finds nothing [H.02]', async () => {
+    const { page, served } = await openChanged({ 'a.txt': 'a\n' }, { 'a.txt': 'b\n' })
+    await page.getByRole('tab', { name: 'Changes' }).focus()
+    await page.keyboard.press('ArrowRight')
+    await page.getByRole('tab', { name: 'Network', selected: true }).waitFor()
+    await page.keyboard.press('ArrowRight')
+    await sees(page, changedRunId)
+    expect(await axeFindings(page)).toEqual([])
+    const fork = page.getByRole('button', { name: 'Fork or rewind' })
+    await fork.focus()
+    await page.keyboard.press('Enter')
+    await page.getByRole('dialog', { name: 'Continue from an earlier moment' }).waitFor()
+    expect(await axeFindings(page)).toEqual([])
+    await page.keyboard.press('Escape')
+    await expect.poll(() => countOf(page, 'dialog')).toBe(0)
+    expect(await page.evaluate('document.activeElement.textContent')).toContain('Fork or rewind')
+    await page.goto(`${served.service.url}/#/new`)
+    await page.getByLabel('Task').waitFor()
+    expect(await axeFindings(page)).toEqual([])
+    for (const colorScheme of ['light', 'dark'] as const) {
+      const phone = await open(`${served.service.url}/#token=${served.token}`, {
+        ...{ viewport: { width: 360, height: 740 }, colorScheme },
+      })
+      await phone.page.getByRole('link', { name: /Completed/ }).click()
+      await phone.page.getByRole('tab', { name: 'Changes' }).click()
+      await sees(phone.page, '1 changed path')
+      expect(await axeFindings(phone.page)).toEqual([])
+      // Nothing is wider than the screen.
+      expect(await phone.page.evaluate('document.documentElement.scrollWidth')).toBe(360)
+    }
   })
 })

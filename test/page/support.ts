@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, onTestFinished } from 'vitest'
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 /** Long enough for a loaded machine; what is awaited comes about much sooner. */
-const timeoutMs = 60_000
+const timeoutMs = 20_000
 
 export interface OpenedPage {
   readonly page: Page
