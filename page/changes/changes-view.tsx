@@ -3,7 +3,7 @@ import { useEffect, useId, useMemo, useRef, useState } from 'preact/hooks'
 import type { ServiceReply } from '../../client/index.ts'
 import { ActionButton, Failure } from '../parts/parts.tsx'
 import { bytes, count, visible, visibleLine } from '../parts/text.ts'
-import { useSession } from '../shell/session.ts'
+import { useSession } from '../session/session.ts'
 import { DiffView } from './diff-view.tsx'
 import {
   applyBody,

@@ -40,7 +40,6 @@ function Hunk({ hunk, head }: { readonly hunk: DiffHunk; readonly head: Componen
         <table>
           <tbody>
             {hunk.rows.slice(0, shown).map((row, index) => (
-              // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name, and never move.
               <tr key={index} class={row.kind}>
                 <td class="line-number">{row.old}</td>
                 <td class="line-number">{row.new}</td>

@@ -1,7 +1,7 @@
 /** Small parts that several views share. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { useSession } from '../shell/session.ts'
+import { useSession } from '../session/session.ts'
 import { visible, visibleLine } from './text.ts'
 
 const tones: Readonly<Record<string, string>> = {
@@ -112,6 +112,7 @@ export function Meter({
   const part = max > 0 ? Math.min(1, value / max) : 0
   const tone = part >= 0.9 ? 'bad' : part >= 0.7 ? 'warn' : 'plain'
   return (
+    // biome-ignore lint/a11y/useSemanticElements: browsers do not let style a meter element alike.
     <div
       class={`meter meter-${tone}`}
       role="meter"

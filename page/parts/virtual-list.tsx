@@ -65,11 +65,11 @@ export function VirtualList<T>({ label, items, keyOf, render, footer, follows }:
   })
 
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a part that scrolls must be reachable by the keyboard.
     <section
       ref={box}
       class="virtual"
       aria-label={label}
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: a part that scrolls must be reachable by the keyboard.
       tabIndex={0}
       onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
         // A list that grows is not at its end either; only who scrolls up leaves it.

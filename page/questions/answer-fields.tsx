@@ -33,24 +33,22 @@ export function AnswerFields({
 }) {
   const id = useId()
   const { kind, options = [], allowOther = false } = question
-  if (kind === 'text' || kind === 'number')
+  const typed = {
+    value: String(value),
+    onInput: ({ currentTarget }: { currentTarget: { value: string } }) => onChange(currentTarget.value),
+  }
+  if (kind === 'text')
     return (
       <label>
         Your answer
-        {kind === 'text' ? (
-          <textarea
-            rows={2}
-            value={String(value)}
-            onInput={({ currentTarget }) => onChange(currentTarget.value)}
-          />
-        ) : (
-          <input
-            type="text"
-            inputMode="decimal"
-            value={String(value)}
-            onInput={({ currentTarget }) => onChange(currentTarget.value)}
-          />
-        )}
+        <textarea rows={2} {...typed} />
+      </label>
+    )
+  if (kind === 'number')
+    return (
+      <label>
+        Your answer
+        <input type="text" inputMode="decimal" {...typed} />
       </label>
     )
   if (kind === 'confirm')

@@ -7,8 +7,8 @@ import { hasDiff } from '../changes/diff-rows.ts'
 import { DiffView } from '../changes/diff-view.tsx'
 import { ActionButton, Failure, Foreign } from '../parts/parts.tsx'
 import { prettyJson, visible, visibleLine } from '../parts/text.ts'
-import { runAddress } from '../shell/route.ts'
-import { actor, useSession } from '../shell/session.ts'
+import { runAddress } from '../session/route.ts'
+import { actor, useSession } from '../session/session.ts'
 import { AnswerFields, firstAnswer, readAnswer } from './answer-fields.tsx'
 import { PlanReview, readPlanText } from './plan-review.tsx'
 import { type Question, titleOf } from './question.ts'
@@ -56,7 +56,8 @@ export function QuestionCard({ question, showsRun = false, onAnswered }: Questio
     <article class="card question" aria-labelledby={`${id}-title`}>
       <header>
         <h3 id={`${id}-title`}>
-          {titleOf(question)} {isToolCall && (
+          {titleOf(question)}{' '}
+          {isToolCall && (
             <>
               <code class="tool">{visibleLine(approval.tool, 100)}</code>?
             </>
@@ -137,7 +138,12 @@ function Answers({
             {sentence(no.label)}
           </ActionButton>
         )}
-        <button type="button" class="plain more-answers" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+        <button
+          type="button"
+          class="plain more-answers"
+          aria-expanded={isOpen}
+          onClick={() => setOpen(!isOpen)}
+        >
           {isOpen ? 'Less' : 'More answers and details'}
         </button>
       </div>

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { Failure } from '../parts/parts.tsx'
 import { visibleLine } from '../parts/text.ts'
-import { actor, useSession } from '../shell/session.ts'
+import { actor, useSession } from '../session/session.ts'
 
 export function Composer({ run, agents }: { readonly run: string; readonly agents: readonly string[] }) {
   const { client, fail } = useSession()

@@ -3,9 +3,9 @@ import type { ComponentChildren } from 'preact'
 import type { ServiceReply } from '../../client/index.ts'
 import { ActionButton } from '../parts/parts.tsx'
 import { dateTime, dollars, duration, tokens, visible } from '../parts/text.ts'
-import { usePoll } from '../shell/poll.ts'
-import { runAddress } from '../shell/route.ts'
-import { storedName, storeName, useSession } from '../shell/session.ts'
+import { usePoll } from '../session/poll.ts'
+import { runAddress } from '../session/route.ts'
+import { storedName, storeName, useSession } from '../session/session.ts'
 import type { RunHistory } from './history.ts'
 
 export function DetailsView({

@@ -3,8 +3,8 @@ import { useState } from 'preact/hooks'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { Dialog, Failure } from '../parts/parts.tsx'
 import { visibleLine } from '../parts/text.ts'
-import { runAddress } from '../shell/route.ts'
-import { actor, useSession } from '../shell/session.ts'
+import { runAddress } from '../session/route.ts'
+import { actor, useSession } from '../session/session.ts'
 
 export function ForkDialog({
   run,

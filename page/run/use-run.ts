@@ -1,6 +1,6 @@
 /** Follows a run: its events from the first on, then as they happen, also across a restart of the service. */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
-import { useSession } from '../shell/session.ts'
+import { useSession } from '../session/session.ts'
 import { RunHistory } from './history.ts'
 import { RunLive } from './live.ts'
 

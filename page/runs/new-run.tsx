@@ -2,8 +2,8 @@
 import { useState } from 'preact/hooks'
 import { type ServiceCall, ServiceError } from '../../client/index.ts'
 import { Failure, useViewHeading } from '../parts/parts.tsx'
-import { runAddress } from '../shell/route.ts'
-import { newKey, useSession } from '../shell/session.ts'
+import { runAddress } from '../session/route.ts'
+import { newKey, useSession } from '../session/session.ts'
 
 type Body = ServiceCall<'createRun'>['body']
 

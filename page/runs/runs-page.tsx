@@ -5,9 +5,9 @@ import { Failure, Status, useNow, useViewHeading } from '../parts/parts.tsx'
 import { ago, count, dateTime, dollars, duration, tokens, visibleLine } from '../parts/text.ts'
 import { fromResource } from '../questions/question.ts'
 import { QuestionCard } from '../questions/question-card.tsx'
-import { usePoll } from '../shell/poll.ts'
-import { runAddress } from '../shell/route.ts'
-import { useSession } from '../shell/session.ts'
+import { usePoll } from '../session/poll.ts'
+import { runAddress } from '../session/route.ts'
+import { useSession } from '../session/session.ts'
 
 type Run = ServiceReply<'listRuns'>['runs'][number]
 
@@ -65,7 +65,7 @@ export function RunsPage() {
         </section>
       )}
       <section aria-label="List of runs" class="stack">
-        <form class="filters" onSubmit={(event) => event.preventDefault()} role="search" aria-label="Runs">
+        <search class="filters" aria-label="Runs">
           <label class="grow">
             <span class="visually-hidden">Filter by text</span>
             <input
@@ -86,7 +86,7 @@ export function RunsPage() {
               ))}
             </select>
           </label>
-        </form>
+        </search>
         {error !== undefined && <Failure text={error} />}
         <RunList
           runs={runs}

@@ -34,7 +34,13 @@ export const files: Readonly<Record<string, string>> = {
   'data/orders.json': `${JSON.stringify([{ id: 7, customer: 'Ada', state: 'open', lines: [{ item: 'lamp', price: 40, count: 2 }] }], null, 2)}\n`,
 }
 
-const step = (id: string, title: string, needs: readonly string[], writes: readonly string[], more: object = {}) => ({
+const step = (
+  id: string,
+  title: string,
+  needs: readonly string[],
+  writes: readonly string[],
+  more: object = {},
+) => ({
   ...{ id, title, instructions: title, needs, writes },
   ...more,
 })
@@ -44,7 +50,9 @@ const plan = {
   steps: [
     step('read', 'Read how orders are stored', [], []),
     step('export', 'Write the CSV export', ['read'], ['src/orders.js', 'src/csv.js', 'src/old-report.js']),
-    step('tests', 'Write tests for the export', ['export'], ['test/csv.test.js', 'package.json'], { kind: 'agent' }),
+    step('tests', 'Write tests for the export', ['export'], ['test/csv.test.js', 'package.json'], {
+      kind: 'agent',
+    }),
     step('docs', 'Describe the export in the README', ['export'], ['README.md']),
     step('check', 'Run everything once', ['tests', 'docs'], []),
   ],
@@ -73,11 +81,19 @@ test('quotes what needs it', () => {
 const call = (name: string, input: object) => ({ name, arguments: input })
 const turns: Readonly<Record<string, readonly PlainReply[]>> = {
   read: [
-    { text: 'First the code that reads orders.', calls: [call('read_file', { path: 'src/orders.js' }), call('read_file', { path: 'data/orders.json' })] },
-    { text: 'Orders are JSON with lines of price and count. `total` already adds them up, so the export can use it.' },
+    {
+      text: 'First the code that reads orders.',
+      calls: [call('read_file', { path: 'src/orders.js' }), call('read_file', { path: 'data/orders.json' })],
+    },
+    {
+      text: 'Orders are JSON with lines of price and count. `total` already adds them up, so the export can use it.',
+    },
   ],
   export: [
-    { reasoning: 'A module of its own keeps the quoting in one place.', calls: [call('write_file', { path: 'src/csv.js', content: csv })] },
+    {
+      reasoning: 'A module of its own keeps the quoting in one place.',
+      calls: [call('write_file', { path: 'src/csv.js', content: csv })],
+    },
     {
       calls: [
         call('edit_file', {
@@ -98,15 +114,36 @@ const turns: Readonly<Record<string, readonly PlainReply[]>> = {
   ],
   tests: [
     { calls: [call('write_file', { path: 'test/csv.test.js', content: test })] },
-    { calls: [call('run_bash', { command: "sed -i 's|\"start\"|\"test\": \"node --test\",\\n    \"start\"|' package.json && cat package.json" })] },
+    {
+      calls: [
+        call('run_bash', {
+          command:
+            'sed -i \'s|"start"|"test": "node --test",\\n    "start"|\' package.json && cat package.json',
+        }),
+      ],
+    },
     { text: 'One test of the quoting, and npm test runs it.' },
   ],
   docs: [
-    { calls: [call('run_bash', { command: "printf '\\n## Export\\n\\n    node -e \"import(\\\\\"./src/orders.js\\\\\")\"\\n\\nValues with commas are quoted.\\n' >> README.md && tail -4 README.md" })] },
+    {
+      calls: [
+        call('run_bash', {
+          command:
+            'printf \'\\n## Export\\n\\n    node -e "import(\\\\"./src/orders.js\\\\")"\\n\\nValues with commas are quoted.\\n\' >> README.md && tail -4 README.md',
+        }),
+      ],
+    },
     { text: 'The README describes the export.' },
   ],
   check: [
-    { text: 'Now all tests, and whether the registry has a newer Node.', calls: [call('run_bash', { command: 'node --test 2>&1 | tail -8; curl -sS https://registry.npmjs.org/ | head -c 80' })] },
+    {
+      text: 'Now all tests, and whether the registry has a newer Node.',
+      calls: [
+        call('run_bash', {
+          command: 'node --test 2>&1 | tail -8; curl -sS https://registry.npmjs.org/ | head -c 80',
+        }),
+      ],
+    },
     { text: 'Orders can be exported as CSV. The tests pass. The README says how to use it.' },
   ],
 }
@@ -116,13 +153,20 @@ export function script(pauseMs: number): Script {
   const taken = new Map<string, number>()
   return async ({ messages }): Promise<ServerReply> => {
     const user = messages.find(({ role }) => role === 'user')?.content ?? ''
-    const [, instructions = ''] = /<instructions>\n([^]*?)\n<\/instructions>/.exec(user) ?? []
+    const [, instructions = ''] = /<instructions>\n([\s\S]*?)\n<\/instructions>/.exec(user) ?? []
     const id = plan.steps.find(({ title }) => instructions.includes(title))?.id
-    if (id === undefined) return reply({ calls: [call('submit_plan', plan)], usage: { prompt_tokens: 3_210, completion_tokens: 420 } })
+    if (id === undefined)
+      return reply({
+        calls: [call('submit_plan', plan)],
+        usage: { prompt_tokens: 3_210, completion_tokens: 420 },
+      })
     const turn = taken.get(id) ?? 0
     taken.set(id, turn + 1)
     await sleep(pauseMs)
     const chosen = turns[id]?.[turn] ?? { text: 'Done.' }
-    return reply({ ...chosen, usage: { prompt_tokens: 4_000 + 900 * turn, completion_tokens: 160 + 70 * turn } })
+    return reply({
+      ...chosen,
+      usage: { prompt_tokens: 4_000 + 900 * turn, completion_tokens: 160 + 70 * turn },
+    })
   }
 }

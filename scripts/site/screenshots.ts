@@ -7,8 +7,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { type Browser, chromium, type Page } from 'playwright-core'
-import { startModelServer } from '../../specs/testing/model-server.ts'
 import { ServiceClient } from '../../client/index.ts'
+import { startModelServer } from '../../specs/testing/model-server.ts'
 import { files, script, task } from './page-example.ts'
 
 const limitMs = 300_000
@@ -27,7 +27,16 @@ async function withService(
   use: (served: Served) => Promise<void>,
 ): Promise<void> {
   const bin = path.join(root, 'host/cli/bin.ts')
-  const words = ['--conditions=caisson-source', '--', bin, 'serve', '--port', '0', '--allow-workspace', workspaces]
+  const words = [
+    '--conditions=caisson-source',
+    '--',
+    bin,
+    'serve',
+    '--port',
+    '0',
+    '--allow-workspace',
+    workspaces,
+  ]
   const child = spawn(process.execPath, words, { env, stdio: ['ignore', 'ignore', 'pipe'], timeout: limitMs })
   let said = ''
   const closed = new Promise((resolve) => child.once('close', resolve))
@@ -61,7 +70,11 @@ async function openPage(
   options: { readonly width: number; readonly height: number; readonly scheme: 'light' | 'dark' },
 ): Promise<Page> {
   const { width, height, scheme } = options
-  const page = await browser.newPage({ viewport: { width, height }, colorScheme: scheme, reducedMotion: 'reduce' })
+  const page = await browser.newPage({
+    viewport: { width, height },
+    colorScheme: scheme,
+    reducedMotion: 'reduce',
+  })
   await page.goto(`${url}/#token=${token}`)
   return page
 }
@@ -90,7 +103,9 @@ try {
     await withService(env, projects, async (served) => {
       const client = new ServiceClient({ baseUrl: served.url, token: served.token })
       const vm = { memoryBytes: 512 * 1024 ** 2 }
-      const { id } = await client.call('createRun', { body: { prompt: task, workspace, vm, limits: { maxTokens: 200_000 } } })
+      const { id } = await client.call('createRun', {
+        body: { prompt: task, workspace, vm, limits: { maxTokens: 200_000 } },
+      })
       const wide = await openPage(browser, served, { width: 1280, height: 860, scheme: 'light' })
       await wide.goto(`${served.url}/#/runs/${id}`)
       await wide.getByRole('heading', { name: 'Allow delete_file' }).waitFor({ timeout: limitMs })

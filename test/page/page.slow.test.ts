@@ -45,7 +45,12 @@ async function emit(run: RunAtWork, events: readonly AgentEvent[], agentPath = '
   }
 }
 
-const toolCall = { ...someCall, tool: 'delete_file', arguments: '{"path":"old.txt"}', preview: 'the file "old.txt"' }
+const toolCall = {
+  ...someCall,
+  tool: 'delete_file',
+  arguments: '{"path":"old.txt"}',
+  preview: 'the file "old.txt"',
+}
 
 const limits = { timeout: 120_000 }
 
@@ -90,13 +95,22 @@ describe('the page of a run at work', limits, () => {
     await page.getByRole('button', { name: 'No', exact: true }).click()
     expect(await denied).toMatchObject({ decision: 'deny', hint: 'move it instead' })
     const asked = run.ask(
-      { question: 'Which color?', kind: 'choice', options: [{ value: 'red' }, { value: 'blue', label: 'Blue' }] },
+      {
+        question: 'Which color?',
+        kind: 'choice',
+        options: [{ value: 'red' }, { value: 'blue', label: 'Blue' }],
+      },
       'q1',
     )
     await page.getByLabel('Blue').check()
     await page.getByRole('button', { name: 'Answer', exact: true }).click()
     expect(await asked).toMatchObject({ decision: 'allow', answer: 'blue' })
-    const plain = run.queue.ask({ ...someCall, approvalId: 'ap-3', tool: 'submit_plan', arguments: JSON.stringify(plan) })
+    const plain = run.queue.ask({
+      ...someCall,
+      approvalId: 'ap-3',
+      tool: 'submit_plan',
+      arguments: JSON.stringify(plan),
+    })
     await page.getByRole('heading', { name: 'Approve this plan?' }).waitFor()
     await page.getByRole('button', { name: 'Change the plan' }).click()
     const changed = { ...plan, goal: 'Less of it' }
@@ -124,7 +138,11 @@ describe('the page of a run at work', limits, () => {
 
   it('is steered, paused and cancelled, a sub-agent by itself [H.02 A.08]', async () => {
     const { run, page } = await openRunAtWork()
-    await emit(run, [{ type: 'agent-start', stepId: 'one', brief: 'Check it', tools: [], limits: {} }], 'root/check')
+    await emit(
+      run,
+      [{ type: 'agent-start', stepId: 'one', brief: 'Check it', tools: [], limits: {} }],
+      'root/check',
+    )
     await page.getByRole('textbox', { name: 'Message' }).fill('use tabs')
     await page.keyboard.press('Enter')
     await sees(page, 'use tabs')
@@ -146,19 +164,40 @@ describe('the page of a run at work', limits, () => {
     await sees(page, 'First I look.')
     const call = { stepId: 'one', callId: 'c1' }
     await emit(run, [
-      { type: 'turn-end', ...{ stepId: 'one', turn: 1, text: 'First I look.', calls: [], usage, finishReason: 'stop' } },
+      {
+        type: 'turn-end',
+        ...{ stepId: 'one', turn: 1, text: 'First I look.', calls: [], usage, finishReason: 'stop' },
+      },
       { type: 'tool-start', ...call, tool: 'run_bash', arguments: '{"command":"npm test"}' },
     ])
-    run.record.delta('root', { type: 'tool-output-delta', ...call, stream: 'stdout', offset: 0, text: '12 tests\n' })
+    run.record.delta('root', {
+      type: 'tool-output-delta',
+      ...call,
+      stream: 'stdout',
+      offset: 0,
+      text: '12 tests\n',
+    })
     await sees(page, '12 tests')
-    await emit(run, [{ type: 'tool-end', ...call, tool: 'run_bash', output: '13 passed', exitCode: 1, durationMs: 9 }])
+    await emit(run, [
+      { type: 'tool-end', ...call, tool: 'run_bash', output: '13 passed', exitCode: 1, durationMs: 9 },
+    ])
     const row = page.getByRole('button', { name: /npm test/ })
     await sees(page, /exit 1/)
     await row.click()
     await sees(page, '13 passed')
     const reached = { kind: 'tunnel', target: 'pypi.org:443', rule: 'allow pypi.org' } as const
-    await run.record.host({ type: 'egress-end', ...reached, bytesOut: 1_200, bytesIn: 80_400, durationMs: 640 })
-    await run.record.host({ type: 'egress-denied', target: 'GET https://example.com/', reason: 'no rule allows it' })
+    await run.record.host({
+      type: 'egress-end',
+      ...reached,
+      bytesOut: 1_200,
+      bytesIn: 80_400,
+      durationMs: 640,
+    })
+    await run.record.host({
+      type: 'egress-denied',
+      target: 'GET https://example.com/',
+      reason: 'no rule allows it',
+    })
     await run.record.host({ type: 'model-end', status: 200, durationMs: 1, usage, estimated: false })
     run.record.delta('root', {
       type: 'vm-use',
@@ -262,7 +301,10 @@ describe('the page of a run that is over', limits, () => {
   })
 
   it('shows a conflict with a file that changed on the host, and applies the others [H.02 W.01]', async () => {
-    const { page, directory, read } = await openChanged({ 'a.txt': 'a\n', 'b.txt': 'b\n' }, { 'a.txt': 'A\n', 'b.txt': 'B\n' })
+    const { page, directory, read } = await openChanged(
+      { 'a.txt': 'a\n', 'b.txt': 'b\n' },
+      { 'a.txt': 'A\n', 'b.txt': 'B\n' },
+    )
     await writeFile(path.join(directory, 'a.txt'), 'mine\n')
     await page.reload()
     await page.getByText('conflict', { exact: true }).waitFor()
@@ -275,19 +317,38 @@ describe('the page of a run that is over', limits, () => {
   it('keeps hostile text as text: HTML, control characters, bidi [H.02 S1.09]', async () => {
     const image = '<img src=x onerror="alert(1)">'
     const bidi = 'safe\u202egpj.exe\u0007'
-    const { page, complaints, served } = await openChanged({ 'a.txt': 'a\n' }, { [`${bidi}.txt`]: `${image}\u001b[2J\n` })
+    const { page, complaints, served } = await openChanged(
+      { 'a.txt': 'a\n' },
+      { [`${bidi}.txt`]: `${image}\u001b[2J\n` },
+    )
     await sees(page, 'safe\\u{202e}gpj.exe\\x07.txt')
     await sees(page, `${image}\\e[2J`)
     const run = await runAtWork()
     const second = await serveHost(new Host({ env: run.env }))
     await run.record.host({ ...runStart, prompt: `${image}${bidi}` })
     await emit(run, [
-      { type: 'plan-update', revision: 1, plan: { goal: image, steps: [{ ...step('one'), title: `${image} title` }] } },
-      { type: 'tool-start', stepId: 'one', callId: 'c1', tool: image, arguments: JSON.stringify({ command: image }) },
+      {
+        type: 'plan-update',
+        revision: 1,
+        plan: { goal: image, steps: [{ ...step('one'), title: `${image} title` }] },
+      },
+      {
+        type: 'tool-start',
+        stepId: 'one',
+        callId: 'c1',
+        tool: image,
+        arguments: JSON.stringify({ command: image }),
+      },
       { type: 'tool-end', stepId: 'one', callId: 'c1', tool: image, output: `${image}\u202e`, durationMs: 1 },
       note(`${image} noted`),
     ])
-    const asked = { ...someCall, approvalId: 'ap-1', tool: image, arguments: '{}', preview: `${image}\u202e preview` }
+    const asked = {
+      ...someCall,
+      approvalId: 'ap-1',
+      tool: image,
+      arguments: '{}',
+      preview: `${image}\u202e preview`,
+    }
     void run.queue.ask(asked)
     const other = await open(`${second.service.url}/#token=${second.token}`)
     await sees(other.page, `${image}\\u{202e} preview`)
@@ -309,7 +370,15 @@ describe('the page of a run that is over', limits, () => {
       { type: 'step-start', stepId: 'two' },
       { type: 'step-end', stepId: 'two', state: 'failed', text: 'It broke.' },
     ])
-    await run.record.host({ type: 'run-end', outcome: 'failed', reason: 'step_failed', message: 'no', summary: '', usage, durationMs: 5_000 })
+    await run.record.host({
+      type: 'run-end',
+      outcome: 'failed',
+      reason: 'step_failed',
+      message: 'no',
+      summary: '',
+      usage,
+      durationMs: 5_000,
+    })
     const slider = page.getByRole('slider', { name: 'Moment of the run' })
     await slider.waitFor()
     const steps = () => page.locator('.graph .step-meta').allInnerTexts()

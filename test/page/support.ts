@@ -37,7 +37,8 @@ export function useBrowser() {
     page.on('dialog', (dialog) => complaints.push(`a dialog: ${dialog.message()}`))
     page.on('console', (message) => {
       // A refused request and a service that restarts are no faults of the page.
-      if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) complaints.push(message.text())
+      if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
+        complaints.push(message.text())
     })
     await page.goto(address)
     return { page, complaints }

@@ -1,6 +1,6 @@
 /** Takes the token of the service, an API key or a JWT. */
 import { useState } from 'preact/hooks'
-import { Failure, useViewHeading } from '../parts/parts.tsx'
+import { Failure, useViewHeading } from './parts/parts.tsx'
 
 export function SignIn({
   onToken,

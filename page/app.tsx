@@ -1,9 +1,9 @@
 /** The frame around all views: who is signed in, where one is, and what waits for an answer. */
 import { useCallback, useEffect, useMemo, useState } from 'preact/hooks'
-import { RunPage } from '../run/run-page.tsx'
-import { NewRun } from '../runs/new-run.tsx'
-import { RunsPage } from '../runs/runs-page.tsx'
-import { useRoute } from './route.ts'
+import { RunPage } from './run/run-page.tsx'
+import { NewRun } from './runs/new-run.tsx'
+import { RunsPage } from './runs/runs-page.tsx'
+import { useRoute } from './session/route.ts'
 import {
   forgetToken,
   isUnauthorized,
@@ -12,9 +12,9 @@ import {
   SessionContext,
   storedToken,
   storeToken,
-} from './session.ts'
+} from './session/session.ts'
+import { applyTheme, storedTheme, themes } from './session/theme.ts'
 import { SignIn } from './sign-in.tsx'
-import { applyTheme, storedTheme, themes } from './theme.ts'
 
 type Access = 'unknown' | 'granted' | 'refused' | 'unreachable'
 
@@ -60,9 +60,6 @@ export function App() {
   }
   return (
     <SessionContext.Provider value={session}>
-      <a class="skip" href="#main" onClick={skipToMain}>
-        Skip to content
-      </a>
       <TopBar onSignOut={token === undefined ? undefined : signOut} />
       {access === 'granted' && <Views />}
       {access === 'refused' && <SignIn onToken={signIn} why={why} />}
@@ -80,9 +77,8 @@ export function App() {
   )
 }
 
-/** The fragment of the address names the view, so the link moves the focus itself. */
-function skipToMain(event: Event): void {
-  event.preventDefault()
+/** A link could not: the fragment of the address names the view. */
+function skipToMain(): void {
   const main = document.getElementById('main')
   main?.setAttribute('tabindex', '-1')
   main?.focus()
@@ -100,6 +96,9 @@ function TopBar({ onSignOut }: { readonly onSignOut: (() => void) | undefined })
   const next = themes[(themes.indexOf(theme) + 1) % themes.length] ?? 'system'
   return (
     <header class="topbar">
+      <button type="button" class="skip" onClick={skipToMain}>
+        Skip to content
+      </button>
       <a class="brand" href="#/" aria-label="Caisson, all runs">
         <img src="/page/icon.svg" alt="" width="24" height="24" />
         <span>Caisson</span>
