@@ -48,7 +48,7 @@ it('a run is started, answered, applied and forked from the page [H.02 W.01 V.05
   expect(await readFiles(place.workspace)).toEqual({ 'new.txt': 'new\n' })
   const first = page.url()
   await page.getByRole('button', { name: 'Fork or rewind' }).click()
-  await page.getByLabel('From').selectOption('end')
+  await page.getByRole('combobox', { name: /^From/ }).selectOption('end')
   await page.getByRole('button', { name: 'Fork', exact: true }).click()
   await expect.poll(() => page.url(), { timeout: 60_000 }).not.toBe(first)
   await page.getByRole('button', { name: 'Replay' }).waitFor()
