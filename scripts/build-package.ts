@@ -1,5 +1,6 @@
 /**
- * Builds `dist/`, the package's content: the compiled host with its types, the agent's files, the web page and the man page. Run by `prepack`.
+ * Builds `dist/`, the package's content: the compiled host with its types, the agent's files, the web page and the man
+ * page. Run by `prepack`.
  */
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -422,7 +422,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A run of this process and one of another have one interface, asynchronous and with coded errors; its result holds outcome, summary, changes, usage and cost, and a call whose approvals nothing answers is denied with a warning instead of waiting',
   ),
   'H.02': now(
-    'HTTP API with OpenAPI 3.1, events from any number on, idempotency keys, a token, API keys and JWTs with scopes, quotas and runs of their own; a request from another site, another machine without TLS or without the token is refused; runs outlive the service; sub-agents are steered and cancelled, answers for a run revoked, runs forked, rewound and compared as by the library; metrics for Prometheus with bounded labels and cost, and readiness with reasons beside liveness; a dashboard and a unit of systemd fit them; a web page starts, shows, answers, reviews, forks and replays runs, and keeps foreign text as text',
+    'HTTP API with OpenAPI 3.1, events from any number on, idempotency keys, a token, API keys and JWTs with scopes, quotas and runs of their own; a request from another site, another machine without TLS or without the token is refused; runs outlive the service; sub-agents are steered and cancelled, answers for a run revoked, runs forked, rewound and compared as by the library; metrics for Prometheus with bounded labels and cost, and readiness with reasons beside liveness; a dashboard and a unit of systemd fit them; a web page starts, shows, answers, reviews, forks and replays runs, and keeps untrusted text as text',
   ),
   'H.03': later(
     'An ACP agent for editors, an MCP server for other agents, and a VS Code extension',

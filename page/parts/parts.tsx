@@ -30,8 +30,8 @@ export function Status({ status }: { readonly status: string }) {
 }
 
 /** Untrusted text on several lines. */
-export function Foreign({ text, class: name = '' }: { readonly text: string; readonly class?: string }) {
-  return <pre class={`foreign ${name}`}>{visible(text)}</pre>
+export function Untrusted({ text, class: name = '' }: { readonly text: string; readonly class?: string }) {
+  return <pre class={`untrusted ${name}`}>{visible(text)}</pre>
 }
 
 /** A button that does something at the service: it is busy until that is done, and shows why it failed. */

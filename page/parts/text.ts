@@ -1,4 +1,4 @@
-/** Text for the screen: what is foreign becomes visible, and numbers get their units. Pure. */
+/** Text for the screen: what is untrusted becomes visible, and numbers get their units. Pure. */
 
 /** What draws nothing, moves or reorders other text: controls, bidi, zero-width, tags, lone surrogates. */
 const hidden = /[[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]--[\u{fe0f}\n\t]]/gv

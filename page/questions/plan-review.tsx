@@ -43,7 +43,7 @@ export function PlanReview({
                   {step.writes.length > 0 && ` · writes ${visibleLine(step.writes.join(', '), 120)}`}
                 </span>
               </summary>
-              <pre class="foreign">{visible(step.instructions)}</pre>
+              <pre class="untrusted">{visible(step.instructions)}</pre>
             </details>
           </li>
         ))}

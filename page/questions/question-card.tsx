@@ -5,7 +5,7 @@ import type { OfferedAnswer } from '#specs/protocol/approval.ts'
 import type { UserAnswer } from '#specs/protocol/question.ts'
 import { hasDiff } from '../changes/diff-rows.ts'
 import { DiffView } from '../changes/diff-view.tsx'
-import { ActionButton, Failure, Foreign } from '../parts/parts.tsx'
+import { ActionButton, Failure, Untrusted } from '../parts/parts.tsx'
 import { prettyJson, visible, visibleLine } from '../parts/text.ts'
 import { runAddress } from '../session/route.ts'
 import { actor, useSession } from '../session/session.ts'
@@ -103,7 +103,7 @@ export function QuestionCard({ question, showsRun = false, onAnswered }: Questio
         {isToolCall && (
           <div class="stack-small">
             <h4>Arguments</h4>
-            <Foreign text={prettyJson(approval.arguments)} />
+            <Untrusted text={prettyJson(approval.arguments)} />
           </div>
         )}
       </Answers>
@@ -168,7 +168,7 @@ function Answers({
 }
 
 function Preview({ text }: { readonly text: string }) {
-  return hasDiff(text) ? <DiffView diff={text} /> : <Foreign class="preview" text={text} />
+  return hasDiff(text) ? <DiffView diff={text} /> : <Untrusted class="preview" text={text} />
 }
 
 function sentence(label: string): string {

@@ -2,7 +2,7 @@
 import { useCallback, useMemo, useState } from 'preact/hooks'
 import { hasDiff } from '../changes/diff-rows.ts'
 import { DiffView } from '../changes/diff-view.tsx'
-import { Foreign } from '../parts/parts.tsx'
+import { Untrusted } from '../parts/parts.tsx'
 import { bytes, clock, count, duration, prettyJson, tokens, visible, visibleLine } from '../parts/text.ts'
 import { VirtualList } from '../parts/virtual-list.tsx'
 import type { Entry, EntryOf, RunHistory } from './history.ts'
@@ -121,7 +121,7 @@ function AgentTag({ agentPath }: { readonly agentPath: string }) {
 function Body({ entry, limit, ...rest }: RowProps) {
   switch (entry.kind) {
     case 'prompt':
-      return <Foreign class="say prompt" text={entry.text} />
+      return <Untrusted class="say prompt" text={entry.text} />
     case 'text':
       return <TextBody entry={entry} {...rest} />
     case 'call':
@@ -146,7 +146,7 @@ function Body({ entry, limit, ...rest }: RowProps) {
       ) : (
         <>
           <p>Sub-agent {entry.event.state}</p>
-          {entry.event.text !== '' && !entry.repeats && <Foreign class="say" text={entry.event.text} />}
+          {entry.event.text !== '' && !entry.repeats && <Untrusted class="say" text={entry.event.text} />}
         </>
       )
     case 'message':
@@ -156,7 +156,7 @@ function Body({ entry, limit, ...rest }: RowProps) {
             {visibleLine(entry.event.by, 100)} to the agent
             {entry.seen !== undefined && entry.seen <= limit ? ' · read' : ' · not read yet'}
           </p>
-          <Foreign class="say message" text={entry.event.text} />
+          <Untrusted class="say message" text={entry.event.text} />
         </>
       )
     case 'network':
@@ -174,13 +174,13 @@ function TextBody({ entry, isOpen, onToggle }: { readonly entry: EntryOf<'text'>
   const { text, reasoning = '', usage } = entry.event
   return (
     <>
-      {text.trim() !== '' && <Foreign class="say" text={text} />}
+      {text.trim() !== '' && <Untrusted class="say" text={text} />}
       {reasoning !== '' && (
         <>
           <button type="button" class="plain fold" aria-expanded={isOpen} onClick={() => onToggle(entry.seq)}>
             Reasoning <span class="hint">{tokens(usage.outputTokens)} tokens</span>
           </button>
-          {isOpen && <Foreign class="reasoning" text={reasoning} />}
+          {isOpen && <Untrusted class="reasoning" text={reasoning} />}
         </>
       )}
     </>
@@ -210,11 +210,11 @@ function CallBody({
             : `${failed ? (end.exitCode === undefined ? 'failed · ' : `exit ${end.exitCode} · `) : ''}${duration(end.durationMs)}`}
         </span>
       </button>
-      {end === undefined && output !== undefined && <Foreign class="output" text={lastLines(output, 12)} />}
+      {end === undefined && output !== undefined && <Untrusted class="output" text={lastLines(output, 12)} />}
       {isOpen && (
         <div class="call-detail">
           <h4>Arguments</h4>
-          <Foreign text={prettyJson(event.arguments)} />
+          <Untrusted text={prettyJson(event.arguments)} />
           {end?.diffs?.map((diff) => (
             <div key={diff.path}>
               <h4>
@@ -231,7 +231,7 @@ function CallBody({
                 {end.cut !== undefined && <span class="hint">the beginning of {bytes(end.cut.bytes)}</span>}
               </h4>
               {end.error !== undefined && <p class="warning">{visible(end.error.message)}</p>}
-              <Foreign class="output" text={end.output === '' ? '(nothing)' : end.output} />
+              <Untrusted class="output" text={end.output === '' ? '(nothing)' : end.output} />
             </>
           )}
         </div>
@@ -309,7 +309,7 @@ function StepBody({ entry: { event, title, repeats } }: { readonly entry: EntryO
       <p class={event.state === 'failed' ? 'warning' : 'hint'}>
         Step {event.state}: {visibleLine(title)}
       </p>
-      {event.text !== '' && !repeats && <Foreign class="say" text={event.text} />}
+      {event.text !== '' && !repeats && <Untrusted class="say" text={event.text} />}
     </>
   )
 }
@@ -345,7 +345,7 @@ function EndBody({ entry: { event, repeats } }: { readonly entry: EntryOf<'end'>
       </h3>
       {event.message !== '' && <p class="warning">{visible(event.message)}</p>}
       {event.summary !== '' && !repeats && (
-        <Foreign class="say" text={event.structured === true ? prettyJson(event.summary) : event.summary} />
+        <Untrusted class="say" text={event.structured === true ? prettyJson(event.summary) : event.summary} />
       )}
     </>
   )
@@ -366,9 +366,9 @@ function Now({ live, focus }: { readonly live: RunLive; readonly focus: Focus | 
           </div>
           <div class="entry-body">
             {text !== '' ? (
-              <Foreign class="say" text={text} />
+              <Untrusted class="say" text={text} />
             ) : reasoning !== '' ? (
-              <Foreign class="reasoning" text={lastLines(reasoning, 6)} />
+              <Untrusted class="reasoning" text={lastLines(reasoning, 6)} />
             ) : null}
             {tool !== undefined && <p class="hint">Writes a call of {visibleLine(tool, 80)}…</p>}
           </div>

@@ -1,4 +1,4 @@
-// Foreign text and numbers for the screen.
+// Untrusted text and numbers for the screen.
 import { expect, it } from 'vitest'
 import { bytes, duration, tokens, visible, visibleLine } from '../parts/text.ts'
 
