@@ -12,6 +12,7 @@ import {
   SessionContext,
   storedToken,
   storeToken,
+  takeTokenFromAddress,
 } from './session/session.ts'
 import { applyTheme, storedTheme, themes } from './session/theme.ts'
 import { SignIn } from './sign-in.tsx'
@@ -52,6 +53,15 @@ export function App() {
     // The same token again: nothing changes, so it is tried by hand.
     if (given === token) void check()
   }
+  useEffect(() => {
+    // An address with a token that is pasted into this tab loads no page.
+    const take = () => {
+      const given = takeTokenFromAddress()
+      if (given !== undefined) signIn(given)
+    }
+    addEventListener('hashchange', take)
+    return () => removeEventListener('hashchange', take)
+  }, [token])
   const signOut = () => {
     forgetToken()
     setToken(undefined)

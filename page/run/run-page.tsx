@@ -226,6 +226,15 @@ function CancelButton({ run }: { readonly run: string }) {
   )
 }
 
+/** Waits of a model request that last; the others are how every request goes. */
+const modelWaits: Readonly<Record<string, string>> = {
+  hook: 'A model request waits for a hook',
+  budget: 'A model request waits for others of the run, which reserve the rest of the budget',
+  turn: 'A model request waits for others with the same key',
+  rate: 'A model request waits for the configured rate',
+  pause: 'A model request waits as long as the server demands',
+}
+
 /** What holds the run up right now. */
 function LiveNotes({
   live,
@@ -236,12 +245,11 @@ function LiveNotes({
   readonly connection: Connection
   readonly problem: string | undefined
 }) {
+  const wait = live.modelWait === null ? undefined : modelWaits[live.modelWait.for]
   const notes = [
     ...(live.diskFull === null ? [] : [live.diskFull.text]),
     ...(live.prepare === null ? [] : [live.prepare.text]),
-    ...(live.modelWait === null || connection !== 'live'
-      ? []
-      : [`The model request waits: ${live.modelWait.for}`]),
+    ...(wait === undefined || connection !== 'live' ? [] : [wait]),
     ...(problem === undefined ? [] : [problem]),
   ]
   if (notes.length === 0) return null

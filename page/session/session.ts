@@ -6,12 +6,16 @@ import { ServiceClient, ServiceError } from '../../client/index.ts'
 const storageKey = 'caisson-token'
 const nameKey = 'caisson-name'
 
-/** Takes a token from the fragment of the address, which no server sees, and removes it from there. */
-export function takeTokenFromAddress(): void {
-  const [, token] = /^#token=([^&]+)$/.exec(location.hash) ?? []
-  if (token === undefined) return
-  storeToken(decodeURIComponent(token))
+/**
+ * Takes a token from the fragment of the address, which no server sees, and removes it from there.
+ * @returns the token; undefined where the address has none
+ */
+export function takeTokenFromAddress(): string | undefined {
+  const [, token] = /^#token=([\w.-]+)$/.exec(location.hash) ?? []
+  if (token === undefined) return undefined
+  storeToken(token)
   history.replaceState(null, '', `${location.pathname}#/`)
+  return token
 }
 
 export function storedToken(): string | undefined {

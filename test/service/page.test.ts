@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host/index.ts'
 import { readPage } from '../../host/service/page-files.ts'
+import { cliPlace } from '../../host/test/support/cli.ts'
 import { serveHost } from './support.ts'
 
 describe('the page', () => {
@@ -39,6 +40,15 @@ describe('the page', () => {
     const { send } = await serve()
     for (const name of ['main.tsx', '..%2fpackage.json', '%2e%2e%2f%2e%2e%2fpackage.json', 'constructor', ''])
       expect((await send('GET', `/page/${name}`)).status).toBe(404)
+  })
+
+  it('is named with the token in a terminal [H.02]', async () => {
+    const place = await cliPlace({})
+    const inTerminal = place.startInTerminal('serve', '--port', '0')
+    await expect.poll(inTerminal.output, { timeout: 30_000 }).toContain('Token: ')
+    expect(inTerminal.output()).toMatch(/Page: http:\/\/127\.0\.0\.1:\d+\/#token=[\w-]{43}/)
+    inTerminal.type('\u0003')
+    await inTerminal.ended
   })
 
   it('is below 150 kB compressed, all files together [H.02]', async () => {
