@@ -33,6 +33,14 @@ export type ServiceReply<N extends RouteName> = (typeof routes)[N]['reply'] exte
     ? ReadableStream<Uint8Array>
     : ReplyOf<(typeof routes)[N]>
 
+export interface EventsOptions {
+  /** `seq` of the first event. Default 1. */
+  readonly from?: number
+  readonly signal?: AbortSignal
+  /** Called when the stream is open, and when it broke off and is tried again. */
+  readonly onConnection?: (state: 'open' | 'broken') => void
+}
+
 /** An event or a delta of a run. */
 export type ServiceEvent = JournalEvent | z.infer<typeof DeltaItem>
 
@@ -66,7 +74,8 @@ export class ServiceClient {
 
   constructor(options: ClientOptions) {
     this.#options = options
-    this.#fetch = options.fetch ?? fetch
+    // A browser refuses its own as the method of another object.
+    this.#fetch = options.fetch ?? ((...given) => fetch(...given))
   }
 
   /**
@@ -106,13 +115,17 @@ export class ServiceClient {
    */
   async *events(
     run: string,
-    { from = 1, signal }: { readonly from?: number; readonly signal?: AbortSignal } = {},
+    { from = 1, signal, onConnection }: EventsOptions = {},
   ): AsyncGenerator<ServiceEvent, void, undefined> {
     let next = from
     let waitMs = retryFirstMs
     while (!isAborted(signal)) {
       try {
         for await (const item of this.#stream(run, next, signal)) {
+          if (item === 'open') {
+            onConnection?.('open')
+            continue
+          }
           if (item === 'end') return
           waitMs = retryFirstMs
           if (item.source !== 'delta') next = item.seq + 1
@@ -122,6 +135,7 @@ export class ServiceClient {
         if (isAborted(signal)) return
         if (error instanceof ServiceError && ![429, 503].includes(error.status)) throw error
       }
+      onConnection?.('broken')
       await wait(waitMs, signal)
       waitMs = Math.min(2 * waitMs, retryLongestMs)
     }
@@ -131,12 +145,13 @@ export class ServiceClient {
     run: string,
     from: number,
     signal: AbortSignal | undefined,
-  ): AsyncGenerator<ServiceEvent | 'end', void, undefined> {
+  ): AsyncGenerator<ServiceEvent | 'open' | 'end', void, undefined> {
     const response = await this.#send('GET', addressOf(routes.listEvents.path, { run }, { from }), {
       headers: { accept: 'text/event-stream' },
       ...(signal === undefined ? {} : { signal }),
     })
     if (!response.ok || response.body === null) throw await errorOf(response)
+    yield 'open'
     const messages = response.body
       .pipeThrough(new TextDecoderStream())
       .pipeThrough(new EventSourceParserStream())

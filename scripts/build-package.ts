@@ -1,10 +1,12 @@
 /**
- * Builds `dist/`, the package's content: the compiled host with its types, the agent's files and the man page. Run by `prepack`.
+ * Builds `dist/`, the package's content: the compiled host with its types, the agent's files, the web page and the man
+ * page. Run by `prepack`.
  */
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { bundleAgent } from '../host/image/agent-bundle.ts'
+import { bundlePage } from '../host/service/page-files.ts'
 import { makeManPage } from './man-page.ts'
 
 const root = path.join(import.meta.dirname, '..')
@@ -23,6 +25,8 @@ mkdirSync(path.join(dist, 'agent'))
 for (const [name, content] of await bundleAgent(path.join(root, 'agent/main.ts'))) {
   writeFileSync(path.join(dist, 'agent', name), content)
 }
+mkdirSync(path.join(dist, 'page'))
+for (const [name, content] of await bundlePage()) writeFileSync(path.join(dist, 'page', name), content)
 chmodSync(path.join(dist, 'host/cli/bin.js'), 0o755)
 const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { version: string }
 mkdirSync(path.join(dist, 'man'))

@@ -49,16 +49,18 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['structured', 'turn-loop'],
     [root],
   ],
+  page: [['session', 'styles'], ['parts'], ['changes'], ['questions'], ['run', 'runs'], [root]],
   test: [
     ['support'],
     ['link'],
     ['control', 'egress'],
     ['daemon', 'offline-model', 'recorded-runs', 'recovery', 'repository', 'sandbox', 'service', 'vm'],
+    ['page'],
   ],
 }
 
 const folderPattern = (part: string, folder: string): string =>
-  folder === root ? `^${part}/[^/]+\\.ts$` : `^${part}/${folder}/`
+  folder === root ? `^${part}/[^/]+\\.tsx?$` : `^${part}/${folder}/`
 
 /** One rule for each folder with another one beside or above it. */
 function layerRules() {
@@ -111,7 +113,7 @@ export default {
       name: 'specs-imports-nobody',
       severity: 'error',
       from: { path: '^specs/' },
-      to: { path: ['^host/', '^agent/', '^runtime/', '^client/', '^scripts/', '^vm-image/'] },
+      to: { path: ['^host/', '^agent/', '^runtime/', '^client/', '^page/', '^scripts/', '^vm-image/'] },
     },
     {
       name: 'client-imports-the-contract-alone',
@@ -126,6 +128,26 @@ export default {
       severity: 'error',
       from: { path: '^client/' },
       to: { dependencyTypes: ['core'] },
+    },
+    {
+      name: 'page-imports-client-and-contract',
+      severity: 'error',
+      from: { path: '^page/' },
+      to: {
+        path: ['^host/', '^agent/', '^runtime/', '^scripts/', '^vm-image/', '^specs/node/', '^specs/test/'],
+      },
+    },
+    {
+      name: 'page-runs-in-a-browser',
+      severity: 'error',
+      from: { path: '^page/' },
+      to: { dependencyTypes: ['core'] },
+    },
+    {
+      name: 'page-is-imported-by-nobody',
+      severity: 'error',
+      from: { path: ['^host/', '^agent/', '^runtime/', '^client/', '^vm-image/'] },
+      to: { path: '^page/' },
     },
     {
       name: 'image-imports-nobody',
@@ -148,7 +170,7 @@ export default {
     {
       name: 'product-imports-no-tests',
       severity: 'error',
-      from: { path: ['^host/', '^agent/', '^runtime/', '^specs/'], pathNot: testing },
+      from: { path: ['^host/', '^agent/', '^runtime/', '^page/', '^specs/'], pathNot: testing },
       to: { path: testing },
     },
     {
@@ -177,7 +199,7 @@ export default {
     tsConfig: { fileName: 'tsconfig.json' },
     enhancedResolveOptions: {
       conditionNames: ['caisson-source', 'import', 'node', 'default'],
-      extensions: ['.ts', '.js', '.mjs', '.json'],
+      extensions: ['.ts', '.tsx', '.js', '.mjs', '.json'],
     },
   },
 }

@@ -15,6 +15,8 @@ import type { Caller, Callers } from './callers.ts'
 import type { RunEvents } from './events.ts'
 import type { Answer, Call, Handlers } from './handlers.ts'
 import { type Ownership, requireScope } from './ownership.ts'
+import { addPage } from './page.ts'
+import { readPage } from './page-files.ts'
 import { answerPreflight, exposedHeaders } from './preflight.ts'
 import { problemOf, Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
@@ -114,6 +116,13 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
   })
   for (const [name, route] of Object.entries(routes) as [RouteName, Route][])
     addRoute(app, name, route, options, callers)
+  addPage(app, {
+    read: readPage,
+    check: (request) => {
+      const { host, origin } = request.headers
+      options.access.checkOrigin({ host, origin }, options.isLocal(request))
+    },
+  })
   return app
 }
 

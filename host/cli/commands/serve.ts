@@ -1,5 +1,6 @@
 /** `caisson serve`: the HTTP service in this process, until a signal ends it. */
 import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import type { Host } from '../../host.ts'
@@ -56,6 +57,7 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
     },
   })
   say(`Caisson listens on ${service.url} and ${service.socket}`)
+  say(`Page: ${await pageAddress(io, service, flags.token === false)}`)
   say(`Reference of the API: ${service.url}/docs`)
   if (flags.token === false)
     say(
@@ -87,6 +89,16 @@ async function fillPool(host: Host, size: number, say: (text: string) => void): 
   } catch (error) {
     say(`The VMs to keep ready could not be started: ${sanitizeLine(errorMessage(error), 1_000)}`)
   }
+}
+
+/**
+ * In a terminal with the token in the fragment, which no server gets: who opens the page is signed in. A log, such as that
+ * of a unit of systemd, never has the token.
+ */
+async function pageAddress({ stderr }: Io, { url, tokenFile }: Service, isOpen: boolean): Promise<string> {
+  if (isOpen || stderr.isTTY !== true) return `${url}/`
+  const token = (await readFile(tokenFile, 'utf8')).trim()
+  return `${url}/#token=${token}`
 }
 
 function jwtQuotasOf(flags: JwtFlags): QuotaFlags {

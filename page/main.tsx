@@ -1,0 +1,19 @@
+/** The page of `caisson serve`: draws runs, questions and changes of the service that it came from. */
+import './session/no-eval.ts'
+
+import { render } from 'preact'
+import { App } from './app.tsx'
+import { takeTokenFromAddress } from './session/session.ts'
+import { applyTheme, storedTheme } from './session/theme.ts'
+import './styles/base.css'
+import './styles/controls.css'
+import './styles/frame.css'
+import './styles/runs.css'
+import './styles/run.css'
+import './styles/changes.css'
+import './styles/narrow.css'
+
+applyTheme(storedTheme())
+takeTokenFromAddress()
+const place = document.getElementById('app')
+if (place !== null) render(<App />, place)

@@ -1,0 +1,130 @@
+/**
+ * A long list of rows of any height: only those near the visible part are in the document, so that a run of two hundred
+ * thousand events is as light as one of ten.
+ */
+import type { ComponentChildren } from 'preact'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+
+const estimatedHeight = 40
+/** Pixels above and below the visible part that have rows too. */
+const overscan = 600
+/** From the end: so near, the list follows new rows. */
+const followWithin = 48
+
+export interface VirtualListProps<T> {
+  readonly label: string
+  readonly items: readonly T[]
+  readonly keyOf: (item: T) => string
+  readonly render: (item: T) => ComponentChildren
+  /** Shown behind the last row. */
+  readonly footer?: ComponentChildren
+  /** Whether the end stays in sight while rows come. */
+  readonly follows: boolean
+}
+
+export function VirtualList<T>({ label, items, keyOf, render, footer, follows }: VirtualListProps<T>) {
+  const box = useRef<HTMLDivElement>(null)
+  const heights = useRef(new Map<string, number>())
+  const isAtEnd = useRef(true)
+  const lastTop = useRef(0)
+  const [view, setView] = useState({ top: 0, height: 800 })
+  const [, measure] = useState(0)
+
+  const offsets = new Float64Array(items.length + 1)
+  for (const [index, item] of items.entries())
+    offsets[index + 1] = (offsets[index] ?? 0) + (heights.current.get(keyOf(item)) ?? estimatedHeight)
+  const total = offsets[items.length] ?? 0
+  const first = firstBehind(offsets, view.top - overscan)
+  const last = Math.min(items.length, firstBehind(offsets, view.top + view.height + overscan) + 1)
+
+  const look = () => {
+    const { current } = box
+    if (current === null) return
+    const { scrollTop: top, clientHeight: height } = current
+    setView((before) => (before.top === top && before.height === height ? before : { top, height }))
+  }
+
+  useLayoutEffect(() => {
+    const { current } = box
+    if (current === null) return
+    const observer = new ResizeObserver(() => {
+      if (remember(current, heights.current)) measure((number) => number + 1)
+      look()
+    })
+    observer.observe(current)
+    for (const row of current.querySelectorAll('[data-key]')) observer.observe(row)
+    if (remember(current, heights.current)) measure((number) => number + 1)
+    return () => observer.disconnect()
+  }, [first, last, items])
+
+  useLayoutEffect(() => {
+    const { current } = box
+    if (current === null || !follows || !isAtEnd.current) return
+    current.scrollTop = current.scrollHeight
+    look()
+  })
+
+  return (
+    <section
+      ref={box}
+      class="virtual"
+      aria-label={label}
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: a part that scrolls must be reachable by the keyboard.
+      tabIndex={0}
+      onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
+        // A list that grows is not at its end either; only who scrolls up leaves it.
+        if (scrollHeight - scrollTop - clientHeight < followWithin) isAtEnd.current = true
+        else if (scrollTop < lastTop.current) isAtEnd.current = false
+        lastTop.current = scrollTop
+        look()
+      }}
+    >
+      {items.length > 0 && (
+        <ol
+          style={{
+            paddingTop: `${offsets[first] ?? 0}px`,
+            paddingBottom: `${total - (offsets[last] ?? 0)}px`,
+          }}
+        >
+          {items.slice(first, last).map((item, index) => (
+            <li
+              key={keyOf(item)}
+              data-key={keyOf(item)}
+              aria-posinset={first + index + 1}
+              aria-setsize={items.length}
+            >
+              {render(item)}
+            </li>
+          ))}
+        </ol>
+      )}
+      {footer}
+    </section>
+  )
+}
+
+/** Notes the heights of the rows in the document. @returns whether one is new */
+function remember(box: HTMLElement, heights: Map<string, number>): boolean {
+  let isNew = false
+  for (const row of box.querySelectorAll<HTMLElement>('[data-key]')) {
+    const key = row.dataset.key ?? ''
+    const height = row.offsetHeight
+    if (height > 0 && heights.get(key) !== height) {
+      heights.set(key, height)
+      isNew = true
+    }
+  }
+  return isNew
+}
+
+/** Position of the row at a height. */
+function firstBehind(offsets: Float64Array, height: number): number {
+  let low = 0
+  let high = offsets.length - 1
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((offsets[middle + 1] ?? Number.POSITIVE_INFINITY) <= height) low = middle + 1
+    else high = middle
+  }
+  return low
+}

@@ -1,0 +1,66 @@
+/** A question of a run in one form, whether it comes from a list or from the run's events. */
+import { AccessQuestion, OfferedAnswer } from '#specs/protocol/approval.ts'
+import { Plan } from '#specs/protocol/plan.ts'
+import type { PendingApproval } from '#specs/protocol/run-state.ts'
+import type { ServiceReply } from '../../client/index.ts'
+
+export interface Question {
+  readonly runId: string
+  readonly at: number
+  readonly approval: Omit<PendingApproval, 'access' | 'answers'>
+  readonly access: AccessQuestion | undefined
+  readonly answers: readonly OfferedAnswer[]
+  /** The plan that it asks about. */
+  readonly plan: Plan | undefined
+}
+
+/** For journals that do not name the answers. */
+const plainAnswers: readonly OfferedAnswer[] = [
+  { label: 'yes, this once', decision: 'allow', scope: 'once' },
+  { label: 'no', decision: 'deny', scope: 'once' },
+]
+
+export function fromResource({
+  runId,
+  at,
+  approval,
+}: ServiceReply<'listApprovals'>['approvals'][number]): Question {
+  const access = AccessQuestion.safeParse(approval.access)
+  const answers = OfferedAnswer.array().safeParse(approval.answers)
+  const { access: _, answers: __, ...rest } = approval
+  return make(runId, at, rest as PendingApproval, access.data, answers.data)
+}
+
+export function fromState(runId: string, at: number, approval: PendingApproval): Question {
+  return make(runId, at, approval, approval.access, approval.answers)
+}
+
+function make(
+  runId: string,
+  at: number,
+  approval: Question['approval'],
+  access: AccessQuestion | undefined,
+  answers: readonly OfferedAnswer[] | undefined,
+): Question {
+  return {
+    ...{ runId, at, approval, access },
+    answers: answers === undefined || answers.length === 0 ? plainAnswers : answers,
+    plan: access === undefined && approval.tool === 'submit_plan' ? readPlan(approval.arguments) : undefined,
+  }
+}
+
+function readPlan(text: string): Plan | undefined {
+  try {
+    return Plan.safeParse(JSON.parse(text)).data
+  } catch {
+    return undefined
+  }
+}
+
+/** What the card is called, in the page's own words. */
+export function titleOf({ approval, access, plan }: Question): string {
+  if (access !== undefined) return 'Allow network access?'
+  if (approval.question !== undefined) return 'The agent asks you'
+  if (plan !== undefined) return 'Approve this plan?'
+  return 'Allow'
+}

@@ -1,0 +1,139 @@
+/** The form that starts a run. */
+import { useState } from 'preact/hooks'
+import { type ServiceCall, ServiceError } from '../../client/index.ts'
+import { Failure, useViewHeading } from '../parts/parts.tsx'
+import { runAddress } from '../session/route.ts'
+import { newKey, useSession } from '../session/session.ts'
+
+type Body = ServiceCall<'createRun'>['body']
+
+const empty = { prompt: '', workspace: '', model: '', plan: 'none', minutes: '', tokens: '', dollars: '' }
+type Fields = typeof empty
+
+export function NewRun() {
+  const { client, fail } = useSession()
+  const heading = useViewHeading('New run')
+  const [fields, setFields] = useState<Fields>(empty)
+  const [key, setKey] = useState(newKey)
+  const [error, setError] = useState<string>()
+  const [isBusy, setBusy] = useState(false)
+  const bind = (name: keyof Fields) => ({
+    name,
+    value: fields[name],
+    onInput: ({ currentTarget }: { currentTarget: { value: string } }) =>
+      setFields({ ...fields, [name]: currentTarget.value }),
+  })
+  const start = async () => {
+    setBusy(true)
+    setError(undefined)
+    try {
+      const { id } = await client.call('createRun', { body: bodyOf(fields), idempotencyKey: key })
+      location.hash = runAddress(id)
+    } catch (thrown) {
+      setError(fail(thrown))
+      // A refused request started nothing; one without an answer may have, and is then not started twice.
+      if (thrown instanceof ServiceError && thrown.status < 500) setKey(newKey())
+    } finally {
+      setBusy(false)
+    }
+  }
+  return (
+    <main id="main" class="narrow">
+      <h1 ref={heading} tabIndex={-1}>
+        New run
+      </h1>
+      <form
+        class="card stack"
+        onSubmit={(event) => {
+          event.preventDefault()
+          if (!isBusy && fields.prompt.trim() !== '') void start()
+        }}
+      >
+        <label>
+          Task
+          <textarea {...bind('prompt')} rows={5} required placeholder="What should the agent do?" />
+        </label>
+        <label>
+          Workspace
+          <input {...bind('workspace')} type="text" spellcheck={false} placeholder="/home/me/project" />
+          <span class="hint">A folder on the service's machine. Empty: a new, empty one.</span>
+        </label>
+        <label>
+          Plan
+          <select {...bind('plan')}>
+            <option value="none">The agent follows its plan at once</option>
+            <option value="approve">I approve the plan first</option>
+            <option value="only">Only a plan; nothing changes</option>
+          </select>
+        </label>
+        <details>
+          <summary>Limits and model</summary>
+          <div class="columns">
+            <label>
+              Minutes
+              <input
+                {...bind('minutes')}
+                type="number"
+                min="1"
+                step="1"
+                inputMode="numeric"
+                placeholder="30"
+              />
+            </label>
+            <label>
+              Tokens
+              <input
+                {...bind('tokens')}
+                type="number"
+                min="1"
+                step="1"
+                inputMode="numeric"
+                placeholder="2000000"
+              />
+            </label>
+            <label>
+              US dollars
+              <input
+                {...bind('dollars')}
+                type="number"
+                min="0.01"
+                step="any"
+                inputMode="decimal"
+                placeholder="none"
+              />
+            </label>
+          </div>
+          <label>
+            Model
+            <input {...bind('model')} type="text" spellcheck={false} placeholder="the service's default" />
+          </label>
+        </details>
+        {error !== undefined && <Failure text={error} />}
+        <div class="row">
+          <button type="submit" class="primary" aria-busy={isBusy}>
+            {isBusy ? 'Starting…' : 'Start run'}
+          </button>
+          <a class="button" href="#/">
+            Cancel
+          </a>
+        </div>
+      </form>
+    </main>
+  )
+}
+
+function bodyOf({ prompt, workspace, model, plan, minutes, tokens, dollars }: Fields): Body {
+  const limits = {
+    ...(minutes === '' ? {} : { maxWallMs: Math.round(Number(minutes) * 60_000) }),
+    ...(tokens === '' ? {} : { maxTokens: Number(tokens) }),
+    ...(dollars === '' ? {} : { maxCostUsd: Number(dollars) }),
+  }
+  return {
+    prompt: prompt.trim(),
+    ...(workspace.trim() === '' ? {} : { workspace: workspace.trim() }),
+    ...(model.trim() === '' ? {} : { model: model.trim() }),
+    ...(plan === 'approve' ? { plan: { approve: true } } : {}),
+    ...(plan === 'only' ? { plan: { only: true } } : {}),
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+  }
+}

@@ -1,0 +1,31 @@
+/** The address of a view: in the fragment, so that no server sees which run is looked at. */
+import { useEffect, useState } from 'preact/hooks'
+
+export type RunTab = 'activity' | 'changes' | 'network' | 'details'
+export const runTabs = ['activity', 'changes', 'network', 'details'] as const satisfies readonly RunTab[]
+
+export type PageRoute =
+  | { readonly view: 'runs' }
+  | { readonly view: 'new' }
+  | { readonly view: 'run'; readonly run: string; readonly tab: RunTab }
+
+export function parseRoute(hash: string): PageRoute {
+  if (hash === '#/new') return { view: 'new' }
+  const [, run = '', tab = ''] = /^#\/runs\/(run-[0-9a-f]{20})(?:\/([a-z]+))?$/.exec(hash) ?? []
+  if (run === '') return { view: 'runs' }
+  return { view: 'run', run, tab: runTabs.find((name) => name === tab) ?? 'activity' }
+}
+
+export function runAddress(run: string, tab: RunTab = 'activity'): string {
+  return `#/runs/${run}${tab === 'activity' ? '' : `/${tab}`}`
+}
+
+export function useRoute(): PageRoute {
+  const [hash, setHash] = useState(location.hash)
+  useEffect(() => {
+    const follow = () => setHash(location.hash)
+    addEventListener('hashchange', follow)
+    return () => removeEventListener('hashchange', follow)
+  }, [])
+  return parseRoute(hash)
+}
