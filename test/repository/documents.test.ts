@@ -199,7 +199,8 @@ describe('the documents', () => {
       .map(read)
       .join('\n')
     const isOfAScript = (option: string) =>
-      option === '--unix-socket' || // curl's
+      option === '--unix-socket' || // curl's, as the next
+      option === '--data-binary' ||
       scripts.includes(option) ||
       scripts.includes(`${option.slice(2)}: {`) ||
       option === '--project'
