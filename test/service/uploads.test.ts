@@ -108,7 +108,7 @@ describe('an uploaded workspace', () => {
     ])
   })
 
-  it('goes with its last run, or by age with caisson clean [H.02 V.14]', async () => {
+  it('goes with its last run, or by age with caisson clean [H.02]', async () => {
     const { host, env, client, folder } = await place()
     const [one, two] = ['run-00000000000000000001', 'run-00000000000000000002'] as const
     const upload = async () => (await client.call('createWorkspace', { body: tarOf({ 'a.txt': 'a\n' }) })).id
