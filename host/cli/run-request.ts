@@ -16,6 +16,8 @@ const places = {
   ...{ metadata: 'asked', outputSchema: 'asked', continue: 'asked', files: 'asked', plan: 'asked' },
   ...{ approvals: 'asked', egress: 'asked', limits: 'asked', vm: 'asked' },
   ...{ onApproval: 'kept', signal: 'kept', onProgress: 'kept', onNotes: 'kept', leaveOnSleep: 'kept' },
+  // The command line says nothing of the queue; the service has its own.
+  queue: 'kept',
   ...{ replay: '--replay', folders: '--add-dir', extensions: '--mcp' },
 } as const satisfies Record<keyof RunOptions, string>
 
