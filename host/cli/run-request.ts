@@ -10,6 +10,17 @@ import { findGivenPlan } from '../runs/given-plan.ts'
 /** As the service takes. */
 const bodyMaxBytes = 8 * 1024 * 1024
 
+/** Each option: `asked` is in the request, `kept` stays with the command; else the flag of what this process alone can do. */
+const places = {
+  ...{ prompt: 'asked', workspace: 'asked', model: 'asked', tools: 'asked', context: 'asked' },
+  ...{ metadata: 'asked', outputSchema: 'asked', continue: 'asked', files: 'asked', plan: 'asked' },
+  ...{ approvals: 'asked', egress: 'asked', limits: 'asked', vm: 'asked' },
+  ...{ onApproval: 'kept', signal: 'kept', onProgress: 'kept', onNotes: 'kept', leaveOnSleep: 'kept' },
+  // The command line says nothing of the queue; the service has its own.
+  queue: 'kept',
+  ...{ replay: '--replay', folders: '--add-dir', extensions: '--mcp' },
+} as const satisfies Record<keyof RunOptions, string>
+
 /** Options of a command that settle more than its run. */
 export interface CommandSettings {
   readonly config?: readonly string[] | undefined
@@ -61,14 +72,21 @@ function ofThisProcess(options: RunOptions, { config = [], envFile }: CommandSet
   const found = {
     '--config': config.length > 0,
     '--env-file': envFile !== undefined,
-    '--mcp': options.extensions?.mcpServers !== undefined,
-    '--replay': options.replay !== undefined,
-    '--add-dir': options.folders !== undefined,
     '--no-template': start !== 'auto',
     '--accel': accelerator !== 'auto',
     '--qemu-sandbox': confine !== 'auto',
   }
-  return Object.entries(found).flatMap(([name, isGiven]) => (isGiven ? [name] : []))
+  return [
+    ...Object.entries(found).flatMap(([name, isGiven]) => (isGiven ? [name] : [])),
+    ...Object.entries(places).flatMap(([name, place]) =>
+      place.startsWith('--') && isGiven(options[name as keyof RunOptions]) ? [place] : [],
+    ),
+  ]
+}
+
+/** A group without an option says nothing. */
+function isGiven(option: unknown): boolean {
+  return option !== undefined && (typeof option !== 'object' || Object.keys(option ?? {}).length > 0)
 }
 
 /** A run by its id; the plan of a file by its content, which the service may not be able to read. */

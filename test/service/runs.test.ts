@@ -21,6 +21,24 @@ import { serveHost } from './support.ts'
 const unknownRun = 'run-ffffffffffffffffffff'
 const digestOf = (text: string) => createHash('sha256').update(text).digest('hex')
 
+describe('a request that expects a model', () => {
+  it('is refused where the service uses another, before there is a run [H.02]', async () => {
+    const { host, directory: workspace } = await placeOfRuns({})
+    const { client } = await serveHost(host, { workspaces: [workspace] })
+    const start = (expectedModel: { id: string; server: string | null }) =>
+      client.call('createRun', { body: { prompt: 'x', workspace, tools: ['no_such_tool'], expectedModel } })
+    const offline = { id: 'caisson/offline', server: null }
+    for (const other of [
+      { ...offline, id: 'another' },
+      { ...offline, server: 'https://llm.example.com/v1' },
+    ])
+      await expect(start(other)).rejects.toMatchObject({ status: 409, code: 'other_model' })
+    // The next check is that of the tools.
+    await expect(start(offline)).rejects.toMatchObject({ status: 400 })
+    expect((await client.call('listRuns', {})).runs).toEqual([])
+  })
+})
+
 describe('a run that is over', () => {
   it('is listed, shown and has its result [H.02]', async () => {
     const { host } = await runThatChanged({ 'a.txt': 'one\n' }, { 'a.txt': 'two\n' })
