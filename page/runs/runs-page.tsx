@@ -12,6 +12,7 @@ import { useSession } from '../session/session.ts'
 type Run = ServiceReply<'listRuns'>['runs'][number]
 
 const statuses = [
+  'queued',
   'running',
   'waiting',
   'sleeping',
