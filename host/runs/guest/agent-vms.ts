@@ -74,6 +74,8 @@ export class AgentVms {
   readonly #kept = new Map<string, string>()
   /** Paths of all that had a VM. */
   readonly #paths = new Set<string>()
+  /** Names of the disk's states that were forked: nobody needs them in this disk. */
+  readonly #forks = new Set<string>()
   readonly #closing = new AbortController()
   /** Of calls before a loss: what the run's agent calls from now on is no sub-agent's to know. */
   readonly #earlierResults: HostCallResults
@@ -107,6 +109,7 @@ export class AgentVms {
     const { checkpoints } = this.#parts.vm()
     if (checkpoints === undefined) return failed('the run makes no checkpoints (vm.recoveries is 0)')
     if (this.#closing.signal.aborted) return failed('the run ends')
+    if (agentPath === 'root') return failed('the root agent has the VM of the run')
     const { maxParallelAgents } = this.#parts.plan.limits
     // The agent keeps to it by itself.
     if (this.#entries.size >= maxParallelAgents)
@@ -231,8 +234,9 @@ export class AgentVms {
     const id = `fork-${randomBytes(8).toString('hex')}`
     await checkpoints.make(id)
     const disk = await checkpoints.fork(path.join(directory, 'scratch'), id)
-    // The layers below are merged later with others that nobody needs.
-    await checkpoints.drop(new Set([id]))
+    this.#forks.add(id)
+    // The last one stays until the next checkpoint; what a fork still shares is merged later.
+    await checkpoints.drop(this.#forks)
     return disk
   }
 

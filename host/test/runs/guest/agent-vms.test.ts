@@ -101,6 +101,7 @@ describe('VMs of sub-agents', () => {
     held.resolve(ended)
     expect(await Promise.all(first)).toMatchObject([{ value: { text: 'done' } }, { value: { text: 'done' } }])
     expect(vms.isBusy).toBe(false)
+    expect(await vms.run(request({ agentPath: 'root' }), never)).toMatchObject({ ok: false })
     await vms.close()
     expect(await vms.run(request({ agentPath: 'root/d' }), never)).toMatchObject({ ok: false })
   })
