@@ -257,7 +257,7 @@ const handles: Readonly<Record<string, Handle<never>>> = {
   }),
   RunChanges: handleOf<RunChanges>({
     type: RunChanges,
-    without: ['directory', 'review', 'inspect', 'reviewWithDiffs'],
+    without: ['directory', 'review', 'inspect', 'reviewWithDiffs', 'archive'],
     open: async () => {
       const { host } = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'A' })
       return { handle: await host.changes(changedRunId), asked: [] }

@@ -8,7 +8,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host, type ResumeOptions, type RunOptions } from '../host.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import { Run } from '../runs/run.ts'
-import { readStoredRun, resumedOptions, storeRun } from '../stored-run.ts'
+import { readStoredRun, resumedOptions, storeRun, withinLimits } from '../stored-run.ts'
 import { plannedRun } from './support/planned-run.ts'
 
 const runId = `run-${'0'.repeat(20)}`
@@ -62,8 +62,11 @@ it('a run continues with lower limits where they are given, and never with highe
     },
   )
   const stored = await readStoredRun(paths)
-  const limitsOf = (limits: ResumeOptions['limits']) =>
-    resumedOptions(stored, limits === undefined ? {} : { limits }).limits
+  const limitsOf = (limits: NonNullable<ResumeOptions['limits']>) => {
+    const within = withinLimits(stored, limits)
+    expect(within.task.limits.maxTokens).toBe(within.options.limits?.maxTokens)
+    return resumedOptions(within, { limits }).limits
+  }
   expect(limitsOf({ maxTokens: 100, maxCostUsd: 0.5 })).toEqual({
     ...{ maxTokens: 100, maxToolCalls: 7, maxCostUsd: 0.5 },
   })
