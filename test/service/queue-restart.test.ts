@@ -27,7 +27,7 @@ async function placeOf(held: HeldRuns): Promise<Place> {
   const place = await cliPlace({})
   const config = path.join(place.home, 'caisson')
   await mkdir(config, { mode: 0o700 })
-  const hook = `[[hooks]]\npoint = "before-run"\ncommand = ${JSON.stringify(held.command)}\n`
+  const hook = `[[hooks]]\npoint = "before-run"\ncommand = ${JSON.stringify(held.command)}\ntimeoutMs = 600000\n`
   await writeFile(path.join(config, 'config.toml'), hook, { mode: 0o600 })
   return place
 }
@@ -84,5 +84,5 @@ it.each(indexes.slice(0, perTier(1, 2)))(
     await held.release()
     await kill(second.process)
   },
-  120_000,
+  240_000,
 )
