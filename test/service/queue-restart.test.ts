@@ -49,7 +49,7 @@ it.each(indexes.slice(0, perTier(1, 2)))(
     }
     const atWork = await create(first.client, 'at-work')
     const plain: string[] = []
-    for (let at = 0; at < perTier(3, 12); at++) plain.push(await create(first.client, `plain-${at}`))
+    for (let at = 0; at < perTier(3, 6); at++) plain.push(await create(first.client, `plain-${at}`))
     const low = await create(first.client, 'low', 'low')
     const high = await create(first.client, 'high', 'high')
     await expect.poll(held.begun).toEqual([atWork])
