@@ -48,6 +48,9 @@ class Clients implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    const { exitCode, signalCode } = this.#child
+    // Clients that the service has left end by themselves.
+    if (exitCode !== null || signalCode !== null) return
     const gone = once(this.#child, 'exit')
     this.#child.kill()
     await gone
