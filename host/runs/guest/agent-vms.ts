@@ -59,7 +59,6 @@ interface AgentVmsParts {
 
 /** A sub-agent that has a VM, or is about to. */
 interface Entry {
-  readonly directory: string
   readonly guest: Promise<AgentGuest>
   readonly ended: Promise<unknown>
 }
@@ -121,7 +120,7 @@ export class AgentVms {
     const started = Promise.withResolvers<AgentGuest>()
     started.promise.catch(() => undefined)
     const ended = this.#carryOut(request, directory, ends, started)
-    this.#entries.set(agentPath, { directory, guest: started.promise, ended })
+    this.#entries.set(agentPath, { guest: started.promise, ended })
     try {
       const result = await ended
       if (result.hasChanges) this.#kept.set(agentPath, directory)

@@ -90,7 +90,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   readonly #checkpoints: RunCheckpoints
   /** Undefined in the VM of a sub-agent, which has none below it. */
   readonly #agents: AgentVms | undefined
-  readonly #isOfSubAgent: SubAgentParts | undefined
+  readonly #subAgent: SubAgentParts | undefined
   #isTaskPaused = false
 
   private constructor(
@@ -119,7 +119,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     const note = (event: HostEvent) => this.#note(event)
     this.#outside = openRunGateway(plan, { ...parts, log, recorder, note })
     this.#checkpoints = new RunCheckpoints(() => this.#vm.current, { ...parts, recorder, log })
-    this.#isOfSubAgent = parts.subAgent
+    this.#subAgent = parts.subAgent
     if (parts.subAgent === undefined) this.#agents = this.#openAgents(parts, workspace)
     this.#access = new GuestAccess({
       link: () => this.#link,
@@ -485,7 +485,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         ...(this.#agents === undefined ? {} : { runAgent: this.#agents.run }),
         // A sub-agent begins again with its parent, from the parent's checkpoint.
         makeCheckpoint: async (checkpointId) =>
-          this.#isOfSubAgent === undefined &&
+          this.#subAgent === undefined &&
           this.#plan.replays === undefined &&
           (await this.#checkpoints.make(checkpointId)),
         onJournalFull: (error) => this.#loseForJournal(error),
@@ -496,8 +496,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     if (this.#access.handleStream(stream, headers)) return
-    if (this.#isOfSubAgent?.handleStream(stream, headers) || this.#agents?.handleStream(stream, headers))
-      return
+    if (this.#subAgent?.handleStream(stream, headers) || this.#agents?.handleStream(stream, headers)) return
     if (this.#changes.handleStream(stream, headers)) return
     this.#outside.gateway.handleStream(stream, headers)
   }
