@@ -126,6 +126,7 @@ const ExtensionsSchema = z.strictObject({
 
 const RunQueueSchema = z.strictObject({
   lane: Line.optional(),
+  laneMaxAtWork: z.int().min(1).optional(),
   priority: RunPriority.optional(),
   startWithinMs: StartWithin.optional(),
 })

@@ -660,14 +660,19 @@ export class Host implements AsyncDisposable {
    * @param isAccepted whether it was accepted earlier: no bound counts. @throws {CaissonError} `queue_full`
    */
   async #enterQueue(
-    { lane = runDefaults.queue.lane, priority = runDefaults.queue.priority }: RunQueueOptions = {},
+    {
+      lane = runDefaults.queue.lane,
+      priority = runDefaults.queue.priority,
+      laneMaxAtWork,
+    }: RunQueueOptions = {},
     entry: Pick<QueueEntry, 'runId' | 'isContinued' | 'startBy'>,
     isAccepted: boolean,
   ): Promise<Turn | undefined> {
     if (this.#runQueue === undefined) return undefined
     await this.openIndex()
-    if (!isAccepted) this.#runQueue.requireRoom(lane)
-    return this.#runQueue.enter({ ...entry, lane, priority })
+    if (!isAccepted) this.#runQueue.requireRoom(lane, laneMaxAtWork)
+    const bound = laneMaxAtWork === undefined ? {} : { laneMaxAtWork }
+    return this.#runQueue.enter({ ...entry, lane, priority, ...bound })
   }
 
   /** Frees the disks of ended runs beyond the bounds. */

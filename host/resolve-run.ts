@@ -79,7 +79,7 @@ export async function resolveRun(
   if (given !== undefined) requireAgents(given, limits.maxAgents)
   const vectors = await settings.chooseEmbeddings(config, limits.maxCostUsd)
   const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
-  if (unpriced !== null) throw new CaissonError('invalid_config', unpriced)
+  if (unpriced !== null) throw new CaissonError('price_unknown', unpriced)
   const directory = requireDirectory(options.workspace ?? process.cwd(), folders)
   const addedFolders = nameFolders(options.folders ?? runDefaults.folders, directory, folders)
   const { rules } = ApprovalRules.parse({ rules: approvals.rules ?? runDefaults.approvals.rules })

@@ -124,6 +124,8 @@ export interface RunOptions {
 export interface RunQueueOptions {
   /** For whom the run is, up to 500 characters: lanes take turns, whoever has how many runs. Default: the same for all. */
   readonly lane?: string
+  /** Runs of its lane at work at once; beyond it the run waits. Default: as many as the host lets work. */
+  readonly laneMaxAtWork?: number
   /** Among the runs of its lane. Default: `normal`. */
   readonly priority?: RunPriority
   /** Time, ms, after which a run that has not begun ends with `queue_timeout`. Default: it waits without a limit. */

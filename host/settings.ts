@@ -95,7 +95,7 @@ export class Settings {
     const choice = chosen.value
     const unpriced = choice && describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
     if (typeof unpriced === 'string')
-      throw new CaissonError('invalid_config', `embeddings.model in the configuration: ${unpriced}`)
+      throw new CaissonError('price_unknown', `embeddings.model in the configuration: ${unpriced}`)
     return choice
   }
 

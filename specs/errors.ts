@@ -26,6 +26,7 @@ const { failed, usage, cancelled, environment } = exitCodes
 export const errorCodes = {
   invalid_options: { exit: usage, reason: 'environment' },
   invalid_config: { exit: usage, reason: 'environment' },
+  price_unknown: { exit: usage, reason: 'environment' },
   invalid_rules: { exit: usage, reason: 'environment' },
   invalid_plan: { exit: usage, reason: 'plan_invalid' },
   invalid_recording: { exit: usage, reason: 'environment' },

@@ -11,6 +11,8 @@ export interface Waiting {
   readonly priority: RunPriority
   /** Whether it continues, having used a VM already: so it precedes those of its lane that start. */
   readonly isContinued: boolean
+  /** Runs of the lane at work at once, of which this one would be one. Absent: no bound. */
+  readonly laneMaxAtWork?: number
   /** Lower came earlier. */
   readonly position: number
 }
@@ -44,6 +46,16 @@ export class FairOrder {
 
   waitingOf(lane: string): number {
     return this.#lanes.get(lane)?.waiting.length ?? 0
+  }
+
+  /** The first run that may begin. Undefined: none waits, or all that wait are of lanes at their bound. */
+  get next(): Waiting | undefined {
+    return this.list.find((run) => !this.isFull(run))
+  }
+
+  /** Whether as many runs of the lane are at work as may be. */
+  isFull({ lane, laneMaxAtWork }: Pick<Waiting, 'lane' | 'laneMaxAtWork'>): boolean {
+    return laneMaxAtWork !== undefined && this.#laneOf(lane).atWork >= laneMaxAtWork
   }
 
   add(run: Waiting): void {

@@ -26,8 +26,11 @@ export interface HostQueue {
   placeOf(runId: string): QueuePlace | null
   /** Starts no run until the result is disposed, such as while those of an earlier process are added. */
   hold(): Disposable
-  /** @throws {CaissonError} `queue_full` when no further run of the lane may wait */
-  requireRoom(lane?: string): void
+  /**
+   * @param laneMaxAtWork of the run; see `queue` of the options of a run
+   * @throws {CaissonError} `queue_full` when a further run of the lane would have to wait and may not
+   */
+  requireRoom(lane?: string, laneMaxAtWork?: number): void
 }
 
 export interface QueueCounts {
@@ -118,11 +121,12 @@ export class RunQueue implements HostQueue {
     }
   }
 
-  requireRoom(lane = ''): void {
+  requireRoom(lane = '', laneMaxAtWork?: number): void {
     const { maxWaiting, maxWaitingPerLane } = this.limits
     const { waiting } = this.counts
     const ofLane = this.#fair.waitingOf(lane)
-    if (this.#isFree || (waiting < maxWaiting && ofLane < maxWaitingPerLane)) return
+    const run = { lane, ...(laneMaxAtWork === undefined ? {} : { laneMaxAtWork }) }
+    if (this.#mayBegin(run) || (waiting < maxWaiting && ofLane < maxWaitingPerLane)) return
     throw new CaissonError(
       'queue_full',
       `the queue is full: ${waiting} of at most ${maxWaiting} runs wait, and ${ofLane} of at most ${maxWaitingPerLane} of this caller`,
@@ -156,14 +160,16 @@ export class RunQueue implements HostQueue {
     return this.#order
   }
 
-  get #isFree(): boolean {
-    return this.#atWork < this.limits.maxAtWork && this.#holds === 0 && this.#fair.list.length === 0
+  /** Whether it would not wait. */
+  #mayBegin(run: Pick<QueueEntry, 'lane' | 'laneMaxAtWork'>): boolean {
+    const isFree = this.#atWork < this.limits.maxAtWork && this.#holds === 0
+    return isFree && this.#fair.next === undefined && !this.#fair.isFull(run)
   }
 
   #join(turn: Turn, entry: QueueEntry): void {
     this.#turns.set(entry.runId, turn)
     if (this.#isClosed) turn.close()
-    else if (this.#isFree) this.#begin(turn)
+    else if (this.#mayBegin(entry)) this.#begin(turn)
     else {
       const kept = this.#index()?.queue((table) => table.add(entry))
       this.#position = Math.max(this.#position + 1, kept ?? 0)
@@ -186,7 +192,7 @@ export class RunQueue implements HostQueue {
 
   #letStart(): void {
     while (!this.#isClosed && this.#holds === 0 && this.#atWork < this.limits.maxAtWork) {
-      const [next] = this.#fair.list
+      const { next } = this.#fair
       const turn = next === undefined ? undefined : this.#turns.get(next.runId)
       if (turn === undefined) break
       this.#begin(turn)

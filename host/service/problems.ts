@@ -25,6 +25,7 @@ export class Refusal extends Error {
 const statuses: Readonly<Record<ErrorCode, number>> = {
   invalid_options: 400,
   invalid_config: 500,
+  price_unknown: 400,
   invalid_rules: 400,
   invalid_plan: 400,
   invalid_recording: 409,

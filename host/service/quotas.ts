@@ -2,6 +2,8 @@
  * What a key or the subject of a JWT may use: requests in a minute, runs at once, tokens and cost of a day. Tokens and cost
  * are those of the runs' summaries, so a restart forgets nothing of them. The owner has no quota.
  */
+
+import { hasCode } from '#specs/errors.ts'
 import type { RunRequest } from '#specs/service/resources.ts'
 import { type Host, RunLimits, type RunSummary } from '../index.ts'
 import { type Caller, tooMany } from './callers.ts'
@@ -60,7 +62,7 @@ export class Quotas {
   async start<T>(caller: Caller, limits: AskedLimits, work: (limits: AskedLimits) => Promise<T>): Promise<T> {
     return await this.#inTurn(caller, async () => {
       const left = await this.#left(caller)
-      return await work(await this.#within(limits, left))
+      return await withPrice(caller, work(await this.#within(limits, left)))
     })
   }
 
@@ -72,13 +74,24 @@ export class Quotas {
     return await this.#inTurn(caller, async () => {
       const isOwn = run.metadata?.[ownerField] === caller.name
       const left = isOwn ? await this.#left(caller, run) : {}
-      return await work(left)
+      return await withPrice(caller, work(left))
     })
   }
 
   /** Refuses what would bring another run to work. @throws {Refusal} 429 */
   async requireRoom(caller: Caller): Promise<void> {
     if (caller.account !== undefined) await this.#left(caller)
+  }
+
+  /** Whether the caller has a quota of a day. */
+  hasBudget({ account }: Caller): boolean {
+    const { maxTokens, maxCostUsd } = account?.quotas ?? {}
+    return maxTokens !== undefined || maxCostUsd !== undefined
+  }
+
+  /** Refuses where nothing of the quotas of the day is left. @throws {Refusal} 429 */
+  async requireBudget(caller: Caller): Promise<void> {
+    this.#budgetLeft(caller, await this.#runsOf(caller))
   }
 
   /** A command over the result of a run counts as a run at work. @throws {Refusal} 429 */
@@ -128,6 +141,12 @@ export class Quotas {
     if (maxRuns === undefined && maxTokens === undefined && maxCostUsd === undefined) return {}
     const runs = await this.#runsOf(caller)
     this.#requireFree(caller, runs)
+    return this.#budgetLeft(caller, runs, run)
+  }
+
+  /** @throws {Refusal} 429 */
+  #budgetLeft(caller: Caller, runs: readonly RunSummary[], run?: RunSummary): Bounds {
+    const { maxTokens, maxCostUsd } = caller.account?.quotas ?? {}
     const now = this.#now()
     const today = Math.floor(now / dayMs) * dayMs
     // A fork has the lines of the other run with their times.
@@ -156,10 +175,13 @@ export class Quotas {
   #requireFree({ account, name }: Caller, runs: readonly RunSummary[]): void {
     const max = account?.quotas.maxRuns
     if (account === undefined || max === undefined) return
+    // One that waits in the queue counts for the bounds of that alone.
+    const queued = new Set(runs.filter(({ status }) => status === 'queued').map(({ id }) => id))
     const atWork = new Set(
       runs.filter(({ isLive, state }) => isLive && state.end === null).map(({ id }) => id),
     )
     for (const [id, of] of this.#options.atWork()) if (of === name) atWork.add(id)
+    for (const id of queued) atWork.delete(id)
     const count = atWork.size + (this.#tests.get(account.id) ?? 0)
     if (count < max) return
     throw new Refusal(
@@ -186,6 +208,19 @@ export class Quotas {
       ...(cost === Number.POSITIVE_INFINITY ? {} : { maxCostUsd: cost }),
     }
   }
+}
+
+/** @throws {Refusal} 400 where a quota of cost cannot be counted, in words for who did not set it */
+async function withPrice<T>({ account }: Caller, started: Promise<T>): Promise<T> {
+  return await started.catch((error: unknown) => {
+    if (!hasCode(error, 'price_unknown') || account?.quotas.maxCostUsd === undefined) throw error
+    throw new Refusal(
+      400,
+      error.code,
+      `the ${account.kind} has a quota of cost, and the price of the model is not known`,
+      { remedy: 'choose another model, or ask the owner of the service to set its price (prices)' },
+    )
+  })
 }
 
 function tokensOf({ state: { usage } }: RunSummary): number {

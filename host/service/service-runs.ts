@@ -5,6 +5,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, realpath, rmdir } from 'node:fs/promises'
 import path from 'node:path'
+import { errorMessage } from '#specs/errors.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { RunRequest, RunResource } from '#specs/service/resources.ts'
 import {
@@ -102,7 +103,8 @@ export class ServiceRuns {
   async resume(runId: string, caller: Caller): Promise<void> {
     const run = await this.summary(runId)
     const { host, quotas } = this.#options
-    await this.#orRetryLater(async () => host.queue?.requireRoom(run.metadata?.[ownerField]))
+    const { maxRuns } = caller.account?.quotas ?? {}
+    await this.#orRetryLater(async () => host.queue?.requireRoom(run.metadata?.[ownerField], maxRuns))
     await quotas.resume(caller, run, async (limits) => await this.#resume(run, limits))
   }
 
@@ -245,7 +247,10 @@ export class ServiceRuns {
       metadata: { ...metadata, ...own, ...ownerMetadata(caller), [startedBy]: 'service' },
       approvals: { interactive: true, ...approvals },
       // Each key and subject has its turn, and so has the owner.
-      queue: { lane: ownerMetadata(caller)[ownerField], priority, startWithinMs },
+      queue: {
+        ...{ lane: ownerMetadata(caller)[ownerField], priority, startWithinMs },
+        laneMaxAtWork: caller.account?.quotas.maxRuns,
+      },
     } as RunOptions
     const { host, quotas } = this.#options
     try {
@@ -253,12 +258,25 @@ export class ServiceRuns {
         const limited = within === undefined ? options : ({ ...options, limits: within } as RunOptions)
         const run = await this.#orRetryLater(() => host.run(limited))
         this.#hold(run, ownerMetadata(caller)[ownerField])
+        if (quotas.hasBudget(caller) && host.queue?.placeOf(run.id) != null)
+          void this.#checkBudget(run, caller)
         return run.id
       })
     } catch (error) {
       // No run names it.
       if (directory === undefined) await rmdir(place).catch(() => undefined)
       throw error
+    }
+  }
+
+  /** Ends a run whose turn comes when others, which began before it, have used what its caller may use in a day. */
+  async #checkBudget(run: RunHandle, caller: Caller): Promise<void> {
+    try {
+      for await (const item of run.watch())
+        if (item.source === 'host' && item.event.type === 'queue-end') break
+      await this.#options.quotas.requireBudget(caller)
+    } catch (error) {
+      await run.cancel({ by: `the service: ${errorMessage(error)}`, now: true }).catch(() => undefined)
     }
   }
 

@@ -4,9 +4,9 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { perTier } from '#specs/testing/tier.ts'
 import { Host, type HostOptions } from '../../host/index.ts'
-import { codeOf, detailOf, type Holder, holderOf } from './keys-support.ts'
+import { codeOf, detailOf, type Holder, holderOf, runThatUsed } from './keys-support.ts'
 import { type HeldRuns, heldRuns } from './queue-support.ts'
-import { type Received, serveHost } from './support.ts'
+import { type Received, type ServedHost, serveHost } from './support.ts'
 
 /** A service whose runs a hook holds. Call it from within a test. */
 async function serveQueue(queue: HostOptions['queue'] = { maxAtWork: 1 }) {
@@ -30,6 +30,11 @@ async function serveQueue(queue: HostOptions['queue'] = { maxAtWork: 1 }) {
 const idOf = ({ json }: Received) => (json as { id: string }).id
 const post = async ({ send }: Pick<Holder, 'send'>, body: object = {}) =>
   await send('POST', '/v1/runs', { prompt: 'x', ...body })
+/** The owner of the service, as {@link post} takes them. */
+const ownerOf = ({ send }: Pick<ServedHost, 'send'>): Pick<Holder, 'send'> => ({
+  send: (method, path, body) =>
+    send(method, path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+})
 
 /** Lets the runs end one after another. @returns their order */
 async function orderOf(held: HeldRuns, count: number): Promise<string[]> {
@@ -50,6 +55,37 @@ describe('the queue of the service', () => {
     const b = [idOf(await post(bob, { priority: 'low' })), idOf(await post(bob))]
     const begun = await orderOf(held, 7)
     expect(begun).toEqual([a[0], b[1], urgent, b[0], a[1], a[2], a[3]])
+  })
+
+  it('counts a waiting run of a key for the queue alone, and lets no more of them work than its quota says [S4.12, S4.10]', async () => {
+    const { host, held, ...served } = await serveQueue({ maxAtWork: 3 })
+    const ada = await holderOf(host, served, 'ada', { quotas: { maxRuns: 1 } })
+    const owner = ownerOf(served)
+    const others = [await post(owner), await post(owner), await post(owner)].map(idOf)
+    const waiting = [idOf(await post(ada)), idOf(await post(ada)), idOf(await post(ada))]
+    await held.release(others[0])
+    await held.release(others[1])
+    await expect.poll(async () => (await held.begun()).length).toBe(4)
+    expect(host.queue?.counts).toEqual({ atWork: 2, waiting: 2 })
+    const refused = await post(ada)
+    expect([refused.status, codeOf(refused)]).toEqual([429, 'too_many_requests'])
+    await held.release(waiting[0])
+    await expect.poll(async () => (await held.begun()).length).toBe(5)
+    expect((await held.begun()).slice(3)).toEqual(waiting.slice(0, 2))
+    expect(host.queue?.counts).toEqual({ atWork: 2, waiting: 1 })
+  })
+
+  it('ends a run of a key whose turn comes when its quota of the day is used [S4.12, S4.10]', async () => {
+    const { host, held, ...served } = await serveQueue({ maxAtWork: 1 })
+    const ada = await holderOf(host, served, 'ada', { quotas: { maxTokens: 1_000 } })
+    const first = idOf(await post(ownerOf(served)))
+    const waiting = idOf(await post(ada))
+    await expect.poll(held.begun).toEqual([first])
+    await runThatUsed(host, `run-${'1'.repeat(20)}`, ada.metadata, { tokens: 1_000 })
+    await held.release(first)
+    const ended = await ada.send('GET', `/v1/runs/${waiting}/result?waitMs=20000`)
+    expect(ended.json).toMatchObject({ outcome: 'cancelled' })
+    expect((ended.json as { message: string }).message).toContain('have used its 1000 tokens of today')
   })
 
   it('tells a run its place, in its resource and to who watches it [S4.12]', async () => {

@@ -10,6 +10,30 @@ import { accountOf, codeOf, detailOf, holderOf, runThatUsed, serveKeys, startOf 
 import { serveHost } from './support.ts'
 
 describe('a quota', () => {
+  it('of cost refuses a model without a price with 400 and what to do, not as a fault of the service [H.02, G.05]', async () => {
+    const home = await temporaryFolder('home')
+    const env = { HOME: home, CAISSON_HOME: `${home}/state`, CAISSON_LLM_URL: 'http://127.0.0.1:9/v1' }
+    const host = new Host({ env: { ...env, CAISSON_MODEL: 'm' } })
+    const { logged, ...served } = await serveHost(host)
+    const { send } = await holderOf(host, { send: served.send }, 'ci', { quotas: { maxCostUsd: 1 } })
+    const refused = await send('POST', '/v1/runs', { prompt: 'x' })
+    expect([refused.status, codeOf(refused), detailOf(refused)]).toEqual([
+      ...[400, 'price_unknown'],
+      'the key has a quota of cost, and the price of the model is not known',
+    ])
+    // The same for whoever asks for a bound of cost.
+    const body = JSON.stringify({ prompt: 'x', limits: { maxCostUsd: 1 } })
+    const asked = await served.send('POST', '/v1/runs', {
+      headers: { 'content-type': 'application/json' },
+      body,
+    })
+    expect([asked.status, codeOf(asked), detailOf(asked)]).toEqual([
+      ...[400, 'price_unknown', expect.stringContaining('the price of m is not known')],
+    ])
+    expect(await host.runs.ids()).toEqual([])
+    expect(logged.filter(({ level }) => level === 'error')).toEqual([])
+  })
+
   it('of requests in a minute refuses the next one with the time to wait [H.02, S4.10]', async () => {
     const { host, ...served } = await serveKeys()
     const { send } = await holderOf(host, served, 'ci', { quotas: { maxRequestsPerMinute: 3 } })

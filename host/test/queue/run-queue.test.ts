@@ -29,6 +29,22 @@ describe('the queue of a host', () => {
     expect(queue.counts).toEqual({ atWork: 0, waiting: 0 })
   })
 
+  it('lets no more runs of a lane work than its bound, and those of others begin before it [S4.12, S4.10]', () => {
+    const queue = new RunQueue({ maxAtWork: 3, maxWaiting: 2, maxWaitingPerLane: 1 })
+    const bounded = { lane: 'a', laneMaxAtWork: 1 }
+    const [first, second] = ['a1', 'a2'].map((runId) => queue.enter(entry(runId, bounded)))
+    expect(atWorkOf([first as Turn, second as Turn])).toEqual([true, false])
+    // One more would have to wait, and one of another lane would not.
+    expect(() => queue.requireRoom('a', 1)).toThrow(/1 of at most 1 of this caller/)
+    queue.requireRoom('b')
+    const other = queue.enter(entry('b1', { lane: 'b' }))
+    expect([other.isAtWork, second?.isAtWork]).toEqual([true, false])
+    other.leave()
+    expect(second?.isAtWork).toBe(false)
+    first?.leave()
+    expect(second?.isAtWork).toBe(true)
+  })
+
   it('refuses beyond its bounds, in total and of a lane, but never what was accepted before [S4.12]', () => {
     const queue = new RunQueue(limits)
     queue.requireRoom('a')
