@@ -9,7 +9,7 @@ import type * as z from 'zod'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { Health, Problem, type RunRequest, RunResource } from '#specs/service/resources.ts'
 import { parseJson } from '../files/json.ts'
-import { findToken, serviceFolder, socketName } from '../service/place.ts'
+import { findSocketPlace, findToken, serviceFolder, socketName } from '../service/place.ts'
 
 /** For an answer that needs no work. */
 const healthMs = 2_000
@@ -39,13 +39,17 @@ export async function findLocalService(
   answerMs = healthMs,
 ): Promise<LocalService | Unused | undefined> {
   const folder = serviceFolder(home)
-  const socket = path.join(folder, socketName)
+  const isOurs = await isOfUserAlone(folder)
+  // What a folder names that others can write is not looked at.
+  const socket = isOurs ? await findSocketPlace(folder) : path.join(folder, socketName)
   const found = await lstat(socket).catch(() => undefined)
   if (found === undefined) return undefined
-  const { isDirectory, uid, mode } = await describe(folder)
-  const me = process.getuid?.() ?? uid
-  if (!isDirectory || uid !== me || (mode & 0o077) !== 0 || !found.isSocket() || found.uid !== me)
-    return { problem: `${socket} can be of another user; make its folder yours alone: chmod 700 ${folder}` }
+  const place = path.dirname(socket)
+  const isMine = found.isSocket() && found.uid === (process.getuid?.() ?? found.uid)
+  if (!isMine || !isOurs || !(await isOfUserAlone(place)))
+    return {
+      problem: `${socket} can be of another user; make its folder yours alone: chmod 700 ${isOurs ? place : folder}`,
+    }
   try {
     const token = await findToken(folder)
     if (token === undefined) return { problem: `the service on ${socket} has no token; restart it` }
@@ -107,9 +111,11 @@ function isNotThere(error: unknown): boolean {
   return code === 'ECONNREFUSED' || code === 'ENOENT'
 }
 
-async function describe(folder: string): Promise<{ isDirectory: boolean; uid: number; mode: number }> {
-  const found = await lstat(folder)
-  return { isDirectory: found.isDirectory(), uid: found.uid, mode: found.mode }
+async function isOfUserAlone(folder: string): Promise<boolean> {
+  const found = await lstat(folder).catch(() => undefined)
+  if (found === undefined) return false
+  const { uid, mode } = found
+  return found.isDirectory() && uid === (process.getuid?.() ?? uid) && (mode & 0o077) === 0
 }
 
 interface Answer {

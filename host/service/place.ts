@@ -1,13 +1,16 @@
 /** Where this user reaches the service on this machine: the folder with its socket and its token. */
 import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
-import { mkdir, open, rename } from 'node:fs/promises'
+import { mkdir, open, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 
 /** Name of the socket in the folder. */
 export const socketName = 'service.sock'
 const tokenName = 'token'
+/** File that names a socket elsewhere, for the commands of the user. */
+const placeName = 'socket'
+const placeMaxBytes = 4_096
 const tokenBytes = 32
 const tokenForm = /^[A-Za-z0-9_-]{43}$/
 
@@ -37,6 +40,36 @@ export async function readToken(
   }
   await rename(draft, file)
   return { file, token }
+}
+
+/**
+ * Says where the service listens. @param socket absolute path; undefined: at its usual place in the folder
+ */
+export async function keepSocketPlace(directory: string, socket: string | undefined): Promise<void> {
+  const file = path.join(directory, placeName)
+  if (socket === undefined) return await rm(file, { force: true })
+  const draft = `${file}.${process.pid}`
+  await rm(draft, { force: true })
+  {
+    await using handle = await open(draft, 'wx', 0o600)
+    await handle.writeFile(`${socket}\n`)
+  }
+  await rename(draft, file)
+}
+
+/** Where the service of the folder listens, or would. @param directory is the user's alone */
+export async function findSocketPlace(directory: string): Promise<string> {
+  const usual = path.join(directory, socketName)
+  const file = path.join(directory, placeName)
+  try {
+    await using handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+    if (!(await handle.stat()).isFile()) return usual
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(placeMaxBytes), 0, placeMaxBytes, 0)
+    const place = buffer.toString('utf8', 0, bytesRead).replace(/\n$/, '')
+    return path.isAbsolute(place) && !place.includes('\0') ? place : usual
+  } catch {
+    return usual
+  }
 }
 
 /** The token that a service made; undefined when there is none. @throws {CaissonError} as {@link readToken} */

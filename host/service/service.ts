@@ -16,7 +16,7 @@ import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
 import { MetricValues } from './metric-values.ts'
 import { Ownership } from './ownership.ts'
-import { readToken, serviceFolder, socketName } from './place.ts'
+import { keepSocketPlace, readToken, serviceFolder, socketName } from './place.ts'
 import { Quotas } from './quotas.ts'
 import { Readiness } from './readiness.ts'
 import { RunMetrics } from './run-metrics.ts'
@@ -148,9 +148,12 @@ export class Service implements AsyncDisposable {
     undo.defer(forget)
     undo.defer(() => app.close())
     await app.ready()
-    const socket = options.socket ?? path.join(directory, socketName)
+    const elsewhere = options.socket === undefined ? undefined : path.resolve(options.socket)
+    const socket = elsewhere ?? path.join(directory, socketName)
     // The socket first: of two services of one user the second ends here.
     const local = undo.use(await openLocal(socket, app, locals))
+    await keepSocketPlace(directory, elsewhere)
+    if (elsewhere !== undefined) local.defer(() => keepSocketPlace(directory, undefined))
     await app.listen({ host: address, port }).catch((cause: unknown) => {
       throw cannotListen(address, port, cause)
     })
@@ -197,11 +200,13 @@ async function openLocal(
   file: string,
   app: FastifyInstance,
   locals: WeakSet<Socket>,
-): Promise<AsyncDisposable> {
+): Promise<AsyncDisposableStack> {
   const server = createServer((request, response) => app.routing(request, response))
   server.on('connection', (socket) => locals.add(socket))
   await listenOnSocket(server, file)
-  return { [Symbol.asyncDispose]: () => closeServer(server) }
+  const local = new AsyncDisposableStack()
+  local.defer(() => closeServer(server))
+  return local
 }
 
 async function closeServer(server: Server): Promise<void> {

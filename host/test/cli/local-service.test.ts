@@ -1,6 +1,7 @@
 // `caisson run` beside a service of this user: which one it uses, and what it sends to which socket. The service is a server
 // of the test on the real socket; the run behind it has a real journal, queue and control socket.
-import { chmod, link, mkdir, rm, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { chmod, link, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type IncomingHttpHeaders, type RequestListener } from 'node:http'
 import path from 'node:path'
 import { Readable } from 'node:stream'
@@ -12,6 +13,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { findLocalService, startRun } from '../../cli/local-service.ts'
 import { askFor } from '../../cli/run-request.ts'
 import { Host } from '../../host.ts'
+import { Service } from '../../service/service.ts'
 import { runAtWork } from '../support/run-at-work.ts'
 import { commandsIn } from '../support/run-command.ts'
 import { runId } from '../support/run-values.ts'
@@ -81,6 +83,32 @@ describe('the service of this user', () => {
     const { socket, seen } = await standIn(home)
     expect(await findLocalService(home, version)).toEqual({ socket, token })
     expect(secrets(seen)).toEqual([])
+  })
+
+  it('is found where it listens with --socket, until it ends; an entry that others can write counts for nothing [H.02 V.09]', async () => {
+    const home = await temporaryFolder('local-service')
+    const host = new Host({ env: { HOME: home, CAISSON_HOME: home, PATH: process.env.PATH } })
+    const socket = path.join(await temporaryFolder('elsewhere'), 'own.sock')
+    const service = await Service.start({ host, version, port: 0, socket })
+    onTestFinished(() => service.close())
+    const found = { socket, token: (await readFile(service.tokenFile, 'utf8')).trim() }
+    expect(await findLocalService(home, version)).toEqual(found)
+    await chmod(path.dirname(socket), 0o755)
+    expect(await findLocalService(home, version)).toEqual({
+      problem: expect.stringContaining(`chmod 700 ${path.dirname(socket)}`),
+    })
+    await chmod(path.dirname(socket), 0o700)
+    const folder = path.join(home, 'service')
+    await chmod(folder, 0o777)
+    expect(await findLocalService(home, version)).toBeUndefined()
+    await chmod(folder, 0o700)
+    await service.close()
+    expect(await findLocalService(home, version)).toBeUndefined()
+    await writeFile(path.join(folder, 'socket'), 'not/absolute\n')
+    const next = await Service.start({ host, version, port: 0 })
+    onTestFinished(() => next.close())
+    expect(await findLocalService(home, version)).toMatchObject({ socket: next.socket })
+    expect(existsSync(path.join(folder, 'socket'))).toBe(false)
   })
 
   it('gets no token when its version is another, its folder is open to others, or it is no service [H.02 V.09]', async () => {
