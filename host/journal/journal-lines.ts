@@ -19,7 +19,7 @@ export interface JournalPoint {
   readonly hash: string
 }
 
-const journalStart: JournalPoint = { seq: 0, bytes: 0, hash: '0'.repeat(64) }
+export const journalStart: JournalPoint = { seq: 0, bytes: 0, hash: '0'.repeat(64) }
 
 export interface JournalScan {
   /** Position after the last whole line. */
@@ -46,14 +46,34 @@ export async function scanJournal(
   visit: (event: JournalEvent, end: JournalPoint) => void,
   from: JournalPoint = journalStart,
 ): Promise<JournalScan> {
-  let point = from
-  const rest = await readLines(file, from.bytes, (line) => {
-    const event = parseLine(line, runId, point)
-    point = { seq: event.seq, bytes: point.bytes + line.length + 1, hash: event.hash }
-    visit(event, point)
-    return true
-  })
-  return { end: point, tornBytes: rest }
+  let scan: JournalScan = { end: from, tornBytes: 0 }
+  for await (const { lines, end, tornBytes } of readEvents(file, runId, from)) {
+    scan = { end, tornBytes }
+    for (const line of lines) visit(line.event, line.end)
+  }
+  return scan
+}
+
+/** The lines that one reading of the file completes, and the position after them. */
+export interface JournalPart extends JournalScan {
+  readonly lines: readonly { readonly event: JournalEvent; readonly end: JournalPoint }[]
+}
+
+/** Like {@link scanJournal}, as far as the caller asks. @throws {CaissonError} `state_corrupted` */
+export async function* readEvents(
+  file: string,
+  runId: string,
+  from: JournalPoint = journalStart,
+): AsyncGenerator<JournalPart, void> {
+  let end = from
+  for await (const { lines, tornBytes } of readLines(file, from.bytes)) {
+    const read = lines.map((line) => {
+      const event = parseLine(line, runId, end)
+      end = { seq: event.seq, bytes: end.bytes + line.length + 1, hash: event.hash }
+      return { event, end }
+    })
+    yield { lines: read, end, tornBytes }
+  }
 }
 
 /**
@@ -61,12 +81,10 @@ export async function scanJournal(
  * chain
  */
 export async function readLineAt(file: string, runId: string, from: JournalPoint): Promise<JournalEvent> {
-  let event: JournalEvent | undefined
-  await readLines(file, from.bytes, (line) => {
-    event = parseLine(line, runId, from)
-    return false
-  })
-  if (event !== undefined) return event
+  for await (const {
+    lines: [line],
+  } of readLines(file, from.bytes))
+    if (line !== undefined) return parseLine(line, runId, from)
   throw new CaissonError('state_corrupted', `the journal has no line ${from.seq + 1}; it lost lines`)
 }
 
@@ -82,23 +100,24 @@ export async function readTail(file: string): Promise<JournalEvent[]> {
   return lines.flatMap((line) => JournalEvent.safeParse(parseJson(line)).data ?? [])
 }
 
-/**
- * Until `onLine` returns false.
- * @returns bytes after the last newline
- */
-async function readLines(file: string, from: number, onLine: (line: Buffer) => boolean): Promise<number> {
+/** Lines are valid until the next ones are asked for. `tornBytes` is the number of bytes after the last newline. */
+async function* readLines(
+  file: string,
+  from: number,
+): AsyncGenerator<{ readonly lines: readonly Buffer[]; readonly tornBytes: number }, void> {
   await using handle = await openRegular(file)
   const chunk = Buffer.allocUnsafe(readBytes)
   let begun = empty
   for (let at = from; ; ) {
     const { bytesRead } = await handle.read(chunk, 0, readBytes, at)
-    if (bytesRead === 0) return begun.length
+    if (bytesRead === 0) return
     at += bytesRead
     const read = chunk.subarray(0, bytesRead)
+    const lines: Buffer[] = []
     let start = 0
     for (let end = read.indexOf(0x0a); end >= 0; end = read.indexOf(0x0a, start)) {
       const piece = read.subarray(start, end)
-      if (!onLine(begun.length === 0 ? piece : Buffer.concat([begun, piece]))) return 0
+      lines.push(begun.length === 0 ? piece : Buffer.concat([begun, piece]))
       begun = empty
       start = end + 1
     }
@@ -108,6 +127,7 @@ async function readLines(file: string, from: number, onLine: (line: Buffer) => b
         'state_corrupted',
         `the journal has a line of more than ${lineMaxBytes} bytes; it was modified or damaged`,
       )
+    yield { lines, tornBytes: begun.length }
   }
 }
 

@@ -13,7 +13,14 @@ import { Count, Sha256 } from '#specs/protocol/text.ts'
 import { renameDurably } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
 import { readRegular } from '../files/regular-file.ts'
-import { type JournalPoint, type JournalScan, scanJournal } from './journal-lines.ts'
+import {
+  type JournalPart,
+  type JournalPoint,
+  type JournalScan,
+  journalStart,
+  readEvents,
+  scanJournal,
+} from './journal-lines.ts'
 import { RunFold, RunOutline } from './run-outline.ts'
 
 const JournalSummary = z.strictObject({
@@ -75,25 +82,43 @@ export interface JournalReading extends JournalScan {
   readonly length: 'closed' | 'open' | 'unknown'
 }
 
-/**
- * Visits all events of the journal, in order.
- * @throws {CaissonError} `state_corrupted` when a line was modified, lines are missing or added at the end, or there is
- * no journal
- */
+/** Visits all events of the journal, in order. @throws {CaissonError} `state_corrupted` as {@link readWholeEvents} */
 export async function readWholeJournal(
   journal: string,
   runId: string,
   visit: (event: JournalEvent, end: JournalPoint) => void,
 ): Promise<JournalReading> {
+  const parts = readWholeEvents(journal, runId)
+  for (;;) {
+    const { value, done } = await parts.next()
+    if (done === true) return value
+    for (const { event, end } of value.lines) visit(event, end)
+  }
+}
+
+/**
+ * All events of the journal, in order, as far as the caller asks.
+ * @throws {CaissonError} `state_corrupted` when a line was modified, lines are missing or added at the end, or there is
+ * no journal
+ */
+export async function* readWholeEvents(
+  journal: string,
+  runId: string,
+): AsyncGenerator<JournalPart, JournalReading> {
   // Read first: a concurrently written journal only becomes longer.
   const summary = await readSummary(journal)
   let isOnTheWay = summary === undefined || summary.seq === 0
-  const scan = await scanJournal(journal, runId, (event, point) => {
-    if (summary !== undefined && point.seq === summary.seq) isOnTheWay = isSamePoint(point, summary)
-    visit(event, point)
-  }).catch((error: unknown) => {
+  let scan: JournalScan = { end: journalStart, tornBytes: 0 }
+  try {
+    for await (const part of readEvents(journal, runId)) {
+      for (const { end } of part.lines)
+        if (summary !== undefined && end.seq === summary.seq) isOnTheWay = isSamePoint(end, summary)
+      scan = { end: part.end, tornBytes: part.tornBytes }
+      yield part
+    }
+  } catch (error) {
     throw isMissing(error) ? missingJournal(journal, runId) : error
-  })
+  }
   if (summary === undefined) return { ...scan, length: 'unknown' }
   if (!isOnTheWay) throw lostLines(scan.end, summary)
   if (!summary.closed) return { ...scan, length: 'open' }

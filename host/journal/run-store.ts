@@ -26,7 +26,13 @@ import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
 import { importedLinesOf, readImported } from './imported.ts'
 import { type JournalPoint, readLineAt, readTail } from './journal-lines.ts'
-import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
+import {
+  type JournalReading,
+  readOutline,
+  readWholeEvents,
+  readWholeJournal,
+  writeSummary,
+} from './journal-summary.ts'
 import { type ListedRun, RunIndex } from './run-index.ts'
 import { type OpenApproval, RunFold, type RunOutline } from './run-outline.ts'
 import {
@@ -197,6 +203,14 @@ export class RunStore {
     const { directory, journal } = this.paths(runId)
     if (statSync(directory, { throwIfNoEntry: false }) === undefined) throw noRun(runId)
     return readWholeJournal(journal, runId, visit)
+  }
+
+  /** Like {@link read}, as far as the caller asks: it holds some 256 KiB of the journal, and the file open. */
+  async *stream(runId: string): AsyncGenerator<JournalEvent, void> {
+    await this.#check()
+    const { directory, journal } = this.paths(runId)
+    if (statSync(directory, { throwIfNoEntry: false }) === undefined) throw noRun(runId)
+    for await (const { lines } of readWholeEvents(journal, runId)) for (const { event } of lines) yield event
   }
 
   /** The state folded from all events of a run. @throws {CaissonError} `state_unavailable`, `state_corrupted` */

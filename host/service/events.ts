@@ -6,10 +6,6 @@ import type { FeedItem, Host, JournalEvent } from '../index.ts'
 import type { ServiceRuns } from './service-runs.ts'
 
 const pageDefault = 1_000
-/** Lines that are held while a client reads the journal of an ended run. */
-const chunkCount = 2_000
-/** Bytes of such lines in the journal, after which no further one is held. */
-const chunkMaxBytes = 4 * 1024 * 1024
 /** A comment keeps proxies from ending a quiet stream. */
 const heartbeatMs = 15_000
 
@@ -71,29 +67,19 @@ export class RunEvents {
   }
 
   async #writeStored(runId: string, from: number, writer: EventWriter): Promise<void> {
-    for (let next = from; !writer.isGone; ) {
-      const page = await this.#read(runId, next, chunkCount, chunkMaxBytes)
-      for (const event of page.events) await writer.item(event)
-      if (page.events.length === 0 || page.isLast) return
-      next = page.next
+    for await (const event of this.#host.runs.stream(runId)) {
+      if (writer.isGone) return
+      if (event.seq >= from) await writer.item(event)
     }
   }
 
-  async #read(
-    runId: string,
-    from: number,
-    limit: number,
-    maxBytes = Number.POSITIVE_INFINITY,
-  ): Promise<EventPage> {
+  async #read(runId: string, from: number, limit: number): Promise<EventPage> {
     const events: JournalEvent[] = []
     let last = 0
-    let begin: number | undefined
     const { isLive } = await this.#runs.summary(runId)
-    await this.#host.runs.visit(runId, (event, { bytes }) => {
+    await this.#host.runs.visit(runId, (event) => {
       last = event.seq
-      if (event.seq < from) return
-      begin ??= bytes
-      if (events.length < limit && bytes - begin <= maxBytes) events.push(event)
+      if (event.seq >= from && events.length < limit) events.push(event)
     })
     const next = events.at(-1)?.seq ?? from - 1
     return { events, next: next + 1, isLast: !isLive && next >= last }

@@ -118,6 +118,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   heldByRules: [wrongText.filter((value) => value !== undefined), (host, value) => host.heldByRules(value)],
   'runs.find': [anyText, (host, value) => host.runs.find(value)],
   'runs.read': [anyText, (host, value) => host.runs.read(value)],
+  'runs.stream': [anyText, async (host, value) => await host.runs.stream(value).next()],
   'runs.fold': [anyText, (host, value) => host.runs.fold(value)],
   'runs.summary': [wrongText, (host, value) => host.runs.summary(value)],
   'runs.pendingApprovals': [

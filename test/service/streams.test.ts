@@ -1,0 +1,47 @@
+// Event streams of runs that have ended, for clients that read slowly.
+import { once } from 'node:events'
+import { rm } from 'node:fs/promises'
+import { get, type IncomingMessage } from 'node:http'
+import { text } from 'node:stream/consumers'
+import { expect, it } from 'vitest'
+import { noUsage } from '#specs/protocol/task.ts'
+import { newRunId } from '../../host/journal/run-store.ts'
+import { beginRun } from '../../host/test/support/begun-run.ts'
+import { placeOfRuns } from '../../host/test/support/changed-run.ts'
+import { serveHost } from './support.ts'
+
+/** Of 4 KiB each: more than the buffers between service and client hold. */
+const events = 4_000
+
+it('the stream of an ended run reads its journal once, as the client reads, from any event on [H.02]', async () => {
+  const { host } = await placeOfRuns({})
+  const { service, token } = await serveHost(host)
+  const run = newRunId()
+  const { record, paths } = await beginRun(host, run, '/nowhere')
+  {
+    await using _ = record
+    const note = { type: 'note', level: 'info', text: 'x'.repeat(4_096) } as const
+    for (let n = 1; n < events - 1; n += 1) await record.agent('root', n, note)
+    const end = { outcome: 'failed', reason: 'internal', message: '', summary: '' } as const
+    await record.host({ type: 'run-end', ...end, usage: noUsage, durationMs: 1 })
+  }
+  const open = async (from: number): Promise<IncomingMessage> => {
+    const headers = { authorization: `Bearer ${token}`, accept: 'text/event-stream' }
+    const asked = get(`${service.url}/v1/runs/${run}/events?from=${from}`, { headers, agent: false })
+    const [response] = (await once(asked, 'response')) as [IncomingMessage]
+    return response
+  }
+  const late = await open(events)
+  expect(idsIn(await text(late))).toEqual([events])
+  const slow = await open(2)
+  await once(slow, 'readable')
+  // Whatever would look for the journal again finds none.
+  await rm(paths.directory, { recursive: true })
+  const got = await text(slow)
+  expect(idsIn(got)).toEqual(Array.from({ length: events - 1 }, (_, at) => at + 2))
+  expect(got).toMatch(/event: end\ndata: \{\}\n\n$/)
+})
+
+function idsIn(stream: string): number[] {
+  return [...stream.matchAll(/^id: (\d+)$/gm)].map(([, id]) => Number(id))
+}
