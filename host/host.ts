@@ -80,7 +80,7 @@ import {
 import type { FeedItem } from './journal/run-feed.ts'
 import { RunRecord } from './journal/run-record.ts'
 import { type RunPaths, RunStore } from './journal/run-store.ts'
-import { type JwtOptions, type JwtVerifier, openJwtVerifier } from './jwt/jwt.ts'
+import { type JwtOptions, type JwtVerifier, openJwtVerifiers } from './jwt/jwt.ts'
 import { mcpServersOf } from './mcp/config.ts'
 import { McpPins } from './mcp/pins.ts'
 import { NoteStore } from './memory/note-store.ts'
@@ -204,13 +204,13 @@ export class Host implements AsyncDisposable {
   }
 
   /**
-   * Checks JWTs of an issuer for the HTTP service, with keys of a file or an address. @throws {OptionsError}
-   * @throws {CaissonError} `invalid_options` when the file cannot be used
+   * Checks JWTs of an issuer, or of up to 16, for the HTTP service, with keys of files or addresses. @throws {OptionsError}
+   * @throws {CaissonError} `invalid_options` when a file cannot be used, or an issuer is named twice
    */
-  async openJwt(options: JwtOptions): Promise<JwtVerifier> {
+  async openJwt(options: JwtOptions | readonly JwtOptions[]): Promise<JwtVerifier> {
     const { settings } = this.#state
     const dispatcher = async () => settings.network(await settings.config()).dispatcher()
-    return await withCode(() => openJwtVerifier(options, { dispatcher }))
+    return await withCode(() => openJwtVerifiers([options].flat(), { dispatcher }))
   }
 
   /** The configuration that a run would start with now. @throws {CaissonError} `invalid_config` */

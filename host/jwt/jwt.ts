@@ -1,10 +1,17 @@
 /**
- * Checks JWTs of one issuer for the HTTP service: signature, times, issuer, audience, subject and scopes. What it does not
+ * Checks JWTs of issuers for the HTTP service: signature, times, issuer, audience, subject and scopes. What it does not
  * know it refuses. It says why in words of its own, never in those of a token.
  */
 import { createHash } from 'node:crypto'
 import path from 'node:path'
-import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyResult, jwtVerify } from 'jose'
+import {
+  decodeJwt,
+  decodeProtectedHeader,
+  errors,
+  type JWTPayload,
+  type JWTVerifyResult,
+  jwtVerify,
+} from 'jose'
 import type { Dispatcher } from 'undici'
 import * as z from 'zod'
 import { CaissonError, hasCode, requireText, withCode } from '#specs/errors.ts'
@@ -75,7 +82,7 @@ export interface JwtSurroundings {
   readonly fetchTimeoutMs?: number
 }
 
-/** Checks the tokens of one issuer. */
+/** Checks the tokens of one issuer, or of several. */
 export interface JwtVerifier {
   /** Whether a text has the form of a JWT, valid or not. */
   isToken(text: string): boolean
@@ -105,6 +112,71 @@ export async function openJwtVerifier(
   return new IssuerTokens(given, source, now)
 }
 
+/** At most so many issuers of one service. */
+export const issuersMaxCount = 16
+
+/**
+ * Each token is checked as those of the issuer that it names, and of no other.
+ * @throws {CaissonError} `invalid_options` for none, too many, or the same issuer twice
+ */
+export async function openJwtVerifiers(
+  options: readonly JwtOptions[],
+  surroundings: JwtSurroundings,
+): Promise<JwtVerifier> {
+  if (options.length === 0 || options.length > issuersMaxCount)
+    throw new CaissonError(
+      'invalid_options',
+      `JWTs need 1 to ${issuersMaxCount} issuers, got ${options.length}`,
+    )
+  const verifiers = new Map<string, JwtVerifier>()
+  for (const one of options) {
+    const verifier = await openJwtVerifier(one, surroundings)
+    if (verifiers.has(one.issuer))
+      throw new CaissonError('invalid_options', `the issuer ${JSON.stringify(one.issuer)} is named twice`, {
+        remedy: 'put all its keys into one JWKS document',
+      })
+    verifiers.set(one.issuer, verifier)
+  }
+  const [first] = verifiers.values()
+  return verifiers.size === 1 && first !== undefined ? first : new TokensOfSeveral(verifiers)
+}
+
+class TokensOfSeveral implements JwtVerifier {
+  readonly #verifiers: ReadonlyMap<string, JwtVerifier>
+
+  constructor(verifiers: ReadonlyMap<string, JwtVerifier>) {
+    this.#verifiers = verifiers
+  }
+
+  isToken(text: string): boolean {
+    return hasTokenForm(text)
+  }
+
+  async check(): Promise<void> {
+    await Promise.all([...this.#verifiers.values()].map((one) => one.check()))
+  }
+
+  async verify(token: string): Promise<JwtVerdict> {
+    requireText('the token', token)
+    const why = refusedHeader(token)
+    if (why !== undefined) return refused(why, false)
+    // What it says of itself is proved by the key of that issuer alone.
+    const verifier = this.#verifiers.get(issuerNamedBy(token) ?? '')
+    return verifier === undefined
+      ? refused('it names no issuer whose tokens are accepted (iss)', false)
+      : await verifier.verify(token)
+  }
+}
+
+function issuerNamedBy(token: string): string | undefined {
+  try {
+    const { iss } = decodeJwt(token)
+    return typeof iss === 'string' ? iss : undefined
+  } catch {
+    return undefined
+  }
+}
+
 class IssuerTokens implements JwtVerifier {
   readonly #issuer: string
   readonly #audience: string
@@ -119,8 +191,7 @@ class IssuerTokens implements JwtVerifier {
   }
 
   isToken(text: string): boolean {
-    requireText('the text', text)
-    return /^[\w-]+\.[\w-]+\.[\w-]*$/.test(text)
+    return hasTokenForm(text)
   }
 
   async check(): Promise<void> {
@@ -181,6 +252,11 @@ class IssuerTokens implements JwtVerifier {
       },
     }
   }
+}
+
+function hasTokenForm(text: string): boolean {
+  requireText('the text', text)
+  return /^[\w-]+\.[\w-]+\.[\w-]*$/.test(text)
 }
 
 const noSuchKey = 'no key of the issuer fits it'

@@ -52,9 +52,9 @@ function originOf(text: string, setting: string): string {
 }
 
 export interface JwtFlags {
-  readonly jwks?: string
-  readonly jwtIssuer?: string
-  readonly jwtAudience?: string
+  readonly jwks?: readonly string[]
+  readonly jwtIssuer?: readonly string[]
+  readonly jwtAudience?: readonly string[]
   readonly jwtMaxRequestsPerMinute?: number
   readonly jwtMaxRuns?: number
   readonly jwtMaxTokens?: number
@@ -63,16 +63,16 @@ export interface JwtFlags {
   readonly token?: boolean
 }
 
-/** Whose JWTs the service accepts; undefined for none. @throws {CaissonError} `invalid_options` for a part of it */
-export function jwtOf(env: Environment, flags: JwtFlags): JwtOptions | undefined {
+/** Whose JWTs the service accepts; none for no JWTs. @throws {CaissonError} `invalid_options` for a part of it */
+export function jwtOf(env: Environment, flags: JwtFlags): JwtOptions[] {
   const parts = [
-    { name: '--jwks (JWT_JWKS)', value: flags.jwks ?? env.JWT_JWKS ?? '' },
-    { name: '--jwt-issuer (JWT_ISSUER)', value: flags.jwtIssuer ?? env.JWT_ISSUER ?? '' },
-    { name: '--jwt-audience (JWT_AUDIENCE)', value: flags.jwtAudience ?? env.JWT_AUDIENCE ?? '' },
+    { name: '--jwks (JWT_JWKS)', values: flags.jwks ?? [env.JWT_JWKS ?? ''] },
+    { name: '--jwt-issuer (JWT_ISSUER)', values: flags.jwtIssuer ?? [env.JWT_ISSUER ?? ''] },
+    { name: '--jwt-audience (JWT_AUDIENCE)', values: flags.jwtAudience ?? [env.JWT_AUDIENCE ?? ''] },
   ] as const
-  const missing = parts.filter(({ value }) => value === '')
+  const missing = parts.filter(({ values }) => values.some((value) => value === ''))
   const quotas = [flags.jwtMaxRequestsPerMinute, flags.jwtMaxRuns, flags.jwtMaxTokens, flags.jwtMaxCostUsd]
-  if (missing.length === parts.length && quotas.every((quota) => quota === undefined)) return undefined
+  if (missing.length === parts.length && quotas.every((quota) => quota === undefined)) return []
   if (missing.length > 0)
     throw new CaissonError(
       'invalid_options',
@@ -85,8 +85,17 @@ export function jwtOf(env: Environment, flags: JwtFlags): JwtOptions | undefined
     throw new CaissonError('invalid_options', '--no-token lets everybody call, so JWTs would limit nobody', {
       remedy: 'leave out --no-token or the options of JWTs',
     })
-  const [jwks, issuer, audience] = parts
-  return { jwks: jwks.value, issuer: issuer.value, audience: audience.value }
+  const [{ values: jwks }, { values: issuers }, { values: audiences }] = parts
+  if (issuers.length !== jwks.length || (audiences.length !== 1 && audiences.length !== jwks.length))
+    throw new CaissonError(
+      'invalid_options',
+      `JWTs: ${jwks.length} --jwks, ${issuers.length} --jwt-issuer and ${audiences.length} --jwt-audience do not go together`,
+      { remedy: 'pass one --jwt-issuer for each --jwks, and one --jwt-audience for all or for each' },
+    )
+  return jwks.map((place, at) => ({
+    ...{ jwks: place, issuer: issuers[at] ?? '' },
+    audience: audiences[audiences.length === 1 ? 0 : at] ?? '',
+  }))
 }
 
 /** `production` refuses what is for development alone: DEBUG and `--no-token`. */

@@ -49,7 +49,7 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
     host,
     version: io.version,
     ...listenOptions(io, flags),
-    ...(jwt === undefined
+    ...(jwt.length === 0
       ? {}
       : { jwt: { verifier: await host.openJwt(jwt), quotas: quotasOf(jwtQuotasOf(flags)) } }),
     log: (line) => {
@@ -64,7 +64,8 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
       'Warning: no token is needed. Every program and user of this machine can start runs, read them and apply changes.',
     )
   else say(`Token: ${service.tokenFile}`)
-  if (jwt !== undefined) say(`Accepts JWTs of ${sanitizeLine(jwt.issuer)} for ${sanitizeLine(jwt.audience)}`)
+  for (const { issuer, audience } of jwt)
+    say(`Accepts JWTs of ${sanitizeLine(issuer)} for ${sanitizeLine(audience)}`)
   if (pool > 0) void fillPool(host, pool, say)
   for (const runId of service.resumed) say(`Continues ${runId}`)
   const signal = await endOfService()

@@ -54,10 +54,19 @@ export function addServeCommand(command: Command, run: RunAction): void {
     )
     .option(
       '--jwks <place>',
-      'accept JWTs: public keys of the issuer, a file or an https address (default: JWT_JWKS)',
+      'accept JWTs: public keys of the issuer, a file or an https address; repeatable (default: JWT_JWKS)',
+      collect,
     )
-    .option('--jwt-issuer <issuer>', 'exact issuer of the JWTs (default: JWT_ISSUER)')
-    .option('--jwt-audience <audience>', 'audience that a JWT must have (default: JWT_AUDIENCE)')
+    .option(
+      '--jwt-issuer <issuer>',
+      'exact issuer of the JWTs; one for each --jwks, in their order (default: JWT_ISSUER)',
+      collect,
+    )
+    .option(
+      '--jwt-audience <audience>',
+      'audience that a JWT must have; one for all, or one for each --jwks (default: JWT_AUDIENCE)',
+      collect,
+    )
     .option('--jwt-max-requests-per-minute <count>', 'requests of each subject in any 60 seconds', parseCount)
     .option('--jwt-max-runs <count>', 'runs of each subject at work at once', parseCount)
     .option(
