@@ -366,7 +366,8 @@ export class RunStore {
     }
     const isLeft = (file: string) => statSync(file, { throwIfNoEntry: false }) !== undefined
     for (const id of await this.ids()) {
-      if (!scratch(id).some(isLeft)) continue
+      // To take the lock of a run at work would wait for it a while, for each of them.
+      if (!scratch(id).some(isLeft) || (await this.isLive(id))) continue
       const lock = await RunLock.take(this.#locks, id).catch((error: unknown) => {
         if (hasCode(error, 'run_busy')) return undefined
         throw error

@@ -60,6 +60,9 @@ export interface FileLock extends AsyncDisposable {
   describe(about: Readonly<Record<string, unknown>>): Promise<void>
 }
 
+/** Locks of this process, by path: to ask the kernel starts a program, and a service has many. */
+const own = new Map<string, FileLock>()
+
 /** Takes the lock. Dispose to release. @throws {LockHeldError} {CaissonError} the signal's reason, and the system's errors */
 export async function takeLock(file: string, options: LockOptions = {}): Promise<FileLock> {
   const { waitMs = GLANCE_MS, signal, onWait } = options
@@ -88,6 +91,7 @@ export async function takeLock(file: string, options: LockOptions = {}): Promise
  * for a file that cannot be read
  */
 export async function isLocked(file: string): Promise<boolean> {
+  if (own.get(file)?.isOwn() === true) return true
   try {
     const handle = await openLocked(file, O_RDONLY | O_NOFOLLOW, 'shared')
     await handle?.close()
@@ -130,9 +134,9 @@ async function claim(file: string, handle: FileHandle): Promise<FileLock | undef
   const lock: FileLock = {
     file,
     isOwn() {
-      const own = fstatSync(handle.fd, { bigint: true })
+      const mine = fstatSync(handle.fd, { bigint: true })
       const there = statSync(file, { bigint: true, throwIfNoEntry: false })
-      return there?.dev === own.dev && there.ino === own.ino
+      return there?.dev === mine.dev && there.ino === mine.ino
     },
     async describe(about) {
       const text = Buffer.from(`${JSON.stringify({ pid: process.pid, ...about })}\n`)
@@ -140,6 +144,7 @@ async function claim(file: string, handle: FileHandle): Promise<FileLock | undef
       await handle.write(text, 0, text.length, 0)
     },
     async [Symbol.asyncDispose]() {
+      if (own.get(file) === lock) own.delete(file)
       try {
         // While it is still locked, so that only its own file is removed.
         if (await isAt(file, handle)) await rm(file, { force: true })
@@ -152,6 +157,7 @@ async function claim(file: string, handle: FileHandle): Promise<FileLock | undef
     if (await isAt(file, handle)) {
       // Only for messages: a full disk must not prevent a lock.
       await lock.describe({}).catch(() => undefined)
+      own.set(file, lock)
       return lock
     }
   } catch (error) {

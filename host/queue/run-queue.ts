@@ -72,6 +72,9 @@ export class RunQueue implements HostQueue {
   readonly #turns = new Map<string, Turn>()
   #order: FairOrder | undefined
   #atWork = 0
+  /** VMs of sub-agents. */
+  #extraVms = 0
+  readonly #extraWaits = new Set<() => void>()
   #holds = 0
   #position = 0
   #isTelling = false
@@ -141,6 +144,7 @@ export class RunQueue implements HostQueue {
         join: (joined) => this.#join(turn, joined),
         leave: (state) => this.#leave(turn, state),
         begin: () => this.#begin(turn),
+        extraVm: (signal) => this.#extraVm(signal),
       },
       entry,
     )
@@ -162,8 +166,48 @@ export class RunQueue implements HostQueue {
 
   /** Whether it would not wait. */
   #mayBegin(run: Pick<QueueEntry, 'lane' | 'laneMaxAtWork'>): boolean {
-    const isFree = this.#atWork < this.limits.maxAtWork && this.#holds === 0
+    const isFree = this.#hasRoom && this.#holds === 0
     return isFree && this.#fair.next === undefined && !this.#fair.isFull(run)
+  }
+
+  get #hasRoom(): boolean {
+    return this.#atWork + this.#extraVms < this.limits.maxAtWork
+  }
+
+  /** One may always be there: a run at work gives its place to nobody while it waits for its sub-agent. */
+  get #hasExtraRoom(): boolean {
+    return this.#hasRoom || this.#extraVms === 0
+  }
+
+  async #extraVm(signal: AbortSignal): Promise<Disposable> {
+    signal.throwIfAborted()
+    if (this.#hasExtraRoom && this.#extraWaits.size === 0) this.#extraVms += 1
+    else {
+      const given = Promise.withResolvers<void>()
+      const over = new AbortController()
+      this.#extraWaits.add(given.resolve)
+      try {
+        await Promise.race([given.promise, rejectWhenAborted(signal, over.signal)])
+      } catch (error) {
+        // Given at the same moment: it is the next one's.
+        if (!this.#extraWaits.delete(given.resolve)) this.#endExtraVm()
+        throw error
+      } finally {
+        over.abort()
+      }
+    }
+    let isHeld = true
+    return {
+      [Symbol.dispose]: () => {
+        if (isHeld) this.#endExtraVm()
+        isHeld = false
+      },
+    }
+  }
+
+  #endExtraVm(): void {
+    this.#extraVms -= 1
+    this.#letStart()
   }
 
   #join(turn: Turn, entry: QueueEntry): void {
@@ -191,7 +235,14 @@ export class RunQueue implements HostQueue {
   }
 
   #letStart(): void {
-    while (!this.#isClosed && this.#holds === 0 && this.#atWork < this.limits.maxAtWork) {
+    // First: each is of a run that has begun.
+    for (const give of this.#extraWaits) {
+      if (!this.#hasExtraRoom) break
+      this.#extraWaits.delete(give)
+      this.#extraVms += 1
+      give()
+    }
+    while (!this.#isClosed && this.#holds === 0 && this.#hasRoom) {
       const { next } = this.#fair
       const turn = next === undefined ? undefined : this.#turns.get(next.runId)
       if (turn === undefined) break
@@ -231,6 +282,7 @@ interface TurnParts {
   readonly join: (entry: QueueEntry) => void
   readonly leave: (state: TurnState) => void
   readonly begin: () => void
+  readonly extraVm: (signal: AbortSignal) => Promise<Disposable>
 }
 
 /** The part of one run in the queue. */
@@ -290,6 +342,14 @@ export class Turn {
     if (this.#place?.[0] === place) return
     this.#place = [place, waiting]
     this.#onPlace?.(place, waiting)
+  }
+
+  /**
+   * A place for another VM of the run at work, such as of a sub-agent, until the result is disposed. It waits before all runs
+   * that wait. Beyond the number at work there is one such VM at most. @throws the reason of the signal
+   */
+  async extraVm(signal: AbortSignal): Promise<Disposable> {
+    return await this.#parts.extraVm(signal)
   }
 
   /** Lets another run start. The run may come back with {@link again}. */

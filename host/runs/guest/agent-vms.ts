@@ -195,6 +195,7 @@ export class AgentVms {
     const changes = new ReceivedChanges(plan.runId, changesOf(directory))
     try {
       const narrowed = planFor(plan, request)
+      using _place = await plan.turn?.extraVm(signal)
       const checkpointDisk = await this.#fork(directory)
       const parts = this.#partsFor(request, directory, counts, { checkpointDisk, changes })
       const stop = new AbortController()

@@ -1,10 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { isLocked, removeLeftLock, takeLock } from '../../locks/file-lock.ts'
+import { beginRun } from '../support/begun-run.ts'
+import { placeOfRuns } from '../support/changed-run.ts'
 
 const module = new URL('../../locks/file-lock.ts', import.meta.url).href
 
@@ -31,7 +34,46 @@ async function end(child: ChildProcess): Promise<void> {
   await ended
 }
 
+/** How many programs the work starts. */
+async function programsOf(work: () => Promise<unknown>): Promise<number> {
+  let count = 0
+  const onStart = () => {
+    count += 1
+  }
+  subscribe('child_process', onStart)
+  try {
+    await work()
+  } finally {
+    unsubscribe('child_process', onStart)
+  }
+  return count
+}
+
 describe('a lock', () => {
+  it('of this process is known without a program that asks the kernel, until somebody removes its file [R.05]', async () => {
+    const file = await lockPlace()
+    expect(await programsOf(() => isLocked(file))).toBe(0)
+    await using lock = await takeLock(file)
+    expect(await programsOf(async () => expect(await isLocked(file)).toBe(true))).toBe(0)
+    await rm(file)
+    expect(await isLocked(file)).toBe(false)
+    const next = await takeLock(file)
+    expect([lock.isOwn(), next.isOwn(), await isLocked(file)]).toEqual([false, true, true])
+    await next[Symbol.asyncDispose]()
+    expect(await isLocked(file)).toBe(false)
+  })
+
+  it('of a run at work is neither asked about nor waited for when another run starts [R.05 S4.12]', async () => {
+    const { host } = await placeOfRuns({})
+    await using held = new AsyncDisposableStack()
+    for (let at = 0; at < 5; at += 1) {
+      const { record, paths } = await beginRun(host, `run-${String(at).repeat(20)}`, '/nowhere')
+      held.use(record)
+      await writeFile(paths.control, '')
+    }
+    expect(await programsOf(() => host.runs.clearScratch())).toBe(0)
+  })
+
   it('lets one in at a time, within one process too, and leaves nothing behind [R.05]', async () => {
     const file = await lockPlace()
     let inside = 0

@@ -6,6 +6,7 @@ import type { AgentEvent } from '#specs/protocol/event.ts'
 import { RunLimits, type Task } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Budget } from '../../../gateway/budget.ts'
+import { RunQueue, type Turn } from '../../../queue/run-queue.ts'
 import { AgentEventValidator } from '../../../runs/guest/agent-event-validator.ts'
 import { claimsOf, planFor, taskFor } from '../../../runs/guest/agent-vm-parts.ts'
 import { AgentVms } from '../../../runs/guest/agent-vms.ts'
@@ -54,7 +55,7 @@ const ended = {
   usage,
 } as const
 
-async function open(perform: () => Promise<typeof ended>) {
+async function open(perform: () => Promise<typeof ended>, turn?: Turn) {
   const agents = await temporaryFolder('agents')
   const results: HostCallResults = new Map([['before', Promise.resolve({ ok: true, output: '1' } as const)]])
   const given: GuestParts[] = []
@@ -64,7 +65,7 @@ async function open(perform: () => Promise<typeof ended>) {
     hostCallResults: results,
   } as unknown as GuestParts
   const vms = new AgentVms({
-    plan,
+    plan: turn === undefined ? plan : { ...plan, turn },
     parts,
     workspace: {} as PreparedWorkspace,
     vm: () =>
@@ -104,6 +105,35 @@ describe('VMs of sub-agents', () => {
     expect(await vms.run(request({ agentPath: 'root' }), never)).toMatchObject({ ok: false })
     await vms.close()
     expect(await vms.run(request({ agentPath: 'root/d' }), never)).toMatchObject({ ok: false })
+  })
+
+  it('count for the queue of the host: one beyond the runs at work, the others wait and are first [A.07 S4.12]', async () => {
+    const queue = new RunQueue({ maxAtWork: 1, maxWaiting: 9, maxWaitingPerLane: 9 })
+    const entry = (id: string) => ({ runId: id, lane: '', priority: 'normal' as const, isContinued: false })
+    const turn = queue.enter(entry('run'))
+    const next = queue.enter(entry('next'))
+    const held = [Promise.withResolvers<typeof ended>(), Promise.withResolvers<typeof ended>()]
+    let begun = 0
+    const { vms } = await open(() => (held[begun++] ?? held[0])?.promise ?? Promise.resolve(ended), turn)
+    const never = new AbortController().signal
+    const first = vms.run(request({ agentPath: 'root/a' }), never)
+    await expect.poll(() => begun).toBe(1)
+    const withdrawn = new AbortController()
+    const gone = vms.run(request({ agentPath: 'root/b' }), withdrawn.signal)
+    withdrawn.abort(new Error('not any more'))
+    expect(await gone).toMatchObject({ ok: false, error: { message: 'not any more' } })
+    const second = vms.run(request({ agentPath: 'root/c' }), never)
+    expect([begun, next.isAtWork]).toEqual([1, false])
+    // The run ends before its sub-agents: its place is the next sub-agent's.
+    turn.leave()
+    expect(next.isAtWork).toBe(false)
+    held[0]?.resolve(ended)
+    await first
+    await expect.poll(() => begun).toBe(2)
+    expect(next.isAtWork).toBe(false)
+    held[1]?.resolve(ended)
+    await second
+    expect(next.isAtWork).toBe(true)
   })
 
   it('get results of calls before a loss, and none that the run has made since [A.07 R.01]', async () => {
