@@ -11,7 +11,7 @@ export interface Waiting {
   readonly priority: RunPriority
   /** Whether it continues, having used a VM already: so it precedes those of its lane that start. */
   readonly isContinued: boolean
-  /** Runs of the lane at work at once, of which this one would be one. Absent: no bound. */
+  /** Runs of the lane at work at once, with this one. Absent: no bound. */
   readonly laneMaxAtWork?: number
   /** Lower came earlier. */
   readonly position: number

@@ -29,6 +29,11 @@ const requestTimeoutMs = 30_000
 /** The same for a body of bytes. */
 const uploadTimeoutMs = 600_000
 const headerTimeoutMs = 10_000
+/** For a client that still sends to read its answer. */
+const lingerMs = 1_000
+/** How often connections are looked at for these times; Node's own 30 s would add to each. */
+const timeoutCheckMs = 5_000
+const connectionTimes = { headersTimeout: headerTimeoutMs, connectionsCheckingInterval: timeoutCheckMs }
 const idempotencyKeyMaxChars = 200
 
 export interface HttpOptions {
@@ -58,7 +63,7 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
     forceCloseConnections: true,
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: 256 },
-    http: { headersTimeout: headerTimeoutMs },
+    http: connectionTimes,
     // What the router refuses by itself.
     frameworkErrors: (_: unknown, request: FastifyRequest, reply: FastifyReply) =>
       sendProblem(
@@ -66,7 +71,7 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
         new Refusal(400, 'invalid_request', `the path is not valid: ${JSON.stringify(pathOf(request))}`),
         log,
       ),
-    ...(tls === undefined ? {} : { https: { ...tls, headersTimeout: headerTimeoutMs } }),
+    ...(tls === undefined ? {} : { https: { ...tls, ...connectionTimes } }),
   } as object) as unknown as FastifyInstance
   const callers: Known = new WeakMap()
   const uploadOf = (request: FastifyRequest) => {
@@ -90,14 +95,13 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
     }
   })
   app.setErrorHandler(async (error, _, reply) => sendProblem(reply, error, log))
-  app.setNotFoundHandler(async (request, reply) => {
-    const { host, origin } = request.headers
-    const isLocal = options.isLocal(request)
-    const other = origin === undefined ? undefined : options.access.checkOrigin({ host, origin }, isLocal)
-    if (other !== undefined && answerPreflight(request, reply, other)) return reply
-    throw new Refusal(404, 'not_found', `there is no route ${request.method} ${pathOf(request)}`, {
-      remedy: 'all routes: GET /docs',
-    })
+  app.addHook('onRequest', async (request, reply) => {
+    const isUpload = request.headers['content-type'] === 'application/x-tar'
+    cutOffLate(request, reply, isUpload ? uploadTimeoutMs : requestTimeoutMs)
+    // Here, since a handler would get the body, which anybody can send.
+    if (!request.is404) return
+    refuseUnknown(request, reply, options)
+    return reply
   })
   app.addHook('onResponse', async (request, reply) => {
     const { route, caller } = callers.get(request) ?? {}
@@ -126,6 +130,20 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
   return app
 }
 
+/** Answers a preflight request; refuses all else. */
+function refuseUnknown(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { access, isLocal }: Pick<HttpOptions, 'access' | 'isLocal'>,
+): void {
+  const { host, origin } = request.headers
+  const other = origin === undefined ? undefined : access.checkOrigin({ host, origin }, isLocal(request))
+  if (other !== undefined && answerPreflight(request, reply, other)) return
+  throw new Refusal(404, 'not_found', `there is no route ${request.method} ${pathOf(request)}`, {
+    remedy: 'all routes: GET /docs',
+  })
+}
+
 /** The run that a request started, as `Location` names it. */
 function runMadeBy(reply: FastifyReply): string | undefined {
   return /^\/v1\/runs\/(run-[0-9a-f]{20})$/.exec(String(reply.getHeader('location') ?? ''))?.[1]
@@ -147,7 +165,6 @@ function addRoute(
     // Before the body is read: who may not call sends none.
     onRequest: async (request, reply) => {
       callers.set(request, { route: name })
-      if (route.upload === undefined) cutOffLate(request, reply)
       const isLocal = options.isLocal(request)
       const { host, origin, authorization } = request.headers
       const other = options.access.checkOrigin({ host, origin }, isLocal)
@@ -196,13 +213,25 @@ function addRoute(
   })
 }
 
-/** Of a request that has not arrived in time, the connection ends. */
-function cutOffLate(request: FastifyRequest, reply: FastifyReply): void {
-  if (request.raw.complete) return
-  const timer = setTimeout(() => request.raw.socket.destroy(), requestTimeoutMs)
-  timer.unref()
-  request.raw.once('end', () => clearTimeout(timer))
-  reply.raw.once('close', () => clearTimeout(timer))
+/**
+ * Ends the connection of a request that has not arrived in time, and of one that was answered before all of a long body, or
+ * of one without a length, has come.
+ */
+function cutOffLate({ raw, headers }: FastifyRequest, reply: FastifyReply, timeoutMs: number): void {
+  if (raw.complete) return
+  const end = (): void => {
+    if (!raw.complete) raw.socket.destroy()
+  }
+  const late = setTimeout(end, timeoutMs)
+  late.unref()
+  raw.once('close', () => clearTimeout(late))
+  reply.raw.once('finish', () => {
+    const length = Number(
+      headers['content-length'] ?? (headers['transfer-encoding'] === undefined ? 0 : Number.NaN),
+    )
+    // Its client has the answer by then.
+    if (!(length <= bodyMaxBytes)) setTimeout(end, lingerMs).unref()
+  })
 }
 
 function wrongType(expected: string): Refusal {

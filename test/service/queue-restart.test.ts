@@ -1,13 +1,13 @@
 // Runs that wait in the queue of `caisson serve`, as a process of its own that is killed; hooks in the place of VMs.
 import { once } from 'node:events'
-import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { readFile, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
 import { perTier } from '#specs/testing/tier.ts'
 import { ServiceClient } from '../../client/index.ts'
 import { Host } from '../../host/index.ts'
-import { type CliProcess, cliPlace, type Place } from '../../host/test/support/cli.ts'
-import { type HeldRuns, heldRuns } from './queue-support.ts'
+import type { CliProcess, Place } from '../../host/test/support/cli.ts'
+import { heldRuns, placeOf } from './queue-support.ts'
 
 async function serve(place: Place): Promise<{ process: CliProcess; client: ServiceClient }> {
   const process = place.start('serve', '--port', '0', '--parallel-runs', '1')
@@ -20,16 +20,6 @@ async function serve(place: Place): Promise<{ process: CliProcess; client: Servi
 async function kill({ child }: CliProcess): Promise<void> {
   child.kill('SIGKILL')
   await once(child, 'close')
-}
-
-/** A place whose configuration has the hook. Call it from within a test. */
-async function placeOf(held: HeldRuns): Promise<Place> {
-  const place = await cliPlace({})
-  const config = path.join(place.home, 'caisson')
-  await mkdir(config, { mode: 0o700 })
-  const hook = `[[hooks]]\npoint = "before-run"\ncommand = ${JSON.stringify(held.command)}\ntimeoutMs = 600000\n`
-  await writeFile(path.join(config, 'config.toml'), hook, { mode: 0o600 })
-  return place
 }
 
 const indexes = [

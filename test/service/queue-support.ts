@@ -2,6 +2,7 @@
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { cliPlace, type Place } from '../../host/test/support/cli.ts'
 
 export interface HeldRuns {
   /** Command of a hook `before-run`. */
@@ -34,4 +35,14 @@ echo '{"decision":"deny","reason":"the test is done with it"}'
     begun: async () => (await readFile(log, 'utf8')).split('\n').filter((line) => line !== ''),
     release: async (runId = 'all') => await writeFile(path.join(folder, 'go', runId), ''),
   }
+}
+
+/** A place whose configuration has the hook. Call it from within a test. */
+export async function placeOf(held: HeldRuns): Promise<Place> {
+  const place = await cliPlace({})
+  const config = path.join(place.home, 'caisson')
+  await mkdir(config, { mode: 0o700 })
+  const hook = `[[hooks]]\npoint = "before-run"\ncommand = ${JSON.stringify(held.command)}\ntimeoutMs = 600000\n`
+  await writeFile(path.join(config, 'config.toml'), hook, { mode: 0o600 })
+  return place
 }
