@@ -26,9 +26,10 @@ type Known = Readonly<Record<string, JsonSchema>>
 
 const depthMax = 5
 const shortLength = 40
+const optionalMax = 3
 
 /** One in so many values does not fit. */
-const wrongOneIn = 12
+const wrongOneIn = 20
 const wrong = fc.oneof(
   fc.constantFrom<unknown>(
     null,
@@ -94,11 +95,16 @@ function arraysOf({ items = {}, minItems = 0, maxItems = 3 }: JsonSchema, known:
 
 function objectsOf(schema: JsonSchema, known: Known, depth: number): fc.Arbitrary<unknown> {
   const { properties = {}, required = [], additionalProperties, propertyNames = { type: 'string' } } = schema
-  const names = Object.keys(properties).filter((name) => depth < depthMax || required.includes(name))
-  const named = fc.record(
-    Object.fromEntries(names.map((name) => [name, valuesOf(properties[name] ?? {}, known, depth + 1)])),
-    { requiredKeys: [...required].filter((name) => names.includes(name)) },
-  )
+  const optional = Object.keys(properties).filter((name) => depth < depthMax && !required.includes(name))
+  // Few of many at a time, or hardly any object would fit.
+  const named = fc
+    .subarray(optional, { maxLength: Math.min(optional.length, optionalMax) })
+    .chain((chosen) => {
+      const names = [...required, ...chosen]
+      return fc.record(
+        Object.fromEntries(names.map((name) => [name, valuesOf(properties[name] ?? {}, known, depth + 1)])),
+      )
+    })
   if (typeof additionalProperties !== 'object' || depth >= depthMax) return named
   const others = fc.dictionary(stringsOf(propertyNames), valuesOf(additionalProperties, known, depth + 1), {
     maxKeys: 2,
