@@ -161,9 +161,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'HTTP API: POST /api/v1/run-task with a goal, a context and a filter of tools; the answer has status, output and trace',
   ),
   'S4.03': now('HTTP API: governance notes, health and generated documents'),
-  'S4.08': later(
-    'A service configured by environment, CORS origins and port included, with a container image, locked builds, and examples that are integration tests',
-    'the service is not built yet',
+  'S4.08': now(
+    'A service configured by environment, CORS origins and port included, with files for containers, locked builds, and examples that are integration tests',
   ),
   'S4.09': later(
     'Storage that an application brings, and examples of job queues',

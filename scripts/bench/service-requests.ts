@@ -1,4 +1,4 @@
-/** A process that sends requests for some seconds, by autocannon, and reports how many were answered. Takes its order over IPC. */
+/** A process that sends requests for some seconds, by autocannon, and reports its count of answers. Takes its order over IPC. */
 import autocannon from 'autocannon'
 
 export interface LoadOrder {

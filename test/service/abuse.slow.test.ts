@@ -28,7 +28,7 @@ async function serveEmpty(): Promise<ServedHost & { readonly host: Host; open():
   return { ...served, host, open }
 }
 
-/** Requests of which some are whole, some are not, and most are none. */
+/** Some are whole requests, some are parts, and most are none. */
 function garbage(hostName: string, token: string): fc.Arbitrary<Buffer> {
   const line = fc.oneof(
     fc.constantFrom(

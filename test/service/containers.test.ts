@@ -110,13 +110,13 @@ describe('the compose files', () => {
       >
       volumes: Record<string, unknown>
     }
-    const { caisson: service, proxy, image } = services
+    const { api: service, proxy, image } = services
     const argv = (service?.command ?? []).map((word) => word.replace(/^\$\{CAISSON_NAME:\?\}$/, 'a.example'))
     const caisson = commandsIn({ CAISSON_HOME: await temporaryFolder('home') })
     const tried = await caisson(...argv, '--env-file', '/missing.env')
     expect([tried.code, tried.stderr]).toEqual([2, expect.stringContaining('missing.env" cannot be read')])
     expect(argv).not.toContain('--address')
-    expect(proxy?.network_mode).toBe('service:caisson')
+    expect(proxy?.network_mode).toBe('service:api')
     expect(service?.ports).toEqual(['0.0.0.0:443:443'])
     expect(image?.command).toEqual(['image', 'build'])
     const kept = (service?.volumes ?? []).map((volume) => volume.split(':')[0] ?? '')

@@ -43,7 +43,7 @@ it('a service that is killed under load loses no run that it answered for, and r
   expect(answered.size).toBeGreaterThanOrEqual(killAfter)
   expect(answered.size).toBeLessThan(keys.length)
   const host = new Host({ env: place.env })
-  // To continue those that had begun would take an image.
+  // To continue a run that has begun would take an image.
   const begun = new Set(await held.begun())
   for (const run of begun) await host.cancel(run).catch(() => undefined)
 

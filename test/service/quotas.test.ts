@@ -30,6 +30,9 @@ describe('a quota', () => {
     expect([asked.status, codeOf(asked), detailOf(asked)]).toEqual([
       ...[400, 'price_unknown', expect.stringContaining('the price of m is not known')],
     ])
+    await expect(host.run({ prompt: 'x', limits: { maxCostUsd: 1 } })).rejects.toMatchObject({
+      code: 'price_unknown',
+    })
     expect(await host.runs.ids()).toEqual([])
     expect(logged.filter(({ level }) => level === 'error')).toEqual([])
   })
