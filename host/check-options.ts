@@ -293,7 +293,7 @@ const ResumeSchema = RunSchema.pick({
   extensions: true,
   leaveOnSleep: true,
 }).extend({
-  interactive: z.boolean().optional(),
+  interactive: z.union([z.boolean(), z.literal('stored')]).optional(),
   takeOver: z.boolean().optional(),
   fromBeginning: z.boolean().optional(),
   limits: RunLimits.pick({ maxTokens: true, maxCostUsd: true }).partial().optional(),

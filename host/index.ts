@@ -156,6 +156,7 @@ export {
   type HostToolSchema,
   type HostTools,
 } from './tools/host-tools.ts'
+export { type LeftOutTool, type LoadedTools, type LoadToolsOptions, loadTools } from './tools/load-tools.ts'
 export type { ToolChoice } from './tools/tool-list.ts'
 export type { VmDiskImage } from './vm/drives.ts'
 export type { Accelerator } from './vm/qemu/qemu-args.ts'

@@ -138,8 +138,11 @@ export interface ResumeOptions
     RunOptions,
     'onApproval' | 'signal' | 'onProgress' | 'onNotes' | 'extensions' | 'leaveOnSleep'
   > {
-  /** As in {@link ApprovalOptions}. Default: whether `onApproval` is given. */
-  readonly interactive?: boolean
+  /**
+   * As in {@link ApprovalOptions}; `stored`: unless the run was started with false. Default: whether `onApproval` is
+   * given.
+   */
+  readonly interactive?: boolean | 'stored'
   /**
    * Whether to end the process that has the run, with all other runs that it carries out; it may be stopped. Linux only.
    * Default: false.

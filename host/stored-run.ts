@@ -211,7 +211,10 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
       'invalid_options',
       `the run was started with the host tools ${functions.hostTools.join(', ') || '(none)'} and ${functions.hooks} hooks; pass the same to continue it`,
     )
-  const isInteractive = interactive ?? given.onApproval !== undefined
+  const isInteractive =
+    interactive === 'stored'
+      ? (stored.approvals?.interactive ?? true)
+      : (interactive ?? given.onApproval !== undefined)
   return {
     ...stored,
     ...functionsGiven,

@@ -148,8 +148,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),
   'S4.04': now('Arithmetic without eval, a search of the web, and notes of proposals'),
   'S4.05': now(
-    'Tools are typed by structure, without a base class; an extension that cannot be opened leaves only its own tools out, and the run says why',
-    'tools that register themselves: each is a line in agent/main.ts',
+    'Tools are typed by structure, without a base class, and register themselves from a folder of the application; a file or an extension that cannot be opened leaves only its own tools out, with the reason',
   ),
   'S4.06': now(
     'Without a key a deterministic, labelled offline model answers: it carries out the requests that specs/gateway.md lists and says that it does not understand others',

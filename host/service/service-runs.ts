@@ -109,7 +109,9 @@ export class ServiceRuns {
   }
 
   async #resume({ id, metadata }: RunSummary, limits: NonNullable<ResumeOptions['limits']>): Promise<void> {
-    const run = await this.#options.host.resume(id, { interactive: true, limits })
+    // Who started a run here may have said that nobody answers.
+    const interactive = metadata?.[startedBy] === undefined ? true : 'stored'
+    const run = await this.#options.host.resume(id, { interactive, limits })
     this.#hold(run, metadata?.[ownerField])
   }
 

@@ -51,6 +51,23 @@ it('an unfinished run is stored without functions, for the user alone, and asks 
   expect(resumed.plan).not.toHaveProperty('from')
 })
 
+it('a run that was started for nobody to answer continues so where the host asks for what is stored [R.01]', async () => {
+  const { host, paths } = await place()
+  const continued = async (
+    approvals: RunOptions['approvals'],
+    interactive: NonNullable<ResumeOptions['interactive']>,
+  ) => {
+    await storeRun(paths, { prompt: 'do it', ...(approvals === undefined ? {} : { approvals }) }, task)
+    return resumedOptions(await readStoredRun(paths), { interactive }).approvals?.interactive
+  }
+  expect(await continued({ interactive: false }, 'stored')).toBe(false)
+  expect(await continued({ interactive: true }, 'stored')).toBe(true)
+  expect(await continued(undefined, 'stored')).toBe(true)
+  expect(await continued({ interactive: false }, true)).toBe(true)
+  const wrong = host.resume(runId, { interactive: 'always' as 'stored' })
+  await expect(wrong).rejects.toMatchObject({ code: 'invalid_options' })
+})
+
 it('a run continues with lower limits where they are given, and never with higher ones [R.01]', async () => {
   const { host, paths } = await place()
   await storeRun(
