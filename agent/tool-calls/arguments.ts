@@ -4,8 +4,10 @@
  * that names every problem.
  */
 
-import { coerceArguments, findMeant, isDestructive, propertiesOf } from '#runtime/arguments/coerce.ts'
+import { coerceArguments, findMeant, isDestructive } from '#runtime/arguments/coerce.ts'
 import { argumentIssues, type ValidationFailure, validationFailure } from '#runtime/arguments/failure.ts'
+import { decodeNestedJson } from '#runtime/arguments/nested-json.ts'
+import { propertiesOf } from '#runtime/arguments/schema-facts.ts'
 import { isRecord, toInputSchema } from '#runtime/llm/json-schema.ts'
 import { readArgumentsJson } from '#runtime/llm/repair.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
@@ -23,7 +25,7 @@ export interface ParsedArguments {
 }
 
 /** The properties of a tool that matter here. */
-export type ArgumentsOf = Pick<Tool, 'name' | 'inputSchema' | 'readOnly' | 'destructive'>
+export type ArgumentsOf = Pick<Tool, 'name' | 'inputSchema' | 'parameters' | 'readOnly' | 'destructive'>
 
 /** Maximum characters of arguments; no tool takes more. */
 export const argumentsMaxChars = limits.frameMaxBytes
@@ -34,8 +36,9 @@ export const argumentsMaxChars = limits.frameMaxBytes
  * 1. JSON as it stands, that fits the schema as it stands.
  * 2. JSON that is broken in a way with one meaning (`repair.ts`), or encoded twice; missing closing braces only of tools
  *    that just read.
- * 3. Mistakes that are harmless (`runtime/arguments/coerce.ts`), of tools that cannot destroy anything.
- * 4. A failure whose output is the artifact for the model: nothing is executed, nothing is guessed.
+ * 3. Objects and lists that are JSON in a string, where the schema accepts no string.
+ * 4. Mistakes that are harmless (`runtime/arguments/coerce.ts`), of tools that cannot destroy anything.
+ * 5. A failure whose output is the artifact for the model: nothing is executed, nothing is guessed.
  *
  * (Calls that a model wrote into its text have been found by then: `llm/text-calls.ts`.)
  */
@@ -47,15 +50,14 @@ export function parseArguments(
   const corrections: string[] = []
   const json = readArgumentsJson(argumentsText, tool.readOnly, corrections)
   if (!json.ok) return unreadable(tool.name, json.error)
-  const strict = tool.inputSchema.safeParse(json.value)
-  if (strict.success) return success(json.value, strict.data, corrections)
+  const schema = tool.parameters ?? toInputSchema(tool.inputSchema)
+  const given = decodeNestedJson(json.value, schema, corrections)
+  const strict = tool.inputSchema.safeParse(given)
+  if (strict.success) return success(given, strict.data, corrections)
 
-  const schema = toInputSchema(tool.inputSchema)
   const coerced =
-    !isDestructive(tool) && isRecord(json.value)
-      ? coerceArguments(json.value, schema, corrections)
-      : json.value
-  const second = coerced === json.value ? strict : tool.inputSchema.safeParse(coerced)
+    !isDestructive(tool) && isRecord(given) ? coerceArguments(given, schema, corrections) : given
+  const second = coerced === given ? strict : tool.inputSchema.safeParse(coerced)
   if (second.success) return success(coerced, second.data, corrections)
   const issues = argumentIssues(second.error, coerced, (name) => findMeant(name, propertiesOf(schema)))
   const message = `the arguments do not fit ${tool.name}, and nothing was done: correct them and call again`

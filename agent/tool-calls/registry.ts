@@ -1,5 +1,6 @@
 /** The tools of an agent by name: which exist, and which a run or a step may use. `call.ts` calls them. */
 import type { Logger } from 'pino'
+import { inlineReferences } from '#runtime/llm/inline-references.ts'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import type { ToolSpec } from '#runtime/llm/messages.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -65,7 +66,7 @@ export function createRegistry(tools: readonly Tool[], options: InvokeOptions): 
       specs ??= [...byName.values()].map(({ name, description, inputSchema, parameters }) => ({
         name,
         description,
-        parameters: parameters ?? toModelSchema(inputSchema),
+        parameters: parameters === undefined ? toModelSchema(inputSchema) : inlineReferences(parameters),
       }))
       return specs
     },

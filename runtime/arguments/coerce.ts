@@ -3,9 +3,10 @@
  * value for a list, null for an optional value. Each is corrected only when it has one meaning, and recorded. Never
  * used for tools that may destroy something.
  */
-import { definitionOf, isRecord } from '../llm/json-schema.ts'
+import { isRecord } from '../llm/json-schema.ts'
 import { parseModelJson } from '../llm/repair.ts'
 import { correctionsMaxCount, typeName } from './failure.ts'
+import { allowsNull, isRequired, nestingMax, propertiesOf, schemaFor } from './schema-facts.ts'
 
 /** Aliases that models use, per parameter; compared without case, `_` and `-`. */
 const aliases: Readonly<Record<string, readonly string[]>> = {
@@ -72,9 +73,6 @@ export function findMeant(name: string, properties: Readonly<Record<string, unkn
   const meant = Object.keys(properties).filter((known) => isSpelling(name, known))
   return meant.length === 1 ? meant[0] : undefined
 }
-
-/** Maximum nesting depth of arguments that is examined. */
-const depthMax = 32
 
 /** Coerces unambiguous mistakes in `value` by the schema, at every level; validation rejects the rest. */
 export function coerceArguments(
@@ -153,7 +151,7 @@ class ArgumentCoercion {
   }
 
   #coerceValue(value: unknown, node: unknown, place: string, depth: number): unknown {
-    const schema = depth > depthMax ? null : schemaFor(node, value, this.#root)
+    const schema = depth > nestingMax ? null : schemaFor(node, value, this.#root)
     if (schema === null) return value
     const coerced = coerce(value, schema, this.#root)
     if (coerced !== value) this.#note(`${place}: ${typeName(value)} taken as ${typeName(coerced)}`)
@@ -170,15 +168,6 @@ class ArgumentCoercion {
     // More than one call reports; a long list of objects may have the same mistake in each.
     if (this.#corrections.length < correctionsMaxCount) this.#corrections.push(correction)
   }
-}
-
-function isRequired(name: string, schema: Readonly<Record<string, unknown>>): boolean {
-  return Array.isArray(schema.required) && schema.required.includes(name)
-}
-
-/** The properties of an object's JSON schema. */
-export function propertiesOf(schema: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  return isRecord(schema.properties) ? schema.properties : {}
 }
 
 function isSpelling(name: string, known: string): boolean {
@@ -226,66 +215,4 @@ function fromText(text: string, type: unknown): unknown {
 function jsonIn(text: string): unknown {
   const parsed = parseModelJson(text, { lossless: true })
   return parsed.ok ? parsed.value.value : undefined
-}
-
-type Schema = Readonly<Record<string, unknown>>
-
-/** Maximum references and options followed for one value. */
-const stepsMaxCount = 16
-
-/** The schema that applies to `value`; null when it is ambiguous. `root` holds the definitions. */
-function schemaFor(node: unknown, value: unknown, root: Schema): Schema | null {
-  let at: unknown = node
-  for (let step = 0; step < stepsMaxCount; step++) {
-    if (!isRecord(at)) return null
-    const options = at.anyOf ?? at.oneOf
-    if (typeof at.$ref === 'string') at = definitionOf(at.$ref, root)
-    else if (Array.isArray(options)) at = onlyOption(options, value, root)
-    else return withOneType(at)
-  }
-  return null
-}
-
-/** Whether the schema accepts null. A schema without a type accepts any value. */
-function allowsNull(node: unknown, root: Schema, depth = 0): boolean {
-  if (!isRecord(node) || depth > stepsMaxCount) return true
-  if (typeof node.$ref === 'string') return allowsNull(definitionOf(node.$ref, root), root, depth + 1)
-  const options = node.anyOf ?? node.oneOf
-  if (Array.isArray(options)) return options.some((option) => allowsNull(option, root, depth + 1))
-  if (node.const !== undefined) return node.const === null
-  if (Array.isArray(node.enum)) return node.enum.includes(null)
-  return node.type === undefined || [node.type].flat().includes('null')
-}
-
-/** The only option besides null, or the only one whose constants match `value`. */
-function onlyOption(options: readonly unknown[], value: unknown, root: Schema): unknown {
-  const some = options.filter((option) => !isRecord(option) || option.type !== 'null')
-  if (some.length === 1) return some[0]
-  const fitting = some.filter((option) => {
-    const schema =
-      isRecord(option) && typeof option.$ref === 'string' ? definitionOf(option.$ref, root) : option
-    return hasConstantsOf(schema, value)
-  })
-  return fitting.length === 1 ? fitting[0] : undefined
-}
-
-function hasConstantsOf(schema: unknown, value: unknown): boolean {
-  if (!isRecord(schema) || !isRecord(schema.properties) || !isRecord(value)) return false
-  const constants = Object.entries(schema.properties).filter(
-    ([, property]) => isRecord(property) && property.const !== undefined,
-  )
-  return (
-    constants.length > 0 &&
-    constants.every(
-      ([name, property]) =>
-        Object.hasOwn(value, name) && isRecord(property) && value[name] === property.const,
-    )
-  )
-}
-
-/** `type: ["string", "null"]` is a nullable string. */
-function withOneType(schema: Schema): Schema {
-  if (!Array.isArray(schema.type)) return schema
-  const types = schema.type.filter((type) => type !== 'null')
-  return { ...schema, type: types.length === 1 ? types[0] : undefined }
 }

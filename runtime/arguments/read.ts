@@ -10,8 +10,10 @@ import type { ToolValidationIssue } from '#specs/protocol/validation-failure.ts'
 import type { LLMTool } from '../contract/contract.ts'
 import { isRecord, isZod, toInputSchema } from '../llm/json-schema.ts'
 import { readArgumentsJson } from '../llm/repair.ts'
-import { coerceArguments, findMeant, isDestructive, propertiesOf, type ToolEffect } from './coerce.ts'
+import { coerceArguments, findMeant, isDestructive, type ToolEffect } from './coerce.ts'
 import { argumentIssues, describeFaults, validationFailure } from './failure.ts'
+import { decodeNestedJson } from './nested-json.ts'
+import { propertiesOf } from './schema-facts.ts'
 
 interface ToolArguments extends ToolEffect {
   readonly name: string
@@ -46,19 +48,17 @@ export async function readArguments(
   }
   const json = readArgumentsJson(text, tool.readOnly, corrections)
   if (!json.ok) return refuse([{ path: '', code: 'invalid_json', message: json.error }])
-  if (tool.parameters === null)
-    return { ok: true, value: { given: json.value, input: json.value, corrections } }
-
   const { parameters } = tool
+  const schema =
+    parameters === null ? tool.schema : isZod(parameters) ? toInputSchema(parameters) : parameters
+  const given = decodeNestedJson(json.value, schema, corrections)
+  if (parameters === null) return { ok: true, value: { given, input: given, corrections } }
+
   const suggest = (unknownName: string) => findMeant(unknownName, propertiesOf(tool.schema))
-  const first = await check(parameters, json.value, suggest)
-  if (first.ok) return { ok: true, value: { given: json.value, input: first.value, corrections } }
-  if (isDestructive(tool) || !isRecord(json.value)) return refuse(first.error)
-  const coerced = coerceArguments(
-    json.value,
-    isZod(parameters) ? toInputSchema(parameters) : parameters,
-    corrections,
-  )
+  const first = await check(parameters, given, suggest)
+  if (first.ok) return { ok: true, value: { given, input: first.value, corrections } }
+  if (isDestructive(tool) || !isRecord(given)) return refuse(first.error)
+  const coerced = coerceArguments(given, schema, corrections)
   const second = await check(parameters, coerced, suggest)
   return second.ok
     ? { ok: true, value: { given: coerced, input: second.value, corrections } }

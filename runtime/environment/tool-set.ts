@@ -6,6 +6,7 @@
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import type { LLMTool, LLMToolContext, LLMToolDefinition, ToolPermission } from '../contract/contract.ts'
+import { inlineReferences } from '../llm/inline-references.ts'
 import { isZod, toModelSchema } from '../llm/json-schema.ts'
 import type { McpTool } from '../mcp/registry.ts'
 import { makeSafeNames, withDigest } from '../providers/names.ts'
@@ -198,7 +199,7 @@ function mcpTool({ mcpRegistry }: LLMEnvironment, tool: McpTool, taken: Set<stri
     definition: {
       name,
       description: tool.description === '' ? `${tool.name} of the server ${tool.server}` : tool.description,
-      parameters: { ...schema, type: 'object' },
+      parameters: { ...inlineReferences(schema), type: 'object' },
     },
     parameters: null,
     execute: (input, { signal }) => mcpRegistry.callTool(tool.server, tool.name, input, signal),
@@ -222,7 +223,7 @@ const skillArguments = z.strictObject({ skill_id: z.string().min(1) })
 const knownParameters = new WeakMap<object, Readonly<Record<string, unknown>>>()
 
 function toParameters(parameters: LLMTool['parameters']): Readonly<Record<string, unknown>> {
-  if (!isZod(parameters)) return parameters
+  if (!isZod(parameters)) return inlineReferences(parameters)
   const known = knownParameters.get(parameters) ?? toModelSchema(parameters)
   knownParameters.set(parameters, known)
   return known

@@ -12,9 +12,15 @@ export function toModelSchema(schema: z.ZodType): Record<string, unknown> {
   return simplify(toInputSchema(schema))
 }
 
+const inputSchemas = new WeakMap<z.ZodType, Record<string, unknown>>()
+
 /** The same with all keywords, such as whether an object is closed. */
 export function toInputSchema(schema: z.ZodType): Record<string, unknown> {
-  return z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' })
+  const known = inputSchemas.get(schema)
+  if (known !== undefined) return known
+  const made = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' })
+  inputSchemas.set(schema, made)
+  return made
 }
 
 function simplify(node: unknown): Record<string, unknown> {

@@ -145,7 +145,7 @@ function syntaxProblem(text: string): string {
  * Strict JSON within the depth limit, without `__proto__` and without losses; the error `syntax` means that it is not
  * JSON.
  */
-function parseStrict(text: string): Result<unknown, string> {
+export function parseStrict(text: string): Result<unknown, string> {
   if (depthOf(text) > limits.jsonMaxDepth) {
     return { ok: false, error: `JSON nested deeper than ${limits.jsonMaxDepth} levels` }
   }

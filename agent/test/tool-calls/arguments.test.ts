@@ -37,6 +37,58 @@ const inputOf = (tool: ArgumentsOf, text: string) => {
   return parsed.ok ? parsed.value.input : parsed.error.error.code
 }
 
+const $defs = { To: { type: 'object', properties: { city: { type: 'string' } } } }
+/** A tool of a server that may do anything. */
+const send: ArgumentsOf = {
+  name: 'send_it',
+  readOnly: false,
+  inputSchema: z.record(z.string(), z.json()),
+  parameters: {
+    type: 'object',
+    $defs,
+    properties: {
+      to: { $ref: '#/$defs/To' },
+      copies: { anyOf: [{ type: 'array', items: { $ref: '#/$defs/To' } }, { type: 'null' }] },
+      note: { anyOf: [{ type: 'string' }, { $ref: '#/$defs/To' }] },
+      free: {},
+    },
+  },
+}
+
+describe('JSON in a string', () => {
+  const inString = (name: string, value: unknown) => JSON.stringify({ [name]: JSON.stringify(value) })
+
+  it.each([
+    ['an object', 'to', { city: 'Bonn' }],
+    ['a list', 'copies', [{ city: 'Bonn' }]],
+  ])(
+    'is %s where the schema accepts no string, also for a tool that may destroy [G.07]',
+    (_, name, value) => {
+      const parsed = parseArguments(send, inString(name, value))
+      expect(parsed.ok && parsed.value.input).toEqual({ [name]: value })
+      expect(parsed.ok && parsed.value.corrections).toEqual([
+        `${name}: JSON in a string taken as ${Array.isArray(value) ? 'array' : 'object'}`,
+      ])
+    },
+  )
+
+  it('is read within what was in a string', () => {
+    const copies = JSON.stringify([JSON.stringify({ city: 'Bonn' })])
+    expect(inputOf(send, JSON.stringify({ copies }))).toEqual({ copies: [{ city: 'Bonn' }] })
+  })
+
+  it.each([
+    ['the schema accepts a string too', { note: '{"city":"Bonn"}' }],
+    ['the schema accepts anything', { free: '{"city":"Bonn"}' }],
+    ['the text is of another type', { to: '[1]' }],
+    ['the text is no JSON', { to: '{city: Bonn}' }],
+    ['the text names a prototype', { to: '{"__proto__":{"city":"Bonn"}}' }],
+    ['a number would lose digits', { to: '{"city":12345678901234567890}' }],
+  ])('stays a string where %s', (_, value) => {
+    expect(inputOf(send, JSON.stringify(value))).toEqual(value)
+  })
+})
+
 describe('mistakes with one meaning', () => {
   it.each([
     ['{"filePath":"x"}', { path: 'x' }],

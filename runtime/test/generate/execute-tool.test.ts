@@ -119,7 +119,7 @@ describe('executeTool', () => {
     })
     expect(await told('find', '{"filter":"{\\"tag\\":\\"a\\"}"}')).toMatchObject({
       content: '{"filter":{"tag":"a"}}',
-      corrections: ['filter: string taken as object'],
+      corrections: ['filter: JSON in a string taken as object'],
     })
     expect(await told('find', '{"filter":{"tag":"a"}')).toMatchObject({ ok: true })
     expect((await told('add', '{"a":2}')).corrections).toBeUndefined()
