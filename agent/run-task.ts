@@ -18,6 +18,7 @@ import { createExplorer } from './plan/plan-only.ts'
 import { PlanState } from './plan/plan-state.ts'
 import { makePlan, type PlanFailure, type Planner } from './plan/planner.ts'
 import type { RunBudget } from './run/budget.ts'
+import { atEffort } from './run/effort.ts'
 import { openHooks } from './run/hooks.ts'
 import { loggedModel } from './run/logged-model.ts'
 import { openRunModel } from './run/pause.ts'
@@ -115,7 +116,7 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
   })
   if (!tools.ok) return failed({ reason: 'environment', message: tools.error.message })
   const hooks = openHooks(task.hooks, host.runHook)
-  const run: AgentRun = {
+  const asIs: AgentRun = {
     task: { ...task, askTools: tools.value.askTools },
     agentPath: task.subAgent === undefined ? 'root' : parentOf(task.subAgent.agentPath),
     model: loggedModel(
@@ -140,6 +141,7 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
     log,
     logger,
   }
+  const run = atEffort(asIs, task.effort)
   if (signal.aborted) return { ...interruption(run, 'nothing was planned'), summary: '' }
   const { subAgent } = task
   const reportFor = (agentPath: string): Report =>

@@ -11,6 +11,7 @@ import { HookPoint } from '#specs/protocol/hook.ts'
 import { RunMetadata, RunPriority, StartWithin } from '#specs/protocol/host-event.ts'
 import { plainMessages, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { Effort } from '#specs/protocol/plan.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
 import { Config } from './config/schema.ts'
@@ -136,6 +137,7 @@ const RunSchema = z.strictObject({
   prompt: Document,
   workspace: z.string().min(1).max(4_096).optional(),
   model: text.optional(),
+  effort: Effort.optional(),
   tools: z
     .union([z.boolean(), z.array(z.string()), z.record(z.string(), z.boolean())], { error: toolChoice })
     .optional(),

@@ -100,6 +100,7 @@ export async function resolveRun(
     mcpServers: Object.keys(mcpServers.value),
     directory,
   })
+  const effort = options.effort ?? config.effort
   const contextTokens = contextTokensOf(config, provider.model)
   const egress = resolveEgress(config, options.egress?.rules)
   const hooks = [
@@ -118,6 +119,7 @@ export async function resolveRun(
     approvePlan: plan.approve ?? runDefaults.plan.approve,
     ...(given === undefined ? {} : { given }),
     ...(outputSchema === undefined ? {} : { outputSchema }),
+    ...(effort === undefined ? {} : { effort }),
     ...(contextTokens === undefined ? {} : { contextTokens }),
     ...(continues === undefined ? {} : { continues }),
     keep,

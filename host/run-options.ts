@@ -5,7 +5,7 @@
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { RunPriority } from '#specs/protocol/host-event.ts'
-import type { PlanInput } from '#specs/protocol/plan.ts'
+import type { Effort, PlanInput } from '#specs/protocol/plan.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import type { CodeHook } from './hooks/code-hook.ts'
@@ -55,6 +55,11 @@ export interface RunOptions {
   readonly workspace?: string
   /** Model id. Default: `CAISSON_MODEL`, or the provider's default model. */
   readonly model?: string
+  /**
+   * How much the model reasons before it answers. Each model gets it in its own form, or not at all where it has none.
+   * Default: the `effort` of the configuration, or what the model does by itself.
+   */
+  readonly effort?: Effort
   /** The tools that the run may use: a list of names, or a map from names to true or false. Default: all. */
   readonly tools?: ToolChoice
   /**

@@ -7,6 +7,7 @@ import type { Turn } from '#runtime/llm/model.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type Step, waitsOf } from '#specs/protocol/plan.ts'
 import { type Opening, stepOpening } from '../context/opening.ts'
+import { atEffort } from '../run/effort.ts'
 import { aroundStep } from '../run/hooks.ts'
 import type { AgentRun, RunEnding } from '../run/run.ts'
 import { runStep, type StepResult } from '../step/step.ts'
@@ -204,7 +205,7 @@ class Execution {
     const results = this.#resultsFor(step)
     try {
       const run: AgentRun = {
-        ...narrowRun(step, this.#run),
+        ...atEffort(narrowRun(step, this.#run), step.effort),
         revisePlan: (plan, reason, signal) => this.#revisions.propose(step.id, plan, reason, signal),
       }
       if (isForAgent(step, run)) return await this.#runAgent(step, results, run)

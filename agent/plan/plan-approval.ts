@@ -96,6 +96,7 @@ function describeStep(step: Step, number: number): string {
     step.retries === undefined || step.retries === 0 ? null : `retried up to ${step.retries} times`,
     failures[step.onFailure],
     step.output === undefined ? null : `answers with JSON`,
+    step.effort === undefined ? null : `effort ${step.effort}`,
     step.tools === undefined ? null : `may use ${step.tools.join(', ')}`,
   ].filter((fact) => fact !== null)
   const head = `${number}. ${step.id}: ${step.title}\n   (${facts.join('; ')})`

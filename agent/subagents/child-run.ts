@@ -8,6 +8,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
 import { stepOpening } from '../context/opening.ts'
 import type { RunBudget } from '../run/budget.ts'
+import { atEffort } from '../run/effort.ts'
 import { aroundStep } from '../run/hooks.ts'
 import type { AgentRun, Report } from '../run/run.ts'
 import { noLog } from '../run/run-log.ts'
@@ -46,7 +47,7 @@ interface ChildParts {
 export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildParts): AgentRun {
   const { agents: _agents, revisePlan: _revisePlan, ...shared } = parent
   const { outputSchema: _schema, ...task } = parent.task
-  return {
+  const child = {
     ...shared,
     ...parts,
     task: {
@@ -64,6 +65,7 @@ export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildPa
     log: noLog,
     logger: parent.logger.child({ agentPath: parts.agentPath }),
   }
+  return atEffort(child, request.effort)
 }
 
 /** Turns of the sub-agent: at most those of a step of its parent. */

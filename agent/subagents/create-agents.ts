@@ -347,7 +347,9 @@ class AgentsOf implements RunAgents {
 
   /** In a VM of its own; its changes are in the view afterwards. */
   async #liveElsewhere(child: Child, tools: readonly string[]): Promise<Lived> {
-    const { agentPath, request, stepId, budget, view } = child
+    const { agentPath, stepId, budget, view } = child
+    const { effort } = this.#parent.task
+    const request = { ...(effort === undefined ? {} : { effort }), ...child.request }
     const { vms } = this.#parts
     if (vms === undefined) throw new TypeError('there are no VMs for sub-agents')
     const maxTurns = maxTurnsOf(request, this.#parent)

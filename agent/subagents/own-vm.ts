@@ -60,7 +60,7 @@ export async function runInOwnVm(
   run: VmsOfHost['run'],
   signal: AbortSignal,
 ): Promise<Result<AgentRunResult>> {
-  const { brief, output, hosts, approvals } = request
+  const { brief, output, effort, hosts, approvals } = request
   using reader = steering.join()
   const messages = reader.take().map(({ messageId, text }) => ({ messageId, text }))
   const answer = await run(
@@ -71,6 +71,7 @@ export async function runInOwnVm(
       tools: [...tools],
       limits: { ...limitsOf(budget), maxTurns },
       ...(output === undefined ? {} : { output }),
+      ...(effort === undefined ? {} : { effort }),
       ...(messages.length === 0 ? {} : { messages }),
       ...(hosts === undefined ? {} : { hosts: [...hosts] }),
       ...(approvals === undefined ? {} : { approvals }),

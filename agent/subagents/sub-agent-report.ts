@@ -36,7 +36,7 @@ export class ChildReport implements Report {
 
   /** @param stepId the parent's step that it works for */
   begin(
-    { brief, limits: wanted, isolation, hosts, approvals }: AgentRequest,
+    { brief, limits: wanted, effort, isolation, hosts, approvals }: AgentRequest,
     stepId: string,
     tools: readonly string[],
     { maxToolCalls, maxTokens, maxWallMs, maxRequests, maxCostUsd, maxAgents }: RunBudgetLimits,
@@ -56,6 +56,7 @@ export class ChildReport implements Report {
         ...(maxCostUsd === undefined ? {} : { maxCostUsd }),
         ...(maxAgents === undefined ? {} : { maxAgents }),
       },
+      ...(effort === undefined ? {} : { effort }),
       ...(isolation === 'vm' ? { isolation } : {}),
       ...(hosts === undefined ? {} : { hosts: [...hosts] }),
       ...(approvals === undefined ? {} : { approvals }),

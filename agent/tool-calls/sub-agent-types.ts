@@ -1,6 +1,6 @@
 /** The contract of sub-agents for the rest of the agent: the request and the result. */
 import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
-import type { AgentBounds, AgentIsolation, AgentLimits, OutputSchema } from '#specs/protocol/plan.ts'
+import type { AgentBounds, AgentIsolation, AgentLimits, Effort, OutputSchema } from '#specs/protocol/plan.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 
 /** Tools about sub-agents, `spawn_agent` first. An agent has them where it may start some. */
@@ -16,6 +16,8 @@ export interface AgentRequest extends Readonly<AgentBounds> {
   readonly limits?: AgentLimits
   /** Schema of its answer; absent: text. */
   readonly output?: OutputSchema
+  /** Absent: its parent's. */
+  readonly effort?: Effort
   /** Absent: `view`. */
   readonly isolation?: AgentIsolation
 }

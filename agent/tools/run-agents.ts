@@ -4,7 +4,7 @@
  */
 import * as z from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
-import { AgentBounds, AgentIsolation, AgentLimits } from '#specs/protocol/plan.ts'
+import { AgentBounds, AgentIsolation, AgentLimits, Effort } from '#specs/protocol/plan.ts'
 import {
   type AgentConflict,
   type AgentResult,
@@ -39,6 +39,7 @@ const spawnInput = z.strictObject({
     .record(z.string(), z.unknown())
     .optional()
     .describe('JSON schema of an object, when its answer has to be JSON'),
+  effort: Effort.optional().describe('How much it thinks before it answers; default as you do'),
   isolation: AgentIsolation.optional().describe(
     'vm: in a virtual machine of its own, over a copy of the disk, for code that is not trusted; it takes longer to start. Default view',
   ),
@@ -101,7 +102,7 @@ function spawnTool(): Tool<typeof spawnInput, typeof spawnOutput> {
         `starts a sub-agent${tools === undefined ? '' : ` with ${tools.join(', ')}`}:\n${brief}`,
       ),
     async execute(input, { agents, stepId, signal }) {
-      const { brief, name, tools, limits: bounds, output, isolation, hosts, approvals } = input
+      const { brief, name, tools, limits: bounds, output, effort, isolation, hosts, approvals } = input
       if (agents === undefined || stepId === undefined)
         return toolFailure('unavailable', 'there are no sub-agents here; do it yourself')
       const result = await agents.spawn(
@@ -111,6 +112,7 @@ function spawnTool(): Tool<typeof spawnInput, typeof spawnOutput> {
           ...(tools === undefined ? {} : { tools }),
           ...(bounds === undefined ? {} : { limits: bounds }),
           ...(output === undefined ? {} : { output }),
+          ...(effort === undefined ? {} : { effort }),
           ...(isolation === undefined ? {} : { isolation }),
           ...(hosts === undefined ? {} : { hosts }),
           ...(approvals === undefined ? {} : { approvals }),

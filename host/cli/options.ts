@@ -94,6 +94,7 @@ const flags: Readonly<Record<string, string>> = {
   'approvals.mode': '--approve',
   'approvals.rules': '--approve FILE',
   'egress.rules': '--allow-host',
+  effort: '--effort',
   folders: '--add-dir',
   'limits.maxAgents': '--max-agents',
   'limits.maxDepth': '--max-depth',

@@ -12,7 +12,14 @@ const bodyMaxBytes = 8 * 1024 * 1024
 
 /** Each option: `asked` is in the request, `kept` stays with the command; else the flag of what this process alone can do. */
 const places = {
-  ...{ prompt: 'asked', workspace: 'asked', model: 'asked', tools: 'asked', context: 'asked' },
+  ...{
+    prompt: 'asked',
+    workspace: 'asked',
+    model: 'asked',
+    effort: 'asked',
+    tools: 'asked',
+    context: 'asked',
+  },
   ...{ metadata: 'asked', outputSchema: 'asked', continue: 'asked', files: 'asked', plan: 'asked' },
   ...{ approvals: 'asked', egress: 'asked', limits: 'asked', vm: 'asked' },
   ...{ onApproval: 'kept', signal: 'kept', onProgress: 'kept', onNotes: 'kept', leaveOnSleep: 'kept' },
@@ -36,7 +43,7 @@ export type Asked =
 export async function askFor(host: Host, options: RunOptions, settings: CommandSettings): Promise<Asked> {
   const [own] = ofThisProcess(options, settings)
   if (own !== undefined) return { reason: `${own} is not possible in the service` }
-  const { model, metadata, tools, context, outputSchema, egress, limits } = options
+  const { model, effort, metadata, tools, context, outputSchema, egress, limits } = options
   const { vm: { memoryBytes, cpus, diskBytes, keep } = {}, plan, approvals, files } = options
   const choice = await host.provider(model === undefined ? {} : { model })
   const workspace = path.resolve(options.workspace ?? '.')
@@ -45,7 +52,7 @@ export async function askFor(host: Host, options: RunOptions, settings: CommandS
   const from = typeof plan?.from === 'string' ? await planOf(host, plan.from, workspace) : plan?.from
   const asked = RunRequest.safeParse(
     withoutAbsent({
-      ...{ prompt: options.prompt, workspace, model, tools, context, metadata, outputSchema },
+      ...{ prompt: options.prompt, workspace, model, effort, tools, context, metadata, outputSchema },
       expectedModel: { id: choice.model, server: choice.baseUrl },
       continue: continued,
       files: withoutAbsent({ ...files }),

@@ -2,9 +2,11 @@
  * The user's configuration file, section by section (design: one file, read from the user's own folder, never from a
  * workspace). Unknown names are refused, so that a misspelled rule is not silently no rule.
  */
+
 import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
+import { Effort } from '#specs/protocol/plan.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
 import { refuseUnreadable } from '../egress/rules.ts'
 import { KeySource, Name } from '../keys/key-source.ts'
@@ -96,6 +98,8 @@ export type HookConfig = z.infer<typeof HookConfig>
 export const Config = z.strictObject({
   /** Model id when neither `--model` nor CAISSON_MODEL names one. */
   model: z.string().min(1).optional(),
+  /** How much models reason; absent: as they do by themselves. */
+  effort: Effort.optional(),
   /** The provider when no model list decides; `offline` for the built-in stand-in. */
   provider: Name.optional(),
   providers: z

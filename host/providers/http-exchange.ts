@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dispatcher, request as send } from 'undici'
 import { AwakeTimer } from '#specs/node/awake-timer.ts'
-import { suggestedModels } from '#specs/node/provider-quirks/capabilities.ts'
+import { suggestedModels } from '#specs/node/provider-quirks/model-families.ts'
 import { parseRetryAfter, readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
 import { boundMessage, gatewayError, type WireError } from '../net/gateway-error.ts'
 import { ProxyError } from '../net/user-proxy.ts'

@@ -17,12 +17,13 @@ export async function beginRun(
   approvesPlan: boolean,
   record: Pick<RunRecord, 'host'>,
 ): Promise<void> {
-  const { prompt, provider, directory, metadata, continues, replays, mode, given } = plan
+  const { prompt, provider, effort, directory, metadata, continues, replays, mode, given } = plan
   await record.host({
     type: 'run-start',
     prompt,
     model: provider.model,
     provider: provider.name,
+    ...(effort === undefined ? {} : { effort }),
     directory,
     ...(metadata === undefined ? {} : { metadata }),
     ...(continues === undefined ? {} : { continues: continues.runId }),

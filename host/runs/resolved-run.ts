@@ -1,10 +1,12 @@
 /** All settings of a run, decided before it starts and never changed, and what the VM and the agent get of them. */
+
 import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { McpServer, MemoryNote } from '#specs/protocol/extension.ts'
 import { limits as protocolLimits } from '#specs/protocol/limits.ts'
+import type { Effort } from '#specs/protocol/plan.ts'
 import { type AnswerForm, type RunLimits, Task } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
@@ -92,6 +94,8 @@ export interface PlannedRun {
   readonly given?: GivenPlan
   /** Schema that the final answer fits. Absent: the answer is text. */
   readonly outputSchema?: AnswerForm
+  /** How much the model reasons. Absent: as it does by itself. */
+  readonly effort?: Effort
   /** Size of the model's context window in tokens. Absent: not configured. */
   readonly contextTokens?: number
   readonly context?: Readonly<Record<string, string>>
@@ -163,7 +167,7 @@ export function vmOptions(
 export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
   if (plan.replays !== undefined) return replayedTask(plan.runId, plan.replays)
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
-  const { mode, given, outputSchema, contextTokens, embeddings, mcp } = plan
+  const { mode, given, outputSchema, effort, contextTokens, embeddings, mcp } = plan
   const context = {
     ...secretsContext(secrets),
     ...foldersContext(plan.addedFolders ?? []),
@@ -184,6 +188,7 @@ export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
     ...(approvesPlan ? { approvePlan: true } : {}),
     ...(given === undefined ? {} : { plan: given.plan }),
     ...(outputSchema === undefined ? {} : { outputSchema }),
+    ...(effort === undefined ? {} : { effort }),
     ...(contextTokens === undefined ? {} : { contextTokens }),
     ...(Object.keys(context).length === 0 ? {} : { context }),
     ...(tools === undefined ? {} : { tools: [...tools] }),

@@ -180,6 +180,7 @@ describe('the options of a run', () => {
       files: { include: ['*.env'], acceptIgnoreRules: true },
       plan: { only: false, from: { goal: 'g', steps: [] }, approve: true },
       model: 'm',
+      effort: 'low',
       tools: { run_bash: false },
       extensions: {
         hostTools: { t: { description: 'd', inputSchema: {}, execute: () => 1 } },

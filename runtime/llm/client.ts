@@ -36,6 +36,8 @@ export interface ChatRequest {
   readonly toolChoice?: ToolCallChoice
   /** Requests JSON of this schema, if the server supports it. */
   readonly responseFormat?: ResponseFormat
+  /** How much the model reasons; absent: as it does by itself. */
+  readonly effort?: CompletionRequest['reasoning_effort']
   /** Additional body fields of the server's API; must not repeat the fields above. */
   readonly extra?: Readonly<Record<string, unknown>>
   /** Name of the field that limits the answer; default `max_tokens`. */
@@ -81,7 +83,7 @@ const chatDecoder: AnswerDecoder = { readValue: readChunk }
 
 function toWireRequest(request: ChatRequest): AdaptableRequest & { readonly stream: boolean } {
   const streamed = request.stream !== false
-  const { toolChoice, responseFormat } = request
+  const { toolChoice, responseFormat, effort } = request
   return {
     model: request.model,
     messages: request.messages.map(toWireMessage),
@@ -91,6 +93,7 @@ function toWireRequest(request: ChatRequest): AdaptableRequest & { readonly stre
       ? {}
       : { response_format: { type: 'json_schema', json_schema: responseFormat } }),
     [request.maxTokensField ?? 'max_tokens']: request.maxTokens,
+    ...(effort === undefined ? {} : { reasoning_effort: effort }),
     stream: streamed,
     ...(streamed ? { stream_options: { include_usage: true } } : {}),
     ...request.extra,

@@ -57,7 +57,7 @@ export interface TurnHooks {
 }
 
 export interface TurnRequest
-  extends Pick<ChatRequest, 'messages' | 'tools' | 'toolChoice' | 'responseFormat'> {
+  extends Pick<ChatRequest, 'messages' | 'tools' | 'toolChoice' | 'responseFormat' | 'effort'> {
   /** Maximum tokens of the answer; absent: the model's own limit. */
   readonly maxTokens?: number
 }

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { RunReason, ToolError } from './error.ts'
 import { limits } from './limits.ts'
-import { AgentBounds, AgentLimits, Plan, StepId, StepState } from './plan.ts'
+import { AgentBounds, AgentLimits, Effort, Plan, StepId, StepState } from './plan.ts'
 import { Usage } from './task.ts'
 import { Count, Document, Id, Line, Milliseconds, Text, WorkspacePath } from './text.ts'
 import { ToolKind } from './tool-names.ts'
@@ -98,6 +98,8 @@ const AgentStart = z.strictObject({
   /** What it may use, sorted. */
   tools: z.array(Line).max(256),
   limits: AgentLimits,
+  /** Absent: its parent's. */
+  effort: Effort.optional(),
   /** `vm`: it works in a VM of its own. Absent: in its parent's. */
   isolation: z.literal('vm').optional(),
   /** With `vm`. */

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { RunReason } from './error.ts'
 import { limits } from './limits.ts'
-import { AgentBounds, AgentLimits, OutputSchema, StepId } from './plan.ts'
+import { AgentBounds, AgentLimits, Effort, OutputSchema, StepId } from './plan.ts'
 import { Usage } from './task.ts'
 import { AgentPath, Count, Document, Id, Line, RunId, Text } from './text.ts'
 
@@ -21,6 +21,8 @@ export const AgentRunRequest = z.strictObject({
   limits: AgentVmLimits,
   /** Schema of its answer. Absent: text. */
   output: OutputSchema.optional(),
+  /** Absent: the run's. */
+  effort: Effort.optional(),
   /** What the person said to it before it began. Absent: nothing. */
   messages: z
     .array(z.strictObject({ messageId: Id, text: Text }))

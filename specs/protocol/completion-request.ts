@@ -68,7 +68,12 @@ export const CompletionRequest = z.strictObject({
   stop: z.union([z.string().max(500), z.array(z.string().max(500)).max(8)]).optional(),
   reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high']).optional(),
   chat_template_kwargs: z
-    .strictObject({ enable_thinking: z.boolean().optional(), thinking: z.boolean().optional() })
+    .strictObject({
+      enable_thinking: z.boolean().optional(),
+      thinking: z.boolean().optional(),
+      low_effort: z.boolean().optional(),
+      force_nonempty_content: z.boolean().optional(),
+    })
     .optional(),
   response_format: z
     .discriminatedUnion('type', [

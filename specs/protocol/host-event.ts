@@ -1,4 +1,5 @@
 /** Events of the host: facts that only the host can write. */
+
 import * as z from 'zod'
 import { AccessQuestion, ApprovalRecord, ApprovalRequest, OfferedAnswer } from './approval.ts'
 import { ChangedPath, lookMaxPaths } from './change.ts'
@@ -7,6 +8,7 @@ import { RunReason, ToolError } from './error.ts'
 import { GovernanceNote, HostToolCall, MemoryNote, NoteId } from './extension.ts'
 import { HookPoint } from './hook.ts'
 import { ModelEnd, ModelRetry, ModelStart, ModelWait } from './model-request.ts'
+import { Effort } from './plan.ts'
 import { RunLimits, RunOutcome, Usage } from './task.ts'
 import {
   AgentPath,
@@ -57,6 +59,8 @@ const RunStart = z.strictObject({
   model: Line,
   /** Provider of the model: `nvidia`, `custom` or `offline`. */
   provider: Line,
+  /** How much the model reasons. Absent: as it does by itself. */
+  effort: Effort.optional(),
   directory: z.string(),
   /** Absent: none was given. */
   metadata: RunMetadata.optional(),

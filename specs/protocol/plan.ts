@@ -55,6 +55,10 @@ export const AgentLimits = z.strictObject({
 })
 export type AgentLimits = z.infer<typeof AgentLimits>
 
+/** How much a model reasons before it answers; each model gets it in its own form, or not at all where it has none. */
+export const Effort = z.enum(['none', 'low', 'medium', 'high'])
+export type Effort = z.infer<typeof Effort>
+
 /** Where a sub-agent works: beside its parent, or in a VM of its own over a copy of its parent's disk. */
 export const AgentIsolation = z.enum(['view', 'vm'])
 export type AgentIsolation = z.infer<typeof AgentIsolation>
@@ -100,6 +104,8 @@ export const Step = z.strictObject({
   onFailure: z.enum(['abort', 'continue', 'replan']).default('abort'),
   /** Schema of its answer; absent: text. */
   output: OutputSchema.optional(),
+  /** Absent: the run's. */
+  effort: Effort.optional(),
   /** For the kind `agent`: its tools; absent: all of the run's. */
   tools: z.array(Line.min(1)).max(256).optional(),
   /** For the kind `agent`. */

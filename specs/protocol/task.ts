@@ -5,7 +5,7 @@ import { HostTool, McpServer, McpServerName, MemoryNote, SkillHead } from './ext
 import { AgentHook } from './hook.ts'
 import { isWithinDepth } from './json-depth.ts'
 import { limits } from './limits.ts'
-import { OutputSchema, Plan, StepId } from './plan.ts'
+import { Effort, OutputSchema, Plan, StepId } from './plan.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from './text.ts'
 
 /** Limits of one run; the agent enforces them, the host checks wall time and tokens itself. */
@@ -70,6 +70,8 @@ export const Task = z.strictObject({
   context: z.record(Line.min(1), Document).optional(),
   /** Model id, as the provider knows it. */
   model: Line.min(1),
+  /** How much the model reasons. Absent: as it does by itself. */
+  effort: Effort.optional(),
   /** Tools the run may use; absent means all. Unknown names are refused. */
   tools: z.array(Line).max(256).optional(),
   /** Tools that require approval for every call, besides those that always do. */

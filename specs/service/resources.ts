@@ -11,7 +11,7 @@ import { EgressRule } from '../protocol/egress.ts'
 import { Delta, HostDelta, HostEvent, JournalEvent } from '../protocol/event.ts'
 import { RunMetadata, RunPriority, StartWithin } from '../protocol/host-event.ts'
 import { limits } from '../protocol/limits.ts'
-import { Plan } from '../protocol/plan.ts'
+import { Effort, Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
 import { AnswerForm, RunLimits, Usage } from '../protocol/task.ts'
 import {
@@ -63,6 +63,8 @@ const RunFields = z.strictObject({
   uploadedWorkspace: WorkspaceId.optional(),
   /** Absent: the default of the service. */
   model: Line.min(1).optional(),
+  /** How much the model reasons. Absent: the configuration's, or what the model does by itself. */
+  effort: Effort.optional(),
   /** What the service must make of `model` and its own settings, or it refuses the request (409). Absent: anything. */
   expectedModel: z
     .strictObject({

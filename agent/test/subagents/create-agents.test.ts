@@ -39,6 +39,18 @@ async function callTool(bench: AgentsBench, name: string, input: unknown): Promi
 }
 
 describe('sub-agents', () => {
+  it('reason as their request says, else as their parent does, and the journal says it [G.05]', async () => {
+    await using server = await startModelServer(
+      byBrief({ ONE: [reply({ text: 'one is done' })], TWO: [reply({ text: 'two is done' })] }),
+    )
+    using bench = makeAgents({ model: modelAt(server.baseUrl), files, task: { effort: 'low' } })
+    await bench.agents.spawn({ brief: 'ONE', effort: 'high' }, 'fan-out', never)
+    await bench.agents.spawn({ brief: 'TWO' }, 'fan-out', never)
+    expect(server.asked.map(({ body }) => body.reasoning_effort)).toEqual(['high', undefined])
+    const starts = [...bench.heard.values()].flat().flatMap((event) => (event.type === 'agent-start' ? [event.effort] : []))
+    expect(starts).toEqual(['high', undefined])
+  })
+
   it('run at once when one reply asks for several, and what they change comes together [S1.13 A.07]', async () => {
     const slow = (text: string) => ({ ...reply({ text }), headAfterMs: 150 })
     const spawn = (name: string) => ({ name: 'spawn_agent', arguments: { name, brief: name.toUpperCase() } })

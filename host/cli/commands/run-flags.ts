@@ -1,5 +1,6 @@
 /** What `caisson run` accepts, and the options of the library that it stands for. */
 
+import type { Effort } from '#specs/protocol/plan.ts'
 import type { ApprovalMode } from '../../approvals/queue.ts'
 import { readApprovalRules } from '../../approvals/rules.ts'
 import type { RunOptions } from '../../host.ts'
@@ -20,6 +21,7 @@ export interface RunFlags extends VmFlags, Detail {
   readonly acceptIgnoreRules?: boolean
   readonly envFile?: string
   readonly model?: string
+  readonly effort?: Effort
   /** `KEY=VALUE` over the configuration. */
   readonly config?: string[]
   readonly tool?: string[]
@@ -88,6 +90,7 @@ export async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promis
   return {
     prompt,
     ...given('model', flags.model),
+    ...given('effort', flags.effort),
     ...given('tools', flags.tool),
     ...given('continue', flags.continue),
     ...given('replay', flags.replay),

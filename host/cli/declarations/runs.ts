@@ -50,6 +50,14 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     )
     .option('--accept-ignore-rules', 'accept the ignore rules as changed by earlier runs')
     .option('-m, --model <id>', 'model to use (default: CAISSON_MODEL, else the configured one)')
+    .addOption(
+      new Option('--effort <level>', 'how much the model reasons (default: as it does by itself)').choices([
+        'none',
+        'low',
+        'medium',
+        'high',
+      ]),
+    )
     .option('--env-file <file>', 'file of variables, as .env.example has them; those of the environment win')
   addConfigOption(command)
     .option('--tool <name>', 'allow only this tool; repeatable', collect)

@@ -145,7 +145,7 @@ function egressFor(policy: EgressPolicy, { hosts }: AgentRunRequest): EgressPoli
 export function taskFor(
   plan: ResolvedRun,
   narrowed: ResolvedRun,
-  { agentPath, stepId, brief, tools, output, messages }: AgentRunRequest,
+  { agentPath, stepId, brief, tools, output, effort, messages }: AgentRunRequest,
 ): Task {
   const {
     plan: _,
@@ -163,6 +163,7 @@ export function taskFor(
     ...(memory === undefined || narrowed.memory === undefined ? {} : { memory }),
     hostTools: task.hostTools?.filter(({ name }) => tools.includes(name)),
     prompt: brief,
+    ...(effort === undefined ? {} : { effort }),
     tools,
     limits: narrowed.limits,
     subAgent: { agentPath, stepId, ...(output === undefined ? {} : { output }) },

@@ -7,7 +7,9 @@ import {
   type CompletionRequest,
   outputDefaultTokens,
 } from '../../protocol/completion-request.ts'
-import { capabilitiesOf, type ModelCapabilities, type ServerReport } from './capabilities.ts'
+import { capabilitiesOf, type ServerReport } from './capabilities.ts'
+import type { ModelCapabilities } from './model-families.ts'
+import { reasoningBudget, reasoningFields, switchReasoning } from './reasoning.ts'
 import { type OptionalField, optionalFields, type RequestRejection, readRejection } from './rejection.ts'
 
 /** Maximum changes of one request. */
@@ -85,7 +87,7 @@ export class Adaptation {
     const spoken = adaptMessages(switchReasoning(messages, request, capabilities), capabilities)
     const fields = {
       ...rest,
-      ...reasoningFields(request, capabilities),
+      ...reasoningFields(request, capabilities, refused),
       ...(request.stream === true ? { stream_options: { ...streamOptions, include_usage: true } } : {}),
     }
     const kept = Object.fromEntries(
@@ -109,9 +111,12 @@ export class Adaptation {
     const length = outputTokens(wanted, Buffer.byteLength(json), capabilities, this.#promptTokens)
     const isNewName = givenByNewName !== undefined || refused.has('max_tokens')
     const lengthName = isNewName ? 'max_completion_tokens' : 'max_tokens'
-    this.#optional = optionalOf(kept, shown, offered, lengthName)
+    const budget = reasoningBudget(request, capabilities, length, refused)
+    const counts = { [lengthName]: length, ...(budget === null ? {} : { reasoning_budget: budget }) }
+    this.#optional = optionalOf({ ...kept, ...counts }, shown, offered)
     this.#outputTokens = length
-    return { body: `${json.slice(0, -1)},"${lengthName}":${length}}`, streamed: kept.stream === true }
+    const body = `${json.slice(0, -1)},${JSON.stringify(counts).slice(1)}`
+    return { body, streamed: kept.stream === true }
   }
 
   /** What an answer of this status and text rejects of the last body; null if nothing. */
@@ -178,44 +183,11 @@ function optionalOf(
   kept: object,
   messages: readonly CompletionMessage[],
   tools: CompletionRequest['tools'],
-  lengthName: string,
 ): ReadonlySet<OptionalField> {
   const optional = new Set(optionalFields.filter((name) => name in kept))
-  if (lengthName === 'max_tokens') optional.add('max_tokens')
   if (messages.some((message) => 'reasoning_content' in message)) optional.add('reasoning_content')
   if (tools?.some((tool) => tool.function.strict !== undefined)) optional.add('strict')
   return optional
-}
-
-/** How to request more or less reasoning from this model; nothing without a request. */
-function reasoningFields(
-  request: CompletionRequest,
-  { reasoning }: ModelCapabilities,
-): Partial<CompletionRequest> {
-  const { reasoning_effort: effort, chat_template_kwargs: kwargs } = request
-  if (effort === undefined || reasoning === 'effort') return {}
-  if (reasoning !== 'enable_thinking') return { reasoning_effort: undefined }
-  return {
-    reasoning_effort: undefined,
-    chat_template_kwargs: { enable_thinking: isThinking(effort), ...kwargs },
-  }
-}
-
-/** Older Nemotrons read the switch from the system message. */
-function switchReasoning(
-  messages: readonly CompletionMessage[],
-  { reasoning_effort: effort }: CompletionRequest,
-  { reasoning }: ModelCapabilities,
-): readonly CompletionMessage[] {
-  if (effort === undefined || (reasoning !== 'slash' && reasoning !== 'detailed')) return messages
-  const isOn = isThinking(effort)
-  const words =
-    reasoning === 'slash' ? (isOn ? '/think' : '/no_think') : `detailed thinking ${isOn ? 'on' : 'off'}`
-  return [{ role: 'system', content: words }, ...messages]
-}
-
-function isThinking(effort: NonNullable<CompletionRequest['reasoning_effort']>): boolean {
-  return effort !== 'none' && effort !== 'minimal'
 }
 
 /** Messages in a form that every server accepts. */

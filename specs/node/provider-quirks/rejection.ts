@@ -15,6 +15,8 @@ export const optionalFields = [
   'stop',
   'reasoning_effort',
   'chat_template_kwargs',
+  /** Tokens of a model's reasoning. */
+  'reasoning_budget',
   'response_format',
   'tool_choice',
   /** `strict` of a tool's function. */
@@ -42,7 +44,13 @@ export type RequestRejection =
 /** Other names that servers use for a field. */
 const aliases: Partial<Record<OptionalField, readonly string[]>> = {
   stream_options: ['include_usage'],
-  chat_template_kwargs: ['chat_template', 'enable_thinking'],
+  chat_template_kwargs: [
+    'chat_template',
+    'enable_thinking',
+    'thinking',
+    'low_effort',
+    'force_nonempty_content',
+  ],
   response_format: ['json_schema', 'json_object'],
 }
 

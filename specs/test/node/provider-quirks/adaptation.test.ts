@@ -145,18 +145,65 @@ describe('the body for a model server', () => {
     ])
   })
 
+  const superModel = 'nvidia/nemotron-3-super-120b-a12b'
+  const thinks = { enable_thinking: true }
+
   it.each([
-    ['nvidia/nemotron-3-super-120b-a12b', { chat_template_kwargs: { enable_thinking: false } }, undefined],
-    ['nvidia/nvidia-nemotron-nano-9b-v2', {}, '/no_think'],
-    ['nvidia/llama-3.3-nemotron-super-49b-v1', {}, 'detailed thinking off'],
-    ['openai/gpt-oss-120b', { reasoning_effort: 'none' }, undefined],
-  ])('switches the thinking of %s in its own way, and only when asked to [S0.06]', (model, fields, words) => {
-    const options = { model }
-    const { sent } = build({ reasoning_effort: 'none' }, options)
+    [superModel, 'none', { chat_template_kwargs: { enable_thinking: false } }, undefined],
+    [
+      superModel,
+      'low',
+      { chat_template_kwargs: { ...thinks, low_effort: true }, reasoning_budget: 250 },
+      undefined,
+    ],
+    [superModel, 'medium', { chat_template_kwargs: thinks, reasoning_budget: 500 }, undefined],
+    [superModel, 'high', { chat_template_kwargs: thinks, reasoning_budget: 500 }, undefined],
+    [
+      'nvidia/nemotron-3.5-lightning-30b-a3b',
+      'low',
+      { chat_template_kwargs: thinks, reasoning_budget: 250 },
+      undefined,
+    ],
+    ['moonshotai/kimi-k2.6', 'none', { chat_template_kwargs: { thinking: false } }, undefined],
+    ['qwen/qwen3-32b', 'high', { chat_template_kwargs: thinks }, undefined],
+    ['nvidia/nvidia-nemotron-nano-9b-v2', 'none', {}, '/no_think'],
+    ['nvidia/llama-3.3-nemotron-super-49b-v1', 'high', {}, 'detailed thinking on'],
+    ['openai/gpt-oss-120b', 'low', { reasoning_effort: 'low' }, undefined],
+  ] as const)('asks %s for the effort %s in its own way [S0.06] [G.05]', (model, effort, fields, words) => {
+    const { sent } = build({ reasoning_effort: effort, max_tokens: 1_000 }, { model })
     const { messages, model: _, max_tokens: __, ...rest } = sent
     expect(rest).toEqual(fields)
     expect(messages[0].role === 'system' ? messages[0].content : undefined).toBe(words)
-    expect(Object.keys(build({}, options).sent).sort()).toEqual(['max_tokens', 'messages', 'model'])
+  })
+
+  it('asks for no effort by itself, and leaves room for the answer beside the reasoning [G.05]', () => {
+    const fieldsOf = (model: string) => Object.keys(build({}, { model }).sent).sort()
+    expect(fieldsOf('openai/gpt-oss-120b')).toEqual(['max_tokens', 'messages', 'model'])
+    expect(fieldsOf(superModel)).toEqual(['max_tokens', 'messages', 'model', 'reasoning_budget'])
+    const { sent } = build({}, { model: superModel, maxTokens: 600 })
+    expect([sent.max_tokens, sent.reasoning_budget]).toEqual([600, 300])
+  })
+
+  it('asks a Nemotron for an answer that is not empty, beside tools [G.05]', () => {
+    const { sent } = build({ tools: [tool] }, { model: superModel })
+    expect(sent.chat_template_kwargs).toEqual({ force_nonempty_content: true })
+    expect(build({ tools: [tool] }).sent).not.toHaveProperty('chat_template_kwargs')
+  })
+
+  it('leaves out the switches that a server refuses, and then says the effort in the common word [G.05]', () => {
+    const { adaptation } = build({ reasoning_effort: 'low', tools: [tool] }, { model: superModel })
+    for (const name of ['reasoning_budget', 'low_effort']) {
+      const rejection = adaptation.readRejection(
+        400,
+        `{"detail":"body -> ${name}\\n Extra inputs are not permitted"}`,
+      )
+      expect(rejection !== null && adaptation.adapt(rejection)).toBe(true)
+      adaptation.build({ messages: [hello], reasoning_effort: 'low', tools: [tool] })
+    }
+    expect(adaptation.learned.refusedFields).toEqual(['reasoning_budget', 'chat_template_kwargs'])
+    const { body } = adaptation.build({ messages: [hello], reasoning_effort: 'low', tools: [tool] })
+    expect(JSON.parse(body)).toMatchObject({ reasoning_effort: 'low' })
+    expect(body).not.toMatch(/chat_template_kwargs|reasoning_budget/)
   })
 
   it('keeps fields of the server itself, and its name for the length [S2.01]', () => {
