@@ -57,8 +57,21 @@ async function listRuns(host: Host, filter: RunFilter, last?: number): Promise<R
 }
 
 function listLine(run: RunSummary): string {
-  const { id, status, since, startedAt, prompt, state, problem, isLive, keepsVm, pendingApprovals } = run
+  const {
+    id,
+    status,
+    since,
+    startedAt,
+    forkedAt,
+    prompt,
+    state,
+    problem,
+    isLive,
+    keepsVm,
+    pendingApprovals,
+  } = run
   const { metadata = {}, replays, isPaused } = run
+  const begunAt = forkedAt ?? startedAt
   const facts = Object.entries(metadata).map(([key, value]) => ` · ${key}=${sanitizeLine(value, 40)}`)
   const changes =
     state.changes === null
@@ -75,7 +88,7 @@ function listLine(run: RunSummary): string {
   const replay = replays === undefined ? '' : ` · replay of ${replays}`
   const waiting = replays === undefined ? state.proposedNotes.length : 0
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
-  return `${id}  ${formatTime(startedAt)}  ${status.padEnd(11)} ${sanitizeLine(prompt, 60)}${facts.join('')}${replay}${asked}${how}${changes}${cost}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
+  return `${id}  ${formatTime(begunAt)}  ${status.padEnd(11)}  ${sanitizeLine(prompt, 60)}${facts.join('')}${replay}${asked}${how}${changes}${cost}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(
