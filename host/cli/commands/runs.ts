@@ -24,6 +24,7 @@ import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
 import { resumeDetached } from './detach.ts'
 import { type ContinueFlags, continueRun } from './run.ts'
+import { watchAnswers } from './watch-end.ts'
 
 export async function runsList(
   io: Io,
@@ -292,7 +293,12 @@ async function say(
   send: (run: RunClient) => Promise<void>,
   done: (runId: string) => string,
 ): Promise<ExitCode> {
-  const run = await findLive(io, name)
+  const runId = await findRun(io, name)
+  using _ = watchAnswers(hostOf(io), runId, {
+    say: (line) => void io.stderr.write(`${line}\n`),
+    leaving: `To leave it, press Ctrl-C. To continue the run in another process: caisson runs resume ${runId} --take-over`,
+  })
+  const run = await findLive(io, runId)
   try {
     await send(run)
   } catch (error) {
@@ -319,6 +325,8 @@ export async function findLive(io: Io, name: string): Promise<RunClient> {
         ? `it was paused and sleeps; continue it: caisson runs resume ${runId}`
         : status === 'sleeping'
           ? `it sleeps until its approvals are answered; list them: caisson approvals list ${runId}`
-          : `its host process died; what it was doing: caisson runs show ${runId}`
+          : status === 'damaged'
+            ? `its journal is damaged, so it cannot continue; what is wrong: caisson runs show ${runId}`
+            : `its host process died; what it was doing: caisson runs show ${runId}`
   throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)
 }
