@@ -82,8 +82,8 @@ export async function importRun(
 }
 
 /** A run of the future would be the last one of its directory for as long. */
-function requirePast({ outline: { startedAt, lastAt = 0 } }: RunFold): void {
-  const at = Math.max(startedAt ?? 0, lastAt)
+function requirePast({ outline: { startedAt, forkedAt = 0, lastAt = 0 } }: RunFold): void {
+  const at = Math.max(startedAt ?? 0, forkedAt, lastAt)
   if (at <= Date.now() + clockDifferenceMs) return
   throw invalidArchive(`its journal is of ${new Date(at).toISOString()}, which is in the future`)
 }

@@ -374,19 +374,15 @@ class AgentsOf implements RunAgents {
 
   /** Merges what it changed, or sends it to the VM of its parent. */
   async #mergeChild(child: Child, { state, leftOut = [] }: Lived): Promise<Partial<AgentResult>> {
-    const { view, signal, agentPath } = child
+    const { view, signal } = child
     if (state === 'cancelled') return nothingMerged
     const { sendView } = this.#parts
-    if (sendView === undefined || this.#place !== undefined || !this.#isTaskOf(agentPath)) {
+    if (sendView === undefined || this.#place !== undefined) {
       const merged = await this.#merging.run(() => mergeChanges(view, this.#root, this.#owner, signal))
       return { ...merged, leftOut: [...leftOut, ...merged.leftOut] }
     }
     const sent = await sendView(view, signal)
     return sent.ok ? {} : withoutChanges({ state, reason: 'step_failed', text: '' }, sent.error.message)
-  }
-
-  #isTaskOf(agentPath: string): boolean {
-    return this.#parent.task.subAgent?.agentPath === agentPath
   }
 
   async #openTools({ agentPath, request, view }: Child, signal: AbortSignal): Promise<ToolsHere> {

@@ -11,6 +11,7 @@ import { readRecipeKey } from '../image/recipe-key.ts'
 import { findSources, type ImageSources } from '../image/sources.ts'
 import { isArchiveStage, listStages } from '../journal/archive-stages.ts'
 import { listMoments } from '../journal/kept-moments.ts'
+import { begunAt } from '../journal/run-query.ts'
 import { RunStore, type RunSummary } from '../journal/run-store.ts'
 import { isLeftLock } from '../locks/file-lock.ts'
 import { judgeProcess } from '../processes/process-identity.ts'
@@ -220,7 +221,8 @@ async function listRuns(folders: Folders): Promise<Kept[]> {
     // Its moments are an entry of their own.
     const [whole, apart] = await Promise.all([measure(directory), measure(moments)])
     const bytes = whole.bytes - apart.bytes
-    const state = run.isLive ? 'busy' : 'ended'
+    // One that sleeps waits as long as its person likes.
+    const state = run.isLive || run.status === 'sleeping' ? 'busy' : 'ended'
     const known = [hibernated, kept]
       .flatMap((place) => [place, `${place}.draft`])
       .concat(scratch, moments, basesOf(directory))
@@ -234,7 +236,7 @@ async function listRuns(folders: Folders): Promise<Kept[]> {
       name: run.id,
       path: directory,
       bytes,
-      usedAt: run.startedAt,
+      usedAt: begunAt(run),
       state,
       note,
     } as const
@@ -285,11 +287,11 @@ async function listUnknown({ home, runs, vms, locks, cache, config }: Folders): 
   )
 }
 
-function noteOf({ prompt, state, problem }: RunSummary): string {
+function noteOf({ prompt, state, status, problem }: RunSummary): string {
   if (problem !== undefined) return 'damaged journal'
   const { changes, applied, end } = state
   const open = changes !== null && changes.entries > 0 && applied === null ? ', changes not applied' : ''
-  return `${end?.outcome ?? 'not ended'}${open}: ${prompt}`
+  return `${end?.outcome ?? (status === 'sleeping' ? 'sleeping' : 'not ended')}${open}: ${prompt}`
 }
 
 async function describe(kind: KeptKind, place: string, state: Kept['state']): Promise<Kept> {

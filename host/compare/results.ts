@@ -35,11 +35,11 @@ export interface RunOutcomeFiles {
 
 /** @throws {CaissonError} `not_possible_now` when a run brought no changes, `invalid_options` when their files differ */
 export async function openResults(store: RunStore, runIds: readonly string[]): Promise<RunOutcomeFiles[]> {
-  if (new Set(runIds).size !== runIds.length || runIds.length < 2 || runIds.length > resultsMaxCount)
-    throw new CaissonError(
-      'invalid_options',
-      `expected 2 to ${resultsMaxCount} different runs, not ${runIds.length}`,
-    )
+  const twice = runIds.find((runId, index) => runIds.indexOf(runId) !== index)
+  if (twice !== undefined)
+    throw new CaissonError('invalid_options', `${twice} is named twice; name each run once`)
+  if (runIds.length < 2 || runIds.length > resultsMaxCount)
+    throw new CaissonError('invalid_options', `expected 2 to ${resultsMaxCount} runs, not ${runIds.length}`)
   const results: RunOutcomeFiles[] = []
   for (const runId of runIds) results.push(await openResult(store, runId))
   const [first] = results

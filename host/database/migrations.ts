@@ -35,4 +35,9 @@ export const migrations: readonly string[] = [
   -- When a run of each lane started last.
   CREATE TABLE lanes (lane TEXT PRIMARY KEY, served INTEGER NOT NULL) STRICT, WITHOUT ROWID;
   `,
+  // A fork began when it was made. Rows are made anew from the files of their runs.
+  `
+  DELETE FROM runs;
+  ALTER TABLE runs RENAME COLUMN started_at TO begun_at;
+  `,
 ]

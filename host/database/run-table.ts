@@ -9,7 +9,7 @@ export interface IndexedRun {
   /** Of its journal and its summary: sizes, times and numbers of the files. */
   readonly stamp: string
   /** ms since 1970; 0: unknown. */
-  readonly startedAt: number
+  readonly begunAt: number
   readonly workspace: string
   readonly model: string
   /** Null: it has not ended. */
@@ -27,7 +27,7 @@ export interface IndexQuery {
   readonly outcome?: string | null | undefined
   readonly metadata?: Readonly<Record<string, string>> | undefined
   /** The run before the first one that is wanted, in the order of lists. */
-  readonly after?: { readonly startedAt: number; readonly id: string } | undefined
+  readonly after?: { readonly begunAt: number; readonly id: string } | undefined
   readonly limit?: number | undefined
 }
 
@@ -77,18 +77,18 @@ export class RunTable {
     for (const [key, value] of Object.entries(metadata))
       require('id IN (SELECT run_id FROM run_metadata WHERE key = ? AND value = ?)', key, value)
     if (after !== undefined)
-      require('(started_at < ? OR (started_at = ? AND id > ?))', after.startedAt, after.startedAt, after.id)
+      require('(begun_at < ? OR (begun_at = ? AND id > ?))', after.begunAt, after.begunAt, after.id)
     const where = conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`
     const rows = this.#database
-      .prepare(`SELECT id, outline FROM runs ${where} ORDER BY started_at DESC, id LIMIT ?`)
+      .prepare(`SELECT id, outline FROM runs ${where} ORDER BY begun_at DESC, id LIMIT ?`)
       .all(...values, limit)
     return rows.map(({ id, outline }) => ({ id: String(id), outline: String(outline) }))
   }
 
-  #put({ id, stamp, startedAt, workspace, model, outcome, metadata, outline }: IndexedRun): void {
+  #put({ id, stamp, begunAt, workspace, model, outcome, metadata, outline }: IndexedRun): void {
     this.#database
       .prepare('INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)')
-      .run(id, stamp, startedAt, workspace, model, outcome, outline)
+      .run(id, stamp, begunAt, workspace, model, outcome, outline)
     this.#database.prepare('DELETE FROM run_metadata WHERE run_id = ?').run(id)
     const add = this.#database.prepare('INSERT INTO run_metadata VALUES (?, ?, ?)')
     for (const [key, value] of Object.entries(metadata)) add.run(id, key, value)

@@ -32,7 +32,7 @@ export async function checkRewind(
     `${runId} had effects outside its VM behind "${step}", which a rewind does not undo: ${effects.join('; ')}`,
     {
       remedy:
-        'undo them yourself where you can, then rewind with --despite-effects (library: despiteEffects)',
+        'undo applied changes: caisson workspace undo RUN; for other effects, rewind with --despite-effects (library: despiteEffects)',
     },
   )
 }

@@ -11,7 +11,7 @@ import { mapBounded } from '../files/bounded-map.ts'
 import { parseJson } from '../files/json.ts'
 import { summaryFile } from './journal-summary.ts'
 import { RunOutline } from './run-outline.ts'
-import type { CheckedRunQuery } from './run-query.ts'
+import { begunAt, type CheckedRunQuery } from './run-query.ts'
 
 /** A run that may match, with its outline where that is known. */
 export interface ListedRun {
@@ -74,10 +74,10 @@ export class RunIndex {
   async #rowOf(id: string, stamp: string): Promise<IndexedRun | undefined> {
     try {
       const outline = await this.#files.outlineOf(id)
-      const { startedAt, workspace, model, metadata = {}, state } = outline
+      const { startedAt, forkedAt, workspace, model, metadata = {}, state } = outline
       return {
         ...{ id, stamp, workspace, model, metadata },
-        startedAt: startedAt ?? 0,
+        begunAt: begunAt({ startedAt: startedAt ?? 0, forkedAt }),
         outcome: state.end?.outcome ?? null,
         outline: JSON.stringify(outline),
       }

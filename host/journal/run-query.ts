@@ -108,18 +108,18 @@ const names = { '': Object.keys(Query.shape), filter: Object.keys(Query.shape.fi
 export interface CheckedRunQuery {
   readonly filter: RunFilter
   /** The run before the first one. Absent: from the newest on. */
-  readonly after?: Pick<RunSummary, 'startedAt' | 'id'>
+  readonly after?: { readonly begunAt: number; readonly id: string }
   readonly limit: number
 }
 
 /** @throws {OptionsError} for a query of another form */
 export function readRunQuery(query: RunQuery): CheckedRunQuery {
   const { filter = {}, cursor, limit } = checkArguments('the runs cannot be listed', Query, query, names)
-  const [, startedAt, id] = cursorForm.exec(cursor ?? '') ?? []
+  const [, begunAt, id] = cursorForm.exec(cursor ?? '') ?? []
   return {
     filter: filter as RunFilter,
     limit,
-    ...(startedAt === undefined || id === undefined ? {} : { after: { startedAt: Number(startedAt), id } }),
+    ...(begunAt === undefined || id === undefined ? {} : { after: { begunAt: Number(begunAt), id } }),
   }
 }
 
@@ -132,7 +132,7 @@ export function pageOf(runs: readonly RunSummary[], { filter, after, limit }: Ch
     runs: page,
     ...(last === undefined || wanted.length === page.length
       ? {}
-      : { nextCursor: `${last.startedAt}.${last.id}` }),
+      : { nextCursor: `${begunAt(last)}.${last.id}` }),
   }
 }
 
@@ -163,13 +163,20 @@ export function matches(run: RunSummary, { status, workspace, model, metadata = 
   )
 }
 
+/** When a run began: a fork when it was made, though its journal starts with lines of the other run. */
+export function begunAt({ startedAt, forkedAt }: Pick<RunSummary, 'startedAt' | 'forkedAt'>): number {
+  return forkedAt ?? startedAt
+}
+
 /** Newest first, then by id: the order of lists. */
-export function compareRuns(a: Pick<RunSummary, 'startedAt' | 'id'>, b: typeof a): number {
-  return b.startedAt - a.startedAt || a.id.localeCompare(b.id)
+export function compareRuns(a: RunSummary, b: RunSummary): number {
+  return begunAt(b) - begunAt(a) || a.id.localeCompare(b.id)
 }
 
 function isBehind(run: RunSummary, after: CheckedRunQuery['after']): boolean {
-  return after === undefined || compareRuns(after, run) < 0
+  if (after === undefined) return true
+  const at = begunAt(run)
+  return at < after.begunAt || (at === after.begunAt && after.id.localeCompare(run.id) < 0)
 }
 
 /**

@@ -465,12 +465,13 @@ export class RunStore {
   }
 
   async #outline(runId: string, isLive: boolean): Promise<RunOutline> {
-    const { journal } = this.paths(runId)
+    const { directory, journal } = this.paths(runId)
     const { outline, end, isMadeAnew } = await readOutline(journal, runId)
     // The next list is quick again. A list does not depend on it; one that only reads has no right to write.
     if (isMadeAnew && !isLive)
       await writeSummary(journal, { ...end, closed: false, outline }, false).catch(() => undefined)
-    return outline
+    const imported = await readImported(directory)
+    return imported === undefined ? outline : { ...outline, workspace: imported.workspace }
   }
 }
 

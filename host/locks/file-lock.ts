@@ -188,7 +188,8 @@ async function waitForChange(file: string, maxMs: number, signal: AbortSignal | 
   while (before !== undefined && performance.now() < until) {
     const lookMs = LOOK_MS.least + Math.random() * (LOOK_MS.most - LOOK_MS.least)
     await sleep(
-      Math.min(lookMs, until - performance.now()),
+      // The time may end between the look at it above and this one.
+      Math.max(0, Math.min(lookMs, until - performance.now())),
       undefined,
       signal === undefined ? {} : { signal },
     )

@@ -6,12 +6,12 @@ import * as z from 'zod'
 import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { HostToolResult } from '#specs/protocol/extension.ts'
-import { Id } from '#specs/protocol/text.ts'
+import { AgentPath, Id } from '#specs/protocol/text.ts'
 import type { DecisionRecord } from '../approvals/decisions.ts'
 import type { AskedEvent } from '../approvals/queue.ts'
 import { keyOfAnswer } from '../approvals/run-answers.ts'
 import type { Recording } from '../recording/replay.ts'
-import { type HostCallResults, hostToolFailure, keyOf } from '../tools/calls.ts'
+import { type HostCallResult, type HostCallResults, hostToolFailure, keyOf } from '../tools/calls.ts'
 import type { AgentMessage } from './guest/agent-control.ts'
 
 export interface DecidedApproval {
@@ -55,8 +55,8 @@ export class Past {
   /** Whether the lines end where the run was forked. */
   #isFork = false
   readonly #reached = new Set<string>()
-  /** Keys of calls that began, with their tool. */
-  readonly #calls = new Map<string, string>()
+  /** Keys of calls that began. */
+  readonly #calls = new Map<string, { readonly agentPath: string; readonly tool: string }>()
 
   /**
    * @param checkpointId from which the run continues; null: from its beginning
@@ -148,7 +148,7 @@ export class Past {
         this.cancelledAgents.set(event.agentPath, event.reason)
         break
       case 'host-tool-start':
-        this.#calls.set(keyOf(event.callId, event.tool, event.arguments), event.tool)
+        this.#calls.set(keyOf(event.callId, event.tool, event.arguments), event)
         break
       default:
     }
@@ -208,25 +208,29 @@ export class Past {
 
   /** Adds the calls of host tools whose result was lost with the host process. */
   addUnknownCalls(results: HostCallResults): void {
-    for (const [key, tool] of this.#calls) {
+    for (const [key, { agentPath, tool }] of this.#calls) {
       if (results.has(key)) continue
       const text = `${tool} was called, and its result is not known: the host process ended meanwhile. Find out what it did before you call it again`
-      results.set(key, Promise.resolve(hostToolFailure('cancelled', text)))
+      results.set(key, { agentPath, result: Promise.resolve(hostToolFailure('cancelled', text)) })
     }
   }
 }
 
-const Call = z.object({ callId: Id, tool: z.string(), arguments: z.string() })
+/** Older recordings do not name the agent. */
+const Call = z.object({
+  agentPath: AgentPath.default('root'),
+  callId: Id,
+  tool: z.string(),
+  arguments: z.string(),
+})
 
 /** Results of host tools in a recording, by call. */
-export function* readCalls({
-  calls,
-}: Pick<Recording, 'calls'>): Generator<[string, Promise<HostToolResult>]> {
+export function* readCalls({ calls }: Pick<Recording, 'calls'>): Generator<[string, HostCallResult]> {
   for (const [request, result] of calls) {
     const call = Call.safeParse(request)
     const known = HostToolResult.safeParse(result)
     if (!call.success || !known.success) continue
-    const { callId, tool, arguments: given } = call.data
-    yield [keyOf(callId, tool, given), Promise.resolve(known.data)]
+    const { agentPath, callId, tool, arguments: given } = call.data
+    yield [keyOf(callId, tool, given), { agentPath, result: Promise.resolve(known.data) }]
   }
 }

@@ -34,10 +34,15 @@ export interface HostCallsOptions {
 }
 
 /** What a call is known by. */
-export type KeptCall = Pick<HostToolCall, 'callId' | 'tool' | 'arguments'>
+export type KeptCall = Pick<HostToolCall, 'agentPath' | 'callId' | 'tool' | 'arguments'>
 
-/** By call: the result, once there is one. */
-export type HostCallResults = Map<string, Promise<HostToolResult>>
+export interface HostCallResult {
+  /** The agent that made the call. */
+  readonly agentPath: string
+  readonly result: Promise<HostToolResult>
+}
+
+export type HostCallResults = Map<string, HostCallResult>
 
 const defaultTimeoutMs = 60_000
 /** Longer timers overflow in Node and fire at once. */
@@ -76,7 +81,7 @@ export class HostCalls {
         `the arguments do not fit ${call.tool}, and nothing was done: ${input.ok ? '' : input.error}`,
       )
     const earlier = this.#options.results.get(keyOf(call.callId, call.tool, given.value.text))
-    if (earlier !== undefined) return await earlier
+    if (earlier !== undefined) return await earlier.result
     const ends = AbortSignal.any([signal, this.#ending.signal])
     const plain = { ...call, arguments: given.value.text }
     const refusal =
@@ -84,7 +89,10 @@ export class HostCalls {
     if (refusal !== null) return refusal
     if (ends.aborted) return cancelled
     const performed = this.#track(this.#perform(tool, plain, input.value, ends))
-    this.#options.results.set(keyOf(call.callId, call.tool, plain.arguments), performed)
+    this.#options.results.set(keyOf(call.callId, call.tool, plain.arguments), {
+      agentPath: call.agentPath,
+      result: performed,
+    })
     return await performed
   }
 
@@ -145,8 +153,8 @@ export class HostCalls {
     const startedAt = now()
     await note({ type: 'host-tool-start', ...claim })
     const result = await this.#execute(tool, call, input, signal)
-    const { callId, tool: name, arguments: given } = call
-    await this.#options.keep({ callId, tool: name, arguments: given }, result)
+    const { agentPath, callId, tool: name, arguments: given } = call
+    await this.#options.keep({ agentPath, callId, tool: name, arguments: given }, result)
     await note({
       type: 'host-tool-end',
       callId: call.callId,
@@ -194,6 +202,20 @@ export class HostCalls {
       this.#open.delete(work)
     }
   }
+}
+
+/**
+ * The results for an agent in a VM of its own: those of its calls and of agents below it. A call that another agent made
+ * is not carried out again either, and its result is not this agent's to know.
+ */
+export function resultsFor(results: HostCallResults, agentPath: string): HostCallResults {
+  const isOwn = (path: string): boolean => path === agentPath || path.startsWith(`${agentPath}/`)
+  const unknown = Promise.resolve(
+    hostToolFailure('cancelled', 'another agent of the run made this call, and its result is for that agent'),
+  )
+  return new Map(
+    [...results].map(([key, kept]) => [key, isOwn(kept.agentPath) ? kept : { ...kept, result: unknown }]),
+  )
 }
 
 /** Of a call in the map of results. */

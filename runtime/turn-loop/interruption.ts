@@ -97,7 +97,7 @@ export class Interruptions {
     const again = leftMs > timerMaxMs
     this.#timer = setTimeout(
       () => (again ? this.#startTimer() : this.#timeOut()),
-      Math.ceil(Math.min(leftMs, timerMaxMs)),
+      Math.max(0, Math.ceil(Math.min(leftMs, timerMaxMs))),
     )
   }
 

@@ -175,7 +175,9 @@ export function findMachine(place: string, home: string): { machine: number; age
       agent: number
       scratch: string
     }
-    if (pids.scratch.startsWith(`${home}/`) && isAlive(pids.machine) && isAlive(pids.agent)) return pids
+    const isMachine = processHas(pids.machine, 'cmdline', name)
+    const isAgent = processHas(pids.agent, 'environ', path.join(place, name))
+    if (pids.scratch.startsWith(`${home}/`) && isMachine && isAgent) return pids
   }
   return undefined
 }
@@ -187,11 +189,10 @@ async function copy(from: string, to: string): Promise<void> {
   await promisify(execFile)('cp', ['-a', '--sparse=always', from, to])
 }
 
-/** A process that has ended is there until its parent, or the system's first process, has asked how. */
-function isAlive(pid: number): boolean {
+/** Not so once it has ended, also where the number is that of another process meanwhile, which nobody may kill. */
+function processHas(pid: number, what: 'cmdline' | 'environ', text: string): boolean {
   try {
-    const status = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    return !/^[ZX]/.test(status.slice(status.lastIndexOf(')') + 2))
+    return readFileSync(`/proc/${pid}/${what}`, 'utf8').includes(text)
   } catch {
     return false
   }

@@ -7,6 +7,7 @@ import { CaissonError } from '#specs/errors.ts'
 import { AnswerDuration, type AnswerReach, type ApprovalScope } from '#specs/protocol/approval.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import type { RunAnswer } from '#specs/protocol/run-state.ts'
+import { explainDecided } from '../../approvals/explain-answer.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { describeAnswer } from '../../approvals/user-question.ts'
 import { formatCount, formatTime } from '../../files/format.ts'
@@ -141,6 +142,8 @@ async function answer(
   const host = hostOf(io)
   const runId = await findRun(io, name)
   const { state, isLive, isPaused } = await host.runs.summary(runId)
+  const isPending = (await pendingOf(host, runId)).some(({ approvalId }) => approvalId.startsWith(approval))
+  if (!isPending) await requireUndecided(host, runId, approval)
   if (state.end !== null)
     throw new CaissonError('run_not_found', `${runId} is not active: it has ended as ${state.end.outcome}`)
   const request = await findPending(host, runId, approval)
@@ -160,6 +163,15 @@ async function continueAnswered(io: Io, host: Host, runId: string): Promise<Exit
     `${formatCount(left, 'more approval')} pending; continue before: caisson runs resume ${runId} --detach\n`,
   )
   return exitCodes.completed
+}
+
+/** Says who answered before. @throws {CaissonError} `not_possible_now` */
+async function requireUndecided(host: Host, runId: string, approvalId: string): Promise<void> {
+  for await (const { event, at } of host.runs.stream(runId)) {
+    if (event.type !== 'approval-decision' || event.approvalId !== approvalId) continue
+    const decided = explainDecided(approvalId, { ruling: event, at })
+    if (!decided.taken) throw new CaissonError('not_possible_now', sanitizeLine(decided.message, 500))
+  }
 }
 
 async function findPending(host: Host, runId: string, approval: string): Promise<Pending> {

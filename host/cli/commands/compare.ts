@@ -88,7 +88,7 @@ async function testAll(
 }
 
 const letters = 'ABCDEFGHIJKLMNOP'
-const columnWidth = 14
+const columnMinWidth = 14
 
 /** A column for each run; equal letters in a row are equal contents. */
 export function comparisonLines(
@@ -96,24 +96,25 @@ export function comparisonLines(
   tests: readonly TestedRun[] | undefined,
 ): string[] {
   const width = Math.min(60, Math.max(10, ...paths.map(({ path }) => sanitizeLine(path, 60).length)))
-  const row = (name: string, cells: readonly string[]) =>
-    `${name.padEnd(width)}  ${cells.map((cell) => cell.padEnd(columnWidth)).join('  ')}`.trimEnd()
+  const rows: readonly (readonly [name: string, cells: readonly string[]])[] = [
+    ['path', runs.map((_, index) => `[${index + 1}]`)],
+    ...paths.map(({ path, runs: cells }) => [sanitizeLine(path, 60), cells.map(cellOf)] as const),
+    ['requests', runs.map(({ requests }) => String(requests))],
+    ...(tests === undefined ? [] : [['test', tests.map(testCell)] as const]),
+  ]
+  const columnWidth = Math.max(
+    columnMinWidth,
+    ...rows.flatMap(([, cells]) => cells.map(({ length }) => length)),
+  )
   return [
-    ...runs.map(
-      ({ runId, outcome, summary }, index) =>
-        `[${index + 1}] ${runId}  ${outcome}: ${sanitizeLine(summary, 100)}`,
-    ),
+    ...runs.map(({ runId, outcome, summary }, index) => {
+      const said = summary === '' ? '' : `: ${sanitizeLine(summary, 100)}`
+      return `[${index + 1}] ${runId}  ${outcome}${said}`
+    }),
     '',
-    row(
-      'path',
-      runs.map((_, index) => `[${index + 1}]`),
+    ...rows.map(([name, cells]) =>
+      `${name.padEnd(width)}  ${cells.map((cell) => cell.padEnd(columnWidth)).join('  ')}`.trimEnd(),
     ),
-    ...paths.map(({ path, runs: cells }) => row(sanitizeLine(path, 60), cells.map(cellOf))),
-    row(
-      'requests',
-      runs.map(({ requests }) => String(requests)),
-    ),
-    ...(tests === undefined ? [] : [row('test', tests.map(testCell))]),
     '',
     `${paths.filter(({ isSame }) => isSame).length} of ${formatCount(paths.length, 'path')} are the same in all; equal letters are equal contents`,
     ...(tests ?? [])

@@ -91,12 +91,19 @@ async function runSideBySide(
   using _ = new Interrupts(all, io.stdout, () =>
     io.stderr.write('cancelling; interrupt again to stop immediately\n'),
   )
-  const codes = await Promise.all(runs.map((run, index) => followOne(io, run, index + 1, json)))
+  const codes = await Promise.all(
+    runs.map((run, index) => followOne(io, run, index + 1, { isJson: json, isAnswerable: interactive })),
+  )
   return codes.find((code) => code !== exitCodes.completed) ?? exitCodes.completed
 }
 
 /** Shows in one line each what a person needs of one run among others. */
-async function followOne(io: Io, run: Run, number: number, isJson: boolean): Promise<ExitCode> {
+async function followOne(
+  io: Io,
+  run: Run,
+  number: number,
+  { isJson, isAnswerable }: { isJson: boolean; isAnswerable: boolean },
+): Promise<ExitCode> {
   const write = (line: string) => void io.stdout.write(`[${number}] ${line}\n`)
   let isNew = false
   for await (const item of run.watch()) {
@@ -107,7 +114,7 @@ async function followOne(io: Io, run: Run, number: number, isJson: boolean): Pro
     if (event.type === 'run-resume') isNew = true
     if (!isNew) continue
     if (event.type === 'step-start') write(`step ${sanitizeLine(event.stepId)} starts`)
-    if (event.type === 'approval-request')
+    if (event.type === 'approval-request' && isAnswerable)
       write(`waits for an answer; in another terminal: caisson approvals list ${run.id}`)
   }
   const { end, changes } = await run.ended

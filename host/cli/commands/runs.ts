@@ -24,6 +24,7 @@ import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
 import { resumeDetached } from './detach.ts'
 import { type ContinueFlags, continueRun } from './run.ts'
+import { watchAnswers } from './watch-end.ts'
 
 export async function runsList(
   io: Io,
@@ -57,8 +58,21 @@ async function listRuns(host: Host, filter: RunFilter, last?: number): Promise<R
 }
 
 function listLine(run: RunSummary): string {
-  const { id, status, since, startedAt, prompt, state, problem, isLive, keepsVm, pendingApprovals } = run
+  const {
+    id,
+    status,
+    since,
+    startedAt,
+    forkedAt,
+    prompt,
+    state,
+    problem,
+    isLive,
+    keepsVm,
+    pendingApprovals,
+  } = run
   const { metadata = {}, replays, isPaused } = run
+  const begunAt = forkedAt ?? startedAt
   const facts = Object.entries(metadata).map(([key, value]) => ` · ${key}=${sanitizeLine(value, 40)}`)
   const changes =
     state.changes === null
@@ -75,7 +89,7 @@ function listLine(run: RunSummary): string {
   const replay = replays === undefined ? '' : ` · replay of ${replays}`
   const waiting = replays === undefined ? state.proposedNotes.length : 0
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
-  return `${id}  ${formatTime(startedAt)}  ${status.padEnd(11)} ${sanitizeLine(prompt, 60)}${facts.join('')}${replay}${asked}${how}${changes}${cost}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
+  return `${id}  ${formatTime(begunAt)}  ${status.padEnd(11)}  ${sanitizeLine(prompt, 60)}${facts.join('')}${replay}${asked}${how}${changes}${cost}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(
@@ -279,7 +293,12 @@ async function say(
   send: (run: RunClient) => Promise<void>,
   done: (runId: string) => string,
 ): Promise<ExitCode> {
-  const run = await findLive(io, name)
+  const runId = await findRun(io, name)
+  using _ = watchAnswers(hostOf(io), runId, {
+    say: (line) => void io.stderr.write(`${line}\n`),
+    leaving: `To leave it, press Ctrl-C. To continue the run in another process: caisson runs resume ${runId} --take-over`,
+  })
+  const run = await findLive(io, runId)
   try {
     await send(run)
   } catch (error) {
@@ -306,6 +325,8 @@ export async function findLive(io: Io, name: string): Promise<RunClient> {
         ? `it was paused and sleeps; continue it: caisson runs resume ${runId}`
         : status === 'sleeping'
           ? `it sleeps until its approvals are answered; list them: caisson approvals list ${runId}`
-          : `its host process died; what it was doing: caisson runs show ${runId}`
+          : status === 'damaged'
+            ? `its journal is damaged, so it cannot continue; what is wrong: caisson runs show ${runId}`
+            : `its host process died; what it was doing: caisson runs show ${runId}`
   throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)
 }

@@ -18,7 +18,7 @@ import type { HandlerFailure, RpcFailure } from '#specs/protocol/peer.ts'
 import { type Completion, noUsage, type Task } from '#specs/protocol/task.ts'
 import type { Budget } from '../../gateway/budget.ts'
 import { gatewayAuthority } from '../../gateway/gateway.ts'
-import type { HostCallResults } from '../../tools/calls.ts'
+import { type HostCallResults, resultsFor } from '../../tools/calls.ts'
 import type { CheckpointDisk } from '../../vm/checkpoints/checkpoint-disk.ts'
 import type { Vm } from '../../vm/vm.ts'
 import { runEnding } from '../ending.ts'
@@ -254,7 +254,7 @@ export class AgentVms {
       record: recordOf(parts.record, agentPath, directory, counts),
       claims: claimsOf(parts.claims, agentPath),
       approvals: approvalsOf(parts.approvals, request),
-      hostCallResults: new Map(this.#earlierResults),
+      hostCallResults: resultsFor(this.#earlierResults, agentPath),
       checkpointDisk,
       subAgent: {
         within: budget,

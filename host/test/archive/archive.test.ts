@@ -41,7 +41,10 @@ describe('a run as a file', () => {
       withheld: {},
     })
     expect((await there.host.runs.read(runId)).at(-1)?.hash).toBe(head)
-    expect(await there.host.runs.summary(runId)).toMatchObject({ status: 'completed', prompt: 'p' })
+    const listed = { status: 'completed', prompt: 'p', workspace: there.directory }
+    expect(await there.host.runs.summary(runId)).toMatchObject(listed)
+    expect(await there.host.runs.list()).toMatchObject([listed])
+    expect(await there.host.runs.find('last', there.directory)).toMatchObject({ runId })
     const changes = await there.host.changes(runId)
     expect((await changes.review()).map(({ path: name, state }) => [name, state.kind])).toEqual([
       ['a.txt', 'clear'],

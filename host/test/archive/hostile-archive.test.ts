@@ -191,14 +191,16 @@ it('the limits of the configuration apply to an imported run where they are lowe
 
 it('an archive of the future is refused, since its run would be the last one of its directory until then [R.09]', async () => {
   const hour = 60 * 60 * 1_000
-  const archiveOf = async (at: number) => {
+  const archiveOf = async (at: number, forkedAt?: number) => {
     const from = await elsewhere()
     await prepareFolders(from.host.folders)
     const paths = await from.host.runs.create(runId)
     {
       await using record = await RunRecord.open(paths, () => at)
       const start = { prompt: 'p', model: 'm', provider: 'offline', directory: from.directory } as const
-      await record.host({ type: 'run-start', ...start, limits: RunLimits.parse({}) })
+      const fork = { runId: 'run-00000000000000000000', checkpointId: null, step: 'start' }
+      const forked = forkedAt === undefined ? {} : { forkedFrom: { ...fork, at: forkedAt } }
+      await record.host({ type: 'run-start', ...start, ...forked, limits: RunLimits.parse({}) })
       const end = { outcome: 'completed', reason: 'completed', message: '', summary: '' } as const
       await record.host({ type: 'run-end', ...end, usage: record.state.usage, durationMs: 1 })
     }
@@ -209,6 +211,8 @@ it('an archive of the future is refused, since its run would be the last one of 
     message: expect.stringContaining('its journal is of 2200-01-01T00:00:00.000Z, which is in the future'),
   })
   await expect(imported(host, await archiveOf(Date.now() + 25 * hour), directory)).rejects.toThrow('future')
+  const forkOf2200 = await archiveOf(Date.now(), Date.UTC(2200, 0))
+  await expect(imported(host, forkOf2200, directory)).rejects.toThrow('2200-01-01')
   expect(await host.runs.ids()).toEqual([])
   // The clocks of two machines differ.
   await imported(host, await archiveOf(Date.now() + hour), directory)

@@ -4,18 +4,21 @@ import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import type { HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { freeKept } from '../../clean/free.ts'
 import { listKept } from '../../clean/inventory.ts'
 import { isFreed, type Kept, measure } from '../../clean/kept.ts'
 import { runCli } from '../../cli/main.ts'
 import { ensureImage } from '../../image/image.ts'
+import { RunRecord } from '../../journal/run-record.ts'
 import { RunStore } from '../../journal/run-store.ts'
 import { takeLock } from '../../locks/file-lock.ts'
 import { ownIdentity } from '../../processes/process-identity.ts'
 import { type Folders, prepareFolders, resolveFolders } from '../../state/folders.ts'
 import { RunLock } from '../../workspace/run-lock.ts'
 import { makeAgent, makeRecipe } from '../image/support.ts'
+import { runStart } from '../support/run-values.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 const oldKey = 'a'.repeat(64)
@@ -142,6 +145,24 @@ describe('what a cleaning frees', () => {
     for (const folder of unknown) expect(await readdir(folder)).toEqual(['memory'])
     expect((await clean(place, '--yes', '--runs', '--older-than', '0h')).code).toBe(0)
     expect(await readdir(runs)).toEqual(['drafts'])
+  })
+
+  it('is no run that sleeps, however old, and no fork that is newer than its first run [V.07 R.01 V.05]', async () => {
+    const place = await makePlace()
+    const runs = new RunStore(place.folders)
+    const make = async (digit: string, start: Partial<typeof runStart>, ...events: HostEvent[]) => {
+      const runId = `run-${digit.repeat(20)}`
+      await using record = await RunRecord.open(await runs.create(runId), () => 1_000)
+      for (const event of [{ ...runStart, ...start }, ...events]) await record.host(event)
+      return runId
+    }
+    const sleeping = await make('1', {}, { type: 'run-sleep', checkpointId: 'cp-1' })
+    const fork = { runId: sleeping, checkpointId: null, step: 'start', at: Date.now() }
+    const forked = await make('2', { forkedFrom: fork })
+    await make('3', {})
+    const { stdout } = await clean(place, '--yes', '--runs', '--older-than', '1h')
+    expect(stdout).toMatch(/1{12} .* in use +sleeping: /)
+    expect((await runs.ids()).toSorted()).toEqual([sleeping, forked])
   })
 
   it('leaves what another process builds right now, and says so [V.07]', async () => {

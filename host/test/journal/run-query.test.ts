@@ -44,6 +44,36 @@ describe('a page of runs', () => {
     expect(await ticketsOf({ status: 'completed' })).toEqual([])
   })
 
+  it('has a fork where it was made, although its journal starts with the other run; it is the last of its directory [H.01 V.05]', async () => {
+    const host = await hostWithRuns(4)
+    const runId = 'run-00000000000000000fff'
+    {
+      await using record = await RunRecord.open(await host.runs.create(runId), () => 1_000)
+      const forkedFrom = { runId: 'run-00000000000000000000', checkpointId: null, step: 'start', at: 1_002 }
+      await record.host({
+        ...runStart,
+        metadata: { ticket: 'fork' },
+        forkedFrom: { ...forkedFrom, by: 'me' },
+      })
+    }
+    const ticketsOf = async (cursor: string | undefined) => {
+      const page = await host.runs.page({ limit: 2, ...(cursor === undefined ? {} : { cursor }) })
+      return { tickets: page.runs.map(({ metadata }) => metadata?.ticket), next: page.nextCursor }
+    }
+    const first = await ticketsOf(undefined)
+    const second = await ticketsOf(first.next)
+    const third = await ticketsOf(second.next)
+    expect([first, second, third].map(({ tickets }) => tickets)).toEqual([
+      ['T-3', 'T-2'],
+      ['fork', 'T-1'],
+      ['T-0'],
+    ])
+    expect((await host.runs.list())[2]).toMatchObject({ id: runId, startedAt: 1_000, forkedAt: 1_002 })
+    await host.runs.remove('run-00000000000000000003')
+    await host.runs.remove('run-00000000000000000002')
+    expect(await host.runs.find('last', runStart.directory)).toMatchObject({ runId })
+  })
+
   it('refuses a query of another form by the name of the field [H.01]', async () => {
     const { runs } = await hostWithRuns(0)
     await expect(runs.page({ cursor: 'x' })).rejects.toThrow('cursor')

@@ -99,11 +99,11 @@ it('it names what programs reached since the checkpoint, and nothing that only r
 it('a call of a host tool without a recorded result is unknown, and is not carried out again [R.01 S2.11]', async () => {
   const past = new Past(null)
   for (const event of [calls('c1'), calls('c2')]) past.next({ event })
-  const done = Promise.resolve({ ok: true as const, output: 'ordered' })
+  const done = { agentPath: 'root', result: Promise.resolve({ ok: true as const, output: 'ordered' }) }
   const results = new Map([[keyOf('c1', 'order_part', '{}'), done]])
   past.addUnknownCalls(results)
-  expect(await results.get(keyOf('c1', 'order_part', '{}'))).toMatchObject({ output: 'ordered' })
-  expect(await results.get(keyOf('c2', 'order_part', '{}'))).toMatchObject({
+  expect(await results.get(keyOf('c1', 'order_part', '{}'))?.result).toMatchObject({ output: 'ordered' })
+  expect(await results.get(keyOf('c2', 'order_part', '{}'))?.result).toMatchObject({
     ok: false,
     error: { code: 'cancelled', message: expect.stringContaining('result is not known') },
   })

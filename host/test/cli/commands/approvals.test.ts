@@ -99,7 +99,10 @@ describe('caisson approvals', () => {
     expect((await caisson('approvals', 'answer', runId, 'ask', 'json', '--hint', 'one a line')).code).toBe(0)
     expect(await decision).toEqual({ decision: 'allow', answer: 'json', hint: 'one a line' })
     const late = await caisson('approvals', 'answer', runId, 'ask-1', 'csv')
-    expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('none is pending')])
+    expect([late.code, late.stderr]).toEqual([
+      1,
+      expect.stringMatching(/ask-1 was already allowed by \S+ \(.+\) at .+; the first answer counts/),
+    ])
   })
 
   it('declines a question, and allows and denies calls [S2.16 S1.11]', async () => {

@@ -1,4 +1,4 @@
-// `caisson attach` to a run whose host process is stopped, as at Ctrl-Z.
+// `caisson attach` and `runs resume` of a run whose host process is stopped, as at Ctrl-Z.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { PassThrough, Writable } from 'node:stream'
@@ -42,7 +42,17 @@ it('names a process that does not answer with what to do, and continues when it 
         `process ${child.pid} has not answered since [\\d:]+\\. If it is stopped, continue it: kill -CONT ${child.pid}\\. To leave, press Ctrl-C`,
       ),
     )
+  const waiting = new PassThrough()
+  let heard = ''
+  waiting.on('data', (piece) => {
+    heard += String(piece)
+  })
+  const resumed = runCli(['runs', 'resume', runId], { ...io, stdin: new PassThrough(), stderr: waiting })
+  await expect
+    .poll(() => heard, { timeout: 30_000 })
+    .toContain(`To continue the run in another process: caisson runs resume ${runId} --take-over`)
   child.kill('SIGCONT')
+  await resumed
   await expect.poll(() => said, { timeout: 30_000 }).toContain(`process ${child.pid} answers again`)
   child.stdin.write('end\n')
   expect(await attached).toBe(0)

@@ -34,8 +34,10 @@ describe('caisson runs compare', () => {
     const { code, stdout } = await caisson('runs', 'compare', ...runIds)
     expect(code).toBe(0)
     for (const row of [
-      /^\[1\] run-0+1 {2}completed: /m,
-      /^long\.txt +A changed \+1 -1 +A changed \+1 -1$/m,
+      /^\[1\] run-0+1 {2}completed$/m,
+      // The columns begin below one another, also below a cell that is wider than their least width.
+      /^path {8}\[1\] {14}\[2\]$/m,
+      /^long\.txt {4}A changed \+1 -1 {2}A changed \+1 -1$/m,
       /^new\.txt +A new \+1 -0 +B new \+1 -0$/m,
       /^old\.txt +- +A deleted \+0 -1$/m,
       /^1 of 3 paths are the same in all; equal letters are equal contents$/m,
@@ -54,9 +56,13 @@ describe('caisson runs compare', () => {
   it('refuses one run, the same run twice and a run that does not exist [V.05]', async () => {
     const { runIds, caisson } = await runsThatLeft({ 'long.txt': 'x\n' })
     const [one = ''] = runIds
-    for (const names of [[one], [one, one], [one, 'run-ffff']]) {
-      const { code, stdout } = await caisson('runs', 'compare', ...names)
-      expect([code, stdout]).toEqual([2, ''])
+    for (const [names, expected] of [
+      [[one], 'at least 2'],
+      [[one, one], `${one} is named twice`],
+      [[one, 'run-ffff'], 'no run has the ID'],
+    ] as const) {
+      const { code, stdout, stderr } = await caisson('runs', 'compare', ...names)
+      expect([code, stdout, stderr]).toEqual([2, '', expect.stringContaining(expected)])
     }
   })
 })

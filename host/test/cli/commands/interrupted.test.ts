@@ -1,4 +1,5 @@
 // A run whose host process died, as `runs show`, `runs list`, `attach` and `runs cancel` tell of it.
+import { stat, truncate } from 'node:fs/promises'
 import { expect, it } from 'vitest'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { runAtWork } from '../../support/run-at-work.ts'
@@ -63,7 +64,7 @@ it('says when its last event was, what was under way, and what to do [H.01 V.08]
     `  run the task again, with the same plan: caisson run --plan-from ${runId}`,
   ])
   expect((await caisson('runs', 'list')).stdout).toContain(
-    'interrupted do it · interrupted during the work since ',
+    'interrupted  do it · interrupted during the work since ',
   )
   const attached = await caisson('attach', runId)
   expect(attached.stdout).toContain('  under way at that time:\n')
@@ -90,4 +91,19 @@ it('says of a run that died before it had a plan how to begin again [H.01]', asy
   expect(stdout).toMatch(/last event: .*, before the agent began\n {2}no changes were collected/)
   expect(stdout).toContain('  run the task again: caisson run "TASK"\n')
   expect(stdout).not.toContain('under way')
+})
+
+it('says of a run with a damaged journal that it cannot continue, and where to look [H.01 V.08]', async () => {
+  const { record, caisson, die } = await runAtWork()
+  await record.host(runStart)
+  await die()
+  const { size } = await stat(record.paths.journal)
+  await truncate(record.paths.journal, size - 50)
+  const { code, stderr } = await caisson('runs', 'resume', runId)
+  expect([code, stderr]).toEqual([
+    2,
+    expect.stringContaining(
+      `its journal is damaged, so it cannot continue; what is wrong: caisson runs show ${runId}`,
+    ),
+  ])
 })

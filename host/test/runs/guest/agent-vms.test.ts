@@ -57,7 +57,16 @@ const ended = {
 
 async function open(perform: () => Promise<typeof ended>, turn?: Turn) {
   const agents = await temporaryFolder('agents')
-  const results: HostCallResults = new Map([['before', Promise.resolve({ ok: true, output: '1' } as const)]])
+  const by = (agentPath: string) => ({
+    agentPath,
+    result: Promise.resolve({ ok: true, output: `for ${agentPath}` } as const),
+  })
+  const results: HostCallResults = new Map([
+    ['own', by('root/sorter')],
+    ['below', by('root/sorter/helper')],
+    ['of the run', by('root')],
+    ['of another', by('root/sorter2')],
+  ])
   const given: GuestParts[] = []
   const parts = {
     record: { paths: { agents }, state: {} },
@@ -136,11 +145,22 @@ describe('VMs of sub-agents', () => {
     expect(next.isAtWork).toBe(true)
   })
 
-  it('get results of calls before a loss, and none that the run has made since [A.07 R.01]', async () => {
+  it('get results of their own calls before a loss; a call of another agent is not repeated, and its result is not theirs [A.07 R.01]', async () => {
     const { vms, given, results } = await open(async () => ended)
-    results.set('since', Promise.resolve({ ok: true, output: '2' }))
-    await vms.run(request(), new AbortController().signal)
-    expect([...(given[0]?.hostCallResults.keys() ?? [])]).toEqual(['before'])
+    results.set('since', { agentPath: 'root', result: Promise.resolve({ ok: true, output: '2' }) })
+    await vms.run(request({ agentPath: 'root/sorter' }), new AbortController().signal)
+    const seen = [...(given[0]?.hostCallResults ?? [])].map(async ([call, { result }]) => [
+      call,
+      await result,
+    ])
+    const hidden = { ok: false, error: { code: 'cancelled' } }
+    expect(Object.fromEntries(await Promise.all(seen))).toMatchObject({
+      own: { output: 'for root/sorter' },
+      below: { output: 'for root/sorter/helper' },
+      'of the run': hidden,
+      'of another': hidden,
+    })
+    expect(seen).toHaveLength(4)
   })
 
   it('end with what asked for them, and leave nothing [A.07 S1.02]', async () => {
