@@ -76,7 +76,8 @@ const Hook = z.looseObject({
   timeoutMs: z.number().positive().optional(),
   onFailure: z.enum(['allow', 'deny']).optional(),
 })
-const Tool = z.looseObject({
+/** A tool of the application; its schema is read when it is offered. */
+export const ToolOption = z.looseObject({
   description: z.string(),
   inputSchema: z.custom((value) => typeof value === 'object' && value !== null, 'expected a schema'),
   execute: givenFunction,
@@ -119,7 +120,7 @@ const ApprovalsSchema = z.strictObject({
 const EgressRules = z.array(EgressRule.superRefine(refuseUnreadable)).max(1_000)
 const EgressSchema = z.strictObject({ rules: EgressRules.optional() })
 const ExtensionsSchema = z.strictObject({
-  hostTools: z.record(z.string(), Tool).optional(),
+  hostTools: z.record(z.string(), ToolOption).optional(),
   mcpServers: z.record(z.string(), z.unknown()).optional(),
   hooks: z.array(Hook).optional(),
 })

@@ -6,6 +6,7 @@ import { CaissonError, requireText, withCode } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { WorkspacePath } from '#specs/protocol/text.ts'
+import type { TraceEntry } from '#specs/service/task-resources.ts'
 import { ApiKeys } from './api-keys/api-keys.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
 import {
@@ -120,6 +121,7 @@ import {
 import { Run } from './runs/run.ts'
 import { RunNotes } from './runs/run-notes.ts'
 import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/storage-bounds.ts'
+import { readTrace } from './runs/task-answer.ts'
 import { type ChangeOptions, undoRun } from './runs/undo-run.ts'
 import type { ExecOptions } from './sandbox/guest-command.ts'
 import { Sandbox } from './sandbox/sandbox.ts'
@@ -822,6 +824,14 @@ export class Host implements AsyncDisposable {
       checkChangeOptions(options)
       return await undoRun(runId, this.runs, this.folders, options)
     }, options)
+  }
+
+  /**
+   * The tool calls of a run and its sub-agents, in the order of their starts; inputs and outputs are untrusted.
+   * @param name as in {@link RunStore.find}. @throws {CaissonError} `run_not_found`
+   */
+  async trace(name: string): Promise<TraceEntry[]> {
+    return await withCode(async () => await readTrace(this.runs, (await this.runs.find(name)).runId))
   }
 
   /** What a run proposed to remember, to keep or to drop. @throws {CaissonError} `run_not_found` */

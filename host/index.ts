@@ -41,6 +41,7 @@ export {
   type ToolValidationFailure,
   type ToolValidationIssue,
 } from '#specs/protocol/validation-failure.ts'
+export type { TaskAnswer, TraceEntry } from '#specs/service/task-resources.ts'
 export type { ApiKey, ApiKeyOptions, ApiKeyQuotas, ApiKeys, CreatedApiKey } from './api-keys/api-keys.ts'
 export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
 export type { UnpackedWorkspace, UnpackWorkspaceOptions } from './archive/unpack-workspace.ts'
@@ -139,6 +140,7 @@ export type { HeldPaths } from './runs/prepare.ts'
 export type { Replay, ReplayDifference, ReplayResult } from './runs/replay/replay.ts'
 export type { Run } from './runs/run.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './runs/run-notes.ts'
+export { toTaskAnswer } from './runs/task-answer.ts'
 export type { ChangeOptions } from './runs/undo-run.ts'
 export type { ExecOptions, ExecResult } from './sandbox/guest-command.ts'
 export type { FileOptions, ReadFileOptions, SandboxFile } from './sandbox/guest-files.ts'

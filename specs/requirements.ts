@@ -155,7 +155,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S4.07': now('The trace is complete, a failing tool does not end the agent, and steps are limited'),
 
-  'S4.01': now('A run with a goal, a context and chosen tools is started from a program, without HTTP'),
+  'S4.01': now(
+    'A goal with a context and chosen tools is carried out from a program in one call, without HTTP, in a VM or without one; the answer has status, output and trace',
+  ),
   'S4.02': now(
     'HTTP API: POST /api/v1/run-task with a goal, a context and a filter of tools; the answer has status, output and trace',
   ),

@@ -194,6 +194,11 @@ export function governanceNoteId(proposalId: string, text: string): string {
   return `gov-${digest(['governance', proposalId, text])}`
 }
 
+/** Whether a text names a proposal and has the note word for word. */
+export function isNoteIn(text: string, note: Pick<GovernanceNote, 'proposalId' | 'text'>): boolean {
+  return text.includes(note.text) && text.toUpperCase().includes(note.proposalId.toUpperCase())
+}
+
 function digest(parts: readonly string[]): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)
 }

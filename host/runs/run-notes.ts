@@ -11,6 +11,7 @@ import { checkArguments } from '../files/check-arguments.ts'
 import { readImported } from '../journal/imported.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
+import { isNoteIn } from '../memory/memory-service.ts'
 import { keyOf, NoteStore, type StoredNote } from '../memory/note-store.ts'
 import type { Folders } from '../state/folders.ts'
 import { requireValue } from './prepare.ts'
@@ -138,6 +139,22 @@ export class RunNotes {
     await record.host(event)
     this.#pending = pending.filter(({ note }) => !decisions.has(note.noteId))
     return outcome
+  }
+
+  /**
+   * Keeps the pending notes of proposals that stand in a text word for word, with the proposal; the others stay pending.
+   * For a text whose author may decide, such as the goal that a caller wrote.
+   * @param by who wrote the text, for the journal
+   * @throws {CaissonError} as {@link decide}
+   */
+  async keepThoseIn(text: string, by: string): Promise<DecidedNotes> {
+    requireText('text', text)
+    requireText('by', by)
+    const own = this.#pending.filter(
+      (proposal) => proposal.kind === 'governance' && isNoteIn(text, proposal.note),
+    )
+    if (own.length === 0) return { kept: [], dropped: [] }
+    return await this.decide(new Map(own.map(({ note }) => [note.noteId, { keep: true }])), by)
   }
 }
 

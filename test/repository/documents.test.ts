@@ -16,7 +16,7 @@ import { createCodeTools, createRunSandboxed } from '../../agent/tools/code/code
 import { createFileTools } from '../../agent/tools/file-tools.ts'
 import { createGovernanceTool } from '../../agent/tools/governance.ts'
 import { createLoadSkillTool } from '../../agent/tools/load-skill.ts'
-import { createMath } from '../../agent/tools/math/math.ts'
+import { createMath } from '../../agent/tools/math.ts'
 import { createMemoryTools } from '../../agent/tools/memory.ts'
 import { createOutputTool } from '../../agent/tools/read-output.ts'
 import { createAccessTool } from '../../agent/tools/request-access.ts'
