@@ -30,11 +30,12 @@ export class Agent implements AsyncDisposable {
   /** Starts nothing and reads no file. @throws {OptionsError} for an option that cannot be used */
   constructor(options: AgentOptions = {}) {
     this.#options = checkAgentOptions(options)
-    const { config, overrides, env } = this.#options
+    const { config, overrides, env, notes } = this.#options
     const ofHost = {
       ...(config === undefined ? {} : { config }),
       ...(overrides === undefined ? {} : { overrides }),
       ...(env === undefined ? {} : { env }),
+      ...(notes === undefined ? {} : { notes }),
     }
     this.#host = new Host(ofHost)
     this.#withoutVm = new WithoutVm(ofHost)

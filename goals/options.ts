@@ -9,7 +9,7 @@ import { ToolOption } from '../host/without-vm.ts'
 /** A call that waits for a decision. `arguments` is JSON. All of it is untrusted text. */
 export type AgentApproval = Pick<PendingApproval, 'tool' | 'arguments' | 'preview'>
 
-export interface AgentOptions extends Pick<HostOptions, 'config' | 'overrides' | 'env'> {
+export interface AgentOptions extends Pick<HostOptions, 'config' | 'overrides' | 'env' | 'notes'> {
   /** Whether goals are carried out in a VM. Default: true. */
   readonly vm?: boolean
   /** Model id. Default: as for `host.run`. */
@@ -78,6 +78,7 @@ const Agent = z.strictObject({
   // The host checks these.
   config: z.unknown().optional(),
   overrides: z.unknown().optional(),
+  notes: z.unknown().optional(),
   env: z.unknown().optional(),
 })
 

@@ -181,7 +181,7 @@ export class WorkTools {
     signal: AbortSignal,
   ): Promise<string> {
     if (action === 'list') {
-      const listed = notes.list(proposalId)
+      const listed = await notes.list(proposalId)
       if (!listed.ok) throw new CallFailure(listed.error.code, listed.error.message)
       return renderNotes(listed.value)
     }

@@ -192,6 +192,16 @@ const HostSchema = z.strictObject({
   queue: HostQueueSchema.optional(),
   config: z.unknown().optional(),
   overrides: z.array(z.string().max(65_536)).max(64).optional(),
+  /** An object of a class, as a rule. */
+  notes: z
+    .custom(
+      (value) =>
+        typeof value === 'object' &&
+        value !== null &&
+        ['list', 'change'].every((name) => typeof Reflect.get(value, name) === 'function'),
+      'expected a storage of notes: an object with the functions list and change',
+    )
+    .optional(),
   /** Not a record, since `process.env` is not a plain object. */
   env: z
     .custom(

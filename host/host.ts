@@ -196,7 +196,7 @@ export class Host implements AsyncDisposable {
     this.queue = this.#runQueue ?? null
     this.vms = new VmDirectory(this.folders)
     this.grants = new PersistentGrants(this.folders)
-    this.notes = new NoteStore(this.folders)
+    this.notes = new NoteStore(this.folders, options.notes)
     this.mcpPins = new McpPins(this.folders)
     this.apiKeys = new ApiKeys(this.folders)
     const { folders, runs, secrets, notes, mcpPins } = this
@@ -836,7 +836,7 @@ export class Host implements AsyncDisposable {
 
   /** What a run proposed to remember, to keep or to drop. @throws {CaissonError} `run_not_found` */
   async runNotes(runId: string): Promise<RunNotes> {
-    return await withCode(() => RunNotes.open(runId, this.runs, this.folders))
+    return await withCode(() => RunNotes.open(runId, this.runs, this.notes))
   }
 
   /**

@@ -104,13 +104,10 @@ export type { JwtOptions, JwtRefusal, JwtSubject, JwtVerdict, JwtVerifier } from
 export type { KeySource } from './keys/key-source.ts'
 export { LockHeldError } from './locks/file-lock.ts'
 export type { McpPin, McpPins } from './mcp/pins.ts'
-export type {
-  DamagedLine,
-  NoteStore,
-  ProposalNote,
-  StoredNote,
-  WorkspaceNote,
-} from './memory/note-store.ts'
+export type { DamagedLine } from './memory/note-file.ts'
+export type { NoteStorage, ProposalNote, StoredNote, WorkspaceNote } from './memory/note-storage.ts'
+export { createMemoryNotes, SqliteNotes } from './memory/note-storages.ts'
+export type { NoteStore } from './memory/note-store.ts'
 export type { ProviderChoice } from './providers/providers.ts'
 export type { HostQueue, QueueCounts, QueueLimits, QueuePlace } from './queue/run-queue.ts'
 export type { ReplayOptions } from './replay-run.ts'

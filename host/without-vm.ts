@@ -10,7 +10,8 @@ import { checkHostOptions } from './check-options.ts'
 import { withoutOverridden } from './config/overrides.ts'
 import type { HostOptions } from './host-options.ts'
 import { isNoteIn, MemoryService } from './memory/memory-service.ts'
-import { keyOf, NoteStore } from './memory/note-store.ts'
+import { keyOf } from './memory/note-storage.ts'
+import { NoteStore } from './memory/note-store.ts'
 import type { WireError } from './net/gateway-error.ts'
 import { Settings } from './settings.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
@@ -40,14 +41,14 @@ export class WithoutVm {
   readonly #notes: NoteStore
 
   /** Reads no file. @throws {OptionsError} */
-  constructor(options: Pick<HostOptions, 'config' | 'overrides' | 'env'>) {
+  constructor(options: Pick<HostOptions, 'config' | 'overrides' | 'env' | 'notes'>) {
     const config = checkHostOptions(options)
     const { overrides = [] } = options
     const env = withoutOverridden(options.env ?? process.env, overrides)
     const folders = resolveFolders(env)
     this.#folders = folders
     this.#settings = new Settings({ folders, env }, config, overrides)
-    this.#notes = new NoteStore(folders)
+    this.#notes = new NoteStore(folders, options.notes)
   }
 
   /** Fetches the key. @throws {CaissonError} `invalid_config`, `provider_unavailable` */
@@ -106,8 +107,8 @@ export class GoalNotes {
     })
   }
 
-  list(proposalId: string): Result<readonly GovernanceNote[], WireError> {
-    const listed = this.#service.listNotes({ proposalId })
+  async list(proposalId: string): Promise<Result<readonly GovernanceNote[], WireError>> {
+    const listed = await this.#service.listNotes({ proposalId })
     return listed.ok ? { ok: true, value: listed.value.notes.map((note) => note as GovernanceNote) } : listed
   }
 
@@ -119,7 +120,7 @@ export class GoalNotes {
     { proposalId, text }: Pick<GovernanceNote, 'proposalId' | 'text'>,
     allow: () => Promise<boolean>,
   ): Promise<Result<{ readonly noteId: string; readonly isKept: boolean }, WireError>> {
-    const added = this.#service.addNote({ proposalId, text, agentPath: 'root' })
+    const added = await this.#service.addNote({ proposalId, text, agentPath: 'root' })
     if (!added.ok) return added
     const { noteId, author, at, state } = added.value.note
     if (state === 'kept') return { ok: true, value: { noteId, isKept: true } }

@@ -165,9 +165,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S4.08': now(
     'A service configured by environment, CORS origins and port included, with files for containers, locked builds, and examples that are integration tests',
   ),
-  'S4.09': later(
-    'Storage that an application brings, and examples of job queues',
-    'runs are files on one machine until the fleet (H.04)',
+  'S4.09': now(
+    'An application brings the storage of notes: in memory, in SQLite, or its own, which may be asynchronous',
   ),
   'S4.10': now(
     'A service streams events, authenticates callers by key, token or JWT, and limits requests, runs, tokens and cost of each key or subject',

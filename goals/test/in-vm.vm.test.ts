@@ -22,7 +22,9 @@ it('carries goals out in a VM, and leaves nothing behind when it is closed [S4.0
     runId: expect.stringMatching(/^run-/),
   })
   const host = new Host({ env })
-  expect(host.notes.ofProposal('PROP-2025-001').map(({ text }) => text)).toEqual(['Legal review completed'])
+  expect((await host.notes.ofProposal('PROP-2025-001')).map(({ text }) => text)).toEqual([
+    'Legal review completed',
+  ])
   expect(await agent.run('Calculate 6 * 7', { tools: ['no_such_tool'] })).toEqual({
     status: 'error',
     output: expect.stringContaining('no_such_tool'),

@@ -45,7 +45,7 @@ describe('an agent without a VM', () => {
     })
     const noted = await agent.run('Add note to PROP-2025-001: Legal review completed')
     expect(noted).toMatchObject({ status: 'success', trace: [{ tool: 'governance_note', error: null }] })
-    const kept = new Host({ env }).notes.ofProposal('PROP-2025-001')
+    const kept = await new Host({ env }).notes.ofProposal('PROP-2025-001')
     expect(kept.map((note) => note.text)).toEqual(['Legal review completed'])
     expect(notes).toEqual([expect.stringContaining('the offline model answers')])
   })
@@ -141,7 +141,7 @@ describe('an agent without a VM', () => {
       expect.stringMatching(/^denied: /),
     ])
     expect(asked[0]).toEqual({ tool: 'close_order', arguments: '{"order":"A"}', preview: 'close A' })
-    expect(new Host({ env }).notes.list()).toEqual([])
+    expect(await new Host({ env }).notes.list()).toEqual([])
     const silent = createScriptedModel({
       replies: [calls({ name: 'close_order', arguments: { order: 'D' } }), text('not done')],
     })

@@ -59,7 +59,7 @@ export function makeTaskHandlers({ host, runs, version, resultOf }: TaskParts): 
       return { body: toTaskAnswer(result, await host.trace(runId)), headers: placeOf(runId) }
     },
     listProposalNotes: async ({ params: { proposal } }) => ({
-      body: { proposal_id: proposal, notes: host.notes.ofProposal(proposal).map(({ text }) => text) },
+      body: { proposal_id: proposal, notes: (await host.notes.ofProposal(proposal)).map(({ text }) => text) },
     }),
     serviceHealth: async () => ({ body: { status: 'healthy', service: 'caisson', version } }),
   }

@@ -27,7 +27,12 @@ it('carries out the scripts with the goals of a math, a search and a governance 
   expect(readdirSync(folder).filter((name) => name.endsWith('.ts'))).toEqual(Object.keys(expected).toSorted())
   const run = async (script: string) => {
     const home = await temporaryFolder('example-home')
-    const env = { PATH: process.env.PATH, HOME: home, CAISSON_HOME: home }
+    const env = {
+      PATH: process.env.PATH,
+      HOME: home,
+      CAISSON_HOME: home,
+      NOTES: path.join(home, 'notes.sqlite'),
+    }
     return await start(process.execPath, ['--conditions=caisson-source', path.join(folder, script)], { env })
   }
   const ran = await Promise.all(Object.keys(expected).map(run))
