@@ -166,7 +166,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A service configured by environment, CORS origins and port included, with files for containers, locked builds, and examples that are integration tests',
   ),
   'S4.09': now(
-    'An application brings the storage of notes: in memory, in SQLite, or its own, which may be asynchronous',
+    'An application brings the storage of notes: in memory, in SQLite, or its own, which may be asynchronous; a goal is a task of a job queue, direct and over HTTP',
   ),
   'S4.10': now(
     'A service streams events, authenticates callers by key, token or JWT, and limits requests, runs, tokens and cost of each key or subject',
