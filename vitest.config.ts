@@ -10,7 +10,7 @@ const VMS_AT_ONCE = 2
 const FILES_AT_ONCE = 2
 
 /** Fast files that do more in the slow tier. */
-const perTierFiles = globSync('{specs,runtime,agent,host,client,page,test}/**/*.test.ts', {
+const perTierFiles = globSync('{specs,runtime,agent,host,client,goals,page,test}/**/*.test.ts', {
   cwd: import.meta.dirname,
 }).filter((file) =>
   readFileSync(`${import.meta.dirname}/${file}`, 'utf8').includes("'#specs/testing/tier.ts'"),
@@ -30,7 +30,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'fast',
-          include: ['{specs,runtime,agent,host,client,page,vm-image,scripts,test}/**/*.test.ts'],
+          include: ['{specs,runtime,agent,host,client,goals,page,vm-image,scripts,test}/**/*.test.ts'],
           exclude: [
             ...['**/*.vm.test.ts', '**/*.slow.test.ts', '**/node_modules/**'],
             // Where the slow tier follows, it has all rounds of these.
@@ -46,7 +46,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'vm',
-          include: ['{specs,runtime,agent,host,client,page,vm-image,scripts,test}/**/*.vm.test.ts'],
+          include: ['{specs,runtime,agent,host,client,goals,page,vm-image,scripts,test}/**/*.vm.test.ts'],
           testTimeout: 240_000,
           hookTimeout: 300_000,
           maxWorkers: VMS_AT_ONCE,
@@ -59,7 +59,7 @@ export default defineConfig({
         test: {
           name: 'slow',
           include: [
-            '{specs,runtime,agent,host,client,page,vm-image,scripts,test}/**/*.slow.test.ts',
+            '{specs,runtime,agent,host,client,goals,page,vm-image,scripts,test}/**/*.slow.test.ts',
             ...perTierFiles,
           ],
           env: { CAISSON_TEST_TIER: 'slow' },

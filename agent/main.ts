@@ -19,7 +19,7 @@ import { type CodeToolsOptions, createCodeTools, createRunSandboxed } from './to
 import { createFileTools, type FileToolsOptions } from './tools/file-tools.ts'
 import { createGovernanceTool } from './tools/governance.ts'
 import { createLoadSkillTool } from './tools/load-skill.ts'
-import { createMath } from './tools/math/math.ts'
+import { createMath } from './tools/math.ts'
 import { createMemoryTools } from './tools/memory.ts'
 import { createOutputTool } from './tools/read-output.ts'
 import { createAccessTool } from './tools/request-access.ts'

@@ -77,7 +77,8 @@ const Hook = z.looseObject({
   timeoutMs: z.number().positive().optional(),
   onFailure: z.enum(['allow', 'deny']).optional(),
 })
-const Tool = z.looseObject({
+/** A tool of the application; its schema is read when it is offered. */
+export const ToolOption = z.looseObject({
   description: z.string(),
   inputSchema: z.custom((value) => typeof value === 'object' && value !== null, 'expected a schema'),
   execute: givenFunction,
@@ -120,7 +121,7 @@ const ApprovalsSchema = z.strictObject({
 const EgressRules = z.array(EgressRule.superRefine(refuseUnreadable)).max(1_000)
 const EgressSchema = z.strictObject({ rules: EgressRules.optional() })
 const ExtensionsSchema = z.strictObject({
-  hostTools: z.record(z.string(), Tool).optional(),
+  hostTools: z.record(z.string(), ToolOption).optional(),
   mcpServers: z.record(z.string(), z.unknown()).optional(),
   hooks: z.array(Hook).optional(),
 })
@@ -193,6 +194,16 @@ const HostSchema = z.strictObject({
   queue: HostQueueSchema.optional(),
   config: z.unknown().optional(),
   overrides: z.array(z.string().max(65_536)).max(64).optional(),
+  /** An object of a class, as a rule. */
+  notes: z
+    .custom(
+      (value) =>
+        typeof value === 'object' &&
+        value !== null &&
+        ['list', 'change'].every((name) => typeof Reflect.get(value, name) === 'function'),
+      'expected a storage of notes: an object with the functions list and change',
+    )
+    .optional(),
   /** Not a record, since `process.env` is not a plain object. */
   env: z
     .custom(

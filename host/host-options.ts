@@ -1,6 +1,7 @@
 /** The options of a host, its pool and its sandboxes. `check-options.ts` refuses all else. */
 import { availableParallelism, totalmem } from 'node:os'
 import type { ConfigInput } from './config/schema.ts'
+import type { NoteStorage } from './memory/note-storage.ts'
 import type { RunOptions } from './run-options.ts'
 import { DEFAULT_MEMORY_BYTES, type VmOptions } from './vm/vm-options.ts'
 import type { VmPoolOptions } from './vm/vm-pool.ts'
@@ -39,6 +40,8 @@ export interface HostOptions {
    * variable of `env` for the same setting does not count then. At most 64. Default: none.
    */
   readonly overrides?: readonly string[]
+  /** Where the notes of workspaces and proposals are kept. Default: a file in the state folder. */
+  readonly notes?: NoteStorage
   /** The variables from which keys, model and folders are read. Default: `process.env`. */
   readonly env?: Readonly<Record<string, string | undefined>>
 }

@@ -6,6 +6,7 @@ import { CaissonError, requireText, withCode } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { WorkspacePath } from '#specs/protocol/text.ts'
+import type { TraceEntry } from '#specs/service/task-resources.ts'
 import { ApiKeys } from './api-keys/api-keys.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
 import {
@@ -120,6 +121,7 @@ import {
 import { Run } from './runs/run.ts'
 import { RunNotes } from './runs/run-notes.ts'
 import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/storage-bounds.ts'
+import { readTrace } from './runs/task-answer.ts'
 import { type ChangeOptions, undoRun } from './runs/undo-run.ts'
 import type { ExecOptions } from './sandbox/guest-command.ts'
 import { Sandbox } from './sandbox/sandbox.ts'
@@ -194,7 +196,7 @@ export class Host implements AsyncDisposable {
     this.queue = this.#runQueue ?? null
     this.vms = new VmDirectory(this.folders)
     this.grants = new PersistentGrants(this.folders)
-    this.notes = new NoteStore(this.folders)
+    this.notes = new NoteStore(this.folders, options.notes)
     this.mcpPins = new McpPins(this.folders)
     this.apiKeys = new ApiKeys(this.folders)
     const { folders, runs, secrets, notes, mcpPins } = this
@@ -824,9 +826,17 @@ export class Host implements AsyncDisposable {
     }, options)
   }
 
+  /**
+   * The tool calls of a run and its sub-agents, in the order of their starts; inputs and outputs are untrusted.
+   * @param name as in {@link RunStore.find}. @throws {CaissonError} `run_not_found`
+   */
+  async trace(name: string): Promise<TraceEntry[]> {
+    return await withCode(async () => await readTrace(this.runs, (await this.runs.find(name)).runId))
+  }
+
   /** What a run proposed to remember, to keep or to drop. @throws {CaissonError} `run_not_found` */
   async runNotes(runId: string): Promise<RunNotes> {
-    return await withCode(() => RunNotes.open(runId, this.runs, this.folders))
+    return await withCode(() => RunNotes.open(runId, this.runs, this.notes))
   }
 
   /**

@@ -41,6 +41,7 @@ export {
   type ToolValidationFailure,
   type ToolValidationIssue,
 } from '#specs/protocol/validation-failure.ts'
+export type { TaskAnswer, TraceEntry } from '#specs/service/task-resources.ts'
 export type { ApiKey, ApiKeyOptions, ApiKeyQuotas, ApiKeys, CreatedApiKey } from './api-keys/api-keys.ts'
 export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
 export type { UnpackedWorkspace, UnpackWorkspaceOptions } from './archive/unpack-workspace.ts'
@@ -103,13 +104,10 @@ export type { JwtOptions, JwtRefusal, JwtSubject, JwtVerdict, JwtVerifier } from
 export type { KeySource } from './keys/key-source.ts'
 export { LockHeldError } from './locks/file-lock.ts'
 export type { McpPin, McpPins } from './mcp/pins.ts'
-export type {
-  DamagedLine,
-  NoteStore,
-  ProposalNote,
-  StoredNote,
-  WorkspaceNote,
-} from './memory/note-store.ts'
+export type { DamagedLine } from './memory/note-file.ts'
+export type { NoteStorage, ProposalNote, StoredNote, WorkspaceNote } from './memory/note-storage.ts'
+export { createMemoryNotes, SqliteNotes } from './memory/note-storages.ts'
+export type { NoteStore } from './memory/note-store.ts'
 export type { ProviderChoice } from './providers/providers.ts'
 export type { HostQueue, QueueCounts, QueueLimits, QueuePlace } from './queue/run-queue.ts'
 export type { ReplayOptions } from './replay-run.ts'
@@ -139,6 +137,7 @@ export type { HeldPaths } from './runs/prepare.ts'
 export type { Replay, ReplayDifference, ReplayResult } from './runs/replay/replay.ts'
 export type { Run } from './runs/run.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './runs/run-notes.ts'
+export { toTaskAnswer } from './runs/task-answer.ts'
 export type { ChangeOptions } from './runs/undo-run.ts'
 export type { ExecOptions, ExecResult } from './sandbox/guest-command.ts'
 export type { FileOptions, ReadFileOptions, SandboxFile } from './sandbox/guest-files.ts'

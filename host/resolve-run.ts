@@ -248,9 +248,9 @@ async function readTaskContext(
     say(`problems with skills: ${skills.problems.length}; to see them: caisson skills list`)
   if (!memory.enabled) return { skills }
   try {
-    const damaged = notes.damaged().length
+    const damaged = (await notes.damaged()).length
     if (damaged > 0) say(`unreadable notes: ${damaged}; to see them: caisson memory list`)
-    return { skills, memory: { store: notes, notes: notesForTask(notes, directory) } }
+    return { skills, memory: { store: notes, notes: await notesForTask(notes, directory) } }
   } catch (error) {
     if (!(error instanceof CaissonError)) throw error
     say(`this run has no memory: ${error.message}`)

@@ -3,7 +3,18 @@
 import { cruise } from 'dependency-cruiser'
 import rules, { layers } from './dependencies.ts'
 
-const packages = ['specs', 'runtime', 'agent', 'host', 'client', 'page', 'vm-image', 'scripts', 'test']
+const packages = [
+  'specs',
+  'runtime',
+  'agent',
+  'host',
+  'client',
+  'goals',
+  'page',
+  'vm-image',
+  'scripts',
+  'test',
+]
 const report = await cruise(packages, {
   ruleSet: { forbidden: rules.forbidden },
   validate: true,

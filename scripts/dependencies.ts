@@ -95,32 +95,68 @@ export default {
       name: 'host-imports-specs-alone',
       severity: 'error',
       from: { path: '^host/' },
-      to: { path: ['^agent/', '^runtime/', '^scripts/', '^vm-image/', '^specs/test/'] },
+      to: { path: ['^goals/', '^agent/', '^runtime/', '^scripts/', '^vm-image/', '^specs/test/'] },
     },
     {
       name: 'agent-imports-runtime-and-specs',
       severity: 'error',
       from: { path: '^agent/' },
-      to: { path: ['^host/', '^scripts/', '^vm-image/', '^runtime/test/', '^specs/test/'] },
+      to: { path: ['^goals/', '^host/', '^scripts/', '^vm-image/', '^runtime/test/', '^specs/test/'] },
     },
     {
       name: 'runtime-imports-specs-alone',
       severity: 'error',
       from: { path: '^runtime/' },
-      to: { path: ['^host/', '^agent/', '^scripts/', '^vm-image/', '^specs/test/'] },
+      to: { path: ['^goals/', '^host/', '^agent/', '^scripts/', '^vm-image/', '^specs/test/'] },
     },
     {
       name: 'specs-imports-nobody',
       severity: 'error',
       from: { path: '^specs/' },
-      to: { path: ['^host/', '^agent/', '^runtime/', '^client/', '^page/', '^scripts/', '^vm-image/'] },
+      to: {
+        path: ['^goals/', '^host/', '^agent/', '^runtime/', '^client/', '^page/', '^scripts/', '^vm-image/'],
+      },
+    },
+    {
+      name: 'goals-import-two-libraries',
+      severity: 'error',
+      from: { path: '^goals/' },
+      to: {
+        path: [
+          '^agent/',
+          '^client/',
+          '^page/',
+          '^scripts/',
+          '^vm-image/',
+          '^specs/test/',
+          '^host/',
+          '^runtime/',
+        ],
+        pathNot: [
+          '^host/index\\.ts$',
+          '^host/without-vm\\.ts$',
+          '^host/files/check-arguments\\.ts$',
+          '^host/test/support/',
+          '^runtime/index\\.ts$',
+          '^runtime/testing/',
+        ],
+      },
     },
     {
       name: 'client-imports-the-contract-alone',
       severity: 'error',
       from: { path: '^client/' },
       to: {
-        path: ['^host/', '^agent/', '^runtime/', '^scripts/', '^vm-image/', '^specs/node/', '^specs/test/'],
+        path: [
+          '^goals/',
+          '^host/',
+          '^agent/',
+          '^runtime/',
+          '^scripts/',
+          '^vm-image/',
+          '^specs/node/',
+          '^specs/test/',
+        ],
       },
     },
     {
@@ -134,7 +170,16 @@ export default {
       severity: 'error',
       from: { path: '^page/' },
       to: {
-        path: ['^host/', '^agent/', '^runtime/', '^scripts/', '^vm-image/', '^specs/node/', '^specs/test/'],
+        path: [
+          '^goals/',
+          '^host/',
+          '^agent/',
+          '^runtime/',
+          '^scripts/',
+          '^vm-image/',
+          '^specs/node/',
+          '^specs/test/',
+        ],
       },
     },
     {
@@ -146,7 +191,7 @@ export default {
     {
       name: 'page-is-imported-by-nobody',
       severity: 'error',
-      from: { path: ['^host/', '^agent/', '^runtime/', '^client/', '^vm-image/'] },
+      from: { path: ['^goals/', '^host/', '^agent/', '^runtime/', '^client/', '^vm-image/'] },
       to: { path: '^page/' },
     },
     {
@@ -164,13 +209,22 @@ export default {
     {
       name: 'packages-import-shared-test-support-alone',
       severity: 'error',
-      from: { path: ['^host/test/', '^agent/test/', '^runtime/test/', '^specs/test/', '^vm-image/test/'] },
+      from: {
+        path: [
+          '^goals/test/',
+          '^host/test/',
+          '^agent/test/',
+          '^runtime/test/',
+          '^specs/test/',
+          '^vm-image/test/',
+        ],
+      },
       to: { path: '^test/', pathNot: '^test/support/' },
     },
     {
       name: 'product-imports-no-tests',
       severity: 'error',
-      from: { path: ['^host/', '^agent/', '^runtime/', '^page/', '^specs/'], pathNot: testing },
+      from: { path: ['^goals/', '^host/', '^agent/', '^runtime/', '^page/', '^specs/'], pathNot: testing },
       to: { path: testing },
     },
     {

@@ -155,7 +155,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S4.07': now('The trace is complete, a failing tool does not end the agent, and steps are limited'),
 
-  'S4.01': now('A run with a goal, a context and chosen tools is started from a program, without HTTP'),
+  'S4.01': now(
+    'A goal with a context and chosen tools is carried out from a program in one call, without HTTP, in a VM or without one; the answer has status, output and trace',
+  ),
   'S4.02': now(
     'HTTP API: POST /api/v1/run-task with a goal, a context and a filter of tools; the answer has status, output and trace',
   ),
@@ -163,9 +165,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S4.08': now(
     'A service configured by environment, CORS origins and port included, with files for containers, locked builds, and examples that are integration tests',
   ),
-  'S4.09': later(
-    'Storage that an application brings, and examples of job queues',
-    'runs are files on one machine until the fleet (H.04)',
+  'S4.09': now(
+    'An application brings the storage of notes: in memory, in SQLite, or its own, which may be asynchronous; a goal is a task of a job queue, direct and over HTTP',
   ),
   'S4.10': now(
     'A service streams events, authenticates callers by key, token or JWT, and limits requests, runs, tokens and cost of each key or subject',

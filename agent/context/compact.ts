@@ -4,8 +4,8 @@
  * summarized. The last turns stay. The journal keeps everything. Never fails; the result is a valid conversation.
  */
 import type { ChatMessage } from '#runtime/llm/messages.ts'
+import { block } from '#specs/node/prompt-block.ts'
 import type { SteerMessage } from '../run/steering.ts'
-import { block } from '../text/prompt-block.ts'
 import { truncateMiddle } from '../text/truncate.ts'
 import { describeMessages } from './sections.ts'
 import type { TokenMeter } from './tokens.ts'

@@ -52,7 +52,7 @@
  */
 
 import type { ToolSpec } from '#runtime/llm/messages.ts'
-import { oneLine } from '../text/prompt-block.ts'
+import { oneLine } from '#specs/node/prompt-block.ts'
 
 export const plannerMark = "You are Caisson's planner."
 export const agentMark = "You are Caisson's agent."

@@ -4,11 +4,11 @@
  * list.
  */
 
+import { block, oneLine } from '#specs/node/prompt-block.ts'
 import type { MemoryNote } from '#specs/protocol/extension.ts'
 import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { SteerMessage } from '../run/steering.ts'
-import { block, oneLine } from '../text/prompt-block.ts'
 import { truncateMiddle } from '../text/truncate.ts'
 import type { KnownSkill } from '../tool-calls/tool.ts'
 

@@ -4,11 +4,11 @@
  */
 import { createHash } from 'node:crypto'
 import type { McpToolInfo } from '#runtime/mcp/lists.ts'
+import { oneLine } from '#specs/node/prompt-block.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { McpOffer, McpServer } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
-import { oneLine } from '../text/prompt-block.ts'
 import { truncate } from '../text/truncate.ts'
 
 export type OfferSource = McpOffer['source']

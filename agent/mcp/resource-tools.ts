@@ -6,7 +6,7 @@
 import * as z from 'zod'
 import type { McpConnection } from '#runtime/mcp/connection.ts'
 import type { McpPromptInfo, McpResourceInfo } from '#runtime/mcp/lists.ts'
-import { oneLine } from '../text/prompt-block.ts'
+import { oneLine } from '#specs/node/prompt-block.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { type Definition, quoteServer, type RunServer } from './run-server.ts'
 

@@ -1,10 +1,11 @@
 /** Runs a plan step in a sub-agent: builds its request and turns its result into the step's result. */
+
+import { block } from '#specs/node/prompt-block.ts'
 import type { ToolError } from '#specs/protocol/error.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import type { AgentRun } from '../run/run.ts'
 import type { StepResult } from '../step/step.ts'
 import { readOutput } from '../step/step-output.ts'
-import { block } from '../text/prompt-block.ts'
 import type { Registry } from '../tool-calls/registry.ts'
 import type { AgentResult } from '../tool-calls/sub-agent-types.ts'
 import { nameInLine } from '../workspace/listing.ts'

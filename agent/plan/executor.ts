@@ -4,6 +4,7 @@
  * started. Returns one value for every way it can end.
  */
 import type { Turn } from '#runtime/llm/model.ts'
+import { block } from '#specs/node/prompt-block.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type Step, waitsOf } from '#specs/protocol/plan.ts'
 import { type Opening, stepOpening } from '../context/opening.ts'
@@ -12,7 +13,6 @@ import { aroundStep } from '../run/hooks.ts'
 import type { AgentRun, RunEnding } from '../run/run.ts'
 import { runStep, type StepResult } from '../step/step.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
-import { block } from '../text/prompt-block.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import { type AgentStepResult, isForAgent, narrowRun, runAgentStep } from './agent-step.ts'
 import { lastSteps, planEnding } from './ending.ts'

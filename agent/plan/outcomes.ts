@@ -1,11 +1,11 @@
 /** How steps ended and what they returned: evaluates conditions and resolves references. Pure. */
 
+import { block } from '#specs/node/prompt-block.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Condition, Step, StepState } from '#specs/protocol/plan.ts'
 import { findReferences, type Reference } from '#specs/protocol/plan-references.ts'
-import { block } from '../text/prompt-block.ts'
 
 export interface StepOutcome {
   readonly state: Exclude<StepState, 'pending' | 'running'>

@@ -2,10 +2,11 @@
  * The skills of one run: the user's, from the task, and those in the workspace. A workspace skill never replaces one
  * of the user's, also when their ids differ only in case.
  */
+
+import { oneLine } from '#specs/node/prompt-block.ts'
 import { workspaceSkillFolders } from '#specs/node/skills/workspace-folders.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { SkillHead } from '#specs/protocol/extension.ts'
-import { oneLine } from '../text/prompt-block.ts'
 import type { KnownSkill, SkillCatalog } from '../tool-calls/tool.ts'
 import { defaultRoot, type FileToolsOptions, withPlace } from '../workspace/file-access.ts'
 import { containedFiles } from './contained-files.ts'

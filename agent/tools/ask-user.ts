@@ -3,9 +3,9 @@
  * decides whether anyone is asked and validates the answer.
  */
 import * as z from 'zod'
+import { block } from '#specs/node/prompt-block.ts'
 import { askTool, UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
 import { Line, Text } from '#specs/protocol/text.ts'
-import { block } from '../text/prompt-block.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
 const Option = z.union([

@@ -3,32 +3,22 @@
  * decides which to keep.
  */
 import * as z from 'zod'
-import { GovernanceNote, NoteAddAnswer, NoteListAnswer, ProposalId } from '#specs/protocol/extension.ts'
-import { Text } from '#specs/protocol/text.ts'
-import { block, oneLine } from '../text/prompt-block.ts'
+import {
+  GovernanceNoteInput,
+  governanceNoteDescription,
+  renderNotes,
+} from '#specs/node/task-tools/governance-note.ts'
+import { GovernanceNote, NoteAddAnswer, NoteListAnswer } from '#specs/protocol/extension.ts'
 import type { GatewayClient } from '../tool-calls/gateway-client.ts'
 import { defineTool, type Tool } from '../tool-calls/tool.ts'
 
-const inputSchema = z
-  .strictObject({
-    action: z.enum(['add', 'list']),
-    proposalId: ProposalId.describe('The proposal, such as PROP-12'),
-    text: Text.min(1).optional().describe('Of add: the note'),
-  })
-  .superRefine(({ action, text }, context) => {
-    if (action === 'add' && text === undefined)
-      context.addIssue({ code: 'custom', path: ['text'], message: 'add needs the text of the note' })
-    if (action === 'list' && text !== undefined)
-      context.addIssue({ code: 'custom', path: ['text'], message: 'list takes no text' })
-  })
 const outputSchema = z.strictObject({ notes: z.array(GovernanceNote), added: z.boolean() })
 
 export function createGovernanceTool(gateway: GatewayClient): Tool {
   return defineTool({
     name: 'governance_note',
-    description:
-      'Adds a note to a proposal (PROP-…), or lists the notes that it has. An added note is shown to the user, who keeps it or not.',
-    inputSchema,
+    description: `${governanceNoteDescription} An added note is shown to the user, who keeps it or not.`,
+    inputSchema: GovernanceNoteInput,
     outputSchema,
     requiresApproval: false,
     readOnly: false,
@@ -51,17 +41,9 @@ export function createGovernanceTool(gateway: GatewayClient): Tool {
     },
     render({ notes, added }) {
       const [first] = notes
-      if (first === undefined) return 'The proposal has no notes.'
-      if (added)
-        return `Proposed as ${first.noteId} for ${first.proposalId}; whether it is kept is for the user to decide.`
-      const lines = notes.map(({ noteId, text, author, state }) =>
-        block(
-          'note',
-          text,
-          ` id=${JSON.stringify(noteId)} by=${JSON.stringify(oneLine(author))} state=${JSON.stringify(state)}`,
-        ),
-      )
-      return `[${notes.length} notes of ${first.proposalId}]\n${block('notes', lines.join('\n'))}`
+      return added && first !== undefined
+        ? `Proposed as ${first.noteId} for ${first.proposalId}; whether it is kept is for the user to decide.`
+        : renderNotes(notes)
     },
   })
 }

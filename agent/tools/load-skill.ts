@@ -6,10 +6,10 @@
 import { Buffer } from 'node:buffer'
 import * as z from 'zod'
 import { loadSkillContext, loadSkillName } from '#runtime/skills/load-skill.ts'
+import { block, oneLine } from '#specs/node/prompt-block.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { SkillLoadAnswer } from '#specs/protocol/extension.ts'
 import type { Helper } from '../link/root-helper.ts'
-import { block, oneLine } from '../text/prompt-block.ts'
 import type { GatewayClient } from '../tool-calls/gateway-client.ts'
 import {
   defineTool,

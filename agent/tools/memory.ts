@@ -3,6 +3,7 @@
  * decides which to keep.
  */
 import * as z from 'zod'
+import { block } from '#specs/node/prompt-block.ts'
 import {
   MemoryNote,
   NoteId,
@@ -13,7 +14,6 @@ import {
 } from '#specs/protocol/extension.ts'
 import { Count, Line } from '#specs/protocol/text.ts'
 import { renderNotes } from '../context/sections.ts'
-import { block } from '../text/prompt-block.ts'
 import type { GatewayClient } from '../tool-calls/gateway-client.ts'
 import { defineTool, type Tool } from '../tool-calls/tool.ts'
 

@@ -1,7 +1,7 @@
 /** `read_output`: returns an earlier call's complete output in pages. Reads only the run's own outputs. */
 import * as z from 'zod'
+import { block } from '#specs/node/prompt-block.ts'
 import { Count, Id } from '#specs/protocol/text.ts'
-import { block } from '../text/prompt-block.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
 export const readOutputName = 'read_output'

@@ -1,9 +1,9 @@
 /** `search_code`: workspace passages by text or meaning, best first. Reports what it left out. */
 import * as z from 'zod'
 import { quotePath } from '#specs/node/path-text.ts'
+import { block } from '#specs/node/prompt-block.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
-import { block } from '../text/prompt-block.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { type FileToolsOptions, findPath, isInFolders, pathArgument } from '../workspace/file-access.ts'
 import { nameInLine } from '../workspace/listing.ts'

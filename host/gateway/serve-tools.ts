@@ -34,9 +34,9 @@ export function serveMemory(
 ): GatewayServices['paths'] {
   const forAgent = async <T>(
     agentPath: string,
-    take: () => Result<T, WireError>,
+    take: () => Promise<Result<T, WireError>>,
   ): Promise<Result<T, WireError>> => {
-    if (await isAtWork(agentPath)) return take()
+    if (await isAtWork(agentPath)) return await take()
     const text = `No agent ${agentPath} is at work, so nothing is noted for it.`
     return { ok: false, error: gatewayError('invalid_request', text) }
   }
@@ -49,7 +49,7 @@ export function serveMemory(
     },
     '/memory/recall': {
       method: 'POST',
-      serve: answerWith(RecallRequest, RecallAnswer, async (request) => memory.recall(request)),
+      serve: answerWith(RecallRequest, RecallAnswer, (request) => memory.recall(request)),
     },
     '/notes/add': {
       method: 'POST',
@@ -59,7 +59,7 @@ export function serveMemory(
     },
     '/notes/list': {
       method: 'POST',
-      serve: answerWith(NoteListRequest, NoteListAnswer, async (request) => memory.listNotes(request)),
+      serve: answerWith(NoteListRequest, NoteListAnswer, (request) => memory.listNotes(request)),
     },
   }
   return limitOpen(paths, parallelMaxRequests, 'memory')

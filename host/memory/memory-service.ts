@@ -23,7 +23,8 @@ import type {
 } from '#specs/protocol/extension.ts'
 import { type GatewayErrorCode, gatewayError, type WireError } from '../net/gateway-error.ts'
 import { findLikelySecret } from '../secrets/likely-secret.ts'
-import { type NoteStore, noteMaxChars, type StoredNote } from './note-store.ts'
+import { noteMaxChars, type StoredNote } from './note-storage.ts'
+import { type NoteStore, notesOfProposal, notesOfWorkspace } from './note-store.ts'
 import { rankNotes } from './rank.ts'
 
 /** Maximum proposals of one run, of both kinds. */
@@ -57,16 +58,19 @@ export class MemoryService {
     this.#options = options
   }
 
-  remember(request: z.output<typeof RememberRequest>): Result<z.input<typeof RememberAnswer>, WireError> {
-    return this.#guarded(() => {
+  async remember(
+    request: z.output<typeof RememberRequest>,
+  ): Promise<Result<z.input<typeof RememberAnswer>, WireError>> {
+    return await this.#guarded((list) => {
+      const kept = this.#kept(list)
       const { text, tags, replaces, agentPath } = request
       const noteId = memoryNoteId(text, tags)
-      const same = this.#proposed.get(noteId)?.note ?? this.#kept().find((kept) => kept.noteId === noteId)
+      const same = this.#proposed.get(noteId)?.note ?? kept.find((note) => note.noteId === noteId)
       // A repeated or known note: proposes nothing new.
       if (same !== undefined) return ok({ note: same })
       const refusal = this.#refusal([text, ...tags])
       if (refusal !== undefined) return refusal
-      if (replaces !== undefined && !this.#visible().some((note) => note.noteId === replaces))
+      if (replaces !== undefined && !this.#visible(kept).some((note) => note.noteId === replaces))
         return refused('not_found', `There is no note ${replaces} to replace; recall lists them.`)
       const note: MemoryNote = { noteId, text, tags: [...tags], state: 'proposed' }
       this.#count += 1
@@ -85,18 +89,23 @@ export class MemoryService {
     })
   }
 
-  recall({ query, limit }: z.output<typeof RecallRequest>): Result<z.input<typeof RecallAnswer>, WireError> {
-    return this.#guarded(() => {
-      const found = rankNotes(query ?? '', this.#visible())
+  async recall({
+    query,
+    limit,
+  }: z.output<typeof RecallRequest>): Promise<Result<z.input<typeof RecallAnswer>, WireError>> {
+    return await this.#guarded((list) => {
+      const found = rankNotes(query ?? '', this.#visible(this.#kept(list)))
       return ok({ notes: found.slice(0, limit), total: found.length })
     })
   }
 
-  addNote(request: z.output<typeof NoteAddRequest>): Result<z.input<typeof NoteAddAnswer>, WireError> {
-    return this.#guarded(() => {
+  async addNote(
+    request: z.output<typeof NoteAddRequest>,
+  ): Promise<Result<z.input<typeof NoteAddAnswer>, WireError>> {
+    return await this.#guarded((list) => {
       const { proposalId, text, agentPath } = request
       const noteId = governanceNoteId(proposalId, text)
-      const same = this.#ofProposal(proposalId).find((note) => note.noteId === noteId)
+      const same = this.#ofProposal(list, proposalId).find((note) => note.noteId === noteId)
       if (same !== undefined) return ok({ note: same })
       const refusal = this.#refusal([text])
       if (refusal !== undefined) return refusal
@@ -109,32 +118,31 @@ export class MemoryService {
     })
   }
 
-  listNotes({
+  async listNotes({
     proposalId,
-  }: z.output<typeof NoteListRequest>): Result<z.input<typeof NoteListAnswer>, WireError> {
-    return this.#guarded(() => ok({ notes: this.#ofProposal(proposalId) }))
+  }: z.output<typeof NoteListRequest>): Promise<Result<z.input<typeof NoteListAnswer>, WireError>> {
+    return await this.#guarded((list) => ok({ notes: this.#ofProposal(list, proposalId) }))
   }
 
   /** Notes visible to this run, newest first: its own proposals, and kept notes that none of them replaces. */
-  #visible(): MemoryNote[] {
+  #visible(kept: readonly MemoryNote[]): MemoryNote[] {
     const proposed = [...this.#proposed.values()]
     const replaced = new Set(proposed.map(({ replaces }) => replaces))
-    const kept = this.#kept().filter(({ noteId }) => !replaced.has(noteId) && !this.#proposed.has(noteId))
-    return [...proposed.map(({ note }) => note).toReversed(), ...kept]
+    const others = kept.filter(({ noteId }) => !replaced.has(noteId) && !this.#proposed.has(noteId))
+    return [...proposed.map(({ note }) => note).toReversed(), ...others]
   }
 
   /** Returns the same objects while the store is unchanged, so that their search index stays valid. */
-  #kept(): readonly MemoryNote[] {
-    const { store, workspace } = this.#options
-    const list = store.list()
-    if (this.#keptOf?.list !== list) this.#keptOf = { list, notes: keptNotes(store, workspace) }
+  #kept(list: readonly StoredNote[]): readonly MemoryNote[] {
+    if (this.#keptOf?.list !== list) this.#keptOf = { list, notes: keptNotes(list, this.#options.workspace) }
     return this.#keptOf.notes
   }
 
-  #ofProposal(proposalId: string): GovernanceNote[] {
-    const kept = this.#options.store
-      .ofProposal(proposalId)
-      .map(({ kind: _, ...note }) => ({ ...note, state: 'kept' as const }))
+  #ofProposal(list: readonly StoredNote[], proposalId: string): GovernanceNote[] {
+    const kept = notesOfProposal(list, proposalId).map(({ kind: _, ...note }) => ({
+      ...note,
+      state: 'kept' as const,
+    }))
     const own = [...this.#governance.values()].filter((note) => note.proposalId === proposalId)
     const known = new Set(kept.map(({ noteId }) => noteId))
     return [...kept, ...own.filter(({ noteId }) => !known.has(noteId))]
@@ -155,9 +163,12 @@ export class MemoryService {
     return undefined
   }
 
-  #guarded<T>(work: () => Result<T, WireError>): Result<T, WireError> {
+  /** Reads the kept notes first: what follows is not interrupted by another request. */
+  async #guarded<T>(
+    work: (list: readonly StoredNote[]) => Result<T, WireError>,
+  ): Promise<Result<T, WireError>> {
     try {
-      return work()
+      return work(await this.#options.store.list())
     } catch (error) {
       if (error instanceof CaissonError)
         return refused('not_configured', 'The notes on the host cannot be read; the user has to repair them.')
@@ -166,18 +177,21 @@ export class MemoryService {
   }
 }
 
-/** Kept notes of a workspace for an agent, newest first. @throws {CaissonError} `state_unavailable` */
-function keptNotes(store: NoteStore, workspace: string): MemoryNote[] {
-  return store
-    .ofWorkspace(workspace)
-    .map(({ noteId, text, tags }) => ({ noteId, text, tags, state: 'kept' as const }))
+/** Kept notes of a workspace for an agent, newest first. */
+function keptNotes(list: readonly StoredNote[], workspace: string): MemoryNote[] {
+  return notesOfWorkspace(list, workspace).map(({ noteId, text, tags }) => ({
+    noteId,
+    text,
+    tags,
+    state: 'kept' as const,
+  }))
 }
 
 /** The newest kept notes, as many as a task is sent with. @throws {CaissonError} `state_unavailable` */
-export function notesForTask(store: NoteStore, workspace: string): MemoryNote[] {
+export async function notesForTask(store: NoteStore, workspace: string): Promise<MemoryNote[]> {
   const chosen: MemoryNote[] = []
   let chars = 0
-  for (const note of keptNotes(store, workspace).slice(0, toldMaxCount)) {
+  for (const note of keptNotes(await store.list(), workspace).slice(0, toldMaxCount)) {
     chars += note.text.length + note.tags.join('').length
     if (chars > toldMaxChars) break
     chosen.push(note)
@@ -192,6 +206,11 @@ export function memoryNoteId(text: string, tags: readonly string[]): string {
 
 export function governanceNoteId(proposalId: string, text: string): string {
   return `gov-${digest(['governance', proposalId, text])}`
+}
+
+/** Whether a text names a proposal and has the note word for word. */
+export function isNoteIn(text: string, note: Pick<GovernanceNote, 'proposalId' | 'text'>): boolean {
+  return text.includes(note.text) && text.toUpperCase().includes(note.proposalId.toUpperCase())
 }
 
 function digest(parts: readonly string[]): string {

@@ -11,8 +11,9 @@ import { checkArguments } from '../files/check-arguments.ts'
 import { readImported } from '../journal/imported.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
-import { keyOf, NoteStore, type StoredNote } from '../memory/note-store.ts'
-import type { Folders } from '../state/folders.ts'
+import { isNoteIn } from '../memory/memory-service.ts'
+import { keyOf, type StoredNote } from '../memory/note-storage.ts'
+import type { NoteStore } from '../memory/note-store.ts'
 import { requireValue } from './prepare.ts'
 
 /** A proposed note without a decision. Its text is untrusted. */
@@ -65,23 +66,23 @@ export class RunNotes {
   /** The workspace of the run, by its real path. */
   readonly directory: string
   readonly #runs: RunStore
-  readonly #folders: Folders
+  readonly #store: NoteStore
   #pending: readonly ProposedNote[]
   #settled: readonly SettledNote[]
 
-  private constructor(runs: RunStore, folders: Folders, { runId, directory, pending, settled }: Proposals) {
+  private constructor(runs: RunStore, store: NoteStore, { runId, directory, pending, settled }: Proposals) {
     this.runId = runId
     this.directory = directory
     this.#runs = runs
-    this.#folders = folders
+    this.#store = store
     this.#pending = pending
     this.#settled = settled
   }
 
-  static async open(runId: string, runs: RunStore, folders: Folders): Promise<RunNotes> {
+  static async open(runId: string, runs: RunStore, store: NoteStore): Promise<RunNotes> {
     const proposals = proposalsOf(runId, await runs.read(runId))
     const imported = await readImported(runs.paths(runId).directory)
-    return new RunNotes(runs, folders, {
+    return new RunNotes(runs, store, {
       ...proposals,
       ...(imported === undefined ? {} : { directory: imported.workspace }),
     })
@@ -132,12 +133,27 @@ export class RunNotes {
       ),
     )
     // Saves before journaling: a note saved twice becomes one, but a note journaled and not saved would be lost.
-    if (added.length > 0)
-      await new NoteStore(this.#folders).change((notes) => merge(notes, added, replaced, directory))
+    if (added.length > 0) await this.#store.change((notes) => merge(notes, added, replaced, directory))
     const event: HostEvent = { type: 'notes-decide', ...outcome, by }
     await record.host(event)
     this.#pending = pending.filter(({ note }) => !decisions.has(note.noteId))
     return outcome
+  }
+
+  /**
+   * Keeps the pending notes of proposals that stand in a text word for word, with the proposal; the others stay pending.
+   * For a text whose author may decide, such as the goal that a caller wrote.
+   * @param by who wrote the text, for the journal
+   * @throws {CaissonError} as {@link decide}
+   */
+  async keepThoseIn(text: string, by: string): Promise<DecidedNotes> {
+    requireText('text', text)
+    requireText('by', by)
+    const own = this.#pending.filter(
+      (proposal) => proposal.kind === 'governance' && isNoteIn(text, proposal.note),
+    )
+    if (own.length === 0) return { kept: [], dropped: [] }
+    return await this.decide(new Map(own.map(({ note }) => [note.noteId, { keep: true }])), by)
   }
 }
 

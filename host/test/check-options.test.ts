@@ -12,6 +12,7 @@ import {
   OptionsError,
 } from '../check-options.ts'
 import { Host, type HostOptions, type RunOptions } from '../host.ts'
+import { createMemoryNotes } from '../memory/note-storages.ts'
 
 const wrong: [string, object, string[], RegExp][] = [
   ['an empty prompt', { prompt: '' }, ['prompt'], /may be empty only with plan\.from/],
@@ -254,7 +255,12 @@ describe('the options of a call and of a sandbox', () => {
 
 describe('the options of a host', () => {
   it.each<[string, object, string[], RegExp]>([
-    ['an unknown option', { cofig: {} }, ['cofig'], /the names are pool, queue, config, overrides, env/],
+    [
+      'an unknown option',
+      { cofig: {} },
+      ['cofig'],
+      /the names are pool, queue, config, overrides, notes, env/,
+    ],
     ['a size below zero', { pool: { size: -4 } }, ['pool.size'], /must be 0 or more, got -4/],
     ['a queue without a run at work', { queue: { maxAtWork: 0 } }, ['queue.maxAtWork'], /must be 1 or more/],
     ['a pool without a size', { pool: {} }, ['pool.size'], /is missing; must be a number/],
@@ -288,6 +294,7 @@ describe('the options of a host', () => {
       queue: { maxAtWork: 1, maxWaiting: 0, maxWaitingPerLane: 0 },
       config: { model: 'm' },
       overrides: ['model=x'],
+      notes: createMemoryNotes(),
       env: { HOME: '/tmp', PATH: undefined },
     }
     expect(() => new Host(all)).not.toThrow()

@@ -115,6 +115,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   'undo, its options': [wrongOptions, (host, value) => host.undo('run-0123456789abcdef0123', value)],
   openJwt: [wrongOptions, (host, value) => host.openJwt(value)],
   runNotes: [anyText, (host, value) => host.runNotes(value)],
+  trace: [anyText, (host, value) => host.trace(value)],
   heldByRules: [wrongText.filter((value) => value !== undefined), (host, value) => host.heldByRules(value)],
   'runs.find': [anyText, (host, value) => host.runs.find(value)],
   'runs.read': [anyText, (host, value) => host.runs.read(value)],

@@ -292,6 +292,8 @@ const handles: Readonly<Record<string, Handle<never>>> = {
         (notes, value) => notes.decide(value, 'a test'),
       ],
       'decide, its actor': [wrongText, (notes, value) => notes.decide(new Map(), value)],
+      keepThoseIn: [wrongText, (notes, value) => notes.keepThoseIn(value, 'a test')],
+      'keepThoseIn, its actor': [wrongText, (notes, value) => notes.keepThoseIn('one', value)],
     },
   }),
 }

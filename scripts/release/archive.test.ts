@@ -20,6 +20,7 @@ const whole = [
   ...['dist/host/cli/bin.js', 'dist/host/index.js', 'dist/host/index.d.ts'],
   ...['dist/runtime/index.js', 'dist/runtime/index.d.ts', 'dist/runtime/testing/index.js'],
   ...['dist/client/index.js', 'dist/client/index.d.ts'],
+  ...['dist/goals/index.js', 'dist/goals/index.d.ts'],
   ...['examples/operate/caisson.service', 'examples/operate/grafana-dashboard.json'],
 ]
 

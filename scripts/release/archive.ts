@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 /** Folders and files of the archive; everything else is refused. */
 const allowed = [
   /^(?:package\.json|README\.md|LICENSE|CHANGELOG\.md)$/,
-  /^dist\/(?:client|host|runtime|specs)\/.*\.(?:js|d\.ts)$/,
+  /^dist\/(?:client|goals|host|runtime|specs)\/.*\.(?:js|d\.ts)$/,
   /^dist\/agent\//,
   /^dist\/page\/(?:index\.html|app\.js|app\.css|icon\.svg)$/,
   /^dist\/man\/caisson\.1$/,
@@ -30,6 +30,8 @@ const required = [
   'dist/runtime/testing/index.js',
   'dist/client/index.js',
   'dist/client/index.d.ts',
+  'dist/goals/index.js',
+  'dist/goals/index.d.ts',
   'dist/agent/agent.cjs',
   'dist/page/index.html',
   'dist/page/app.js',

@@ -58,10 +58,12 @@ export function sidebarOf(root: string) {
     {
       text: 'Public types',
       collapsed: true,
-      items: ['caisson', 'caisson-client', 'caisson-runtime', 'caisson-testing'].map((name) => ({
-        text: name.replace('-', '/'),
-        link: `/specs/api/${name}.api`,
-      })),
+      items: ['caisson', 'caisson-agent', 'caisson-client', 'caisson-runtime', 'caisson-testing'].map(
+        (name) => ({
+          text: name.replace('-', '/'),
+          link: `/specs/api/${name}.api`,
+        }),
+      ),
     },
     {
       text: 'Contribute',

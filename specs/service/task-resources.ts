@@ -49,6 +49,18 @@ export const TraceEntry = z.strictObject({
 })
 export type TraceEntry = z.infer<typeof TraceEntry>
 
+/** What a tool returned, for the trace. */
+export function describeOutput({ tool, input }: Pick<TraceEntry, 'tool' | 'input'>, text: string): unknown {
+  const number = Number(text)
+  if (tool !== 'math' || !isArguments(input)) return { text }
+  // A JSON number has about 15 digits; a longer one stays a text.
+  return { result: String(number) === text ? number : text, expression: input.expression }
+}
+
+function isArguments(input: unknown): input is { readonly expression: unknown } {
+  return typeof input === 'object' && input !== null && 'expression' in input
+}
+
 export const TaskAnswer = z.strictObject({
   /** `success` when the run completed. */
   status: z.enum(['success', 'error']),

@@ -22,6 +22,7 @@ const surroundings = {
   orders: 'declare const orders: { close(orderId: string, signal: AbortSignal): Promise<string> }',
   createReadStream: "import { createReadStream } from 'node:fs'",
   createWriteStream: "import { createWriteStream } from 'node:fs'",
+  Agent: "import { Agent } from 'caisson/agent'",
   token: 'declare const token: string',
   tokens: 'declare const tokens: { current(): Promise<string> }',
   ServiceClient: "import { ServiceClient } from 'caisson/client'",
@@ -53,6 +54,7 @@ async function compile(modules: ReadonlyMap<string, string>): Promise<string> {
       caisson: [at('host/index.ts')],
       'caisson/runtime': [at('runtime/index.ts')],
       'caisson/testing': [at('runtime/testing/index.ts')],
+      'caisson/agent': [at('goals/index.ts')],
       'caisson/client': [at('client/index.ts')],
     },
   }

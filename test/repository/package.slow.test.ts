@@ -11,6 +11,7 @@ const root = path.join(import.meta.dirname, '../..')
 const { NODE_OPTIONS: _, ...inherited } = process.env
 
 const program = `import { Host, type Run, type RunOptions } from 'caisson'
+import { Agent } from 'caisson/agent'
 import { type LLMChatMessage, runTurnLoop } from 'caisson/runtime'
 import { createScriptedModel, text } from 'caisson/testing'
 const options: RunOptions = { prompt: 'x' }
@@ -27,6 +28,8 @@ const { response } = await runTurnLoop<LLMChatMessage[]>({
 })
 model.assertDone()
 console.log(response?.content)
+const env = { ...process.env, CAISSON_MODEL: 'caisson/offline' }
+console.log((await Agent.run('Calculate 6 * 7', { vm: false, tools: ['math'], env })).output)
 `
 
 it('installed from its archive in an empty project gives a library that imports and a command that runs a task [H.01]', async () => {
@@ -46,7 +49,7 @@ it('installed from its archive in an empty project gives a library that imports 
 
   await writeFile(path.join(project, 'use.ts'), program)
   expect((await run(process.execPath, ['use.ts'], { cwd: project, env })).stdout).toBe(
-    'function x offline\nsaid\n',
+    'function x offline\nsaid\n[offline model] Calculation result: 42 (from 6 * 7)\n',
   )
   // The documents come with it, and what they show fits the types.
   const document = await readFile(path.join(project, 'node_modules/caisson/specs/runtime-library.md'), 'utf8')

@@ -8,7 +8,18 @@ const root = path.join(import.meta.dirname, '../..')
 /** Ids in the names of tests: `it('… [W.01]', …)` and `it.each(…)('… [W.01]', …)`. This file cites none. */
 function citedIds(): Map<string, string> {
   const cited = new Map<string, string>()
-  for (const room of ['specs', 'runtime', 'agent', 'host', 'client', 'page', 'vm-image', 'scripts', 'test']) {
+  for (const room of [
+    'specs',
+    'runtime',
+    'agent',
+    'host',
+    'client',
+    'goals',
+    'page',
+    'vm-image',
+    'scripts',
+    'test',
+  ]) {
     for (const file of readdirSync(path.join(root, room), { recursive: true, encoding: 'utf8' })) {
       if (
         !file.endsWith('.test.ts') ||

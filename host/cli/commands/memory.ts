@@ -5,13 +5,8 @@ import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import { formatCount, formatTime } from '../../files/format.ts'
 import { memoryNoteId } from '../../memory/memory-service.ts'
-import {
-  keyOf,
-  type NoteStore,
-  noteMaxChars,
-  type StoredNote,
-  type WorkspaceNote,
-} from '../../memory/note-store.ts'
+import { keyOf, noteMaxChars, type StoredNote, type WorkspaceNote } from '../../memory/note-storage.ts'
+import type { NoteStore } from '../../memory/note-store.ts'
 import type { NoteDecision, SettledNote } from '../../runs/run-notes.ts'
 import { findLikelySecret } from '../../secrets/likely-secret.ts'
 import { prepareFolders } from '../../state/folders.ts'
@@ -36,13 +31,13 @@ export async function memoryList(
   const host = hostOf(io)
   const directory = await realDirectory(flags.workspace)
   const kept = (
-    flags.all === true ? host.notes.list().toReversed() : host.notes.ofWorkspace(directory)
+    flags.all === true ? (await host.notes.list()).toReversed() : await host.notes.ofWorkspace(directory)
   ).filter((note): note is WorkspaceNote => note.kind === 'memory')
   const runs = (await host.runs.list()).filter(
     ({ state, workspace }) =>
       state.proposedNotes.length > 0 && (flags.all === true || workspace === directory),
   )
-  const damaged = host.notes.damaged()
+  const damaged = await host.notes.damaged()
   if (flags.json === true) {
     for (const note of kept) await writeJsonLine(io.stdout, { state: 'kept', ...note })
     for (const { id: runId, workspace, state } of runs)
@@ -85,7 +80,7 @@ function linesByWorkspace(
 }
 
 export async function memoryShow(io: Io, name: string, flags: Place): Promise<ExitCode> {
-  const note = findNote(hostOf(io).notes.ofWorkspace(await realDirectory(flags.workspace)), name)
+  const note = findNote(await hostOf(io).notes.ofWorkspace(await realDirectory(flags.workspace)), name)
   writeLines(io.stdout, wholeNoteLines(note, colorsFor(io.stdout)))
   return exitCodes.completed
 }
@@ -99,7 +94,7 @@ export async function memoryAdd(io: Io, text: string, flags: Place & { tag?: str
   await prepareFolders(folders)
   const workspace = await realDirectory(flags.workspace)
   const noteId = memoryNoteId(trimmed, tags)
-  const same = notes.ofWorkspace(workspace).find((note) => note.noteId === noteId)
+  const same = (await notes.ofWorkspace(workspace)).find((note) => note.noteId === noteId)
   // A note keeps its id when it is edited: what was added again would undo that unseen.
   if (same !== undefined && same.text !== trimmed)
     throw new CaissonError(
@@ -114,7 +109,7 @@ export async function memoryAdd(io: Io, text: string, flags: Place & { tag?: str
 
 export async function memoryEdit(io: Io, name: string, flags: Place): Promise<ExitCode> {
   const { folders, notes } = hostOf(io)
-  const note = findNote(notes.ofWorkspace(await realDirectory(flags.workspace)), name)
+  const note = findNote(await notes.ofWorkspace(await realDirectory(flags.workspace)), name)
   const edit = await findEditor(io, path.dirname(notes.file))
   if (edit === undefined) throw new CaissonError('invalid_options', 'no editor is set; set EDITOR')
   const edited = await editNote(edit, note.text)
@@ -141,7 +136,7 @@ function warnOfSecret(io: Io, text: string, noteId: string): void {
 export async function memoryRemove(io: Io, names: string[], flags: Place): Promise<ExitCode> {
   const { notes } = hostOf(io)
   const directory = await realDirectory(flags.workspace)
-  await removeNotes(io, notes, notes.ofWorkspace(directory), names)
+  await removeNotes(io, notes, await notes.ofWorkspace(directory), names)
   return exitCodes.completed
 }
 
@@ -150,7 +145,7 @@ export async function memoryMove(io: Io, old: string, flags: Place): Promise<Exi
   const from = await realDirectory(old)
   const to = await realDirectory(flags.workspace)
   if (from === to) throw new CaissonError('invalid_options', 'the old and the new directory are the same')
-  const moved = notes.ofWorkspace(from)
+  const moved = await notes.ofWorkspace(from)
   if (moved.length === 0) throw new CaissonError('invalid_options', `no notes for ${sanitizeLine(from)}`)
   await notes.change((all) =>
     all.map((note) =>

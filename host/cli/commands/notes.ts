@@ -3,7 +3,7 @@
 import { CaissonError } from '#specs/errors.ts'
 import { ProposalId } from '#specs/protocol/extension.ts'
 import { governanceNoteId } from '../../memory/memory-service.ts'
-import type { ProposalNote } from '../../memory/note-store.ts'
+import type { ProposalNote } from '../../memory/note-storage.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
@@ -21,8 +21,8 @@ export async function notesList(
   const { notes } = hostOf(io)
   const found =
     proposal === undefined
-      ? notes.list().filter((note): note is ProposalNote => note.kind === 'governance')
-      : notes.ofProposal(proposalOf(proposal))
+      ? (await notes.list()).filter((note): note is ProposalNote => note.kind === 'governance')
+      : await notes.ofProposal(proposalOf(proposal))
   for (const note of found) {
     if (flags.json === true) await writeJsonLine(io.stdout, note)
     else writeLines(io.stdout, wholeNoteLines(note, colorsFor(io.stdout)))
@@ -51,7 +51,7 @@ export async function notesAdd(io: Io, proposal: string, text: string): Promise<
 
 export async function notesRemove(io: Io, proposal: string, names: string[]): Promise<ExitCode> {
   const { notes } = hostOf(io)
-  await removeNotes(io, notes, notes.ofProposal(proposalOf(proposal)), names)
+  await removeNotes(io, notes, await notes.ofProposal(proposalOf(proposal)), names)
   return exitCodes.completed
 }
 

@@ -2,7 +2,7 @@
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
-import { noteMaxChars, type WorkspaceNote } from '../../memory/note-store.ts'
+import { noteMaxChars, type WorkspaceNote } from '../../memory/note-storage.ts'
 import { wordsOf } from '../../runs/ending.ts'
 import type { DecidedNotes, NoteDecision, ProposedNote, RunNotes } from '../../runs/run-notes.ts'
 import type { Io } from '../io.ts'
@@ -53,11 +53,12 @@ async function reviewPending(io: Io, host: Host, runId: string, choice: NoteRevi
   const { pending } = notes
   if (pending.length === 0) return
   const colors = colorsFor(io.stdout)
+  const known = await host.notes.ofWorkspace(notes.directory)
   const head = `${formatCount(pending.length, 'note')} proposed by the agent for ${sanitizeLine(notes.directory)}`
   writeLines(io.stdout, [
     '',
     colors.bold(head),
-    ...pending.flatMap((proposal) => proposedNoteLines(proposal, colors, replacedBy(proposal, host, notes))),
+    ...pending.flatMap((proposal) => proposedNoteLines(proposal, colors, replacedBy(proposal, known))),
   ])
   const folder = host.runs.paths(runId).directory
   const decisions = choice === 'ask' ? await ask(io, pending, folder) : decideAll(pending, choice)
@@ -79,9 +80,9 @@ export async function keepNotes(io: Io, host: Host, runId: string): Promise<Deci
   }
 }
 
-function replacedBy(proposal: ProposedNote, host: Host, { directory }: RunNotes): WorkspaceNote | undefined {
+function replacedBy(proposal: ProposedNote, known: readonly WorkspaceNote[]): WorkspaceNote | undefined {
   if (proposal.kind !== 'memory' || proposal.replaces === undefined) return undefined
-  return host.notes.ofWorkspace(directory).find(({ noteId }) => noteId === proposal.replaces)
+  return known.find(({ noteId }) => noteId === proposal.replaces)
 }
 
 function decideAll(pending: readonly ProposedNote[], choice: 'keep' | 'wait'): Map<string, NoteDecision> {

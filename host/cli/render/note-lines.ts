@@ -1,7 +1,7 @@
 /** Notes as lines: what is kept, what a run proposes, and what became of it. All of it but ids is untrusted. */
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { formatCount, formatDate, formatTime } from '../../files/format.ts'
-import type { StoredNote, WorkspaceNote } from '../../memory/note-store.ts'
+import type { StoredNote, WorkspaceNote } from '../../memory/note-storage.ts'
 import type { ProposedNote } from '../../runs/run-notes.ts'
 import type { Colors } from './colors.ts'
 import { sanitizeBlock, sanitizeLine } from './sanitize.ts'

@@ -86,12 +86,8 @@ describe.each([
       const folders = await makeFolders()
       await prepare(folders)
       await contend('note', folders)
-      expect(
-        new NoteStore(folders)
-          .list()
-          .map(({ text }) => text)
-          .toSorted(),
-      ).toEqual(names)
+      const notes = await new NoteStore(folders).list()
+      expect(notes.map(({ text }) => text).toSorted()).toEqual(names)
     }
   }, 120_000)
 

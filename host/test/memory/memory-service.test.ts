@@ -11,7 +11,8 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { createGateway } from '../../gateway/gateway.ts'
 import { serveMemory } from '../../gateway/serve-tools.ts'
 import { MemoryService, notesForTask, proposalsMaxCount } from '../../memory/memory-service.ts'
-import { NoteStore, noteMaxChars, type StoredNote } from '../../memory/note-store.ts'
+import { noteMaxChars, type StoredNote } from '../../memory/note-storage.ts'
+import { NoteStore } from '../../memory/note-store.ts'
 import { offlineProvider } from '../../providers/providers.ts'
 import { readAnswer } from '../support/gateway.ts'
 
@@ -47,7 +48,7 @@ const say = (text: string, more: { tags?: string[]; replaces?: string } = {}) =>
   ...(more.replaces === undefined ? {} : { replaces: more.replaces }),
 })
 
-function noteOf(answer: ReturnType<MemoryService['remember']>): MemoryNote {
+function noteOf(answer: Awaited<ReturnType<MemoryService['remember']>>): MemoryNote {
   if (!answer.ok) throw new Error(answer.error.message)
   return answer.value.note
 }
@@ -55,16 +56,16 @@ function noteOf(answer: ReturnType<MemoryService['remember']>): MemoryNote {
 describe('the memory of a run', () => {
   it('holds what is kept, the newest first, and what the run itself proposes; the host keeps nothing [S0.13]', async () => {
     const { store, memory, events } = await open([kept(1, 'old'), kept(2, 'new')])
-    const mine = noteOf(memory.remember(say('Build with make all', { tags: ['build'] })))
+    const mine = noteOf(await memory.remember(say('Build with make all', { tags: ['build'] })))
     expect(mine.state).toBe('proposed')
-    const recalled = memory.recall({ limit: 10 })
+    const recalled = await memory.recall({ limit: 10 })
     expect(recalled.ok && recalled.value.notes.map(({ text, state }) => [text, state])).toEqual([
       ['Build with make all', 'proposed'],
       ['new', 'kept'],
       ['old', 'kept'],
     ])
     expect(events).toEqual([{ type: 'memory-propose', agentPath: 'root', note: mine }])
-    expect(store.list()).toHaveLength(2)
+    expect(await store.list()).toHaveLength(2)
   })
 
   it('finds notes by words, the rarer the better, the same each time [S0.13]', async () => {
@@ -74,29 +75,32 @@ describe('the memory of a run', () => {
       kept(3, 'The database is Postgres 16'),
       kept(4, 'Über Größe: naïve café'),
     ])
-    const find = (query: string) => {
-      const found = memory.recall({ query, limit: 2 })
+    const find = async (query: string) => {
+      const found = await memory.recall({ query, limit: 2 })
       return found.ok ? [found.value.notes.map(({ text }) => text), found.value.total] : []
     }
-    expect(find('postgres database')).toEqual([
+    expect(await find('postgres database')).toEqual([
       ['The database is Postgres 16', 'The tests need a database'],
       2,
     ])
-    expect(find('deployment')).toEqual([['Deploys happen on Friday'], 1])
-    expect(find('größe')).toEqual([['Über Größe: naïve café'], 1])
-    expect(find('nothing of this kind')).toEqual([[], 0])
-    expect(find('.*+?^(){}|[]\\')).toEqual([['Über Größe: naïve café', 'The database is Postgres 16'], 4])
+    expect(await find('deployment')).toEqual([['Deploys happen on Friday'], 1])
+    expect(await find('größe')).toEqual([['Über Größe: naïve café'], 1])
+    expect(await find('nothing of this kind')).toEqual([[], 0])
+    expect(await find('.*+?^(){}|[]\\')).toEqual([
+      ['Über Größe: naïve café', 'The database is Postgres 16'],
+      4,
+    ])
   })
 
   it('takes the same note once, and lets one stand in the place of another [S0.13]', async () => {
     const { memory, events } = await open([kept(1, 'Port 80')])
-    const first = noteOf(memory.remember(say('Port 81', { replaces: 'mem-000000000001' })))
-    expect(noteOf(memory.remember(say('Port 81'))).noteId).toBe(first.noteId)
-    const second = noteOf(memory.remember(say('Port 82', { replaces: first.noteId })))
-    const recalled = memory.recall({ limit: 10 })
+    const first = noteOf(await memory.remember(say('Port 81', { replaces: 'mem-000000000001' })))
+    expect(noteOf(await memory.remember(say('Port 81'))).noteId).toBe(first.noteId)
+    const second = noteOf(await memory.remember(say('Port 82', { replaces: first.noteId })))
+    const recalled = await memory.recall({ limit: 10 })
     expect(recalled.ok && recalled.value.notes).toEqual([second])
     expect(events).toHaveLength(2)
-    expect(memory.remember(say('Port 83', { replaces: 'mem-ffffffffffff' }))).toMatchObject({
+    expect(await memory.remember(say('Port 83', { replaces: 'mem-ffffffffffff' }))).toMatchObject({
       error: { code: 'not_found' },
     })
   })
@@ -110,10 +114,10 @@ describe('the memory of a run', () => {
       '-----BEGIN OPENSSH PRIVATE KEY-----',
       `token ghp_${'a1'.repeat(18)}`,
     ])
-      expect(memory.remember(say(text)), text).toMatchObject({ error: { code: 'secret_refused' } })
+      expect(await memory.remember(say(text)), text).toMatchObject({ error: { code: 'secret_refused' } })
     for (const text of ['The token is in .env', 'password: ask Ann', 'See https://docs.test/a:b@c'])
-      expect(memory.remember(say(text)).ok, text).toBe(true)
-    expect(noteOf(memory.remember(say('it says s3cr3t'))).text).toBe('it says s3cr3t')
+      expect((await memory.remember(say(text))).ok, text).toBe(true)
+    expect(noteOf(await memory.remember(say('it says s3cr3t'))).text).toBe('it says s3cr3t')
     expect(JSON.stringify(events)).toContain('it says [redacted]')
     expect(JSON.stringify(events)).not.toContain('s3cr3t')
   })
@@ -121,14 +125,18 @@ describe('the memory of a run', () => {
   it('bounds what a run proposes, of both kinds together [S0.13]', async () => {
     const { memory, events } = await open()
     const half = proposalsMaxCount / 2
-    for (let number = 0; number < half; number++) noteOf(memory.remember(say(`n${number}`)))
+    for (let number = 0; number < half; number++) noteOf(await memory.remember(say(`n${number}`)))
     for (let number = 0; number < half; number++)
-      expect(memory.addNote({ proposalId: 'PROP-1', text: `n${number}`, agentPath: 'root' }).ok).toBe(true)
-    expect(memory.remember(say('one more'))).toMatchObject({ error: { code: 'limit_notes', status: 403 } })
-    expect(memory.remember(say('x'.repeat(noteMaxChars + 1)))).toMatchObject({
+      expect((await memory.addNote({ proposalId: 'PROP-1', text: `n${number}`, agentPath: 'root' })).ok).toBe(
+        true,
+      )
+    expect(await memory.remember(say('one more'))).toMatchObject({
+      error: { code: 'limit_notes', status: 403 },
+    })
+    expect(await memory.remember(say('x'.repeat(noteMaxChars + 1)))).toMatchObject({
       error: { code: 'request_too_large' },
     })
-    expect(memory.remember(say(' \n '))).toMatchObject({ error: { code: 'invalid_request' } })
+    expect(await memory.remember(say(' \n '))).toMatchObject({ error: { code: 'invalid_request' } })
     expect(events).toHaveLength(proposalsMaxCount)
   })
 
@@ -136,17 +144,17 @@ describe('the memory of a run', () => {
     const { store } = await open(
       Array.from({ length: 40 }, (_, number) => kept(number, `${number} ${'x'.repeat(900)}`)),
     )
-    const told = notesForTask(store, '/w')
+    const told = await notesForTask(store, '/w')
     expect(told[0]?.text).toMatch(/^39 /)
     expect(told.length).toBeGreaterThan(8)
     expect(told.length).toBeLessThan(15)
-    expect(notesForTask(store, '/elsewhere')).toEqual([])
+    expect(await notesForTask(store, '/elsewhere')).toEqual([])
   })
 
   it('counts the tags of what a task gets with its words [S0.13]', async () => {
     const tags = Array.from({ length: 16 }, (_, index) => `${index}`.padEnd(180, 'x'))
     const { store } = await open(Array.from({ length: 10 }, (_, index) => kept(index, 'short', tags)))
-    expect(notesForTask(store, '/w')).toHaveLength(4)
+    expect(await notesForTask(store, '/w')).toHaveLength(4)
   })
 
   it('has the notes of a proposal, whoever wrote them [S4.04]', async () => {
@@ -158,14 +166,18 @@ describe('the memory of a run', () => {
       at: 1,
     } as const
     const { memory, events } = await open([{ ...person, proposalId: 'PROP-7' }])
-    expect(memory.addNote({ proposalId: 'PROP-7', text: 'Costs less', agentPath: 'root/a' }).ok).toBe(true)
-    expect(memory.addNote({ proposalId: 'PROP-7', text: 'Costs less', agentPath: 'root' }).ok).toBe(true)
-    const listed = memory.listNotes({ proposalId: 'PROP-7' })
+    expect((await memory.addNote({ proposalId: 'PROP-7', text: 'Costs less', agentPath: 'root/a' })).ok).toBe(
+      true,
+    )
+    expect((await memory.addNote({ proposalId: 'PROP-7', text: 'Costs less', agentPath: 'root' })).ok).toBe(
+      true,
+    )
+    const listed = await memory.listNotes({ proposalId: 'PROP-7' })
     expect(listed.ok && listed.value.notes.map(({ text, author, state }) => [text, author, state])).toEqual([
       ['Ann agrees', 'person', 'kept'],
       ['Costs less', runId, 'proposed'],
     ])
-    expect(memory.listNotes({ proposalId: 'PROP-8' })).toEqual({ ok: true, value: { notes: [] } })
+    expect(await memory.listNotes({ proposalId: 'PROP-8' })).toEqual({ ok: true, value: { notes: [] } })
     expect(events).toHaveLength(1)
   })
 })

@@ -6,7 +6,8 @@ import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { NoteStore, noteMaxChars, notesMaxCount, type StoredNote } from '../../memory/note-store.ts'
+import { noteMaxChars, notesMaxCount, type StoredNote } from '../../memory/note-storage.ts'
+import { NoteStore } from '../../memory/note-store.ts'
 
 async function openStore() {
   const home = await temporaryFolder('notes')
@@ -31,7 +32,7 @@ function note(number: number, fields: Partial<StoredNote> = {}): StoredNote {
 describe('the notes that are kept', () => {
   it('stand in a file of this user alone, by workspace and proposal [S0.13] [S4.04]', async () => {
     const { home, store } = await openStore()
-    expect(store.list()).toEqual([])
+    expect(await store.list()).toEqual([])
     const proposal: StoredNote = {
       kind: 'governance',
       noteId: 'gov-000000000001',
@@ -42,9 +43,9 @@ describe('the notes that are kept', () => {
     }
     await store.change(() => [note(1), note(2), note(3, { workspace: '/other' }), proposal])
     const again = new NoteStore({ home, locks: path.join(home, 'locks') })
-    expect(again.ofWorkspace('/w').map(({ text }) => text)).toEqual(['note 2', 'note 1'])
-    expect(again.ofProposal('PROP-1')).toEqual([proposal])
-    expect(again.ofProposal('PROP-2')).toEqual([])
+    expect((await again.ofWorkspace('/w')).map(({ text }) => text)).toEqual(['note 2', 'note 1'])
+    expect(await again.ofProposal('PROP-1')).toEqual([proposal])
+    expect(await again.ofProposal('PROP-2')).toEqual([])
     expect((await stat(store.file)).mode & 0o777).toBe(0o600)
     expect((await stat(path.dirname(store.file))).mode & 0o777).toBe(0o700)
   })
@@ -64,13 +65,13 @@ describe('the notes that are kept', () => {
       ]),
       { mode: 0o600 },
     )
-    expect(store.damaged().map(({ line }) => line)).toEqual([1, 4, 5])
+    expect((await store.damaged()).map(({ line }) => line)).toEqual([1, 4, 5])
     await store.change((notes) => [...notes, note(3)])
     const now = await readFile(store.file)
     expect(now.includes(bad)).toBe(true)
     expect(now.toString('utf8')).toContain('# my own words\n')
-    expect(store.list()).toHaveLength(3)
-    expect(store.damaged()).toHaveLength(3)
+    expect(await store.list()).toHaveLength(3)
+    expect(await store.damaged()).toHaveLength(3)
   })
 
   it('lose nothing but the line that was cut when the file is cut in its middle [S0.13]', async () => {
@@ -78,11 +79,11 @@ describe('the notes that are kept', () => {
     await store.change(() => [note(1), note(2)])
     const { size } = await stat(store.file)
     await truncate(store.file, size - 9)
-    expect(store.list()).toEqual([note(1)])
-    expect(store.damaged()).toMatchObject([{ line: 2 }])
+    expect(await store.list()).toEqual([note(1)])
+    expect(await store.damaged()).toMatchObject([{ line: 2 }])
     await store.change((notes) => [...notes, note(4)])
-    expect(store.list()).toEqual([note(1), note(4)])
-    expect(store.damaged()).toHaveLength(1)
+    expect(await store.list()).toEqual([note(1), note(4)])
+    expect(await store.damaged()).toHaveLength(1)
   })
 
   it('are read from whatever bytes the file holds [S0.13]', async () => {
@@ -97,7 +98,7 @@ describe('the notes that are kept', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(piece, { maxLength: 12 }), async (pieces) => {
         await writeFile(store.file, Buffer.concat(pieces), { mode: 0o600 })
-        const lines = store.list().length + store.damaged().length
+        const lines = (await store.list()).length + (await store.damaged()).length
         expect(lines).toBeLessThanOrEqual(Buffer.concat(pieces).toString('latin1').split('\n').length)
       }),
       { seed: 6, numRuns: 200 },
@@ -109,15 +110,15 @@ describe('the notes that are kept', () => {
     await mkdir(path.dirname(store.file), { mode: 0o700 })
     await writeFile(path.join(home, 'elsewhere'), '', { mode: 0o600 })
     await symlink(path.join(home, 'elsewhere'), store.file)
-    expect(() => store.list()).toThrow(expect.objectContaining({ code: 'state_unavailable' }))
+    await expect(store.list()).rejects.toThrow(expect.objectContaining({ code: 'state_unavailable' }))
     const other = await openStore()
     await mkdir(other.store.file, { recursive: true, mode: 0o700 })
-    expect(() => other.store.list()).toThrow('is no file')
+    await expect(other.store.list()).rejects.toThrow('is no file')
     const open = await openStore()
     await open.store.change(() => [note(1)])
     const { chmod } = await import('node:fs/promises')
     await chmod(open.store.file, 0o666)
-    expect(() => open.store.list()).toThrow('can be written by others')
+    await expect(open.store.list()).rejects.toThrow('can be written by others')
   })
 
   it('are bounded in number and length [S0.13]', async () => {
@@ -125,7 +126,7 @@ describe('the notes that are kept', () => {
     const many = Array.from({ length: notesMaxCount + 1 }, (_, index) => note(index))
     await expect(store.change(() => many)).rejects.toThrow(`${notesMaxCount} notes are stored`)
     await expect(store.change(() => [note(1, { text: 'x'.repeat(noteMaxChars + 1) })])).rejects.toThrow()
-    expect(store.list()).toEqual([])
+    expect(await store.list()).toEqual([])
   })
 
   it('take what two processes write at once [S0.13]', async () => {
@@ -147,7 +148,7 @@ describe('the notes that are kept', () => {
       return code
     }
     expect(await Promise.all([start(100), start(200)])).toEqual([0, 0])
-    expect(store.list()).toHaveLength(20)
-    expect(store.damaged()).toEqual([])
+    expect(await store.list()).toHaveLength(20)
+    expect(await store.damaged()).toEqual([])
   })
 })

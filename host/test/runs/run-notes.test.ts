@@ -2,7 +2,7 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
-import type { StoredNote } from '../../memory/note-store.ts'
+import type { StoredNote } from '../../memory/note-storage.ts'
 import { RunLock } from '../../workspace/run-lock.ts'
 import { noteIdOf as idOf, proposed, proposingRunId as runId, runThatProposed } from '../support/proposals.ts'
 
@@ -13,7 +13,7 @@ describe('the notes that a run proposed', () => {
       proposed(2, 'two'),
       proposed(3, 'three'),
     ])
-    expect(host.notes.list()).toEqual([])
+    expect(await host.notes.list()).toEqual([])
     const notes = await host.runNotes(runId)
     expect(notes.pending.map(({ note }) => note.text)).toEqual(['one', 'two', 'three'])
     const decisions = new Map([
@@ -27,7 +27,7 @@ describe('the notes that a run proposed', () => {
     expect(notes.pending).toEqual([])
     expect(await (await host.runNotes(runId)).decide(decisions, 'a test')).toEqual({ kept: [], dropped: [] })
     expect(
-      host.notes.ofWorkspace(directory).map(({ text, tags, runId: from }) => [text, tags, from]),
+      (await host.notes.ofWorkspace(directory)).map(({ text, tags, runId: from }) => [text, tags, from]),
     ).toEqual([
       ['two, in my words', ['t'], runId],
       ['one', ['t'], runId],
@@ -62,8 +62,8 @@ describe('the notes that a run proposed', () => {
       new Map(notes.pending.map(({ note }) => [note.noteId, { keep: true } as const])),
       'a test',
     )
-    expect(host.notes.ofWorkspace(directory).map(({ text }) => text)).toEqual(['fifth', 'third'])
-    expect(host.notes.ofWorkspace('/elsewhere')).toEqual([elsewhere])
+    expect((await host.notes.ofWorkspace(directory)).map(({ text }) => text)).toEqual(['fifth', 'third'])
+    expect(await host.notes.ofWorkspace('/elsewhere')).toEqual([elsewhere])
   })
 
   it('are one note where the decision was carried out but not journaled [S0.13]', async () => {
@@ -73,7 +73,7 @@ describe('the notes that a run proposed', () => {
     ])
     const notes = await host.runNotes(runId)
     await notes.decide(new Map([[idOf(1), { keep: true } as const]]), 'a test')
-    expect(host.notes.ofWorkspace(directory)).toHaveLength(1)
+    expect(await host.notes.ofWorkspace(directory)).toHaveLength(1)
   })
 
   it('of the same words as a note that a person has changed since leave that as it is [S0.13]', async () => {
@@ -88,7 +88,7 @@ describe('the notes that a run proposed', () => {
     }
     await host.notes.change(() => [changed])
     await (await host.runNotes(runId)).decide(new Map([[idOf(1), { keep: true }]]), 'a test')
-    expect(host.notes.ofWorkspace(directory)).toEqual([changed])
+    expect(await host.notes.ofWorkspace(directory)).toEqual([changed])
   })
 
   it('wait where the notes cannot be written or a process works on the run [S0.13]', async () => {
@@ -117,6 +117,6 @@ describe('the notes that a run proposed', () => {
     const notes = await host.runNotes(runId)
     expect(notes.pending).toEqual([{ kind: 'governance', agentPath: 'root/a', note }])
     await notes.decide(new Map([[noteId, { keep: true } as const]]), 'a test')
-    expect(host.notes.ofProposal('PROP-1')).toMatchObject([{ text: 'fine', author: runId }])
+    expect(await host.notes.ofProposal('PROP-1')).toMatchObject([{ text: 'fine', author: runId }])
   })
 })

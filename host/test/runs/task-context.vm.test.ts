@@ -18,13 +18,13 @@ describe('memory', () => {
         note: expect.objectContaining({ text: 'the tests need Docker', state: 'proposed' }),
       }),
     )
-    expect(bench.host.notes.list()).toEqual([])
+    expect(await bench.host.notes.list()).toEqual([])
     const notes = await bench.host.runNotes(first.run.id)
     await notes.decide(
       new Map(notes.pending.map(({ note }) => [note.noteId, { keep: true } as const])),
       'a test',
     )
-    expect(bench.host.notes.ofWorkspace(await realpath(bench.workspace))).toHaveLength(1)
+    expect(await bench.host.notes.ofWorkspace(await realpath(bench.workspace))).toHaveLength(1)
     const second = await bench.run('What do you remember about Docker?')
     expect(second.state.end?.summary).toContain('the tests need Docker')
     expect(second.state.proposedNotes).toEqual([])

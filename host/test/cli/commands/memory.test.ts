@@ -48,17 +48,20 @@ describe('caisson memory', () => {
     expect(listed).toContain('[style] Use tabs\n')
     expect(listed).toContain('Red \\e[31m\\u{202e} text\n')
     expect(listed).not.toContain('\u001b[31m')
-    const [red, tabs] = host.notes.ofWorkspace(directory)
+    const [red, tabs] = await host.notes.ofWorkspace(directory)
     expect((await caisson('memory', 'show', red?.noteId.slice(4, 9) ?? '', ...at)).stdout).toContain(
       '    │ second line',
     )
     Object.assign(env, { EDITOR: await editor('s/tabs/spaces/') })
     expect((await caisson('memory', 'edit', tabs?.noteId ?? '', ...at)).code).toBe(0)
-    expect(host.notes.ofWorkspace(directory)[0]).toMatchObject({ text: 'Use spaces', tags: ['style'] })
+    expect((await host.notes.ofWorkspace(directory))[0]).toMatchObject({
+      text: 'Use spaces',
+      tags: ['style'],
+    })
     Object.assign(env, { EDITOR: await editor('d') })
     expect((await caisson('memory', 'edit', tabs?.noteId ?? '', ...at)).stderr).toContain('the note is empty')
     expect((await caisson('memory', 'rm', red?.noteId ?? '', ...at)).stdout).toBe('1 note removed\n')
-    expect(host.notes.list()).toHaveLength(1)
+    expect(await host.notes.list()).toHaveLength(1)
     expect(await readdir(path.dirname(host.notes.file))).toEqual(['notes.jsonl'])
     for (const wrong of [
       ['show', 'mem-zz'],
@@ -72,14 +75,14 @@ describe('caisson memory', () => {
   it('does not undo an edit by adding the first words again [S0.13]', async () => {
     const { caisson, at, env, host, directory } = await place()
     await caisson('memory', 'add', 'Use tabs', ...at)
-    const [note] = host.notes.ofWorkspace(directory)
+    const [note] = await host.notes.ofWorkspace(directory)
     expect((await caisson('memory', 'add', 'Use tabs', ...at)).stdout).toBe(`kept as ${note?.noteId}\n`)
     Object.assign(env, { EDITOR: await editor('s/tabs/spaces/') })
     await caisson('memory', 'edit', note?.noteId ?? '', ...at)
     const again = await caisson('memory', 'add', 'Use tabs', ...at)
     expect(again).toMatchObject({ code: 2, stdout: '' })
     expect(again.stderr).toContain(`now reads: Use spaces; to change it: caisson memory edit ${note?.noteId}`)
-    expect(host.notes.ofWorkspace(directory).map(({ text }) => text)).toEqual(['Use spaces'])
+    expect((await host.notes.ofWorkspace(directory)).map(({ text }) => text)).toEqual(['Use spaces'])
   })
 
   it('says it where a note of the person seems to hold a secret [S0.13]', async () => {
@@ -130,7 +133,7 @@ describe('caisson memory', () => {
       expect([again.code, again.stderr]).toEqual([2, expect.stringContaining(words)])
     }
     expect((await caisson('memory', 'keep', 'last')).stdout).toBe('1 note kept\n')
-    expect(host.notes.ofWorkspace(directory).map((note) => note.text)).toEqual(['three', 'one'])
+    expect((await host.notes.ofWorkspace(directory)).map((note) => note.text)).toEqual(['three', 'one'])
     const shown = (await caisson('runs', 'show', 'last')).stdout
     expect(shown).toContain('the agent proposes to remember: one')
     expect(shown).toContain('0 notes kept, 1 dropped, by caisson memory drop')
@@ -168,7 +171,7 @@ describe('caisson notes', () => {
     )
     expect((await caisson('notes', 'list', '--json')).stdout.trim().split('\n')).toHaveLength(2)
     expect((await caisson('notes', 'rm', 'PROP-1', 'gov')).stdout).toBe('1 note removed\n')
-    expect(host.notes.list().map((note) => note.text)).toEqual(['Costs more'])
+    expect((await host.notes.list()).map((note) => note.text)).toEqual(['Costs more'])
     expect((await caisson('notes', 'add', 'twelve', 'x')).code).toBe(2)
   })
 })
@@ -216,7 +219,7 @@ describe('the review of what a run proposes', () => {
       person.type(typed)
     }
     await done
-    const texts = run.host.notes.ofWorkspace(run.directory).map((note) => note.text)
+    const texts = (await run.host.notes.ofWorkspace(run.directory)).map((note) => note.text)
     const { pending } = await run.host.runNotes(proposingRunId)
     return { texts, waiting: pending.length, raw: person.raw, shown: stripVTControlCharacters(person.raw) }
   }

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createMath } from '../../../tools/math/math.ts'
-import { call } from '../../support/tools.ts'
+import { createMath } from '../../tools/math.ts'
+import { call } from '../support/tools.ts'
 
 async function math(expression: string): Promise<string> {
   const result = await call(createMath(), { expression })
