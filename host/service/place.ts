@@ -32,14 +32,20 @@ export async function readToken(
   const known = await findToken(directory)
   if (known !== undefined) return { file, token: known }
   const token = randomBytes(tokenBytes).toString('base64url')
+  await replaceFile(file, `${token}\n`)
+  return { file, token }
+}
+
+/** Writes a file of the folder whole or not at all, for this user alone. */
+export async function replaceFile(file: string, content: string): Promise<void> {
   const draft = `${file}.${process.pid}`
+  await rm(draft, { force: true })
   {
     await using handle = await open(draft, 'wx', 0o600)
-    await handle.writeFile(`${token}\n`)
+    await handle.writeFile(content)
     await handle.sync()
   }
   await rename(draft, file)
-  return { file, token }
 }
 
 /**
@@ -48,13 +54,7 @@ export async function readToken(
 export async function keepSocketPlace(directory: string, socket: string | undefined): Promise<void> {
   const file = path.join(directory, placeName)
   if (socket === undefined) return await rm(file, { force: true })
-  const draft = `${file}.${process.pid}`
-  await rm(draft, { force: true })
-  {
-    await using handle = await open(draft, 'wx', 0o600)
-    await handle.writeFile(`${socket}\n`)
-  }
-  await rename(draft, file)
+  await replaceFile(file, `${socket}\n`)
 }
 
 /** Where the service of the folder listens, or would. @param directory is the user's alone */

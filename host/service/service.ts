@@ -15,6 +15,7 @@ import { RunEvents } from './events.ts'
 import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
 import { MetricValues } from './metric-values.ts'
+import { Notices, type NoticeTimes } from './notices.ts'
 import { Ownership } from './ownership.ts'
 import { keepSocketPlace, readToken, serviceFolder, socketName } from './place.ts'
 import { Quotas } from './quotas.ts'
@@ -24,6 +25,7 @@ import { Scrape } from './scrape.ts'
 import { ServiceRuns } from './service-runs.ts'
 import { listenOnSocket } from './unix-socket.ts'
 import { Uploads } from './uploads.ts'
+import { webhookReceivers } from './webhooks.ts'
 
 export const defaultPort = 3789
 
@@ -49,6 +51,8 @@ export interface ServiceOptions {
   /** Callers of an issuer, by JWT. Default: none. */
   readonly jwt?: JwtAccess
   readonly log?: (line: Readonly<Record<string, unknown>>) => void
+  /** Of messages to people about questions that wait. */
+  readonly noticeTimes?: NoticeTimes
 }
 
 export class Service implements AsyncDisposable {
@@ -61,6 +65,7 @@ export class Service implements AsyncDisposable {
   readonly #app: FastifyInstance
   readonly #local: AsyncDisposable
   readonly #runs: ServiceRuns
+  readonly #notices: Notices
   /** Ends the observation of runs. */
   readonly #forget: () => void
 
@@ -72,6 +77,7 @@ export class Service implements AsyncDisposable {
     readonly app: FastifyInstance
     readonly local: AsyncDisposable
     readonly runs: ServiceRuns
+    readonly notices: Notices
     readonly forget: () => void
   }) {
     this.url = parts.url
@@ -81,6 +87,7 @@ export class Service implements AsyncDisposable {
     this.#app = parts.app
     this.#local = parts.local
     this.#runs = parts.runs
+    this.#notices = parts.notices
     this.#forget = parts.forget
   }
 
@@ -91,6 +98,7 @@ export class Service implements AsyncDisposable {
     const { isOpen = false } = options
     if (isOpen) requireLoopback(address, options.hostNames ?? [])
     await host.openIndex()
+    const messenger = await host.openMessenger()
     const directory = serviceFolder(host.folders.home)
     const { file: tokenFile, token } = await readToken(directory)
     const ownership = new Ownership(host.runs)
@@ -169,10 +177,15 @@ export class Service implements AsyncDisposable {
     // A proxy keeps the name that its clients use, without this port.
     for (const name of options.hostNames ?? []) names.add(name.toLowerCase())
     const resumed = await runs.resumeAll()
+    const webhooks = webhookReceivers(messenger)
+    const notices = await Notices.start({
+      ...{ host, directory, values, log, afterMs: messenger.afterMs, receivers: () => webhooks },
+      ...(options.noticeTimes === undefined ? {} : { times: options.noticeTimes }),
+    })
     undo.move()
     const shown = isIP(address) === 6 ? `[${address}]` : address
     const url = `${options.tls === undefined ? 'http' : 'https'}://${shown}:${boundPort}`
-    return new Service({ url, socket, tokenFile, resumed, app, local, runs, forget })
+    return new Service({ url, socket, tokenFile, resumed, app, local, runs, notices, forget })
   }
 
   /** Number of runs at work in this process. */
@@ -185,6 +198,7 @@ export class Service implements AsyncDisposable {
    * the next service.
    */
   async close(): Promise<void> {
+    await this.#notices[Symbol.asyncDispose]()
     await this.#local[Symbol.asyncDispose]()
     await this.#app.close()
     this.#forget()

@@ -1,0 +1,83 @@
+/** Sends what people should know to the webhooks of the configuration, one attempt at a time. Its caller tries again. */
+import { CaissonError, requireText } from '#specs/errors.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { Config } from '../config/schema.ts'
+import type { KeySource } from '../keys/key-source.ts'
+import type { Secret } from '../keys/secret.ts'
+import type { Network } from '../net/network.ts'
+import { createPost, type Post, type SendResult } from './post.ts'
+import { readWebhookSecret, signWebhook } from './webhook-signature.ts'
+
+/** What is said to a webhook. */
+export interface WebhookMessage {
+  /** The same for each attempt, so that a receiver can drop doubles. */
+  readonly id: string
+  /** JSON. */
+  readonly body: string
+}
+
+export interface Messenger {
+  /** Time that a question waits before people hear of it, in ms. */
+  readonly afterMs: number
+  /** Names of the webhooks. */
+  readonly webhooks: readonly string[]
+  /** Makes one attempt. What fails is a value. @throws {CaissonError} `invalid_options` for a name that is not there */
+  sendWebhook(name: string, message: WebhookMessage, signal: AbortSignal): Promise<SendResult>
+}
+
+interface Surroundings {
+  readonly network: Network
+  /** Of one attempt. Absent: 15 s. */
+  readonly timeoutMs?: number
+  /** Fetches a secret, with each attempt. */
+  resolveKey(source: KeySource): Promise<Result<Secret, string>>
+}
+
+type Settings = Config['notify']
+type Webhook = Settings['webhooks'][string]
+
+const defaultAfterMs = 30_000
+
+/** @throws {CaissonError} `invalid_config` for a webhook whose secret cannot be used */
+export async function openMessenger(
+  { afterMs = defaultAfterMs, webhooks }: Settings,
+  surroundings: Surroundings,
+): Promise<Messenger> {
+  const { network, timeoutMs } = surroundings
+  const post = createPost(network, timeoutMs)
+  // What is wrong shows before a question waits.
+  for (const [name, webhook] of Object.entries(webhooks)) {
+    const key = await keyOf(webhook, surroundings)
+    if (!key.ok) throw new CaissonError('invalid_config', `notify.webhooks.${name}.secret: ${key.error}`)
+  }
+  return {
+    afterMs,
+    webhooks: Object.keys(webhooks),
+    async sendWebhook(name, message, signal) {
+      requireText('name', name)
+      const webhook = Object.hasOwn(webhooks, name) ? webhooks[name] : undefined
+      if (webhook === undefined) throw new CaissonError('invalid_options', 'no webhook has this name')
+      return await sendTo(webhook, message, { post, signal, ...surroundings })
+    },
+  }
+}
+
+async function sendTo(
+  webhook: Webhook,
+  { id, body }: WebhookMessage,
+  { post, signal, ...surroundings }: Surroundings & { readonly post: Post; readonly signal: AbortSignal },
+): Promise<SendResult> {
+  const key = await keyOf(webhook, surroundings)
+  // Somebody may put it back.
+  if (!key.ok) return { isSent: false, why: key.error, isRetryable: true, retryAfterMs: null, isGone: false }
+  const headers = { 'content-type': 'application/json', ...signWebhook(key.value, id, Date.now(), body) }
+  return await post({ url: webhook.url, headers, body, isLocalAllowed: webhook.local === true }, signal)
+}
+
+async function keyOf(
+  { secret }: Webhook,
+  { resolveKey }: Pick<Surroundings, 'resolveKey'>,
+): Promise<Result<Buffer, string>> {
+  const resolved = await resolveKey(secret)
+  return resolved.ok ? readWebhookSecret(resolved.value) : resolved
+}

@@ -1,0 +1,29 @@
+/** Webhooks as receivers of questions: what they get, and under which id. */
+import { createHash } from 'node:crypto'
+import type { Messenger, RunApproval } from '../index.ts'
+import type { Receiver } from './notices.ts'
+import { noticeOf } from './question-notice.ts'
+
+/** One receiver for each webhook of the configuration. */
+export function webhookReceivers(messenger: Messenger): readonly Receiver[] {
+  return messenger.webhooks.map((name) => {
+    const id = `webhook ${name}`
+    return {
+      kind: 'webhook',
+      id,
+      send: async (question, signal) =>
+        await messenger.sendWebhook(name, { id: messageId(id, question), body: bodyOf(question) }, signal),
+    }
+  })
+}
+
+/** The same for each attempt and after a restart, so that a receiver can drop doubles. */
+function messageId(receiver: string, { runId, approval: { approvalId } }: RunApproval): string {
+  const digest = createHash('sha256').update(JSON.stringify([receiver, runId, approvalId]))
+  return `msg_${digest.digest('hex').slice(0, 32)}`
+}
+
+function bodyOf(question: RunApproval): string {
+  const { askedAt, ...data } = noticeOf(question)
+  return JSON.stringify({ type: 'question.waiting', timestamp: askedAt, data })
+}
