@@ -2,6 +2,7 @@
 import './session/no-eval.ts'
 
 import { render } from 'preact'
+import { AnswerPage } from './answer-page.tsx'
 import { App } from './app.tsx'
 import { takeTokenFromAddress } from './session/session.ts'
 import { applyTheme, storedTheme } from './session/theme.ts'
@@ -14,6 +15,7 @@ import './styles/changes.css'
 import './styles/narrow.css'
 
 applyTheme(storedTheme())
-takeTokenFromAddress()
+const isLink = location.pathname === '/answer'
+if (!isLink) takeTokenFromAddress()
 const place = document.getElementById('app')
-if (place !== null) render(<App />, place)
+if (place !== null) render(isLink ? <AnswerPage /> : <App />, place)

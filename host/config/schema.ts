@@ -189,6 +189,12 @@ export const Config = z.strictObject({
     .strictObject({
       /** Time that a question waits before, in ms. Absent: 30,000. */
       afterMs: z.int().min(0).max(86_400_000).optional(),
+      /** Time that a link to a question is valid, in ms. Absent: 24 hours. */
+      linkMs: z
+        .int()
+        .min(1_000)
+        .max(30 * 86_400_000)
+        .optional(),
       /** By name. */
       webhooks: z
         .record(Name, WebhookConfig)

@@ -19,6 +19,8 @@ export interface WebhookMessage {
 export interface Messenger {
   /** Time that a question waits before people hear of it, in ms. */
   readonly afterMs: number
+  /** Time that a link to a question is valid, in ms. */
+  readonly linkMs: number
   /** Names of the webhooks. */
   readonly webhooks: readonly string[]
   /** Makes one attempt. What fails is a value. @throws {CaissonError} `invalid_options` for a name that is not there */
@@ -37,10 +39,11 @@ type Settings = Config['notify']
 type Webhook = Settings['webhooks'][string]
 
 const defaultAfterMs = 30_000
+const defaultLinkMs = 24 * 3_600_000
 
 /** @throws {CaissonError} `invalid_config` for a webhook whose secret cannot be used */
 export async function openMessenger(
-  { afterMs = defaultAfterMs, webhooks }: Settings,
+  { afterMs = defaultAfterMs, linkMs = defaultLinkMs, webhooks }: Settings,
   surroundings: Surroundings,
 ): Promise<Messenger> {
   const { network, timeoutMs } = surroundings
@@ -51,7 +54,7 @@ export async function openMessenger(
     if (!key.ok) throw new CaissonError('invalid_config', `notify.webhooks.${name}.secret: ${key.error}`)
   }
   return {
-    afterMs,
+    ...{ afterMs, linkMs },
     webhooks: Object.keys(webhooks),
     async sendWebhook(name, message, signal) {
       requireText('name', name)

@@ -11,11 +11,13 @@ import {
   CaissonError,
   type ChangeSelection,
   type Host,
+  type RunApproval,
   type RunFilter,
   type RunStatus,
 } from '../index.ts'
 import { actorOf, type Caller } from './callers.ts'
 import type { RunEvents } from './events.ts'
+import { requireUnchanged } from './links.ts'
 import { type Ownership, ownerMetadata, ownPrefix, visibleMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
@@ -25,6 +27,7 @@ import type { Scrape } from './scrape.ts'
 import type { ServiceRuns } from './service-runs.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
 import type { Uploads } from './uploads.ts'
+import { findQuestion } from './waiting-question.ts'
 
 export interface Call {
   readonly caller: Caller
@@ -166,14 +169,20 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       const visible = approvals.filter(({ runId }) => isVisible(runId))
       return {
         body: {
-          approvals: visible.map(({ approval: { answers, ...approval }, ...rest }) => ({
-            ...rest,
-            approval: { ...approval, ...(answers === undefined ? {} : { answers: [...answers] }) },
-          })),
+          approvals: visible.map(questionResource),
         },
       }
     },
+    getApproval: async ({ params: { run, approval } }, { caller }) => {
+      const question = await findQuestion(host.runs, run, approval)
+      requireUnchanged(caller, question)
+      return { body: questionResource(question) }
+    },
     answerApproval: async ({ params: { run, approval }, body: { by, ...answer } }, { caller }) => {
+      if (caller.link !== undefined) {
+        if (answer.scope !== 'once') throw new Refusal(403, 'forbidden', 'a link answers for this once alone')
+        requireUnchanged(caller, await findQuestion(host.runs, run, approval))
+      }
       const result = await runs.answer(run, approval, answer as ApprovalAnswer, { caller, by })
       if (result.taken) return { body: { taken: true } }
       const status = result.reason === 'unknown' ? 404 : 409
@@ -342,6 +351,10 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       ...{ usage, isUsageEstimated, costUsd, journalHead },
     }
   }
+}
+
+function questionResource({ approval: { answers, ...approval }, ...rest }: RunApproval) {
+  return { ...rest, approval: { ...approval, ...(answers === undefined ? {} : { answers: [...answers] }) } }
 }
 
 /** Refuses a run whose prompt would go to another model server than its caller knows of. @throws {Refusal} 409 */

@@ -16,7 +16,8 @@ export interface Receiver {
   readonly kind: 'webhook'
   /** Stable over restarts. */
   readonly id: string
-  send(question: RunApproval, signal: AbortSignal): Promise<SendResult>
+  /** @param since when the delivery was first due, ms since 1970 */
+  send(question: RunApproval, since: number, signal: AbortSignal): Promise<SendResult>
 }
 
 export interface NoticesOptions {
@@ -118,7 +119,7 @@ export class Notices implements AsyncDisposable {
       const question = await this.#find(entry)
       if (question === undefined) this.#outbox.keepOnly((other) => other !== entry)
       else {
-        const result = await receiver.send(question, signal)
+        const result = await receiver.send(question, entry.since, signal)
         // What the end of the service broke off is tried again.
         if (signal.aborted && !result.isSent) return
         this.#settle(receiver, entry, result)

@@ -14,6 +14,7 @@ import { Callers, type JwtAccess } from './callers.ts'
 import { RunEvents } from './events.ts'
 import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
+import { Links } from './links.ts'
 import { MetricValues } from './metric-values.ts'
 import { Notices, type NoticeTimes } from './notices.ts'
 import { Ownership } from './ownership.ts'
@@ -51,6 +52,8 @@ export interface ServiceOptions {
   /** Callers of an issuer, by JWT. Default: none. */
   readonly jwt?: JwtAccess
   readonly log?: (line: Readonly<Record<string, unknown>>) => void
+  /** Origin by which people reach the service; messages to them then have links that answer. Default: no links. */
+  readonly publicUrl?: string
   /** Of messages to people about questions that wait. */
   readonly noticeTimes?: NoticeTimes
 }
@@ -96,15 +99,28 @@ export class Service implements AsyncDisposable {
     const { host, version, address = '127.0.0.1', port = defaultPort, log = () => undefined } = options
     requireSafe(address, options.tls !== undefined)
     const { isOpen = false } = options
-    if (isOpen) requireLoopback(address, options.hostNames ?? [])
+    const publicHost = options.publicUrl === undefined ? [] : [new URL(options.publicUrl)]
+    const reachable = publicHost.map(({ hostname }) => hostname).filter((name) => !isLoopback(name))
+    if (isOpen) requireLoopback(address, [...(options.hostNames ?? []), ...reachable])
     await host.openIndex()
     const messenger = await host.openMessenger()
     const directory = serviceFolder(host.folders.home)
     const { file: tokenFile, token } = await readToken(directory)
-    const ownership = new Ownership(host.runs)
-    const quotas = new Quotas({ host, atWork: () => runs.ofCallers })
+    const links =
+      options.publicUrl === undefined
+        ? undefined
+        : await Links.open(directory, options.publicUrl, messenger.linkMs)
     const { jwt } = options
-    const callers = new Callers({ token, keys: host.apiKeys, log, ...(jwt === undefined ? {} : { jwt }) })
+    const ownership = new Ownership(host.runs, {
+      keys: host.apiKeys,
+      ...(jwt?.quotas === undefined ? {} : { subjectQuotas: jwt.quotas }),
+    })
+    const quotas = new Quotas({ host, atWork: () => runs.ofCallers })
+    const callers = new Callers({
+      ...{ token, keys: host.apiKeys, log },
+      ...(jwt === undefined ? {} : { jwt }),
+      ...(links === undefined ? {} : { links }),
+    })
     // The issuer may be out of reach for a while, which is no reason not to start.
     void jwt?.verifier.check().catch((error: unknown) => {
       log({ level: 'error', message: 'JWTs cannot be checked', cause: CaissonError.from(error).message })
@@ -176,8 +192,9 @@ export class Service implements AsyncDisposable {
       names.add(name)
     // A proxy keeps the name that its clients use, without this port.
     for (const name of options.hostNames ?? []) names.add(name.toLowerCase())
+    for (const { host: name } of publicHost) names.add(name)
     const resumed = await runs.resumeAll()
-    const webhooks = webhookReceivers(messenger)
+    const webhooks = webhookReceivers(messenger, links)
     const notices = await Notices.start({
       ...{ host, directory, values, log, afterMs: messenger.afterMs, receivers: () => webhooks },
       ...(options.noticeTimes === undefined ? {} : { times: options.noticeTimes }),

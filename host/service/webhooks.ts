@@ -1,18 +1,24 @@
 /** Webhooks as receivers of questions: what they get, and under which id. */
 import { createHash } from 'node:crypto'
 import type { Messenger, RunApproval } from '../index.ts'
+import type { Links } from './links.ts'
 import type { Receiver } from './notices.ts'
 import { noticeOf } from './question-notice.ts'
 
-/** One receiver for each webhook of the configuration. */
-export function webhookReceivers(messenger: Messenger): readonly Receiver[] {
+/** One receiver for each webhook of the configuration. @param links absent: messages have none */
+export function webhookReceivers(messenger: Messenger, links?: Links): readonly Receiver[] {
   return messenger.webhooks.map((name) => {
     const id = `webhook ${name}`
     return {
       kind: 'webhook',
       id,
-      send: async (question, signal) =>
-        await messenger.sendWebhook(name, { id: messageId(id, question), body: bodyOf(question) }, signal),
+      send: async (question, since, signal) => {
+        const message = {
+          id: messageId(id, question),
+          body: bodyOf(question, links?.make(question, id, since)),
+        }
+        return await messenger.sendWebhook(name, message, signal)
+      },
     }
   })
 }
@@ -23,7 +29,9 @@ function messageId(receiver: string, { runId, approval: { approvalId } }: RunApp
   return `msg_${digest.digest('hex').slice(0, 32)}`
 }
 
-function bodyOf(question: RunApproval): string {
-  const { askedAt, ...data } = noticeOf(question)
-  return JSON.stringify({ type: 'question.waiting', timestamp: askedAt, data })
+function bodyOf(question: RunApproval, link: ReturnType<Links['make']> | undefined): string {
+  const { askedAt, ...notice } = noticeOf(question)
+  const linked =
+    link === undefined ? {} : { link: link.url, linkExpiresAt: new Date(link.expiresAt).toISOString() }
+  return JSON.stringify({ type: 'question.waiting', timestamp: askedAt, data: { ...notice, ...linked } })
 }

@@ -245,6 +245,15 @@ export const routes = {
       schema: z.strictObject({ approvals: z.array(ApprovalResource) }),
     },
   }),
+  getApproval: defineRoute({
+    method: 'GET',
+    path: '/v1/runs/{run}/approvals/{approval}',
+    summary: 'Show a question that a run waits for; 409 with who decided it when it no longer waits',
+    scope: 'approve',
+    params: ApprovalParams,
+    reply: { status: 200, description: 'The question', schema: ApprovalResource },
+    refusals: [404, 409, 410],
+  }),
   answerApproval: defineRoute({
     method: 'POST',
     path: '/v1/runs/{run}/approvals/{approval}',
@@ -257,7 +266,7 @@ export const routes = {
       description: 'The answer counts',
       schema: z.strictObject({ taken: z.literal(true) }),
     },
-    refusals: [404, 409],
+    refusals: [404, 409, 410],
   }),
   listAnswers: defineRoute({
     method: 'GET',
