@@ -110,8 +110,15 @@ export type {
   StoredNote,
   WorkspaceNote,
 } from './memory/note-store.ts'
-export type { Messenger, WebhookMessage } from './notify/messenger.ts'
+export type {
+  Messenger,
+  PushMessage,
+  PushSender,
+  PushTarget,
+  WebhookMessage,
+} from './notify/messenger.ts'
 export type { SendResult } from './notify/post.ts'
+export type { PushKeys } from './notify/web-push.ts'
 export type { ProviderChoice } from './providers/providers.ts'
 export type { HostQueue, QueueCounts, QueueLimits, QueuePlace } from './queue/run-queue.ts'
 export type { ReplayOptions } from './replay-run.ts'

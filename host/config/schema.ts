@@ -195,6 +195,8 @@ export const Config = z.strictObject({
         .min(1_000)
         .max(30 * 86_400_000)
         .optional(),
+      /** Whether push services of browsers may be on this machine or its network. Absent: they may not. */
+      localPush: z.boolean().optional(),
       /** By name. */
       webhooks: z
         .record(Name, WebhookConfig)

@@ -6,7 +6,29 @@ import type { KeySource } from '../keys/key-source.ts'
 import type { Secret } from '../keys/secret.ts'
 import type { Network } from '../net/network.ts'
 import { createPost, type Post, type SendResult } from './post.ts'
+import { encryptPush, type PushKeys, readVapidIdentity, type VapidIdentity, vapidHeader } from './web-push.ts'
 import { readWebhookSecret, signWebhook } from './webhook-signature.ts'
+
+/** A browser, as it subscribed. */
+export interface PushTarget {
+  readonly endpoint: string
+  readonly keys: PushKeys
+}
+
+export interface PushMessage {
+  /** A later message with the same one replaces this, up to 32 letters and digits. */
+  readonly topic: string
+  /** Up to 4,000 bytes. */
+  readonly payload: string
+}
+
+/** Sends to browsers (Web Push). */
+export interface PushSender {
+  /** For browsers that subscribe, in base64url. */
+  readonly publicKey: string
+  /** Makes one attempt. What fails is a value. */
+  send(to: PushTarget, message: PushMessage, signal: AbortSignal): Promise<SendResult>
+}
 
 /** What is said to a webhook. */
 export interface WebhookMessage {
@@ -25,6 +47,8 @@ export interface Messenger {
   readonly webhooks: readonly string[]
   /** Makes one attempt. What fails is a value. @throws {CaissonError} `invalid_options` for a name that is not there */
   sendWebhook(name: string, message: WebhookMessage, signal: AbortSignal): Promise<SendResult>
+  /** @param secret 32 random bytes in base64url @param contact an https or mailto address of who sends */
+  openPush(secret: string, contact: string): PushSender
 }
 
 interface Surroundings {
@@ -39,11 +63,13 @@ type Settings = Config['notify']
 type Webhook = Settings['webhooks'][string]
 
 const defaultAfterMs = 30_000
+/** For which a push service keeps a message of a browser that is off. */
+const pushLifeSeconds = 24 * 3_600
 const defaultLinkMs = 24 * 3_600_000
 
 /** @throws {CaissonError} `invalid_config` for a webhook whose secret cannot be used */
 export async function openMessenger(
-  { afterMs = defaultAfterMs, linkMs = defaultLinkMs, webhooks }: Settings,
+  { afterMs = defaultAfterMs, linkMs = defaultLinkMs, localPush = false, webhooks }: Settings,
   surroundings: Surroundings,
 ): Promise<Messenger> {
   const { network, timeoutMs } = surroundings
@@ -61,6 +87,15 @@ export async function openMessenger(
       const webhook = Object.hasOwn(webhooks, name) ? webhooks[name] : undefined
       if (webhook === undefined) throw new CaissonError('invalid_options', 'no webhook has this name')
       return await sendTo(webhook, message, { post, signal, ...surroundings })
+    },
+    openPush(secret, contact) {
+      requireText('secret', secret)
+      const identity = readVapidIdentity(secret)
+      return {
+        publicKey: identity.publicKey,
+        send: async (to, message, signal) =>
+          await push(to, message, { post, signal, identity, contact, isLocalAllowed: localPush }),
+      }
     },
   }
 }
@@ -83,4 +118,31 @@ async function keyOf(
 ): Promise<Result<Buffer, string>> {
   const resolved = await resolveKey(secret)
   return resolved.ok ? readWebhookSecret(resolved.value) : resolved
+}
+
+async function push(
+  { endpoint, keys }: PushTarget,
+  { topic, payload }: PushMessage,
+  given: {
+    readonly post: Post
+    readonly signal: AbortSignal
+    readonly identity: VapidIdentity
+    readonly contact: string
+    readonly isLocalAllowed: boolean
+  },
+): Promise<SendResult> {
+  const { post, signal, identity, contact, isLocalAllowed } = given
+  let body: Buffer
+  try {
+    body = encryptPush(Buffer.from(payload), keys)
+  } catch {
+    return { isSent: false, why: 'its keys are none', isRetryable: false, retryAfterMs: null, isGone: true }
+  }
+  const headers = {
+    ...{ 'content-type': 'application/octet-stream', 'content-encoding': 'aes128gcm' },
+    authorization: vapidHeader(endpoint, identity, contact, Date.now()),
+    ...{ ttl: String(pushLifeSeconds), urgency: 'high', topic },
+  }
+  // 404: the browser unsubscribed (RFC 8030).
+  return await post({ url: endpoint, headers, body, isLocalAllowed, goneStatuses: [404, 410] }, signal)
 }

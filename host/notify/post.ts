@@ -21,6 +21,8 @@ export interface Message {
   readonly body: string | Uint8Array
   /** Whether a person allowed addresses of this machine and its network, and plain http to them. */
   readonly isLocalAllowed: boolean
+  /** Statuses by which the receiver wants no more messages. Absent: 410. */
+  readonly goneStatuses?: readonly number[]
 }
 
 /** Whether the message arrived. Texts have no word of the receiver, and no path of its address. */
@@ -43,7 +45,7 @@ export type Post = (message: Message, signal: AbortSignal) => Promise<SendResult
 /** @param timeoutMs of one attempt. Absent: 15 s */
 export function createPost(network: Network, timeoutMs = attemptMs): Post {
   const connect = createConnector({ network, timeoutMs })
-  return async ({ url, headers, body, isLocalAllowed }, signal) => {
+  return async ({ url, headers, body, isLocalAllowed, goneStatuses = [410] }, signal) => {
     const target = parseTarget(url, 'POST')
     if (!target.ok) return failed('its address cannot be used', { isRetryable: false })
     const ends = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
@@ -59,7 +61,7 @@ export function createPost(network: Network, timeoutMs = attemptMs): Post {
     opened.value.on('error', () => undefined)
     const secured = await secure(opened.value, target.value, network, ends)
     if (!secured.ok) return failed(secured.error, { isRetryable: true })
-    return await send(secured.value, target.value, { headers, body, signal: ends })
+    return await send(secured.value, target.value, { headers, body, goneStatuses, signal: ends })
   }
 }
 
@@ -84,10 +86,15 @@ async function secure(
   return secured.ok ? secured : { ok: false, error: secured.error.message }
 }
 
+type Outgoing = Pick<Message, 'headers' | 'body'> & {
+  readonly goneStatuses: readonly number[]
+  readonly signal: AbortSignal
+}
+
 function send(
   connection: Duplex,
   { host, port, scheme, path }: Target,
-  { headers, body, signal }: Pick<Message, 'headers' | 'body'> & { readonly signal: AbortSignal },
+  { headers, body, goneStatuses, signal }: Outgoing,
 ): Promise<SendResult> {
   const { promise, resolve } = Promise.withResolvers<SendResult>()
   const isUsual = port === (scheme === 'https' ? 443 : 80)
@@ -109,7 +116,7 @@ function send(
     // Its body is not read, however long it is.
     response.on('error', () => undefined)
     response.destroy()
-    resolve(resultOf(statusCode, answered['retry-after']))
+    resolve(resultOf(statusCode, answered['retry-after'], goneStatuses))
   })
   sent.on('error', (error) => {
     const why = signal.aborted ? 'it did not answer in time' : `the connection failed (${codeOf(error)})`
@@ -119,14 +126,18 @@ function send(
   return promise
 }
 
-function resultOf(status: number, retryAfter: string | undefined): SendResult {
+function resultOf(
+  status: number,
+  retryAfter: string | undefined,
+  goneStatuses: readonly number[],
+): SendResult {
   if (status >= 200 && status <= 299) return { isSent: true }
   const isRetryable = status === 408 || status === 429 || status >= 500
   const isRedirect = status >= 300 && status <= 399
   return failed(`it answered ${status}${isRedirect ? ', and redirects are not followed' : ''}`, {
     isRetryable,
     retryAfterMs: isRetryable ? parseRetryAfter(retryAfter) : null,
-    isGone: status === 410,
+    isGone: goneStatuses.includes(status),
   })
 }
 

@@ -20,6 +20,7 @@ import type { RunEvents } from './events.ts'
 import { requireUnchanged } from './links.ts'
 import { type Ownership, ownerMetadata, ownPrefix, visibleMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
+import type { Push } from './push.ts'
 import type { Quotas } from './quotas.ts'
 import type { Readiness } from './readiness.ts'
 import { referencePage } from './reference-page.ts'
@@ -62,11 +63,12 @@ export interface HandlerParts {
   readonly quotas: Quotas
   readonly readiness: Readiness
   readonly scrape: Scrape
+  readonly push: Push
   readonly version: string
 }
 
 export function makeHandlers(parts: HandlerParts): Handlers {
-  const { host, runs, events, uploads, ownership, quotas, readiness, scrape, version } = parts
+  const { host, runs, events, uploads, ownership, quotas, readiness, scrape, push, version } = parts
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
   const done = { body: undefined }
@@ -189,6 +191,11 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       throw new Refusal(status, result.reason, result.message, {
         remedy: `list the questions: GET /v1/approvals?run=${run}`,
       })
+    },
+    getPushKey: async () => ({ body: { publicKey: push.publicKey } }),
+    addPushSubscription: async ({ body }, { caller }) => {
+      await push.add(caller, body)
+      return done
     },
     listAnswers: async ({ params: { run } }) => ({
       body: { answers: await host.runs.runAnswers(run) },

@@ -6,6 +6,7 @@ import { CaissonError } from '#specs/errors.ts'
 import type { Host, RunApproval, SendResult } from '../index.ts'
 import type { MetricValues } from './metric-values.ts'
 import { Outbox, type OutboxEntry, outboxMaxEntries } from './outbox.ts'
+import { ownerField } from './ownership.ts'
 
 const pollMs = 5_000
 /** For what is being sent when the service ends. */
@@ -13,19 +14,23 @@ const closeMs = 2_000
 
 /** Who hears of questions. */
 export interface Receiver {
-  readonly kind: 'webhook'
+  readonly kind: 'webhook' | 'browser'
   /** Stable over restarts. */
   readonly id: string
+  /** Name of the key or subject whose runs it hears of. Absent: of all. */
+  readonly owner?: string
+  /** Forgets the receiver, which wants no more. Absent: it gets nothing until the service starts again. */
+  drop?(): Promise<void>
   /** @param since when the delivery was first due, ms since 1970 */
   send(question: RunApproval, since: number, signal: AbortSignal): Promise<SendResult>
 }
 
 export interface NoticesOptions {
-  readonly host: { readonly runs: Pick<Host['runs'], 'pendingApprovals'> }
+  readonly host: { readonly runs: Pick<Host['runs'], 'pendingApprovals' | 'summary'> }
   readonly directory: string
   /** Time that a question waits before, in ms. */
   readonly afterMs: number
-  readonly receivers: () => readonly Receiver[]
+  readonly receivers: () => Promise<readonly Receiver[]>
   readonly values: MetricValues
   readonly log: (line: Readonly<Record<string, unknown>>) => void
   readonly times?: NoticeTimes
@@ -80,26 +85,31 @@ export class Notices implements AsyncDisposable {
   }
 
   async #poll(): Promise<void> {
-    const receivers = this.#options.receivers().filter(({ id }) => !this.#gone.has(id))
+    const receivers = (await this.#options.receivers()).filter(({ id }) => !this.#gone.has(id))
     if (receivers.length === 0 && this.#outbox.size === 0) return
     const questions = await this.#options.host.runs.pendingApprovals()
     const waiting = new Set(questions.map(({ runId, approval }) => `${runId} ${approval.approvalId}`))
     this.#outbox.keepOnly(({ runId, approvalId }) => waiting.has(`${runId} ${approvalId}`))
-    const isRoom = this.#addDue(questions, receivers)
+    const isRoom = await this.#addDue(questions, receivers)
     await this.#outbox.save()
     for (const receiver of receivers) this.#start(receiver)
     if (!isRoom)
       throw new CaissonError('limit_reached', `${outboxMaxEntries} deliveries wait; no more are added`)
   }
 
-  #addDue(questions: readonly RunApproval[], receivers: readonly Receiver[]): boolean {
+  async #addDue(questions: readonly RunApproval[], receivers: readonly Receiver[]): Promise<boolean> {
     const now = Date.now()
-    const due = questions.filter(({ at }) => now - at >= this.#options.afterMs)
-    return due
-      .flatMap(({ runId, approval: { approvalId } }) =>
-        receivers.map(({ id }) => this.#outbox.add(runId, approvalId, id, now)),
-      )
-      .every((isAdded) => isAdded)
+    const { afterMs, host } = this.#options
+    const hasOwners = receivers.some(({ owner }) => owner !== undefined)
+    let isRoom = true
+    for (const { runId, at, approval } of questions) {
+      if (now - at < afterMs) continue
+      const owner = hasOwners ? (await host.runs.summary(runId)).metadata?.[ownerField] : undefined
+      for (const { id, owner: hears } of receivers)
+        if (hears === undefined || hears === owner)
+          isRoom = this.#outbox.add(runId, approval.approvalId, id, now) && isRoom
+    }
+    return isRoom
   }
 
   /** Sends what is due to one receiver, one message after the other; a slow one holds up no other. */
@@ -122,7 +132,7 @@ export class Notices implements AsyncDisposable {
         const result = await receiver.send(question, entry.since, signal)
         // What the end of the service broke off is tried again.
         if (signal.aborted && !result.isSent) return
-        this.#settle(receiver, entry, result)
+        await this.#settle(receiver, entry, result)
       }
       await this.#outbox.save()
     }
@@ -134,7 +144,8 @@ export class Notices implements AsyncDisposable {
     return questions.find(({ approval }) => approval.approvalId === approvalId)
   }
 
-  #settle({ id, kind }: Receiver, entry: OutboxEntry, result: SendResult): void {
+  async #settle(receiver: Receiver, entry: OutboxEntry, result: SendResult): Promise<void> {
+    const { id, kind } = receiver
     const { values, log } = this.#options
     const isTriedAgain = this.#outbox.settle(entry, result, Date.now())
     const outcome = result.isSent ? 'sent' : isTriedAgain ? 'retried' : 'failed'
@@ -147,8 +158,9 @@ export class Notices implements AsyncDisposable {
     const message = isTriedAgain ? 'a delivery failed and is tried again' : 'a delivery failed'
     log({ level: 'warn', message, ...line, cause: result.why })
     if (!result.isGone) return
-    this.#gone.add(id)
-    log({ level: 'warn', message: 'a receiver wants no more messages (410)', receiver: id })
+    if (receiver.drop === undefined) this.#gone.add(id)
+    else await receiver.drop()
+    log({ level: 'warn', message: 'a receiver wants no more messages', receiver: id })
   }
 
   #report(problem: string | undefined): void {

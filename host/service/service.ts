@@ -19,6 +19,7 @@ import { MetricValues } from './metric-values.ts'
 import { Notices, type NoticeTimes } from './notices.ts'
 import { Ownership } from './ownership.ts'
 import { keepSocketPlace, readToken, serviceFolder, socketName } from './place.ts'
+import { Push } from './push.ts'
 import { Quotas } from './quotas.ts'
 import { Readiness } from './readiness.ts'
 import { RunMetrics } from './run-metrics.ts'
@@ -110,6 +111,9 @@ export class Service implements AsyncDisposable {
       options.publicUrl === undefined
         ? undefined
         : await Links.open(directory, options.publicUrl, messenger.linkMs)
+    const contact =
+      options.publicUrl?.startsWith('https:') === true ? options.publicUrl : 'mailto:owner@localhost'
+    const push = await Push.open({ directory, messenger, keys: host.apiKeys, contact, links, log })
     const { jwt } = options
     const ownership = new Ownership(host.runs, {
       keys: host.apiKeys,
@@ -147,6 +151,7 @@ export class Service implements AsyncDisposable {
       quotas,
       readiness,
       scrape,
+      push,
       version,
     })
     const locals = new WeakSet<Socket>()
@@ -195,8 +200,19 @@ export class Service implements AsyncDisposable {
     for (const { host: name } of publicHost) names.add(name)
     const resumed = await runs.resumeAll()
     const webhooks = webhookReceivers(messenger, links)
+    const receivers = async () => {
+      const browsers = await push.receivers().catch((error: unknown) => {
+        log({
+          level: 'error',
+          message: 'no browser can be notified',
+          cause: CaissonError.from(error).message,
+        })
+        return []
+      })
+      return [...webhooks, ...browsers]
+    }
     const notices = await Notices.start({
-      ...{ host, directory, values, log, afterMs: messenger.afterMs, receivers: () => webhooks },
+      ...{ host, directory, values, log, afterMs: messenger.afterMs, receivers },
       ...(options.noticeTimes === undefined ? {} : { times: options.noticeTimes }),
     })
     undo.move()
