@@ -2,6 +2,7 @@
  * Tells people of questions that wait: each receiver once for each question. It looks at the list of questions, which has
  * those of every process of the user, and keeps in its outbox what was said.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError } from '#specs/errors.ts'
 import type { Host, RunApproval, SendResult } from '../index.ts'
 import type { MetricValues } from './metric-values.ts'
@@ -170,12 +171,8 @@ export class Notices implements AsyncDisposable {
   }
 }
 
+/** Keeps no process alive. */
 async function pause(ms: number, signal?: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, ms)
-  timer.unref()
-  signal?.addEventListener('abort', () => resolve(), { once: true })
-  if (signal?.aborted) resolve()
-  await promise
-  clearTimeout(timer)
+  const options = signal === undefined ? { ref: false } : { ref: false, signal }
+  await sleep(ms, undefined, options).catch(() => undefined)
 }
