@@ -85,6 +85,7 @@ import { type JwtOptions, type JwtVerifier, openJwtVerifiers } from './jwt/jwt.t
 import { mcpServersOf } from './mcp/config.ts'
 import { McpPins } from './mcp/pins.ts'
 import { NoteStore } from './memory/note-store.ts'
+import { type Messenger, openMessenger } from './notify/messenger.ts'
 import type { ProviderChoice } from './providers/providers.ts'
 import { type HostQueue, type QueueEntry, type QueueLimits, RunQueue, type Turn } from './queue/run-queue.ts'
 import { planReplay, type ReplayOptions } from './replay-run.ts'
@@ -213,6 +214,19 @@ export class Host implements AsyncDisposable {
     const { settings } = this.#state
     const dispatcher = async () => settings.network(await settings.config()).dispatcher()
     return await withCode(() => openJwtVerifiers([options].flat(), { dispatcher }))
+  }
+
+  /**
+   * Sends to the webhooks of the configuration, for the HTTP service. They are as they are now, until it is opened again.
+   * @throws {CaissonError} `invalid_config`, also for a webhook whose secret cannot be used
+   */
+  async openMessenger(): Promise<Messenger> {
+    const { settings } = this.#state
+    return await withCode(async () => {
+      const config = await settings.config()
+      const network = settings.network(config)
+      return await openMessenger(config.notify, { network, resolveKey: settings.resolveKey })
+    })
   }
 
   /** The configuration that a run would start with now. @throws {CaissonError} `invalid_config` */

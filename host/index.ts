@@ -108,6 +108,15 @@ export type { DamagedLine } from './memory/note-file.ts'
 export type { NoteStorage, ProposalNote, StoredNote, WorkspaceNote } from './memory/note-storage.ts'
 export { createMemoryNotes, SqliteNotes } from './memory/note-storages.ts'
 export type { NoteStore } from './memory/note-store.ts'
+export type {
+  Messenger,
+  PushMessage,
+  PushSender,
+  PushTarget,
+  WebhookMessage,
+} from './notify/messenger.ts'
+export type { SendResult } from './notify/post.ts'
+export type { PushKeys } from './notify/web-push.ts'
 export type { ProviderChoice } from './providers/providers.ts'
 export type { HostQueue, QueueCounts, QueueLimits, QueuePlace } from './queue/run-queue.ts'
 export type { ReplayOptions } from './replay-run.ts'

@@ -19,7 +19,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['approvals', 'memory'],
     ['egress', 'mcp', 'tools'],
     ['config'],
-    ['hooks', 'providers', 'skills'],
+    ['hooks', 'notify', 'providers', 'skills'],
     ['doctor', 'offline-model', 'recording'],
     ['journal', 'web'],
     ['clean', 'gateway', 'traces'],

@@ -95,6 +95,21 @@ export const HookConfig = z
   })
 export type HookConfig = z.infer<typeof HookConfig>
 
+/** Where people hear of a question; its messages are signed by the secret. */
+const WebhookConfig = z
+  .strictObject({
+    url: z.url({ protocol: /^https?$/, error: 'expected an address that starts with https://' }).max(2_048),
+    /** `whsec_` and base64. */
+    secret: KeySource,
+    /** Whether it may be an address of this machine or its network, and then also plain http. Absent: it may not. */
+    local: z.boolean().optional(),
+  })
+  .refine(({ url, local }) => local === true || url.startsWith('https:'), {
+    path: ['url'],
+    message: 'expected an address that starts with https://, or local = true',
+  })
+const webhooksMax = 16
+
 export const Config = z.strictObject({
   /** Model id when neither `--model` nor CAISSON_MODEL names one. */
   model: z.string().min(1).optional(),
@@ -173,6 +188,26 @@ export const Config = z.strictObject({
   search: SearchConfig.optional(),
   /** Provider of embeddings, for search by meaning. Absent: none. */
   embeddings: EmbeddingsConfig.optional(),
+  /** How `caisson serve` tells people of questions that wait; see `specs/notifications.md`. */
+  notify: z
+    .strictObject({
+      /** Time that a question waits before, in ms. Absent: 30,000. */
+      afterMs: z.int().min(0).max(86_400_000).optional(),
+      /** Time that a link to a question is valid, in ms. Absent: 24 hours. */
+      linkMs: z
+        .int()
+        .min(1_000)
+        .max(30 * 86_400_000)
+        .optional(),
+      /** Whether push services of browsers may be on this machine or its network. Absent: they may not. */
+      localPush: z.boolean().optional(),
+      /** By name. */
+      webhooks: z
+        .record(Name, WebhookConfig)
+        .refine((webhooks) => Object.keys(webhooks).length <= webhooksMax, `expected at most ${webhooksMax}`)
+        .default({}),
+    })
+    .prefault({}),
   /** By name; see `specs/mcp.md`. */
   mcpServers: McpServersConfig,
   /** Asked in this order. */

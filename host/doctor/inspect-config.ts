@@ -116,10 +116,15 @@ function withoutLists(providers: Config['providers']): Config['providers'] {
   )
 }
 
-async function inspectKeys({ secrets, search }: Config, place: KeyPlace): Promise<ConfigFact[]> {
+async function inspectKeys({ secrets, search, notify }: Config, place: KeyPlace): Promise<ConfigFact[]> {
   const facts = Object.entries(secrets).map(([name, { from, hosts }]) =>
     withSource({ what: `secrets.${name}`, seen: `for ${hosts.join(', ')}` }, from, place),
   )
+  for (const [name, { url, secret }] of Object.entries(notify.webhooks)) {
+    // The path of a webhook is often its key.
+    const seen = `at ${new URL(url).host}`
+    facts.push(withSource({ what: `notify.webhooks.${name}`, seen }, secret, place))
+  }
   if (search === undefined) return await Promise.all(facts)
   const found = { what: 'search', seen: search.provider }
   facts.push('key' in search ? withSource(found, search.key, place) : Promise.resolve(found))

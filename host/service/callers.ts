@@ -24,16 +24,38 @@ export interface Caller {
   readonly scopes: ReadonlySet<Scope>
   /** Absent: the owner of the service. */
   readonly account?: Account
+  /** The one question that the caller may answer. Absent: what scopes and owner allow. */
+  readonly link?: LinkGrant
 }
 
-/** The holder of an API key, or the subject of a JWT. */
+/** The holder of an API key or of a link, or the subject of a JWT. */
 export interface Account {
-  /** Of a key 12 hex digits, of a subject `jwt-` and more. */
+  /** Of a key 12 hex digits, of a subject `jwt-` and more, of a link `link-` and more. */
   readonly id: string
-  readonly kind: 'key' | 'subject'
+  readonly kind: 'key' | 'subject' | 'link'
   readonly quotas: ApiKeyQuotas
   /** Whether the key or the JWT of the request is valid still. May reject, as when it cannot be found out. */
   isValid(): Promise<boolean>
+}
+
+/** What a link permits: to see one question and to answer it. */
+export interface LinkGrant {
+  readonly runId: string
+  readonly approvalId: string
+  /** Of the question as it was delivered. */
+  readonly digest: string
+  /** ms since 1970 */
+  readonly expiresAt: number
+  /** Who got the link. */
+  readonly receiver: string
+}
+
+/** Tells who has a link. */
+export interface LinkIdentity {
+  /** Whether a text has the form of a link's token, valid or not. */
+  isToken(text: string): boolean
+  /** Null: the service did not sign it. @throws {Refusal} 410 when it has expired */
+  identify(token: string, now: number): Caller | null
 }
 
 /** The user whose token or socket it is. */
@@ -51,6 +73,8 @@ export interface CallersOptions {
   readonly keys: Pick<ApiKeys, 'recognize' | 'isValid'>
   /** Absent: no JWT is accepted. */
   readonly jwt?: JwtAccess
+  /** Absent: no link is accepted. */
+  readonly links?: LinkIdentity
   /** Reports that keys cannot be read, and why a JWT was refused. */
   readonly log: (line: Readonly<Record<string, unknown>>) => void
   /** ms since 1970 */
@@ -68,6 +92,7 @@ export class Callers {
   readonly #digest: Buffer
   readonly #keys: CallersOptions['keys']
   readonly #jwt: JwtAccess | undefined
+  readonly #links: CallersOptions['links']
   readonly #log: CallersOptions['log']
   readonly #now: () => number
   /** Times of wrong keys, by address; the address of the newest one is last. */
@@ -76,10 +101,11 @@ export class Callers {
   #timer: NodeJS.Timeout | undefined
   #isChecking = false
 
-  constructor({ token, keys, jwt, log, now = Date.now }: CallersOptions) {
+  constructor({ token, keys, jwt, links, log, now = Date.now }: CallersOptions) {
     this.#digest = digestOf(token)
     this.#keys = keys
     this.#jwt = jwt
+    this.#links = links
     this.#log = log
     this.#now = now
   }
@@ -93,6 +119,7 @@ export class Callers {
     const [, given] = /^Bearer ([^\s]{1,8192})$/i.exec(authorization ?? '') ?? []
     if (given === undefined) throw unauthorized()
     if (timingSafeEqual(digestOf(given), this.#digest)) return owner
+    if (this.#links?.isToken(given) === true) return this.#identifyLink(given, address)
     if (this.#jwt?.verifier.isToken(given) === true) return await this.#identifyJwt(this.#jwt, given, address)
     const key = await this.#read(() => this.#keys.recognize(given))
     if (key !== null) return this.#callerOf(key)
@@ -130,6 +157,13 @@ export class Callers {
     } finally {
       this.#isChecking = false
     }
+  }
+
+  #identifyLink(token: string, address: string): Caller {
+    const caller = this.#links?.identify(token, this.#now()) ?? null
+    if (caller !== null) return caller
+    this.#countWrong(address)
+    throw unauthorized()
   }
 
   async #identifyJwt({ verifier, quotas = {} }: JwtAccess, token: string, address: string): Promise<Caller> {

@@ -11,13 +11,16 @@ import {
   CaissonError,
   type ChangeSelection,
   type Host,
+  type RunApproval,
   type RunFilter,
   type RunStatus,
 } from '../index.ts'
 import { actorOf, type Caller } from './callers.ts'
 import type { RunEvents } from './events.ts'
+import { requireUnchanged } from './links.ts'
 import { type Ownership, ownerMetadata, ownPrefix, visibleMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
+import type { Push } from './push.ts'
 import type { Quotas } from './quotas.ts'
 import type { Readiness } from './readiness.ts'
 import { referencePage } from './reference-page.ts'
@@ -25,6 +28,7 @@ import type { Scrape } from './scrape.ts'
 import type { ServiceRuns } from './service-runs.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
 import type { Uploads } from './uploads.ts'
+import { findQuestion } from './waiting-question.ts'
 
 export interface Call {
   readonly caller: Caller
@@ -59,11 +63,12 @@ export interface HandlerParts {
   readonly quotas: Quotas
   readonly readiness: Readiness
   readonly scrape: Scrape
+  readonly push: Push
   readonly version: string
 }
 
 export function makeHandlers(parts: HandlerParts): Handlers {
-  const { host, runs, events, uploads, ownership, quotas, readiness, scrape, version } = parts
+  const { host, runs, events, uploads, ownership, quotas, readiness, scrape, push, version } = parts
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
   const done = { body: undefined }
@@ -166,20 +171,31 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       const visible = approvals.filter(({ runId }) => isVisible(runId))
       return {
         body: {
-          approvals: visible.map(({ approval: { answers, ...approval }, ...rest }) => ({
-            ...rest,
-            approval: { ...approval, ...(answers === undefined ? {} : { answers: [...answers] }) },
-          })),
+          approvals: visible.map(questionResource),
         },
       }
     },
+    getApproval: async ({ params: { run, approval } }, { caller }) => {
+      const question = await findQuestion(host.runs, run, approval)
+      requireUnchanged(caller, question)
+      return { body: questionResource(question) }
+    },
     answerApproval: async ({ params: { run, approval }, body: { by, ...answer } }, { caller }) => {
+      if (caller.link !== undefined) {
+        if (answer.scope !== 'once') throw new Refusal(403, 'forbidden', 'a link answers for this once alone')
+        requireUnchanged(caller, await findQuestion(host.runs, run, approval))
+      }
       const result = await runs.answer(run, approval, answer as ApprovalAnswer, { caller, by })
       if (result.taken) return { body: { taken: true } }
       const status = result.reason === 'unknown' ? 404 : 409
       throw new Refusal(status, result.reason, result.message, {
         remedy: `list the questions: GET /v1/approvals?run=${run}`,
       })
+    },
+    getPushKey: async () => ({ body: { publicKey: push.publicKey } }),
+    addPushSubscription: async ({ body }, { caller }) => {
+      await push.add(caller, body)
+      return done
     },
     listAnswers: async ({ params: { run } }) => ({
       body: { answers: await host.runs.runAnswers(run) },
@@ -342,6 +358,10 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       ...{ usage, isUsageEstimated, costUsd, journalHead },
     }
   }
+}
+
+function questionResource({ approval: { answers, ...approval }, ...rest }: RunApproval) {
+  return { ...rest, approval: { ...approval, ...(answers === undefined ? {} : { answers: [...answers] }) } }
 }
 
 /** Refuses a run whose prompt would go to another model server than its caller knows of. @throws {Refusal} 409 */

@@ -14,6 +14,7 @@ import type { Access } from './access.ts'
 import type { Caller, Callers } from './callers.ts'
 import type { RunEvents } from './events.ts'
 import type { Answer, Call, Handlers } from './handlers.ts'
+import { requireLinked } from './links.ts'
 import { type Ownership, requireScope } from './ownership.ts'
 import { addPage } from './page.ts'
 import { readPage } from './page-files.ts'
@@ -180,6 +181,7 @@ function addRoute(
       callers.set(request, { route: name, caller })
       options.quotas.countRequest(caller)
       requireScope(caller, route.scope)
+      requireLinked(caller, name, request.params)
       // A key that is revoked, or a JWT that expires, reads no further, as of a stream. What changes something is answered.
       if (route.method === 'GET') {
         const forget = options.callers.watch(caller, () => reply.raw.destroy())

@@ -5,8 +5,8 @@
 
 import type { RunRequest } from '#specs/service/resources.ts'
 import type { Scope } from '#specs/service/route.ts'
-import { CaissonError, type Host } from '../index.ts'
-import { type Caller, seesAll } from './callers.ts'
+import { type ApiKeyQuotas, type ApiKeys, CaissonError, type Host, type RunSummary } from '../index.ts'
+import { type Caller, owner, seesAll } from './callers.ts'
 import { Refusal } from './problems.ts'
 
 /** Metadata of the service's runs; a caller can neither set nor see it. */
@@ -24,16 +24,41 @@ export function visibleMetadata(caller: Caller): Readonly<Record<string, string>
   return seesAll(caller) ? {} : { [ownerField]: caller.name }
 }
 
+/** Where the quotas of owners are found. */
+export interface OwnerAccounts {
+  readonly keys: Pick<ApiKeys, 'list'>
+  /** Of each subject of a JWT. Absent: none. */
+  readonly subjectQuotas?: ApiKeyQuotas
+}
+
 export class Ownership {
   readonly #runs: Host['runs']
+  readonly #accounts: OwnerAccounts
 
-  constructor(runs: Host['runs']) {
+  constructor(runs: Host['runs'], accounts: OwnerAccounts) {
     this.#runs = runs
+    this.#accounts = accounts
+  }
+
+  /** Whose quotas a run counts for. One whose key is no longer there has none. */
+  async ownerOf({ metadata }: Pick<RunSummary, 'metadata'>): Promise<Caller> {
+    const name = metadata?.[ownerField]
+    if (name === undefined) return owner
+    const { keys, subjectQuotas = {} } = this.#accounts
+    const [, id = ''] = /\(([0-9a-f]{12,32})\)$/.exec(name) ?? []
+    const isSubject = name.startsWith('jwt ')
+    const key = isSubject ? undefined : (await keys.list()).find((other) => other.id === id)
+    const account = isSubject
+      ? { id: `jwt-${id}`, kind: 'subject' as const, quotas: subjectQuotas }
+      : { id, kind: 'key' as const, quotas: key?.quotas ?? {} }
+    return { name, scopes: new Set(), account: { ...account, isValid: async () => true } }
   }
 
   /** @throws {CaissonError} `run_not_found` for a run of somebody else, as for one that is not there */
   async require(caller: Caller, ...runIds: readonly string[]): Promise<void> {
     if (seesAll(caller)) return
+    // What else it may is checked with the route.
+    if (caller.link !== undefined && runIds.every((id) => id === caller.link?.runId)) return
     const there = new Set(await this.#runs.ids())
     for (const id of runIds) {
       const { metadata } = there.has(id) ? await this.#runs.summary(id) : {}

@@ -11,7 +11,7 @@ import { CaissonError, errorMessage } from '#specs/errors.ts'
 /** By name, as the page asks for them below `/page/`; `index.html` is the page itself. */
 export type PageFiles = ReadonlyMap<string, Uint8Array>
 
-const names = ['index.html', 'app.js', 'app.css', 'icon.svg'] as const
+const names = ['index.html', 'app.js', 'app.css', 'worker.js', 'icon.svg'] as const
 /** Of a checkout; beside the compiled host in a package. */
 const folder = path.resolve(import.meta.dirname, '../../page')
 
@@ -48,7 +48,7 @@ export async function bundlePage(): Promise<PageFiles> {
     const { outputFiles } = await build({
       ...options,
       absWorkingDir: folder,
-      entryPoints: { app: path.join(folder, 'main.tsx') },
+      entryPoints: { app: path.join(folder, 'main.tsx'), worker: path.join(folder, 'worker.ts') },
     })
     const built = outputFiles.map((file) => [path.basename(file.path), file.contents] as const)
     const copied = ['index.html', 'icon.svg'].map(

@@ -16,7 +16,8 @@ export const pagePolicy = [
   "form-action 'none'",
   "frame-ancestors 'none'",
   "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
+  // For the address of the worker, which is a constant.
+  'trusted-types caisson-worker',
 ].join('; ')
 
 const types: Readonly<Record<string, string>> = {
@@ -39,7 +40,7 @@ export interface PageOptions {
   readonly check: (request: FastifyRequest) => void
 }
 
-/** Adds `/` and `/page/{file}`. The files are read once, with the first request. */
+/** Adds `/`, `/answer` and `/page/{file}`. The files are read once, with the first request. */
 export function addPage(app: FastifyInstance, { read, check }: PageOptions): void {
   let reading: Promise<ReadonlyMap<string, Prepared>> | undefined
   const prepared = async () => {
@@ -74,6 +75,7 @@ export function addPage(app: FastifyInstance, { read, check }: PageOptions): voi
   }
   const onRequest = async (request: FastifyRequest) => check(request)
   app.get('/', { onRequest }, (request, reply) => answer('index.html', request, reply))
+  app.get('/answer', { onRequest }, (request, reply) => answer('index.html', request, reply))
   app.get<{ Params: { file: string } }>('/page/:file', { onRequest }, (request, reply) =>
     answer(request.params.file, request, reply),
   )

@@ -20,26 +20,33 @@ export function serviceFolder(home: string): string {
 }
 
 /**
- * The token of the service, made at the first start. The file is the user's alone (mode 0600).
+ * The token of the service, or another random text of it, made at the first start. The file is the user's alone (0600).
  * @param directory made when it is missing
  * @throws {CaissonError} `state_unavailable` when others can read the file, or it has something else
  */
 export async function readToken(
   directory: string,
+  name: string = tokenName,
 ): Promise<{ readonly file: string; readonly token: string }> {
-  const file = path.join(directory, tokenName)
+  const file = path.join(directory, name)
   await mkdir(directory, { recursive: true, mode: 0o700 })
-  const known = await findToken(directory)
+  const known = await findToken(directory, name)
   if (known !== undefined) return { file, token: known }
   const token = randomBytes(tokenBytes).toString('base64url')
+  await replaceFile(file, `${token}\n`)
+  return { file, token }
+}
+
+/** Writes a file of the folder whole or not at all, for this user alone. */
+export async function replaceFile(file: string, content: string): Promise<void> {
   const draft = `${file}.${process.pid}`
+  await rm(draft, { force: true })
   {
     await using handle = await open(draft, 'wx', 0o600)
-    await handle.writeFile(`${token}\n`)
+    await handle.writeFile(content)
     await handle.sync()
   }
   await rename(draft, file)
-  return { file, token }
 }
 
 /**
@@ -48,13 +55,7 @@ export async function readToken(
 export async function keepSocketPlace(directory: string, socket: string | undefined): Promise<void> {
   const file = path.join(directory, placeName)
   if (socket === undefined) return await rm(file, { force: true })
-  const draft = `${file}.${process.pid}`
-  await rm(draft, { force: true })
-  {
-    await using handle = await open(draft, 'wx', 0o600)
-    await handle.writeFile(`${socket}\n`)
-  }
-  await rename(draft, file)
+  await replaceFile(file, `${socket}\n`)
 }
 
 /** Where the service of the folder listens, or would. @param directory is the user's alone */
@@ -73,8 +74,8 @@ export async function findSocketPlace(directory: string): Promise<string> {
 }
 
 /** The token that a service made; undefined when there is none. @throws {CaissonError} as {@link readToken} */
-export async function findToken(directory: string): Promise<string | undefined> {
-  const file = path.join(directory, tokenName)
+export async function findToken(directory: string, name: string = tokenName): Promise<string | undefined> {
+  const file = path.join(directory, name)
   try {
     await using handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
     const found = await handle.stat()

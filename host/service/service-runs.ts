@@ -191,13 +191,16 @@ export class ServiceRuns {
     const by = actorOf(caller, said)
     const own = this.#own.get(runId)
     if (own !== undefined) return await own.answer(approvalId, answer, { by, via: 'http' })
-    const { host, quotas } = this.#options
+    const { host, quotas, ownership } = this.#options
+    const before = await this.summary(runId)
+    // Who has a link has no quota; the run is its owner's.
+    const payer = caller.link === undefined ? caller : await ownership.ownerOf(before)
     // Before the answer counts, since it wakes the run.
-    if (!(await this.summary(runId)).isLive) await quotas.requireRoom(caller)
+    if (!before.isLive) await quotas.requireRoom(payer)
     const result = await host.answer(runId, approvalId, answer, { by })
     const run = await this.summary(runId)
     if (result.taken && !run.isLive && run.isPaused !== true && run.state.end === null)
-      await quotas.resume(caller, run, async (limits) => await this.#resume(run, limits))
+      await quotas.resume(payer, run, async (limits) => await this.#resume(run, limits))
     return result
   }
 

@@ -14,9 +14,12 @@ import { Callers, type JwtAccess } from './callers.ts'
 import { RunEvents } from './events.ts'
 import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
+import { Links } from './links.ts'
 import { MetricValues } from './metric-values.ts'
+import { Notices, type NoticeTimes } from './notices.ts'
 import { Ownership } from './ownership.ts'
 import { keepSocketPlace, readToken, serviceFolder, socketName } from './place.ts'
+import { Push } from './push.ts'
 import { Quotas } from './quotas.ts'
 import { Readiness } from './readiness.ts'
 import { RunMetrics } from './run-metrics.ts'
@@ -24,6 +27,7 @@ import { Scrape } from './scrape.ts'
 import { ServiceRuns } from './service-runs.ts'
 import { listenOnSocket } from './unix-socket.ts'
 import { Uploads } from './uploads.ts'
+import { webhookReceivers } from './webhooks.ts'
 
 export const defaultPort = 3789
 
@@ -49,6 +53,10 @@ export interface ServiceOptions {
   /** Callers of an issuer, by JWT. Default: none. */
   readonly jwt?: JwtAccess
   readonly log?: (line: Readonly<Record<string, unknown>>) => void
+  /** Origin by which people reach the service; messages to them then have links that answer. Default: no links. */
+  readonly publicUrl?: string
+  /** Of messages to people about questions that wait. */
+  readonly noticeTimes?: NoticeTimes
 }
 
 export class Service implements AsyncDisposable {
@@ -61,6 +69,7 @@ export class Service implements AsyncDisposable {
   readonly #app: FastifyInstance
   readonly #local: AsyncDisposable
   readonly #runs: ServiceRuns
+  readonly #notices: Notices
   /** Ends the observation of runs. */
   readonly #forget: () => void
 
@@ -72,6 +81,7 @@ export class Service implements AsyncDisposable {
     readonly app: FastifyInstance
     readonly local: AsyncDisposable
     readonly runs: ServiceRuns
+    readonly notices: Notices
     readonly forget: () => void
   }) {
     this.url = parts.url
@@ -81,6 +91,7 @@ export class Service implements AsyncDisposable {
     this.#app = parts.app
     this.#local = parts.local
     this.#runs = parts.runs
+    this.#notices = parts.notices
     this.#forget = parts.forget
   }
 
@@ -89,14 +100,31 @@ export class Service implements AsyncDisposable {
     const { host, version, address = '127.0.0.1', port = defaultPort, log = () => undefined } = options
     requireSafe(address, options.tls !== undefined)
     const { isOpen = false } = options
-    if (isOpen) requireLoopback(address, options.hostNames ?? [])
+    const publicHost = options.publicUrl === undefined ? [] : [new URL(options.publicUrl)]
+    const reachable = publicHost.map(({ hostname }) => hostname).filter((name) => !isLoopback(name))
+    if (isOpen) requireLoopback(address, [...(options.hostNames ?? []), ...reachable])
     await host.openIndex()
+    const messenger = await host.openMessenger()
     const directory = serviceFolder(host.folders.home)
     const { file: tokenFile, token } = await readToken(directory)
-    const ownership = new Ownership(host.runs)
-    const quotas = new Quotas({ host, atWork: () => runs.ofCallers })
+    const links =
+      options.publicUrl === undefined
+        ? undefined
+        : await Links.open(directory, options.publicUrl, messenger.linkMs)
+    const contact =
+      options.publicUrl?.startsWith('https:') === true ? options.publicUrl : 'mailto:owner@localhost'
+    const push = await Push.open({ directory, messenger, keys: host.apiKeys, contact, links, log })
     const { jwt } = options
-    const callers = new Callers({ token, keys: host.apiKeys, log, ...(jwt === undefined ? {} : { jwt }) })
+    const ownership = new Ownership(host.runs, {
+      keys: host.apiKeys,
+      ...(jwt?.quotas === undefined ? {} : { subjectQuotas: jwt.quotas }),
+    })
+    const quotas = new Quotas({ host, atWork: () => runs.ofCallers })
+    const callers = new Callers({
+      ...{ token, keys: host.apiKeys, log },
+      ...(jwt === undefined ? {} : { jwt }),
+      ...(links === undefined ? {} : { links }),
+    })
     // The issuer may be out of reach for a while, which is no reason not to start.
     void jwt?.verifier.check().catch((error: unknown) => {
       log({ level: 'error', message: 'JWTs cannot be checked', cause: CaissonError.from(error).message })
@@ -123,6 +151,7 @@ export class Service implements AsyncDisposable {
       quotas,
       readiness,
       scrape,
+      push,
       version,
     })
     const locals = new WeakSet<Socket>()
@@ -168,11 +197,28 @@ export class Service implements AsyncDisposable {
       names.add(name)
     // A proxy keeps the name that its clients use, without this port.
     for (const name of options.hostNames ?? []) names.add(name.toLowerCase())
+    for (const { host: name } of publicHost) names.add(name)
     const resumed = await runs.resumeAll()
+    const webhooks = webhookReceivers(messenger, links)
+    const receivers = async () => {
+      const browsers = await push.receivers().catch((error: unknown) => {
+        log({
+          level: 'error',
+          message: 'no browser can be notified',
+          cause: CaissonError.from(error).message,
+        })
+        return []
+      })
+      return [...webhooks, ...browsers]
+    }
+    const notices = await Notices.start({
+      ...{ host, directory, values, log, afterMs: messenger.afterMs, receivers },
+      ...(options.noticeTimes === undefined ? {} : { times: options.noticeTimes }),
+    })
     undo.move()
     const shown = isIP(address) === 6 ? `[${address}]` : address
     const url = `${options.tls === undefined ? 'http' : 'https'}://${shown}:${boundPort}`
-    return new Service({ url, socket, tokenFile, resumed, app, local, runs, forget })
+    return new Service({ url, socket, tokenFile, resumed, app, local, runs, notices, forget })
   }
 
   /** Number of runs at work in this process. */
@@ -185,6 +231,7 @@ export class Service implements AsyncDisposable {
    * the next service.
    */
   async close(): Promise<void> {
+    await this.#notices[Symbol.asyncDispose]()
     await this.#local[Symbol.asyncDispose]()
     await this.#app.close()
     this.#forget()

@@ -18,9 +18,11 @@ export interface QuestionCardProps {
   /** Whether it links its run: in a list of several. */
   readonly showsRun?: boolean
   readonly onAnswered?: () => void
+  /** Whether an answer may be for this once alone. */
+  readonly isOnce?: boolean
 }
 
-export function QuestionCard({ question, showsRun = false, onAnswered }: QuestionCardProps) {
+export function QuestionCard({ question, showsRun = false, onAnswered, isOnce = false }: QuestionCardProps) {
   const { approval, access, answers, plan, runId } = question
   const { client } = useSession()
   const id = useId()
@@ -93,7 +95,7 @@ export function QuestionCard({ question, showsRun = false, onAnswered }: Questio
         <AnswerFields question={approval.question} value={answer} onChange={setAnswer} />
       )}
       {problem !== undefined && <Failure text={problem} />}
-      <Answers answers={answers} onAnswer={send}>
+      <Answers answers={isOnce ? answers.filter(({ scope }) => scope === 'once') : answers} onAnswer={send}>
         {!isUserQuestion && (
           <label class="hint-field">
             With a no: what the agent should do instead

@@ -1,6 +1,7 @@
 /** All runs, newest first, with the questions that wait for an answer above them. */
 import { useState } from 'preact/hooks'
 import type { ServiceReply } from '../../client/index.ts'
+import { NotifyButton } from '../parts/notify-button.tsx'
 import { Failure, Status, useNow, useViewHeading } from '../parts/parts.tsx'
 import { ago, count, dateTime, dollars, duration, tokens, visibleLine } from '../parts/text.ts'
 import { fromResource } from '../questions/question.ts'
@@ -41,6 +42,7 @@ export function RunsPage() {
         <h1 ref={heading} tabIndex={-1}>
           Runs
         </h1>
+        <NotifyButton />
         <a class="button primary" href="#/new">
           New run
         </a>

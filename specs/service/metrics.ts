@@ -54,6 +54,11 @@ export const metrics = {
     type: 'gauge',
     help: 'For how long the run that has waited longest has waited for a person; 0: none waits',
   },
+  caisson_notices_total: {
+    type: 'counter',
+    help: 'Attempts to tell people of questions that wait, by receiver and result',
+    labels: { receiver: ['webhook', 'browser'], result: ['sent', 'retried', 'failed'] },
+  },
   caisson_runs_starting: {
     type: 'gauge',
     help: 'Runs of this service that have no agent yet, by what they wait for',

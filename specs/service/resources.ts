@@ -250,6 +250,22 @@ export const AnswerRequest = z.strictObject({
   by: Line.min(1).optional(),
 })
 
+/** A browser that subscribed to messages, as `PushSubscription.toJSON()` has it. */
+export const PushRequest = z.strictObject({
+  /** Of its push service. */
+  endpoint: z.url({ protocol: /^https?$/ }).max(2_048),
+  keys: z.strictObject({
+    p256dh: z.string().regex(/^[A-Za-z0-9_-]{87}$/, 'expected 65 bytes in base64url'),
+    auth: z.string().regex(/^[A-Za-z0-9_-]{22}$/, 'expected 16 bytes in base64url'),
+  }),
+})
+export type PushRequest = z.infer<typeof PushRequest>
+
+export const PushKeyResource = z.strictObject({
+  /** `applicationServerKey`, in base64url. */
+  publicKey: z.string(),
+})
+
 /** An answer of a person that applies to later calls of the run, until it is revoked or expires. */
 export const RunAnswerResource = z.strictObject({
   /** The approval that was answered so. */

@@ -41,6 +41,18 @@ export function originsOf(
   return origins.map((origin) => originOf(origin, 'CORS_ORIGINS'))
 }
 
+/**
+ * The origin of `--public-url`: https, or http of this machine, since a link lets its holder answer.
+ * @throws {CaissonError} `invalid_options`
+ */
+export function publicUrlOf(text: string): string {
+  const origin = originOf(text.replace(/\/$/, ''), '--public-url')
+  if (/^https:|^http:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::|$)/.test(origin)) return origin
+  throw new CaissonError('invalid_options', `--public-url ${shown(text)}: expected https`, {
+    remedy: 'put a proxy that ends TLS before the service, or pass --tls-cert and --tls-key',
+  })
+}
+
 function originOf(text: string, setting: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url !== undefined && /^https?:$/.test(url.protocol) && url.origin === text) return text

@@ -10,7 +10,7 @@ import { withEnvFile } from '../env-file.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import { type JwtFlags, jwtOf, modeOf, originsOf, portOf } from './serve-environment.ts'
+import { type JwtFlags, jwtOf, modeOf, originsOf, portOf, publicUrlOf } from './serve-environment.ts'
 import { type QuotaFlags, quotasOf } from './serve-keys.ts'
 
 export interface ServeFlags extends JwtFlags {
@@ -24,6 +24,7 @@ export interface ServeFlags extends JwtFlags {
   readonly allowWorkspace?: readonly string[]
   readonly allowHostName?: readonly string[]
   readonly allowOrigin?: readonly string[]
+  readonly publicUrl?: string
   readonly parallelRuns?: number
   readonly maxQueue?: number
   readonly maxQueuePerKey?: number
@@ -135,6 +136,7 @@ function listenOptions(io: Io, flags: ServeFlags): Omit<ServiceOptions, 'host' |
     ...(socket === undefined ? {} : { socket }),
     ...(tlsCert === undefined || tlsKey === undefined ? {} : { tls: { certFile: tlsCert, keyFile: tlsKey } }),
     ...(allowHostName === undefined ? {} : { hostNames: allowHostName }),
+    ...(flags.publicUrl === undefined ? {} : { publicUrl: publicUrlOf(flags.publicUrl) }),
   }
 }
 

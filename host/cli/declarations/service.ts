@@ -42,6 +42,10 @@ export function addServeCommand(command: Command, run: RunAction): void {
       collect,
     )
     .option(
+      '--public-url <url>',
+      'address by which people reach this service; messages about questions then have links that answer (default: none)',
+    )
+    .option(
       '--parallel-runs <count>',
       'runs at work at once, the others wait (default: two for each processor, as the memory allows)',
       parseCount,

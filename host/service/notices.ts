@@ -1,0 +1,178 @@
+/**
+ * Tells people of questions that wait: each receiver once for each question. It looks at the list of questions, which has
+ * those of every process of the user, and keeps in its outbox what was said.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { CaissonError } from '#specs/errors.ts'
+import type { Host, RunApproval, SendResult } from '../index.ts'
+import type { MetricValues } from './metric-values.ts'
+import { Outbox, type OutboxEntry, outboxMaxEntries } from './outbox.ts'
+import { ownerField } from './ownership.ts'
+
+const pollMs = 5_000
+/** For what is being sent when the service ends. */
+const closeMs = 2_000
+
+/** Who hears of questions. */
+export interface Receiver {
+  readonly kind: 'webhook' | 'browser'
+  /** Stable over restarts. */
+  readonly id: string
+  /** Name of the key or subject whose runs it hears of. Absent: of all. */
+  readonly owner?: string
+  /** Forgets the receiver, which wants no more. Absent: it gets nothing until the service starts again. */
+  drop?(): Promise<void>
+  /** @param since when the delivery was first due, ms since 1970 */
+  send(question: RunApproval, since: number, signal: AbortSignal): Promise<SendResult>
+}
+
+export interface NoticesOptions {
+  readonly host: { readonly runs: Pick<Host['runs'], 'pendingApprovals' | 'summary'> }
+  readonly directory: string
+  /** Time that a question waits before, in ms. */
+  readonly afterMs: number
+  readonly receivers: () => Promise<readonly Receiver[]>
+  readonly values: MetricValues
+  readonly log: (line: Readonly<Record<string, unknown>>) => void
+  readonly times?: NoticeTimes
+}
+
+/** In ms. */
+export interface NoticeTimes {
+  /** How often the questions are read. Absent: 5,000. */
+  readonly pollMs?: number
+  /** Pause before a second attempt; later ones are longer. Absent: 5,000. */
+  readonly pauseMinMs?: number
+}
+
+export class Notices implements AsyncDisposable {
+  readonly #options: NoticesOptions
+  readonly #outbox: Outbox
+  readonly #closing = new AbortController()
+  /** Receivers that are being sent to. */
+  readonly #sending = new Map<string, Promise<void>>()
+  /** Receivers that want no more, until the service starts again. */
+  readonly #gone = new Set<string>()
+  readonly #polling: Promise<void>
+  /** What was logged last of a failure, so that it is logged once. */
+  #problem: string | undefined
+
+  private constructor(options: NoticesOptions, outbox: Outbox) {
+    this.#options = options
+    this.#outbox = outbox
+    this.#polling = this.#pollAll()
+  }
+
+  static async start(options: NoticesOptions): Promise<Notices> {
+    return new Notices(options, await Outbox.open({ ...options, ...options.times }))
+  }
+
+  /** What is being sent is tried again after the next start. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing.abort()
+    const over = Promise.allSettled([this.#polling, ...this.#sending.values()])
+    await Promise.race([over, pause(closeMs)])
+  }
+
+  async #pollAll(): Promise<void> {
+    const { signal } = this.#closing
+    while (!signal.aborted) {
+      await this.#poll().then(
+        () => this.#report(undefined),
+        (error: unknown) => this.#report(CaissonError.from(error).message),
+      )
+      await pause(this.#options.times?.pollMs ?? pollMs, signal)
+    }
+  }
+
+  async #poll(): Promise<void> {
+    const receivers = (await this.#options.receivers()).filter(({ id }) => !this.#gone.has(id))
+    if (receivers.length === 0 && this.#outbox.size === 0) return
+    const questions = await this.#options.host.runs.pendingApprovals()
+    const waiting = new Set(questions.map(({ runId, approval }) => `${runId} ${approval.approvalId}`))
+    this.#outbox.keepOnly(({ runId, approvalId }) => waiting.has(`${runId} ${approvalId}`))
+    const isRoom = await this.#addDue(questions, receivers)
+    await this.#outbox.save()
+    for (const receiver of receivers) this.#start(receiver)
+    if (!isRoom)
+      throw new CaissonError('limit_reached', `${outboxMaxEntries} deliveries wait; no more are added`)
+  }
+
+  async #addDue(questions: readonly RunApproval[], receivers: readonly Receiver[]): Promise<boolean> {
+    const now = Date.now()
+    const { afterMs, host } = this.#options
+    const hasOwners = receivers.some(({ owner }) => owner !== undefined)
+    let isRoom = true
+    for (const { runId, at, approval } of questions) {
+      if (now - at < afterMs) continue
+      const owner = hasOwners ? (await host.runs.summary(runId)).metadata?.[ownerField] : undefined
+      for (const { id, owner: hears } of receivers)
+        if (hears === undefined || hears === owner)
+          isRoom = this.#outbox.add(runId, approval.approvalId, id, now) && isRoom
+    }
+    return isRoom
+  }
+
+  /** Sends what is due to one receiver, one message after the other; a slow one holds up no other. */
+  #start(receiver: Receiver): void {
+    if (this.#sending.has(receiver.id) || this.#closing.signal.aborted) return
+    const sending = this.#sendAll(receiver)
+      .catch((error: unknown) => this.#report(CaissonError.from(error).message))
+      .finally(() => this.#sending.delete(receiver.id))
+    this.#sending.set(receiver.id, sending)
+  }
+
+  async #sendAll(receiver: Receiver): Promise<void> {
+    const { signal } = this.#closing
+    while (!signal.aborted && !this.#gone.has(receiver.id)) {
+      const entry = this.#outbox.nextFor(receiver.id, Date.now())
+      if (entry === undefined) return
+      const question = await this.#find(entry)
+      if (question === undefined) this.#outbox.keepOnly((other) => other !== entry)
+      else {
+        const result = await receiver.send(question, entry.since, signal)
+        // What the end of the service broke off is tried again.
+        if (signal.aborted && !result.isSent) return
+        await this.#settle(receiver, entry, result)
+      }
+      await this.#outbox.save()
+    }
+  }
+
+  /** The question as it is now; undefined once it is answered. */
+  async #find({ runId, approvalId }: OutboxEntry): Promise<RunApproval | undefined> {
+    const questions = await this.#options.host.runs.pendingApprovals(runId)
+    return questions.find(({ approval }) => approval.approvalId === approvalId)
+  }
+
+  async #settle(receiver: Receiver, entry: OutboxEntry, result: SendResult): Promise<void> {
+    const { id, kind } = receiver
+    const { values, log } = this.#options
+    const isTriedAgain = this.#outbox.settle(entry, result, Date.now())
+    const outcome = result.isSent ? 'sent' : isTriedAgain ? 'retried' : 'failed'
+    values.add('caisson_notices_total', { receiver: kind, result: outcome })
+    const line = { receiver: id, run: entry.runId, attempt: entry.attempts + 1 }
+    if (result.isSent) {
+      log({ level: 'info', message: 'a question was delivered', ...line })
+      return
+    }
+    const message = isTriedAgain ? 'a delivery failed and is tried again' : 'a delivery failed'
+    log({ level: 'warn', message, ...line, cause: result.why })
+    if (!result.isGone) return
+    if (receiver.drop === undefined) this.#gone.add(id)
+    else await receiver.drop()
+    log({ level: 'warn', message: 'a receiver wants no more messages', receiver: id })
+  }
+
+  #report(problem: string | undefined): void {
+    if (problem !== undefined && problem !== this.#problem)
+      this.#options.log({ level: 'error', message: 'questions cannot be delivered', cause: problem })
+    this.#problem = problem
+  }
+}
+
+/** Keeps no process alive. */
+async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  const options = signal === undefined ? { ref: false } : { ref: false, signal }
+  await sleep(ms, undefined, options).catch(() => undefined)
+}
