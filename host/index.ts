@@ -44,6 +44,8 @@ export {
 export type { ApiKey, ApiKeyOptions, ApiKeyQuotas, ApiKeys, CreatedApiKey } from './api-keys/api-keys.ts'
 export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
 export type { UnpackedWorkspace, UnpackWorkspaceOptions } from './archive/unpack-workspace.ts'
+export type { Blame, BlamedLine, BlameOptions, LineOrigin } from './blame/blame.ts'
+export type { BlamedApproval, BlamedCall, BlamedTurn } from './blame/call-details.ts'
 export { OptionsError } from './check-options.ts'
 export type { ComparedChange, ComparedPath, ComparedRun, RunComparison } from './compare/compare-runs.ts'
 export type { MergeConflict, Take } from './compare/merge-runs.ts'
