@@ -28,8 +28,8 @@ export type LineOrigin =
   | { readonly kind: 'workspace'; readonly path: string; readonly line: number; readonly moved?: number }
   | { readonly kind: 'call'; readonly call: number }
   /**
-   * One of these calls, newest first; none: the journal does not say. `more` earlier calls are not named; `access`: or a
-   * person with a terminal or port of the VM.
+   * One of these calls: those that name the file first, then newest first; none: the journal does not say. `more`: how many
+   * earlier calls are not named; `access`: or a person with a terminal or port of the VM.
    */
   | {
       readonly kind: 'candidates'
@@ -221,7 +221,9 @@ async function describe(
     positions.set(call, named.length)
     named.push(detail)
   }
-  const origin = (source: Source) => originOf(source, positions)
+  const name = about.path.slice(about.path.lastIndexOf('/') + 1)
+  const isNamed = (at: number) => named[at]?.arguments.includes(name) === true
+  const origin = (source: Source) => originOf(source, positions, isNamed)
   return {
     ...about,
     prompt: details.prompt,
@@ -238,7 +240,11 @@ function callsOf(source: Source): readonly CallRef[] {
   return source.moved === undefined ? [] : [source.moved]
 }
 
-function originOf(source: Source, positions: ReadonlyMap<CallRef, number>): LineOrigin {
+function originOf(
+  source: Source,
+  positions: ReadonlyMap<CallRef, number>,
+  isNamed: (call: number) => boolean,
+): LineOrigin {
   const calls = callsOf(source).flatMap((call) => positions.get(call) ?? [])
   const [first] = calls
   if (source.kind === 'workspace') {
@@ -247,7 +253,8 @@ function originOf(source: Source, positions: ReadonlyMap<CallRef, number>): Line
   }
   if (source.kind === 'call' && first !== undefined) return { kind: 'call', call: first }
   const { more, access } = source.kind === 'candidates' ? source : { more: 0, access: false }
-  return { kind: 'candidates', calls, more, access }
+  const ordered = calls.toSorted((a, b) => Number(isNamed(b)) - Number(isNamed(a)))
+  return { kind: 'candidates', calls: ordered, more, access }
 }
 
 function textOf(path: string, content: Buffer): string[] {
