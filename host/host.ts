@@ -818,7 +818,7 @@ export class Host implements AsyncDisposable {
    * Where each line of a file that a run changed is from: the workspace, or a call with its turn, task and approval.
    * @param name as in {@link RunStore.find} @param file a path of the run's changes
    * @throws {CaissonError} `invalid_options` for a path without a change; `not_possible_now` when it has no lines to
-   *   explain, or what went into the VM was not kept; `limit_reached` for more than 1 MiB or 20,000 lines
+   *   explain, more than 1 MiB or 20,000 of them, or what went into the VM was not kept
    */
   async blame(name: string, file: string, options: BlameOptions = {}): Promise<Blame> {
     return await withCode(async () => {

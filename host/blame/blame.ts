@@ -70,7 +70,7 @@ const textMaxBytes = 1024 * 1024
 const linesMaxCount = 20_000
 const callsMaxCount = 1_000
 
-/** @throws {CaissonError} `invalid_options`, `not_possible_now`, `limit_reached` */
+/** @throws {CaissonError} `invalid_options`, `not_possible_now` */
 export async function blameFile(
   store: RunStore,
   changes: RunChanges,
@@ -128,7 +128,7 @@ async function sourceText(changes: RunChanges, path: string): Promise<string[] |
     const base = await changes.before(path)
     return 'content' in base ? textOf(path, base.content) : undefined
   } catch (error) {
-    if (hasCode(error, 'invalid_options', 'not_possible_now', 'limit_reached')) return undefined
+    if (hasCode(error, 'invalid_options', 'not_possible_now')) return undefined
     throw error
   }
 }
@@ -208,7 +208,7 @@ async function describe(
   const calls = new Set([...sources].flatMap(callsOf))
   if (calls.size > callsMaxCount)
     throw new CaissonError(
-      'limit_reached',
+      'not_possible_now',
       `${calls.size} calls changed ${JSON.stringify(about.path)}; at most ${callsMaxCount} can be named`,
     )
   const details = new CallDetails(calls)
@@ -274,7 +274,7 @@ function cannot(path: string, why: string): CaissonError {
 
 function tooLong(path: string, seen: string, max: string): CaissonError {
   return new CaissonError(
-    'limit_reached',
+    'not_possible_now',
     `${JSON.stringify(path)} has ${seen}; lines are explained of files with at most ${max}`,
   )
 }

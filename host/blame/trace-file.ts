@@ -59,7 +59,7 @@ export class FileTrace {
     return this.#agents.get('root')?.files.get(path) ?? emptyView
   }
 
-  /** @throws {CaissonError} `limit_reached` when the journal has too many edits of the file */
+  /** @throws {CaissonError} `not_possible_now` when the journal has too many edits of the file */
   next(line: JournalEvent): void {
     if (line.source === 'agent') this.#agentEvent(line.agentPath, line)
     else this.#hostEvent(line.event)
@@ -192,7 +192,7 @@ export class FileTrace {
     const view = change(before)
     if (view.lines !== before.lines) this.#work += before.lines.length + view.lines.length
     if (this.#work > workMaxLines)
-      throw new CaissonError('limit_reached', 'the run has too many edits of this file to follow them')
+      throw new CaissonError('not_possible_now', 'the run has too many edits of this file to follow them')
     this.#agents.set(agentPath, { files: new Map(files).set(path, view), copied })
   }
 

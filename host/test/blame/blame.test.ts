@@ -261,8 +261,8 @@ describe('the lines of a file that a run changed', () => {
     await expect(blame('f')).rejects.toThrow('it is no text in UTF-8')
     await expect(blame('kept')).rejects.toMatchObject({ code: 'not_possible_now' })
     await expect(blame('link')).rejects.toThrow('the run made no file of it')
-    await expect(blame('long')).rejects.toMatchObject({ code: 'limit_reached' })
-    await expect(blame('big')).rejects.toMatchObject({ code: 'limit_reached' })
+    await expect(blame('long')).rejects.toMatchObject({ code: 'not_possible_now' })
+    await expect(blame('big')).rejects.toMatchObject({ code: 'not_possible_now' })
     const stop = AbortSignal.abort(new Error('stop'))
     await expect(host.blame(changedRunId, 'f', { signal: stop })).rejects.toMatchObject({
       code: 'not_possible_now',
