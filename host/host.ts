@@ -14,6 +14,7 @@ import {
   type UnpackWorkspaceOptions,
   unpackWorkspace,
 } from './archive/unpack-workspace.ts'
+import { type Blame, type BlameOptions, blameFile } from './blame/blame.ts'
 import {
   checkCallOptions,
   checkChangeOptions,
@@ -50,7 +51,7 @@ import { checkImage, type Finding, runDoctor } from './doctor/doctor.ts'
 import { PersistentGrants } from './egress/persistent-grants.ts'
 import type { EgressPolicy } from './egress/policy.ts'
 import { type ExportOptions, exportRun } from './export-run.ts'
-import { checkArguments } from './files/check-arguments.ts'
+import { checkArguments, SignalOption } from './files/check-arguments.ts'
 import {
   connectTo,
   type ForkOptions,
@@ -830,6 +831,21 @@ export class Host implements AsyncDisposable {
   }
 
   /**
+   * Where each line of a file that a run changed is from: the workspace, or a call with its turn, task and approval.
+   * @param name as in {@link RunStore.find} @param file a path of the run's changes
+   * @throws {CaissonError} `invalid_options` for a path without a change; `not_possible_now` when it has no lines to
+   *   explain, more than 1 MiB or 20,000 of them, or what went into the VM was not kept
+   */
+  async blame(name: string, file: string, options: BlameOptions = {}): Promise<Blame> {
+    return await withCode(async () => {
+      requireText('the path', file)
+      checkArguments('the options of the call cannot be used', BlameSchema, options)
+      const { runId } = await this.runs.find(name)
+      return await blameFile(this.runs, await this.changes(runId), file, options)
+    }, options)
+  }
+
+  /**
    * Undoes what a run applied; needs nothing of the run but its apply log. @throws {CaissonError}
    * `not_possible_now`, `run_busy`, `state_corrupted`, `run_not_found`
    */
@@ -941,6 +957,7 @@ const Takes = z
     }),
   )
   .max(10_000)
+const BlameSchema = z.strictObject({ signal: SignalOption })
 const MergeSchema = z.strictObject({ metadata: RunMetadata.optional() })
 const RunNames = z.array(z.string().min(1)).min(2).max(resultsMaxCount)
 

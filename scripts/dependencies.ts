@@ -25,7 +25,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['clean', 'gateway', 'traces'],
     ['control', 'forks'],
     ['runs'],
-    ['archive', 'compare', 'sandbox'],
+    ['archive', 'blame', 'compare', 'sandbox'],
     [root],
     ['service'],
     ['cli'],

@@ -373,6 +373,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'W.08': now(
     'A run can get further folders: its agents and programs read them, nothing there can be changed, and no change set holds anything of them',
   ),
+  'W.09': now(
+    'Each line that a run changed names the call that made it, with turn, task, messages and approval, also after renames, sub-agents and resumes; where the journal leaves it open, all calls that may have made it',
+  ),
 
   // Runs that survive
   'R.01': now(

@@ -86,6 +86,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
       'workspace diff last',
       'workspace apply last src/',
       'workspace apply last notes.txt:2,4-6',
+      'workspace blame last src/a.ts:12',
       'workspace merge last README.md',
       'workspace undo last',
     ],

@@ -20,6 +20,7 @@ import {
   type ChangeSet,
   chooseHunks,
   diffItem,
+  type FileVersion,
   failureOf,
   type Hunk,
   hunksOf,
@@ -30,6 +31,7 @@ import {
   type Review,
   type ReviewItem,
   readAppliedCount,
+  readBefore,
   readChangeSet,
   readManifest,
   readVersions,
@@ -164,6 +166,13 @@ export class RunChanges {
       )
     const { directory } = this.#store.paths(this.runId)
     return requireValue(readVersions(this.#manifest, this.#changes, directory, path))
+  }
+
+  /** A file as it went into the VM, also where the run did not change it, or why it is not known. */
+  async before(path: string): Promise<FileVersion> {
+    requireText('path', path)
+    const { directory } = this.#store.paths(this.runId)
+    return requireValue(readBefore(this.#manifest, directory, path))
   }
 
   /**

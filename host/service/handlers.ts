@@ -8,9 +8,11 @@ import type { ReplyOf, RequestOf } from '#specs/service/route.ts'
 import type { RouteName, routes } from '#specs/service/routes.ts'
 import {
   type ApprovalAnswer,
+  type BlamedLine,
   CaissonError,
   type ChangeSelection,
   type Host,
+  type LineOrigin,
   type RunApproval,
   type RunFilter,
   type RunStatus,
@@ -217,6 +219,18 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       for await (const change of changes.reviewWithDiffs()) list.push({ ...change, hunks: [...change.hunks] })
       return { body: { directory: changes.directory, changes: list } }
     },
+    blameLines: async ({ params: { run }, query: { path } }) => {
+      const { lines, removed, calls, deletion, ...about } = await host.blame(run, path)
+      return {
+        body: {
+          ...about,
+          lines: lines.map(plainLine),
+          removed: removed.map(plainLine),
+          ...(deletion === undefined ? {} : { deletion: plainOrigin(deletion) }),
+          calls: calls.map((call) => ({ ...call, messages: [...call.messages] })),
+        },
+      }
+    },
     getPatch: async ({ params: { run } }) => {
       const parts: string[] = []
       for await (const { path, diff, noDiff } of (await host.changes(run)).reviewWithDiffs())
@@ -392,4 +406,12 @@ function plainChanges(
 function selectionOf(select: Exclude<z.infer<typeof ApplyRequest>['select'], 'all'>): ChangeSelection {
   const { hunks } = select
   return { paths: 'paths' in select ? select.paths : [], ...(hunks === undefined ? {} : { hunks }) }
+}
+
+function plainLine({ origin, ...line }: BlamedLine) {
+  return { ...line, origin: plainOrigin(origin) }
+}
+
+function plainOrigin(origin: LineOrigin) {
+  return origin.kind === 'candidates' ? { ...origin, calls: [...origin.calls] } : origin
 }

@@ -72,6 +72,9 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   'fork, its options': [wrongOptions, (host, value) => host.fork('run-0123456789abcdef0123', value)],
   rewind: [anyText, (host, value) => host.rewind(value, { to: 'end' })],
   compare: [anyText, (host, value) => host.compare([value, value])],
+  blame: [anyText, (host, value) => host.blame(value, 'a')],
+  'blame, its path': [wrongText, (host, value) => host.blame('run-0123456789abcdef0123', value)],
+  'blame, its options': [wrongOptions, (host, value) => host.blame('run-0123456789abcdef0123', 'a', value)],
   testRun: [anyText, (host, value) => host.testRun(value, 'true')],
   merge: [anyText, (host, value) => host.merge([value, value])],
   'merge, its options': [

@@ -37,6 +37,16 @@ export function readVersions(
   })
 }
 
+/** A file as it went into the VM, whether the run changed it or not. Failures: `unreadable`, `too_large`. */
+export function readBefore(
+  manifest: Manifest,
+  runDirectory: string,
+  path: string,
+): WorkspaceResult<FileVersion> {
+  const host = hostVersion(manifest.root, path)
+  return host.ok ? workspaceSuccess(baseVersion(manifest, runDirectory, path, host.value)) : host
+}
+
 function runVersion(changes: ChangeSet, path: string): WorkspaceResult<FileVersion> {
   const change = changes.entries.get(path)
   if (change?.kind === 'deleted') return workspaceSuccess({ none: 'the run deleted it' })

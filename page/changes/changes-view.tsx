@@ -16,6 +16,8 @@ import {
   withFile,
   withHunk,
 } from './selection.ts'
+import type { AskedLine } from './why.ts'
+import { WhyDialog } from './why-dialog.tsx'
 
 type Listed = ServiceReply<'listChanges'>
 type Outcome =
@@ -65,6 +67,9 @@ export function ChangesView({ run, applied, onChanged }: ChangesViewProps) {
         <p>
           <strong>{count(changes.length, 'changed path')}</strong> for{' '}
           <code>{visible(listed.directory)}</code>
+          {changes.some(({ diff }) => diff !== null) && (
+            <span class="why-hint">The + and − of a changed line say why it is there.</span>
+          )}
           {flagged > 0 && (
             <span class="flag-note">
               {count(flagged, 'path can', 'paths can')} run code on your machine, and{' '}
@@ -104,6 +109,7 @@ export function ChangesView({ run, applied, onChanged }: ChangesViewProps) {
       {changes.map((change, index) => (
         <FileChange
           key={change.path}
+          run={run}
           change={change}
           isOpenAtFirst={index < 20}
           selection={chosen}
@@ -159,11 +165,13 @@ function OutcomeLine({ outcome }: { readonly outcome: Outcome }) {
 }
 
 function FileChange({
+  run,
   change,
   isOpenAtFirst,
   selection,
   onSelect,
 }: {
+  readonly run: string
   readonly change: Change
   readonly isOpenAtFirst: boolean
   readonly selection: Selection
@@ -171,6 +179,7 @@ function FileChange({
 }) {
   const id = useId()
   const [isOpen, setOpen] = useState(isOpenAtFirst)
+  const [asked, setAsked] = useState<AskedLine>()
   const extent = extentOf(selection, change)
   const box = useRef<HTMLInputElement>(null)
   useEffect(() => {
@@ -220,6 +229,7 @@ function FileChange({
       {isOpen && diff !== null && (
         <DiffView
           diff={diff}
+          onWhy={setAsked}
           {...(canChooseHunks
             ? {
                 headOf: (index: number, header: string) => {
@@ -242,6 +252,9 @@ function FileChange({
               }
             : {})}
         />
+      )}
+      {asked !== undefined && (
+        <WhyDialog run={run} path={path} line={asked} onClose={() => setAsked(undefined)} />
       )}
       {isOpen && diff === null && <p class="file-note">{noDiffText(change)}</p>}
     </section>

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import {
   AnswerDuration,
   AnswerReach,
+  ApprovalRecord,
   ApprovalRequest,
   ApprovalRule,
   ApprovalScope,
@@ -451,6 +452,80 @@ export const RewoundResource = z.strictObject({
   effects: z.array(z.string()),
 })
 
+/** Where a line is from. Calls are positions in `calls`, from 0. */
+const LineOrigin = z.discriminatedUnion('kind', [
+  z.strictObject({
+    kind: z.literal('workspace'),
+    /** Path and line as they went into the VM. */
+    path: WorkspacePath,
+    line: Count.min(1),
+    /** The call that renamed the file. Absent: none did. */
+    moved: Count.optional(),
+  }),
+  z.strictObject({ kind: z.literal('call'), call: Count }),
+  z.strictObject({
+    kind: z.literal('candidates'),
+    /** One of them made the line: those that name the file first, then newest first. Empty: the journal does not say. */
+    calls: z.array(Count),
+    /** Number of earlier candidates that are not named. */
+    more: Count,
+    /** Whether a person with access to the VM may have made it. */
+    access: z.boolean(),
+  }),
+])
+const BlamedLine = z.strictObject({
+  /** From 1; of a removed line, in the file as it went into the VM. */
+  line: Count.min(1),
+  /** Without its end. Untrusted text. */
+  text: z.string(),
+  origin: LineOrigin,
+})
+/** A tool call and what led to it. The agent reports it: all texts but those of `approval` and `messages` are claims. */
+const BlamedCall = z.strictObject({
+  /** Number of its event. */
+  seq: Count.min(1),
+  at: Milliseconds,
+  agentPath: AgentPath,
+  stepId: z.string(),
+  /** Empty when the step is not in the plan. */
+  stepTitle: z.string(),
+  callId: z.string(),
+  tool: z.string(),
+  /** Its main argument in one line. */
+  summary: z.string(),
+  /** The beginning of its arguments, of its output and of all further texts: at most 2,000 characters each. */
+  arguments: z.string(),
+  output: z.string(),
+  /** Absent when it succeeded, or did not end. */
+  error: z.string().optional(),
+  /** The model's turn that asked for it. Absent: it is not known. */
+  turn: z.strictObject({ turn: Count, text: z.string(), reasoning: z.string().optional() }).optional(),
+  /** The task of the sub-agent. Absent: the run's own agent made the call. */
+  brief: z.string().optional(),
+  /** Messages of people that the agent saw last before the call. */
+  messages: z.array(z.strictObject({ text: z.string(), by: z.string() })),
+  /** Absent when nothing was asked. */
+  approval: ApprovalRecord.pick({
+    ...{ approvalId: true, decision: true, scope: true, reach: true, by: true, name: true, via: true },
+    ...{ rule: true, hint: true, earlierId: true },
+  }).optional(),
+})
+/** Where each line of a changed file is from. */
+export const BlameResource = z.strictObject({
+  runId: RunId,
+  path: WorkspacePath,
+  change: z.enum(['added', 'modified', 'deleted']),
+  /** The beginning of the run's task. */
+  prompt: z.string(),
+  /** The file as the run made it; none of a deleted one. */
+  lines: z.array(BlamedLine),
+  /** Lines that the run removed, and what removed them. */
+  removed: z.array(BlamedLine),
+  /** What deleted the file. Absent: it is there. */
+  deletion: LineOrigin.optional(),
+  calls: z.array(BlamedCall),
+})
+
 /** The changes of several runs, path by path. */
 export const ComparisonResource = z.strictObject({
   runs: z.array(
@@ -556,6 +631,7 @@ export const named = {
   RewindRequest,
   Rewound: RewoundResource,
   Comparison: ComparisonResource,
+  Blame: BlameResource,
   MergeRequest,
   Merged: MergedResource,
   TestRequest,

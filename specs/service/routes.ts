@@ -1,12 +1,14 @@
 /** All routes of the HTTP service. */
 import * as z from 'zod'
 import { RunMetadata } from '../protocol/host-event.ts'
+import { WorkspacePath } from '../protocol/text.ts'
 import {
   AnswerRequest,
   ApplyRequest,
   ApplyResource,
   ApprovalParams,
   ApprovalResource,
+  BlameResource,
   CancelRequest,
   ChangeResource,
   ComparisonResource,
@@ -318,6 +320,19 @@ export const routes = {
       description: 'The changes',
       schema: z.strictObject({ directory: z.string(), changes: z.array(ChangeResource) }),
     },
+    refusals: [404, 409],
+  }),
+  blameLines: defineRoute({
+    method: 'GET',
+    path: '/v1/runs/{run}/changes/blame',
+    summary: 'Say for each line of a changed file which call made it, with its turn, task and approval',
+    scope: 'read',
+    params: RunParams,
+    query: z.strictObject({
+      /** Path of a change. */
+      path: WorkspacePath,
+    }),
+    reply: { status: 200, description: 'The lines and the calls', schema: BlameResource },
     refusals: [404, 409],
   }),
   getPatch: defineRoute({

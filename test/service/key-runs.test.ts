@@ -35,6 +35,7 @@ const bodies: Partial<Record<RouteName, unknown>> = {
   rewindRun: { to: 'end' },
   testRun: { command: 'true' },
 }
+const queries: Partial<Record<RouteName, string>> = { blameLines: '?path=a.txt' }
 
 describe('a run of another key', () => {
   it('is not there, by every route, as one that never was [H.02, S4.11]', async () => {
@@ -48,7 +49,7 @@ describe('a run of another key', () => {
       const call = async ({ send }: Holder, run: string, accept = 'application/json') =>
         await send(
           method,
-          path.replaceAll('{run}', run).replaceAll('{approval}', 'a1'),
+          `${path.replaceAll('{run}', run).replaceAll('{approval}', 'a1')}${queries[name] ?? ''}`,
           method === 'GET' ? undefined : (bodies[name] ?? {}),
           { accept },
         )

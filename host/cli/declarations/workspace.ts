@@ -20,6 +20,13 @@ export function addWorkspaceCommands(workspace: Command, run: RunAction): void {
     .description('Print a file as a run made it')
     .action(run(lazy(async () => (await import('../commands/workspace-versions.ts')).workspaceShow)))
   workspace
+    .command('blame')
+    .argument('<run>', runArgument)
+    .argument('<file>', 'path of a change, or PATH:LINE for all that is behind one line')
+    .description('Show which call of a run made each line of a file, and why')
+    .option('--json', 'print as JSON')
+    .action(run(lazy(async () => (await import('../commands/blame.ts')).workspaceBlame)))
+  workspace
     .command('merge')
     .argument('<run>', runArgument)
     .argument('<path>', 'path of a change, usually one in conflict')

@@ -88,6 +88,7 @@ describe('shell completion', () => {
     for (const words of [
       ['runs', 'show', ''],
       ['workspace', 'diff', 'run-'],
+      ['workspace', 'blame', 'run-'],
       ['run', '--continue', 'run-'],
     ]) {
       const argv = ['--conditions=caisson-source', bin, 'complete', '--', ...words]

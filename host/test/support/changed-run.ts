@@ -5,6 +5,7 @@ import path from 'node:path'
 import { encodeChanges } from '#specs/node/change-encoder.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
+import type { RunRecord } from '../../journal/run-record.ts'
 import { keepChanges } from '../../runs/guest/change-stream.ts'
 import { manifestFile } from '../../runs/prepare.ts'
 import {
@@ -45,13 +46,14 @@ export async function runThatCopied(host: Host, directory: string, runId: string
 
 /**
  * A run that copies the directory as it is now.
- * @returns a function that ends the run; `before` is what went in, `after` is the result
+ * @returns a function that ends the run; `before` is what went in, `after` is the result, `work` journals what was done
  */
 export async function beginChanging(host: Host, directory: string, runId: string, metadata?: Metadata) {
   const { paths, record, manifest, fileNids } = await runThatCopied(host, directory, runId, metadata)
   const { disk } = paths
-  return async (before: Tree, after: Tree) => {
+  return async (before: Tree, after: Tree, work: (record: RunRecord) => Promise<void> = async () => {}) => {
     await using _ = record
+    await work(record)
     const source = encodeChanges(changesBetween(before, after))
     const changes = unwrap(
       await receiveChanges({ source, manifest, runDirectory: paths.directory, spareBytes: 0 }),
