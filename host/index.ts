@@ -23,7 +23,7 @@ export type { HookPoint } from '#specs/protocol/hook.ts'
 export type { HostDelta, RunPriority } from '#specs/protocol/host-event.ts'
 export type { ShellOptions } from '#specs/protocol/methods.ts'
 export type { RequestSource } from '#specs/protocol/model-request.ts'
-export type { Plan, PlanInput, Step, StepState } from '#specs/protocol/plan.ts'
+export type { Effort, Plan, PlanInput, Step, StepState } from '#specs/protocol/plan.ts'
 export { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 export {
   type CheckpointMoment,

@@ -47,7 +47,9 @@ describe('sub-agents', () => {
     await bench.agents.spawn({ brief: 'ONE', effort: 'high' }, 'fan-out', never)
     await bench.agents.spawn({ brief: 'TWO' }, 'fan-out', never)
     expect(server.asked.map(({ body }) => body.reasoning_effort)).toEqual(['high', undefined])
-    const starts = [...bench.heard.values()].flat().flatMap((event) => (event.type === 'agent-start' ? [event.effort] : []))
+    const starts = [...bench.heard.values()]
+      .flat()
+      .flatMap((event) => (event.type === 'agent-start' ? [event.effort] : []))
     expect(starts).toEqual(['high', undefined])
   })
 
