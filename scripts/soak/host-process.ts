@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { getHeapSpaceStatistics } from 'node:v8'
 import { z } from 'zod'
 import { Host, type RunOptions } from '../../host/host.ts'
+import { keepLeftMoments } from '../../host/journal/kept-moments.ts'
 import type { Run } from '../../host/runs/run.ts'
 import { errorMessage } from '../../specs/errors.ts'
 import { prepareCuts } from './link-cuts.ts'
@@ -59,6 +60,8 @@ async function carryOut(order: Order): Promise<void> {
     await host.close()
     process.exit(0)
   }
+  const ended = order.does === 'resume' ? await takeEnded(order.runId ?? '') : undefined
+  if (ended !== undefined) return say({ says: 'ended', end: ended })
   const extensions = extensionsOf(order)
   const onNotes = (): void => undefined
   const run =
@@ -82,9 +85,24 @@ async function carryOut(order: Order): Promise<void> {
   say({ says: 'started', runId: run.id })
   await accompany(run, order)
   const { outcome, message } = await run.result()
-  const changes = await host.changes(run.id).catch(() => undefined)
-  await changes?.apply('all')
+  await applyChanges(run.id)
   say({ says: 'ended', end: outcome === 'completed' ? outcome : `${outcome}: ${message}` })
+}
+
+async function applyChanges(runId: string): Promise<void> {
+  const changes = await host.changes(runId).catch(() => undefined)
+  await changes?.apply('all')
+}
+
+/** The end of a run whose process was killed behind the run's last line; undefined: it has none. */
+async function takeEnded(runId: string): Promise<string | undefined> {
+  const { state } = await host.runs.summary(runId)
+  if (state.phase !== 'ended') return undefined
+  // As the start of the next run does.
+  await host.runs.clearScratch()
+  await keepLeftMoments(host.runs)
+  await applyChanges(runId)
+  return state.end?.outcome ?? 'completed'
 }
 
 async function accompany(run: Run, { answerAfterMs = 0 }: Order): Promise<void> {

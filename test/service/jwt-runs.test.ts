@@ -54,8 +54,10 @@ describe('a run of a subject', () => {
       },
       ...{ forkRun: { at: 'end' }, rewindRun: { to: 'end' }, testRun: { command: 'true' } },
     }
+    const queries: Partial<Record<RouteName, string>> = { blameLines: '?path=a.txt' }
     for (const [name, route] of ofRuns) {
-      const pathOf = (run: string) => route.path.replaceAll('{run}', run).replaceAll('{approval}', 'a1')
+      const pathOf = (run: string) =>
+        route.path.replaceAll('{run}', run).replaceAll('{approval}', 'a1') + (queries[name] ?? '')
       const body = route.method === 'GET' ? undefined : (bodies[name] ?? {})
       const unknown = await as(others[0] ?? '', route.method, pathOf(unknownRun), body)
       for (const answer of [
