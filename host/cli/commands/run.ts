@@ -80,6 +80,11 @@ interface Ended {
   readonly end: RunState['end']
 }
 
+/** Whether somebody can answer the questions of a run that this process continues. */
+export function hasPerson(io: Io, { json = false }: Pick<ContinueFlags, 'json'>): boolean {
+  return json || (io.stdin.isTTY === true && io.stdout.isTTY === true)
+}
+
 /** `caisson runs resume` of a run whose host process ended: this process continues it. */
 export async function continueRun(io: Io, runId: string, flags: ContinueFlags): Promise<ExitCode> {
   const begin: Begin = async (host, { approvals = {}, onProgress, onNotes }) =>
@@ -92,10 +97,9 @@ export async function continueRun(io: Io, runId: string, flags: ContinueFlags): 
         ...(onNotes === undefined ? {} : { onNotes }),
       }),
     )
-  const isInteractive = flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true)
   const options = {
     prompt: '',
-    approvals: { interactive: isInteractive },
+    approvals: { interactive: hasPerson(io, flags) },
     files: { acceptIgnoreRules: true },
   }
   const { code } =

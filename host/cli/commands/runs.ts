@@ -23,7 +23,7 @@ import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
 import { resumeDetached } from './detach.ts'
-import { type ContinueFlags, continueRun } from './run.ts'
+import { type ContinueFlags, continueRun, hasPerson } from './run.ts'
 import { watchAnswers } from './watch-end.ts'
 
 export async function runsList(
@@ -209,16 +209,21 @@ export async function runsResume(
   const host = hostOf(io)
   const resume = (runId: string) =>
     detach ? resumeDetached(io, runId, flags) : continueRun(io, runId, flags)
-  if (all) return await resumeAll(io, host, resume)
+  // Questions that wait would be denied where nobody can answer.
+  const isAnswerable = detach || hasPerson(io, flags)
+  if (all) return await resumeAll(io, host, resume, isAnswerable)
   if (name === undefined)
     throw new CaissonError(
       'invalid_options',
       'expected a run, or --all for each run whose host process ended',
     )
   const runId = await findRun(io, name)
-  const { state, status, isLive } = await host.runs.summary(runId)
-  if (flags.takeOver === true && state.end === null) return await resume(runId)
-  if (status === 'interrupted' || (status === 'sleeping' && !isLive)) return await resume(runId)
+  const { state, status, isLive, pendingApprovals } = await host.runs.summary(runId)
+  const isTaken = flags.takeOver === true && state.end === null
+  if (isTaken || status === 'interrupted' || (status === 'sleeping' && !isLive)) {
+    if (!isAnswerable && pendingApprovals > 0) throw unanswerable(runId, pendingApprovals)
+    return await resume(runId)
+  }
   return await say(
     io,
     runId,
@@ -227,15 +232,25 @@ export async function runsResume(
   )
 }
 
+function unanswerable(runId: string, questions: number): CaissonError {
+  const message = `${runId} waits for ${formatCount(questions, 'answer')}, which nobody can give here without a terminal`
+  return new CaissonError('not_possible_now', message, {
+    remedy: `answer: caisson approvals list ${runId}; or continue it in the background: caisson runs resume ${runId} --detach`,
+  })
+}
+
 /** @returns the code of the first run that did not complete */
 async function resumeAll(
   io: Io,
   host: Host,
   resume: (runId: string) => Promise<ExitCode>,
+  isAnswerable: boolean,
 ): Promise<ExitCode> {
   const runs = await host.runs.list()
   const stopped = runs.filter(({ status, isLive, isPaused, pendingApprovals }) =>
-    status === 'sleeping' ? !isLive && isPaused !== true && pendingApprovals === 0 : status === 'interrupted',
+    status === 'sleeping'
+      ? !isLive && isPaused !== true && pendingApprovals === 0
+      : status === 'interrupted' && (isAnswerable || pendingApprovals === 0),
   )
   const left = stopped.filter(({ id }) => existsSync(host.runs.paths(id).options))
   if (left.length === 0) io.stderr.write('no run can be continued; list all: caisson runs list\n')

@@ -1,5 +1,5 @@
 // A run whose host process died, as `runs show`, `runs list`, `attach` and `runs cancel` tell of it.
-import { stat, truncate } from 'node:fs/promises'
+import { stat, truncate, writeFile } from 'node:fs/promises'
 import { expect, it } from 'vitest'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { runAtWork } from '../../support/run-at-work.ts'
@@ -20,6 +20,16 @@ const plan: Plan = {
   ],
 }
 
+const question = {
+  type: 'approval-request' as const,
+  kind: 'cooperative' as const,
+  digest: '0'.repeat(64),
+  request: {
+    ...{ approvalId: 'a1', agentPath: 'root', stepId: 's', callId: 'asked' },
+    ...{ tool: 'delete_file', arguments: '{"path":"old.txt"}', preview: '' },
+  },
+}
+
 it('says when its last event was, what was under way, and what to do [H.01 V.08]', async () => {
   const { record, caisson, die } = await runAtWork()
   let n = 1
@@ -36,15 +46,7 @@ it('says when its last event was, what was under way, and what to do [H.01 V.08]
     type: 'tool-end',
     ...{ callId: 'ended', stepId: 's', tool: 'run_bash', durationMs: 1, output: '' },
   })
-  await record.host({
-    type: 'approval-request',
-    kind: 'cooperative',
-    digest: '0'.repeat(64),
-    request: {
-      ...{ approvalId: 'a1', agentPath: 'root', stepId: 's', callId: 'asked' },
-      ...{ tool: 'delete_file', arguments: '{"path":"old.txt"}', preview: '' },
-    },
-  })
+  await record.host(question)
   await die()
 
   const { stdout, code } = await caisson('runs', 'show', runId)
@@ -81,6 +83,21 @@ it('says when its last event was, what was under way, and what to do [H.01 V.08]
   ])
   expect((await caisson('runs', 'list')).stdout).toContain(' cancelled ')
   expect((await caisson('runs', 'cancel', runId)).stderr).toContain('it has ended as cancelled')
+})
+
+it('is not resumed without a terminal while it waits for an answer: the question would be denied [A.03 H.01]', async () => {
+  const { record, caisson, die } = await runAtWork()
+  await record.host(runStart)
+  await record.host(question)
+  await writeFile(record.paths.options, '{}')
+  await die()
+  const { code, stderr } = await caisson('runs', 'resume', runId)
+  expect([code, stderr]).toEqual([
+    1,
+    expect.stringMatching(/waits for 1 answer, which nobody can give here.*approvals list.* --detach/s),
+  ])
+  expect((await caisson('runs', 'resume', '--all')).stderr).toContain('no run can be continued')
+  expect((await caisson('approvals', 'list')).stdout).toContain('old.txt')
 })
 
 it('says of a run that died before it had a plan how to begin again [H.01]', async () => {
