@@ -22,10 +22,10 @@ const prompt =
   "Create a.txt with the content 'a' and create b.txt with the content 'b' and run the command `for i in 1 2 3 4 5 6; do echo line-$i; sleep 0.4; done; echo done > c.txt`"
 const seed = 20_261_124
 const cutsWanted = 20
-/** Bytes to the next cut at most. A request to the model has about 9,000, and is repeated four times at most. */
+/** Bytes to the next cut at most. A request to the model has about 10,000, and is sent four times at most. */
 const nextCutMaxBytes = {
   rpc: { 'to-host': 3_000, 'to-guest': 600 },
-  http: { 'to-host': 25_000, 'to-guest': 4_000 },
+  http: { 'to-host': 40_000, 'to-guest': 6_000 },
 }
 
 it('loses nothing and doubles nothing in a real VM however often its link is cut [R.02, C.03]', async () => {
