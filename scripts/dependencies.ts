@@ -88,6 +88,18 @@ function layerRules() {
 /** Tests, and the support that only tests import. */
 const testing = ['^[a-z-]+/test/', '^test/', '^specs/testing/', '^runtime/testing/']
 
+/** What client and page, which run in browsers, do not import. */
+const notForBrowsers = [
+  '^goals/',
+  '^host/',
+  '^agent/',
+  '^runtime/',
+  '^scripts/',
+  '^vm-image/',
+  '^specs/node/',
+  '^specs/test/',
+]
+
 export default {
   forbidden: [
     { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true } },
@@ -147,16 +159,7 @@ export default {
       severity: 'error',
       from: { path: '^client/' },
       to: {
-        path: [
-          '^goals/',
-          '^host/',
-          '^agent/',
-          '^runtime/',
-          '^scripts/',
-          '^vm-image/',
-          '^specs/node/',
-          '^specs/test/',
-        ],
+        path: notForBrowsers,
       },
     },
     {
@@ -170,16 +173,7 @@ export default {
       severity: 'error',
       from: { path: '^page/' },
       to: {
-        path: [
-          '^goals/',
-          '^host/',
-          '^agent/',
-          '^runtime/',
-          '^scripts/',
-          '^vm-image/',
-          '^specs/node/',
-          '^specs/test/',
-        ],
+        path: notForBrowsers,
       },
     },
     {

@@ -6,8 +6,6 @@
 export interface ModelCapabilities {
   /** Whether it accepts tools, which an agent requires. */
   readonly tools: boolean
-  /** Whether it reads images. */
-  readonly images: boolean
   /** Whether one turn may contain several calls. */
   readonly parallelCalls: boolean
   /**
@@ -40,7 +38,6 @@ export interface ModelFamily {
 
 export const unknownModel: ModelCapabilities = {
   tools: true,
-  images: false,
   parallelCalls: true,
   reasoning: 'effort',
   lowEffort: false,
@@ -67,7 +64,7 @@ export const modelFamilies: readonly ModelFamily[] = [
   },
   {
     ids: ['nvidia/nemotron-3.5-super-vl*'],
-    capabilities: { ...nemotron3, contextTokens: 262_144, lowEffort: true, images: true },
+    capabilities: { ...nemotron3, contextTokens: 262_144, lowEffort: true },
     source: 'docs.venice.ai: 262,144 of its 1 M tokens of context',
     asOf: '2026-11',
   },
@@ -85,7 +82,7 @@ export const modelFamilies: readonly ModelFamily[] = [
   },
   {
     ids: ['nvidia/nemotron-3-nano-omni*'],
-    capabilities: { ...nemotron3, maxOutputTokens: 65_536, images: true },
+    capabilities: { ...nemotron3, maxOutputTokens: 65_536 },
     source: cards,
     asOf: '2026-11',
   },
