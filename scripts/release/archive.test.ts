@@ -13,6 +13,7 @@ const whole = [
     'dist/agent/agent.cjs',
     'dist/page/index.html',
     'dist/page/app.js',
+    'dist/page/worker.js',
     'dist/page/app.css',
     'dist/page/icon.svg',
     'dist/man/caisson.1',

@@ -1,6 +1,6 @@
 /** The documentation site as it is built: a dead link and a dead anchor fail the build. */
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, it } from 'vitest'
 import { temporaryFolder } from '../../specs/testing/temporary-folder.ts'
@@ -16,8 +16,8 @@ async function build(link: string) {
   writeFileSync(path.join(tree, 'specs/decisions/2026-01-02-one.md'), '# One\n')
   // What the navigation of the site links.
   const linked = ['CONTRIBUTING', 'AGENTS', 'CHANGELOG', 'SECURITY', 'examples/README', 'specs/agent-runtime']
-  const reports = ['caisson', 'caisson-client', 'caisson-runtime', 'caisson-testing'].map(
-    (name) => `specs/api/${name}.api`,
+  const reports = readdirSync(path.join(root, 'specs/api')).map(
+    (file) => `specs/api/${path.parse(file).name}`,
   )
   for (const name of [...linked, ...reports, 'docs/install', 'docs/library']) {
     mkdirSync(path.dirname(path.join(tree, name)), { recursive: true })
