@@ -58,6 +58,14 @@ function requireStart(runId: string, journal: readonly JournalEvent[]): Start {
   let start: Start['start'] | undefined
   for (const { event } of journal) {
     if (event.type === 'run-start') start = event
+    if (start?.mergedFrom !== undefined)
+      throw new CaissonError(
+        'not_possible_now',
+        `${runId} has the merged changes of other runs; no agent made it`,
+        {
+          remedy: `replay the runs that it merges: ${start.mergedFrom.join(', ')}`,
+        },
+      )
     if (event.type !== 'workspace-ready' || start === undefined) continue
     if (start.replays !== undefined)
       throw new CaissonError('not_possible_now', `${runId} is a replay itself`, {

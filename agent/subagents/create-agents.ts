@@ -133,16 +133,16 @@ class AgentsOf implements RunAgents {
 
   async spawn(request: AgentRequest, stepId: string, signal: AbortSignal): Promise<AgentResult> {
     const problem = this.#findProblem(request)
-    if (problem !== null) return refused(`${this.#parent.agentPath}/${plainName(request.name)}`, problem)
+    if (problem !== null) return refused(this.#pathOf(nameOf(request, stepId)), problem)
     if (!this.#parent.budget.takeAgent()) {
       const { maxAgents } = this.#parent.task.limits
       const { error } = toolFailure(
         'limit_reached',
         `sub-agent limit reached (maxAgents = ${maxAgents}): ${alone}`,
       )
-      return refused(`${this.#parent.agentPath}/${plainName(request.name)}`, error)
+      return refused(this.#pathOf(nameOf(request, stepId)), error)
     }
-    const agentPath = this.#claimPath(request.name)
+    const agentPath = this.#claimPath(nameOf(request, stepId))
     const person = this.#parent.subAgents.begin(agentPath)
     const ends = AbortSignal.any([signal, this.#parent.signal, this.#closing.signal, person.cancelled])
     const begin = (): Promise<AgentResult> =>
@@ -205,9 +205,8 @@ class AgentsOf implements RunAgents {
     return toolFailure('unavailable', message).error
   }
 
-  #claimPath(wanted: string | undefined): string {
+  #claimPath(base: string): string {
     const { paths } = this.#family
-    const base = plainName(wanted)
     let agentPath = this.#pathOf(base)
     for (let number = 2; paths.has(agentPath); number++)
       agentPath = this.#pathOf(`${base.slice(0, 28)}-${number}`)
@@ -472,9 +471,9 @@ function refused(agentPath: string, error: ToolError): AgentResult {
   }
 }
 
-/** A name in the alphabet of agent paths. */
-function plainName(wanted: string | undefined): string {
-  const name = (wanted ?? '')
+/** In the alphabet of agent paths. After a loss it is the same, in whatever order parallel steps begin again. */
+function nameOf({ name: wanted }: AgentRequest, stepId: string): string {
+  const name = (wanted ?? `${stepId}-agent`)
     .replaceAll(/[^A-Za-z0-9_-]+/g, '-')
     .replaceAll(/^-+|-+$/g, '')
     .slice(0, 32)

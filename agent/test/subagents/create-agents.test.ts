@@ -287,10 +287,23 @@ describe('sub-agents', () => {
     await using server = await startModelServer(byBrief({ ONE: [wait] }))
     using bench = makeAgents({ model: modelAt(server.baseUrl), files })
     const spawning = bench.agents.spawn({ brief: 'ONE' }, 'fan-out', never)
-    await expect.poll(() => bench.heard.get('root/agent')?.length).toBe(3)
+    await expect.poll(() => bench.heard.get('root/fan-out-agent')?.length).toBe(3)
     await bench.agents.close()
     expect((await spawning).state).toBe('cancelled')
     expect(bench.open.size).toBe(0)
+  })
+
+  it('without a name have that of their step, in whatever order steps begin [A.07 R.01]', async () => {
+    await using server = await startModelServer(byBrief({ ONE: [reply({ text: 'done' })] }))
+    using bench = makeAgents({ model: modelAt(server.baseUrl), files })
+    const paths = await Promise.all(
+      ['late', 'early', 'early'].map((step) => bench.agents.spawn({ brief: 'ONE' }, step, never)),
+    )
+    expect(paths.map(({ agentPath }) => agentPath)).toEqual([
+      'root/late-agent',
+      'root/early-agent',
+      'root/early-agent-2',
+    ])
   })
 
   it('ask under their own path, each question with an id of its own [A.07 S1.11]', async () => {

@@ -3,7 +3,7 @@
  * does not want to watch.
  */
 
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import { AnswerDuration, type AnswerReach, type ApprovalScope } from '#specs/protocol/approval.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import type { RunAnswer } from '#specs/protocol/run-state.ts'
@@ -158,7 +158,15 @@ async function answer(
 /** Of a run without a process, once nothing else waits for an answer. */
 async function continueAnswered(io: Io, host: Host, runId: string): Promise<ExitCode> {
   const left = (await pendingOf(host, runId)).length
-  if (left === 0) return await resumeDetached(io, runId)
+  if (left === 0) {
+    try {
+      return await resumeDetached(io, runId)
+    } catch (error) {
+      if (!hasCode(error, 'run_busy')) throw error
+      io.stdout.write(`another process continues the run; watch: caisson attach ${runId}\n`)
+      return exitCodes.completed
+    }
+  }
   io.stdout.write(
     `${formatCount(left, 'more approval')} pending; continue before: caisson runs resume ${runId} --detach\n`,
   )

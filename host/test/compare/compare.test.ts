@@ -75,6 +75,10 @@ describe('runs that began with the same files', () => {
     await changes.undo()
     expect(await text('long.txt')).toBe(numbered())
     expect((await host.runs.read(merged.runId ?? ''))[0]?.event).toMatchObject({ mergedFrom: runIds })
+    await expect(host.replay(merged.runId ?? '')).rejects.toMatchObject({
+      message: expect.stringContaining('no agent made it'),
+      remedy: `replay the runs that it merges: ${runIds.join(', ')}`,
+    })
   })
 
   it('that differ in the same lines give conflicts and no run, until a person takes a change or hunks of it [V.05 W.01]', async () => {

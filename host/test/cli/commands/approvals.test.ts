@@ -1,9 +1,14 @@
 // `caisson approvals` against a run with a real journal, queue and control socket; only its work is scripted.
-import { describe, expect, it } from 'vitest'
+import { readFile } from 'node:fs/promises'
+import { describe, expect, it, vi } from 'vitest'
 import type { UserQuestion } from '#specs/protocol/question.ts'
+import { RunLimits, Task } from '#specs/protocol/task.ts'
+import { RunRecord } from '../../../journal/run-record.ts'
+import { storeRun } from '../../../stored-run.ts'
 import { runAtWork, someCall } from '../../support/run-at-work.ts'
 import { runId } from '../../support/run-values.ts'
 
+const someTask = Task.parse({ runId, prompt: 'do it', model: 'm', limits: RunLimits.parse({}) })
 const choice: UserQuestion = {
   question: 'Which format?',
   kind: 'choice',
@@ -165,6 +170,22 @@ describe('caisson approvals', () => {
     const shown = (await caisson('runs', 'show', runId)).stdout
     expect(shown).toMatch(/Allowed by .* for this run until \d{4}-/)
     expect(shown).toMatch(/The answer for this run to ap-1 was revoked by \S+/)
+  })
+
+  it('says after an answer that another process continues the run, where one was first [R.01 S2.16]', async () => {
+    const { caisson, die, queue, record } = await runAtWork()
+    void queue.ask({ ...someCall, approvalId: 'ap-1', tool: 'delete_file', arguments: '{}' })
+    await expect.poll(() => queue.pending).toEqual(['ap-1'])
+    await die()
+    await storeRun(record.paths, { prompt: 'do it' }, someTask)
+    const answered = caisson('approvals', 'allow', runId, 'ap-1')
+    await expect.poll(() => readFile(record.paths.journal, 'utf8')).toContain('approval-decision')
+    await using _other = await vi.waitFor(() => RunRecord.open(record.paths), 10_000)
+    expect(await answered).toEqual({
+      code: 0,
+      stdout: `${runId}: ap-1 answered\nanother process continues the run; watch: caisson attach ${runId}\n`,
+      stderr: '',
+    })
   })
 
   it('says of a run that nobody carries out that it cannot be answered [S2.16]', async () => {
