@@ -1,7 +1,8 @@
 /**
- * Checkpoints of a warm VM's disk: with nothing new, and after half a megabyte in nine files. Then a warm VM over a
- * checkpoint until its agent has answered and the workspace is mounted, beside one with an empty disk. The longest time
- * that a program of a VM stands still while its disk gets a checkpoint and is forked, beside that of a VM left alone.
+ * Checkpoints of a warm VM's disk: with nothing new, after one file of 2 kB, and after half a megabyte in nine files. Then
+ * a warm VM over a checkpoint until its agent has answered and the workspace is mounted, beside one with an empty disk. The
+ * longest time that a program of a VM stands still while its disk gets a checkpoint and is forked, beside that of a VM left
+ * alone.
  */
 import path from 'node:path'
 import { buffer } from 'node:stream/consumers'
@@ -19,6 +20,7 @@ import { obtainTemplate, resumeFrom } from './starts.ts'
 const checkpointCount = repeats(12)
 const openCount = repeats(5)
 const write = 'for n in 1 2 3 4 5 6 7 8 9; do head -c 58000 /dev/urandom >"f$n"; done'
+const writeOne = 'head -c 2000 /dev/urandom >f1'
 
 /** Writes all the time for two seconds, and says for how long at most it stood still. */
 const tick = `node -e '
@@ -36,14 +38,17 @@ const forkCount = repeats(8)
 export async function measureCheckpoints(bench: Bench): Promise<Figures> {
   const directory = path.join(bench.work, 'disk')
   const idle: CheckpointTimes[] = []
+  const small: CheckpointTimes[] = []
   const busy: CheckpointTimes[] = []
   {
     await using opened = await open(bench, await CheckpointDisk.create(directory))
     for (let index = 0; index < checkpointCount; index += 1) {
-      reportProgress(`checkpoints ${2 * index + 1} of ${2 * checkpointCount}`)
+      reportProgress(`checkpoints ${3 * index + 1} of ${3 * checkpointCount}`)
       await opened.run(write)
       busy.push(await opened.checkpoint(`busy-${index}`))
       idle.push(await opened.checkpoint(`idle-${index}`))
+      await opened.run(writeOne)
+      small.push(await opened.checkpoint(`small-${index}`))
       await opened.dropAllButLast()
     }
   }
@@ -66,6 +71,7 @@ export async function measureCheckpoints(bench: Bench): Promise<Figures> {
     checkpointMs: figureOf(busy.map(sum)),
     checkpointFlushMs: figureOf(busy.map(({ flushMs }) => flushMs)),
     checkpointLayerMs: figureOf(busy.map(({ layerMs }) => layerMs)),
+    smallCheckpointMs: figureOf(small.map(sum)),
     idleCheckpointMs: figureOf(idle.map(sum)),
     openCheckpointMs: over,
     openEmptyMs: plain,
