@@ -91,7 +91,7 @@ export function openServer({ provider, timeouts, runId, network = directNetwork,
       if (!built.ok) return built
       const maxWaitMs = Math.max(0, left())
       const taken = await queue.take({ runId, model, signal, maxWaitMs, again, ...tellWaits(onWait) })
-      if (!taken.ok) return fail(noTurn(taken.error, timeouts.queueTimeoutMs, queue.heldMs))
+      if (!taken.ok) return fail(noTurn(taken.error, timeouts.queueTimeoutMs, queue.heldMs(model)))
       const turn = taken.value
       onQueued?.(turn.waitedMs)
       onWait?.({ for: 'answer' })

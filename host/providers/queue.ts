@@ -1,6 +1,7 @@
 /**
  * The request queue of a model server: one per key, over all runs of this process. Enforces the provider's rate (a
- * sliding minute) and concurrency, pauses everyone on "too many requests", and alternates between runs. Sends nothing
+ * sliding minute) and concurrency, pauses a model on "too many requests", and alternates between runs. Servers have limits
+ * for each model or for the key; where one is for the key, each model learns it by a refusal of its own. Sends nothing
  * itself.
  */
 
@@ -22,7 +23,7 @@ export interface QueueTurn {
   /** The server accepted the request: its next refusal is a first one again. */
   accepted(): void
   /**
-   * The server said "too many requests": no request starts until the pause is over. Without the server's own value the
+   * The server said "too many requests": no request for this model starts until the pause is over. Without the server's own value the
    * pause is 2 s, doubled up to 60 s while the model keeps refusing.
    * @param retryAfterMs the server's value; null if none
    * @returns the pause in milliseconds
@@ -54,6 +55,17 @@ export interface TurnRequest {
   readonly onWait?: (wait: QueueWait, inMs: number | undefined) => void
 }
 
+/** A model that the server refused and has not answered since. */
+interface Refusals {
+  /** Consecutive ones. */
+  readonly count: number
+  /** Time of the last counted one. */
+  readonly at: number
+  /** The pause without a server's value. */
+  readonly pauseMs: number
+  heldUntil: number
+}
+
 interface Waiter extends TurnRequest {
   /** The last reported wait. */
   told?: QueueWait
@@ -82,10 +94,9 @@ export class RequestQueue {
   readonly #waiting = new Map<string, Waiter[]>()
   /** Start times of the requests of the last minute, oldest first. */
   readonly #begun: number[] = []
-  /** By model: consecutive refusals, and the time of the last counted one. */
-  readonly #refusals = new Map<string, { count: number; at: number; pauseMs: number }>()
+  /** By model. */
+  readonly #refusals = new Map<string, Refusals>()
   #open = 0
-  #heldUntil = 0
   #timer: NodeJS.Timeout | undefined
 
   constructor(limits: QueueLimits, options: QueueOptions = {}) {
@@ -100,9 +111,9 @@ export class RequestQueue {
     this.#pump()
   }
 
-  /** Remaining pause in milliseconds; 0 without a pause. */
-  get heldMs(): number {
-    return Math.max(0, this.#heldUntil - this.#now())
+  /** Remaining pause of a model in milliseconds; 0 without a pause. */
+  heldMs(model: string): number {
+    return Math.max(0, this.#heldUntil(model) - this.#now())
   }
 
   /** Resolves when it is this request's turn; always release it. */
@@ -141,12 +152,13 @@ export class RequestQueue {
 
   #start(): void {
     while (this.#waiting.size > 0 && this.#open < this.#limits.maxConcurrent) {
-      const delayMs = this.#delay()
+      const now = this.#now()
+      const delayMs = Math.max(this.#untilRoom(now), this.#untilUnheld(now))
       if (delayMs > 0) {
         this.#timer = setTimeout(() => this.#pump(), Math.ceil(delayMs))
         return
       }
-      const waiter = this.#next()
+      const waiter = this.#next(now)
       if (waiter === undefined) return
       waiter.settle({ ok: true, value: this.#begin(waiter) })
     }
@@ -157,7 +169,7 @@ export class RequestQueue {
     const now = this.#now()
     for (const [index, waiter] of this.#order().entries()) {
       const { onWait, told } = waiter
-      const wait = onWait && this.#waitAt(index + 1, now)
+      const wait = onWait && this.#waitAt(index + 1, waiter.model, now)
       const isKnown =
         wait?.for === told?.for && wait?.position === told?.position && wait?.until === told?.until
       if (wait === undefined || isKnown) continue
@@ -173,33 +185,44 @@ export class RequestQueue {
     return Array.from({ length: rounds }, (_, round) => lines.flatMap((line) => line[round] ?? [])).flat()
   }
 
-  #waitAt(position: number, now: number): QueueWait {
-    if (this.#heldUntil > now) return { for: 'pause', position, until: this.#heldUntil }
+  #waitAt(position: number, model: string, now: number): QueueWait {
+    const heldUntil = this.#heldUntil(model)
+    if (heldUntil > now) return { for: 'pause', position, until: heldUntil }
     const rate = this.#limits.requestsPerMinute
     if (this.#open >= this.#limits.maxConcurrent || rate === null) return { for: 'turn', position }
     const oldest = position > rate ? undefined : this.#begun.at(position - 1 - rate)
     return { for: 'rate', position, ...(oldest === undefined ? {} : { until: oldest + windowMs }) }
   }
 
-  /** Time until the next request may start. */
-  #delay(): number {
-    const now = this.#now()
+  #heldUntil(model: string): number {
+    return this.#refusals.get(model)?.heldUntil ?? 0
+  }
+
+  /** Time until the rate lets a request start. */
+  #untilRoom(now: number): number {
     while (this.#begun[0] !== undefined && this.#begun[0] <= now - windowMs) this.#begun.shift()
     const rate = this.#limits.requestsPerMinute
     const oldest = rate === null ? undefined : this.#begun.at(-rate)
-    const untilRoom = oldest === undefined ? 0 : oldest + windowMs - now
-    return Math.max(this.#heldUntil - now, untilRoom)
+    return oldest === undefined ? 0 : oldest + windowMs - now
   }
 
-  /** The first request of the next run; the run moves to the end. */
-  #next(): Waiter | undefined {
-    const [first] = this.#waiting
-    if (first === undefined) return
-    const [runId, line] = first
-    const waiter = line.shift()
-    this.#waiting.delete(runId)
-    if (line.length > 0) this.#waiting.set(runId, line)
-    return waiter
+  /** Time until a model is not held that a request waits for. */
+  #untilUnheld(now: number): number {
+    const models = new Set([...this.#waiting.values()].flat().map(({ model }) => model))
+    return Math.max(0, Math.min(...[...models].map((model) => this.#heldUntil(model))) - now)
+  }
+
+  /** The first request of the next run whose model is not held; the run moves to the end. */
+  #next(now: number): Waiter | undefined {
+    for (const [runId, line] of this.#waiting) {
+      const waiter = line.find(({ model }) => this.#heldUntil(model) <= now)
+      if (waiter === undefined) continue
+      this.#waiting.delete(runId)
+      const left = line.filter((other) => other !== waiter)
+      if (left.length > 0) this.#waiting.set(runId, left)
+      return waiter
+    }
+    return undefined
   }
 
   #remove(waiter: Waiter): void {
@@ -235,18 +258,18 @@ export class RequestQueue {
     const last = this.#refusals.get(model)
     // Requests that were open together and refused together count as one refusal.
     const isSame = last !== undefined && begunAt < last.at
-    if (!isSame) {
-      const count = (last?.count ?? 0) + 1
-      const full = Math.min(firstPauseMs * 2 ** (count - 1), maxPauseMs)
-      const pauseMs = full / 2 + (full / 2) * this.#random()
-      this.#refusals.set(model, { count, at: now, pauseMs })
-    }
-    const { count, pauseMs: own } = this.#refusals.get(model) ?? { count: 1, pauseMs: firstPauseMs }
+    const count = (last?.count ?? 0) + 1
+    const full = Math.min(firstPauseMs * 2 ** (count - 1), maxPauseMs)
+    const known: Refusals = isSame
+      ? last
+      : { count, at: now, pauseMs: full / 2 + (full / 2) * this.#random(), heldUntil: last?.heldUntil ?? 0 }
+    this.#refusals.set(model, known)
     // A server's value that led to another refusal was too small.
-    const least = count === 1 ? 0 : own
-    const pauseMs = retryAfterMs === null ? own : Math.max(least, Math.min(retryAfterMs, maxRetryAfterMs))
-    if (!isSame || retryAfterMs !== null) this.#heldUntil = Math.max(this.#heldUntil, now + pauseMs)
-    return Math.max(0, this.#heldUntil - now)
+    const least = known.count === 1 ? 0 : known.pauseMs
+    const pauseMs =
+      retryAfterMs === null ? known.pauseMs : Math.max(least, Math.min(retryAfterMs, maxRetryAfterMs))
+    if (!isSame || retryAfterMs !== null) known.heldUntil = Math.max(known.heldUntil, now + pauseMs)
+    return Math.max(0, known.heldUntil - now)
   }
 }
 

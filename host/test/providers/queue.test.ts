@@ -1,6 +1,12 @@
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { type QueueLimits, type QueueTurn, RequestQueue, sharedQueue } from '../../providers/queue.ts'
+import {
+  type QueueLimits,
+  type QueueTurn,
+  type QueueWait,
+  RequestQueue,
+  sharedQueue,
+} from '../../providers/queue.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
@@ -88,17 +94,41 @@ describe('the queue of a key', () => {
     expect(got.map(({ runId }) => runId).slice(0, 4)).toEqual(['greedy', 'greedy', 'modest', 'late'])
   })
 
-  it('holds everybody back for as long as the server asked [G.05]', async () => {
+  it('holds a model back for every run as long as the server asked, and no other model [G.05]', async () => {
     const { got, ask, turnOf, wait } = startQueue()
     ask('a')
     await wait(0)
     expect(turnOf(0).refused(30_000)).toBe(30_000)
     turnOf(0).release()
+    ask('a')
+    ask('b')
+    ask('a', { model: 'other' })
+    await wait(0)
+    // It does not wait behind the held request of its own run either.
+    expect(got).toHaveLength(2)
+    expect(turnOf(1).refused(60_000)).toBe(60_000)
     ask('b', { model: 'other' })
     await wait(29_000)
-    expect(got).toHaveLength(1)
-    await wait(1_100)
     expect(got).toHaveLength(2)
+    await wait(1_100)
+    expect(got.slice(2).map(({ runId }) => runId)).toEqual(['b', 'a'])
+    await wait(30_000)
+    expect(got).toHaveLength(5)
+  })
+
+  it('tells each request the pause of its own model [G.05]', async () => {
+    const { ask, turnOf, wait } = startQueue({ maxConcurrent: 1 })
+    ask('a')
+    await wait(0)
+    const told: unknown[] = []
+    const onWait = (wait: QueueWait, inMs?: number) => told.push([wait.for, inMs])
+    turnOf(0).refused(30_000)
+    ask('b', { onWait })
+    ask('c', { model: 'other', onWait })
+    expect(told).toEqual([
+      ['pause', 30_000],
+      ['turn', undefined],
+    ])
   })
 
   it('pauses 2 s and twice as long each time while a model refuses, at most 60 s [G.05]', async () => {
