@@ -12,6 +12,8 @@ export const gatewayErrorCodes = [
   'limit_requests',
   'limit_tokens',
   'limit_cost',
+  /** The server takes requests for the model again only after a long time, which the message names. */
+  'limit_model',
   /** Too many requests of this run are open at once. */
   'limit_concurrency',
   /** A hook of the user said no; asking again cannot help. */
@@ -64,6 +66,7 @@ const statusOf: Record<GatewayErrorCode, number> = {
   limit_requests: 429,
   limit_tokens: 429,
   limit_cost: 429,
+  limit_model: 429,
   limit_concurrency: 429,
   hook_denied: 403,
   // 403: asking again cannot help.

@@ -9,6 +9,7 @@ import { classifyProviderError, readErrorBody } from '#specs/node/provider-quirk
 import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
 import { type CompletionRequest, outputMaxTokens } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import { formatTime } from '../files/format.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import { directNetwork, type Network } from '../net/network.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
@@ -91,7 +92,12 @@ export function openServer({ provider, timeouts, runId, network = directNetwork,
       if (!built.ok) return built
       const maxWaitMs = Math.max(0, left())
       const taken = await queue.take({ runId, model, signal, maxWaitMs, again, ...tellWaits(onWait) })
-      if (!taken.ok) return fail(noTurn(taken.error, timeouts.queueTimeoutMs, queue.heldMs(model)))
+      if (!taken.ok)
+        return fail(
+          taken.error === 'limited'
+            ? limited(model, queue.limitedMs(model))
+            : noTurn(taken.error, timeouts.queueTimeoutMs, queue.heldMs(model)),
+        )
       const turn = taken.value
       onQueued?.(turn.waitedMs)
       onWait?.({ for: 'answer' })
@@ -106,6 +112,9 @@ export function openServer({ provider, timeouts, runId, network = directNetwork,
       if (pauseMs !== null) {
         const seen = { runId, status: got.status, pauseMs: Math.round(pauseMs) }
         log?.(seen, 'the model server is rate-limiting requests')
+        const limitedMs = queue.limitedMs(model)
+        if (limitedMs > 0 && (got.status !== 429 || isPassing(got)))
+          return fail(limited(model, limitedMs, got.error.message))
         if (!isPassing(got) || pauseMs >= left())
           return fail({ ...got.error, retryAfterMs: Math.round(pauseMs) })
         onRetry?.(retryOf(got, pauseMs))
@@ -252,6 +261,16 @@ function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: numbe
     `The request waited ${timeoutMs / 1000} s for its turn at the model server: its rate or the number of requests at ` +
     'once is used up by requests with the same key. Try again later, or run less at once.'
   return { ...gatewayError('upstream_busy', text), retryAfterMs: Math.round(heldMs) }
+}
+
+/** @param said the server's own words, where it was asked now */
+function limited(model: string, limitedMs: number, said?: string): WireError {
+  const until = formatTime(Date.now() + limitedMs)
+  const text = `The model server takes requests for ${model} again after ${until}`
+  return {
+    ...gatewayError('limit_model', said === undefined ? `${text}.` : `${text}: ${said}`),
+    retryAfterMs: Math.round(limitedMs),
+  }
 }
 
 function fail(error: WireError): Result<never, WireError> {

@@ -23,8 +23,8 @@ export interface QueueTurn {
   /** The server accepted the request: its next refusal is a first one again. */
   accepted(): void
   /**
-   * The server said "too many requests": no request for this model starts until the pause is over. Without the server's own value the
-   * pause is 2 s, doubled up to 60 s while the model keeps refusing.
+   * The server said "too many requests": no request for this model starts until the pause is over. Without the server's
+   * own value the pause is 2 s, doubled up to 60 s while the model keeps refusing.
    * @param retryAfterMs the server's value; null if none
    * @returns the pause in milliseconds
    */
@@ -64,14 +64,19 @@ interface Refusals {
   /** The pause without a server's value. */
   readonly pauseMs: number
   heldUntil: number
+  /** When the server expects a request again, where that is later than the model is held. */
+  limitedUntil: number
 }
 
 interface Waiter extends TurnRequest {
   /** The last reported wait. */
   told?: QueueWait
   readonly since: number
-  readonly settle: (result: Result<QueueTurn, 'cancelled' | 'timed_out'>) => void
+  readonly settle: (result: TurnResult) => void
 }
+
+/** `limited`: the model is held for so long that waiting is of no use, see {@link RequestQueue.limitedMs}. */
+export type TurnResult = Result<QueueTurn, 'cancelled' | 'timed_out' | 'limited'>
 
 export interface QueueOptions {
   /** Monotonic clock in milliseconds. */
@@ -83,8 +88,8 @@ export interface QueueOptions {
 const windowMs = 60_000
 const firstPauseMs = 2_000
 const maxPauseMs = 60_000
-/** A longer value from the server is ignored. */
-const maxRetryAfterMs = 10 * 60_000
+/** A model is held no longer, whatever the server asks: then one request finds out whether the limit still stands. */
+const maxHoldMs = 10 * 60_000
 
 export class RequestQueue {
   #limits: QueueLimits
@@ -116,10 +121,19 @@ export class RequestQueue {
     return Math.max(0, this.#heldUntil(model) - this.#now())
   }
 
+  /** Time until a server expects a request for the model that it refused for long; 0 where it did not, or not any more. */
+  limitedMs(model: string): number {
+    const now = this.#now()
+    return this.#heldUntil(model) > now
+      ? Math.max(0, (this.#refusals.get(model)?.limitedUntil ?? 0) - now)
+      : 0
+  }
+
   /** Resolves when it is this request's turn; always release it. */
-  take(request: TurnRequest): Promise<Result<QueueTurn, 'cancelled' | 'timed_out'>> {
+  take(request: TurnRequest): Promise<TurnResult> {
     if (request.signal.aborted) return Promise.resolve({ ok: false, error: 'cancelled' })
-    const { promise, resolve } = Promise.withResolvers<Result<QueueTurn, 'cancelled' | 'timed_out'>>()
+    if (this.limitedMs(request.model) > 0) return Promise.resolve({ ok: false, error: 'limited' })
+    const { promise, resolve } = Promise.withResolvers<TurnResult>()
     const leave = (error: 'cancelled' | 'timed_out'): void => {
       this.#remove(waiter)
       waiter.settle({ ok: false, error })
@@ -146,8 +160,17 @@ export class RequestQueue {
 
   #pump(): void {
     clearTimeout(this.#timer)
+    this.#leaveLimited()
     this.#start()
     this.#tell()
+  }
+
+  #leaveLimited(): void {
+    for (const waiter of [...this.#waiting.values()].flat()) {
+      if (this.limitedMs(waiter.model) === 0) continue
+      this.#remove(waiter)
+      waiter.settle({ ok: false, error: 'limited' })
+    }
   }
 
   #start(): void {
@@ -262,13 +285,19 @@ export class RequestQueue {
     const full = Math.min(firstPauseMs * 2 ** (count - 1), maxPauseMs)
     const known: Refusals = isSame
       ? last
-      : { count, at: now, pauseMs: full / 2 + (full / 2) * this.#random(), heldUntil: last?.heldUntil ?? 0 }
+      : {
+          count,
+          at: now,
+          pauseMs: full / 2 + (full / 2) * this.#random(),
+          heldUntil: last?.heldUntil ?? 0,
+          limitedUntil: 0,
+        }
     this.#refusals.set(model, known)
     // A server's value that led to another refusal was too small.
     const least = known.count === 1 ? 0 : known.pauseMs
-    const pauseMs =
-      retryAfterMs === null ? known.pauseMs : Math.max(least, Math.min(retryAfterMs, maxRetryAfterMs))
+    const pauseMs = retryAfterMs === null ? known.pauseMs : Math.max(least, Math.min(retryAfterMs, maxHoldMs))
     if (!isSame || retryAfterMs !== null) known.heldUntil = Math.max(known.heldUntil, now + pauseMs)
+    if (retryAfterMs !== null && retryAfterMs > maxHoldMs) known.limitedUntil = now + retryAfterMs
     return Math.max(0, known.heldUntil - now)
   }
 }

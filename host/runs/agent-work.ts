@@ -13,6 +13,7 @@ import type { HoldReason } from './deadline.ts'
 import { type Ending, endingOfCompletion } from './ending.ts'
 import type { AgentControl } from './guest/agent-control.ts'
 import type { Guest } from './guest/guest.ts'
+import { failureOfWake } from './guest/guest-end.ts'
 import { IdleHibernation, type Sleeper } from './guest/idle-hibernation.ts'
 import { IdleSleep } from './idle-sleep.ts'
 import type { RunClock } from './run-clock.ts'
@@ -142,7 +143,7 @@ export class AgentWork {
     const { hibernateAfterMs } = this.#parts
     if (hibernateAfterMs > 0)
       this.#hibernation = new IdleHibernation(this.#sleeperOf(guest), hibernateAfterMs, (cause) =>
-        guest.lose(cause),
+        guest.lose(failureOfWake(cause)),
       )
     return this.#hibernation
   }

@@ -78,6 +78,8 @@ export class Run implements RunHandle {
   #isVmStopped = false
   /** Whether it has slept: what then fails before an agent works can be tried again. */
   #hasSlept = false
+  /** Why the model's server takes no requests of this run for long, and until when. */
+  #modelLimit: CaissonError | undefined
   /** Whether its journal is closed and its lock is free. */
   #isOver = false
 
@@ -335,10 +337,14 @@ export class Run implements RunHandle {
     return record.state
   }
 
-  /** Whether the run stays as it is in its folder: its host's disk had no space for long, and nobody ended the run. */
+  /**
+   * Whether the run stays as it is in its folder: its host's disk had no space for long, or the model's server takes no
+   * requests for long, and nobody ended the run.
+   */
   #canPark(error: unknown): boolean {
     if (this.#cancelling || this.#isVmStopped || this.#stop.signal.aborted) return false
-    return CaissonError.from(error).code === 'no_space' && this.#work.hasBegun && this.#recovery.maxCount > 0
+    const canContinue = this.#work.hasBegun && this.#recovery.maxCount > 0
+    return canContinue && (error === this.#modelLimit || CaissonError.from(error).code === 'no_space')
   }
 
   #park(ending: Ending, disk: RunDisk): RunState {
@@ -469,6 +475,12 @@ export class Run implements RunHandle {
       hooks: this.#hooks,
       diskSpace: this.#diskSpace,
       hostCallResults: this.#recovery.hostCallResults,
+      onModelLimit: (message: string) => {
+        this.#modelLimit ??= new CaissonError('model_unreachable', message)
+        if (!this.#canPark(this.#modelLimit)) return false
+        this.#guest?.lose(this.#modelLimit)
+        return true
+      },
       elapsedMs: () => this.#clock.elapsedMs,
       // A replay makes no checkpoints; sub-agents in VMs of their own fork the disk.
       ...(this.#recovery.maxCount > 0 || this.#plan.replays !== undefined

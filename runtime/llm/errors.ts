@@ -85,6 +85,8 @@ export const modelFailures = {
   limit_tokens: never('limit_tokens'),
   limit_requests: never('limit_requests'),
   limit_cost: never('limit_cost'),
+  /** The server takes requests again only after a long time: the host ends the run, which can be continued then. */
+  limit_model: never('model_unreachable'),
   /** A hook of the host's user denied the request or its answer. */
   hook_denied: never('denied'),
   /** The host has closed the run's access to the model. */
@@ -135,6 +137,7 @@ export const gatewayCodes: Readonly<Record<string, ModelErrorCode>> = {
   limit_requests: 'limit_requests',
   limit_cost: 'limit_cost',
   hook_denied: 'hook_denied',
+  limit_model: 'limit_model',
   limit_concurrency: 'rate_limited',
   request_too_large: 'request_too_large',
   response_too_large: 'answer_too_large',

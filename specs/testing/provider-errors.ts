@@ -63,6 +63,13 @@ const busy: readonly [
     432_000,
   ],
   [
+    'NVIDIA',
+    429,
+    openAi('Rate limit exceeded, please try again in 5 hours.', 'requests', null),
+    'rate_limited',
+    5 * 3_600_000,
+  ],
+  [
     'OpenAI',
     503,
     openAi('That model is currently overloaded with other requests.', 'server_error', null),

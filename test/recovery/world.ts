@@ -10,7 +10,7 @@ import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import type { JournalEvent } from '#specs/protocol/event.ts'
-import { type ModelServer, startModelServer } from '#specs/testing/model-server.ts'
+import { type ModelServer, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { Host } from '../../host/host.ts'
 import type { InstalledMachine } from './machine/install.ts'
 import { answer, givenFiles, type Scene } from './scenario.ts'
@@ -57,6 +57,8 @@ export class World implements AsyncDisposable {
   readonly home: string
   readonly host: Host
   readonly #parts: Parts
+  /** What the model's server answers instead; undefined: the answers of the scene. */
+  refusal: ServerReply | undefined
 
   private constructor(parts: Parts) {
     this.#parts = parts
@@ -88,8 +90,9 @@ export class World implements AsyncDisposable {
       response.end('reached outside')
     })
     const whole: Scene = { ...scene, workspace, ledger, outsidePort: await listen(server) }
-    const model = await startModelServer((asked) => answer(asked, whole))
-    return new World({ machine, place, scene: whole, model, server, requestsOutside: () => outside })
+    const model = await startModelServer((asked) => world.refusal ?? answer(asked, whole))
+    const world = new World({ machine, place, scene: whole, model, server, requestsOutside: () => outside })
+    return world
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

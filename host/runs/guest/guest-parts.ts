@@ -30,6 +30,12 @@ export interface GuestParts {
   /** Waits for disk space. */
   readonly diskSpace: DiskSpaceWait
   readonly hostCallResults: HostCallResults
+  /**
+   * The model's server takes requests again only after a long time. True: the run leaves its VM, to continue then, and its
+   * agent is not to learn of it.
+   * @param message until when, and why
+   */
+  readonly onModelLimit: (message: string) => boolean
   /** Time of the run that counts toward its limit. */
   readonly elapsedMs: () => number
   /** Absent: the run has no checkpoints. */

@@ -43,7 +43,7 @@ import { type ResolvedRun, vmOptions } from '../resolved-run.ts'
 import type { AgentMessage, ControlledAgent } from './agent-control.ts'
 import { AgentVms } from './agent-vms.ts'
 import { ChangeStream, collectFrom } from './change-stream.ts'
-import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds } from './guest-end.ts'
+import { describeVmExit, failureOfAnswer, failureOfLink, WorkEnds } from './guest-end.ts'
 import type { GuestClaims, GuestParts, GuestRecord, SubAgentParts } from './guest-parts.ts'
 import { describeReady, GuestVm } from './guest-vm.ts'
 import { isAtWork } from './idle-hibernation.ts'
@@ -347,7 +347,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
 
   /** The VM cannot continue: the run ends with this reason. */
   lose(cause: unknown): void {
-    this.#ends.lose(failureOfWake(cause))
+    this.#ends.lose(cause)
   }
 
   /**

@@ -1,4 +1,5 @@
 /** Builds what one run reaches through the host: its gateway, its egress and the gateway's own services. */
+import { once } from 'node:events'
 import path from 'node:path'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
@@ -22,8 +23,10 @@ import type { BoundedLog } from '../../journal/bounded-log.ts'
 import { McpTrust } from '../../mcp/mcp-trust.ts'
 import { MemoryService } from '../../memory/memory-service.ts'
 import type { NoteStore } from '../../memory/note-store.ts'
+import type { GatewayErrorCode } from '../../net/gateway-error.ts'
 import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
+import type { Upstream } from '../../providers/upstream.ts'
 import { type Recorder, recordEmbedder } from '../../recording/recorder.ts'
 import { replayEmbedder } from '../../recording/replay.ts'
 import { createKeyRedaction } from '../../secrets/redaction.ts'
@@ -44,7 +47,7 @@ export interface RunGateway {
 interface RunParts
   extends Pick<
     GuestParts,
-    'record' | 'approvals' | 'claims' | 'hooks' | 'hostCallResults' | 'earlier' | 'subAgent'
+    'record' | 'approvals' | 'claims' | 'hooks' | 'hostCallResults' | 'earlier' | 'subAgent' | 'onModelLimit'
   > {
   readonly log: BoundedLog
   readonly recorder: Recorder
@@ -95,7 +98,7 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
     modelHooks: modelHooksOf(hooks),
     ...(embeddings === undefined ? {} : { embeddings }),
     wrapUpstream: (server, key) => {
-      const recorded = recorder.wrap(recording?.upstream() ?? server, key)
+      const recorded = recorder.wrap(recording?.upstream() ?? noticeLimit(server, parts.onModelLimit), key)
       return parts.earlier?.over(recorded) ?? recorded
     },
     onModelEvent: note,
@@ -121,6 +124,21 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
       await gateway.close()
       await web[Symbol.asyncDispose]?.()
     },
+  }
+}
+
+/** Tells of refusals of the server that no waiting of the run helps against. */
+function noticeLimit(server: Upstream, onLimit: GuestParts['onModelLimit']): Upstream {
+  return {
+    send: async (request, options) => {
+      const answer = await server.send(request, options)
+      const isLimited = !answer.ok && answer.error.code === ('limit_model' satisfies GatewayErrorCode)
+      // What its agent would report of the failure would be part of the run.
+      if (isLimited && onLimit(answer.error.message) && !options.signal.aborted)
+        await once(options.signal, 'abort')
+      return answer
+    },
+    close: () => server.close(),
   }
 }
 

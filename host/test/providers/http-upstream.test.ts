@@ -82,6 +82,23 @@ describe('a server that has had enough', () => {
     expect(server.asked).toHaveLength(1)
   })
 
+  it('that is busy for hours refuses at once, for every request of its model that comes or waits [G.05]', async () => {
+    await using server = await startModelServer(({ body }) =>
+      body.model === 'test/model' ? failure(429, 'Rate limit reached, try again in 5 hours') : hello,
+    )
+    const provider = { ...customProvider(server.baseUrl), maxConcurrent: 1 }
+    await using one = await startGateway(provider, { runId: 'run-one' })
+    await using other = await startGateway(provider, { runId: 'run-other' })
+    const answers = await Promise.all([one.request(), other.request()])
+    for (const answer of [...answers, await one.request()]) {
+      expect(answer).toMatchObject({ status: 429, code: 'limit_model' })
+      expect(Number(answer.headers['retry-after'])).toBeGreaterThan(4 * 3_600)
+    }
+    expect(server.asked).toHaveLength(1)
+    await using free = await startGateway({ ...provider, model: 'test/other' })
+    expect(await free.request()).toMatchObject({ status: 200 })
+  })
+
   it('is asked so many requests at once as the configuration says, over all runs [G.05]', async () => {
     await using server = await startModelServer([{ ...hello, headAfterMs: 30 }])
     const provider = { ...customProvider(server.baseUrl), maxConcurrent: 2 }

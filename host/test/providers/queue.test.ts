@@ -116,6 +116,34 @@ describe('the queue of a key', () => {
     expect(got).toHaveLength(5)
   })
 
+  it('lets requests for a model that is limited for hours go at once, and one in ten minutes find out more [G.05]', async () => {
+    const { queue, got, ask, turnOf, wait } = startQueue({ maxConcurrent: 1 })
+    ask('a')
+    ask('b')
+    ask('c', { model: 'other' })
+    await wait(0)
+    expect(turnOf(0).refused(5 * 3_600_000)).toBe(600_000)
+    expect(queue.limitedMs('m')).toBe(5 * 3_600_000)
+    turnOf(0).release()
+    ask('d')
+    await wait(0)
+    expect(got.slice(1)).toMatchObject([
+      { runId: 'b', turn: 'limited' },
+      { runId: 'c', turn: { waitedMs: expect.any(Number) } },
+      { runId: 'd', turn: 'limited' },
+    ])
+    turnOf(2).release()
+    await wait(600_000)
+    expect(queue.limitedMs('m')).toBe(0)
+    ask('e')
+    await wait(0)
+    turnOf(4).accepted()
+    turnOf(4).release()
+    ask('f')
+    await wait(0)
+    expect(turnOf(5).waitedMs).toBe(0)
+  })
+
   it('tells each request the pause of its own model [G.05]', async () => {
     const { ask, turnOf, wait } = startQueue({ maxConcurrent: 1 })
     ask('a')

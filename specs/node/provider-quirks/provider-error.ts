@@ -36,7 +36,7 @@ const wordsMaxChars = 4_000
 /** Maximum characters of a web page that are analyzed. */
 const pageMaxChars = 8_192
 const pageTags = /<\s*(!doctype|html|head|body|title)/i
-const retryMaxMs = 10 * 60_000
+const retryMaxMs = 24 * 3_600_000
 const depthMax = 6
 
 /** Parses an error, as text or as JSON of any dialect. */
@@ -225,10 +225,10 @@ function readRetryInfo(details: unknown): number | null {
   return null
 }
 
-/** A delay in text: "Please try again in 1m6.2s", "retry in 34.07s", "try again in 20ms". */
+/** A delay in text: "Please try again in 1m6.2s", "retry in 34.07s", "try again in 20ms", "try again in 5 hours". */
 function readPause(message: string): number | null {
   const found =
-    /\b(?:retry|try again) (?:in|after) (?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?) ?(ms|s(?:ec(?:ond)?s?)?)\b)?/i.exec(
+    /\b(?:retry|try again) (?:in|after) (?:(\d{1,4}) ?h(?:(?:ou)?rs?)? ?)?(?:(\d{1,4}) ?m(?:in(?:ute)?s?)?(?!s) ?)?(?:(\d{1,9}(?:\.\d{1,9})?) ?(ms|s(?:ec(?:ond)?s?)?)\b)?/i.exec(
       message,
     )
   if (found === null) return null
