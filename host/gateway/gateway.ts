@@ -10,6 +10,7 @@ import type { Network } from '../net/network.ts'
 import { createOfflineUpstream } from '../offline-model/upstream.ts'
 import type { CapabilityCache } from '../providers/capability-cache.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from '../providers/http-upstream.ts'
+import type { ModelHolds } from '../providers/model-holds.ts'
 import type { ModelProvider } from '../providers/providers.ts'
 import type { Upstream } from '../providers/upstream.ts'
 import type { Budget, BudgetLimits } from './budget.ts'
@@ -49,6 +50,8 @@ export interface GatewayOptions extends RequestSink {
   readonly network?: Network
   /** Known capabilities of models. Absent: learned again. */
   readonly capabilityCache?: CapabilityCache
+  /** Absent: what other processes learnt of the key is not known. */
+  readonly modelHolds?: ModelHolds
   /** Check each request to the model and each answer. Absent: no checks. */
   readonly modelHooks?: ModelHooks
   /** The embedding model. Absent: none. */
@@ -100,6 +103,7 @@ export function createGateway(options: GatewayOptions): Gateway {
           log: (fields, text) => logger.info(fields, text),
           ...(options.network === undefined ? {} : { network: options.network }),
           ...(options.capabilityCache === undefined ? {} : { capabilityCache: options.capabilityCache }),
+          ...(options.modelHolds === undefined ? {} : { modelHolds: options.modelHolds }),
         })
   const key = provider.key?.reveal() ?? null
   const upstream = options.wrapUpstream?.(server, key) ?? server

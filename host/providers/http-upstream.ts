@@ -24,6 +24,7 @@ import {
   toolsRemedy,
   watchBody,
 } from './http-exchange.ts'
+import type { ModelHolds } from './model-holds.ts'
 import type { ModelProvider } from './providers.ts'
 import { type QueueTurn, sharedQueue, type TurnRequest } from './queue.ts'
 import type { SendOptions, Upstream, UpstreamAnswer, UpstreamRetry } from './upstream.ts'
@@ -41,6 +42,8 @@ export interface HttpUpstreamOptions {
   readonly network?: Network
   /** Absent: reports are remembered for this run only. */
   readonly capabilityCache?: CapabilityCache
+  /** Absent: what other processes learnt of the key is not known. */
+  readonly modelHolds?: ModelHolds
   /** Called for pauses and unsupported fields, which a user may wonder about. */
   readonly log?: (fields: object, text: string) => void
 }
@@ -66,9 +69,11 @@ interface ServerRequest<T> {
 }
 
 /** Waits for a turn, sends, and repeats what the server certainly did not execute. */
-export function openServer({ provider, timeouts, runId, network = directNetwork, log }: HttpUpstreamOptions) {
+export function openServer(options: HttpUpstreamOptions) {
+  const { provider, timeouts, runId, network = directNetwork, modelHolds, log } = options
   const { baseUrl, model } = provider
-  const queue = sharedQueue(baseUrl, provider.key?.reveal() ?? null, {
+  const key = provider.key?.reveal() ?? null
+  const queue = sharedQueue(baseUrl, key, {
     maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
     requestsPerMinute: provider.requestsPerMinute ?? null,
   })
@@ -91,6 +96,7 @@ export function openServer({ provider, timeouts, runId, network = directNetwork,
       const built = await build()
       if (!built.ok) return built
       const maxWaitMs = Math.max(0, left())
+      await modelHolds?.tell(queue, baseUrl, key)
       const taken = await queue.take({ runId, model, signal, maxWaitMs, again, ...tellWaits(onWait) })
       if (!taken.ok)
         return fail(
@@ -113,6 +119,7 @@ export function openServer({ provider, timeouts, runId, network = directNetwork,
         const seen = { runId, status: got.status, pauseMs: Math.round(pauseMs) }
         log?.(seen, 'the model server is rate-limiting requests')
         const limitedMs = queue.limitedMs(model)
+        await modelHolds?.keep(baseUrl, key, model, { heldMs: queue.heldMs(model), limitedMs })
         if (limitedMs > 0 && (got.status !== 429 || isPassing(got)))
           return fail(limited(model, limitedMs, got.error.message))
         if (!isPassing(got) || pauseMs >= left())

@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto'
 import { AwakeTimer } from '#specs/node/awake-timer.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import { type ModelHold, ModelPauses } from './model-pauses.ts'
 
 export interface QueueLimits {
   /** Maximum open requests. */
@@ -55,19 +56,6 @@ export interface TurnRequest {
   readonly onWait?: (wait: QueueWait, inMs: number | undefined) => void
 }
 
-/** A model that the server refused and has not answered since. */
-interface Refusals {
-  /** Consecutive ones. */
-  readonly count: number
-  /** Time of the last counted one. */
-  readonly at: number
-  /** The pause without a server's value. */
-  readonly pauseMs: number
-  heldUntil: number
-  /** When the server expects a request again, where that is later than the model is held. */
-  limitedUntil: number
-}
-
 interface Waiter extends TurnRequest {
   /** The last reported wait. */
   told?: QueueWait
@@ -86,28 +74,22 @@ export interface QueueOptions {
 }
 
 const windowMs = 60_000
-const firstPauseMs = 2_000
-const maxPauseMs = 60_000
-/** A model is held no longer, whatever the server asks: then one request finds out whether the limit still stands. */
-const maxHoldMs = 10 * 60_000
 
 export class RequestQueue {
   #limits: QueueLimits
   readonly #now: () => number
-  readonly #random: () => number
+  readonly #pauses: ModelPauses
   /** By run; the first run is next. */
   readonly #waiting = new Map<string, Waiter[]>()
   /** Start times of the requests of the last minute, oldest first. */
   readonly #begun: number[] = []
-  /** By model. */
-  readonly #refusals = new Map<string, Refusals>()
   #open = 0
   #timer: NodeJS.Timeout | undefined
 
   constructor(limits: QueueLimits, options: QueueOptions = {}) {
     this.#limits = limits
     this.#now = options.now ?? (() => performance.now())
-    this.#random = options.random ?? Math.random
+    this.#pauses = new ModelPauses(this.#now, options.random)
   }
 
   /** Applies from now on, also to waiting requests. */
@@ -118,15 +100,17 @@ export class RequestQueue {
 
   /** Remaining pause of a model in milliseconds; 0 without a pause. */
   heldMs(model: string): number {
-    return Math.max(0, this.#heldUntil(model) - this.#now())
+    return this.#pauses.heldMs(model)
   }
 
   /** Time until a server expects a request for the model that it refused for long; 0 where it did not, or not any more. */
   limitedMs(model: string): number {
-    const now = this.#now()
-    return this.#heldUntil(model) > now
-      ? Math.max(0, (this.#refusals.get(model)?.limitedUntil ?? 0) - now)
-      : 0
+    return this.#pauses.limitedMs(model)
+  }
+
+  /** Takes over what another process learnt. */
+  hold(model: string, hold: ModelHold): void {
+    if (this.#pauses.hold(model, hold)) this.#pump()
   }
 
   /** Resolves when it is this request's turn; always release it. */
@@ -209,16 +193,12 @@ export class RequestQueue {
   }
 
   #waitAt(position: number, model: string, now: number): QueueWait {
-    const heldUntil = this.#heldUntil(model)
+    const heldUntil = this.#pauses.heldUntil(model)
     if (heldUntil > now) return { for: 'pause', position, until: heldUntil }
     const rate = this.#limits.requestsPerMinute
     if (this.#open >= this.#limits.maxConcurrent || rate === null) return { for: 'turn', position }
     const oldest = position > rate ? undefined : this.#begun.at(position - 1 - rate)
     return { for: 'rate', position, ...(oldest === undefined ? {} : { until: oldest + windowMs }) }
-  }
-
-  #heldUntil(model: string): number {
-    return this.#refusals.get(model)?.heldUntil ?? 0
   }
 
   /** Time until the rate lets a request start. */
@@ -232,13 +212,13 @@ export class RequestQueue {
   /** Time until a model is not held that a request waits for. */
   #untilUnheld(now: number): number {
     const models = new Set([...this.#waiting.values()].flat().map(({ model }) => model))
-    return Math.max(0, Math.min(...[...models].map((model) => this.#heldUntil(model))) - now)
+    return Math.max(0, Math.min(...[...models].map((model) => this.#pauses.heldUntil(model))) - now)
   }
 
   /** The first request of the next run whose model is not held; the run moves to the end. */
   #next(now: number): Waiter | undefined {
     for (const [runId, line] of this.#waiting) {
-      const waiter = line.find(({ model }) => this.#heldUntil(model) <= now)
+      const waiter = line.find(({ model }) => this.#pauses.heldUntil(model) <= now)
       if (waiter === undefined) continue
       this.#waiting.delete(runId)
       const left = line.filter((other) => other !== waiter)
@@ -261,12 +241,8 @@ export class RequestQueue {
     let isOver = false
     return {
       waitedMs: begunAt - since,
-      accepted: () => {
-        const last = this.#refusals.get(model)
-        // A request that started before the refusal says nothing about the time after it.
-        if (last !== undefined && begunAt >= last.at) this.#refusals.delete(model)
-      },
-      refused: (retryAfterMs) => this.#refuse(model, begunAt, retryAfterMs),
+      accepted: () => this.#pauses.accepted(model, begunAt),
+      refused: (retryAfterMs) => this.#pauses.refused(model, begunAt, retryAfterMs),
       release: () => {
         if (isOver) return
         isOver = true
@@ -274,31 +250,6 @@ export class RequestQueue {
         this.#pump()
       },
     }
-  }
-
-  #refuse(model: string, begunAt: number, retryAfterMs: number | null): number {
-    const now = this.#now()
-    const last = this.#refusals.get(model)
-    // Requests that were open together and refused together count as one refusal.
-    const isSame = last !== undefined && begunAt < last.at
-    const count = (last?.count ?? 0) + 1
-    const full = Math.min(firstPauseMs * 2 ** (count - 1), maxPauseMs)
-    const known: Refusals = isSame
-      ? last
-      : {
-          count,
-          at: now,
-          pauseMs: full / 2 + (full / 2) * this.#random(),
-          heldUntil: last?.heldUntil ?? 0,
-          limitedUntil: 0,
-        }
-    this.#refusals.set(model, known)
-    // A server's value that led to another refusal was too small.
-    const least = known.count === 1 ? 0 : known.pauseMs
-    const pauseMs = retryAfterMs === null ? known.pauseMs : Math.max(least, Math.min(retryAfterMs, maxHoldMs))
-    if (!isSame || retryAfterMs !== null) known.heldUntil = Math.max(known.heldUntil, now + pauseMs)
-    if (retryAfterMs !== null && retryAfterMs > maxHoldMs) known.limitedUntil = now + retryAfterMs
-    return Math.max(0, known.heldUntil - now)
   }
 }
 

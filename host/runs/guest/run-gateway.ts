@@ -26,6 +26,7 @@ import type { NoteStore } from '../../memory/note-store.ts'
 import type { GatewayErrorCode } from '../../net/gateway-error.ts'
 import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
+import { ModelHolds } from '../../providers/model-holds.ts'
 import type { Upstream } from '../../providers/upstream.ts'
 import { type Recorder, recordEmbedder } from '../../recording/recorder.ts'
 import { replayEmbedder } from '../../recording/replay.ts'
@@ -85,6 +86,7 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
     ...(subAgent === undefined ? {} : { within: subAgent.within, idPrefix: subAgent.idPrefix }),
     network: plan.network,
     capabilityCache: capabilityCacheOf(plan),
+    modelHolds: modelHoldsOf(plan),
     services: {
       paths: {
         ...serveWeb(recordWeb(web, recorder), { withSearch: policy.within === undefined }),
@@ -186,6 +188,9 @@ function memoryOf(
 const capabilityCacheOf = ({ folders }: ResolvedRun) =>
   new CapabilityCache(path.join(folders.home, 'models.json'))
 
+/** What all processes of the user learnt of their keys. */
+const modelHoldsOf = ({ folders }: ResolvedRun) => new ModelHolds(path.join(folders.home, 'model-holds.json'))
+
 /** The embedding model, or its recorded answers. */
 function embeddingsOf(
   plan: ResolvedRun,
@@ -204,6 +209,7 @@ function embeddingsOf(
           runId,
           network,
           capabilityCache: capabilityCacheOf(plan),
+          modelHolds: modelHoldsOf(plan),
           log,
         })
   return embedder && { embedder: recordEmbedder(embedder, recorder), model, price: priceOf(provider) }

@@ -73,6 +73,7 @@ export async function startGateway(
       | 'runId'
       | 'network'
       | 'capabilityCache'
+      | 'modelHolds'
       | 'services'
       | 'embeddings'
       | 'modelHooks'
