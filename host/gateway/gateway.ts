@@ -50,7 +50,7 @@ export interface GatewayOptions extends RequestSink {
   readonly network?: Network
   /** Known capabilities of models. Absent: learned again. */
   readonly capabilityCache?: CapabilityCache
-  /** Absent: what other processes learnt of the key is not known. */
+  /** Absent: what other processes learned of the key is not known. */
   readonly modelHolds?: ModelHolds
   /** Check each request to the model and each answer. Absent: no checks. */
   readonly modelHooks?: ModelHooks

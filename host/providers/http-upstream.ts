@@ -42,7 +42,7 @@ export interface HttpUpstreamOptions {
   readonly network?: Network
   /** Absent: reports are remembered for this run only. */
   readonly capabilityCache?: CapabilityCache
-  /** Absent: what other processes learnt of the key is not known. */
+  /** Absent: what other processes learned of the key is not known. */
   readonly modelHolds?: ModelHolds
   /** Called for pauses and unsupported fields, which a user may wonder about. */
   readonly log?: (fields: object, text: string) => void

@@ -35,7 +35,7 @@ export class ModelHolds {
     this.file = file
   }
 
-  /** Tells the queue what other processes learnt since the last call. */
+  /** Tells the queue what other processes learned since the last call. */
   async tell(queue: RequestQueue, server: string, key: string | null): Promise<void> {
     await this.#refresh()
     const own = digestOf(server, key)
@@ -47,7 +47,7 @@ export class ModelHolds {
     }
   }
 
-  /** Keeps what this process learnt; never rejects. */
+  /** Keeps what this process learned; never rejects. */
   async keep(server: string, key: string | null, model: string, hold: ModelHold): Promise<void> {
     if (hold.heldMs < minHoldMs) return
     await this.#refresh()

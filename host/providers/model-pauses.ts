@@ -78,7 +78,7 @@ export class ModelPauses {
     return Math.max(0, known.heldUntil - now)
   }
 
-  /** Takes over what another process learnt. @returns whether it is news */
+  /** Takes over what another process learned. @returns whether it is news */
   hold(model: string, { heldMs, limitedMs }: ModelHold): boolean {
     const now = this.#now()
     const known = this.#refusals.get(model)

@@ -108,7 +108,7 @@ export class RequestQueue {
     return this.#pauses.limitedMs(model)
   }
 
-  /** Takes over what another process learnt. */
+  /** Takes over what another process learned. */
   hold(model: string, hold: ModelHold): void {
     if (this.#pauses.hold(model, hold)) this.#pump()
   }

@@ -188,7 +188,7 @@ function memoryOf(
 const capabilityCacheOf = ({ folders }: ResolvedRun) =>
   new CapabilityCache(path.join(folders.home, 'models.json'))
 
-/** What all processes of the user learnt of their keys. */
+/** What all processes of the user learned of their keys. */
 const modelHoldsOf = ({ folders }: ResolvedRun) => new ModelHolds(path.join(folders.home, 'model-holds.json'))
 
 /** The embedding model, or its recorded answers. */
