@@ -5,6 +5,7 @@ import { ActionButton, Failure } from '../parts/parts.tsx'
 import { bytes, count, visible, visibleLine } from '../parts/text.ts'
 import { useSession } from '../session/session.ts'
 import { DiffView } from './diff-view.tsx'
+import { Downloads } from './downloads.tsx'
 import {
   applyBody,
   type Change,
@@ -103,6 +104,7 @@ export function ChangesView({ run, applied, onChanged }: ChangesViewProps) {
           )}
         </div>
       </div>
+      {changes.length > 0 && <Downloads run={run} />}
       {error !== undefined && <Failure text={error} />}
       <div role="status">{outcome !== undefined && <OutcomeLine outcome={outcome} />}</div>
       {changes.length === 0 && <p class="empty">The run changed nothing.</p>}

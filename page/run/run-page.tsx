@@ -1,9 +1,10 @@
 /** One run: its questions, plan, log, changes and network, at work or as it was. */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { RunState } from '#specs/protocol/run-state.ts'
+import type { ServiceReply } from '../../client/index.ts'
 import { ChangesView } from '../changes/changes-view.tsx'
 import { ActionButton, Failure, Status, Tabs, useNow, useViewHeading } from '../parts/parts.tsx'
-import { visible, visibleLine } from '../parts/text.ts'
+import { dateTime, visible, visibleLine } from '../parts/text.ts'
 import { fromState } from '../questions/question.ts'
 import { QuestionCard } from '../questions/question-card.tsx'
 import { usePoll } from '../session/poll.ts'
@@ -57,7 +58,7 @@ export function RunPage({ run, tab }: { readonly run: string; readonly tab: RunT
         }}
       />
       {error !== undefined && <Failure text={error} />}
-      <LiveNotes live={live} connection={connection} problem={resource?.problem} />
+      <LiveNotes live={live} connection={connection} resource={resource} />
       <Figures
         history={history}
         state={shown}
@@ -239,16 +240,18 @@ const modelWaits: Readonly<Record<string, string>> = {
 function LiveNotes({
   live,
   connection,
-  problem,
+  resource,
 }: {
   readonly live: RunLive
   readonly connection: Connection
-  readonly problem: string | undefined
+  readonly resource: ServiceReply<'getRun'> | undefined
 }) {
+  const { problem, queue } = resource ?? {}
   const wait = live.modelWait === null ? undefined : modelWaits[live.modelWait.for]
   const notes = [
     ...(live.diskFull === null ? [] : [live.diskFull.text]),
-    ...(live.prepare === null ? [] : [live.prepare.text]),
+    ...(queue === undefined ? [] : [queueNote(queue)]),
+    ...(live.prepare === null || live.prepare.what === 'queue' ? [] : [live.prepare.text]),
     ...(wait === undefined || connection !== 'live' ? [] : [wait]),
     ...(problem === undefined ? [] : [problem]),
   ]
@@ -260,6 +263,11 @@ function LiveNotes({
       ))}
     </ul>
   )
+}
+
+function queueNote({ place, waiting, startBy }: NonNullable<ServiceReply<'getRun'>['queue']>): string {
+  const until = startBy === undefined ? '' : `; it ends if it has not begun by ${dateTime(startBy)}`
+  return `The run waits for its turn: place ${place} of ${waiting} in the queue${until}`
 }
 
 /** The questions of the run that wait, and for those that were here: who answered them meanwhile. */

@@ -1,13 +1,17 @@
 /** The form that starts a run. */
-import { useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { type ServiceCall, ServiceError } from '../../client/index.ts'
 import { Failure, useViewHeading } from '../parts/parts.tsx'
 import { runAddress } from '../session/route.ts'
 import { newKey, useSession } from '../session/session.ts'
+import { folderTar } from './folder-tar.ts'
 
 type Body = ServiceCall<'createRun'>['body']
 
-const empty = { prompt: '', workspace: '', model: '', plan: 'none', minutes: '', tokens: '', dollars: '' }
+const empty = {
+  ...{ prompt: '', place: 'path', workspace: '', model: '', plan: 'none' },
+  ...{ minutes: '', tokens: '', dollars: '' },
+}
 type Fields = typeof empty
 
 export function NewRun() {
@@ -17,17 +21,33 @@ export function NewRun() {
   const [key, setKey] = useState(newKey)
   const [error, setError] = useState<string>()
   const [isBusy, setBusy] = useState(false)
+  const [files, setFiles] = useState<readonly File[]>([])
+  /** A request that is refused after the upload does not upload again. */
+  const uploaded = useRef<{ readonly files: readonly File[]; readonly id: string }>(undefined)
   const bind = (name: keyof Fields) => ({
     name,
     value: fields[name],
     onInput: ({ currentTarget }: { currentTarget: { value: string } }) =>
       setFields({ ...fields, [name]: currentTarget.value }),
   })
+  const workspaceOf = async ({ place, workspace }: Fields) => {
+    if (place === 'path') return { workspace: workspace.trim() }
+    if (place !== 'upload') return {}
+    if (uploaded.current?.files !== files) {
+      const chosen = files.map((content) => ({
+        ...{ path: content.webkitRelativePath || content.name, lastModified: content.lastModified, content },
+      }))
+      const { id } = await client.call('createWorkspace', { body: folderTar(chosen) })
+      uploaded.current = { files, id }
+    }
+    return { uploadedWorkspace: uploaded.current.id }
+  }
   const start = async () => {
     setBusy(true)
     setError(undefined)
     try {
-      const { id } = await client.call('createRun', { body: bodyOf(fields), idempotencyKey: key })
+      const body = { ...bodyOf(fields), ...(await workspaceOf(fields)) }
+      const { id } = await client.call('createRun', { body, idempotencyKey: key })
       location.hash = runAddress(id)
     } catch (thrown) {
       setError(fail(thrown))
@@ -54,10 +74,37 @@ export function NewRun() {
           <textarea {...bind('prompt')} rows={5} required placeholder="What should the agent do?" />
         </label>
         <label>
-          Workspace
-          <input {...bind('workspace')} type="text" spellcheck={false} placeholder="/home/me/project" />
-          <span class="hint">A folder on the service's machine. Empty: a new, empty one.</span>
+          Files to work on
+          <select {...bind('place')}>
+            <option value="path">A folder on the service's machine</option>
+            <option value="upload">A folder of this device, uploaded</option>
+            <option value="none">None: a new, empty folder</option>
+          </select>
         </label>
+        {fields.place === 'path' && (
+          <label>
+            Path of the folder
+            <input
+              {...bind('workspace')}
+              type="text"
+              required
+              spellcheck={false}
+              placeholder="/home/me/project"
+            />
+          </label>
+        )}
+        {fields.place === 'upload' && (
+          <label>
+            Folder to upload
+            <input
+              type="file"
+              required
+              ref={choosesFolder}
+              onChange={({ currentTarget }) => setFiles([...(currentTarget.files ?? [])])}
+            />
+            <span class="hint">The run works on a copy. Download its changes when it has ended.</span>
+          </label>
+        )}
         <label>
           Plan
           <select {...bind('plan')}>
@@ -111,7 +158,7 @@ export function NewRun() {
         {error !== undefined && <Failure text={error} />}
         <div class="row">
           <button type="submit" class="primary" aria-busy={isBusy}>
-            {isBusy ? 'Starting…' : 'Start run'}
+            {isBusy ? (fields.place === 'upload' ? 'Uploading…' : 'Starting…') : 'Start run'}
           </button>
           <a class="button" href="#/">
             Cancel
@@ -122,7 +169,12 @@ export function NewRun() {
   )
 }
 
-function bodyOf({ prompt, workspace, model, plan, minutes, tokens, dollars }: Fields): Body {
+/** Preact does not know the attribute. */
+function choosesFolder(input: HTMLInputElement | null): void {
+  if (input !== null) input.webkitdirectory = true
+}
+
+function bodyOf({ prompt, model, plan, minutes, tokens, dollars }: Fields): Body {
   const limits = {
     ...(minutes === '' ? {} : { maxWallMs: Math.round(Number(minutes) * 60_000) }),
     ...(tokens === '' ? {} : { maxTokens: Number(tokens) }),
@@ -130,7 +182,6 @@ function bodyOf({ prompt, workspace, model, plan, minutes, tokens, dollars }: Fi
   }
   return {
     prompt: prompt.trim(),
-    ...(workspace.trim() === '' ? {} : { workspace: workspace.trim() }),
     ...(model.trim() === '' ? {} : { model: model.trim() }),
     ...(plan === 'approve' ? { plan: { approve: true } } : {}),
     ...(plan === 'only' ? { plan: { only: true } } : {}),

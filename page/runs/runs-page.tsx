@@ -155,8 +155,10 @@ function RunList({
   )
 }
 
-function placeOf({ workspace, changes, applied, pendingApprovals, forkedFrom, problem }: Run): string {
+function placeOf({ workspace, queue, changes, applied, pendingApprovals, forkedFrom, problem }: Run): string {
   const parts = [visibleLine(workspace, 120)]
+  // Before the folder, which may be cut.
+  if (queue !== undefined) parts.unshift(`place ${queue.place} of ${queue.waiting} in the queue`)
   if (changes !== null && changes > 0)
     parts.push(
       applied !== null && applied > 0

@@ -300,6 +300,24 @@ describe('the page of a run that is over', limits, () => {
     expect(complaints).toEqual([])
   })
 
+  it('has its changes as a patch and as an archive for download [H.02 W.01]', async () => {
+    const { page, complaints } = await openChanged({ 'b.txt': 'b\n' }, { 'b.txt': 'c\n' })
+    const contentOf = async (button: string) => {
+      const [download] = await Promise.all([
+        page.waitForEvent('download'),
+        page.getByRole('button', { name: button }).click(),
+      ])
+      return { name: download.suggestedFilename(), text: await readFile(await download.path(), 'latin1') }
+    }
+    const patch = await contentOf('Download as patch')
+    expect(patch.name).toBe(`${changedRunId}.patch`)
+    expect(patch.text).toContain('-b\n+c\n')
+    const archive = await contentOf('Download new files')
+    expect(archive.name).toBe(`${changedRunId}.tar`)
+    expect(archive.text).toContain('files/b.txt')
+    expect(complaints).toEqual([])
+  })
+
   it('shows a conflict with a file that changed on the host, and applies the others [H.02 W.01]', async () => {
     const { page, directory, read } = await openChanged(
       { 'a.txt': 'a\n', 'b.txt': 'b\n' },

@@ -1,4 +1,5 @@
-// `caisson run` in a terminal beside a real `caisson serve`: what a person sees and does, and a terminal that is closed.
+// `caisson run` and `caisson chat` in a terminal beside a real `caisson serve`: what a person sees and does, and a
+// terminal that is closed.
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
@@ -63,6 +64,38 @@ it('a run in the service is answered in its terminal, outlives another one that 
 
   const elsewhere = await place.run('run', 'List the files', '-w', place.home, '--ram', '512M')
   expect(elsewhere.stdout).toMatch(/the service refused: .*--allow-workspace DIR`\. This process carries/)
+  service.child.kill('SIGTERM')
+  expect((await service.ended).code).toBe(0)
+}, 240_000)
+
+it('a conversation runs its tasks in the service; after its terminal is closed it finds the task that waits, and the VM [H.01 H.02 V.08]', async () => {
+  const place = await cliPlace({ 'a.txt': 'a\n', 'b.txt': 'b\n' })
+  const service = await serve(place)
+  const first = place.startInTerminal('chat', '--', '--ram', '512M')
+  await first.sees('caisson>')
+  first.type('Delete a.txt\r')
+  await first.sees('The service carries out the run')
+  await first.sees('Allow it?')
+  const [line = ''] = (await place.run('approvals', 'list')).stdout.split('\n')
+  const [runId = ''] = /run-[0-9a-f]{20}/.exec(line) ?? []
+  expect(await pidOf(place, runId)).toBe(service.child.pid)
+  first.child.kill('SIGKILL')
+  await first.ended
+
+  const second = place.startInTerminal('chat', '--continue', 'last', '--', '--ram', '512M')
+  await second.sees('Allow it?')
+  second.type('1\r')
+  await second.sees(/journal head[\s\S]*caisson>/)
+  second.type('/apply\r')
+  await second.sees(/Applied[\s\S]*caisson>/)
+  expect(await readFiles(place.workspace)).toEqual({ 'b.txt': 'b\n' })
+  second.type('Count the words of b.txt\r')
+  await second.sees(/journal head[\s\S]*caisson>/)
+  second.type('\u0004')
+  expect((await second.ended).code).toBe(0)
+  const [begin, ...rest] = (await place.journal()).map(({ event }) => event)
+  expect(begin).toMatchObject({ continues: runId, metadata: { 'caisson.started-by': 'service' } })
+  expect(JSON.stringify(rest)).toContain('"start":"saved"')
   service.child.kill('SIGTERM')
   expect((await service.ended).code).toBe(0)
 }, 240_000)

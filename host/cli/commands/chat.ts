@@ -120,6 +120,7 @@ export class Conversation {
     this.#say(
       `Tasks run in one VM on a copy of ${sanitizeLine(this.#folder)}. /help lists commands; Ctrl-D leaves.`,
     )
+    await this.#rejoin()
     const commands = this.#verbs.map(({ name }) => name)
     while (!this.#isOver) {
       const typed = await readTaskLine(this.#io, 'caisson> ', {
@@ -138,6 +139,16 @@ export class Conversation {
     }
     const back = this.#last === undefined ? '' : ` Come back: caisson chat --continue ${this.#last}`
     this.#say(`Conversation ended.${back}`)
+  }
+
+  /** Follows the task of a terminal that was closed, which a service still carries out: the next task continues its end. */
+  async #rejoin(): Promise<void> {
+    try {
+      if (this.#last !== undefined && (await this.#host.runs.isLive(this.#last)))
+        await this.#runCommand(['attach', this.#last])
+    } catch (error) {
+      printError(this.#io, error)
+    }
   }
 
   async #obey(line: string): Promise<void> {

@@ -2,9 +2,11 @@
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Conversation } from '../../../cli/commands/chat.ts'
+import { runAtWork } from '../../support/run-at-work.ts'
+import { runId } from '../../support/run-values.ts'
 import { Person } from '../support/person.ts'
 
-async function sitDown(last?: string, env: Record<string, string> = {}) {
+async function sitDown(last?: string, env: Readonly<Record<string, string | undefined>> = {}) {
   const person = new Person({ columns: 120, rows: 40 })
   Object.assign(person.input, { isTTY: true, setRawMode: () => person.input })
   const stdout = Object.assign(person.output, { isTTY: true })
@@ -53,6 +55,15 @@ describe('a conversation', () => {
     expect(ran[1]).toEqual(
       expect.arrayContaining(['-m', 'big', '--approve', 'none', '--plan-only', 'Port it']),
     )
+  })
+
+  it('follows the run that it continues to its end first, where another process still carries it out [H.01 V.08]', async () => {
+    const run = await runAtWork()
+    const { person, ran, ended, say } = await sitDown(runId, run.env)
+    await say('/quit')
+    await ended
+    expect(ran).toEqual([['attach', runId]])
+    expect(person.raw).toContain(`Come back: caisson chat --continue ${runId}`)
   })
 
   it('continues the run that it is given, and runs commands on it [H.01]', async () => {
