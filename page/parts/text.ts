@@ -66,15 +66,19 @@ export function ago(at: number, now: number): string {
   return days === 1 ? 'yesterday' : `${days} days ago`
 }
 
+/** Made once: a format takes far longer to make than to use, and a log has thousands of times. */
+const clockFormat = new Intl.DateTimeFormat(undefined, {
+  ...{ hour: '2-digit', minute: '2-digit', second: '2-digit' },
+  hourCycle: 'h23',
+})
+const dateTimeFormat = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+
 export function clock(at: number): string {
-  return new Date(at).toLocaleTimeString(undefined, {
-    ...{ hour: '2-digit', minute: '2-digit', second: '2-digit' },
-    hourCycle: 'h23',
-  })
+  return clockFormat.format(at)
 }
 
 export function dateTime(at: number): string {
-  return new Date(at).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+  return dateTimeFormat.format(at)
 }
 
 export function count(number: number, noun: string, plural = `${noun}s`): string {

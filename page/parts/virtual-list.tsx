@@ -25,14 +25,14 @@ export interface VirtualListProps<T> {
 export function VirtualList<T>({ label, items, keyOf, render, footer, follows }: VirtualListProps<T>) {
   const box = useRef<HTMLDivElement>(null)
   const heights = useRef(new Map<string, number>())
+  const placed = useRef<Placed<T>>({ items: [], offsets: new Float64Array(1), count: 0 })
   const isAtEnd = useRef(true)
   const lastTop = useRef(0)
   const [view, setView] = useState({ top: 0, height: 800 })
   const [, measure] = useState(0)
 
-  const offsets = new Float64Array(items.length + 1)
-  for (const [index, item] of items.entries())
-    offsets[index + 1] = (offsets[index] ?? 0) + (heights.current.get(keyOf(item)) ?? estimatedHeight)
+  placed.current = place(placed.current, items, (item) => heights.current.get(keyOf(item)) ?? estimatedHeight)
+  const offsets = placed.current.offsets.subarray(0, items.length + 1)
   const total = offsets[items.length] ?? 0
   const first = firstBehind(offsets, view.top - overscan)
   const last = Math.min(items.length, firstBehind(offsets, view.top + view.height + overscan) + 1)
@@ -44,16 +44,24 @@ export function VirtualList<T>({ label, items, keyOf, render, footer, follows }:
     setView((before) => (before.top === top && before.height === height ? before : { top, height }))
   }
 
+  /** Takes the heights of the rows in the document; those behind a new one have other places. */
+  const note = (list: HTMLElement) => {
+    const changed = remember(list, heights.current)
+    if (changed === undefined) return
+    placed.current = { ...placed.current, count: Math.min(placed.current.count, changed) }
+    measure((number) => number + 1)
+  }
+
   useLayoutEffect(() => {
     const { current } = box
     if (current === null) return
     const observer = new ResizeObserver(() => {
-      if (remember(current, heights.current)) measure((number) => number + 1)
+      note(current)
       look()
     })
     observer.observe(current)
     for (const row of current.querySelectorAll('[data-key]')) observer.observe(row)
-    if (remember(current, heights.current)) measure((number) => number + 1)
+    note(current)
     return () => observer.disconnect()
   }, [first, last, items])
 
@@ -103,18 +111,40 @@ export function VirtualList<T>({ label, items, keyOf, render, footer, follows }:
   )
 }
 
-/** Notes the heights of the rows in the document. @returns whether one is new */
-function remember(box: HTMLElement, heights: Map<string, number>): boolean {
-  let isNew = false
+/** Where the rows begin: known for the first `count` of the items, so that a list that grows is not measured anew. */
+interface Placed<T> {
+  readonly items: readonly T[]
+  readonly offsets: Float64Array
+  readonly count: number
+}
+
+function place<T>(before: Placed<T>, items: readonly T[], heightOf: (item: T) => number): Placed<T> {
+  let count = 0
+  const mostKnown = Math.min(before.count, items.length)
+  while (count < mostKnown && before.items[count] === items[count]) count += 1
+  let { offsets } = before
+  if (offsets.length <= items.length) {
+    offsets = new Float64Array(2 * items.length + 1)
+    offsets.set(before.offsets)
+  }
+  for (const item of items.slice(count)) {
+    offsets[count + 1] = (offsets[count] ?? 0) + heightOf(item)
+    count += 1
+  }
+  return { items, offsets, count }
+}
+
+/** Notes the heights of the rows in the document. @returns position of the first one that is new; undefined: none is */
+function remember(box: HTMLElement, heights: Map<string, number>): number | undefined {
+  let first: number | undefined
   for (const row of box.querySelectorAll<HTMLElement>('[data-key]')) {
     const key = row.dataset.key ?? ''
     const height = row.offsetHeight
-    if (height > 0 && heights.get(key) !== height) {
-      heights.set(key, height)
-      isNew = true
-    }
+    if (height <= 0 || heights.get(key) === height) continue
+    heights.set(key, height)
+    first ??= Number(row.getAttribute('aria-posinset')) - 1
   }
-  return isNew
+  return first
 }
 
 /** Position of the row at a height. */

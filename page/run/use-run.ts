@@ -19,8 +19,8 @@ export interface FollowedRun {
 
 /** Between two drawings. */
 const drawEveryMs = 50
-/** Events that are taken before the browser gets its turn. */
-const eventsPerTurn = 100
+/** Work on events before the browser gets its turn. */
+const turnMs = 10
 
 export function useRun(run: string): FollowedRun {
   const { client, fail } = useSession()
@@ -42,7 +42,7 @@ export function useRun(run: string): FollowedRun {
       }, drawEveryMs)
     }
     const follow = async () => {
-      let taken = 0
+      let turnEnds = performance.now() + turnMs
       const events = client.events(run, {
         from: history.next,
         signal: ending.signal,
@@ -55,7 +55,9 @@ export function useRun(run: string): FollowedRun {
           live.settle(item.event, item.source === 'agent' ? item.agentPath : 'root')
         }
         draw()
-        if (++taken % eventsPerTurn === 0) await new Promise((resolve) => setTimeout(resolve))
+        if (performance.now() < turnEnds) continue
+        await new Promise((resolve) => setTimeout(resolve))
+        turnEnds = performance.now() + turnMs
       }
       if (!ending.signal.aborted) setConnection('over')
     }
