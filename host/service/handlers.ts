@@ -196,7 +196,10 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     },
     getPushKey: async () => ({ body: { publicKey: push.publicKey } }),
     addPushSubscription: async ({ body }, { caller }) => {
-      await push.add(caller, body)
+      return { body: { id: await push.add(caller, body) } }
+    },
+    removePushSubscription: async ({ params: { browser } }, { caller }) => {
+      await push.remove(caller, browser)
       return done
     },
     listAnswers: async ({ params: { run } }) => ({

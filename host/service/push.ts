@@ -13,6 +13,7 @@ import type { Caller } from './callers.ts'
 import type { Links } from './links.ts'
 import type { Receiver } from './notices.ts'
 import { readToken, replaceFile } from './place.ts'
+import { Refusal } from './problems.ts'
 import { noticeOf } from './question-notice.ts'
 
 const perCallerMax = 20
@@ -80,13 +81,27 @@ export class Push {
     return this.#sender.publicKey
   }
 
-  /** Adds a browser of the caller, or renews it. Beyond the bounds the oldest is removed. */
-  async add({ account, name }: Caller, { endpoint, keys }: PushRequest): Promise<void> {
-    const owner = account === undefined ? null : name
+  /** Adds a browser of the caller, or renews it. Beyond the bounds the oldest is removed. @returns its id */
+  async add(caller: Caller, { endpoint, keys }: PushRequest): Promise<string> {
+    const owner = ownerOf(caller)
     const others = this.#subscriptions.filter((other) => other.endpoint !== endpoint)
     const mine = others.filter((other) => other.owner === owner).slice(1 - perCallerMax)
     const kept = others.filter((other) => other.owner !== owner || mine.includes(other))
     await this.#save([...kept.slice(1 - subscriptionsMax), { endpoint, keys, owner, addedAt: Date.now() }])
+    return digestOf(endpoint)
+  }
+
+  /** @throws {Refusal} 404 for a browser that is not of the caller */
+  async remove(caller: Caller, id: string): Promise<void> {
+    const owner = ownerOf(caller)
+    const kept = this.#subscriptions.filter(
+      (other) => other.owner !== owner || digestOf(other.endpoint) !== id,
+    )
+    if (kept.length === this.#subscriptions.length)
+      throw new Refusal(404, 'not_found', `you have no browser ${id} that gets messages`, {
+        remedy: 'it gets none, so there is nothing to do',
+      })
+    await this.#save(kept)
   }
 
   /** One for each browser whose person may answer. */
@@ -142,6 +157,11 @@ export class Push {
     this.#saving = this.#saving.catch(() => undefined).then(() => replaceFile(this.#file, content))
     await this.#saving
   }
+}
+
+/** Null: the owner of the service. */
+function ownerOf({ account, name }: Caller): string | null {
+  return account === undefined ? null : name
 }
 
 /** Of a later message about the same question, which replaces an earlier one. */

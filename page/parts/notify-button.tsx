@@ -23,10 +23,12 @@ async function findSubscription(): Promise<PushSubscription | null> {
   return (await registration?.pushManager.getSubscription()) ?? null
 }
 
-async function tell(client: ServiceClient, subscription: PushSubscription): Promise<void> {
+/** @returns the id by which the service knows the browser */
+async function tell(client: ServiceClient, subscription: PushSubscription): Promise<string> {
   const { endpoint = '', keys = {} } = subscription.toJSON()
   const { p256dh = '', auth = '' } = keys
-  await client.call('addPushSubscription', { body: { endpoint, keys: { p256dh, auth } } })
+  const body = { endpoint, keys: { p256dh, auth } }
+  return (await client.call('addPushSubscription', { body })).id
 }
 
 async function subscribe(client: ServiceClient): Promise<PushSubscription> {
@@ -61,9 +63,11 @@ export function NotifyButton() {
   if (!isPossible || subscription === undefined) return null
   const toggle = async () => {
     if (subscription === null) return setSubscription(await subscribe(client))
-    // The service learns of it with its next message.
+    // Without the service too: it then learns of it with its next message.
+    const id = await tell(client, subscription).catch(() => undefined)
     await subscription.unsubscribe()
     setSubscription(null)
+    if (id !== undefined) await client.call('removePushSubscription', { params: { browser: id } })
   }
   return (
     <ActionButton run={toggle}>

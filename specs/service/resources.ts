@@ -251,6 +251,8 @@ export const AnswerRequest = z.strictObject({
   by: Line.min(1).optional(),
 })
 
+const PushId = z.string().regex(/^[A-Za-z0-9_-]{24}$/, 'expected the id of a browser')
+
 /** A browser that subscribed to messages, as `PushSubscription.toJSON()` has it. */
 export const PushRequest = z.strictObject({
   /** Of its push service. */
@@ -261,6 +263,14 @@ export const PushRequest = z.strictObject({
   }),
 })
 export type PushRequest = z.infer<typeof PushRequest>
+
+/** A browser that gets messages. */
+export const PushResource = z.strictObject({
+  /** Made of its endpoint. */
+  id: PushId,
+})
+
+export const PushParams = z.strictObject({ browser: PushId })
 
 export const PushKeyResource = z.strictObject({
   /** `applicationServerKey`, in base64url. */

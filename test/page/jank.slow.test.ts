@@ -24,7 +24,7 @@ type Traced = z.infer<typeof Traced>
 /** A task of the page's thread that takes about 100 ms where nothing else runs. */
 const knownWork = `{
   performance.mark('known-work')
-  for (let round = 0; round < 5; round += 1)
+  for (let round = 0; round < 3; round += 1)
     Float64Array.from({ length: 200_000 }, (_, at) => (at * 7919) % 200_003).sort()
 }`
 

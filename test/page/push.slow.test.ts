@@ -1,5 +1,7 @@
 // Notifications of the page in a real browser. It has no push service, so its subscription is one of the test, and what the
 // service sends there is delivered to the worker by the browser's own debugger.
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
 import { expect, it } from 'vitest'
 import { Host } from '../../host/index.ts'
 import { runAtWork } from '../../host/test/support/run-at-work.ts'
@@ -11,7 +13,7 @@ import { axeFindings, sees, useBrowser } from './support.ts'
 
 const open = useBrowser()
 
-it('the page subscribes by a button, and its worker shows a message and keeps it as text [H.02]', async () => {
+it('the page subscribes and unsubscribes by a button, and its worker shows a message and keeps it as text [H.02]', async () => {
   const run = await runAtWork()
   await run.record.host(runStart)
   const push = await servePush()
@@ -22,7 +24,10 @@ it('the page subscribes by a button, and its worker shows a message and keeps it
     permissions: ['notifications'],
   })
   await page.evaluate(
-    `PushManager.prototype.subscribe = async () => ({ toJSON: () => (${JSON.stringify(browser.subscription)}) })`,
+    `PushManager.prototype.subscribe = async () => ({
+      toJSON: () => (${JSON.stringify(browser.subscription)}),
+      unsubscribe: async () => true,
+    })`,
   )
   const debug = await page.context().newCDPSession(page)
   const registered = new Promise<string>((resolve) =>
@@ -57,6 +62,11 @@ it('the page subscribes by a button, and its worker shows a message and keeps it
   })
   expect(JSON.stringify(await shown())).not.toContain('../x')
   expect((await shown()).filter((one) => JSON.stringify(one).includes('color'))).toHaveLength(1)
+  const subscribed = () => readFile(path.join(String(run.env.CAISSON_HOME), 'service/push.json'), 'utf8')
+  expect(await subscribed()).toContain(browser.subscription.endpoint)
+  await page.getByRole('button', { name: 'Stop notifications' }).click()
+  await page.getByRole('button', { name: 'Notify me of questions' }).waitFor()
+  await expect.poll(subscribed).toBe('{"subscriptions":[]}')
   // A click shows the run in the page that is open. The browser lets no program click, so its event is made.
   const [worker] = page.context().serviceWorkers()
   await worker?.evaluate(`self.registration.getNotifications().then((list) => {

@@ -23,8 +23,7 @@ async function servePushing(config: { readonly localPush?: boolean } = { localPu
   return { run, host, ...served }
 }
 
-const add = async ({ send }: Holder, subscription: object) =>
-  (await send('POST', '/v1/push', subscription)).status
+const add = async ({ send }: Holder, subscription: object) => await send('POST', '/v1/push', subscription)
 
 it('a browser gets a question once, encrypted for it and signed by the service [H.02]', async () => {
   const { run, client, logged, service, host } = await servePushing()
@@ -80,10 +79,10 @@ it('a person hears only of questions that they may answer, and nothing once thei
   const reader = await holderOf(host, { ...served }, 'reader', { scopes: ['read', 'run'] })
   await run.record.host(startOf(owner.metadata))
   const subscribe = async (holder: Holder, name: string) =>
-    await add(holder, makeBrowser(`${push.url}/${name}`).subscription)
-  expect(await subscribe(owner, 'owner')).toBe(204)
-  expect(await subscribe(other, 'other')).toBe(204)
-  expect(await subscribe(admin, 'boss')).toBe(204)
+    (await add(holder, makeBrowser(`${push.url}/${name}`).subscription)).status
+  expect(await subscribe(owner, 'owner')).toBe(200)
+  expect(await subscribe(other, 'other')).toBe(200)
+  expect(await subscribe(admin, 'boss')).toBe(200)
   expect(await subscribe(reader, 'reader')).toBe(403)
   void run.ask(question, 'q1')
   const paths = () => push.got.map((pushed) => pushed.path).toSorted()
@@ -95,6 +94,30 @@ it('a person hears only of questions that they may answer, and nothing once thei
   expect(stored).not.toContain('/owner"')
   expect(stored).toContain('/other"')
   expect(logged.some(({ level }) => level === 'error')).toBe(false)
+})
+
+it('a person turns the messages to a browser off, and not those to a browser of somebody else [H.02]', async () => {
+  const { run, host, client, ...served } = await servePushing()
+  const push = await servePush()
+  const mine = await holderOf(host, { ...served }, 'mine', { scopes: ['admin'] })
+  const other = await holderOf(host, { ...served }, 'other', { scopes: ['admin'] })
+  const { json } = await add(mine, makeBrowser(`${push.url}/mine`).subscription)
+  const { id } = json as { id: string }
+  const owners = await client.call('addPushSubscription', {
+    body: makeBrowser(`${push.url}/owner`).subscription,
+  })
+  const remove = async ({ send }: Holder, browser: string) =>
+    (await send('DELETE', `/v1/push/${browser}`)).status
+  expect(await remove(other, id)).toBe(404)
+  expect(await remove(mine, owners.id)).toBe(404)
+  expect(await remove(mine, 'x')).toBe(400)
+  expect(await remove(mine, id)).toBe(204)
+  expect(await remove(mine, id)).toBe(404)
+  void run.ask(question, 'q1')
+  await expect.poll(() => push.got.map((pushed) => pushed.path)).toEqual(['/owner'])
+  await client.call('removePushSubscription', { params: { browser: owners.id } })
+  const stored = path.join(String(run.env.CAISSON_HOME), 'service', 'push.json')
+  expect(await readFile(stored, 'utf8')).toBe('{"subscriptions":[]}')
 })
 
 it.each([404, 410])('a browser that unsubscribed is forgotten (%i) [H.02]', async (status) => {
