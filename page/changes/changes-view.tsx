@@ -79,6 +79,7 @@ export function ChangesView({ run, applied, onChanged }: ChangesViewProps) {
           )}
         </p>
         <div class="row">
+          {changes.length > 0 && <Downloads run={run} />}
           <ActionButton
             class="primary"
             disabled={body === undefined}
@@ -104,7 +105,6 @@ export function ChangesView({ run, applied, onChanged }: ChangesViewProps) {
           )}
         </div>
       </div>
-      {changes.length > 0 && <Downloads run={run} />}
       {error !== undefined && <Failure text={error} />}
       <div role="status">{outcome !== undefined && <OutcomeLine outcome={outcome} />}</div>
       {changes.length === 0 && <p class="empty">The run changed nothing.</p>}

@@ -7,22 +7,20 @@ export function Downloads({ run }: { readonly run: string }) {
   const { client } = useSession()
   const params = { run }
   return (
-    <div class="row">
+    <>
       <ActionButton
-        class="small"
         run={async () => save(`${run}.patch`, new Blob([await client.call('getPatch', { params })]))}
       >
-        Download as patch
+        Download patch
       </ActionButton>
       <ActionButton
-        class="small"
         run={async () =>
           save(`${run}.tar`, await new Response(await client.call('getChangedFiles', { params })).blob())
         }
       >
-        Download new files (tar)
+        Download files
       </ActionButton>
-    </div>
+    </>
   )
 }
 

@@ -146,7 +146,7 @@ function RunList({
             <time dateTime={new Date(run.startedAt).toISOString()} title={dateTime(run.startedAt)}>
               {run.since === undefined || run.end !== null
                 ? ago(run.startedAt, now)
-                : `${visibleLine(run.status, 20)} ${duration(now - run.since)}`}
+                : `for ${duration(Math.max(1_000, now - run.since))}`}
             </time>
           </a>
         </li>

@@ -309,10 +309,10 @@ describe('the page of a run that is over', limits, () => {
       ])
       return { name: download.suggestedFilename(), text: await readFile(await download.path(), 'latin1') }
     }
-    const patch = await contentOf('Download as patch')
+    const patch = await contentOf('Download patch')
     expect(patch.name).toBe(`${changedRunId}.patch`)
     expect(patch.text).toContain('-b\n+c\n')
-    const archive = await contentOf('Download new files')
+    const archive = await contentOf('Download files')
     expect(archive.name).toBe(`${changedRunId}.tar`)
     expect(archive.text).toContain('files/b.txt')
     expect(complaints).toEqual([])
