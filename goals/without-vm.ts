@@ -36,6 +36,7 @@ export async function runWithoutVm(job: Goal, host: WithoutVm): Promise<AgentRes
   const { provider, model, isOffline } = await openModel(job, host)
   const notes = host.goalNotes(goal, newRunId())
   const work = new WorkTools(job, { search: await host.search(isOffline), notes })
+  const budget = await host.budget(model, isOffline)
   const dispatcher = 'stream' in provider ? undefined : await host.dispatcher()
   const config = dispatcher === undefined ? provider : { ...provider, dispatcher }
   try {
@@ -48,10 +49,15 @@ export async function runWithoutVm(job: Goal, host: WithoutVm): Promise<AgentRes
       maxWallTimeMs: Number.MAX_SAFE_INTEGER,
       emptyTextRetryLimit: 1,
       abortSignal: signal,
-      buildMessages: ({ state, transientInstruction }) =>
-        transientInstruction === undefined
-          ? state
-          : [...state, { role: 'system', content: transientInstruction }],
+      buildMessages: async ({ state, transientInstruction, abortSignal }) => {
+        const messages: readonly LLMChatMessage[] =
+          transientInstruction === undefined
+            ? state
+            : [...state, { role: 'system', content: transientInstruction }]
+        await budget.begin(messages, abortSignal)
+        return messages
+      },
+      onModelResponse: ({ rawResponse: { assistantMessage, usage } }) => budget.end(assistantMessage, usage),
       onToolCallsResponse: async ({ state, response, abortSignal }) => {
         const messages: LLMChatMessage[] = []
         for (const call of response.tool_calls ?? []) {

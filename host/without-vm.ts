@@ -1,18 +1,22 @@
 /**
  * What `caisson/agent` takes from the host for a goal without a VM: the model's server with its key, the search, the
- * notes. The package does not export this file.
+ * notes, the budget. The package does not export this file.
  */
 import type { Dispatcher } from 'undici'
+import { CaissonError } from '#specs/errors.ts'
 import type { WebSearchAnswer, WebSearchRequest } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { GovernanceNote } from '#specs/protocol/extension.ts'
+import { RunLimits, type Usage } from '#specs/protocol/task.ts'
 import { checkHostOptions } from './check-options.ts'
 import { withoutOverridden } from './config/overrides.ts'
+import { Budget, describeMissingPrice, type Reservation } from './gateway/budget.ts'
 import type { HostOptions } from './host-options.ts'
 import { isNoteIn, MemoryService } from './memory/memory-service.ts'
 import { keyOf } from './memory/note-storage.ts'
 import { NoteStore } from './memory/note-store.ts'
 import type { WireError } from './net/gateway-error.ts'
+import { configuredPrice } from './providers/providers.ts'
 import { Settings } from './settings.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import { createSearch } from './web/search.ts'
@@ -59,6 +63,19 @@ export class WithoutVm {
     return { model, notes, server }
   }
 
+  /**
+   * What one goal may use, by the `limits` of the configuration.
+   * @throws {CaissonError} `invalid_config`, `price_unknown` for a limit of cost that nobody can count
+   */
+  async budget(model: string, isOffline: boolean): Promise<GoalBudget> {
+    const { limits: given, prices } = await this.#settings.config()
+    const limits = RunLimits.parse(given)
+    const price = isOffline ? { input: 0, output: 0 } : (configuredPrice({ prices }, model) ?? null)
+    const unpriced = describeMissingPrice(limits.maxCostUsd, price, model)
+    if (unpriced !== null) throw new CaissonError('price_unknown', unpriced)
+    return new GoalBudget(new Budget(limits, price, model))
+  }
+
   /** Connections by the user's proxy and authorities; the caller closes it. @throws {CaissonError} `invalid_config` */
   async dispatcher(): Promise<Dispatcher> {
     return this.#settings.network(await this.#settings.config()).dispatcher()
@@ -81,6 +98,40 @@ export class WithoutVm {
   goalNotes(goal: string, author: string): GoalNotes {
     return new GoalNotes({ store: this.#notes, folders: this.#folders, goal, author })
   }
+}
+
+/** Characters of JSON per token, where nobody counted. */
+const charsPerToken = 4
+
+/** The model requests of one goal, one after another. */
+export class GoalBudget {
+  readonly #budget: Budget
+  #open: { readonly reservation: Reservation; readonly inputTokens: number } | undefined
+
+  constructor(budget: Budget) {
+    this.#budget = budget
+  }
+
+  /** Before a request. @throws {CaissonError} `limit_reached` */
+  async begin(messages: unknown, signal: AbortSignal): Promise<void> {
+    const inputTokens = estimate(messages)
+    const reserved = await this.#budget.reserve({ inputTokens, outputTokens: 1, signal })
+    if (!reserved.ok) throw new CaissonError('limit_reached', reserved.error.message)
+    this.#open = { reservation: reserved.value, inputTokens }
+  }
+
+  /** With its answer: by the count of the server, else by the length of both. */
+  end(answer: unknown, counted: Pick<Usage, 'inputTokens' | 'outputTokens'> | undefined): void {
+    if (this.#open === undefined) return
+    const { reservation, inputTokens } = this.#open
+    const used = counted ?? { inputTokens, outputTokens: estimate(answer) }
+    reservation.settle({ ...used, requests: 1, reasoningTokens: 0 })
+    this.#open = undefined
+  }
+}
+
+function estimate(value: unknown): number {
+  return Math.ceil(JSON.stringify(value).length / charsPerToken)
 }
 
 interface GoalNotesOptions {

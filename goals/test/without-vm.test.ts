@@ -248,6 +248,42 @@ describe('an agent without a VM', () => {
     expect(await closed.result).toMatchObject({ status: 'error', output: 'the agent was closed' })
   })
 
+  it.each([
+    [{ maxRequests: 2 }, /budget of 2 model requests is used up/, 2],
+    [{ maxTokens: 2_000 }, /budget of 2000 tokens does not allow another request; 2400 are used/, 2],
+    [{ maxCostUsd: 0.001 }, /budget of .*0.001.* does not allow another request; .*0.0012/, 2],
+  ])(
+    'ends at the limits %j of the configuration, with the trace until then [S4.01 G.05]',
+    async (limits, words, requests) => {
+      const { env } = await place()
+      const used = { inputTokens: 1_000, outputTokens: 200 }
+      const model = createScriptedModel({
+        replies: [1, 2, 3, 4].map((n) => ({
+          ...calls({ name: 'math', arguments: { expression: `${n} + 1` } }),
+          usage: used,
+        })),
+      })
+      const config = { limits, prices: { 'my-model': { input: 0.4, output: 1 } } }
+      const options = { vm: false, env, provider: model.provider, model: 'my-model', config }
+      const result = await Agent.run('Count', options)
+      expect(result).toMatchObject({ status: 'error', output: expect.stringMatching(words) })
+      expect([result.trace.length, model.requests.length]).toEqual([requests, requests])
+    },
+  )
+
+  it('does not begin with a limit of cost where the price of the model is not known [S4.01 G.05]', async () => {
+    const { env } = await place()
+    const model = createScriptedModel({ replies: [text('x')] })
+    const config = { limits: { maxCostUsd: 1 } }
+    const options = { vm: false, env, provider: model.provider, model: 'mine', config }
+    expect(await Agent.run('Count', options)).toEqual({
+      status: 'error',
+      output: expect.stringContaining('the price of mine is not known'),
+      trace: [],
+    })
+    expect(model.requests).toHaveLength(0)
+  })
+
   it('stops a model that calls in circles, or never answers [S4.07]', async () => {
     const { env } = await place()
     const model = createScriptedModel({

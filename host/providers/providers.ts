@@ -277,14 +277,22 @@ function termsOf(
   model: string,
   config: Config,
 ): Pick<ModelProvider, 'requestsPerMinute' | 'maxConcurrent' | 'price' | 'keySetting'> {
-  const pattern = longestMatch(Object.keys(config.prices), model)
-  const price = pattern === undefined ? undefined : config.prices[pattern]
+  const price = configuredPrice(config, model)
   return {
     ...(requestsPerMinute === undefined ? {} : { requestsPerMinute }),
     ...(maxConcurrent === undefined ? {} : { maxConcurrent }),
     ...(price === undefined ? {} : { price }),
     ...(keySource === null ? {} : { keySetting: describeSource(keySource) }),
   }
+}
+
+/** In US dollars per million tokens. */
+export function configuredPrice(
+  { prices }: Pick<Config, 'prices'>,
+  model: string,
+): Config['prices'][string] | undefined {
+  const pattern = longestMatch(Object.keys(prices), model)
+  return pattern === undefined ? undefined : prices[pattern]
 }
 
 /** A key belongs to one origin: one source for two origins is an error. */
