@@ -1,7 +1,7 @@
 // `caisson serve` as a process of its own, with real VMs: a run by HTTP from its start to its applied changes, and
 // a service that is killed in the middle of a run.
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
@@ -9,6 +9,7 @@ import { startModelServer } from '#specs/testing/model-server.ts'
 import { ServiceClient, type ServiceEvent } from '../../client/index.ts'
 import { type CliProcess, cliPlace, type Place } from '../../host/test/support/cli.ts'
 import { readFiles } from '../../host/test/support/runs.ts'
+import { answerWith, receiveWebhooks, webhookSecret } from './notify-support.ts'
 import { readMetrics, seriesValue } from './prometheus-text.ts'
 
 /** One call in each turn of the model. */
@@ -18,18 +19,21 @@ const calls = [
   ['run_bash', { command: 'echo done >> log.txt' }],
 ] as const
 
-async function serve(place: Place): Promise<{ process: CliProcess; client: ServiceClient }> {
-  const process = place.start('serve', '--port', '0')
+async function serve(
+  place: Place,
+  ...options: string[]
+): Promise<{ process: CliProcess; client: ServiceClient; baseUrl: string }> {
+  const process = place.start('serve', '--port', '0', ...options)
   await expect
     .poll(() => /listens on (http:\S+)/.exec(process.errors())?.[1], { timeout: 30_000 })
     .toBeTruthy()
   const baseUrl = /listens on (http:\S+)/.exec(process.errors())?.[1] ?? ''
   const token = (await readFile(path.join(place.home, 'service/token'), 'utf8')).trim()
-  return { process, client: new ServiceClient({ baseUrl, token }) }
+  return { process, client: new ServiceClient({ baseUrl, token }), baseUrl }
 }
 
 /** A model that makes the calls one after another, and a workspace. */
-async function beginning() {
+async function beginning(env: Record<string, string> = {}) {
   const model = await startModelServer(({ messages }) => {
     const call = calls[messages.filter(({ role }) => role === 'tool').length]
     return reply(
@@ -40,7 +44,7 @@ async function beginning() {
   })
   const place = await cliPlace(
     { 'old.txt': 'old\n', 'log.txt': 'begun\n' },
-    { CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'scripted' },
+    { CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'scripted', ...env },
   )
   return { model, place }
 }
@@ -135,10 +139,17 @@ it('a run over HTTP outlives the service that is killed, and its question is ans
   expect(await place.leftovers()).toEqual([])
 }, 300_000)
 
-it('a run over HTTP sleeps and is woken by its answer; its fork is started, compared and tested [H.02 R.12 V.05]', async () => {
-  const { model, place } = await beginning()
+it('a run over HTTP sleeps and is woken by the answer of a link that a webhook got; its fork is started, compared and tested [H.02 R.12 V.05]', async () => {
+  const { model, place } = await beginning({ HOOK: webhookSecret })
   await using _ = model
-  const { process, client } = await serve(place)
+  const hook = await receiveWebhooks(answerWith(200))
+  await mkdir(path.join(place.home, 'caisson'), { mode: 0o700 })
+  const config = `[notify]
+afterMs = 0
+webhooks.ops = { url = "${hook.url}", secret = { env = "HOOK" }, local = true }
+`
+  await writeFile(path.join(place.home, 'caisson/config.toml'), config, { mode: 0o600 })
+  const { process, client, baseUrl } = await serve(place, '--public-url', 'http://127.0.0.1:3789')
   const memoryBytes = 512 * 1024 ** 2
   const vm = { memoryBytes, hibernateAfterMs: 0, sleepAfterMs: 1_000 }
   const body = { prompt: 'Replace old.txt by new.txt', workspace: place.workspace, vm }
@@ -148,10 +159,13 @@ it('a run over HTTP sleeps and is woken by its answer; its fork is started, comp
   await expect.poll(status, { timeout: 120_000 }).toBe('sleeping')
   expect((await client.call('listVms', {})).vms).toEqual([])
   await expect(client.call('resumeRun', { params })).rejects.toMatchObject({ status: 409, code: 'run_busy' })
-  const [asked] = (await client.call('listApprovals', { query: { run } })).approvals
-  const approval = asked?.approval.approvalId ?? ''
-  const answer = { params: { run, approval }, body: { decision: 'allow' } } as const
-  expect(await client.call('answerApproval', answer)).toEqual({ taken: true })
+  await expect.poll(() => hook.got.length, { timeout: 30_000 }).toBe(1)
+  const { link, questionId: approval } = JSON.parse(hook.got[0]?.body ?? '').data as Record<string, string>
+  const answer = { params: { run, approval: approval ?? '' }, body: { decision: 'allow' } } as const
+  const byLink = new ServiceClient({ baseUrl, token: link?.split('#')[1] ?? '' })
+  await expect(byLink.call('getRun', { params })).rejects.toMatchObject({ status: 403 })
+  expect(await byLink.call('answerApproval', answer)).toEqual({ taken: true })
+  await expect(byLink.call('answerApproval', answer)).rejects.toMatchObject({ status: 409 })
   const ended = () => client.call('getResult', { params, query: { waitMs: '60000' } }).catch(() => undefined)
   await expect
     .poll(ended, { timeout: 120_000 })
