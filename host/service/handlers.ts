@@ -28,6 +28,7 @@ import type { Readiness } from './readiness.ts'
 import { referencePage } from './reference-page.ts'
 import type { Scrape } from './scrape.ts'
 import type { ServiceRuns } from './service-runs.ts'
+import { makeStateHandlers } from './state-handlers.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
 import type { Uploads } from './uploads.ts'
 import { findQuestion } from './waiting-question.ts'
@@ -76,6 +77,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
   const done = { body: undefined }
   return {
     ...makeTaskHandlers({ host, runs, version, resultOf }),
+    ...makeStateHandlers(host),
     health: async () => ({ body: { status: 'running', version } }),
     ready: async () => {
       await readiness.require()

@@ -26,6 +26,7 @@ import {
   Text,
   WorkspacePath,
 } from '../protocol/text.ts'
+import { FindingResource, GrantResource, NoteResource, SkillsResource } from './state-resources.ts'
 import { ChatRequest, TaskAnswer, TaskRequest } from './task-resources.ts'
 
 /** An uploaded workspace: random, with a mark of whose it is. */
@@ -647,6 +648,10 @@ export const named = {
   TestRequest,
   TestResult: TestResource,
   Vm: VmResource,
+  Note: NoteResource,
+  Grant: GrantResource,
+  Skills: SkillsResource,
+  Finding: FindingResource,
   Health,
   Ready,
   ChatRequest,
