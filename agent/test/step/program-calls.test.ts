@@ -124,6 +124,18 @@ describe('the tools as functions of a program', () => {
     expect(ends(ran).map(({ error }) => error?.code)).toEqual(['not_found', 'invalid_input'])
   })
 
+  it('are there for modules and CommonJS; workers and forked processes have none [A.14]', async () => {
+    const common = await javascript(
+      "const { Worker } = require('node:worker_threads')\ntools.read_note({ path: 'a' }).then(({ text }) => {\n  console.log(text)\n  new Worker('console.log(typeof tools)', { eval: true })\n})",
+    )
+    expect(common.output).toMatch(/^text of a\nundefined\n\[exit code 0/)
+    const pool = await python(
+      "import multiprocessing\ndef read(path):\n  try: return tools.read_note(path=path)\n  except tools.ToolError as error: return error.code\nwith multiprocessing.get_context('fork').Pool(1) as pool: print(pool.map(read, ['a']))",
+    )
+    expect(pool.output).toContain("['unavailable']")
+    expect(pool.notes.calls).toEqual([])
+  })
+
   it('describe themselves', async () => {
     const ran = await python('print(tools.read_note.__doc__)\nprint(dir(tools))')
     expect(ran.output).toMatch(

@@ -157,7 +157,7 @@ export function createCodeTools(helper: Helper, options: CodeToolsOptions = {}):
     defineTool({
       ...common,
       name: 'run_javascript',
-      description: `Runs a JavaScript module in Node 24 and gives its output and exit code. Your other tools are functions of \`tools\` as in run_python, such as (await tools.read_file({ path: 'a.txt' })).content; tools.NAME.doc says what one returns. Otherwise it is as run_python.`,
+      description: `Runs JavaScript in Node 24, an ES module or CommonJS, and gives its output and exit code. Your other tools are functions of \`tools\` as in run_python, such as (await tools.read_file({ path: 'a.txt' })).content; tools.NAME.doc says what one returns. Otherwise it is as run_python.`,
       inputSchema: javascriptInput,
       execute: ({ code, args, timeoutMs: wallMs }, context) =>
         run(helper, { argv: javascriptCommand(args), stdin: code, wallMs }, options, context),

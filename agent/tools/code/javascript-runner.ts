@@ -1,6 +1,6 @@
 /**
- * Runs JavaScript code without a file: Node takes it from standard input as a module, in the workspace. The run's tools
- * are functions of the global `tools`.
+ * Runs JavaScript code without a file: Node takes it from standard input, as a module where it has the syntax of one. The
+ * run's tools are functions of the global `tools`.
  */
 import { channelVariable } from './program-channel.ts'
 
@@ -74,5 +74,6 @@ const preludeUrl = `data:text/javascript,${encodeURIComponent(PRELUDE)}`
 
 /** The command that runs its standard input, with `args` as process.argv.slice(2). */
 export function javascriptCommand(args: readonly string[]): string[] {
-  return ['node', '--input-type=module', `--import=${preludeUrl}`, '-', ...args]
+  // Without --input-type, which workers of the program would refuse.
+  return ['node', `--import=${preludeUrl}`, '-', ...args]
 }

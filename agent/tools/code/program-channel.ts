@@ -115,6 +115,8 @@ export class ProgramChannel implements AsyncDisposable {
 
   #accept(socket: Socket, rest: Buffer): void {
     this.#program = socket
+    // Each answer that is being written waits for its end too.
+    socket.setMaxListeners(2 * pendingMax)
     this.#strangers.delete(socket)
     this.#server.close()
     for (const stranger of this.#strangers) stranger.destroy()

@@ -23,7 +23,7 @@ def _open_tools(place):
             super().__init__(f'{code}: {message}')
             self.code, self.message, self.retryable = code, message, retryable
 
-    ToolError.__module__ = 'tools'
+    ToolError.__module__, ToolError.__qualname__ = 'tools', 'ToolError'
     owner = os.getpid()
     name, token = place.split(' ')
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
