@@ -57,7 +57,7 @@ afterAll(async () => {
 /** From the beginning of the call that a program makes of the host's tool to its end. */
 function programSpan({ events }: Outcome): { from: number; to: number } {
   const of = events
-    .filter(({ event }) => 'callId' in event && event.callId.includes('.'))
+    .filter(({ event }) => 'callId' in event && event.callId?.includes('.') === true)
     .map(({ seq }) => seq)
   return { from: Math.min(...of), to: Math.max(...of) }
 }
