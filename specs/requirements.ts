@@ -297,6 +297,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'A.13': now(
     'Rules for commands see every command of a shell command: an allow rule lets a call through only where rules allow all of them and the files that they write, a deny or ask rule applies to any of them, and what is not understood is asked about; a yes for a command in this run holds for the same text alone',
   ),
+  'A.14': now(
+    'A program of run_python or run_javascript calls the tools of its run as functions: each call is validated, asked about, journaled below the program’s own, counted and cancelled as one of the model, no other process can make one, and what happened outside of the VM is not repeated when the program runs again',
+  ),
 
   // The test kit, and what nobody writes on purpose
   'T.01': now(

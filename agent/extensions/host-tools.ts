@@ -30,7 +30,7 @@ function toTool({ name, description, parameters, readOnly }: HostTool, host: Ext
     requiresApproval: false,
     readOnly,
     runs: 'host',
-    execute: async (input, { signal, agentPath = 'root', stepId, callId }) => {
+    execute: async (input, { signal, agentPath = 'root', stepId, callId, parentCallId }) => {
       if (stepId === undefined || callId === undefined)
         throw new TypeError('a tool of the host is called for a step')
       const given = toCanonicalJson(input)
@@ -41,7 +41,9 @@ function toTool({ name, description, parameters, readOnly }: HostTool, host: Ext
           'too_large',
           `the arguments are too long for the host (${given.length} characters)`,
         )
-      const result = await host.callTool({ agentPath, stepId, callId, tool: name, arguments: given }, signal)
+      const parent = parentCallId === undefined ? {} : { parentCallId }
+      const call = { agentPath, stepId, callId, ...parent, tool: name, arguments: given }
+      const result = await host.callTool(call, signal)
       return result.ok ? toolSuccess(result.output) : result
     },
     render: (output) => output,

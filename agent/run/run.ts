@@ -267,6 +267,18 @@ export class CallIds {
     return ids
   }
 
+  /**
+   * The id of a call that the program of a call makes. It follows from what is called, not from when: a program that
+   * runs again gets the same ids, in whatever order its calls come.
+   */
+  ofProgram(parentCallId: string, what: string): string {
+    const digest = toCallId(createHash('sha256').update(what).digest())
+    let id = `${parentCallId}.${digest}`
+    for (let count = 2; this.#used.has(id); count++) id = `${parentCallId}.${digest}-${count}`
+    this.#used.add(id)
+    return id
+  }
+
   claim(wanted: string): string {
     const isTaken = !this.#isDrawn && /^[A-Za-z0-9._:-]{1,40}$/.test(wanted)
     let id = isTaken ? wanted : this.#draw()

@@ -20,6 +20,7 @@ import { describeFacts } from '../tool-calls/call-facts.ts'
 import { findTool } from '../tool-calls/registry.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { revisePlanName } from '../tools/revise-plan.ts'
+import { createProgramTools, type ProgramCall } from './program-calls.ts'
 
 /** Maximum calls in one reply; the rest are answered with an error. */
 const callsPerTurnMax = 64
@@ -110,8 +111,10 @@ async function runCall(
   run: AgentRun,
   signal: AbortSignal,
   cutOutput: CutOutput,
+  inner?: ProgramCall,
 ): Promise<Invocation> {
   const callId = call.id
+  const parent = inner === undefined ? {} : { parentCallId: inner.parentCallId }
   const hooks = callHooks(run, { stepId, callId, signal })
   const shown = { stdout: 0, stderr: 0 }
   const context: InvokeContext = {
@@ -123,6 +126,7 @@ async function runCall(
         type: 'tool-start',
         stepId,
         callId,
+        ...parent,
         tool,
         kind: toolKindOf(tool),
         arguments: args,
@@ -142,9 +146,19 @@ async function runCall(
     stepId,
     agentPath: run.agentPath,
     callId,
-    cutOutput: (tool, output) => cutOutput(callId, tool, output),
-    requestApproval: (question) => askPerson(stepId, question, run, signal, isEffect(call, run)),
+    ...parent,
     askUser: createAskUser(stepId, callId, run, signal),
+    // The program's call is the effect: no checkpoint is made in the middle of it.
+    requestApproval: (question) =>
+      askPerson(stepId, { ...parent, ...question }, run, signal, inner === undefined && isEffect(call, run)),
+    ...(inner === undefined
+      ? {
+          cutOutput: (tool, output) => cutOutput(callId, tool, output),
+          program: createProgramTools({ stepId, parentCallId: callId }, run, (made) =>
+            runCall(stepId, toRequest(made), run, made.signal, cutOutput, made),
+          ),
+        }
+      : { onValue: inner.onValue }),
   }
   const invocation = await invokeTool(run.registry, call, context)
   const { writtenAs } = call
@@ -152,6 +166,10 @@ async function runCall(
   const corrections = writtenAs === undefined ? [] : [`written as text (${writtenAs}), taken as a call`]
   await reportEnd(stepId, { ...invocation, corrections: [...corrections, ...invocation.corrections] }, run)
   return invocation
+}
+
+function toRequest({ callId, tool, argumentsText }: ProgramCall): ToolCallRequest {
+  return { id: callId, name: tool, argumentsText }
 }
 
 /** The person's decision. @param isInEffect as in {@link RunLog.ask} */

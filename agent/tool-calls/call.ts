@@ -32,6 +32,8 @@ export interface InvokeContext extends ToolContext {
   requestApproval(question: ApprovalQuestion): Promise<ApprovalDecision>
   /** The host's hooks around the call; absent: none concerns tools. */
   readonly hooks?: CallHooks
+  /** Receives the value of the tool before it becomes text; hooks may still withhold it. */
+  onValue?(value: unknown): void
   /** Cuts a tool's output to the conversation's limit; absent: its middle is cut at `outputMaxChars`. */
   cutOutput?(tool: string, text: string): string
 }
@@ -47,6 +49,7 @@ export interface CallHooks {
 
 export interface ApprovalQuestion {
   readonly callId: string
+  readonly parentCallId?: string
   readonly tool: string
   readonly arguments: string
   /** Names of arguments that the model did not give. */
@@ -232,6 +235,7 @@ async function guard(
         `${tool.name} did its work but returned a value that breaks its own schema`,
       )
     }
+    context.onValue?.(output.data)
     const text = tool.render === undefined ? (JSON.stringify(output.data) ?? '') : tool.render(output.data)
     return { ok: true, value: text.trim() === '' ? '(no output)' : text.toWellFormed() }
   } catch (error) {

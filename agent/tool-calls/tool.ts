@@ -62,6 +62,22 @@ export interface CallFacts {
   readonly edits?: readonly FileEdit[]
 }
 
+/** A tool as a function of a program. */
+export interface ProgramFunction {
+  readonly name: string
+  /** Names of its parameters, in the order of its schema. */
+  readonly parameters: readonly string[]
+  /** Signature, description and parameters, for the program's author. */
+  readonly doc: string
+}
+
+/** The run's other tools, as the program of one call calls them. */
+export interface ProgramTools {
+  readonly functions: readonly ProgramFunction[]
+  /** Makes a call as the model would; the value is the tool's own, not its text. */
+  call(name: string, argumentsText: string, signal: AbortSignal): Promise<Result<unknown>>
+}
+
 /** What a call receives besides its input. */
 export interface ToolContext {
   /** Ends the call and everything that it started. */
@@ -84,8 +100,12 @@ export interface ToolContext {
   readonly agentPath?: string
   /** The call's own id; absent when nothing outside needs it. */
   readonly callId?: string
+  /** The call whose program makes this one; absent: the model makes it. */
+  readonly parentCallId?: string
   /** Absent when nobody can be asked. */
   readonly askUser?: AskUser
+  /** For a program that the call runs; absent: it can call no tools. */
+  readonly program?: ProgramTools
   /** Receives what is known of the call, at most once; absent: nobody asks for it. */
   tell?(facts: CallFacts): void
   /** Shows output while the call runs; the result does not depend on it. */
@@ -114,6 +134,8 @@ export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.Z
    * types: no guess may destroy anything. Absent: true unless it only reads.
    */
   readonly destructive?: boolean
+  /** Whether the program of a call may call it; absent: yes. Not for what runs code or belongs to the conversation. */
+  readonly inPrograms?: boolean
   /**
    * Where it runs if not in the VM's workspace: `host`, a tool of the application; `server`, one of an MCP server.
    * Absent: `agent`.

@@ -46,6 +46,7 @@ export function createAskTool(): Tool {
       'Asks the user one question and waits for the answer. Use it only for a decision that is theirs and changes what you do; never for what you can find out, for permission to call a tool, or to report. Give a default where you could continue without an answer: maybe nobody is there.',
     inputSchema,
     outputSchema,
+    inPrograms: false,
     // The person sees the question itself.
     requiresApproval: false,
     readOnly: true,

@@ -55,6 +55,7 @@ export function createLoadSkillTool(parts: LoadSkillParts): Tool {
     inputSchema,
     outputSchema,
     requiresApproval: false,
+    inPrograms: false,
     // Files for programs are installed in the home folder, not in the workspace.
     readOnly: true,
     async execute({ skillId, file }, context) {

@@ -30,6 +30,7 @@ export function createOutputTool(): Tool {
     outputSchema,
     requiresApproval: false,
     readOnly: true,
+    inPrograms: false,
     execute: ({ callId, offset = 0, limit = defaultChars }, { outputs }) => {
       if (outputs === undefined)
         return Promise.resolve(toolFailure('unavailable', 'no outputs are kept here'))

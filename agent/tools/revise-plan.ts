@@ -22,6 +22,7 @@ export function createRevisePlanTool(): Tool {
     outputSchema: z.strictObject({ text: z.string() }),
     requiresApproval: false,
     readOnly: false,
+    inPrograms: false,
     destructive: false,
     execute: async ({ plan, reason }, { revisePlan, signal }) => {
       if (revisePlan === undefined)

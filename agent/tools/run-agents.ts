@@ -94,6 +94,7 @@ function spawnTool(): Tool<typeof spawnInput, typeof spawnOutput> {
     outputSchema: spawnOutput,
     requiresApproval: false,
     readOnly: false,
+    inPrograms: false,
     concurrent: true,
     // It starts work whose calls are checked individually.
     destructive: false,

@@ -18,6 +18,7 @@ import { planTool } from './plan-question.ts'
 /** Arguments that a rule without `argument` matches, by tool; default `path`. */
 const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
   [commandTool, ['command']],
+  ['run_javascript', ['code']],
   ['run_python', ['code']],
   ['move_file', ['from', 'to']],
   ['request_access', ['host']],

@@ -172,6 +172,8 @@ export class AgentWork {
       canSleep: () =>
         record.state.checkpoint !== null &&
         (approvals.pending.length > 0 || control.isPaused) &&
+        // A program in the middle of its calls is saved with its VM, and only there.
+        Object.values(record.state.openCalls).every(({ parentCallId }) => parentCallId === undefined) &&
         !guest.isBusy(),
       onSleep: () => resolve({ answered: approvals.park() }),
     })

@@ -108,7 +108,7 @@ export class HostCalls {
     input: unknown,
     signal: AbortSignal,
   ): Promise<HostToolResult | null> {
-    const { runId, agentPath, stepId, callId } = call
+    const { runId, agentPath, stepId, callId, parentCallId } = call
     const answer = await this.#options.ask(
       {
         // Drawn: under an id that the agent can guess it could have asked before, in words of its own.
@@ -117,6 +117,7 @@ export class HostCalls {
         agentPath,
         stepId,
         callId,
+        ...(parentCallId === undefined ? {} : { parentCallId }),
         tool: call.tool,
         arguments: call.arguments,
         preview: (await this.#preview(tool, input)).slice(0, limits.textMaxChars),
@@ -149,7 +150,7 @@ export class HostCalls {
     signal: AbortSignal,
   ): Promise<HostToolResult> {
     const { note, now = () => performance.now() } = this.#options
-    const { runId: _, ...claim } = call
+    const { runId: _, parentCallId: _parent, ...claim } = call
     const startedAt = now()
     await note({ type: 'host-tool-start', ...claim })
     const result = await this.#execute(tool, call, input, signal)

@@ -233,7 +233,12 @@ export class RunSpans {
   }
 
   #beginCall(
-    { tool, callId, stepId }: Pick<Of<AgentEvent, 'tool-end'>, 'tool' | 'callId' | 'stepId'>,
+    {
+      tool,
+      callId,
+      stepId,
+      parentCallId = '',
+    }: Pick<Of<AgentEvent, 'tool-start'>, 'tool' | 'callId' | 'stepId' | 'parentCallId'>,
     agentPath: string,
     place: Place,
     content: Attributes,
@@ -249,7 +254,8 @@ export class RunSpans {
     return this.#begin(place, {
       name: `execute_tool ${tool}`,
       kind: 'internal',
-      parentSpanId: this.#agentSpanId(agentPath),
+      parentSpanId:
+        this.#calls.get(callKey({ callId: parentCallId }, agentPath))?.spanId ?? this.#agentSpanId(agentPath),
       attributes: { ...attributes, ...content },
     })
   }

@@ -68,6 +68,7 @@ export function QuestionCard({ question, showsRun = false, onAnswered, isOnce = 
         <span class="question-meta">
           {approval.kind === 'cooperative' ? 'in the words of the agent' : 'asked by the host'}
           {approval.agentPath !== 'root' && <> · sub-agent {visibleLine(approval.agentPath.slice(5), 100)}</>}
+          {approval.parentCallId !== undefined && ' · a program calls it'}
           {showsRun && (
             <>
               {' · '}

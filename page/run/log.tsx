@@ -95,8 +95,11 @@ interface RowProps {
 
 function Row({ entry, ...rest }: RowProps) {
   const { at, agentPath } = entry
+  const isInner = entry.kind === 'call' && entry.event.parentCallId !== undefined
   return (
-    <div class={`entry entry-${entry.kind === 'step' ? entry.event.type : entry.kind}`}>
+    <div
+      class={`entry entry-${entry.kind === 'step' ? entry.event.type : entry.kind}${isInner ? ' entry-inner' : ''}`}
+    >
       <div class="entry-when">
         <time dateTime={new Date(at).toISOString()}>{clock(at)}</time>
         <AgentTag agentPath={agentPath} />

@@ -52,6 +52,8 @@ const ToolStart = z.strictObject({
   type: z.literal('tool-start'),
   stepId: StepId,
   callId: Id,
+  /** The call whose program made this one; absent: the model made it. */
+  parentCallId: Id.optional(),
   tool: Line,
   kind: ToolKind.optional(),
   /** Canonical JSON of the arguments, cut at the limit of a document. */

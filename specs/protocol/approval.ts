@@ -13,6 +13,8 @@ export const ApprovalRequest = z.strictObject({
   agentPath: AgentPath,
   stepId: Id,
   callId: Id,
+  /** The call whose program makes this one; absent: the model makes it. */
+  parentCallId: Id.optional(),
   tool: Line.min(1),
   /** Canonical JSON of the arguments (keys sorted). */
   arguments: Document,

@@ -29,6 +29,8 @@ export const HostToolCall = z.strictObject({
   agentPath: AgentPath,
   stepId: Id,
   callId: Id,
+  /** The call whose program makes this one; absent: the model makes it. */
+  parentCallId: Id.optional(),
   tool: ToolName,
   /** Canonical JSON of an object. */
   arguments: Document,

@@ -58,7 +58,7 @@ export interface RunState {
   /** Whether the agent is paused. */
   paused: boolean
   /** Tool calls that started and have not ended, by call id. */
-  openCalls: Record<string, { stepId: string; tool: string; agentPath: string }>
+  openCalls: Record<string, { stepId: string; tool: string; agentPath: string; parentCallId?: string }>
   toolCalls: number
   /** Model requests that started and have not ended, by request id. */
   openRequests: Record<string, RequestSource & { model?: string | undefined }>
@@ -180,7 +180,8 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
     case 'step-end':
       return withStep(state, event.stepId, event.state, event.text)
     case 'tool-start': {
-      const call = { stepId: event.stepId, tool: event.tool, agentPath }
+      const { stepId, tool, parentCallId } = event
+      const call = { stepId, tool, agentPath, ...(parentCallId === undefined ? {} : { parentCallId }) }
       const isFull = Object.keys(state.openCalls).length >= OPEN_CALLS_MAX
       return {
         ...state,

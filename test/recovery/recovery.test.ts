@@ -24,6 +24,7 @@ const positionsBudget = takesAll
   ? unbounded
   : perTier({ ms: 30_000, atLeast: 6 }, { ms: 60_000, atLeast: 30 })
 const momentsBudget = takesAll ? unbounded : perTier({ ms: 8_000, atLeast: 3 }, { ms: 20_000, atLeast: 8 })
+const programBudget = takesAll ? unbounded : perTier({ ms: 6_000, atLeast: 4 }, { ms: 20_000, atLeast: 12 })
 const momentsCount = 200
 const timeoutMs = takesAll ? 3_600_000 : 600_000
 
@@ -53,6 +54,14 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
+/** From the beginning of the call that a program makes of the host's tool to its end. */
+function programSpan({ events }: Outcome): { from: number; to: number } {
+  const of = events
+    .filter(({ event }) => 'callId' in event && event.callId?.includes('.') === true)
+    .map(({ seq }) => seq)
+  return { from: Math.min(...of), to: Math.max(...of) }
+}
+
 /** Runs that lack a property, with what was seen. */
 function lacking(property: Breach['property']): string[] {
   return rows
@@ -66,6 +75,14 @@ describe('a run whose agent, VM, host process or machine dies, at the positions 
     expect(undisturbed.orders).toEqual(expectedOrders.map((id) => `ordered ${id}`))
     expect(rows.length).toBeGreaterThan(0)
   })
+
+  it('starts a program again that was killed around its call of a host tool, which is made once [A.14] [R.01]', async () => {
+    const kills = killsAt(undisturbed, today(), programSpan(undisturbed))
+    const killed = await runMatrix(worlds, undisturbed, kills, programBudget)
+    console.log(describeRows(killed, undisturbed))
+    expect(killed.filter(({ breaches }) => breaches.length > 0).map(describeBreach)).toEqual([])
+    expect(killed.length).toBeGreaterThanOrEqual(4)
+  }, 180_000)
 
   it('prefix continuation: it keeps every line that its journal had, and continues behind the last [R.01]', () => {
     expect(lacking('prefix continuation')).toEqual([])

@@ -1,6 +1,6 @@
 /**
- * A run with every kind of effect: files and commands in the VM, a tool of the host, a request of a program that leaves
- * the VM, two sub-agents, a question, a message of the person, and steps side by side. Each effect outside leaves a line
+ * A run with every kind of effect: files and commands in the VM, a tool of the host, called by the model and by a program, a
+ * request of a program that leaves the VM, two sub-agents, a question, a message of the person, and steps side by side. Each effect outside leaves a line
  * in a ledger that no victim holds.
  */
 import { appendFileSync } from 'node:fs'
@@ -61,6 +61,17 @@ const message = 'Paint it teal.'
 const bash = (command: string) => ({ name: 'run_bash', arguments: { command } })
 const order = (id: string) => ({ name: 'order_part', arguments: { id } })
 
+const javascript = (code: string) => ({ name: 'run_javascript', arguments: { code } })
+
+/** A program that writes before and behind its call of the host's tool, whose result may be unknown. */
+const orderBetweenLines = (id: string, heard: string) =>
+  [
+    "import { appendFile } from 'node:fs/promises'",
+    `await appendFile('last.txt', '${heard} ')`,
+    `console.log(await tools.order_part({ id: '${id}' }).catch(({ message }) => message))`,
+    "await appendFile('last.txt', 'teal\\n')",
+  ].join('\n')
+
 /** Through the proxy of the guest, by the shell alone. */
 const reachOutside = (port: number) =>
   [
@@ -87,7 +98,7 @@ function turnsOf(id: string, { outsidePort }: Scene, heard: number): { name: str
     ],
     first: [bash('echo one >> first.txt'), bash('echo two >> first.txt')],
     second: [{ name: 'write_file', arguments: { path: 'second.txt', content: 'second\n' } }],
-    last: [bash(reachOutside(outsidePort)), order('b8'), bash(`echo ${heard} teal >> last.txt`)],
+    last: [bash(reachOutside(outsidePort)), javascript(orderBetweenLines('b8', `${heard}`))],
   }
   return turns[id] ?? []
 }

@@ -53,7 +53,7 @@ export class TestPrograms implements AsyncDisposable {
       const frames = reader.feed(piece)
       if (typeof frames === 'string') throw new Error(frames)
       for (const { kind, payload } of frames) {
-        if (kind === frameKinds.json) child = this.#start(JSON.parse(payload.toString()), connection)
+        if (kind === frameKinds.json) child = this.#begin(JSON.parse(payload.toString()), connection)
         else if (payload.length === 0) child?.stdin?.end()
         else child?.stdin?.write(payload)
       }
@@ -61,11 +61,21 @@ export class TestPrograms implements AsyncDisposable {
     connection.once('close', () => child !== undefined && killGroup(child))
   }
 
+  /** Undefined where no program was asked for: there is nothing else here. */
+  #begin(request: ProgramRequest & { readonly op: string }, connection: Socket): ChildProcess | undefined {
+    if (request.op === 'exec') return this.#start(request, connection)
+    const error = { code: 'not_ready', message: 'not here' }
+    connection.end(encodeTypedFrame(frameKinds.json, Buffer.from(JSON.stringify({ ok: false, error }))))
+    return undefined
+  }
+
   #start(request: ProgramRequest, connection: Socket): ChildProcess {
     this.requests.push(request)
     const { argv, env = {} } = request
     const [command = '', ...args] = argv
-    const child = spawn(command, args, { env: { PATH: process.env.PATH, ...env }, detached: true })
+    // The Node of this process is the one of the guest.
+    const PATH = `${path.dirname(process.execPath)}:${process.env.PATH}`
+    const child = spawn(command, args, { env: { PATH, ...env }, detached: true })
     this.#running.add(child)
     const send = (kind: FrameKind) => (piece: Buffer) => {
       if (connection.writable) connection.write(encodeTypedFrame(kind, piece))
@@ -80,7 +90,10 @@ export class TestPrograms implements AsyncDisposable {
         connection.end(encodeTypedFrame(frameKinds.json, Buffer.from(JSON.stringify(reply))))
     }
     child.once('error', ({ message }) => end({ ok: false, error: { code: 'bad_request', message } }))
-    child.once('exit', (exitCode, signal) => setTimeout(() => end({ ok: true, exitCode, signal }), 50))
+    const facts = { timedOut: false, oomKilled: false, pidsRefused: 0, durationMs: 1 }
+    child.once('exit', (exitCode, signal) =>
+      setTimeout(() => end({ ok: true, exitCode, signal, ...facts }), 50),
+    )
     return child
   }
 }

@@ -1,6 +1,7 @@
 /**
- * The tools that run programs: `run_bash` and `run_python`. Owns limits on time, memory and processes, and how output
- * is kept and shown. A program that fails, is killed or never stops is a value, not a tool error.
+ * The tools that run programs: `run_bash`, `run_python` and `run_javascript`. Owns limits on time, memory and
+ * processes, and how output is kept and shown. A program that fails, is killed or never stops is a value, not a tool
+ * error.
  */
 import type { Buffer } from 'node:buffer'
 import { availableParallelism } from 'node:os'
@@ -13,16 +14,22 @@ import type {
   HelperError,
   HelperErrorCode,
   HelperExecResult,
+  HelperResult,
 } from '../../link/root-helper.ts'
 import type { ProgramNetwork } from '../../proxy/proxy.ts'
 import { defineTool, type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import type { RunSandboxed } from '../files/search.ts'
+import { javascriptCommand } from './javascript-runner.ts'
+import { ProgramChannel } from './program-channel.ts'
+import { ProgramTime } from './program-time.ts'
 import { pythonCommand } from './python-runner.ts'
 
 const KiB = 1024
 const MiB = 1024 * KiB
 const DEFAULT_TIMEOUT_MS = 120_000
 const MAX_TIMEOUT_MS = 600_000
+/** Of a program that calls tools: the agent keeps its time, which stands still meanwhile. */
+const HELPER_MAX_WALL_MS = 24 * 3_600_000
 /** Free space below which a failed program's result mentions the full disk, in bytes. */
 const DISK_FULL_BYTES = 1 * MiB
 
@@ -84,11 +91,14 @@ const bashInput = z.strictObject({
   timeoutMs,
 })
 
-const pythonInput = z.strictObject({
-  code: z.string().min(1).max(200_000).describe('A Python program'),
-  args: z.array(z.string().max(32_768)).max(256).default([]).describe('sys.argv[1:]'),
-  timeoutMs,
-})
+const codeInput = (language: string, place: string) =>
+  z.strictObject({
+    code: z.string().min(1).max(200_000).describe(`A ${language} program`),
+    args: z.array(z.string().max(32_768)).max(256).default([]).describe(place),
+    timeoutMs,
+  })
+const pythonInput = codeInput('Python', 'sys.argv[1:]')
+const javascriptInput = codeInput('JavaScript', 'process.argv.slice(2)')
 
 const outputSchema = z.strictObject({
   /** Output as text; long output is cut in the middle with a note. */
@@ -112,13 +122,15 @@ const outputSchema = z.strictObject({
 })
 type CodeOutput = z.output<typeof outputSchema>
 
-/** Creates `run_bash` and `run_python` over one helper. */
+/** Creates the tools over one helper. */
 export function createCodeTools(helper: Helper, options: CodeToolsOptions = {}): Tool[] {
   const common = {
     outputSchema,
     // Their effects in the VM can be undone, and approval would not stop a script with the same effect.
     requiresApproval: false,
     readOnly: false,
+    // A program starts others itself.
+    inPrograms: false,
     // A read-only workspace prevents the changes that they could make.
     mayPlan: true,
     render: (value: CodeOutput) => describeOutput(value, options),
@@ -137,10 +149,18 @@ export function createCodeTools(helper: Helper, options: CodeToolsOptions = {}):
     defineTool({
       ...common,
       name: 'run_python',
-      description: `Runs a Python 3.11 program (standard library) and gives its output and exit code. ${where}`,
+      description: `Runs a Python 3.11 program (standard library) and gives its output and exit code. For many calls of tools, write one program: your other tools are functions of \`tools\`, such as tools.read_file(path='a.txt')['content']. They return data, raise tools.ToolError, and only what you print comes back; tools.NAME.__doc__ says what one returns. ${where}`,
       inputSchema: pythonInput,
       execute: ({ code, args, timeoutMs: wallMs }, context) =>
         run(helper, { argv: pythonCommand(args), stdin: code, wallMs }, options, context),
+    }),
+    defineTool({
+      ...common,
+      name: 'run_javascript',
+      description: `Runs JavaScript in Node 24, an ES module or CommonJS, and gives its output and exit code. Your other tools are functions of \`tools\` as in run_python, such as (await tools.read_file({ path: 'a.txt' })).content; tools.NAME.doc says what one returns. Otherwise it is as run_python.`,
+      inputSchema: javascriptInput,
+      execute: ({ code, args, timeoutMs: wallMs }, context) =>
+        run(helper, { argv: javascriptCommand(args), stdin: code, wallMs }, options, context),
     }),
   ]
 }
@@ -191,9 +211,15 @@ async function run(
   const output = new Output(options, context, () => tooMuch.abort())
   const network = await options.network?.prepare()
   const refusals = options.network?.watch()
-  const ended = await helper.execInSandbox(requestOf(program, options, network?.env), {
-    signal: AbortSignal.any([context.signal, tooMuch.signal]),
-    onOutput: (stream, bytes) => output.take(stream, bytes),
+  const ended = await perform(program, context, async ({ wallMs, env }, timeOver) => {
+    const request = requestOf({ ...program, wallMs }, options, { ...network?.env, ...env })
+    const result = await helper.execInSandbox(request, {
+      signal: AbortSignal.any([context.signal, tooMuch.signal, timeOver]),
+      onOutput: (stream, bytes) => output.take(stream, bytes),
+    })
+    return timeOver.aborted && !result.ok
+      ? { ok: true, value: { ...endedByUs(performance.now() - startedAt), timedOut: true } }
+      : result
   })
   if (context.signal.aborted) return toolFailure('cancelled', 'The call was cancelled.')
   output.finish()
@@ -206,6 +232,23 @@ async function run(
   const refusedConnections = network?.problem == null ? refused : [network.problem, ...refused]
   return toolSuccess({ ...output.texts(), ...result, outputExceeded, diskFull, refusedConnections })
 }
+
+/** Runs the program; one of a language that has the tools as functions can call them until it ends. */
+async function perform(
+  { wallMs, stdin }: Program,
+  { program }: ToolContext,
+  execute: (
+    parts: { readonly wallMs: number; readonly env: Readonly<Record<string, string>> },
+    timeOver: AbortSignal,
+  ) => Promise<HelperResult<HelperExecResult>>,
+): Promise<HelperResult<HelperExecResult>> {
+  if (program === undefined || stdin === undefined) return await execute({ wallMs, env: {} }, never)
+  using time = new ProgramTime(wallMs)
+  await using channel = await ProgramChannel.open(program, (isBusy) => time.hold(isBusy))
+  return await execute({ wallMs: HELPER_MAX_WALL_MS, env: channel.env }, time.signal)
+}
+
+const never = new AbortController().signal
 
 /** The two streams of one call: kept for the result, shown while they arrive. */
 class Output {

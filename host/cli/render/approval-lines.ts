@@ -39,7 +39,8 @@ export function questionLines(
   colors: Colors,
   width: number,
 ): { readonly lines: string[]; readonly isCut: boolean } {
-  const { agentPath, stepId, tool, preview, because, isOfHost = false } = request
+  const { agentPath, stepId, tool, preview, because, parentCallId, isOfHost = false } = request
+  const program = parentCallId === undefined ? '' : ', called by a program'
   const cut = (rows: readonly string[], maxRows: number, margin: string) =>
     rows.length <= maxRows
       ? rows
@@ -58,7 +59,7 @@ export function questionLines(
         ? `Approval: Caisson itself asks to run ${sanitizeLine(tool, 60)}`
         : `Approval: the agent asks to call ${sanitizeLine(tool, 60)}`,
     ),
-    colors.dim(`  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}`),
+    colors.dim(`  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}${program}`),
     ...(because === undefined ? [] : sanitizeRows(because, becauseMargin, width)),
     ...cut(argumentRows, argumentsMaxRows, argumentsMargin),
     ...(preview === ''

@@ -48,10 +48,11 @@ export function offerLines({ tool, preview }: Pick<ApprovalRequest, 'tool' | 'pr
 }
 
 function describeCall({ access, kind, request }: Asked): string {
+  const isInner = request.parentCallId !== undefined
   if (access === undefined && kind === 'enforced')
-    return `the host asks about ${sanitizeLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
+    return `the host asks about ${sanitizeLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}${isInner ? ' (a program calls it)' : ''}`
   if (access === undefined)
-    return `asks to call ${sanitizeLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
+    return `${isInner ? 'a program ' : ''}asks to call ${sanitizeLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
   const what = sanitizeLine(access.offers[0]?.allows ?? access.address)
   return access.from === 'agent'
     ? `asks for network access: ${what} · ${describeArguments(request.arguments)}`

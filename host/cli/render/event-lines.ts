@@ -129,12 +129,17 @@ function linesOfEvent(
       return steeringLines(event, colors)
     case 'tool-start':
       if (isShownOtherwise(event)) return []
-      return detail.verbose === true
-        ? [colors.dim(`    ${sanitizeLine(event.tool, 60)}`), ...argumentLines(event.arguments, colors)]
-        : [colors.dim(`    ${sanitizeLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
+      return belowProgram(event.parentCallId, [
+        ...(detail.verbose === true
+          ? [colors.dim(`    ${sanitizeLine(event.tool, 60)}`), ...argumentLines(event.arguments, colors)]
+          : [colors.dim(`    ${sanitizeLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]),
+      ])
     case 'tool-end':
       if (isShownOtherwise(event) && event.error === undefined && detail.verbose !== true) return []
-      return toolEndLines(event, colors, detail, Object.keys(before?.openCalls ?? {}).length < 2)
+      return belowProgram(
+        before?.openCalls[event.callId]?.parentCallId,
+        toolEndLines(event, colors, detail, Object.keys(before?.openCalls ?? {}).length < 2),
+      )
     case 'turn-end':
       return turnEndLines(event, colors, detail)
     case 'model-end':
@@ -188,6 +193,11 @@ function linesOfEvent(
       event satisfies never
       return []
   }
+}
+
+/** The lines of a call that a program made stand below its own call. */
+function belowProgram(parentCallId: string | undefined, lines: readonly string[]): string[] {
+  return parentCallId === undefined ? [...lines] : lines.map((line) => `  ${line}`)
 }
 
 /** Whether the call's plan follows, or its question. */

@@ -26,7 +26,7 @@ const diffMaxLines = 12
 const diffsMax = 3
 const verboseMaxLines = 2_000
 /** Tools whose output a person wants to see, where the agent gives no exit code. */
-const commands = ['run_bash', 'run_python']
+const commands = ['run_bash', 'run_javascript', 'run_python']
 
 /** What the model reasoned; its text is for {@link HeldTexts}. */
 export function turnEndLines(event: Of<'turn-end'>, colors: Colors, detail: Detail): string[] {

@@ -6,12 +6,17 @@ import type { RunState } from '#specs/protocol/run-state.ts'
 
 /**
  * Whether a tool runs without a question to a person, according to the agent. A false report only keeps the VM awake.
+ * A program waits where a call that it made does.
  */
 export function isAtWork({
   openCalls,
   pendingApprovals,
 }: Pick<RunState, 'openCalls' | 'pendingApprovals'>): boolean {
   const asked = new Set(Object.values(pendingApprovals).map(({ callId }) => callId))
+  for (const callId of [...asked]) {
+    const parent = openCalls[callId]?.parentCallId
+    if (parent !== undefined) asked.add(parent)
+  }
   return Object.keys(openCalls).some((callId) => !asked.has(callId))
 }
 

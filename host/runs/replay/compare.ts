@@ -294,7 +294,8 @@ function plain(value: unknown, parts: FormParts): unknown {
   if (typeof value !== 'object' || value === null) return value
   const entries = Object.entries(value).flatMap(([key, one]): [string, unknown][] => {
     if (volatileFields.has(key)) return []
-    if (key === 'callId' && typeof one === 'string') return [[key, parts.callNames.get(one) ?? one]]
+    if ((key === 'callId' || key === 'parentCallId') && typeof one === 'string')
+      return [[key, parts.callNames.get(one) ?? one]]
     return [[key, plain(one, parts)]]
   })
   return Object.fromEntries(entries)

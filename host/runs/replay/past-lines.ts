@@ -62,7 +62,9 @@ function nameCalls(lines: readonly JournalEvent[]): Map<string, string> {
   const names = new Map<string, string>()
   const taken = new Map<string, number>()
   for (const { event, ...line } of lines) {
-    if (line.source !== 'agent' || event.type !== 'turn-end') continue
+    if (line.source !== 'agent') continue
+    if (event.type === 'tool-start') nameProgramCall(names, event)
+    if (event.type !== 'turn-end') continue
     for (const [index, { callId }] of event.calls.entries()) {
       const name = `${line.agentPath} ${event.stepId} turn ${event.turn} call ${index + 1}`
       const count = (taken.get(name) ?? 0) + 1
@@ -72,4 +74,15 @@ function nameCalls(lines: readonly JournalEvent[]): Map<string, string> {
     }
   }
   return names
+}
+
+/** By the call of its program, and what the agent made its id of: what is called, with which arguments. */
+function nameProgramCall(
+  names: Map<string, string>,
+  { callId, parentCallId }: { readonly callId: string; readonly parentCallId?: string | undefined },
+): void {
+  const parent = parentCallId === undefined ? undefined : names.get(parentCallId)
+  if (parent === undefined || parentCallId === undefined) return
+  const own = callId.startsWith(`${parentCallId}.`) ? callId.slice(parentCallId.length + 1) : callId
+  names.set(callId, `${parent} program ${own}`)
 }

@@ -3,6 +3,7 @@ import { readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
 import * as z from 'zod'
+import type { JournalEvent } from '#specs/protocol/event.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { elsewhere, exported, imported } from '../archive/support.ts'
@@ -25,11 +26,21 @@ const plan = call('submit_plan', {
   ],
 })
 
+/** Orders and deletes by the tools, and prints little of what they gave. */
+const orderProgram = `number = tools.order_part(id='a7')
+tools.delete_file(path='old.txt')
+print(number[-2:], tools.read_file(path='parts.csv')['totalLines'])`
+const countProgram = `const pages = await Promise.all([1, 2, 3].map((offset) => tools.read_file({ path: 'parts.csv', offset, limit: 1 })))
+console.log(pages.map(({ content }) => content.slice(0, 2)).join())`
+
 const turns: Readonly<Record<string, readonly ServerReply[]>> = {
-  COUNT: [call('run_bash', { command: 'wc -l <parts.csv | tee count.txt' }), reply({ text: '3 lines' })],
+  COUNT: [
+    call('run_bash', { command: 'wc -l <parts.csv | tee count.txt' }),
+    call('run_javascript', { code: countProgram }),
+    reply({ text: '3 lines' }),
+  ],
   ORDER: [
-    call('order_part', { id: 'a7' }),
-    call('delete_file', { path: 'old.txt' }),
+    call('run_python', { code: orderProgram }),
     call('write_file', { path: 'order.txt', content: 'a7\n' }),
     reply({ text: 'ordered' }),
   ],
@@ -103,9 +114,31 @@ async function runOnce(): Promise<{ bench: TestBench; runId: string; effects: Ef
   return { bench, runId: run.id, effects }
 }
 
-it('a replayed run asks no model, application or person, and finds no difference; a changed one is found at its line [R.03, G.06]', async () => {
+/** Each call of a program stands below the program's own; the model got what the programs printed. */
+function expectProgramCalls(events: readonly JournalEvent['event'][]): void {
+  const starts = events.flatMap((event) => (event.type === 'tool-start' ? [event] : []))
+  const inner = starts.filter(({ parentCallId }) => parentCallId !== undefined)
+  const parents = inner.map(({ parentCallId }) => starts.find(({ callId }) => callId === parentCallId)?.tool)
+  expect(inner.map(({ tool }, index) => `${parents[index]} ${tool}`).toSorted()).toEqual([
+    ...Array.from({ length: 3 }, () => 'run_javascript read_file'),
+    ...['delete_file', 'order_part', 'read_file'].map((tool) => `run_python ${tool}`),
+  ])
+  const outputs = events.flatMap((event) =>
+    event.type === 'tool-end' ? [`${event.tool} ${event.output}`] : [],
+  )
+  expect(outputs).toContainEqual(expect.stringMatching(/^run_python 17 3\n\[exit code 0/))
+  expect(outputs).toContainEqual(expect.stringMatching(/^run_javascript a7,b2,c3\n\[exit code 0/))
+  const asked = events.flatMap((event) => (event.type === 'approval-request' ? [event.request] : []))
+  expect(asked.filter(({ parentCallId }) => parentCallId !== undefined).map(({ tool }) => tool)).toEqual([
+    'order_part',
+    'delete_file',
+  ])
+}
+
+it('a replayed run asks no model, application or person, and finds no difference; a changed one is found at its line [R.03, G.06, A.14]', async () => {
   const { bench, runId, effects } = await runOnce()
   expect(effects).toEqual({ ordered: 1, asked: 3 })
+  expectProgramCalls((await bench.host.runs.read(runId)).map(({ event }) => event))
   // As one file it goes to a host that has neither the directory nor the model.
   const there = await elsewhere(ofMachine)
   const file = await exported(bench.host, runId)

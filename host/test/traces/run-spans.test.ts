@@ -45,6 +45,22 @@ describe('the spans of a run', () => {
     ])
   })
 
+  it('have calls of a program below its own call [R.04] [A.14]', () => {
+    const steps: readonly Step[] = [
+      [0, runStart({})],
+      [10, toolStart('c1', 'run_python'), 'root'],
+      [20, toolStart('c1.x', 'read_file', { parentCallId: 'c1' }), 'root'],
+      [30, toolEnd('c1.x', 'read_file'), 'root'],
+      [40, toolEnd('c1', 'run_python'), 'root'],
+      [50, runEnd()],
+    ]
+    expect(treeOf(spansOf(steps))).toEqual([
+      'invoke_agent caisson 0-50',
+      '  execute_tool run_python 10-40',
+      '    execute_tool read_file 20-30',
+    ])
+  })
+
   it('have the attributes of the GenAI conventions, and nothing that anybody wrote [R.04]', () => {
     const spans = spansOf(ordinary)
     expect(spanNamed(spans, 'invoke_agent caisson')).toEqual({

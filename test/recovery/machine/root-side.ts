@@ -84,7 +84,8 @@ function start({ argv, view, cwd, env }: Exec, connection: Socket, folders: Root
   const startedAt = performance.now()
   const child = spawn(command, args, {
     cwd: path.join(tree, cwd),
-    env: { PATH: '/usr/bin:/bin', HOME: folders.views, ...env },
+    // The Node of this process is the one of the guest.
+    env: { PATH: `${path.dirname(process.execPath)}:/usr/bin:/bin`, HOME: folders.views, ...env },
   })
   const send = (kind: FrameKind) => (piece: Buffer) => {
     if (connection.writable) connection.write(encodeTypedFrame(kind, piece))

@@ -35,6 +35,38 @@ it('of the call that hands the plan in neither beginning nor end is shown, but a
   expect(eventLines(refused, initialRunState).join()).toContain('no steps')
 })
 
+it('calls of a program stand below its own call, and questions name it [A.14]', () => {
+  const start = {
+    type: 'tool-start',
+    stepId: 'a',
+    callId: 'c1',
+    tool: 'run_python',
+    arguments: '{}',
+  } as const
+  const inner = { ...start, callId: 'c1.x', parentCallId: 'c1', tool: 'read_file' } as const
+  const state = planned(start, inner)
+  expect(eventLines(start, state)).toEqual(['    run_python '])
+  expect(eventLines(inner, state)).toEqual(['      read_file '])
+  const end = {
+    type: 'tool-end',
+    stepId: 'a',
+    callId: 'c1.x',
+    tool: 'read_file',
+    output: '',
+    durationMs: 900,
+  }
+  const ended = linesOfLine({ event: end as RunEvent }, planned(start), colors, state)
+  expect(ended).toEqual([expect.stringMatching(/^ {6}✔ read_file/)])
+  const request = { approvalId: 'ap-1', agentPath: 'root', stepId: 'a', callId: 'c1.x', tool: 'delete_file' }
+  const question: RunEvent = {
+    type: 'approval-request',
+    request: { ...request, parentCallId: 'c1', arguments: '{"path":"a"}', preview: '' },
+    digest: '0'.repeat(64),
+    kind: 'cooperative',
+  }
+  expect(eventLines(question, state).join()).toContain('a program asks to call delete_file')
+})
+
 function planned(...events: RunEvent[]): RunState {
   const step = { title: 'Do it', instructions: 'Do it.', writes: [] }
   const plan = Plan.parse({

@@ -63,6 +63,10 @@ describe('a run that waits for a person', () => {
     }
     expect(isAtWork({ openCalls: { c1: call }, pendingApprovals })).toBe(false)
     expect(isAtWork({ openCalls: { c1: call, c2: call }, pendingApprovals })).toBe(true)
+    // The program waits with its call.
+    const inner = { ...call, parentCallId: 'c2' }
+    expect(isAtWork({ openCalls: { c1: inner, c2: call }, pendingApprovals })).toBe(false)
+    expect(isAtWork({ openCalls: { c1: inner, c2: call, c3: inner }, pendingApprovals })).toBe(true)
   })
 
   it('wakes with the first answer of several, and sleeps again while the others wait [V.04]', async () => {

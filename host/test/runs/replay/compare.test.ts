@@ -126,3 +126,22 @@ it('a run that was cancelled is compared up to there, and one that was recovered
   const seen = replay([turn('one', 'Aa1'), toolEnd('one', 'Aa1', 'done again'), end()])
   expect(compareJournals(recovered, seen)).toEqual({ events: 3, difference: null, isCutOff: false })
 })
+
+it('calls of a program are the same where the program calls the same, whatever its own id and order [R.03] [A.14]', () => {
+  const inner = (parentCallId: string, own: string, path: string): Given => [
+    'root',
+    {
+      type: 'tool-start',
+      stepId: 'one',
+      callId: `${parentCallId}.${own}`,
+      parentCallId,
+      tool: 'read_file',
+      arguments: JSON.stringify({ path }),
+    },
+  ]
+  const expected = run([turn('one', 'Aa1'), inner('Aa1', 'x1', 'a'), inner('Aa1', 'y1', 'b'), end()])
+  const same = replay([turn('one', 'Bb1'), inner('Bb1', 'y1', 'b'), inner('Bb1', 'x1', 'a'), end()])
+  expect(compareJournals(expected, same).difference).toBeNull()
+  const other = replay([turn('one', 'Bb1'), inner('Bb1', 'x1', 'a'), inner('Bb1', 'z1', 'c'), end()])
+  expect(compareJournals(expected, other).difference).toMatchObject({ type: 'tool-start' })
+})
