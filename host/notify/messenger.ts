@@ -109,7 +109,8 @@ async function sendTo(
   // Somebody may put it back.
   if (!key.ok) return { isSent: false, why: key.error, isRetryable: true, retryAfterMs: null, isGone: false }
   const headers = { 'content-type': 'application/json', ...signWebhook(key.value, id, Date.now(), body) }
-  return await post({ url: webhook.url, headers, body, isLocalAllowed: webhook.local === true }, signal)
+  const isLocalAllowed = webhook.local === true
+  return await post({ url: webhook.url, headers, body, isLocalAllowed, localSetting: 'local = true' }, signal)
 }
 
 async function keyOf(
@@ -144,5 +145,7 @@ async function push(
     ...{ ttl: String(pushLifeSeconds), urgency: 'high', topic },
   }
   // 404: the browser unsubscribed (RFC 8030).
-  return await post({ url: endpoint, headers, body, isLocalAllowed, goneStatuses: [404, 410] }, signal)
+  const localSetting = 'notify.localPush = true'
+  const message = { url: endpoint, headers, body, isLocalAllowed, localSetting, goneStatuses: [404, 410] }
+  return await post(message, signal)
 }

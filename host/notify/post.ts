@@ -21,6 +21,8 @@ export interface Message {
   readonly body: string | Uint8Array
   /** Whether a person allowed addresses of this machine and its network, and plain http to them. */
   readonly isLocalAllowed: boolean
+  /** How a person allows them, for logs. */
+  readonly localSetting: string
   /** Statuses by which the receiver wants no more messages. Absent: 410. */
   readonly goneStatuses?: readonly number[]
 }
@@ -45,12 +47,12 @@ export type Post = (message: Message, signal: AbortSignal) => Promise<SendResult
 /** @param timeoutMs of one attempt. Absent: 15 s */
 export function createPost(network: Network, timeoutMs = attemptMs): Post {
   const connect = createConnector({ network, timeoutMs })
-  return async ({ url, headers, body, isLocalAllowed, goneStatuses = [410] }, signal) => {
+  return async ({ url, headers, body, isLocalAllowed, localSetting, goneStatuses = [410] }, signal) => {
     const target = parseTarget(url, 'POST')
     if (!target.ok) return failed('its address cannot be used', { isRetryable: false })
     const ends = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
     const judge = (_address: string, inside: string | null) =>
-      reasonAgainst(target.value.scheme, inside, isLocalAllowed)
+      reasonAgainst(target.value.scheme, inside, isLocalAllowed ? null : localSetting)
     const opened = await connect(target.value, judge, ends)
     if (!opened.ok) {
       const isRetryable = opened.error.kind !== 'refused'
@@ -68,10 +70,13 @@ export function createPost(network: Network, timeoutMs = attemptMs): Post {
 function reasonAgainst(
   scheme: Target['scheme'],
   inside: string | null,
-  isLocalAllowed: boolean,
+  /** Null: it is set. */
+  missingSetting: string | null,
 ): string | null {
   if (inside !== null)
-    return isLocalAllowed ? null : `its address belongs to ${inside}; allow it with local = true`
+    return missingSetting === null
+      ? null
+      : `its address belongs to ${inside}; allow it with ${missingSetting}`
   return scheme === 'https' ? null : 'its address is public and not https'
 }
 

@@ -238,7 +238,9 @@ function cutOffLate({ raw, headers }: FastifyRequest, reply: FastifyReply, timeo
 
 function wrongType(expected: string): Refusal {
   const code = expected === 'application/json' ? 'not_json' : 'not_tar'
-  return new Refusal(415, code, `the body is not ${expected}`)
+  return new Refusal(415, code, `the body is not ${expected}`, {
+    remedy: `send it with Content-Type: ${expected}`,
+  })
 }
 
 function callOf(request: FastifyRequest, reply: FastifyReply, caller: Caller | undefined): Call {
@@ -388,12 +390,14 @@ function accepts({ headers: { accept } }: FastifyRequest, type: string): boolean
 
 /** Without what somebody could have pasted there by mistake. */
 function pathOf({ url }: FastifyRequest): string {
-  return withoutKeys(url.split('?')[0]?.slice(0, 200) ?? '')
+  return withoutKeys(url.split('?')[0] ?? '').slice(0, 200)
 }
 
-/** Without API keys and JWTs, also of one that is cut; the header of a JWT is JSON, so it begins with `eyJ`. */
+/** Without API keys, links, JWTs (their header is JSON, so they begin with `eyJ`), and words as long as the token. */
 function withoutKeys(text: string): string {
   return text
     .replaceAll(/caisson_[0-9a-f]{12}_[\w-]*/g, 'caisson_…')
+    .replaceAll(/caisson-link_[\w.-]*/g, 'caisson-link_…')
     .replaceAll(/eyJ[\w-]{8,}[\w.-]*/g, 'eyJ…')
+    .replaceAll(/[\w-]{43,}/g, '…')
 }

@@ -87,11 +87,14 @@ export function requireScope(caller: Caller, scope: Scope, why = ''): void {
   })
 }
 
-/** A request to start a run that allows in advance what people would be asked. @throws {Refusal} 403 */
-export function requireScopesOf(caller: Caller, { approvals, egress }: RunRequest): void {
+/** A request to start a run that allows in advance what people would be asked, or copies what stays out. @throws {Refusal} 403 */
+export function requireScopesOf(caller: Caller, { approvals, egress, files }: RunRequest): void {
   const allows =
     approvals?.mode === 'all' ||
     approvals?.rules?.some(({ effect }) => effect === 'allow') === true ||
     egress?.rules?.some(({ effect }) => effect === 'allow') === true
   if (allows) requireScope(caller, 'approve', ', which approvals.mode "all" and rules that allow need')
+  // Secret files stay out of the VM because nobody named them; its caller could read them there.
+  if (files?.include?.length || files?.acceptIgnoreRules === true)
+    requireScope(caller, 'approve', ', which files.include and files.acceptIgnoreRules need')
 }

@@ -11,6 +11,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { CaissonError, type Host } from '../index.ts'
 import { Access, hostNames } from './access.ts'
 import { Callers, type JwtAccess } from './callers.ts'
+import { connectionsMax } from './connections.ts'
 import { RunEvents } from './events.ts'
 import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
@@ -172,6 +173,8 @@ export class Service implements AsyncDisposable {
         values.add('caisson_http_requests_total', { route: route ?? 'none', status: String(status) }),
       ...tls,
     })
+    // Those of the socket, which is the owner's, do not count.
+    app.server.maxConnections = connectionsMax()
     await using undo = new AsyncDisposableStack()
     const forget = host.observeRuns(runMetrics)
     undo.defer(forget)

@@ -11,7 +11,9 @@ import { ownerField, ownerMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
 
 /** At once, of all callers. */
-const uploadsMax = 4
+const uploadsMax = 8
+/** At once, of one caller, so that one with slow uploads keeps nobody else out. */
+const ownUploadsMax = 2
 /** Of one caller, with those that runs use. */
 const workspacesMax = 100
 const markDigits = 12
@@ -19,7 +21,8 @@ const markDigits = 12
 export class Uploads {
   readonly #host: Pick<Host, 'unpackWorkspace'>
   readonly #folder: string
-  #count = 0
+  /** Uploads under way, by mark of their caller. */
+  readonly #underWay: string[] = []
 
   /** @param folder of the workspaces; made when it is missing */
   constructor(host: Pick<Host, 'unpackWorkspace'>, folder: string) {
@@ -42,12 +45,18 @@ export class Uploads {
       throw new Refusal(429, 'too_many_requests', `${caller.name} has ${own.length} uploaded workspaces`, {
         remedy: 'remove runs that use one: DELETE /v1/runs/{run}; `caisson clean` removes unused ones',
       })
-    if (this.#count >= uploadsMax)
-      throw new Refusal(429, 'too_many_requests', `${this.#count} uploads are under way`, {
-        remedy: 'try again when one has ended',
-        headers: { 'retry-after': '5' },
-      })
-    this.#count += 1
+    const ofCaller = this.#underWay.filter((other) => other === mark).length
+    if (ofCaller >= ownUploadsMax || this.#underWay.length >= uploadsMax)
+      throw new Refusal(
+        429,
+        'too_many_requests',
+        `${this.#underWay.length} uploads are under way, ${ofCaller} of ${caller.name}`,
+        {
+          remedy: 'try again when one has ended',
+          headers: { 'retry-after': '5' },
+        },
+      )
+    this.#underWay.push(mark)
     try {
       const id = `workspace-${randomBytes(10).toString('hex')}${mark}`
       const { entries, contentBytes } = await this.#host.unpackWorkspace(from, path.join(this.#folder, id), {
@@ -57,7 +66,7 @@ export class Uploads {
     } catch (error) {
       throw asRefusal(error)
     } finally {
-      this.#count -= 1
+      this.#underWay.splice(this.#underWay.indexOf(mark), 1)
     }
   }
 

@@ -48,6 +48,16 @@ describe('the token of the service', () => {
     expect((await send('GET', '/healthz', { headers: { authorization: undefined } })).status).toBe(200)
   })
 
+  it('is not written where somebody has it in the path, and neither is a link [H.02]', async () => {
+    const { send, token, logged } = await serveHost(await makeHost())
+    const link = `caisson-link_${'WyJydW4t'.repeat(4)}`
+    for (const secret of [token, `x=${token}`, `${'a/'.repeat(90)}${token}`, link])
+      for (const at of [`/v1/runs/${secret}`, `/nowhere/${secret}`]) await send('GET', at)
+    expect(logged.filter(({ path: at }) => at !== undefined)).toHaveLength(8)
+    expect(JSON.stringify(logged)).not.toContain(token.slice(0, 10))
+    expect(JSON.stringify(logged)).not.toContain(link.slice(-20))
+  })
+
   it.each([
     ['readable by others', async (file: string) => chmod(file, 0o644)],
     ['of another form', async (file: string) => writeFile(file, 'short\n')],

@@ -147,7 +147,7 @@ describe('a scope', () => {
       expect([name, paths[path]?.[method.toLowerCase()]?.['x-scope'] ?? null]).toEqual([name, scope])
   })
 
-  it('approve is needed to allow in advance what people would be asked [H.02]', async () => {
+  it('approve is needed to allow in advance what people would be asked, and to copy secret files [H.02]', async () => {
     const { host, directory, ...served } = await serveKeys()
     const { send } = await holderOf(host, served, 'ci', { scopes: ['run', 'read'] })
     const base = { prompt: 'x', workspace: directory }
@@ -155,6 +155,8 @@ describe('a scope', () => {
       { approvals: { mode: 'all' } },
       { approvals: { rules: [{ effect: 'allow', tool: '*' }] } },
       { egress: { rules: [{ effect: 'allow', host: '*' }] } },
+      { files: { include: ['.env'] } },
+      { files: { acceptIgnoreRules: true } },
     ]) {
       const refused = await send('POST', '/v1/runs', { ...base, ...more })
       expect([refused.status, detailOf(refused)]).toEqual([403, expect.stringContaining('the scope approve')])

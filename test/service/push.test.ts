@@ -155,7 +155,9 @@ it('a push service on this machine needs a word of the user, and hostile subscri
   expect(subscriptions).toHaveLength(20)
   void run.ask(question, 'q1')
   await expect.poll(() => readFile(stored, 'utf8')).not.toContain('AAAAAAAA')
-  await expect.poll(() => logged.map(({ cause }) => String(cause)).join()).toContain('this machine')
+  await expect
+    .poll(() => logged.map(({ cause }) => String(cause)).join())
+    .toContain('this machine (loopback); allow it with notify.localPush = true')
   expect(push.got).toHaveLength(0)
 })
 

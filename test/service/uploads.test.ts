@@ -1,10 +1,11 @@
 // Workspaces that callers upload as tar archives, and changes that they download as one. Real requests, no VM.
 import { createHash } from 'node:crypto'
 import { mkdir, readdir, stat, utimes, writeFile } from 'node:fs/promises'
+import { request } from 'node:http'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer, text } from 'node:stream/consumers'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { ServiceError } from '../../client/index.ts'
 import { encodeEnd, encodeEntry, encodePadding, TarReader } from '../../host/control/tar.ts'
 import {
@@ -106,6 +107,25 @@ describe('an uploaded workspace', () => {
       429,
       'too_many_requests',
     ])
+  })
+
+  it('of a caller with slow uploads keeps no other caller out [H.02 S4.11]', async () => {
+    const { client, host, send, service } = await place()
+    const { secret } = await holderOf(host, { send }, 'slow')
+    const headers = { ...tar, authorization: `Bearer ${secret}` }
+    const url = new URL('/v1/workspaces', service.url)
+    const statuses: (number | undefined)[] = []
+    for (let count = 0; count < 6; count += 1) {
+      const asked = request(url, { method: 'POST', headers }).on('error', () => undefined)
+      asked.once('response', ({ statusCode }) => statuses.push(statusCode))
+      asked.write(tarOf({ 'a.txt': 'a' }).subarray(0, 512))
+      onTestFinished(() => void asked.destroy())
+    }
+    // Two are under way.
+    await expect.poll(() => statuses, { timeout: 10_000 }).toEqual([429, 429, 429, 429])
+    expect(await client.call('createWorkspace', { body: tarOf({ 'a.txt': 'a\n' }) })).toMatchObject({
+      entries: 1,
+    })
   })
 
   it('goes with its last run, or by age with caisson clean [H.02]', async () => {
