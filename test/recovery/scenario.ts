@@ -1,7 +1,7 @@
 /**
- * A run with every kind of effect: files and commands in the VM, a tool of the host, called by the model and by a program, a
- * request of a program that leaves the VM, two sub-agents, a question, a message of the person, and steps side by side. Each effect outside leaves a line
- * in a ledger that no victim holds.
+ * A run with every kind of effect: files and commands in the VM, a tool of the host, called by the model and by a
+ * program, a request of a program that leaves the VM, two sub-agents, a question, a message of the person, and steps
+ * side by side. Each effect outside leaves a line in a ledger that no victim holds.
  */
 import { appendFileSync } from 'node:fs'
 import * as z from 'zod'

@@ -236,7 +236,7 @@ print(tools.read_note(path='b')['text'])`,
     expect(ran.notes.calls).toEqual(['read b'])
   })
 
-  it('is told when a result is too long for it', async () => {
+  it('gets an error where a result is too long for it', async () => {
     const registry = createRegistry(
       [
         defineTool({
