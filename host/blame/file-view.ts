@@ -122,6 +122,7 @@ export function withDiff(before: FileView, diff: CallDiff, call: CallRef): FileV
   const remove = (line: ViewLine, remover: Source) => {
     removals = { line, by: remover, before: removals }
   }
+  const elsewhere = finderOf(view)
   let cursor = 0
   let drift = 0
   let isAllShown = diff.isWhole && diff.hunks.length === 1
@@ -131,9 +132,9 @@ export function withDiff(before: FileView, diff: CallDiff, call: CallRef): FileV
     for (const line of view.lines.slice(cursor, place.from)) out.push(line)
     const present = place.isExact
       ? view.lines.slice(place.from, place.to)
-      : aligned(view.lines.slice(place.from, place.to), old, suspectsOf(view), remove)
+      : elsewhere(aligned(view.lines.slice(place.from, place.to), old, suspectsOf(view), remove))
     const isAll = place.isExact && place.from === 0 && place.to === view.lines.length
-    if (!isAll || !showsEnd(hunk)) isAllShown = false
+    if (!isAll || hunk.at > 0 || !showsEnd(hunk)) isAllShown = false
     appendHunk(out, hunk, present, by, remove)
     cursor = place.to
     drift = place.to - (hunk.at + old.length)
@@ -198,7 +199,10 @@ function placeOf(
   return approximatePlace(lines, old, start, cursor)
 }
 
-/** From the first to the last of the old lines that is there. */
+/**
+ * From the first to the last of the old lines that is there. Where none is, the old lines came between others: those that
+ * they replaced in truth are missing in the file at the end.
+ */
 function approximatePlace(
   lines: readonly ViewLine[],
   old: readonly string[],
@@ -219,30 +223,58 @@ function approximatePlace(
     if (!added) at += value.length
   }
   if (from !== undefined) return { from, to, isExact: false }
-  return { from: start, to: Math.min(start + old.length, lines.length), isExact: false }
+  return { from: start, to: start, isExact: false }
 }
 
-/** Lines with these texts: those that were there keep their source, the others are by `by`. */
+/**
+ * Lines with these texts: those that were there keep their source, the others are by `by`. A text that is missing once and
+ * new once is a line at another place.
+ */
 export function aligned(
   lines: readonly ViewLine[],
   texts: readonly string[],
   by: Source,
   remove: (line: ViewLine, by: Source) => void,
 ): ViewLine[] {
-  const out: ViewLine[] = []
+  const out: (ViewLine | string)[] = []
+  const missing: ViewLine[] = []
   let at = 0
   const had = lines.map(({ text }) => text)
   for (const { added, removed, value } of differences(had, texts)) {
-    if (added) {
-      for (const text of value) out.push({ text, source: by })
-      continue
+    if (added) for (const text of value) out.push(text)
+    else {
+      for (const line of lines.slice(at, at + value.length)) (removed ? missing : out).push(line)
+      at += value.length
     }
-    const present = lines.slice(at, at + value.length)
-    at += value.length
-    if (removed) for (const line of present) remove(line, by)
-    else for (const line of present) out.push(line)
   }
-  return out
+  const fresh = uniqueOf(out.flatMap((line) => (typeof line === 'string' ? [{ text: line }] : [])))
+  const lost = uniqueOf(missing)
+  const moved = (text: string) => (fresh.has(text) ? lost.get(text) : undefined)
+  for (const line of missing) if (moved(line.text) === undefined) remove(line, by)
+  return out.map((line) => (typeof line === 'string' ? (moved(line) ?? { text: line, source: by }) : line))
+}
+
+/** For lines of unknown origin: those whose text the file has once, at another place, are those. */
+function finderOf(view: FileView): (present: readonly ViewLine[]) => readonly ViewLine[] {
+  const by = suspectsOf(view)
+  let known: ReadonlyMap<string, ViewLine> | undefined
+  return (present) => {
+    known ??= uniqueOf(view.lines)
+    const lines = known
+    return present.map((line) => (line.source === by ? (lines.get(line.text) ?? line) : line))
+  }
+}
+
+/** The lines whose text occurs once. */
+function uniqueOf<T extends { readonly text: string }>(lines: readonly T[]): ReadonlyMap<string, T> {
+  const found = new Map<string, T>()
+  const twice = new Set<string>()
+  for (const line of lines) {
+    if (found.has(line.text)) twice.add(line.text)
+    else found.set(line.text, line)
+  }
+  for (const text of twice) found.delete(text)
+  return found
 }
 
 interface Difference {

@@ -59,7 +59,7 @@ describe('a run whose limit is reached', () => {
     }
     const ending = await runTask(script, { agents: true, task: { limits: { maxWallMs: 3_000 } } })
     expect(ending.completion).toMatchObject({ reason: 'limit_time', summary: 'the run is cut' })
-    expect(told).toContain('[sub-agent agent: failed (limit_turns)]\nthe short one read a folder')
+    expect(told).toContain('[sub-agent work-agent: failed (limit_turns)]\nthe short one read a folder')
     const ends = eventsOf(ending, 'agent-end').map(({ state, reason }) => [state, reason])
     expect(ends).toEqual([
       ['failed', 'limit_turns'],

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { AgentEvent, JournalEvent } from '#specs/protocol/event.ts'
+import { perTier } from '#specs/testing/tier.ts'
 import { CallDetails } from '../../blame/call-details.ts'
 import { linesOfText, readCallDiff } from '../../blame/call-diff.ts'
 import { aligned, emptyView, type FileView, suspectsOf, type ViewLine } from '../../blame/file-view.ts'
@@ -81,6 +82,7 @@ describe('the origin of each line', () => {
           if (!commands.has(by) && by !== 'workspace') expect(source?.kind).toBe('call')
         }
       }),
+      { numRuns: perTier(300, 5_000) },
     )
   })
 
