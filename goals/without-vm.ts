@@ -99,8 +99,12 @@ async function openModel(
   const { model, server, notes } = await host.model(agent.model)
   note(notes)
   if (server === null) return { provider: offlineProvider, model, isOffline: true }
-  const { baseUrl, key } = server
-  const provider = { kind: 'openai-compatible', baseUrl, ...(key === null ? {} : { apiKey: key }) } as const
+  const { key, ...place } = server
+  const provider: ProviderConfig = {
+    kind: 'openai-compatible',
+    ...place,
+    ...(key === null ? {} : { apiKey: key }),
+  }
   return { provider, model, isOffline: false }
 }
 

@@ -236,13 +236,13 @@ export class Host implements AsyncDisposable {
   }
 
   /**
-   * The provider that a run would use for this model; no key is fetched. @throws {CaissonError}
+   * The provider that a run would use for this model; no key is fetched and no server asked. @throws {CaissonError}
    * `invalid_config` @throws {CaissonError} `provider_unavailable`
    */
   async provider(options: Pick<RunOptions, 'model' | 'replay'> = {}): Promise<ProviderChoice> {
     return await withCode(async () => {
       checkModelOptions(options)
-      return (await chooseProvider(options, await this.config(), this.#state)).choice
+      return (await chooseProvider(options, await this.config(), this.#state, false)).choice
     })
   }
 

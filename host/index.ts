@@ -1,5 +1,6 @@
 /** The library: start runs, watch them, answer their approvals, bring their changes home. */
 export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } from '#specs/errors.ts'
+export type { ServerKindName } from '#specs/node/model-protocols/server-kinds.ts'
 export type { SkillFinding } from '#specs/node/skills/registry.ts'
 export type {
   AccessQuestion,
@@ -51,7 +52,7 @@ export { OptionsError } from './check-options.ts'
 export type { ComparedChange, ComparedPath, ComparedRun, RunComparison } from './compare/compare-runs.ts'
 export type { MergeConflict, Take } from './compare/merge-runs.ts'
 export type { MergedRuns, MergeOptions } from './compare/merged-run.ts'
-export type { Config, ConfigInput } from './config/schema.ts'
+export type { Config, ConfigInput, PriceConfig } from './config/schema.ts'
 export type { CopyOptions, CopyResult } from './control/copy.ts'
 export type { VmDetails, VmInfo, VmUsage } from './control/messages.ts'
 export type { RunClient, WatchEnd } from './control/run-client.ts'

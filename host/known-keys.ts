@@ -3,7 +3,7 @@ import { CaissonError } from '#specs/errors.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { Config } from './config/schema.ts'
 import { mcpServersOf } from './mcp/config.ts'
-import { chooseProvider, type HostState } from './resolve-run.ts'
+import type { HostState } from './resolve-run.ts'
 import { findLikelySecret } from './secrets/likely-secret.ts'
 
 /** Variables that hold keys by their names. */
@@ -33,7 +33,7 @@ export async function findKnownKeys(
 
 async function modelKeys(config: Config, host: HostState): Promise<string[]> {
   try {
-    const { choice } = await chooseProvider({}, config, host)
+    const choice = await host.settings.chooseServer(config)
     const { key } = await host.settings.fetchKey(choice)
     return key === null ? [] : [key.reveal()]
   } catch (error) {

@@ -74,19 +74,19 @@ export async function resolveRun(
   const prompt = options.prompt.trim() === '' && given !== undefined ? promptOf(given) : options.prompt
   const config = await settings.config()
   const network = settings.network(config)
-  const { choice, recording } = await chooseProvider(options, config, host)
+  // Before a key is fetched: from then on no program, such as one that prints a key, comes from it.
+  const directory = requireDirectory(options.workspace ?? process.cwd(), folders)
+  const { choice, recording } = await chooseProvider(options, config, host, true)
   const limits = RunLimits.parse({ ...config.limits, ...options.limits })
   if (given !== undefined) requireAgents(given, limits.maxAgents)
   const vectors = await settings.chooseEmbeddings(config, limits.maxCostUsd)
   const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
   if (unpriced !== null) throw new CaissonError('price_unknown', unpriced)
-  const directory = requireDirectory(options.workspace ?? process.cwd(), folders)
   const addedFolders = nameFolders(options.folders ?? runDefaults.folders, directory, folders)
   const { rules } = ApprovalRules.parse({ rules: approvals.rules ?? runDefaults.approvals.rules })
   refuseVoidRules(rules, 'the approval rules')
   const continues =
     options.continue === undefined ? undefined : await findContinued(host.runs, options.continue, directory)
-  // After the directory: from then on no program, such as one that prints a key, comes from it.
   const provider = await settings.fetchKey(choice)
   // A recording needs no server, and so no key.
   const embeddings =
@@ -166,13 +166,20 @@ function giveNotes(onNotes: NonNullable<RunOptions['onNotes']>, notes: readonly 
   }
 }
 
-/** The provider of the run, or its recording. No key is fetched. */
+/**
+ * The provider of the run, or its recording.
+ * @param ask whether its server is asked for its list, with its key, where nobody names a model
+ */
 export async function chooseProvider(
   { model, replay, workspace }: Pick<RunOptions, 'model' | 'replay' | 'workspace'>,
   config: Config,
   { settings, runs }: HostState,
+  ask: boolean,
 ): Promise<{ readonly choice: ProviderChoice; readonly recording?: Recording }> {
-  if (replay === undefined) return { choice: await settings.chooseProvider(config, model) }
+  if (replay === undefined)
+    return {
+      choice: await (ask ? settings.chooseProvider(config, model) : settings.chooseServer(config, model)),
+    }
   const recording = await openRecording(replay, (name) => runs.find(name, workspace))
   return { choice: recordedProvider(recording), recording }
 }

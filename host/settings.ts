@@ -16,17 +16,20 @@ import { type KeyPlace, resolveKey } from './keys/keys.ts'
 import type { Secret } from './keys/secret.ts'
 import { type Network, openNetwork } from './net/network.ts'
 import { findCommand } from './processes/programs.ts'
+import { CapabilityCache, capabilityFile } from './providers/capability-cache.ts'
+import { type ListedModel, listModels, pickModel } from './providers/model-list.ts'
 import {
   chooseEmbeddings,
   chooseProvider,
   fetchKey,
   type ModelProvider,
   type ProviderChoice,
+  withModel,
 } from './providers/providers.ts'
 import { checkFolderIfThere } from './state/folders.ts'
 
 export class Settings {
-  readonly #place: KeyPlace & { readonly folders: { readonly config: string } }
+  readonly #place: KeyPlace & { readonly folders: { readonly config: string; readonly home: string } }
   readonly #given: ConfigInput | undefined
   readonly #overrides: readonly string[]
 
@@ -56,8 +59,17 @@ export class Settings {
     throw new CaissonError('invalid_config', loaded.error)
   }
 
-  /** Who is asked for a model; no key is fetched. @throws {CaissonError} `provider_unavailable` */
+  /**
+   * Who is asked for a model. Where nobody names one, the server is asked for its list, with its key.
+   * @throws {CaissonError} `provider_unavailable`
+   */
   async chooseProvider(config: Config, model?: string): Promise<ProviderChoice> {
+    const choice = await this.chooseServer(config, model)
+    return choice.preferred === undefined ? choice : await this.#chooseListed(choice, config)
+  }
+
+  /** The same, but a model that nobody names stays open. Asks no server. @throws {CaissonError} `provider_unavailable` */
+  async chooseServer(config: Config, model?: string): Promise<ProviderChoice> {
     const chosen = chooseProvider({
       env: this.#place.env,
       config,
@@ -66,6 +78,31 @@ export class Settings {
     })
     if (chosen.ok) return chosen.value
     throw new CaissonError('provider_unavailable', chosen.error.message)
+  }
+
+  async #chooseListed(choice: ProviderChoice, config: Config): Promise<ProviderChoice> {
+    const { name, baseUrl, preferred = [] } = choice
+    const listed = await this.listModels(choice, config)
+    const gone = await new CapabilityCache(capabilityFile(this.#place.folders)).gone(baseUrl ?? '')
+    const picked = listed.ok ? pickModel(listed.value, preferred, gone) : null
+    if (picked !== null)
+      return { ...withModel(choice, picked.model, config), modelFrom: `${picked.why}; nobody named one` }
+    if (!listed.ok && choice.model !== '') return withModel(choice, choice.model, config)
+    const seen = listed.ok
+      ? `${name} lists ${listed.value.length} models${describeSome(listed.value.map(({ id }) => id))}`
+      : `the list of ${name} cannot be read: ${listed.error}`
+    throw new CaissonError(
+      'provider_unavailable',
+      `No model is named, and ${seen}. Name one (option model, CAISSON_MODEL, or model in the configuration).`,
+    )
+  }
+
+  /** The models of a server, by its own list. @throws {CaissonError} `provider_unavailable` without its key */
+  async listModels(choice: ProviderChoice, config: Config): Promise<Result<readonly ListedModel[], string>> {
+    const provider = await this.fetchKey(choice)
+    const { baseUrl } = provider
+    if (baseUrl === null) return { ok: true, value: [{ id: provider.model }] }
+    return await listModels({ ...provider, baseUrl }, this.network(config))
   }
 
   /** @throws {CaissonError} `provider_unavailable` */
@@ -120,4 +157,11 @@ export class Settings {
     if (opened.ok) return opened.value
     throw new CaissonError('invalid_config', opened.error)
   }
+}
+
+/** `: a, b, c, …`; nothing for none. */
+function describeSome(ids: readonly string[]): string {
+  const [first, ...more] = ids.slice(0, 5)
+  if (first === undefined) return ''
+  return `: ${[first, ...more, ...(ids.length > 5 ? ['…'] : [])].join(', ')}`
 }

@@ -16,7 +16,7 @@ import { isNoteIn, MemoryService } from './memory/memory-service.ts'
 import { keyOf } from './memory/note-storage.ts'
 import { NoteStore } from './memory/note-store.ts'
 import type { WireError } from './net/gateway-error.ts'
-import { configuredPrice } from './providers/providers.ts'
+import { configuredPrice, type ModelProvider } from './providers/providers.ts'
 import { Settings } from './settings.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import { createSearch } from './web/search.ts'
@@ -29,7 +29,12 @@ export { type PreparedTool, prepareHostTools } from './tools/host-tools.ts'
 /** The server that answers, with its key; null: the offline model. */
 export interface ChosenModel {
   readonly model: string
-  readonly server: { readonly baseUrl: string; readonly key: string | null } | null
+  readonly server:
+    | (Pick<ModelProvider, 'kind' | 'deployment' | 'apiVersion'> & {
+        readonly baseUrl: string
+        readonly key: string | null
+      })
+    | null
   /** Notices for the user. */
   readonly notes: readonly string[]
 }
@@ -58,8 +63,17 @@ export class WithoutVm {
   /** Fetches the key. @throws {CaissonError} `invalid_config`, `provider_unavailable` */
   async model(name: string | undefined): Promise<ChosenModel> {
     const choice = await this.#settings.chooseProvider(await this.#settings.config(), name)
-    const { baseUrl, model, notes, key } = await this.#settings.fetchKey(choice)
-    const server = baseUrl === null ? null : { baseUrl, key: key?.reveal() ?? null }
+    const { baseUrl, model, notes, key, kind, deployment, apiVersion } = await this.#settings.fetchKey(choice)
+    const server =
+      baseUrl === null
+        ? null
+        : {
+            baseUrl,
+            key: key?.reveal() ?? null,
+            ...(kind === undefined ? {} : { kind }),
+            ...(deployment === undefined ? {} : { deployment }),
+            ...(apiVersion === undefined ? {} : { apiVersion }),
+          }
     return { model, notes, server }
   }
 

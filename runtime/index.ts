@@ -2,6 +2,7 @@
 
 export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } from '#specs/errors.ts'
 export type { JsonSchema } from '#specs/node/json-schema.ts'
+export type { ModelError, ModelErrorCode } from '#specs/node/model-protocols/model-error.ts'
 export type { SkillFiles } from '#specs/node/skills/files.ts'
 export {
   type LoadedSkill,
@@ -37,7 +38,6 @@ export {
 } from './environment/tool-set.ts'
 export { type ExecuteToolOptions, executeTool, type LLMToolResult } from './generate/execute-tool.ts'
 export { generate, type LLMRequest, stream } from './generate/generate.ts'
-export type { ModelError, ModelErrorCode } from './llm/errors.ts'
 export type { TokenCount } from './llm/exchange.ts'
 export type { ToolCallFragment } from './llm/tool-calls.ts'
 export { type McpConfig, type McpServerConfig, type McpTransport, parseMcpConfig } from './mcp/config.ts'

@@ -2,8 +2,9 @@
  * Input and output limits of a model's requests: from the task, else from a table of known models, else a default. A
  * server's error can lower them.
  */
-import type { ModelError } from '#runtime/llm/errors.ts'
+
 import type { Model } from '#runtime/llm/model.ts'
+import type { ModelError } from '#specs/node/model-protocols/model-error.ts'
 
 export const defaultWindowTokens = 128_000
 const smallestWindowTokens = 1_024

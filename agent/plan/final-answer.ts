@@ -2,9 +2,10 @@
  * The final answer of a run with an output schema: JSON that fits it. An answer that does not fit is requested again,
  * a bounded number of times; when none fits, the run fails and keeps the text.
  */
-import { reasonOf } from '#runtime/llm/errors.ts'
+
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { type AnswerSchema, openSchema } from '#specs/node/json-schema.ts'
+import { reasonOf } from '#specs/node/model-protocols/model-error.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'

@@ -3,11 +3,11 @@
  * and recorded; otherwise the model is asked again with the validation errors, at most twice.
  */
 
-import { reasonOf } from '#runtime/llm/errors.ts'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import type { ChatMessage, ToolSpec } from '#runtime/llm/messages.ts'
 import { requestStructured, type StructuredFailure } from '#runtime/structured/request.ts'
 import type { JsonSchema } from '#specs/node/json-schema.ts'
+import { reasonOf } from '#specs/node/model-protocols/model-error.ts'
 import { block } from '#specs/node/prompt-block.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { Plan } from '#specs/protocol/plan.ts'

@@ -3,8 +3,8 @@
  * for `Steering.ready` themselves.
  */
 import type { Logger } from 'pino'
-import { modelError } from '#runtime/llm/errors.ts'
 import type { Model } from '#runtime/llm/model.ts'
+import { modelError } from '#specs/node/model-protocols/model-error.ts'
 import type { RunBudget } from './budget.ts'
 import type { Report } from './run.ts'
 import type { Steering } from './steering.ts'

@@ -2,9 +2,9 @@
 
 import { createHash, randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
-import type { ModelError } from '#runtime/llm/errors.ts'
 import type { Model, TurnHooks } from '#runtime/llm/model.ts'
 import { untilAborted } from '#runtime/processes/until-aborted.ts'
+import type { ModelError } from '#specs/node/model-protocols/model-error.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'

@@ -3,9 +3,9 @@
  * request is still too long, the window is lowered and the request repeated once.
  */
 
-import type { ModelError } from '#runtime/llm/errors.ts'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import type { Model, Turn, TurnHooks } from '#runtime/llm/model.ts'
+import type { ModelError } from '#specs/node/model-protocols/model-error.ts'
 import { block } from '#specs/node/prompt-block.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'

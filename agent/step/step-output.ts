@@ -3,11 +3,11 @@
  * the step's conversation, at most twice, and never guessed.
  */
 
-import { reasonOf } from '#runtime/llm/errors.ts'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { parseModelJson } from '#runtime/llm/repair.ts'
 import { requestStructured } from '#runtime/structured/request.ts'
 import { type AnswerSchema, openSchema } from '#specs/node/json-schema.ts'
+import { reasonOf } from '#specs/node/model-protocols/model-error.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { OutputSchema } from '#specs/protocol/plan.ts'

@@ -3,12 +3,12 @@
  * loop; adds what counts as an answer, messages from the person, and one value for every way it can end.
  */
 import type { LLMResponse } from '#runtime/contract/contract.ts'
-import { reasonOf } from '#runtime/llm/errors.ts'
 import type { ChatMessage, ToolCallRequest } from '#runtime/llm/messages.ts'
 import type { Turn } from '#runtime/llm/model.ts'
 import { untilAborted } from '#runtime/processes/until-aborted.ts'
 import { runTurnLoop } from '#runtime/turn-loop/loop.ts'
 import type { RunTurnLoopResult } from '#runtime/turn-loop/types.ts'
+import { reasonOf } from '#specs/node/model-protocols/model-error.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'

@@ -44,6 +44,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
     examples: ['config path', 'config check', 'config check -c model=qwen3'],
     page: 'specs/configuration.md',
   },
+  models: { examples: ['models', 'models nvidia'], page: 'docs/real-model.md' },
   policy: {
     examples: ['policy check https://example.com/', 'policy explain', 'policy revoke 2'],
     page: 'docs/network-access.md',

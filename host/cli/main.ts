@@ -114,6 +114,11 @@ const commands: readonly CommandRow[] = [
     load: async () => (await import('./declarations/machine.ts')).addConfigCommands,
   },
   {
+    name: 'models',
+    description: 'List the models of the configured servers, with what is known of each',
+    load: async () => (await import('./declarations/machine.ts')).addModelsCommand,
+  },
+  {
     name: 'policy',
     description: 'Inspect network access rules and revoke permanent grants',
     load: async () => (await import('./declarations/machine.ts')).addPolicyCommands,

@@ -4,6 +4,7 @@
  */
 
 import * as z from 'zod'
+import { serverKindNames } from '#specs/node/model-protocols/server-kinds.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { Effort } from '#specs/protocol/plan.ts'
@@ -22,8 +23,17 @@ const ModelPattern = z
 const reserved: ReadonlySet<string> = new Set(['caisson', 'custom', 'offline'])
 
 export const ProviderSettings = z.strictObject({
-  /** Up to and with `/v1`; absent for `nvidia`, whose address is known. */
+  /** Absent: the name where it is a kind and no `url` is given, else openai-compatible. */
+  kind: z.enum(serverKindNames).optional(),
+  /** Up to and with `/v1`; absent for a kind whose address is known. */
   url: z.string().optional(),
+  /** Azure. Absent: the model. */
+  deployment: z.string().min(1).max(200).optional(),
+  /** Azure. Absent: 2024-10-21. */
+  apiVersion: z
+    .string()
+    .regex(/^[\w.-]{1,40}$/, 'expected a version, such as 2024-10-21')
+    .optional(),
   key: KeySource.optional(),
   /** Model ids that are asked of it, `*` for any characters at the end; absent: only when it is the default. */
   models: z.array(ModelPattern).max(256).optional(),
@@ -34,7 +44,19 @@ export const ProviderSettings = z.strictObject({
 export type ProviderSettings = z.infer<typeof ProviderSettings>
 
 /** US dollars for a million tokens. */
-export const PriceConfig = z.strictObject({ input: z.number().min(0), output: z.number().min(0) })
+const Price = {
+  input: z.number().min(0),
+  output: z.number().min(0),
+  /** Of input that the provider read from its cache. Absent: that of other input. */
+  cachedInput: z.number().min(0).optional(),
+  /** Of input that the provider did not read from its cache, but writes to it. Absent: `input`. */
+  cacheWrite: z.number().min(0).optional(),
+}
+export const PriceConfig = z.strictObject({
+  ...Price,
+  /** For requests with more input than `tokens`. Absent: the same. */
+  above: z.strictObject({ ...Price, tokens: z.int().min(1) }).optional(),
+})
 export type PriceConfig = z.infer<typeof PriceConfig>
 
 /** What the user knows of a model. */

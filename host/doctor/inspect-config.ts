@@ -17,7 +17,12 @@ import { mcpServersOf } from '../mcp/config.ts'
 import { openNetwork } from '../net/network.ts'
 import { parseTarget } from '../net/target.ts'
 import { findCommand } from '../processes/programs.ts'
-import { chooseEmbeddings, chooseProvider, type ProviderChoice } from '../providers/providers.ts'
+import {
+  chooseAsDefault,
+  chooseEmbeddings,
+  chooseProvider,
+  type ProviderChoice,
+} from '../providers/providers.ts'
 import { findPlaceholders } from '../secrets/placeholders.ts'
 import { skillRoots, UserSkills } from '../skills/user-skills.ts'
 import type { Folders } from '../state/folders.ts'
@@ -74,20 +79,29 @@ export async function inspectModel(config: Config, place: KeyPlace): Promise<Con
   const chosen = chooseProvider({ env: place.env, config, storedKeys: await storedKeys(place) })
   if (!chosen.ok)
     return { what: 'model', seen: 'none can be used', problem: chosen.error.message, stopsRuns: true }
-  const { model, name, baseUrl, notes } = chosen.value
+  const { name, baseUrl, notes } = chosen.value
+  const model = describeModelChoice(chosen.value)
   const seen = baseUrl === null ? `${model}, built in` : `${model} of ${name} at ${baseUrl}`
   const note = notes.join(' ')
   const fact = await withKey({ what: 'model', seen, ...(note === '' ? {} : { note }) }, chosen.value, place)
   return fact.problem === undefined ? fact : { ...fact, stopsRuns: true }
 }
 
+/** Which model, and why. */
+function describeModelChoice({ model, modelFrom, preferred }: ProviderChoice): string {
+  if (preferred === undefined) return modelFrom === undefined ? model : `${model} (${modelFrom})`
+  const first = preferred.slice(0, 3).join(', ')
+  return `the first of ${first} … that the server lists, else its only one (nobody names a model; caisson models shows it),`
+}
+
 async function inspectProvider(name: string, config: Config, place: KeyPlace): Promise<ConfigFact> {
   const what = `providers.${name}`
   const { models = [] } = config.providers[name] ?? {}
-  // As its default, whatever the lists and the environment say; the model is of no account here.
-  const only = { ...config, provider: name, providers: withoutLists(config.providers) }
-  const env = { ...place.env, CAISSON_LLM_URL: undefined, CAISSON_MODEL: undefined, OPENAI_MODEL: undefined }
-  const chosen = chooseProvider({ env, config: only, model: 'any', storedKeys: await storedKeys(place) })
+  // The model is of no account here.
+  const chosen = chooseAsDefault(name, {
+    ...{ env: place.env, config, model: 'any' },
+    storedKeys: await storedKeys(place),
+  })
   if (!chosen.ok) return { what, seen: 'cannot be used', problem: chosen.error.message }
   const asked = models.length === 0 ? 'when it is the default' : `for ${models.join(', ')}`
   return await withKey({ what, seen: `${chosen.value.baseUrl}, ${asked}` }, chosen.value, place)
@@ -108,12 +122,6 @@ function inspectModels({ models }: Config): ConfigFact[] {
     what: `models.${pattern}`,
     seen: contextTokens === undefined ? 'nothing is said of it' : `a window of ${contextTokens} tokens`,
   }))
-}
-
-function withoutLists(providers: Config['providers']): Config['providers'] {
-  return Object.fromEntries(
-    Object.entries(providers).map(([name, { models: _, ...provider }]) => [name, provider]),
-  )
 }
 
 async function inspectKeys({ secrets, search, notify }: Config, place: KeyPlace): Promise<ConfigFact[]> {

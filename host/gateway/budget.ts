@@ -136,8 +136,8 @@ export class Budget {
     }
     const price = other === undefined ? this.#price : other.price
     if (price === null || costUsd === Number.POSITIVE_INFINITY) return { tokens, bound: 'tokens' }
-    const left = costUsd - inputTokens * price.input * perToken
-    const perOutput = price.output * perToken
+    const left = costUsd - (costOf({ inputTokens, outputTokens: 0 }, price) ?? 0)
+    const perOutput = tierOf(price, inputTokens).output * perToken
     const affordable =
       left < 0 ? -1 : perOutput === 0 ? Number.POSITIVE_INFINITY : Math.floor(left / perOutput)
     return affordable < tokens ? { tokens: affordable, bound: 'cost' } : { tokens, bound: 'tokens' }
@@ -188,10 +188,23 @@ export class Budget {
 }
 
 function costOf(
-  { inputTokens, outputTokens }: Pick<Usage, 'inputTokens' | 'outputTokens'>,
+  {
+    inputTokens,
+    outputTokens,
+    cachedTokens = 0,
+  }: Pick<Usage, 'inputTokens' | 'outputTokens' | 'cachedTokens'>,
   price: PriceConfig | null,
 ): number | null {
-  return price === null ? null : (inputTokens * price.input + outputTokens * price.output) * perToken
+  if (price === null) return null
+  const { input, output, cachedInput = input, cacheWrite = input } = tierOf(price, inputTokens)
+  // Requests mark all that a provider can cache, so what it did not read there it wrote.
+  const inputCost = cachedTokens * cachedInput + (inputTokens - cachedTokens) * cacheWrite
+  return (inputCost + outputTokens * output) * perToken
+}
+
+/** The price of a request of this length. */
+function tierOf(price: PriceConfig, inputTokens: number): Omit<PriceConfig, 'above'> {
+  return price.above !== undefined && inputTokens > price.above.tokens ? price.above : price
 }
 
 /** The offline model is free. @returns null if the price is unknown */

@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import { readFile, rename, rm, writeFile } from 'node:fs/promises'
+import path from 'node:path'
 import * as z from 'zod'
 import { mergeReports, type ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
 import { optionalFields } from '#specs/node/provider-quirks/rejection.ts'
@@ -34,6 +35,11 @@ const maxEntries = 200
 const maxBytes = 1024 * 1024
 /** Servers are updated: older reports are ignored. */
 const maxAgeMs = 30 * 24 * 3_600_000
+
+/** @param folders the state folder */
+export function capabilityFile({ home }: { readonly home: string }): string {
+  return path.join(home, 'models.json')
+}
 
 export class CapabilityCache {
   readonly #file: string | null

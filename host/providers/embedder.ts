@@ -46,7 +46,7 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
     let adaptations = 0
     return server.request<Embedded>(
       {
-        path: '/embeddings',
+        operation: '/embeddings',
         build: async () => {
           const { refusedFields = [] } = await capabilityCache.recall(baseUrl, model)
           refused = new Set([...refusedFields, ...learned])

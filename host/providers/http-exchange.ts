@@ -6,6 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dispatcher, request as send } from 'undici'
 import { AwakeTimer } from '#specs/node/awake-timer.ts'
+import { serverKinds } from '#specs/node/model-protocols/server-kinds.ts'
 import { suggestedModels } from '#specs/node/provider-quirks/model-families.ts'
 import { parseRetryAfter, readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
 import { boundMessage, gatewayError, type WireError } from '../net/gateway-error.ts'
@@ -26,8 +27,8 @@ export interface ExchangeOptions {
   readonly provider: ModelProvider & { readonly baseUrl: string }
   readonly dispatcher: Dispatcher
   readonly timeouts: ExchangeTimeouts
-  /** Path below the server's address. */
-  readonly path: '/chat/completions' | '/embeddings'
+  /** Of the operation, at the provider's server. */
+  readonly url: string
 }
 
 export interface ExchangeFailure {
@@ -55,8 +56,6 @@ const errorBodyMaxBytes = 64 * 1024
 const userAgent = 'caisson/0.1 (+model-gateway)'
 const firstPollDelayMs = 1_000
 const maxPollDelayMs = 5_000
-/** How long NVIDIA's cloud functions hold a request open before they answer 202, in seconds. */
-const pollSeconds = 300
 
 /** @param streamed whether to request server-sent events */
 export async function exchange(
@@ -69,8 +68,7 @@ export async function exchange(
   const headers = requestHeaders(provider, streamed)
   const until = performance.now() + timeouts.firstByteTimeoutMs
   try {
-    const url = `${provider.baseUrl}${options.path}`
-    const first = await send(url, { dispatcher, method: 'POST', headers, body, signal })
+    const first = await send(options.url, { dispatcher, method: 'POST', headers, body, signal })
     const response = first.statusCode === 202 ? await poll(first, headers, until, signal, options) : first
     const contentType = contentTypeOf(response)
     if (response.statusCode === 200 && contentType !== null) return { ok: true, response, contentType }
@@ -82,18 +80,22 @@ export async function exchange(
 
 const noAnswer = { ok: false, status: null, body: '', retryAfterMs: null } as const
 
-function requestHeaders(
-  { baseUrl, key }: ExchangeOptions['provider'],
-  streamed: boolean,
-): Record<string, string> {
+function requestHeaders(provider: ExchangeOptions['provider'], streamed: boolean): Record<string, string> {
   return {
     'content-type': 'application/json',
     accept: streamed ? 'text/event-stream' : 'application/json',
-    'user-agent': userAgent,
-    ...(key === null ? {} : { authorization: `Bearer ${key.reveal()}` }),
-    // Holds a queued request open instead of answering 202 with an id.
-    ...(isNvidiaAddress(baseUrl) ? { 'nvcf-poll-seconds': String(pollSeconds) } : {}),
+    ...providerHeaders(provider),
   }
+}
+
+/** What every request to a provider has; alone holds its key. */
+export function providerHeaders({
+  baseUrl,
+  key,
+  kind = 'openai-compatible',
+}: ExchangeOptions['provider']): Record<string, string> {
+  const { headers, keyHeader } = serverKinds[isNvidiaAddress(baseUrl) ? 'nvidia' : kind]
+  return { 'user-agent': userAgent, ...headers, ...(key === null ? {} : keyHeader(key.reveal())) }
 }
 
 /**
@@ -215,7 +217,7 @@ function contentTypeOf(response: Dispatcher.ResponseData): AnswerType | null {
   return type === 'text/event-stream' || type === 'application/json' ? type : null
 }
 
-function describeFailure(cause: unknown, baseUrl: string, timeouts: ExchangeTimeouts): WireError {
+export function describeFailure(cause: unknown, baseUrl: string, timeouts: ExchangeTimeouts): WireError {
   if (cause instanceof ProxyError) return gatewayError('upstream_unreachable', cause.message)
   const code = codeOf(cause)
   if (code === 'UND_ERR_HEADERS_TIMEOUT') {

@@ -3,11 +3,20 @@
  * only if the server certainly did nothing: too many requests, or an unsupported field.
  */
 import { AwakeTimer } from '#specs/node/awake-timer.ts'
-import { Adaptation, type AdaptedRequest } from '#specs/node/provider-quirks/adaptation.ts'
+import { operationUrl, type ServerKindName, serverKinds } from '#specs/node/model-protocols/server-kinds.ts'
+import {
+  type AdaptableRequest,
+  Adaptation,
+  type AdaptedRequest,
+} from '#specs/node/provider-quirks/adaptation.ts'
 import type { ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
 import { classifyProviderError, readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
 import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
-import { type CompletionRequest, outputMaxTokens } from '#specs/protocol/completion-request.ts'
+import {
+  type CompletionRequest,
+  outputDefaultTokens,
+  outputMaxTokens,
+} from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { formatTime } from '../files/format.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
@@ -27,6 +36,8 @@ import {
 import type { ModelHolds } from './model-holds.ts'
 import type { ModelProvider } from './providers.ts'
 import { type QueueTurn, sharedQueue, type TurnRequest } from './queue.ts'
+import { translateStream, translateWhole } from './translate-answer.ts'
+import { Translation } from './translation.ts'
 import type { SendOptions, Upstream, UpstreamAnswer, UpstreamRetry } from './upstream.ts'
 
 export interface UpstreamTimeouts extends ExchangeTimeouts {
@@ -56,8 +67,7 @@ const defaultMaxConcurrent = 4
 
 /** One request and its tries. */
 interface ServerRequest<T> {
-  /** Path below the server's address. */
-  readonly path: '/chat/completions' | '/embeddings'
+  readonly operation: '/chat/completions' | '/embeddings'
   /** The next try; an error ends the request. */
   build(): Promise<Result<AdaptedRequest, WireError>>
   /** Reads an accepted answer, and releases the turn when the answer has ended. */
@@ -72,6 +82,7 @@ interface ServerRequest<T> {
 export function openServer(options: HttpUpstreamOptions) {
   const { provider, timeouts, runId, network = directNetwork, modelHolds, log } = options
   const { baseUrl, model } = provider
+  const place = { kind: 'openai-compatible', ...provider } as const
   const key = provider.key?.reveal() ?? null
   const queue = sharedQueue(baseUrl, key, {
     maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
@@ -87,7 +98,7 @@ export function openServer(options: HttpUpstreamOptions) {
   })
 
   async function request<T>(
-    { path, build, accept, adapt, explain }: ServerRequest<T>,
+    { operation, build, accept, adapt, explain }: ServerRequest<T>,
     { signal, onQueued, onWait, onRetry }: Omit<SendOptions, 'maxTokens'>,
   ): Promise<Result<T, WireError>> {
     using clock = new AwakeTimer(Number.POSITIVE_INFINITY, () => undefined, { unref: true })
@@ -108,7 +119,10 @@ export function openServer(options: HttpUpstreamOptions) {
       onQueued?.(turn.waitedMs)
       onWait?.({ for: 'answer' })
       const { body, streamed } = built.value
-      const got = await exchange(body, streamed, signal, { provider, dispatcher, timeouts, path })
+      const got = await exchange(body, streamed, signal, {
+        ...{ provider, dispatcher, timeouts },
+        url: operationUrl(place, model, operation),
+      })
       if (got.ok) {
         turn.accepted()
         return await accept(got, turn)
@@ -140,8 +154,10 @@ export function openServer(options: HttpUpstreamOptions) {
 export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
   const { provider, timeouts, runId, capabilityCache = new CapabilityCache(null), log } = options
   const { baseUrl, model } = provider
+  const { kind = 'openai-compatible' } = provider
   const redaction = createKeyRedaction(provider.key?.reveal() ?? null)
   const server = openServer(options)
+  const translation = Translation.of(kind, model)
 
   function send(
     request: CompletionRequest,
@@ -153,23 +169,30 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
     let requestBytes = 0
     return server.request<UpstreamAnswer>(
       {
-        path: '/chat/completions',
+        operation: '/chat/completions',
         build: async () => {
           adaptation.known = await capabilityCache.recall(baseUrl, model)
           report = adaptation.report
           if (request.tools !== undefined && !adaptation.capabilities.tools)
             return fail(gatewayError('invalid_request', toolsRemedy(model)))
-          const adapted = adaptation.build(request, Math.min(maxTokens, outputMaxTokens))
+          const adapted = adaptation.build(
+            withLengthField(request, kind),
+            Math.min(maxTokens, outputMaxTokens),
+            translation === null ? undefined : (fields) => translation.write(fields),
+          )
           requestBytes = Buffer.byteLength(adapted.body)
-          return { ok: true, value: adapted }
+          return { ok: true, value: { ...adapted, streamed: translation !== null || adapted.streamed } }
         },
         accept: async (got, turn) => {
-          const answer = answerOf(got, turn, requestBytes)
+          const answer = translated(answerOf(got, turn, requestBytes), request.stream === true)
           await remember(adaptation.learned, report)
           return { ok: true, value: answer }
         },
         adapt: ({ status, body }) => {
-          rejection = status === null ? null : adaptation.readRejection(status, body)
+          if (status === null) return null
+          const translatedRejection = translation?.readRejection(status, body) ?? null
+          if (translatedRejection === 'again') return { kind: 'thinking' }
+          rejection = translatedRejection ?? adaptation.readRejection(status, body)
           return rejection !== null && adaptation.adapt(rejection) ? rejection : null
         },
         explain: (got) => explain(got, rejection),
@@ -205,6 +228,19 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
     }
   }
 
+  /** The answer as one of chat completions. */
+  function translated(answer: UpstreamAnswer, isStreamWanted: boolean): UpstreamAnswer {
+    if (translation === null) return answer
+    const given = {
+      body: answer.body,
+      streamed: answer.streamed,
+      decoder: translation.decoder(),
+      keep: (callId: string, state: unknown) => translation.keep(callId, state),
+    }
+    const body = isStreamWanted ? translateStream(given) : translateWhole(given)
+    return { ...answer, streamed: isStreamWanted, body }
+  }
+
   /** What one more request has proven; a model that answers is not gone. */
   async function remember(learned: ServerReport, report: ServerReport): Promise<void> {
     const isBack = report.isGone === true || report.refusedTools === true
@@ -229,6 +265,12 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
   }
 
   return { send, close: server.close }
+}
+
+/** The limit of the answer's length under the name that this kind knows. */
+function withLengthField(request: CompletionRequest, kind: ServerKindName): AdaptableRequest {
+  if (serverKinds[kind].maxTokensField === 'max_tokens') return request
+  return { ...request, max_completion_tokens: request.max_tokens ?? outputDefaultTokens }
 }
 
 /** Pauses the queue as the server asked; null if it did not ask. */

@@ -1,4 +1,5 @@
 /** Selects the configured server for a model id: by its lists, a prefix, or the default. Pure. */
+import { serverKindNames } from '#specs/node/model-protocols/server-kinds.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { Config } from '../config/schema.ts'
 
@@ -68,6 +69,15 @@ export function chooseServer(
   return chooseDefault(model, config, hasNvidiaKey, purpose)
 }
 
+/** A kind whose address is known needs no section. */
+function isKind(name: string): boolean {
+  return name !== 'openai-compatible' && serverKindNames.some((kind) => kind === name)
+}
+
+function withoutPrefix(name: string, model: string | undefined): string | undefined {
+  return model?.startsWith(`${name}/`) && isPrefix(name, model) ? model.slice(name.length + 1) : model
+}
+
 /** NVIDIA's ids start with `nvidia/` themselves: only a prefix before owner and name counts. */
 function isPrefix(name: string, model: string): boolean {
   const rest = model.slice(name.length + 1)
@@ -86,8 +96,8 @@ function chooseDefault(
     const text = `The configuration's provider is "offline", and no provider lists the model "${model}". Say whose it is: ${named(`NAME/${model}`, purpose)}.`
     return failure('missing_model', text)
   }
-  if (provider === 'nvidia' || (provider !== undefined && Object.hasOwn(providers, provider))) {
-    return { ok: true, value: { name: provider, model } }
+  if (provider !== undefined && (Object.hasOwn(providers, provider) || isKind(provider))) {
+    return { ok: true, value: { name: provider, model: withoutPrefix(provider, model) } }
   }
   if (provider !== undefined) {
     const text = `provider in the configuration names "${provider}", which is not below providers; add [providers.${provider}] with its url.`

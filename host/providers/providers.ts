@@ -2,11 +2,24 @@
  * Selects a run's model server from the user's flags, environment and configuration only: NVIDIA's API catalog, a
  * custom server, or the offline model. A key belongs to one origin and is read only from its configured source.
  */
+import { type ServerKindName, serverKinds } from '#specs/node/model-protocols/server-kinds.ts'
+import { suggestedModels } from '#specs/node/provider-quirks/model-families.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { Config } from '../config/schema.ts'
+import { Config, type PriceConfig, type ProviderSettings } from '../config/schema.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import { describeSource, type KeyPlace, resolveKey } from '../keys/keys.ts'
 import type { Secret } from '../keys/secret.ts'
+import {
+  addressOf,
+  findVariable,
+  keyVariable,
+  kindOf,
+  kindOfModel,
+  modelOfVariables,
+  namedKinds,
+  preferredModels,
+  withoutModelVariables,
+} from './kinds.ts'
 import {
   chooseServer,
   failure,
@@ -15,16 +28,27 @@ import {
   type ProviderProblem,
   withoutEmbeddings,
 } from './model-choice.ts'
+import { findPrice } from './model-prices.ts'
 import { isNvidiaAddress, readServerAddress } from './server-address.ts'
 
 /** A model server and its settings, before its key is fetched. */
 export interface ProviderChoice {
   /** `nvidia`, `offline`, `custom` for CAISSON_LLM_URL, else the configured name. */
   readonly name: string
-  /** Model id on the server; the guest cannot choose another. */
+  /** Model id on the server; the guest cannot choose another. Empty where only `preferred` says which. */
   readonly model: string
+  /** Who or what named the model, for people: `the variable CAISSON_MODEL`. Absent: nobody. */
+  readonly modelFrom?: string
+  /** Where no model was named: the first of these that the server lists is used, else its only one. */
+  readonly preferred?: readonly string[]
   /** Without a trailing slash, such as `https://integrate.api.nvidia.com/v1`; null for the offline model. */
   readonly baseUrl: string | null
+  /** Absent: OpenAI-compatible. */
+  readonly kind?: ServerKindName
+  /** Azure. Absent: the model. */
+  readonly deployment?: string
+  /** Azure. Absent: the default version. */
+  readonly apiVersion?: string
   /** Null: used without a key. */
   readonly keySource: KeySource | null
   /** Where to set its key, for error messages: `the variable NVIDIA_API_KEY`. Absent: not set. */
@@ -34,7 +58,7 @@ export interface ProviderChoice {
   /** Maximum open requests, over all runs with this key. Absent: the gateway's default. */
   readonly maxConcurrent?: number
   /** Price of this model in US dollars per million tokens. Absent: unknown. */
-  readonly price?: { readonly input: number; readonly output: number }
+  readonly price?: PriceConfig
   /** Notices for the user before the first request, one sentence each. */
   readonly notes: readonly string[]
 }
@@ -63,21 +87,6 @@ export const offlineModel = 'caisson/offline'
 /** Users report a limit of about 40 per minute for NVIDIA's hosted models; it is unpublished and has no headers. */
 const nvidiaRequestsPerMinute = 36
 
-/** Variables that other programs read keys from; Caisson sends no key to a server that the user did not name. */
-const keysOfOthers = [
-  'OPENAI_API_KEY',
-  'ANTHROPIC_API_KEY',
-  'AZURE_OPENAI_API_KEY',
-  'GEMINI_API_KEY',
-  'GOOGLE_API_KEY',
-  'GROQ_API_KEY',
-  'MISTRAL_API_KEY',
-  'OPENROUTER_API_KEY',
-  'TOGETHER_API_KEY',
-  'XAI_API_KEY',
-  'CAISSON_LLM_KEY',
-] as const
-
 const offlineNote =
   'No model key is set, so the offline model answers; it knows a small set of requests. For a real model, set NVIDIA_API_KEY, or ' +
   'CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file.'
@@ -85,19 +94,54 @@ const offlineNote =
 /** Selects without fetching a key or asking; the order is in specs/gateway.md. */
 export function chooseProvider(question: ProviderQuestion): Result<ProviderChoice, ProviderProblem> {
   const { env, config = Config.parse({}), storedKeys = [], purpose = 'chat' } = question
-  const model = nonEmpty(question.model) ?? nonEmpty(env.CAISSON_MODEL) ?? openAiModel(env) ?? config.model
+  const { model, from } = nameModel(question, config)
   if (model !== undefined && !/^[\x21-\x7e]{1,200}$/.test(model)) {
     const setting = 'of option model, CAISSON_MODEL, OPENAI_MODEL or the configuration'
     return failure('invalid_model', `The model id (${setting}) is not 1 to 200 visible characters.`)
   }
-  if (model === offlineModel) return { ok: true, value: offlineChoice(false) }
+  if (model === offlineModel) return { ok: true, value: { ...offlineChoice(false), modelFrom: from ?? '' } }
+  const chosen = chooseNamed(model, { env, config, storedKeys }, purpose)
+  return chosen.ok && from !== undefined ? { ok: true, value: { ...chosen.value, modelFrom: from } } : chosen
+}
+
+type Place = Required<Pick<ProviderQuestion, 'env' | 'config' | 'storedKeys'>>
+
+/** The model that somebody named, and where. */
+function nameModel(
+  { env, model }: ProviderQuestion,
+  config: Config,
+): { readonly model?: string; readonly from?: string } {
+  const given = nonEmpty(model)
+  if (given !== undefined) return { model: given, from: 'option model' }
+  const own = nonEmpty(env.CAISSON_MODEL)
+  if (own !== undefined) return { model: own, from: 'the variable CAISSON_MODEL' }
+  const other = otherVariables(env)
+  if (other !== undefined) return { model: other.model, from: `the variable ${other.variable}` }
+  return config.model === undefined ? {} : { model: config.model, from: 'model in the configuration' }
+}
+
+/** Variables of other programs that name a model; Caisson's own win. */
+function otherVariables(env: ProviderQuestion['env']): ReturnType<typeof modelOfVariables> {
+  const isOurs = nonEmpty(env.CAISSON_LLM_URL) !== undefined || nonEmpty(env.NVIDIA_API_KEY) !== undefined
+  return isOurs ? undefined : modelOfVariables(env)
+}
+
+function chooseNamed(
+  model: string | undefined,
+  place: Place,
+  purpose: ModelPurpose,
+): Result<ProviderChoice, ProviderProblem> {
+  const { env, config, storedKeys } = place
   const url = nonEmpty(env.CAISSON_LLM_URL)
-  if (url !== undefined) return chooseCustom(url, model, { env, config, variables: ownVariables })
-  if (openAiModel(env) !== undefined)
-    return chooseCustom(nonEmpty(env.OPENAI_BASE_URL) ?? openAiBaseUrl, model, {
-      ...{ env, config, variables: openAiVariables },
-    })
+  if (url !== undefined) return chooseCustom(url, model, { env, config })
   const hasNvidiaKey = nonEmpty(env.NVIDIA_API_KEY) !== undefined || storedKeys.includes('nvidia')
+  const own =
+    model === undefined || isListed(model, config) || hasServerOfAnyModel(config)
+      ? undefined
+      : kindOfModel(model, { env, storedKeys, isStrict: hasNvidiaKey })
+  const variable = otherVariables(env)
+  if (own !== undefined) return chooseConfigured(own, place)
+  if (variable !== undefined) return chooseConfigured({ name: variable.kind, model }, place)
   const chosen = chooseServer(model, config, hasNvidiaKey, purpose)
   const unread = describeUnreadKeys(env, config)
   if (!chosen.ok)
@@ -108,7 +152,26 @@ export function chooseProvider(question: ProviderQuestion): Result<ProviderChoic
     const notes = isWanted || unread === undefined ? choice.notes : [...choice.notes, unread]
     return { ok: true, value: { ...choice, notes } }
   }
-  return chooseConfigured(chosen.value, { env, config, storedKeys })
+  return chooseConfigured(chosen.value, place)
+}
+
+/** Whether the configuration says whose the model is. */
+function isListed(model: string, { providers }: Config): boolean {
+  return Object.entries(providers).some(
+    ([name, { models = [] }]) => longestMatch(models, model) !== undefined || model.startsWith(`${name}/`),
+  )
+}
+
+/** Whether the default is a server of the user's own, which may have models of any id. */
+function hasServerOfAnyModel({ provider, providers }: Config): boolean {
+  const names =
+    provider === undefined
+      ? Object.keys(providers).filter((name) => providers[name]?.models === undefined)
+      : [provider]
+  return names.some(
+    (name) =>
+      name === 'offline' || ['openai-compatible', 'azure', 'ollama'].includes(kindOf(name, providers[name])),
+  )
 }
 
 export interface EmbeddingsProblem {
@@ -171,64 +234,71 @@ function describeUnreadKeys(env: ProviderQuestion['env'], config: Config): strin
   const read = Object.values(config.providers).flatMap(({ key }) =>
     key !== undefined && 'env' in key ? [key.env] : [],
   )
-  const unread = keysOfOthers.filter((name) => nonEmpty(env[name]) !== undefined && !read.includes(name))
-  const [first] = unread
-  if (first === undefined) return undefined
-  if (first === 'CAISSON_LLM_KEY')
+  const isUnread = (name: string | undefined): name is string => name !== undefined && !read.includes(name)
+  const kind = namedKinds.find((one) => isUnread(keyVariable(one, env)))
+  if (kind !== undefined)
+    return (
+      `${keyVariable(kind, env)} is set, but a key alone sends nothing. Name a model (option model: ${kind}/MODEL), or set ` +
+      `provider = "${kind}" in the configuration; caisson models lists its models.`
+    )
+  if (nonEmpty(env.CAISSON_LLM_KEY) !== undefined && isUnread('CAISSON_LLM_KEY'))
     return 'CAISSON_LLM_KEY is set, but not used without CAISSON_LLM_URL, the URL of its server including /v1.'
-  const server = first === 'OPENAI_API_KEY' ? ' (https://api.openai.com/v1 for OpenAI)' : ''
+  const other = keysOfOthers.find((name) => nonEmpty(env[name]) !== undefined && isUnread(name))
+  if (other === undefined) return undefined
   return (
-    `${unread.join(' and ')} ${unread.length === 1 ? 'is' : 'are'} set, but Caisson does not read ${unread.length === 1 ? 'it' : 'them'}. ` +
-    `Set CAISSON_LLM_URL${server}, CAISSON_LLM_KEY and CAISSON_MODEL, or add a provider to the configuration file with ` +
-    `key = { env = "${first}" }.${first === 'OPENAI_API_KEY' ? ' Or set OPENAI_MODEL too.' : ''}`
+    `${other} is set, but Caisson does not read it. Set CAISSON_LLM_URL, CAISSON_LLM_KEY and CAISSON_MODEL, or add a ` +
+    `provider to the configuration file with key = { env = "${other}" }.`
   )
 }
 
-/**
- * OPENAI_MODEL where it chooses a server: it needs a key or an address beside it, and Caisson's own variables win. A key
- * alone, which other programs read too, sends nothing anywhere.
- */
-function openAiModel(env: ProviderQuestion['env']): string | undefined {
-  const isOurs = nonEmpty(env.CAISSON_LLM_URL) !== undefined || nonEmpty(env.NVIDIA_API_KEY) !== undefined
-  const hasServer = nonEmpty(env.OPENAI_API_KEY) !== undefined || nonEmpty(env.OPENAI_BASE_URL) !== undefined
-  return isOurs || !hasServer ? undefined : nonEmpty(env.OPENAI_MODEL)
-}
+/** Keys of servers whose address Caisson does not know. */
+const keysOfOthers = ['GROQ_API_KEY', 'MISTRAL_API_KEY', 'OPENROUTER_API_KEY', 'TOGETHER_API_KEY'] as const
 
-const openAiBaseUrl = 'https://api.openai.com/v1'
-const ownVariables = { url: 'CAISSON_LLM_URL', key: 'CAISSON_LLM_KEY' }
-const openAiVariables = { url: 'OPENAI_BASE_URL', key: 'OPENAI_API_KEY' }
-
-/** The server named by the environment; it overrides the file. */
+/** The server named by CAISSON_LLM_URL; it overrides the file. */
 function chooseCustom(
   url: string,
   model: string | undefined,
-  {
-    env,
-    config,
-    variables,
-  }: { env: ProviderQuestion['env']; config: Config; variables: typeof ownVariables },
+  { env, config }: Pick<Place, 'env' | 'config'>,
 ): Result<ProviderChoice, ProviderProblem> {
-  const address = readServerAddress(url, variables.url)
+  const address = readServerAddress(url, 'CAISSON_LLM_URL')
   if (!address.ok) return address
-  if (model === undefined) {
-    const text =
-      'CAISSON_LLM_URL is set but no model is named. Set CAISSON_MODEL, or name one (option model).'
-    return failure('missing_model', text)
-  }
-  const keySource = nonEmpty(env[variables.key]) === undefined ? null : { env: variables.key }
+  const keySource = nonEmpty(env.CAISSON_LLM_KEY) === undefined ? null : { env: 'CAISSON_LLM_KEY' }
+  const named = modelOr(model, suggestedModels)
   return {
     ok: true,
-    value: { name: 'custom', model, keySource, ...termsOf({}, keySource, model, config), ...address.value },
+    value: {
+      name: 'custom',
+      keySource,
+      ...named,
+      ...termsOf({}, keySource, { model: named.model, kind: 'openai-compatible' }, config),
+      ...address.value,
+    },
   }
+}
+
+/**
+ * @param preferred of the server's list, where no model is named
+ * @param unlisted the model while the list cannot be read
+ */
+function modelOr(
+  model: string | undefined,
+  preferred: readonly string[],
+  unlisted = '',
+): Pick<ProviderChoice, 'model' | 'preferred'> {
+  return model === undefined ? { model: unlisted, preferred } : { model }
 }
 
 function chooseConfigured(
   { name, model }: { readonly name: string; readonly model: string | undefined },
-  { env, config, storedKeys }: Required<Pick<ProviderQuestion, 'env' | 'config' | 'storedKeys'>>,
+  { env, config, storedKeys }: Place,
 ): Result<ProviderChoice, ProviderProblem> {
   const given = Object.hasOwn(config.providers, name) ? config.providers[name] : undefined
-  const setting = `providers.${name}.url in the configuration`
-  const url = given?.url ?? (name === 'nvidia' ? nvidiaBaseUrl : undefined)
+  const kind = kindOf(name, given)
+  const isOwnServer = given?.url !== undefined
+  // Variables of a kind are for the provider of its name at its own address.
+  const place = isOwnServer ? null : name === kind ? addressOf(kind, env) : defaultAddress(kind)
+  const setting = place?.setting ?? `providers.${name}.url in the configuration`
+  const url = given?.url ?? place?.url
   if (url === undefined)
     return failure('invalid_url', `${setting} is missing; set it to the URL of the server, including /v1.`)
   const address = readServerAddress(url, setting)
@@ -241,29 +311,72 @@ function chooseConfigured(
   const wanted =
     model ??
     given?.models?.find((id) => !id.includes('*')) ??
-    (name === 'nvidia' ? nvidiaDefaultModel : undefined)
-  if (wanted === undefined) {
-    const text = `The provider ${name} is chosen but no model is named. Set model in the configuration or CAISSON_MODEL, or name one (option model).`
-    return failure('missing_model', text)
-  }
-  const variable =
-    name === 'nvidia' && nonEmpty(env.NVIDIA_API_KEY) !== undefined ? { env: 'NVIDIA_API_KEY' } : undefined
-  const keySource = variable ?? given?.key ?? (storedKeys.includes(name) ? { keyring: name } : null)
-  if (name === 'nvidia' && keySource === null) return failure('missing_key', missingNvidiaKey(wanted))
+    (kind === 'azure' ? (given?.deployment ?? modelOfVariables(env)?.model) : undefined)
+  const readsVariables = name === 'nvidia' || (name === kind && !isOwnServer)
+  const variable = readsVariables ? keyVariable(kind, env) : undefined
+  const keySource =
+    variable !== undefined
+      ? { env: variable }
+      : (given?.key ?? (storedKeys.includes(name) ? { keyring: name } : null))
+  const named = modelOr(wanted, preferredModels(kind), name === 'nvidia' ? nvidiaDefaultModel : '')
+  if (keySource === null && url === serverKinds[kind].baseUrl && kind !== 'ollama')
+    return failure('missing_key', missingKey(name, kind, named.model))
   const clash = keySource === null ? undefined : findClash(name, keySource, address.value.baseUrl, config)
   if (clash !== undefined) return failure('invalid_key', clash)
   const terms = termsOf(
     { ...(isNvidia ? { requestsPerMinute: nvidiaRequestsPerMinute } : {}), ...given },
     keySource,
-    wanted,
+    { model: named.model, kind },
     config,
   )
-  return { ok: true, value: { name, model: wanted, keySource, ...terms, ...address.value } }
+  return {
+    ok: true,
+    value: {
+      name,
+      ...named,
+      ...kindOptions(kind, place?.setting, given, env),
+      keySource,
+      ...terms,
+      ...address.value,
+    },
+  }
+}
+
+function defaultAddress(kind: ServerKindName): ReturnType<typeof addressOf> {
+  return addressOf(kind, {})
+}
+
+/** A server of OPENAI_BASE_URL speaks OpenAI's form, and is another. */
+function kindOptions(
+  kind: ServerKindName,
+  setting: string | undefined,
+  given: ProviderSettings | undefined,
+  env: ProviderQuestion['env'],
+): Pick<ProviderChoice, 'kind' | 'deployment' | 'apiVersion'> {
+  if (kind === 'openai-compatible' || setting === 'OPENAI_BASE_URL') return {}
+  if (kind !== 'azure') return { kind }
+  const { variables } = serverKinds.azure
+  const deployment = given?.deployment ?? findVariable(env, variables.deployment)?.value
+  const apiVersion = given?.apiVersion ?? findVariable(env, variables.apiVersion)?.value
+  return {
+    kind,
+    ...(deployment === undefined ? {} : { deployment }),
+    ...(apiVersion === undefined ? {} : { apiVersion }),
+  }
+}
+
+function missingKey(name: string, kind: ServerKindName, model: string): string {
+  if (name === 'nvidia') return missingNvidiaKey(model)
+  const [variable] = serverKinds[kind].variables.apiKey ?? []
+  return (
+    `${model === '' ? '' : `The model "${model}" is asked of ${name}, but `}there is no key of ${name}. ` +
+    `Set ${name === kind ? variable : `providers.${name}.key in the configuration`}, or store one with: caisson key set ${name}.`
+  )
 }
 
 function missingNvidiaKey(model: string): string {
   return (
-    `The model "${model}" is NVIDIA's, but there is no key. Set NVIDIA_API_KEY, or store one with: caisson key set ` +
+    `${model === '' ? 'The provider is NVIDIA' : `The model "${model}" is NVIDIA's`}, but there is no key. Set NVIDIA_API_KEY, or store one with: caisson key set ` +
     'nvidia; or name the provider of the model in the configuration.'
   )
 }
@@ -274,10 +387,10 @@ function termsOf(
     maxConcurrent,
   }: { readonly requestsPerMinute?: number | undefined; readonly maxConcurrent?: number | undefined },
   keySource: KeySource | null,
-  model: string,
+  { model, kind }: { readonly model: string; readonly kind: ServerKindName },
   config: Config,
 ): Pick<ModelProvider, 'requestsPerMinute' | 'maxConcurrent' | 'price' | 'keySetting'> {
-  const price = configuredPrice(config, model)
+  const price = findPrice(kind, model, config.prices)
   return {
     ...(requestsPerMinute === undefined ? {} : { requestsPerMinute }),
     ...(maxConcurrent === undefined ? {} : { maxConcurrent }),
@@ -303,15 +416,43 @@ function findClash(name: string, source: KeySource, baseUrl: string, config: Con
   }
   const { origin } = new URL(baseUrl)
   const other = Object.entries(config.providers).find(
-    ([otherName, { url = nvidiaBaseUrl, key }]) =>
+    ([otherName, { key, ...settings }]) =>
       otherName !== name &&
       key !== undefined &&
       JSON.stringify(key) === JSON.stringify(source) &&
-      URL.canParse(url) &&
-      new URL(url).origin !== origin,
+      isOtherOrigin(settings.url ?? serverKinds[kindOf(otherName, settings)].baseUrl, origin),
   )
   if (other === undefined) return
   return `providers.${name} and providers.${other[0]} in the configuration take their key from ${where}, but are different servers; a key belongs to one.`
+}
+
+function isOtherOrigin(url: string | null, origin: string): boolean {
+  return url !== null && URL.canParse(url) && new URL(url).origin !== origin
+}
+
+/** The provider of this name as if it were the default, whatever lists and variables say. @param model absent: open */
+export function chooseAsDefault(
+  name: string,
+  { env, config = Config.parse({}), storedKeys = [], model }: ProviderQuestion,
+): Result<ProviderChoice, ProviderProblem> {
+  const unlisted = Object.entries(config.providers).map(([key, { models: _, ...settings }]) => [
+    key,
+    settings,
+  ])
+  const { model: _model, ...rest } = config
+  return chooseProvider({
+    env: withoutModelVariables(env),
+    config: { ...rest, provider: name, providers: Object.fromEntries(unlisted) },
+    storedKeys,
+    ...(model === undefined ? {} : { model }),
+  })
+}
+
+/** The same server with this model, and the terms of that. */
+export function withModel(choice: ProviderChoice, model: string, config: Config): ProviderChoice {
+  const { preferred: _, price: _price, ...rest } = choice
+  const price = findPrice(choice.kind ?? 'openai-compatible', model, config.prices)
+  return { ...rest, model, ...(price === undefined ? {} : { price }) }
 }
 
 function nonEmpty(text: string | undefined): string | undefined {

@@ -3,6 +3,8 @@
  * (the gateway or a header adds it); a field of an unexpected type counts as absent. Forms that servers differ about are
  * the work of `specs/node/provider-quirks/`.
  */
+import { errorFromStream } from '#specs/node/model-protocols/model-error.ts'
+import { readCount, readFinish, textOf } from '#specs/node/model-protocols/parts.ts'
 import type { AdaptableRequest, Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import { errorWithin } from '#specs/node/provider-quirks/provider-error.ts'
 import type {
@@ -10,7 +12,6 @@ import type {
   CompletionRequest,
   CompletionToolCall,
 } from '#specs/protocol/completion-request.ts'
-import { errorFromStream, modelError } from './errors.ts'
 import {
   type AnswerDecoder,
   type ExchangeOptions,
@@ -221,40 +222,6 @@ function readFragment(call: Record<string, unknown>): ToolCallFragment {
   }
 }
 
-/** Synonyms of the four finish reasons in use. */
-const finishReasons: Readonly<Record<string, string>> = {
-  max_tokens: 'length',
-  max_output_tokens: 'length',
-  model_length: 'length',
-  model_context_window_exceeded: 'length',
-  end_turn: 'stop',
-  stop_sequence: 'stop',
-  eos: 'stop',
-  eos_token: 'stop',
-  function_call: 'tool_calls',
-  tool_call: 'tool_calls',
-  tool_use: 'tool_calls',
-  safety: 'content_filter',
-  refusal: 'content_filter',
-  recitation: 'content_filter',
-  blocklist: 'content_filter',
-  prohibited_content: 'content_filter',
-  spii: 'content_filter',
-}
-
-/** Normalizes a server's finish reason. */
-export function readFinish(word: string): StreamPart {
-  const plain = word.toLowerCase()
-  if (plain === 'error' || plain === 'abort') {
-    const message = `the model's server ended its answer with the reason "${plain}"`
-    return { type: 'error', error: modelError('server_error', message) }
-  }
-  return {
-    type: 'finish',
-    reason: Object.hasOwn(finishReasons, plain) ? (finishReasons[plain] ?? word) : plain,
-  }
-}
-
 function readUsage(value: Record<string, unknown>): TokenCount {
   const details = isRecord(value.completion_tokens_details) ? value.completion_tokens_details : {}
   return {
@@ -262,14 +229,4 @@ function readUsage(value: Record<string, unknown>): TokenCount {
     outputTokens: readCount(value.completion_tokens),
     reasoningTokens: readCount(details.reasoning_tokens),
   }
-}
-
-/** A token count; invalid values are 0, and so are those that no request has. */
-export function readCount(value: unknown): number {
-  return typeof value === 'number' && value > 0 && value <= 1e12 ? Math.floor(value) : 0
-}
-
-/** A field's text; other types are empty. */
-export function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : ''
 }

@@ -4,36 +4,20 @@
  */
 import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
-import { describePage, isHtml } from '#specs/node/provider-quirks/provider-error.ts'
-import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
+import { parseExactly } from '#specs/node/model-protocols/json-tokens.ts'
 import {
   errorFromResponse,
   errorFromStream,
   type ModelError,
   type ModelErrorCode,
   modelError,
-} from './errors.ts'
-import { parseExactly } from './json-tokens.ts'
+} from '#specs/node/model-protocols/model-error.ts'
+import type { AnswerDecoder, StreamPart, TokenCount } from '#specs/node/model-protocols/parts.ts'
+import { describePage, isHtml } from '#specs/node/provider-quirks/provider-error.ts'
+import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
 import { type BodyLimits, readBody, readFailure, readHead, type SseEvent } from './sse.ts'
-import type { ToolCallFragment } from './tool-calls.ts'
 
-export interface TokenCount {
-  readonly inputTokens: number
-  readonly outputTokens: number
-  readonly reasoningTokens: number
-}
-
-/** A part of a model's answer. `error` is always the last. */
-export type StreamPart =
-  | { readonly type: 'text'; readonly text: string }
-  | { readonly type: 'reasoning'; readonly text: string }
-  | { readonly type: 'tool-call-delta'; readonly fragment: ToolCallFragment }
-  /** Counts so far: a later one replaces an earlier one. */
-  | { readonly type: 'usage'; readonly usage: TokenCount }
-  | { readonly type: 'finish'; readonly reason: string }
-  /** Opaque provider data to send back unchanged with this answer. */
-  | { readonly type: 'state'; readonly state: unknown }
-  | { readonly type: 'error'; readonly error: ModelError }
+export type { AnswerDecoder, StreamPart, TokenCount }
 
 /** Sends a POST request; resolves with the head of its answer. undici's `request` is one. */
 export type SendRequest = (
@@ -80,14 +64,6 @@ export interface ExchangeRequest {
   readonly streamed: boolean
   /** Reads from an error what a changed request would avoid. */
   readonly readRejection?: (status: number, text: string) => RequestRejection | null
-}
-
-/** Interprets a protocol's values. One per answer, since it may hold state. */
-export interface AnswerDecoder {
-  /**
-   * Appends the parts of one event's JSON, or of a complete answer's, to `parts`. Accepts any value; never throws.
-   */
-  readValue(value: unknown, parts: StreamPart[]): void
 }
 
 const defaultMaxBytes = 16 * 1024 * 1024

@@ -1,5 +1,8 @@
 /** Converts zod schemas to the small subset of JSON schema that models and their servers understand. */
 import * as z from 'zod'
+import { isRecord } from '#specs/node/model-protocols/records.ts'
+
+export { definitionOf, isRecord } from '#specs/node/model-protocols/records.ts'
 
 /**
  * Keywords that every server accepts. Our own validation checks patterns, formats and lengths: grammars built from
@@ -45,23 +48,6 @@ function simplify(node: unknown): Record<string, unknown> {
   const options = node.anyOf ?? node.oneOf
   if (Array.isArray(options)) kept.anyOf = options.map(simplify)
   return kept
-}
-
-/** Resolves a reference within `root`; undefined when it is external or dangling. */
-export function definitionOf(reference: string, root: Readonly<Record<string, unknown>>): unknown {
-  if (reference === '#') return root
-  if (!reference.startsWith('#/')) return undefined
-  let at: unknown = root
-  for (const step of reference.slice(2).split('/')) {
-    const key = step.replaceAll('~1', '/').replaceAll('~0', '~')
-    if (!isRecord(at) || !Object.hasOwn(at, key)) return undefined
-    at = at[key]
-  }
-  return at
-}
-
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Whether a tool's parameters are a zod schema rather than a JSON schema. */

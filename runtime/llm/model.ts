@@ -5,11 +5,16 @@
  */
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  type ModelError,
+  type ModelErrorCode,
+  modelError,
+  modelFailures,
+} from '#specs/node/model-protocols/model-error.ts'
 import type { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
 import { type ChatRequest, type ClientOptions, streamChat } from './client.ts'
-import { type ModelError, type ModelErrorCode, modelError, modelFailures } from './errors.ts'
 import type { StreamPart, TokenCount } from './exchange.ts'
 import type { ToolCallRequest, ToolSpec } from './messages.ts'
 import { readTurnText, type SaidMessage } from './text-calls.ts'

@@ -4,9 +4,9 @@
  * truncated JSON (except missing closing braces on request), duplicate keys, and numbers that would be rounded.
  */
 import { jsonrepair } from 'jsonrepair'
+import { closeObjects, findLoss, saysTheSame } from '#specs/node/model-protocols/json-tokens.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { closeObjects, findLoss, saysTheSame } from './json-tokens.ts'
 
 export interface ParsedJson {
   readonly value: unknown

@@ -5,7 +5,7 @@
 
 import { createParser } from 'eventsource-parser'
 import { errorMessage } from '#specs/errors.ts'
-import { type ModelError, modelError } from './errors.ts'
+import { type ModelError, modelError } from '#specs/node/model-protocols/model-error.ts'
 
 export interface BodyLimits {
   /** Timeout of the first event. */

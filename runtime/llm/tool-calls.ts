@@ -2,15 +2,10 @@
  * Assembles tool calls from fragments, in linear time. Servers disagree on indices, ids and repeated names; only
  * certain fragments are joined. Arguments stay text; JSON is checked later.
  */
+import type { ToolCallFragment } from '#specs/node/model-protocols/parts.ts'
 import type { ToolCallRequest } from './messages.ts'
 
-/** One entry of `delta.tool_calls`; null for a missing field. */
-export interface ToolCallFragment {
-  readonly index: number | null
-  readonly id: string | null
-  readonly name: string | null
-  readonly argumentsText: string
-}
+export type { ToolCallFragment }
 
 interface OpenCall {
   readonly index: number | null

@@ -5,21 +5,13 @@
 
 import type { Dispatcher } from 'undici'
 import * as z from 'zod'
+import { serverKindNames } from '#specs/node/model-protocols/server-kinds.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import type { Provider } from '../contract/contract.ts'
 import { LLMConfigurationError } from './errors.ts'
 
 /** The protocols and services known by name. */
-export const providerKinds = [
-  'openai',
-  'anthropic',
-  'google',
-  'azure',
-  'xai',
-  'openai-compatible',
-  'ollama',
-  'nvidia',
-] as const
+export const providerKinds = serverKindNames
 export type ProviderKind = (typeof providerKinds)[number]
 
 export interface ProviderConfig {

@@ -8,8 +8,6 @@ import { CaissonError } from '#specs/errors.ts'
 import type { ExchangeOptions } from '../llm/exchange.ts'
 import type { ProviderConfig } from './config.ts'
 
-export const defaultMaxTokens = 16_384
-
 /** Shorter header values are not redacted: too much other text would match. */
 const secretMinChars = 8
 

@@ -1,6 +1,6 @@
 /** The library's errors: a model's failure, and an unusable configuration. Neither shows a key. */
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
-import { type ModelError, type ModelErrorCode, reasonOf } from '../llm/errors.ts'
+import { type ModelError, type ModelErrorCode, reasonOf } from '#specs/node/model-protocols/model-error.ts'
 
 /** A request to a model finally failed. A cancelled one throws its signal's reason instead. */
 export class LLMError extends CaissonError {

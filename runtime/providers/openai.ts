@@ -2,10 +2,11 @@
  * Providers of OpenAI's chat completions: OpenAI, Azure, xAI, Ollama, NVIDIA's catalog and NIM, vLLM, llama.cpp. They
  * differ in addresses, the key header and one field's name; see `kinds.ts`.
  */
+import { defaultMaxTokens } from '#specs/node/model-protocols/request.ts'
 import type { LLMChatMessage, LLMToolCall, Provider, ProviderRequest } from '../contract/contract.ts'
 import { type ChatRequest, streamChat } from '../llm/client.ts'
 import type { ChatMessage, ToolCallRequest } from '../llm/messages.ts'
-import { type Connection, defaultMaxTokens } from './connection.ts'
+import type { Connection } from './connection.ts'
 
 export interface ChatDialect {
   /** Path between the base and `/chat/completions`; default none. */

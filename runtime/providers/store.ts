@@ -3,6 +3,7 @@
  * settings are reported on use and in the status, which shows no key.
  */
 import { errorMessage, requireObject, requireText } from '#specs/errors.ts'
+import { serverKinds } from '#specs/node/model-protocols/server-kinds.ts'
 import type { Provider } from '../contract/contract.ts'
 import {
   checkConfig,
@@ -13,7 +14,7 @@ import {
   providerKinds,
 } from './config.ts'
 import { LLMConfigurationError } from './errors.ts'
-import { baseUrlOf, findMissing, kinds } from './kinds.ts'
+import { baseUrlOf, createProvider, findMissing } from './kinds.ts'
 
 export interface ProviderStatus {
   readonly provider: string
@@ -93,7 +94,7 @@ export class ProviderStore {
 function orVariables({ kind, missing }: ProviderStatus): string {
   if (kind === 'custom') return ''
   const settings = missing.flatMap((words) => words.split(' or '))
-  const names = Object.entries(kinds[kind].variables)
+  const names = Object.entries(serverKinds[kind].variables)
     .filter(([setting]) => settings.includes(setting))
     .flatMap(([, variables]) => variables)
   return names.length === 0 ? '' : ` or, in a call without an environment, as ${names.join(' or ')}`
@@ -113,7 +114,7 @@ function makeEntry(name: string, given: ProviderConfig): Entry {
   if (!configured) return { status, open: null }
   const { maxAttempts } = config
   try {
-    const provider = kinds[kind].create(config, baseUrl)
+    const provider = createProvider(kind, config, baseUrl)
     return { status, open: { provider, ...(maxAttempts === undefined ? {} : { maxAttempts }) } }
   } catch (cause) {
     const words = errorMessage(cause)

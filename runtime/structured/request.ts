@@ -5,10 +5,10 @@
  */
 import { CaissonError } from '#specs/errors.ts'
 import type { JsonSchema } from '#specs/node/json-schema.ts'
+import type { ModelError, ModelErrorCode } from '#specs/node/model-protocols/model-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
 import { asObjectSchema } from '../arguments/json-schema.ts'
-import type { ModelError, ModelErrorCode } from '../llm/errors.ts'
 import type { ChatMessage } from '../llm/messages.ts'
 import type { Model, Turn, TurnHooks, TurnRequest } from '../llm/model.ts'
 import { parseModelJson } from '../llm/repair.ts'

@@ -1,10 +1,10 @@
 /** A scripted reply in each output form: parts of a stream, a complete response, an HTTP response. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { errorFromResponse, type ModelError, modelError } from '#specs/node/model-protocols/model-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { failure as serverFailure, reply as serverReply } from '#specs/testing/model-replies.ts'
 import type { ServerReply } from '#specs/testing/model-server.ts'
 import type { LLMResponse, LLMToolCall, LLMUsage, ProviderPart } from '../contract/contract.ts'
-import { errorFromResponse, type ModelError, modelError } from '../llm/errors.ts'
 import { argumentsOf, type ScriptedCall, type ScriptedReply, textOf } from './replies.ts'
 
 /** A reply whose calls have ids. */

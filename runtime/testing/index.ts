@@ -1,7 +1,7 @@
 /** `caisson/testing`: a scripted model, to test tools and workflows without a real one. */
 export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } from '#specs/errors.ts'
+export type { ModelError, ModelErrorCode } from '#specs/node/model-protocols/model-error.ts'
 export type * from '../contract/contract.ts'
-export type { ModelError, ModelErrorCode } from '../llm/errors.ts'
 export type { TokenCount } from '../llm/exchange.ts'
 export type { ToolCallFragment } from '../llm/tool-calls.ts'
 export {

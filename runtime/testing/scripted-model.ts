@@ -3,6 +3,7 @@
  * OpenAI-compatible server on loopback. Records requests; fails on any request that the script does not cover.
  */
 import { errorMessage } from '#specs/errors.ts'
+import { modelError } from '#specs/node/model-protocols/model-error.ts'
 import { failure } from '#specs/testing/model-replies.ts'
 import {
   type Asked,
@@ -18,7 +19,6 @@ import type {
   ProviderPart,
   ProviderRequest,
 } from '../contract/contract.ts'
-import { modelError } from '../llm/errors.ts'
 import { LLMError } from '../providers/errors.ts'
 import { type ReadyReply, toParts, toResponse, toServerReply } from './answers.ts'
 import type { ScriptedReply } from './replies.ts'

@@ -70,7 +70,8 @@ const RunFields = z.strictObject({
   /** What the service must make of `model` and its own settings, or it refuses the request (409). Absent: anything. */
   expectedModel: z
     .strictObject({
-      id: Line.min(1),
+      /** Empty: left to the server's list. */
+      id: Line,
       /** Address of its server without a trailing slash; null: the offline model. */
       server: z.string().max(2_048).nullable(),
     })

@@ -1,6 +1,10 @@
 // What the gateway refuses, as the agent's client understands it: every code on either side of the boundary.
 import { describe, expect, it } from 'vitest'
-import { errorFromResponse, errorFromStream, type ModelErrorCode } from '#runtime/llm/errors.ts'
+import {
+  errorFromResponse,
+  errorFromStream,
+  type ModelErrorCode,
+} from '#specs/node/model-protocols/model-error.ts'
 import { errorWithin } from '#specs/node/provider-quirks/provider-error.ts'
 import { providerErrors } from '#specs/testing/provider-errors.ts'
 import { errorBody, gatewayError, gatewayErrorCodes } from '../../host/net/gateway-error.ts'

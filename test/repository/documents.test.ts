@@ -4,6 +4,7 @@ import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import type { Command } from 'commander'
 import { describe, expect, it } from 'vitest'
+import { serverKinds } from '#specs/node/model-protocols/server-kinds.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { isReservedToolName } from '#specs/protocol/tool-names.ts'
@@ -29,7 +30,6 @@ import { proposalsMaxCount } from '../../host/memory/memory-service.ts'
 import { noteMaxChars } from '../../host/memory/note-storage.ts'
 import * as kept from '../../host/runs/storage-bounds.ts'
 import * as vm from '../../host/vm/vm-options.ts'
-import { kinds } from '../../runtime/providers/kinds.ts'
 import { githubAnchor } from '../../scripts/site/pages.ts'
 
 const root = path.join(import.meta.dirname, '../..')
@@ -248,7 +248,7 @@ describe('the documents', () => {
         [...variables.matchAll(/[A-Z][A-Z_]+/g)].map(([name]) => name).sort(),
       ],
     )
-    const expected = Object.entries(kinds).map(([kind, { variables }]) => [
+    const expected = Object.entries(serverKinds).map(([kind, { variables }]) => [
       kind,
       Object.values(variables).flat().sort(),
     ])

@@ -1,8 +1,8 @@
 // How long a conversation is, and how much a model takes in.
 import { describe, expect, it } from 'vitest'
-import { modelError } from '#runtime/llm/errors.ts'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import type { Model } from '#runtime/llm/model.ts'
+import { modelError } from '#specs/node/model-protocols/model-error.ts'
 import { estimateTokens, TokenMeter } from '../../context/tokens.ts'
 import { defaultWindowTokens, learnWindow, windowOf } from '../../context/window.ts'
 

@@ -42,7 +42,7 @@ export async function modelLines(host: Host, model: string | undefined): Promise
   ]
   const others = [...new Set([...named, 'caisson/offline'])].filter((one) => one !== chosen.model)
   return [
-    `Model: ${sanitizeLine(chosen.model)} (${sanitizeLine(chosen.name)})`,
+    `Model: ${chosen.model === '' ? 'chosen from the server’s list' : sanitizeLine(chosen.model)} (${sanitizeLine(chosen.name)})`,
     ...(others.length === 0 ? [] : [`  also: ${others.map((one) => sanitizeLine(one, 100)).join(', ')}`]),
     '  To use another from the next task on: /model ID',
   ]

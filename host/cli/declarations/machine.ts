@@ -1,4 +1,4 @@
-/** What `doctor`, `clean`, `config`, `policy` and `key` accept. */
+/** What `doctor`, `clean`, `config`, `models`, `policy` and `key` accept. */
 import type { Command } from 'commander'
 import { addConfigOption, addEgressOptions, lazy, parseAge, type RunAction } from '../options.ts'
 
@@ -31,6 +31,12 @@ export function addConfigCommands(config: Command, run: RunAction): void {
     .description('Check the configuration file, the models and their providers, and the keys')
     .option('--json', 'print as JSON')
     .action(run(lazy(async () => (await import('../commands/config.ts')).configCheck)))
+}
+
+export function addModelsCommand(command: Command, run: RunAction): void {
+  addConfigOption(command.argument('[provider]', 'name of one provider; without it, all'))
+    .option('--json', 'print one JSON object per line')
+    .action(run(lazy(async () => (await import('../commands/models.ts')).models)))
 }
 
 export function addPolicyCommands(policy: Command, run: RunAction): void {

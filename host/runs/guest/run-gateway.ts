@@ -24,7 +24,7 @@ import { McpTrust } from '../../mcp/mcp-trust.ts'
 import { MemoryService } from '../../memory/memory-service.ts'
 import type { NoteStore } from '../../memory/note-store.ts'
 import type { GatewayErrorCode } from '../../net/gateway-error.ts'
-import { CapabilityCache } from '../../providers/capability-cache.ts'
+import { CapabilityCache, capabilityFile } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
 import { ModelHolds } from '../../providers/model-holds.ts'
 import type { Upstream } from '../../providers/upstream.ts'
@@ -185,8 +185,7 @@ function memoryOf(
 }
 
 /** Capabilities that model servers showed in earlier runs. */
-const capabilityCacheOf = ({ folders }: ResolvedRun) =>
-  new CapabilityCache(path.join(folders.home, 'models.json'))
+const capabilityCacheOf = ({ folders }: ResolvedRun) => new CapabilityCache(capabilityFile(folders))
 
 /** What all processes of the user learned of their keys. */
 const modelHoldsOf = ({ folders }: ResolvedRun) => new ModelHolds(path.join(folders.home, 'model-holds.json'))

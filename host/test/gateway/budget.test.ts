@@ -35,6 +35,22 @@ describe('the budget of a run', () => {
     expect(budget.usage).toMatchObject({ inputTokens: 620, outputTokens: 380 })
   })
 
+  it('counts what a provider read from its cache, wrote to it, and long requests at their prices [G.05]', async () => {
+    const price = {
+      ...{ input: 2, output: 10, cachedInput: 0.1, cacheWrite: 2.5 },
+      above: { tokens: 200_000, input: 4, output: 20 },
+    }
+    const budget = new Budget({ maxTokens: 10_000_000, maxCostUsd: 5 }, price, 'm')
+    const settle = async (usage: ReturnType<typeof used>, cachedTokens: number) =>
+      (await reserve(budget, ask(usage.inputTokens, 1_000))).settle({ ...usage, cachedTokens })
+    expect(await settle(used(100_000, 1_000), 80_000)).toBeCloseTo(0.008 + 0.05 + 0.01)
+    expect(await settle(used(300_000, 1_000), 100_000)).toBeCloseTo(1.2 + 0.02)
+    // Nobody knows before what the provider will read: a reservation is by the highest.
+    const spent = 0.068 + 1.22
+    const left = await reserve(budget, ask(100_000, 1_000_000))
+    expect(left.maxOutputTokens).toBe(Math.floor((5 - spent - 0.25) * 100_000))
+  })
+
   it('that is a part of another spends what both have, and never more than either [A.07 G.05]', async () => {
     const whole = new Budget({ maxTokens: 1_000 }, { input: 1, output: 1 }, 'm')
     const part = new Budget({ maxTokens: 600 }, { input: 1, output: 1 }, 'm', whole)

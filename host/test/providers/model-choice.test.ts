@@ -83,11 +83,11 @@ describe('the provider of a model', () => {
       'local q1',
     ],
     [
-      'nothing, where the one that is named has no model',
+      'left to the list of the one that is named, where it has no model',
       { provider: 'local', providers: { local } },
       undefined,
       {},
-      'missing_model',
+      'local ',
     ],
     [
       'nothing, where the one that is named is not there',
@@ -198,6 +198,21 @@ describe('the provider of a model', () => {
     })
     expect(longestMatch(['*', 'a*', 'b', 'ab'], 'ab')).toBe('ab')
     expect(longestMatch(['ab*', 'ab'], 'c')).toBeUndefined()
+  })
+})
+
+describe('the price of a model', () => {
+  it('is the table’s for the kind, unless the configuration has one [G.05]', () => {
+    const priceOf = (config: ConfigInput, model: string) => {
+      const found = choose(config, model, { ANTHROPIC_API_KEY: 'k' })
+      return found.ok ? found.value.price : found.error
+    }
+    expect(priceOf({}, 'claude-sonnet-5-5')).toMatchObject({ input: 2, output: 10, cachedInput: 0.1 })
+    expect(priceOf({}, 'claude-unknown')).toBeUndefined()
+    const prices = { 'claude-*': { input: 7, output: 8 } }
+    expect(priceOf({ prices }, 'claude-sonnet-5-5')).toEqual({ input: 7, output: 8 })
+    // The same id at a server of the user's own costs what nobody knows here.
+    expect(priceOf({ providers: { local } }, 'claude-sonnet-5-5')).toBeUndefined()
   })
 })
 

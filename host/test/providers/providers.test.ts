@@ -40,36 +40,38 @@ describe('the provider', () => {
   })
 
   it('is the offline model where only a key of another program is set, and names it and what is read [S0.09]', async () => {
-    for (const name of ['OPENAI_API_KEY', 'ANTHROPIC_API_KEY', 'GEMINI_API_KEY']) {
+    for (const [name, kind] of [
+      ['OPENAI_API_KEY', 'openai'],
+      ['ANTHROPIC_API_KEY', 'anthropic'],
+      ['GEMINI_API_KEY', 'google'],
+      ['XAI_API_KEY', 'xai'],
+    ] as const) {
       const { name: chosen, notes } = await provider({ [name]: 'sk-abcdefghijklmnop' })
       expect(chosen).toBe('offline')
-      expect(notes.join(' ')).toContain(`${name} is set, but Caisson does not read it. Set CAISSON_LLM_URL`)
-      expect(notes.join(' ')).toContain(`key = { env = "${name}" }`)
+      expect(notes.join(' ')).toContain(`${name} is set, but a key alone sends nothing`)
+      expect(notes.join(' ')).toContain(`${kind}/MODEL`)
       expect(notes.join(' ')).not.toContain('sk-abc')
     }
+    const groq = await provider({ GROQ_API_KEY: 'k' })
+    expect(groq.notes.join(' ')).toContain('key = { env = "GROQ_API_KEY" }')
     const openAi = { OPENAI_API_KEY: 'sk-abcdefghijklmnop' }
-    expect((await provider(openAi)).notes.join(' ')).toContain('https://api.openai.com/v1')
     expect((await provider({ CAISSON_LLM_KEY: 'k' })).notes.join(' ')).toContain(
       'not used without CAISSON_LLM_URL',
     )
-    const named = chooseProvider({ env: openAi, model: 'gpt-5' })
-    expect(named).toMatchObject({
-      ok: false,
-      error: { message: expect.stringContaining('does not read it') },
-    })
     expect((await provider({ ...openAi, NVIDIA_API_KEY: key })).notes.join(' ')).not.toContain('OPENAI')
     const providers = {
       openai: { url: 'https://api.openai.com/v1', key: { env: 'OPENAI_API_KEY' }, models: ['gpt-*'] },
     }
     const read = chooseProvider({ env: openAi, config: Config.parse({ providers }) })
-    expect(read.ok && read.value.notes.join(' ')).not.toContain('does not read')
+    expect(read.ok && read.value.notes.join(' ')).not.toContain('a key alone')
   })
 
   it('is the server of OPENAI_MODEL with a key or an address, below what is Caisson’s own [S0.09]', async () => {
     const openAi = { OPENAI_API_KEY: 'sk-abcdefghijklmnop', OPENAI_MODEL: 'gpt-5' }
     const chosen = await provider(openAi)
     expect(chosen).toMatchObject({
-      name: 'custom',
+      name: 'openai',
+      kind: 'openai',
       model: 'gpt-5',
       baseUrl: 'https://api.openai.com/v1',
       notes: [],
@@ -87,6 +89,66 @@ describe('the provider', () => {
         ok: false,
         error: { message: expect.stringContaining('OPENAI_BASE_URL') },
       })
+  })
+
+  it.each<[string, Record<string, string>, string | undefined, object]>([
+    ['an id of Anthropic', { ANTHROPIC_API_KEY: 'k' }, 'claude-x', { kind: 'anthropic', model: 'claude-x' }],
+    ['a prefix', { ANTHROPIC_API_KEY: 'k' }, 'anthropic/other', { kind: 'anthropic', model: 'other' }],
+    [
+      'ANTHROPIC_MODEL',
+      { ANTHROPIC_API_KEY: 'k', ANTHROPIC_MODEL: 'claude-x' },
+      undefined,
+      { name: 'anthropic' },
+    ],
+    [
+      'an id of Gemini',
+      { GOOGLE_API_KEY: 'k' },
+      'gemini-x',
+      { kind: 'google', keySetting: 'the variable GOOGLE_API_KEY' },
+    ],
+    ['an id of xAI', { XAI_API_KEY: 'k' }, 'grok-x', { kind: 'xai', baseUrl: 'https://api.x.ai/v1' }],
+    ['an id of OpenAI', { OPENAI_API_KEY: 'k' }, 'gpt-5', { kind: 'openai' }],
+    [
+      'another kind than the variable of a model',
+      { OPENAI_API_KEY: 'k', OPENAI_MODEL: 'gpt-5', XAI_API_KEY: 'k' },
+      'grok-x',
+      { kind: 'xai' },
+    ],
+    [
+      'the host of Ollama',
+      { OLLAMA_HOST: '0.0.0.0' },
+      'ollama/qwen3',
+      { kind: 'ollama', model: 'qwen3', baseUrl: 'http://127.0.0.1:11434/v1' },
+    ],
+    [
+      'a deployment of Azure',
+      { AZURE_OPENAI_API_KEY: 'k', AZURE_OPENAI_RESOURCE_NAME: 'mine', AZURE_OPENAI_DEPLOYMENT: 'd1' },
+      undefined,
+      { kind: 'azure', model: 'd1', deployment: 'd1', baseUrl: 'https://mine.openai.azure.com' },
+    ],
+    [
+      "NVIDIA's id of another owner",
+      { NVIDIA_API_KEY: key, OPENAI_API_KEY: 'k' },
+      'openai/gpt-oss-120b',
+      { name: 'nvidia' },
+    ],
+    [
+      'an id of its own beside a key of NVIDIA',
+      { NVIDIA_API_KEY: key, GEMINI_API_KEY: 'k' },
+      'google/gemini-x',
+      { kind: 'google' },
+    ],
+  ])('is found by %s [S0.09] [S3.06]', (_, env, model, expected) => {
+    const chosen = chooseProvider(model === undefined ? { env } : { env, model })
+    expect(chosen.ok ? chosen.value : chosen.error).toMatchObject(expected)
+  })
+
+  it('stays the user’s own server for any id, whatever keys of others there are [G.01]', () => {
+    const config = Config.parse({ providers: { proxy: { url: 'https://proxy.example/v1' } } })
+    for (const model of ['claude-x', 'anthropic/claude-x', 'gpt-5']) {
+      const chosen = chooseProvider({ env: { ANTHROPIC_API_KEY: 'k', OPENAI_API_KEY: 'k' }, config, model })
+      expect(chosen).toMatchObject({ value: { name: 'proxy', model, keySource: null } })
+    }
   })
 
   it('is the offline model where nothing chooses among those of the configuration, and says how to', async () => {
@@ -167,7 +229,7 @@ describe('the provider', () => {
   it.each([
     [{ NVIDIA_API_KEY: `${key}\nx-evil: 1` }, 'invalid_key'],
     [{ CAISSON_LLM_URL: 'https://x.example', CAISSON_MODEL: 'm', CAISSON_LLM_KEY: 'a b' }, 'invalid_key'],
-    [{ CAISSON_LLM_URL: 'https://x.example' }, 'missing_model'],
+    [{ ANTHROPIC_MODEL: 'claude-x', ANTHROPIC_API_KEY: 'a b' }, 'invalid_key'],
     [{ CAISSON_MODEL: 'nvidia/x' }, 'missing_model'],
     [{ CAISSON_MODEL: 'a b' }, 'invalid_model'],
   ])('refuses %o as %s, with the setting to change [S0.09]', async (env, code) => {

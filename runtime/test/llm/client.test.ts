@@ -1,6 +1,7 @@
 // The model's client against a real HTTP server that replays the quirks of real ones.
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
+import { type ModelErrorCode, modelFailures } from '#specs/node/model-protocols/model-error.ts'
 import { dresses, type Fault, faults, quirkTurn } from '#specs/testing/model-quirks.ts'
 import { delta, done, event, failure, reply, toolDelta } from '#specs/testing/model-replies.ts'
 import {
@@ -10,7 +11,6 @@ import {
   startModelServer,
 } from '#specs/testing/model-server.ts'
 import { type ClientOptions, streamChat } from '../../llm/client.ts'
-import { type ModelErrorCode, modelFailures } from '../../llm/errors.ts'
 import type { ChatMessage } from '../../llm/messages.ts'
 import { collectTurn } from '../../llm/model.ts'
 import { readTurnText } from '../../llm/text-calls.ts'

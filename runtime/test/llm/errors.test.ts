@@ -1,9 +1,6 @@
 // Failures as servers word them: the table of statuses row by row, in every dialect, and the words that mean more.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { statusFailures } from '#specs/node/provider-quirks/error-words.ts'
-import { type ErrorDialect, errorDialects } from '#specs/testing/model-replies.ts'
-import { providerErrors } from '#specs/testing/provider-errors.ts'
 import {
   errorFromResponse,
   errorFromStream,
@@ -12,7 +9,10 @@ import {
   modelError,
   modelFailures,
   reasonOf,
-} from '../../llm/errors.ts'
+} from '#specs/node/model-protocols/model-error.ts'
+import { statusFailures } from '#specs/node/provider-quirks/error-words.ts'
+import { type ErrorDialect, errorDialects } from '#specs/testing/model-replies.ts'
+import { providerErrors } from '#specs/testing/provider-errors.ts'
 
 const dialects = Object.keys(errorDialects) as ErrorDialect[]
 

@@ -1,11 +1,11 @@
 // The model as steps see it: what is asked again, after which pause and in which form, and what is not.
 import { describe, expect, it } from 'vitest'
+import type { ModelError } from '#specs/node/model-protocols/model-error.ts'
 import { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import { type Fault, faults } from '#specs/testing/model-quirks.ts'
 import { delta, failure, reply } from '#specs/testing/model-replies.ts'
 import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { streamChat } from '../../llm/client.ts'
-import type { ModelError } from '../../llm/errors.ts'
 import type { ChatMessage } from '../../llm/messages.ts'
 import { createModel, type ModelOptions } from '../../llm/model.ts'
 

@@ -1,10 +1,10 @@
 // Decoders of strangers' bytes: nothing thrown, nothing without an end, whatever comes.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { MessageDecoder } from '#specs/node/model-protocols/anthropic-answer.ts'
+import { GeminiDecoder } from '#specs/node/model-protocols/google-answer.ts'
 import type { StreamPart } from '../../llm/exchange.ts'
 import { collectTurn } from '../../llm/model.ts'
-import { MessageDecoder } from '../../providers/anthropic.ts'
-import { GeminiDecoder } from '../../providers/google.ts'
 import { readGolden } from './support.ts'
 
 const decoders = { anthropic: () => new MessageDecoder(), google: () => new GeminiDecoder() }

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { closeSchema, toGoogleSchema } from '#specs/node/model-protocols/schemas.ts'
 import { isRecord } from '../../llm/json-schema.ts'
 import { makeSafeNames } from '../../providers/names.ts'
-import { closeSchema, toGoogleSchema } from '../../providers/schemas.ts'
 
 const node = {
   type: 'object',

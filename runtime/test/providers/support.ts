@@ -14,7 +14,7 @@ import type { ProviderConfig, ProviderKind } from '../../providers/config.ts'
 export const testKey = 'sk-test-0123456789-abcdefghij'
 
 export function readGolden(name: string): string {
-  return readFileSync(path.join(import.meta.dirname, 'fixtures', name), 'utf8')
+  return readFileSync(path.join(import.meta.dirname, '../../../specs/testing/provider-streams', name), 'utf8')
 }
 
 /** The server's address without the path of OpenAI's protocol. */

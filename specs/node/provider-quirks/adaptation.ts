@@ -71,8 +71,15 @@ export class Adaptation {
     return capabilitiesOf(this.#model, this.report)
   }
 
-  /** @param maxTokens upper limit of the answer's length; default none */
-  build(request: AdaptableRequest, maxTokens: number = Number.POSITIVE_INFINITY): AdaptedRequest {
+  /**
+   * @param maxTokens upper limit of the answer's length; default none
+   * @param translate writes the adapted request in another protocol
+   */
+  build(
+    request: AdaptableRequest,
+    maxTokens: number = Number.POSITIVE_INFINITY,
+    translate?: (adapted: AdaptableRequest) => string,
+  ): AdaptedRequest {
     const { capabilities } = this
     const refused = new Set(this.report.refusedFields)
     const {
@@ -115,7 +122,8 @@ export class Adaptation {
     const counts = { [lengthName]: length, ...(budget === null ? {} : { reasoning_budget: budget }) }
     this.#optional = optionalOf({ ...kept, ...counts }, shown, offered)
     this.#outputTokens = length
-    const body = `${json.slice(0, -1)},${JSON.stringify(counts).slice(1)}`
+    const body =
+      translate?.({ ...payload, ...counts }) ?? `${json.slice(0, -1)},${JSON.stringify(counts).slice(1)}`
     return { body, streamed: kept.stream === true }
   }
 

@@ -99,6 +99,16 @@ function readLength(text: string): RequestRejection | null {
     )?.[1]
     return { kind: 'context', contextTokens: context, promptTokens: number(prompt) }
   }
+  const tooLong =
+    /prompt is too long:\s*(\d{1,9}) tokens > (\d{1,9})/i.exec(text) ??
+    /input token count \(?(\d{1,9})\)? exceeds the maximum number of tokens allowed \(?(\d{1,9})/i.exec(text)
+  if (tooLong !== null)
+    return { kind: 'context', contextTokens: Number(tooLong[2]), promptTokens: Number(tooLong[1]) }
+  const together = /exceed context limit:\s*(\d{1,9})\s*\+\s*\d{1,9}\s*>\s*(\d{1,9})/i.exec(text)
+  if (together !== null)
+    return { kind: 'context', contextTokens: Number(together[2]), promptTokens: Number(together[1]) }
+  const ofModel = /max_tokens:\s*\d{1,9}\s*>\s*(\d{2,9})\b/i.exec(text)?.[1]
+  if (ofModel !== undefined) return { kind: 'output', maxOutputTokens: Number(ofModel) }
   const isOutput = /max(?:_completion|imum)?[_ ](?:tokens|output)/i.test(text)
   const most =
     /(?:at most|less than or equal to|<=|cannot exceed|must not exceed|maximum(?: allowed)?(?: value)?(?: is| of)?:?)\s*`?(\d{2,9})\b/i

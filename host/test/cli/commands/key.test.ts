@@ -122,7 +122,7 @@ hosts = ["api.example"]`,
     const { code, stdout } = await run(['config', 'check'])
     expect(code).toBe(0)
     expect(stdout).toMatch(
-      /ok {3}model +qwen3 of local at http:\/\/127\.0\.0\.1:9\/v1, key from the variable LOCAL_KEY/,
+      /ok {3}model +qwen3 \(model in the configuration\) of local at http:\/\/127\.0\.0\.1:9\/v1, key from the variable LOCAL_KEY/,
     )
     expect(stdout).toMatch(/warn providers\.far +https:\/\/far\.example\/v1, when it is the default/)
     expect(stdout).toContain('/nowhere/key')

@@ -2,9 +2,8 @@
  * Assembles calls from Gemini's chunks. A call comes complete, or its arguments come in pieces addressed by a JSON
  * path (`partialArgs` with `willContinue`); later pieces have no name.
  */
-import { textOf } from '../llm/client.ts'
-import { isRecord } from '../llm/json-schema.ts'
-import type { ToolCallFragment } from '../llm/tool-calls.ts'
+import { type ToolCallFragment, textOf } from './parts.ts'
+import { isRecord } from './records.ts'
 
 interface OpenCall {
   readonly name: string

@@ -3,6 +3,8 @@
  * and the run's reason when it is final. A server's error is read as
  * `specs/node/provider-quirks/` does, with the gateway's own codes and refusals to stream or not to stream.
  */
+
+import type { RunReason } from '../../protocol/error.ts'
 import {
   classifyProviderError,
   type ProviderError,
@@ -10,9 +12,8 @@ import {
   readErrorBody,
   readProviderError,
   readStreamRejection,
-} from '#specs/node/provider-quirks/provider-error.ts'
-import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
-import type { RunReason } from '#specs/protocol/error.ts'
+} from '../provider-quirks/provider-error.ts'
+import type { RequestRejection } from '../provider-quirks/rejection.ts'
 
 interface Rule {
   /** Maximum requests per turn, including the first; 1 when a retry cannot help. */

@@ -3,9 +3,8 @@
  * into a user turn), turns alternate, tool results come first, no text is empty. Signed thinking and server tool
  * blocks are sent back unchanged.
  */
-import type { LLMChatMessage, LLMToolCall, ProviderRequest } from '../contract/contract.ts'
-import { isRecord } from '../llm/json-schema.ts'
-import { defaultMaxTokens } from './connection.ts'
+import { isRecord } from './records.ts'
+import { defaultMaxTokens, type ProtocolCall, type ProtocolMessage, type ProtocolRequest } from './request.ts'
 import { closeSchema } from './schemas.ts'
 
 type Block = Readonly<Record<string, unknown>>
@@ -14,7 +13,7 @@ interface WireTurn {
   readonly content: Block[]
 }
 
-/** {@link LLMChatMessage.provider_state} of Anthropic answers. */
+/** {@link ProtocolMessage.provider_state} of Anthropic answers. */
 export interface AnthropicState {
   readonly provider: 'anthropic'
   /** Thinking blocks, and calls and results of server tools, in order. */
@@ -33,14 +32,31 @@ function isThought(type: unknown): boolean {
 /** How thinking is requested: newer models by effort, older ones by a token budget. */
 export type ThinkingForm = 'effort' | 'budget'
 
+/** Models older than effort levels, by name. */
+const budgetModels = /claude-(2|3|instant|opus-4-[015]|opus-4-2|sonnet-4-[025]|haiku-4)/
+
+/** @param other whether the model rejected the form of its family */
+export function thinkingForm(model: string, other: boolean): ThinkingForm {
+  return budgetModels.test(model) !== other ? 'budget' : 'effort'
+}
+
+/** Whether an error is about the form in which thinking was requested. */
+export function refusesThinking(message: string): boolean {
+  return /thinking|adaptive|budget_tokens|\beffort\b/.test(message)
+}
+
+export const messagesPath = '/v1/messages'
+export const messagesHeaders = { 'anthropic-version': '2023-06-01' } as const
+
 const budgets = { low: 2_048, medium: 8_192, high: 24_576 } as const
 const budgetMin = 1_024
 
+/** @param defaults `caches`: marks what the provider is to cache; absent: nothing */
 export function toMessagesRequest(
-  request: ProviderRequest,
-  defaults: { readonly maxTokens?: number; readonly thinking: ThinkingForm },
+  request: ProtocolRequest,
+  defaults: { readonly maxTokens?: number; readonly thinking: ThinkingForm; readonly caches?: boolean },
 ): Record<string, unknown> {
-  const { tools, toolChoice, temperature, responseFormat } = request
+  const { tools, toolChoice, temperature, topP, stop, responseFormat } = request
   const maxTokens = request.maxTokens ?? defaults.maxTokens ?? defaultMaxTokens
   const first = request.messages.findIndex(({ role }) => role !== 'system')
   const leading = request.messages.slice(0, first < 0 ? undefined : first)
@@ -51,23 +67,47 @@ export function toMessagesRequest(
       : { format: { type: 'json_schema', schema: closeSchema(responseFormat.schema) } }
   const thinking = toThinking(request, maxTokens, defaults.thinking)
   const outputConfig = { ...thinking.output_config, ...format }
+  const mark = defaults.caches === true ? markLast : (blocks: readonly Block[]) => blocks
+  const turns = toTurns(request.messages.slice(leading.length))
   return {
     model: request.model,
     max_tokens: maxTokens,
-    ...(system.length === 0 ? {} : { system: system.map((text) => ({ type: 'text', text })) }),
-    messages: toTurns(request.messages.slice(leading.length)),
-    ...(tools.length === 0 ? {} : { tools: tools.map(toWireTool) }),
+    ...(system.length === 0 ? {} : { system: mark(system.map(textBlock)) }),
+    messages: defaults.caches === true ? markTurns(turns) : turns,
+    // The system message comes after the tools, so its mark is for both.
+    ...(tools.length === 0
+      ? {}
+      : { tools: system.length === 0 ? mark(tools.map(toWireTool)) : tools.map(toWireTool) }),
     ...(tools.length === 0 || toolChoice === undefined ? {} : { tool_choice: toChoice(toolChoice) }),
     // The API rejects a temperature together with thinking.
     ...(temperature === undefined || thinking.thinking !== undefined ? {} : { temperature }),
+    ...(topP === undefined || temperature !== undefined || thinking.thinking !== undefined
+      ? {}
+      : { top_p: topP }),
+    ...(stop === undefined ? {} : { stop_sequences: stop }),
     ...(thinking.thinking === undefined ? {} : { thinking: thinking.thinking }),
     ...(Object.keys(outputConfig).length === 0 ? {} : { output_config: outputConfig }),
     stream: true,
   }
 }
 
+/** The provider caches what comes before a mark. */
+function markLast(blocks: readonly Block[]): readonly Block[] {
+  const last = blocks.at(-1)
+  return last === undefined ? blocks : blocks.with(-1, { ...last, cache_control: { type: 'ephemeral' } })
+}
+
+/** The last two turns of the user: the next request reads what this one wrote. */
+function markTurns(turns: readonly WireTurn[]): readonly { role: string; content: readonly Block[] }[] {
+  const marked = turns.flatMap(({ role }, at) => (role === 'user' ? [at] : [])).slice(-2)
+  return turns.map(({ role, content }, at) => ({
+    role,
+    content: marked.includes(at) ? markLast(content) : content,
+  }))
+}
+
 function toThinking(
-  request: ProviderRequest,
+  request: ProtocolRequest,
   maxTokens: number,
   form: ThinkingForm,
 ): { thinking?: Block; output_config?: Block } {
@@ -82,7 +122,7 @@ function toThinking(
 }
 
 /** Whether all calls since the user's last message came with thinking, as required when thinking is on. */
-function isThoughtThrough(messages: readonly LLMChatMessage[]): boolean {
+function isThoughtThrough(messages: readonly ProtocolMessage[]): boolean {
   const since = messages.slice(messages.findLastIndex(({ role }) => role === 'user') + 1)
   return since.every(
     (message) =>
@@ -90,12 +130,12 @@ function isThoughtThrough(messages: readonly LLMChatMessage[]): boolean {
   )
 }
 
-function keptBlocksOf({ provider_state: state }: LLMChatMessage): readonly Block[] {
+function keptBlocksOf({ provider_state: state }: ProtocolMessage): readonly Block[] {
   if (!isRecord(state) || state.provider !== 'anthropic' || !Array.isArray(state.blocks)) return []
   return state.blocks.filter((block: unknown): block is Block => isRecord(block) && isKeptBlock(block))
 }
 
-function toTurns(messages: readonly LLMChatMessage[]): WireTurn[] {
+function toTurns(messages: readonly ProtocolMessage[]): WireTurn[] {
   const turns: WireTurn[] = []
   for (const message of messages) {
     const role = message.role === 'assistant' ? 'assistant' : 'user'
@@ -108,7 +148,7 @@ function toTurns(messages: readonly LLMChatMessage[]): WireTurn[] {
   return turns.map(orderTurn)
 }
 
-function toBlocks(message: LLMChatMessage): Block[] {
+function toBlocks(message: ProtocolMessage): Block[] {
   const text = message.content.trim() === '' ? [] : [textBlock(message.content)]
   switch (message.role) {
     case 'system':
@@ -144,7 +184,7 @@ function textBlock(text: string): Block {
   return { type: 'text', text }
 }
 
-function toToolUse(call: LLMToolCall): Block {
+function toToolUse(call: ProtocolCall): Block {
   return {
     type: 'tool_use',
     id: toWireId(call.id),
@@ -169,7 +209,7 @@ export function parseArgumentsObject(text: string): Record<string, unknown> {
   }
 }
 
-function toWireTool(tool: ProviderRequest['tools'][number]): Block {
+function toWireTool(tool: ProtocolRequest['tools'][number]): Block {
   return {
     name: tool.name,
     description: tool.description,
@@ -177,7 +217,7 @@ function toWireTool(tool: ProviderRequest['tools'][number]): Block {
   }
 }
 
-function toChoice(choice: NonNullable<ProviderRequest['toolChoice']>): Block {
+function toChoice(choice: NonNullable<ProtocolRequest['toolChoice']>): Block {
   if (typeof choice === 'object') return { type: 'tool', name: choice.name }
   return { type: choice === 'required' ? 'any' : 'none' }
 }

@@ -2,10 +2,9 @@
  * Builds requests of Gemini's API. Its calls have no ids: results name their function, in call order. Signatures are
  * sent back on the parts they came with.
  */
-import type { LLMChatMessage, ProviderRequest } from '../contract/contract.ts'
-import { isRecord } from '../llm/json-schema.ts'
 import { parseArgumentsObject } from './anthropic-request.ts'
-import { defaultMaxTokens } from './connection.ts'
+import { isRecord } from './records.ts'
+import { defaultMaxTokens, type ProtocolMessage, type ProtocolRequest } from './request.ts'
 import { toGoogleSchema } from './schemas.ts'
 
 type Part = Readonly<Record<string, unknown>>
@@ -14,7 +13,7 @@ interface WireTurn {
   readonly parts: Part[]
 }
 
-/** {@link LLMChatMessage.provider_state} of Gemini answers. */
+/** {@link ProtocolMessage.provider_state} of Gemini answers. */
 export interface GoogleState {
   readonly provider: 'google'
   /** Signature of the text; null without one. */
@@ -27,7 +26,13 @@ export interface GoogleState {
 const skipSignature = 'skip_thought_signature_validator'
 const budgets = { none: 0, low: 1_024, medium: 8_192, high: 24_576 } as const
 
-export function toGeminiRequest(request: ProviderRequest, maxTokens?: number): Record<string, unknown> {
+/** Path and query below the server's address. */
+export function geminiPath(model: string): string {
+  const id = encodeURIComponent(model.replace(/^models\//, ''))
+  return `/v1beta/models/${id}:streamGenerateContent?alt=sse`
+}
+
+export function toGeminiRequest(request: ProtocolRequest, maxTokens?: number): Record<string, unknown> {
   const { tools, messages } = request
   const first = messages.findIndex(({ role }) => role !== 'system')
   const leading = messages.slice(0, first < 0 ? undefined : first)
@@ -43,11 +48,13 @@ export function toGeminiRequest(request: ProviderRequest, maxTokens?: number): R
   }
 }
 
-function toGenerationConfig(request: ProviderRequest, maxTokens?: number): Part {
-  const { temperature, responseFormat, reasoningEffort } = request
+function toGenerationConfig(request: ProtocolRequest, maxTokens?: number): Part {
+  const { temperature, topP, stop, responseFormat, reasoningEffort } = request
   return {
     maxOutputTokens: request.maxTokens ?? maxTokens ?? defaultMaxTokens,
     ...(temperature === undefined ? {} : { temperature }),
+    ...(topP === undefined ? {} : { topP }),
+    ...(stop === undefined ? {} : { stopSequences: stop }),
     ...(responseFormat === undefined
       ? {}
       : { responseMimeType: 'application/json', responseSchema: toGoogleSchema(responseFormat.schema) }),
@@ -66,7 +73,7 @@ function needsSignatures(model: string): boolean {
   return /gemini-(?![12]\b)\d/.test(model)
 }
 
-function toTurns(messages: readonly LLMChatMessage[], signed: boolean): WireTurn[] {
+function toTurns(messages: readonly ProtocolMessage[], signed: boolean): WireTurn[] {
   const turns: WireTurn[] = []
   const namesById = new Map<string, string>()
   for (const message of messages) {
@@ -81,7 +88,7 @@ function toTurns(messages: readonly LLMChatMessage[], signed: boolean): WireTurn
   return turns
 }
 
-function toParts(message: LLMChatMessage, namesById: ReadonlyMap<string, string>, signed: boolean): Part[] {
+function toParts(message: ProtocolMessage, namesById: ReadonlyMap<string, string>, signed: boolean): Part[] {
   const { content } = message
   const text = content.trim() === '' ? [] : [{ text: content }]
   switch (message.role) {
@@ -98,7 +105,7 @@ function toParts(message: LLMChatMessage, namesById: ReadonlyMap<string, string>
   }
 }
 
-function toModelParts(message: LLMChatMessage, signed: boolean): Part[] {
+function toModelParts(message: ProtocolMessage, signed: boolean): Part[] {
   const state = stateOf(message)
   const parts: Part[] = []
   if (message.content.trim() !== '')
@@ -115,7 +122,7 @@ function toModelParts(message: LLMChatMessage, signed: boolean): Part[] {
   return parts
 }
 
-function stateOf({ provider_state: state }: LLMChatMessage): GoogleState | null {
+function stateOf({ provider_state: state }: ProtocolMessage): GoogleState | null {
   if (!isRecord(state) || state.provider !== 'google' || !Array.isArray(state.calls)) return null
   return {
     provider: 'google',
@@ -124,7 +131,7 @@ function stateOf({ provider_state: state }: LLMChatMessage): GoogleState | null 
   }
 }
 
-function toDeclaration(tool: ProviderRequest['tools'][number]): Part {
+function toDeclaration(tool: ProtocolRequest['tools'][number]): Part {
   const parameters = toGoogleSchema({ type: 'object', ...tool.parameters })
   return {
     name: tool.name,
@@ -133,7 +140,7 @@ function toDeclaration(tool: ProviderRequest['tools'][number]): Part {
   }
 }
 
-function toCallingConfig(choice: NonNullable<ProviderRequest['toolChoice']>): Part {
+function toCallingConfig(choice: NonNullable<ProtocolRequest['toolChoice']>): Part {
   if (typeof choice === 'object') return { mode: 'ANY', allowedFunctionNames: [choice.name] }
   return { mode: choice === 'required' ? 'ANY' : 'NONE' }
 }

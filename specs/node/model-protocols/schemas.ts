@@ -2,7 +2,7 @@
  * Converts JSON schemas to the subsets of providers. Unsupported keywords are dropped or described in text; nested
  * schemas stay at any depth. Bounded, since schemas may be untrusted.
  */
-import { definitionOf, isRecord } from '../llm/json-schema.ts'
+import { definitionOf, isRecord } from './records.ts'
 
 type Schema = Record<string, unknown>
 

@@ -1,0 +1,166 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { PassThrough } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { describe, expect, it } from 'vitest'
+import { startModelServer } from '#specs/testing/model-server.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { runCli } from '../../../cli/main.ts'
+import { CapabilityCache, capabilityFile } from '../../../providers/capability-cache.ts'
+import { Settings } from '../../../settings.ts'
+import { prepareFolders, resolveFolders } from '../../../state/folders.ts'
+import { testKeyring } from '../../support/keyring.ts'
+
+const key = 'test-key-0123456789'
+const nemotron = 'nvidia/nemotron-3-super-120b-a12b'
+
+function list(...data: unknown[]) {
+  return { headers: { 'content-type': 'application/json' }, body: JSON.stringify({ object: 'list', data }) }
+}
+
+/** A machine of the test's own, with this configuration. */
+async function place(config = '', variables: Record<string, string> = {}) {
+  const home = await temporaryFolder('models')
+  const keyring = await testKeyring()
+  const env = { HOME: home, PATH: keyring.PATH, TEST_KEY: key, ...variables }
+  const folders = resolveFolders(env)
+  await prepareFolders(folders)
+  await mkdir(folders.config, { recursive: true, mode: 0o700 })
+  await writeFile(path.join(folders.config, 'config.toml'), config, { mode: 0o600 })
+  const cli = async (...argv: string[]) => {
+    const [stdout, stderr] = [new PassThrough(), new PassThrough()]
+    const code = await runCli(argv, { stdin: new PassThrough(), stdout, stderr, env, version: '0' })
+    stdout.end()
+    stderr.end()
+    return { code, stdout: await text(stdout), stderr: await text(stderr) }
+  }
+  const settings = new Settings({ folders, env })
+  const choose = async () => await settings.chooseProvider(await settings.config())
+  return { folders, cli, choose }
+}
+
+const local = (url: string) => `[providers.local]\nurl = "${url}"\nkey = { env = "TEST_KEY" }\n`
+
+describe('caisson models', () => {
+  it('lists what each server offers, with what is known of each model [S1.07]', async () => {
+    await using server = await startModelServer([
+      list({ id: 'small', max_model_len: 32_768 }, { id: nemotron }, { id: 'meta/llama-3.1-8b' }, { no: 1 }),
+    ])
+    const { cli } = await place(`${local(server.baseUrl)}[prices."small"]\ninput = 1\noutput = 2\n`)
+    const { code, stdout } = await cli('models', '--json')
+    expect(code).toBe(0)
+    const rows = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    expect(rows).toMatchObject([
+      {
+        provider: 'local',
+        model: 'small',
+        isDefault: false,
+        contextTokens: 32_768,
+        price: { input: 1, output: 2 },
+        known: null,
+      },
+      { model: nemotron, isDefault: true, contextTokens: 262_144, hasOwnEffort: true },
+      { model: 'meta/llama-3.1-8b', parallelCalls: false, known: { asOf: expect.any(String) } },
+    ])
+    expect(server.asked[0]).toMatchObject({
+      method: 'GET',
+      path: '/v1/models',
+      headers: { authorization: `Bearer ${key}` },
+    })
+    const shown = await cli('models', 'local')
+    expect(shown.stdout).toContain(`* ${nemotron}`)
+    expect(shown.stdout).toContain('262,144 tokens of context')
+    expect(await cli('models', 'other')).toMatchObject({ code: 2 })
+  })
+
+  it('reads the lists of Anthropic and Google [S1.07] [S3.06]', async () => {
+    const json = { 'content-type': 'application/json' }
+    await using server = await startModelServer(({ path: asked }) =>
+      asked.startsWith('/v1beta')
+        ? {
+            headers: json,
+            body: JSON.stringify({
+              models: [
+                {
+                  name: 'models/gemini-3.8-flash',
+                  inputTokenLimit: 1_048_576,
+                  supportedGenerationMethods: ['generateContent'],
+                },
+                { name: 'models/embed', supportedGenerationMethods: ['embedContent'] },
+              ],
+            }),
+          }
+        : { headers: json, body: JSON.stringify({ data: [{ type: 'model', id: 'claude-sonnet-5-5' }] }) },
+    )
+    const url = server.baseUrl
+    const { cli } = await place('', {
+      ANTHROPIC_API_KEY: key,
+      ANTHROPIC_BASE_URL: url,
+      GEMINI_API_KEY: key,
+      GEMINI_BASE_URL: url,
+    })
+    const { stdout } = await cli('models', '--json')
+    const rows = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    expect(rows).toMatchObject([
+      { provider: 'anthropic', model: 'claude-sonnet-5-5', isDefault: true },
+      { provider: 'google', model: 'gemini-3.8-flash', contextTokens: 1_048_576, isDefault: true },
+    ])
+    expect(server.asked.map(({ headers }) => headers['x-api-key'] ?? headers['x-goog-api-key'])).toEqual([
+      key,
+      key,
+    ])
+  })
+
+  it('says why a server has no list, without the key, and ends with 4 where none has [S1.07] [G.01]', async () => {
+    const json = { 'content-type': 'application/json' }
+    await using server = await startModelServer([
+      { status: 401, headers: json, body: `{"error":{"message":"wrong key ${key}"}}` },
+      { body: 'x'.repeat(9 * 1024 * 1024), headers: json },
+      { body: '[]', headers: json },
+    ])
+    const { cli } = await place(local(server.baseUrl))
+    for (const words of ['HTTP 401', 'longer than', 'no list of models']) {
+      const { code, stdout, stderr } = await cli('models')
+      expect([code, stdout]).toEqual([4, expect.stringContaining(words)])
+      expect(stdout + stderr).not.toContain(key)
+    }
+  })
+})
+
+describe('the model of a run that names none', () => {
+  it('is the first preferred one that the server lists, but for what it said is gone [S1.07] [S0.09]', async () => {
+    const second = 'nvidia/nemotron-3.5-lightning-30b-a3b'
+    await using server = await startModelServer([list({ id: 'x' }, { id: second }, { id: nemotron })])
+    const { choose, folders } = await place(local(server.baseUrl))
+    expect(await choose()).toMatchObject({ model: nemotron, modelFrom: expect.stringContaining('preferred') })
+    await new CapabilityCache(capabilityFile(folders)).learn(server.baseUrl, nemotron, { isGone: true })
+    expect(await choose()).toMatchObject({ model: second })
+  })
+
+  it('is the only one of its server, else somebody has to choose [S1.07] [S0.09]', async () => {
+    await using server = await startModelServer([list({ id: 'qwen' }), list({ id: 'a' }, { id: 'b' })])
+    const { choose, cli } = await place(local(server.baseUrl))
+    expect(await choose()).toMatchObject({ name: 'local', model: 'qwen' })
+    await expect(choose()).rejects.toMatchObject({
+      code: 'provider_unavailable',
+      message: expect.stringMatching(/No model is named, and local lists 2 models: a, b\. Name one/),
+    })
+    const { stdout } = await cli('config', 'check')
+    expect(stdout).toMatch(/model +the first of .* that the server lists, else its only one/)
+    expect(server.asked).toHaveLength(2)
+  })
+
+  it('is said by config check, with who named it [S0.09]', async () => {
+    const { cli } = await place('', { ANTHROPIC_API_KEY: key, ANTHROPIC_MODEL: 'claude-x' })
+    const { stdout } = await cli('config', 'check')
+    expect(stdout).toContain(
+      'claude-x (the variable ANTHROPIC_MODEL) of anthropic at https://api.anthropic.com, key from the variable ANTHROPIC_API_KEY',
+    )
+  })
+})
