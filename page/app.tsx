@@ -57,7 +57,10 @@ export function App() {
     // An address with a token that is pasted into this tab loads no page.
     const take = () => {
       const given = takeTokenFromAddress()
-      if (given !== undefined) signIn(given)
+      if (given === undefined) return
+      signIn(given)
+      // The view that the address names now.
+      dispatchEvent(new HashChangeEvent('hashchange'))
     }
     addEventListener('hashchange', take)
     return () => removeEventListener('hashchange', take)

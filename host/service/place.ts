@@ -10,6 +10,8 @@ export const socketName = 'service.sock'
 const tokenName = 'token'
 /** File that names a socket elsewhere, for the commands of the user. */
 const placeName = 'socket'
+/** File with the address of the page, for the commands of the user. */
+const addressName = 'address'
 const placeMaxBytes = 4_096
 const tokenBytes = 32
 const tokenForm = /^[A-Za-z0-9_-]{43}$/
@@ -58,19 +60,39 @@ export async function keepSocketPlace(directory: string, socket: string | undefi
   await replaceFile(file, `${socket}\n`)
 }
 
+/** Says by which address people reach the service; undefined: by none any more. @param url such as `http://127.0.0.1:3789` */
+export async function keepAddress(directory: string, url: string | undefined): Promise<void> {
+  const file = path.join(directory, addressName)
+  if (url === undefined) await rm(file, { force: true })
+  else await replaceFile(file, `${new URL(url).origin}\n`)
+}
+
+/** The address that the service of the folder kept; undefined when there is none. @param directory is the user's alone */
+export async function findAddress(directory: string): Promise<string | undefined> {
+  const text = await readSmall(path.join(directory, addressName))
+  const url = text === undefined ? null : URL.parse(text)
+  // Nothing but an origin, so that a token that follows it goes nowhere else.
+  const isOrigin = url !== null && /^https?:$/.test(url.protocol) && url.origin === text
+  return isOrigin ? text : undefined
+}
+
+/** The line of a file that a service keeps; undefined when there is no such file. */
+async function readSmall(file: string): Promise<string | undefined> {
+  try {
+    await using handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+    if (!(await handle.stat()).isFile()) return undefined
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(placeMaxBytes), 0, placeMaxBytes, 0)
+    return buffer.toString('utf8', 0, bytesRead).replace(/\n$/, '')
+  } catch {
+    return undefined
+  }
+}
+
 /** Where the service of the folder listens, or would. @param directory is the user's alone */
 export async function findSocketPlace(directory: string): Promise<string> {
   const usual = path.join(directory, socketName)
-  const file = path.join(directory, placeName)
-  try {
-    await using handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
-    if (!(await handle.stat()).isFile()) return usual
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(placeMaxBytes), 0, placeMaxBytes, 0)
-    const place = buffer.toString('utf8', 0, bytesRead).replace(/\n$/, '')
-    return path.isAbsolute(place) && !place.includes('\0') ? place : usual
-  } catch {
-    return usual
-  }
+  const place = await readSmall(path.join(directory, placeName))
+  return place !== undefined && path.isAbsolute(place) && !place.includes('\0') ? place : usual
 }
 
 /** The token that a service made; undefined when there is none. @throws {CaissonError} as {@link readToken} */

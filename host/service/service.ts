@@ -19,7 +19,7 @@ import { Links } from './links.ts'
 import { MetricValues } from './metric-values.ts'
 import { Notices, type NoticeTimes } from './notices.ts'
 import { Ownership } from './ownership.ts'
-import { keepSocketPlace, readToken, serviceFolder, socketName } from './place.ts'
+import { keepAddress, keepSocketPlace, readToken, serviceFolder, socketName } from './place.ts'
 import { Push } from './push.ts'
 import { Quotas } from './quotas.ts'
 import { Readiness } from './readiness.ts'
@@ -56,6 +56,11 @@ export interface ServiceOptions {
   readonly log?: (line: Readonly<Record<string, unknown>>) => void
   /** Origin by which people reach the service; messages to them then have links that answer. Default: no links. */
   readonly publicUrl?: string
+  /**
+   * It lives as long as one command: commands do not find it, it continues no runs of an earlier service and sends no
+   * messages. Default false.
+   */
+  readonly isBrief?: boolean
   /** Of messages to people about questions that wait. */
   readonly noticeTimes?: NoticeTimes
 }
@@ -63,6 +68,7 @@ export interface ServiceOptions {
 export class Service implements AsyncDisposable {
   /** `http://127.0.0.1:3789`. */
   readonly url: string
+  /** Where it listens besides, unless it is brief. */
   readonly socket: string
   readonly tokenFile: string
   /** Runs of an earlier service that it continues. */
@@ -70,7 +76,7 @@ export class Service implements AsyncDisposable {
   readonly #app: FastifyInstance
   readonly #local: AsyncDisposable
   readonly #runs: ServiceRuns
-  readonly #notices: Notices
+  readonly #notices: Notices | undefined
   /** Ends the observation of runs. */
   readonly #forget: () => void
 
@@ -82,7 +88,7 @@ export class Service implements AsyncDisposable {
     readonly app: FastifyInstance
     readonly local: AsyncDisposable
     readonly runs: ServiceRuns
-    readonly notices: Notices
+    readonly notices: Notices | undefined
     readonly forget: () => void
   }) {
     this.url = parts.url
@@ -100,7 +106,7 @@ export class Service implements AsyncDisposable {
   static async start(options: ServiceOptions): Promise<Service> {
     const { host, version, address = '127.0.0.1', port = defaultPort, log = () => undefined } = options
     requireSafe(address, options.tls !== undefined)
-    const { isOpen = false } = options
+    const { isOpen = false, isBrief = false } = options
     const publicHost = options.publicUrl === undefined ? [] : [new URL(options.publicUrl)]
     const reachable = publicHost.map(({ hostname }) => hostname).filter((name) => !isLoopback(name))
     if (isOpen) requireLoopback(address, [...(options.hostNames ?? []), ...reachable])
@@ -183,9 +189,9 @@ export class Service implements AsyncDisposable {
     const elsewhere = options.socket === undefined ? undefined : path.resolve(options.socket)
     const socket = elsewhere ?? path.join(directory, socketName)
     // The socket first: of two services of one user the second ends here.
-    const local = undo.use(await openLocal(socket, app, locals))
-    await keepSocketPlace(directory, elsewhere)
-    if (elsewhere !== undefined) local.defer(() => keepSocketPlace(directory, undefined))
+    const local = undo.use(isBrief ? new AsyncDisposableStack() : await openLocal(socket, app, locals))
+    if (!isBrief) await keepSocketPlace(directory, elsewhere)
+    if (!isBrief && elsewhere !== undefined) local.defer(() => keepSocketPlace(directory, undefined))
     await app.listen({ host: address, port }).catch((cause: unknown) => {
       throw cannotListen(address, port, cause)
     })
@@ -201,7 +207,7 @@ export class Service implements AsyncDisposable {
     // A proxy keeps the name that its clients use, without this port.
     for (const name of options.hostNames ?? []) names.add(name.toLowerCase())
     for (const { host: name } of publicHost) names.add(name)
-    const resumed = await runs.resumeAll()
+    const resumed = isBrief ? [] : await runs.resumeAll()
     const webhooks = webhookReceivers(messenger, links)
     const receivers = async () => {
       const browsers = await push.receivers().catch((error: unknown) => {
@@ -214,13 +220,19 @@ export class Service implements AsyncDisposable {
       })
       return [...webhooks, ...browsers]
     }
-    const notices = await Notices.start({
-      ...{ host, directory, values, log, afterMs: messenger.afterMs, receivers },
-      ...(options.noticeTimes === undefined ? {} : { times: options.noticeTimes }),
-    })
-    undo.move()
+    const notices = isBrief
+      ? undefined
+      : await Notices.start({
+          ...{ host, directory, values, log, afterMs: messenger.afterMs, receivers },
+          ...(options.noticeTimes === undefined ? {} : { times: options.noticeTimes }),
+        })
     const shown = isIP(address) === 6 ? `[${address}]` : address
     const url = `${options.tls === undefined ? 'http' : 'https'}://${shown}:${boundPort}`
+    if (!isBrief) {
+      await keepAddress(directory, url)
+      local.defer(() => keepAddress(directory, undefined))
+    }
+    undo.move()
     return new Service({ url, socket, tokenFile, resumed, app, local, runs, notices, forget })
   }
 
@@ -234,7 +246,7 @@ export class Service implements AsyncDisposable {
    * the next service.
    */
   async close(): Promise<void> {
-    await this.#notices[Symbol.asyncDispose]()
+    await this.#notices?.[Symbol.asyncDispose]()
     await this.#local[Symbol.asyncDispose]()
     await this.#app.close()
     this.#forget()

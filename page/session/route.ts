@@ -20,6 +20,13 @@ export function runAddress(run: string, tab: RunTab = 'activity'): string {
   return `#/runs/${run}${tab === 'activity' ? '' : `/${tab}`}`
 }
 
+/** A fragment that signs in, such as `#token=TOKEN&run=RUN`; undefined for any other. @returns the view that follows it */
+export function parseSignIn(hash: string): { readonly token: string; readonly next: string } | undefined {
+  const [, token, run] = /^#token=([\w.-]+)(?:&run=(run-[0-9a-f]{20}))?$/.exec(hash) ?? []
+  if (token === undefined) return undefined
+  return { token, next: run === undefined ? '#/' : runAddress(run) }
+}
+
 export function useRoute(): PageRoute {
   const [hash, setHash] = useState(location.hash)
   useEffect(() => {

@@ -2,20 +2,22 @@
 import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
 import { ServiceClient, ServiceError } from '../../client/index.ts'
+import { parseSignIn } from './route.ts'
 
 const storageKey = 'caisson-token'
 const nameKey = 'caisson-name'
 
 /**
- * Takes a token from the fragment of the address, which no server sees, and removes it from there.
+ * Takes a token from the fragment of the address, which no server sees, and removes it from there. Where the address names
+ * a run, its view is left in its place.
  * @returns the token; undefined where the address has none
  */
 export function takeTokenFromAddress(): string | undefined {
-  const [, token] = /^#token=([\w.-]+)$/.exec(location.hash) ?? []
-  if (token === undefined) return undefined
-  storeToken(token)
-  history.replaceState(null, '', `${location.pathname}#/`)
-  return token
+  const given = parseSignIn(location.hash)
+  if (given === undefined) return undefined
+  storeToken(given.token)
+  history.replaceState(null, '', `${location.pathname}${given.next}`)
+  return given.token
 }
 
 export function storedToken(): string | undefined {

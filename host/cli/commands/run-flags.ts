@@ -54,6 +54,8 @@ export interface RunFlags extends VmFlags, Detail {
   readonly detach?: boolean
   /** Carries the run out in this process, also while a service runs. */
   readonly here?: boolean
+  /** Shows the run on the web page too. */
+  readonly web?: boolean
   /** Prints the final answer alone. */
   readonly quiet?: boolean
   /** A file for the final answer. */

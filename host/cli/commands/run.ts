@@ -24,6 +24,7 @@ import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
 import { nameLast, optionsOf, type RunFlags } from './run-flags.ts'
 import { readTaskInput } from './task-input.ts'
 import { tellUnended, watchAnswers } from './watch-end.ts'
+import { openRunPage, type RunPage } from './web-page.ts'
 
 export async function runTask(
   io: Io,
@@ -49,7 +50,11 @@ export async function runTask(
     ...(input.context === undefined ? {} : { context: input.context }),
   }
   if (flags.detach === true) return await detach(io, await withAcceptedRules(io, options, flags), flags)
-  const begin = beginNew(io, flags)
+  await using page =
+    flags.web === true
+      ? await openRunPage(io, hostOf(io, flags.config), place ?? io.directory ?? process.cwd())
+      : undefined
+  const begin = beginNew(io, flags, page)
   // What a quiet run has to say beside its answer goes to standard error, questions included.
   const shown = flags.quiet === true ? { ...io, stdout: io.stderr } : io
   const { code, end } =
@@ -57,6 +62,9 @@ export async function runTask(
       ? await runJson(io, options, flags, begin)
       : await runShown(shown, options, flags, begin)
   await giveAnswer(io, end, { output, quiet: flags.quiet })
+  // Who cancelled the run, or closed the terminal, waits for nothing.
+  if (end !== null && end.outcome !== 'cancelled')
+    await page?.stay(options.approvals?.interactive === true || flags.apply !== undefined)
   return code
 }
 
@@ -123,10 +131,15 @@ export interface ContinueFlags extends Pick<ShowFlags, 'json' | 'apply' | 'verbo
 type Begin = (host: Host, options: RunOptions) => Promise<CarriedRun>
 
 /** In the service of this user where it takes the run, else in this process. */
-function beginNew(io: Io, flags: RunFlags): Begin {
-  return async (host, options) => {
-    const runId = await startInService(io, host, options, flags)
-    return runId === undefined ? ownRun(await host.run(options)) : await followStarted(host, runId)
+function beginNew(io: Io, flags: RunFlags, page: RunPage | undefined): Begin {
+  return async (host, given) => {
+    // Somebody can answer on the page.
+    const options =
+      page === undefined ? given : { ...given, approvals: { ...given.approvals, interactive: true } }
+    const runId = page?.isOwn === true ? undefined : await startInService(io, host, options, flags)
+    const carried = runId === undefined ? ownRun(await host.run(options)) : await followStarted(host, runId)
+    await page?.tell(carried.run.id)
+    return carried
   }
 }
 

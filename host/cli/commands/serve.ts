@@ -1,10 +1,9 @@
 /** `caisson serve`: the HTTP service in this process, until a signal ends it. */
-import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import type { Host } from '../../host.ts'
 import type { HostQueueOptions } from '../../host-options.ts'
+import { serviceFolder } from '../../service/place.ts'
 import { Service, type ServiceOptions } from '../../service/service.ts'
 import { withEnvFile } from '../env-file.ts'
 import { exitCodes } from '../exit-codes.ts'
@@ -12,6 +11,7 @@ import { hostOf, type Io } from '../io.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { type JwtFlags, jwtOf, modeOf, originsOf, portOf, publicUrlOf } from './serve-environment.ts'
 import { type QuotaFlags, quotasOf } from './serve-keys.ts'
+import { endSignal, pageAddress } from './web-page.ts'
 
 export interface ServeFlags extends JwtFlags {
   readonly config?: readonly string[]
@@ -58,7 +58,9 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
     },
   })
   say(`Caisson listens on ${service.url} and ${service.socket}`)
-  say(`Page: ${await pageAddress(io, service, flags.token === false)}`)
+  say(
+    `Page: ${flags.token === false ? `${service.url}/` : await pageAddress(io.stderr, { url: service.url, directory: serviceFolder(host.folders.home) })}`,
+  )
   say(`Reference of the API: ${service.url}/docs`)
   if (flags.token === false)
     say(
@@ -69,7 +71,7 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
     say(`Accepts JWTs of ${sanitizeLine(issuer)} for ${sanitizeLine(audience)}`)
   if (pool > 0) void fillPool(host, pool, say)
   for (const runId of service.resumed) say(`Continues ${runId}`)
-  const signal = await endOfService()
+  const signal = await endSignal()
   const active = service.activeRuns
   say(
     active === 0
@@ -91,16 +93,6 @@ async function fillPool(host: Host, size: number, say: (text: string) => void): 
   } catch (error) {
     say(`The VMs to keep ready could not be started: ${sanitizeLine(errorMessage(error), 1_000)}`)
   }
-}
-
-/**
- * In a terminal with the token in the fragment, which no server gets: who opens the page is signed in. A log, such as that
- * of a unit of systemd, never has the token.
- */
-async function pageAddress({ stderr }: Io, { url, tokenFile }: Service, isOpen: boolean): Promise<string> {
-  if (isOpen || stderr.isTTY !== true) return `${url}/`
-  const token = (await readFile(tokenFile, 'utf8')).trim()
-  return `${url}/#token=${token}`
 }
 
 function jwtQuotasOf(flags: JwtFlags): QuotaFlags {
@@ -137,21 +129,5 @@ function listenOptions(io: Io, flags: ServeFlags): Omit<ServiceOptions, 'host' |
     ...(tlsCert === undefined || tlsKey === undefined ? {} : { tls: { certFile: tlsCert, keyFile: tlsKey } }),
     ...(allowHostName === undefined ? {} : { hostNames: allowHostName }),
     ...(flags.publicUrl === undefined ? {} : { publicUrl: publicUrlOf(flags.publicUrl) }),
-  }
-}
-
-async function endOfService(): Promise<string> {
-  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
-  const ended = new AbortController()
-  try {
-    return await Promise.race(
-      signals.map(async (signal) => {
-        await once(process, signal, { signal: ended.signal })
-        return signal
-      }),
-    )
-  } finally {
-    ended.abort()
-    // Another signal ends the process at once.
   }
 }

@@ -81,6 +81,13 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
       ),
     )
     .option('--here', 'run in this process, also while a service of yours runs (caisson serve)')
+    .addOption(
+      new Option('--web', 'show the run on the web page too; questions can be answered there').conflicts([
+        'json',
+        'quiet',
+        'detach',
+      ]),
+    )
     .option('-o, --output <file>', 'write the final answer of a completed run to this file')
     .option('--output-schema <file>', 'make the final answer JSON that fits the JSON schema in this file')
   addDetailOptions(command)
