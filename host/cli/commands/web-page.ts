@@ -36,6 +36,11 @@ export interface RunPage extends AsyncDisposable {
  * @throws {CaissonError} when a service is there that has no page for this command
  */
 export async function openRunPage(io: Io, host: Host, workspace: string): Promise<RunPage> {
+  // The page would end with each task.
+  if (io.conversation !== undefined)
+    throw new CaissonError('invalid_options', '--web is not possible in a conversation', {
+      remedy: 'run caisson serve beside it, whose page shows all runs',
+    })
   const directory = serviceFolder(host.folders.home)
   const say = (line: string): void => void io.stderr.write(`${line}\n`)
   const found = await findLocalService(host.folders.home, io.version)

@@ -93,4 +93,7 @@ it('refuses --web beside options that leave nobody to look at the page [H.01]', 
     expect([flag, await runCli(['run', 'x', '--web', flag, '-w', home], io)]).toEqual([flag, 2])
     expect(said()).toContain('--web')
   }
+  const { io, host, home } = await place()
+  const conversation = { told: new Set<string>() }
+  await expect(openRunPage({ ...io, conversation }, host, home)).rejects.toThrow(/in a conversation/)
 })
