@@ -23,7 +23,8 @@ it('a run with --web is answered on its page; in a terminal the address signs in
 
   const second = place.start(...runArguments(place, 'Delete b.txt', '--web'))
   await expect.poll(() => second.errors(), { timeout: 120_000 }).toMatch(/Page: http:\S+\n/)
-  const [, url = '', view = ''] = /Page: (http:[^#\s]+)#\/runs\/(run-[0-9a-f]{20})\n/.exec(second.errors()) ?? []
+  const [, url = '', view = ''] =
+    /Page: (http:[^#\s]+)#\/runs\/(run-[0-9a-f]{20})\n/.exec(second.errors()) ?? []
   const token = (await readFile(path.join(place.home, 'service/token'), 'utf8')).trim()
   expect(second.errors() + second.output()).not.toContain(token)
   const { page: next, complaints: others } = await open(`${url}#token=${token}&run=${view}`)
