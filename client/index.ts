@@ -51,7 +51,8 @@ export class ServiceError extends Error {
   readonly problem: Problem
 
   constructor(problem: Problem) {
-    super(problem.remedy === undefined ? problem.detail : `${problem.detail}; ${problem.remedy}`)
+    const { detail, remedy } = problem
+    super(remedy === undefined ? detail : `${detail}${detail.endsWith('.') ? '' : ';'} ${remedy}`)
     this.status = problem.status
     this.problem = problem
   }

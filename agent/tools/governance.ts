@@ -42,7 +42,7 @@ export function createGovernanceTool(gateway: GatewayClient): Tool {
     render({ notes, added }) {
       const [first] = notes
       return added && first !== undefined
-        ? `Proposed as ${first.noteId} for ${first.proposalId}; whether it is kept is for the user to decide.`
+        ? `Proposed as ${first.noteId} for ${first.proposalId}; it is not kept until the user has decided.`
         : renderNotes(notes)
     },
   })

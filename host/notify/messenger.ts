@@ -5,7 +5,7 @@ import type { Config } from '../config/schema.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import type { Secret } from '../keys/secret.ts'
 import type { Network } from '../net/network.ts'
-import { createPost, type Post, type SendResult } from './post.ts'
+import { createPost, type Post, refuseUrl, type SendResult } from './post.ts'
 import { encryptPush, type PushKeys, readVapidIdentity, type VapidIdentity, vapidHeader } from './web-push.ts'
 import { readWebhookSecret, signWebhook } from './webhook-signature.ts'
 
@@ -26,6 +26,8 @@ export interface PushMessage {
 export interface PushSender {
   /** For browsers that subscribe, in base64url. */
   readonly publicKey: string
+  /** Why no message can go to an endpoint; null unless its text alone shows that, such as an address of this machine. */
+  refuse(endpoint: string): string | null
   /** Makes one attempt. What fails is a value. */
   send(to: PushTarget, message: PushMessage, signal: AbortSignal): Promise<SendResult>
 }
@@ -65,6 +67,7 @@ type Webhook = Settings['webhooks'][string]
 const defaultAfterMs = 30_000
 /** For which a push service keeps a message of a browser that is off. */
 const pushLifeSeconds = 24 * 3_600
+const localPushSetting = 'notify.localPush = true'
 const defaultLinkMs = 24 * 3_600_000
 
 /** @throws {CaissonError} `invalid_config` for a webhook whose secret cannot be used */
@@ -93,6 +96,10 @@ export async function openMessenger(
       const identity = readVapidIdentity(secret)
       return {
         publicKey: identity.publicKey,
+        refuse: (endpoint) => {
+          requireText('endpoint', endpoint)
+          return refuseUrl({ url: endpoint, isLocalAllowed: localPush, localSetting: localPushSetting })
+        },
         send: async (to, message, signal) =>
           await push(to, message, { post, signal, identity, contact, isLocalAllowed: localPush }),
       }
@@ -145,7 +152,10 @@ async function push(
     ...{ ttl: String(pushLifeSeconds), urgency: 'high', topic },
   }
   // 404: the browser unsubscribed (RFC 8030).
-  const localSetting = 'notify.localPush = true'
-  const message = { url: endpoint, headers, body, isLocalAllowed, localSetting, goneStatuses: [404, 410] }
+  const goneStatuses = [404, 410]
+  const message = {
+    ...{ url: endpoint, headers, body, isLocalAllowed, goneStatuses },
+    localSetting: localPushSetting,
+  }
   return await post(message, signal)
 }

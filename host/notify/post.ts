@@ -6,10 +6,10 @@ import { request } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { parseRetryAfter } from '#specs/node/provider-quirks/provider-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { createConnector } from '../egress/connect.ts'
+import { createConnector, insideOf } from '../egress/connect.ts'
 import { startTls } from '../egress/http-exchange.ts'
 import type { Network } from '../net/network.ts'
-import { hostInUrl, parseTarget, type Target } from '../net/target.ts'
+import { hostInUrl, isAddress, parseTarget, type Target } from '../net/target.ts'
 
 /** Of one attempt: lookup, connection, TLS, request and the headers of the answer. */
 const attemptMs = 15_000
@@ -65,6 +65,21 @@ export function createPost(network: Network, timeoutMs = attemptMs): Post {
     if (!secured.ok) return failed(secured.error, { isRetryable: true })
     return await send(secured.value, target.value, { headers, body, goneStatuses, signal: ends })
   }
+}
+
+/**
+ * Why no message can go to a URL; null unless its text alone shows that. A name is judged with each attempt.
+ */
+export function refuseUrl({
+  url,
+  isLocalAllowed,
+  localSetting,
+}: Pick<Message, 'url' | 'isLocalAllowed' | 'localSetting'>): string | null {
+  const target = parseTarget(url, 'POST')
+  if (!target.ok) return target.error
+  const { host, scheme } = target.value
+  if (!isAddress(host)) return null
+  return reasonAgainst(scheme, insideOf(host), isLocalAllowed ? null : localSetting)
 }
 
 function reasonAgainst(

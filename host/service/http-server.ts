@@ -204,7 +204,7 @@ function addRoute(
       const { run } = (checked.params ?? {}) as { run?: string }
       if (run !== undefined) await options.ownership.require(call.caller, run)
       if (name === 'listEvents' && accepts(request, 'text/event-stream'))
-        return await streamEvents(checked as never, request, reply, options)
+        return await streamEvents(checked as never, request, reply, { ...options, caller: call.caller })
       const handler = options.handlers[name] as (
         given: typeof checked,
         call: Call,
@@ -265,16 +265,23 @@ async function streamEvents(
   { params: { run }, query }: { params: { run: string }; query: { from?: number } },
   request: FastifyRequest,
   reply: FastifyReply,
-  { events, log }: HttpOptions,
+  { events, quotas, log, caller }: HttpOptions & { readonly caller: Caller },
 ): Promise<FastifyReply> {
   const last = request.headers['last-event-id']
   if (last !== undefined && !/^\d{1,15}$/.test(String(last)))
     throw new Refusal(400, 'invalid_request', 'Last-Event-ID: expected the id of an event of this stream')
   const from = last === undefined ? (query.from ?? 1) : Number(last) + 1
+  const closeStream = quotas.openStream(caller)
+  reply.raw.once('close', closeStream)
   // Headers that were set so far, such as for another origin.
   for (const [header, value] of Object.entries(reply.getHeaders()))
     if (value !== undefined) reply.raw.setHeader(header, value)
   reply.hijack()
+  if (reply.raw.destroyed) {
+    // The client went away before, so nothing closes again.
+    closeStream()
+    return reply
+  }
   try {
     await events.stream(run, from, reply.raw)
   } catch (error) {

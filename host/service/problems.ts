@@ -61,12 +61,41 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   internal: 500,
 }
 
+/** Routes that do what a command of a remedy does, by its words. */
+const routeOf: Readonly<Record<string, (run: string) => string>> = {
+  'runs show': (run) => `GET /v1/runs/${run}`,
+  'runs cancel': (run) => `POST /v1/runs/${run}/cancel`,
+  'runs resume': (run) => `POST /v1/runs/${run}/resume`,
+  'runs rm': (run) => `DELETE /v1/runs/${run}`,
+  'approvals list': () => 'GET /v1/approvals',
+  'workspace diff': (run) => `GET /v1/runs/${run}/changes`,
+  'workspace apply': (run) => `POST /v1/runs/${run}/changes/apply`,
+  'workspace undo': (run) => `POST /v1/runs/${run}/changes/undo`,
+}
+const commandOnRun = /\bcaisson ([a-z]+ [a-z]+) (run-[0-9a-f]{20})/g
+
+/** The remedy is a field of its own, so `detail` is without it. */
 export function problemOf({ code, message, remedy }: CaissonError): Problem {
   const status = statuses[code]
   // The cause of an internal error is for the log alone.
   if (code === 'internal')
     return makeProblem(status, code, 'an internal error; the log of the service has the details')
-  return makeProblem(status, code, message, remedy === undefined ? {} : { remedy })
+  if (remedy === undefined) return makeProblem(status, code, message)
+  return makeProblem(status, code, withoutRemedy(message, remedy), { remedy: withRoutes(remedy) })
+}
+
+/** As {@link CaissonError} joins them. */
+function withoutRemedy(message: string, remedy: string): string {
+  if (!message.endsWith(` ${remedy}`)) return message
+  return message.slice(0, -remedy.length - 1).replace(/;$/, '')
+}
+
+/** With the routes of its commands, since a caller may have no command line. */
+function withRoutes(remedy: string): string {
+  const routes = [...remedy.matchAll(commandOnRun)].flatMap(([, command = '', run = '']) =>
+    Object.hasOwn(routeOf, command) ? [routeOf[command]?.(run)] : [],
+  )
+  return routes.length === 0 ? remedy : `${remedy}; by HTTP: ${routes.join(', ')}`
 }
 
 function makeProblem(

@@ -81,8 +81,16 @@ export class Push {
     return this.#sender.publicKey
   }
 
-  /** Adds a browser of the caller, or renews it. Beyond the bounds the oldest is removed. @returns its id */
+  /**
+   * Adds a browser of the caller, or renews it. Beyond the bounds the oldest is removed.
+   * @returns its id. @throws {Refusal} 400 for an endpoint that no message can go to
+   */
   async add(caller: Caller, { endpoint, keys }: PushRequest): Promise<string> {
+    const reason = this.#sender.refuse(endpoint)
+    if (reason !== null)
+      throw new Refusal(400, 'invalid_request', `the body does not fit: endpoint: ${reason}`, {
+        errors: [{ field: 'endpoint', message: reason }],
+      })
     const owner = ownerOf(caller)
     const others = this.#subscriptions.filter((other) => other.endpoint !== endpoint)
     const mine = others.filter((other) => other.owner === owner).slice(1 - perCallerMax)

@@ -1,6 +1,6 @@
 /**
- * What a key or the subject of a JWT may use: requests in a minute, runs at once, tokens and cost of a day. Tokens and cost
- * are those of the runs' summaries, so a restart forgets nothing of them. The owner has no quota.
+ * What a key or the subject of a JWT may use: requests in a minute, event streams and runs at once, tokens and cost of a
+ * day. Tokens and cost are those of the runs' summaries, so a restart forgets nothing of them. The owner has no quota.
  */
 
 import { hasCode } from '#specs/errors.ts'
@@ -12,6 +12,10 @@ import { Refusal } from './problems.ts'
 
 const minuteMs = 60_000
 const dayMs = 86_400_000
+/** Event streams that one account may have open, so that it cannot take all connections of the service. */
+const streamsMax = 32
+/** For a client to try again when another of its streams has ended. */
+const streamWaitMs = 10_000
 
 /** As a request has it. */
 type AskedLimits = RunRequest['limits']
@@ -30,6 +34,8 @@ export class Quotas {
   readonly #now: () => number
   /** Times of requests in the last minute, by account. */
   readonly #requests = new Map<string, number[]>()
+  /** Event streams that are open, by account. */
+  readonly #streams = new Map<string, number>()
   /** Commands over results that are under way, by account. */
   readonly #tests = new Map<string, number>()
   /** The last start of each account: of two at once the second counts the first. */
@@ -53,6 +59,18 @@ export class Quotas {
     this.#forgetRequests(now - minuteMs)
     if (first !== undefined)
       throw tooMany(`the ${account.kind} may send ${max} requests in a minute`, first + minuteMs - now)
+  }
+
+  /** Counts an event stream until the returned function is called. @throws {Refusal} 429 */
+  openStream({ account }: Caller): () => void {
+    if (account === undefined) return () => undefined
+    const { id, kind } = account
+    if ((this.#streams.get(id) ?? 0) >= streamsMax)
+      throw tooMany(`the ${kind} has ${streamsMax} event streams open, and may not have more`, streamWaitMs, {
+        remedy: 'close one',
+      })
+    count(this.#streams, id, 1)
+    return () => count(this.#streams, id, -1)
   }
 
   /**
@@ -98,19 +116,14 @@ export class Quotas {
   async test<T>(caller: Caller, work: () => Promise<T>): Promise<T> {
     const { account } = caller
     if (account === undefined) return await work()
-    const count = (by: number) => {
-      const left = (this.#tests.get(account.id) ?? 0) + by
-      if (left === 0) this.#tests.delete(account.id)
-      else this.#tests.set(account.id, left)
-    }
     await this.#inTurn(caller, async () => {
       this.#requireFree(caller, await this.#runsOf(caller))
-      count(1)
+      count(this.#tests, account.id, 1)
     })
     try {
       return await work()
     } finally {
-      count(-1)
+      count(this.#tests, account.id, -1)
     }
   }
 
@@ -182,12 +195,12 @@ export class Quotas {
     )
     for (const [id, of] of this.#options.atWork()) if (of === name) atWork.add(id)
     for (const id of queued) atWork.delete(id)
-    const count = atWork.size + (this.#tests.get(account.id) ?? 0)
-    if (count < max) return
+    const runsAtWork = atWork.size + (this.#tests.get(account.id) ?? 0)
+    if (runsAtWork < max) return
     throw new Refusal(
       429,
       'too_many_requests',
-      `${count} runs of the ${account.kind} are at work, and it may have ${max}`,
+      `${runsAtWork} runs of the ${account.kind} are at work, and it may have ${max}`,
       {
         remedy: 'wait until one has ended, or cancel one',
       },
@@ -221,6 +234,12 @@ async function withPrice<T>({ account }: Caller, started: Promise<T>): Promise<T
       { remedy: 'choose another model, or ask the owner of the service to set its price (prices)' },
     )
   })
+}
+
+function count(counts: Map<string, number>, id: string, by: number): void {
+  const left = (counts.get(id) ?? 0) + by
+  if (left === 0) counts.delete(id)
+  else counts.set(id, left)
 }
 
 function tokensOf({ state: { usage } }: RunSummary): number {

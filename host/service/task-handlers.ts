@@ -56,13 +56,23 @@ export function makeTaskHandlers({ host, runs, version, resultOf }: TaskParts): 
       // The caller wrote them. Any other note waits for a person, as those of every run.
       if (caller.scopes.has('approve'))
         await (await host.runNotes(runId)).keepThoseIn(goal, actorOf(caller, undefined))
-      return { body: toTaskAnswer(result, await host.trace(runId)), headers: placeOf(runId) }
+      // The agent wrote its answer before that.
+      const kept = await keptIn(host, runId)
+      const answer = toTaskAnswer(result, await host.trace(runId))
+      const output = kept.length === 0 ? answer.output : `${answer.output}\nKept: ${kept.join(', ')}.`
+      return { body: { ...answer, output }, headers: placeOf(runId) }
     },
     listProposalNotes: async ({ params: { proposal } }) => ({
       body: { proposal_id: proposal, notes: (await host.notes.ofProposal(proposal)).map(({ text }) => text) },
     }),
     serviceHealth: async () => ({ body: { status: 'healthy', service: 'caisson', version } }),
   }
+}
+
+/** Ids of the notes of a run that are kept, also for a caller who asks again. */
+async function keptIn(host: Host, runId: string): Promise<string[]> {
+  const { settled } = await host.runNotes(runId)
+  return settled.filter(({ state }) => state === 'kept').map(({ noteId }) => noteId)
 }
 
 function placeOf(runId: string): Record<string, string> {

@@ -84,6 +84,8 @@ function toResult(value: unknown, faults: readonly SchemaFault[]): Result<unknow
 
 function describeBreak(error: unknown): string {
   if (isOutOfTime(error)) return 'its patterns or references take too long'
+  if (error instanceof RangeError && error.message.includes('call stack'))
+    return 'a "$ref" leads back to itself without going into a part of the value; refer to the whole from below "properties" or "items"'
   return error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
 }
 

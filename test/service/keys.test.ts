@@ -117,6 +117,10 @@ describe('an API key', () => {
     expect(listed.stdout).not.toContain(secret.slice(-20))
     const wrong = await caisson('serve', 'keys', 'revoke', secret)
     expect([wrong.code, wrong.stderr]).toEqual([2, expect.not.stringContaining(secret.slice(-20))])
+    const unknown = await caisson('serve', 'keys', 'create', 'cd', '--scope', 'run,reed')
+    expect([unknown.code, unknown.stderr]).toEqual([
+      ...[2, expect.stringContaining(`--scope: there is no scope "reed"; use ${scopes.join(', ')}`)],
+    ])
     expect((await caisson('serve', 'keys', 'revoke', 'ci')).code).toBe(0)
     expect((await served.send('GET', '/v1/runs', { headers: { authorization } })).status).toBe(401)
   })

@@ -133,7 +133,8 @@ it.each([404, 410])('a browser that unsubscribed is forgotten (%i) [H.02]', asyn
 it('a push service on this machine needs a word of the user, and hostile subscriptions are refused or dropped [H.02]', async () => {
   const { run, client, logged, send } = await servePushing({})
   const push = await servePush()
-  const { subscription } = makeBrowser(`${push.url}/local`)
+  // A name: what it leads to is judged with each delivery.
+  const { subscription } = makeBrowser(`${push.url.replace('127.0.0.1', 'localhost')}/local`)
   const headers = { 'content-type': 'application/json' }
   for (const wrong of [
     { ...subscription, endpoint: 'file:///etc/passwd' },
@@ -145,7 +146,7 @@ it('a push service on this machine needs a word of the user, and hostile subscri
   // More than a person has browsers: the oldest are forgotten.
   for (let count = 0; count < 25; count += 1)
     await client.call('addPushSubscription', {
-      body: { ...subscription, endpoint: `https://127.0.0.1:9/${count}` },
+      body: { ...subscription, endpoint: `https://localhost:9/${count}` },
     })
   // No point of the curve.
   const body = { ...subscription, keys: { ...subscription.keys, p256dh: 'A'.repeat(87) } }
@@ -159,6 +160,39 @@ it('a push service on this machine needs a word of the user, and hostile subscri
     .poll(() => logged.map(({ cause }) => String(cause)).join())
     .toContain('this machine (loopback); allow it with notify.localPush = true')
   expect(push.got).toHaveLength(0)
+})
+
+it('an endpoint at an address that no message may go to is refused at once, in any spelling [H.02]', async () => {
+  const { send } = await servePushing({})
+  const { subscription } = makeBrowser('https://push.example/1')
+  const headers = { 'content-type': 'application/json' }
+  const subscribe = async (endpoint: string) =>
+    await send('POST', '/v1/push', { headers, body: JSON.stringify({ ...subscription, endpoint }) })
+  for (const host of [
+    '127.0.0.1:9',
+    '2130706433',
+    '[::1]',
+    '[::ffff:10.0.0.1]',
+    '169.254.169.254',
+    '192.168.0.1',
+  ]) {
+    const { status, json } = await subscribe(`https://${host}/1`)
+    expect([host, status, json]).toEqual([
+      ...[host, 400],
+      expect.objectContaining({
+        code: 'invalid_request',
+        errors: [
+          {
+            field: 'endpoint',
+            message: expect.stringMatching(/belongs to .+; allow it with notify\.localPush/),
+          },
+        ],
+      }),
+    ])
+  }
+  expect((await subscribe('http://8.8.8.8/1')).status).toBe(400)
+  expect((await subscribe('https://user:word@push.example/1')).status).toBe(400)
+  expect((await subscribe('https://8.8.8.8/1')).status).toBe(200)
 })
 
 it('encryption is that of the example in RFC 8291 [H.02]', () => {

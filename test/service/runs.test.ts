@@ -104,6 +104,22 @@ describe('a run that is over', () => {
     await expect(refused).rejects.toMatchObject({ status: 400, code: 'invalid_options' })
   })
 
+  it('an error has its remedy once, with the route that does what its command does [H.02]', async () => {
+    const { host } = await runThatChanged({ 'a.txt': 'one\n' }, { 'a.txt': 'two\n' })
+    const { send, client } = await serveHost(host)
+    const headers = { 'content-type': 'application/json' }
+    const body = { select: { hunks: { 'a.txt': [7] } } }
+    const at = `/v1/runs/${changedRunId}/changes/apply`
+    const { status, json } = await send('POST', at, { headers, body: JSON.stringify(body) })
+    const { detail, remedy } = json as { detail: string; remedy: string }
+    expect([status, detail]).toEqual([409, expect.stringMatching(/; nothing was applied$/)])
+    expect(remedy).toBe(
+      `list the hunks: caisson workspace diff ${changedRunId}; by HTTP: GET /v1/runs/${changedRunId}/changes`,
+    )
+    const params = { run: changedRunId }
+    await expect(client.call('applyChanges', { params, body })).rejects.toThrow(`${detail}; ${remedy}`)
+  })
+
   it('can be applied hunk by hunk; one that is applied is refused [H.02 W.01]', async () => {
     const lines = (...changed: number[]) =>
       Array.from({ length: 30 }, (_, at) => (changed.includes(at) ? `new ${at}\n` : `${at}\n`)).join('')

@@ -83,7 +83,11 @@ it('answers the documented requests as documented, by the offline model [S0.08 S
       }),
     ],
   })
-  expect(note?.json).toMatchObject({ status: 'success', trace: [{ tool: 'governance_note' }] })
+  expect(note?.json).toMatchObject({
+    status: 'success',
+    output: expect.stringMatching(/Proposed as (\S+) for PROP-2025-001[\s\S]*\nKept: \1\.$/),
+    trace: [{ tool: 'governance_note' }],
+  })
   expect(notes?.json).toEqual({ proposal_id: 'PROP-2025-001', notes: ['Legal review completed'] })
   expect(health?.json).toEqual({ status: 'healthy', service: 'caisson', version: expect.any(String) })
 

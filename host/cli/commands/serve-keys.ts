@@ -1,6 +1,6 @@
 /** `caisson serve keys`: makes, lists and revokes API keys of the HTTP service. A secret is printed once. */
 import { CaissonError } from '#specs/errors.ts'
-import type { Scope } from '#specs/service/route.ts'
+import { type Scope, scopes } from '#specs/service/route.ts'
 import type { ApiKey, ApiKeyQuotas } from '../../api-keys/api-keys.ts'
 import { formatDate, formatTable } from '../../files/format.ts'
 import { prepareFolders } from '../../state/folders.ts'
@@ -27,8 +27,7 @@ export async function createKey(io: Io, name: string, flags: CreateKeyFlags): Pr
   const { scope, expires, json } = flags
   const { key, secret } = await hostOf(io).apiKeys.create({
     name,
-    // The library refuses other words.
-    scopes: scope as Scope[],
+    scopes: scope.map(scopeOf),
     quotas: quotasOf(flags),
     ...(expires === undefined ? {} : { expiresInMs: expires }),
   })
@@ -39,6 +38,15 @@ export async function createKey(io: Io, name: string, flags: CreateKeyFlags): Pr
     io.stdout.write(`${secret}\n`)
   }
   return exitCodes.completed
+}
+
+/** @throws {CaissonError} `invalid_options` */
+function scopeOf(word: string): Scope {
+  const known = scopes.find((scope) => scope === word)
+  if (known !== undefined) return known
+  throw new CaissonError('invalid_options', `--scope: there is no scope ${JSON.stringify(word)}`, {
+    remedy: `use ${scopes.join(', ')}, with commas between them`,
+  })
 }
 
 export async function listKeys(io: Io, flags: { json?: boolean }): Promise<ExitCode> {

@@ -50,7 +50,13 @@ describe('an output schema', () => {
       /this schema/,
     ],
     ['a dangling reference', { items: { $ref: '#/$defs/no' } }, 'outputSchema.items.$ref', /this schema/],
-    ['an endless reference', { $ref: '#' }, 'outputSchema', /not a usable JSON schema/],
+    ['an endless reference', { $ref: '#' }, 'outputSchema', /"\$ref" leads back to itself/],
+    [
+      'an endless circle of references',
+      { $ref: '#/$defs/a', $defs: { a: { $ref: '#/$defs/b' }, b: { $ref: '#/$defs/a' } } },
+      'outputSchema',
+      /"\$ref" leads back to itself/,
+    ],
     ['too deep', nested(17), 'outputSchema', /at most 16 levels/],
     ['too long', { const: 'x'.repeat(70_000) }, 'outputSchema', /at most 65536 characters/],
   ])('is refused with the place: %s [A.12]', async (_, given, field, message) => {
