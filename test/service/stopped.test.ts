@@ -1,4 +1,6 @@
 // Clients of a service whose process is stopped: the kernel accepts their connections, and nobody answers.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
@@ -32,3 +34,21 @@ it('a request to a stopped service ends with an error that says what to do, and 
   child.kill('SIGTERM')
   expect((await ended).code).toBe(0)
 }, 120_000)
+
+it('the first signal ends a service in order, and the second one at once, whatever it still waits for [H.02]', async () => {
+  const command = path.join(import.meta.dirname, '../../host/cli/commands/web-page.ts')
+  // A service that never finishes to close.
+  const program = `setInterval(() => undefined, 1_000)
+    const { endSignal } = await import(${JSON.stringify(command)})
+    const ending = endSignal()
+    console.log('serves')
+    console.log(await ending)`
+  const child = spawn(process.execPath, ['--conditions=caisson-source', '--input-type=module', '-e', program])
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const printed = async () => String((await once(child.stdout, 'data'))[0]).trim()
+  expect(await printed()).toBe('serves')
+  child.kill('SIGTERM')
+  expect(await printed()).toBe('SIGTERM')
+  child.kill('SIGINT')
+  expect(await once(child, 'exit')).toEqual([null, 'SIGINT'])
+}, 60_000)
