@@ -134,6 +134,7 @@ import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import { readStoredRun, resumedOptions, storeRun, withinLimits, withValues } from './stored-run.ts'
+import { TemplateStore, toVmTemplate, type VmTemplate } from './vm/template/template-store.ts'
 import { VmPool } from './vm/vm-pool.ts'
 import type { UndoSummary } from './workspace/index.ts'
 import { endRunHolder } from './workspace/run-lock.ts'
@@ -797,6 +798,11 @@ export class Host implements AsyncDisposable {
    */
   observeRuns(observer: RunObserver): () => void {
     return this.#observers.add(observer)
+  }
+
+  /** The saved VMs that others begin from, most recently used first, as `caisson vm templates` shows them. */
+  async templates(): Promise<readonly VmTemplate[]> {
+    return (await new TemplateStore(this.folders.cache).list()).map(toVmTemplate)
   }
 
   /**

@@ -171,6 +171,7 @@ export { type LeftOutTool, type LoadedTools, type LoadToolsOptions, loadTools } 
 export type { ToolChoice } from './tools/tool-list.ts'
 export type { VmDiskImage } from './vm/drives.ts'
 export type { Accelerator } from './vm/qemu/qemu-args.ts'
+export type { VmTemplate } from './vm/template/template-store.ts'
 export { VmError, type VmErrorDetails, type VmErrorKind, type VmPhase } from './vm/vm-error.ts'
 export type { RunVmOptions, VmOptions } from './vm/vm-options.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'

@@ -6,7 +6,13 @@ import { Refusal } from './problems.ts'
 
 /** As in `Handlers`. */
 export type StateHandlers = {
-  readonly [N in 'listNotes' | 'listGrants' | 'revokeGrant' | 'listSkills' | 'inspectMachine']: (
+  readonly [N in
+    | 'listNotes'
+    | 'listGrants'
+    | 'revokeGrant'
+    | 'listSkills'
+    | 'inspectMachine'
+    | 'listTemplates']: (
     request: RequestOf<(typeof routes)[N]>,
   ) => Promise<{ readonly body: ReplyOf<(typeof routes)[N]> }>
 }
@@ -34,6 +40,7 @@ export function makeStateHandlers(host: Host): StateHandlers {
         body: { roots: [...skills.roots], skills: skills.heads(), problems: [...skills.problems] },
       }
     },
+    listTemplates: async () => ({ body: { templates: [...(await host.templates())] } }),
     inspectMachine: async () => ({ body: { findings: [...(await host.doctor())] } }),
   }
 }

@@ -26,7 +26,13 @@ import {
   Text,
   WorkspacePath,
 } from '../protocol/text.ts'
-import { FindingResource, GrantResource, NoteResource, SkillsResource } from './state-resources.ts'
+import {
+  FindingResource,
+  GrantResource,
+  NoteResource,
+  SkillsResource,
+  TemplateResource,
+} from './state-resources.ts'
 import { ChatRequest, TaskAnswer, TaskRequest } from './task-resources.ts'
 
 /** An uploaded workspace: random, with a mark of whose it is. */
@@ -653,6 +659,7 @@ export const named = {
   Grant: GrantResource,
   Skills: SkillsResource,
   Finding: FindingResource,
+  Template: TemplateResource,
   Health,
   Ready,
   ChatRequest,

@@ -44,6 +44,7 @@ import {
   GrantResource,
   NoteResource,
   SkillsResource,
+  TemplateResource,
 } from './state-resources.ts'
 import {
   ChatRequest,
@@ -504,6 +505,17 @@ export const routes = {
       status: 200,
       description: 'What was seen',
       schema: z.strictObject({ findings: z.array(FindingResource) }),
+    },
+  }),
+  listTemplates: defineRoute({
+    method: 'GET',
+    path: '/v1/templates',
+    summary: 'List the saved VMs that others begin from, most recently used first',
+    scope: 'admin',
+    reply: {
+      status: 200,
+      description: 'The templates',
+      schema: z.strictObject({ templates: z.array(TemplateResource) }),
     },
   }),
   runChat: defineRoute({

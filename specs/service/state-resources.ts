@@ -43,4 +43,23 @@ export const FindingResource = z.strictObject({
   remedy: z.string().optional(),
 })
 
+/** A saved VM that others begin from, as `caisson vm templates` shows it. */
+export const TemplateResource = z.strictObject({
+  name: z.string(),
+  /** Of the service's machine. */
+  directory: z.string(),
+  /** Bytes used on disk. */
+  bytes: Count,
+  usedAtMs: Milliseconds,
+  isIntact: z.boolean(),
+  /** Why the next use makes it again; null where it can be used. */
+  problem: z.string().nullable(),
+  /** The others are null where it is damaged or of another version. `mapped`: VMs share its memory; `plain`: each loads it. */
+  kind: z.enum(['mapped', 'plain']).nullable(),
+  createdAtMs: Milliseconds.nullable(),
+  tookMs: Milliseconds.nullable(),
+  qemuVersion: z.string().nullable(),
+  memoryBytes: Count.nullable(),
+})
+
 export const GrantParams = z.strictObject({ grant: z.coerce.number().int().min(1) })

@@ -9,7 +9,7 @@ import { runId } from '../../host/test/support/run-values.ts'
 import { codeOf, holderOf } from './keys-support.ts'
 import { serveHost } from './support.ts'
 
-const paths = ['/v1/notes', '/v1/grants', '/v1/skills', '/v1/doctor']
+const paths = ['/v1/notes', '/v1/grants', '/v1/skills', '/v1/doctor', '/v1/templates']
 
 async function serveState() {
   const home = await temporaryFolder('service-state')
@@ -62,6 +62,10 @@ it('notes, permanent answers, skills and the machine are shown as the library ha
     skills: [{ skillId: 'release', description: 'Makes a release' }],
     problems: [],
   })
+  await mkdir(path.join(host.folders.cache, 'templates', '0'.repeat(32)), { recursive: true })
+  const { templates } = await client.call('listTemplates', {})
+  expect(templates).toEqual(await host.templates())
+  expect(templates).toMatchObject([{ name: '0'.repeat(32), isIntact: false, kind: null }])
   const { findings } = await client.call('inspectMachine', {})
   expect(findings.map(({ id }) => id)).toEqual((await host.doctor()).map(({ id }) => id))
 })

@@ -3,7 +3,7 @@
 import { CaissonError } from '#specs/errors.ts'
 import { formatAge, formatBytes, formatCount, formatDuration, formatTable } from '../../files/format.ts'
 import { describeReasons, type TemplateFailure } from '../../vm/template/template-failures.ts'
-import { type TemplateInfo, TemplateStore } from '../../vm/template/template-store.ts'
+import { type TemplateInfo, TemplateStore, toVmTemplate } from '../../vm/template/template-store.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
@@ -23,7 +23,7 @@ export async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCod
   const [templates, failures] = [await store.list(), await store.failures()]
   if (flags.json === true) {
     await writeJsonLine(io.stdout, {
-      templates: templates.map(toJson),
+      templates: templates.map(toVmTemplate),
       failures,
       removed: removed.map(({ name, bytes }) => ({ name, bytes })),
     })
@@ -33,22 +33,6 @@ export async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCod
   io.stdout.write(templates.length === 0 ? 'no templates; the next run creates one\n' : tableOf(templates))
   for (const failure of failures) io.stdout.write(`${failureLine(failure)}\n`)
   return exitCodes.completed
-}
-
-function toJson({ name, directory, bytes, usedAtMs, record, problem }: TemplateInfo) {
-  return {
-    name,
-    directory,
-    bytes,
-    usedAtMs,
-    isIntact: record !== undefined,
-    problem: problem ?? null,
-    kind: record?.kind ?? null,
-    createdAtMs: record?.createdAtMs ?? null,
-    tookMs: record?.tookMs ?? null,
-    qemuVersion: record?.qemuVersion ?? null,
-    memoryBytes: record?.memoryBytes ?? null,
-  }
 }
 
 function removedLine(removed: readonly TemplateInfo[], left: number): string {

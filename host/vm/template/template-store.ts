@@ -65,6 +65,43 @@ type Made =
   /** `remembered`: another kind may work; otherwise none works now. */
   | { readonly ok: false; readonly reason: string; readonly remembered: boolean }
 
+/** A template as the library shows it. */
+export interface VmTemplate {
+  readonly name: string
+  readonly directory: string
+  /** Bytes used on disk. */
+  readonly bytes: number
+  /** Times in ms since 1970. */
+  readonly usedAtMs: number
+  readonly isIntact: boolean
+  /** Why the next use makes it again; null where it can be used. */
+  readonly problem: string | null
+  /** The others are null where it is damaged or of another version. `mapped`: VMs share its memory; `plain`: each loads it. */
+  readonly kind: 'mapped' | 'plain' | null
+  readonly createdAtMs: number | null
+  readonly tookMs: number | null
+  readonly qemuVersion: string | null
+  readonly memoryBytes: number | null
+}
+
+export function toVmTemplate({
+  name,
+  directory,
+  bytes,
+  usedAtMs,
+  record,
+  problem,
+}: TemplateInfo): VmTemplate {
+  return {
+    ...{ name, directory, bytes, usedAtMs, isIntact: record !== undefined, problem: problem ?? null },
+    kind: record?.kind ?? null,
+    createdAtMs: record?.createdAtMs ?? null,
+    tookMs: record?.tookMs ?? null,
+    qemuVersion: record?.qemuVersion ?? null,
+    memoryBytes: record?.memoryBytes ?? null,
+  }
+}
+
 export interface TemplateInfo {
   readonly name: string
   readonly directory: string
