@@ -93,9 +93,9 @@ describe('the tools as functions of a program', () => {
 
   it('run at once in JavaScript where they only read, and in order where one writes [A.14]', async () => {
     const reads = await javascript(
-      "const notes = await Promise.all(['slow', 'a', 'b'].map((path) => tools.read_note({ path })))\nconsole.log(notes.map(({ text }) => text).join())",
+      "const notes = await Promise.all(['met 1', 'met 2', 'met 3'].map((path) => tools.read_note({ path })))\nconsole.log(notes.map(({ text }) => text).join())",
     )
-    expect(reads.output).toMatch(/^text of slow,text of a,text of b\n/)
+    expect(reads.output).toMatch(/^text of met 1,text of met 2,text of met 3\n/)
     expect(reads.notes.mostRunning).toBe(3)
     const writes = await javascript(
       "await Promise.all([tools.read_note({ path: 'slow' }), tools.write_note({ path: 'a', content: '' }), tools.read_note({ path: 'b' })])",
@@ -104,11 +104,11 @@ describe('the tools as functions of a program', () => {
     expect(writes.notes.calls).toEqual(['read slow', 'write a', 'read b'])
   })
 
-  it('run at once in threads of Python', async () => {
+  it('run at once in threads of Python [A.14]', async () => {
     const ran = await python(
-      "from concurrent.futures import ThreadPoolExecutor\nimport tools as t\nwith ThreadPoolExecutor(4) as pool: print(list(pool.map(lambda p: t.read_note(path=p)['text'], ['slow', 'a', 'b'])))",
+      "from concurrent.futures import ThreadPoolExecutor\nimport tools as t\nwith ThreadPoolExecutor(4) as pool: print(list(pool.map(lambda p: t.read_note(path=p)['text'], ['met 1', 'met 2', 'met 3'])))",
     )
-    expect(ran.output).toContain("['text of slow', 'text of a', 'text of b']")
+    expect(ran.output).toContain("['text of met 1', 'text of met 2', 'text of met 3']")
     expect(ran.notes.mostRunning).toBe(3)
   })
 

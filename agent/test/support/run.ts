@@ -1,4 +1,5 @@
 /** A run for tests: the real registry, budget and model client, a host that writes down what it hears. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import * as z from 'zod'
 import { createModel, type Model } from '#runtime/llm/model.ts'
@@ -69,7 +70,10 @@ export function noteTools(diary: ToolDiary = { calls: [], running: 0, mostRunnin
       readOnly: true,
       execute: ({ path }) =>
         during(`read ${path}`, async () => {
-          await new Promise((resolve) => setTimeout(resolve, path === 'slow' ? 30 : 1))
+          await sleep(path === 'slow' ? 30 : 1)
+          // A note such as `met 1` is there once three calls are under way.
+          for (let left = 10_000; path.startsWith('met') && diary.mostRunning < 3 && left > 0; left--)
+            await sleep(1)
           return path === 'missing'
             ? toolFailure('not_found', `no note ${path}`)
             : toolSuccess({ text: `text of ${path}` })
@@ -84,7 +88,7 @@ export function noteTools(diary: ToolDiary = { calls: [], running: 0, mostRunnin
       readOnly: false,
       execute: ({ path, content }) =>
         during(`write ${path}`, async () => {
-          await new Promise((resolve) => setTimeout(resolve, 1))
+          await sleep(1)
           return toolSuccess({ text: `${content.length} characters written` })
         }),
     }),
