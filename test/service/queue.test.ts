@@ -66,13 +66,13 @@ describe('the queue of the service', () => {
     await held.release(others[0])
     await held.release(others[1])
     await expect.poll(async () => (await held.begun()).length).toBe(4)
-    expect(host.queue?.counts).toEqual({ atWork: 2, waiting: 2 })
+    await expect.poll(() => host.queue?.counts).toEqual({ atWork: 2, waiting: 2 })
     const refused = await post(ada)
     expect([refused.status, codeOf(refused)]).toEqual([429, 'too_many_requests'])
     await held.release(waiting[0])
     await expect.poll(async () => (await held.begun()).length).toBe(5)
     expect((await held.begun()).slice(3)).toEqual(waiting.slice(0, 2))
-    expect(host.queue?.counts).toEqual({ atWork: 2, waiting: 1 })
+    await expect.poll(() => host.queue?.counts).toEqual({ atWork: 2, waiting: 1 })
   })
 
   it('ends a run of a key whose turn comes when its quota of the day is used [S4.12, S4.10]', async () => {
