@@ -9,7 +9,7 @@ import {
 } from '#runtime/index.ts'
 import { errorMessage } from '#specs/errors.ts'
 import { block } from '#specs/node/prompt-block.ts'
-import { newRunId, type WithoutVm } from '../host/without-vm.ts'
+import { type ChosenModel, newRunId, type WithoutVm } from '../host/without-vm.ts'
 import type { Goal } from './goal.ts'
 import { offlineProvider } from './offline-provider.ts'
 import type { AgentResult } from './options.ts'
@@ -33,10 +33,10 @@ Rules:
 /** @throws {CaissonError} where there is no model, or a tool that there is not */
 export async function runWithoutVm(job: Goal, host: WithoutVm): Promise<AgentResult> {
   const { goal, signal } = job
-  const { provider, model, isOffline } = await openModel(job, host)
+  const { provider, model, isOffline, price } = await openModel(job, host)
   const notes = host.goalNotes(goal, newRunId())
   const work = new WorkTools(job, { search: await host.search(isOffline), notes })
-  const budget = await host.budget(model, isOffline)
+  const budget = await host.budget(model, price)
   const dispatcher = 'stream' in provider ? undefined : await host.dispatcher()
   const config = dispatcher === undefined ? provider : { ...provider, dispatcher }
   try {
@@ -93,19 +93,21 @@ async function openModel(
   readonly provider: Provider | ProviderConfig
   readonly model: string
   readonly isOffline: boolean
+  /** Absent: the application's own provider. */
+  readonly price?: ChosenModel['price']
 }> {
   if (agent.provider !== undefined)
     return { provider: agent.provider, model: agent.model ?? 'default', isOffline: false }
-  const { model, server, notes } = await host.model(agent.model)
+  const { model, server, notes, price } = await host.model(agent.model)
   note(notes)
-  if (server === null) return { provider: offlineProvider, model, isOffline: true }
+  if (server === null) return { provider: offlineProvider, model, isOffline: true, price }
   const { key, ...place } = server
   const provider: ProviderConfig = {
     kind: 'openai-compatible',
     ...place,
     ...(key === null ? {} : { apiKey: key }),
   }
-  return { provider, model, isOffline: false }
+  return { provider, model, isOffline: false, price }
 }
 
 function firstMessages(goal: string, context: string | undefined): LLMChatMessage[] {

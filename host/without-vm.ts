@@ -10,13 +10,15 @@ import type { GovernanceNote } from '#specs/protocol/extension.ts'
 import { RunLimits, type Usage } from '#specs/protocol/task.ts'
 import { checkHostOptions } from './check-options.ts'
 import { withoutOverridden } from './config/overrides.ts'
-import { Budget, describeMissingPrice, type Reservation } from './gateway/budget.ts'
+import type { PriceConfig } from './config/schema.ts'
+import { Budget, describeMissingPrice, priceOf, type Reservation } from './gateway/budget.ts'
 import type { HostOptions } from './host-options.ts'
 import { isNoteIn, MemoryService } from './memory/memory-service.ts'
 import { keyOf } from './memory/note-storage.ts'
 import { NoteStore } from './memory/note-store.ts'
 import type { WireError } from './net/gateway-error.ts'
-import { configuredPrice, type ModelProvider } from './providers/providers.ts'
+import { findPrice } from './providers/model-prices.ts'
+import type { ModelProvider } from './providers/providers.ts'
 import { Settings } from './settings.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import { createSearch } from './web/search.ts'
@@ -35,6 +37,8 @@ export interface ChosenModel {
         readonly key: string | null
       })
     | null
+  /** Null: unknown. */
+  readonly price: PriceConfig | null
   /** Notices for the user. */
   readonly notes: readonly string[]
 }
@@ -63,7 +67,8 @@ export class WithoutVm {
   /** Fetches the key. @throws {CaissonError} `invalid_config`, `provider_unavailable` */
   async model(name: string | undefined): Promise<ChosenModel> {
     const choice = await this.#settings.chooseProvider(await this.#settings.config(), name)
-    const { baseUrl, model, notes, key, kind, deployment, apiVersion } = await this.#settings.fetchKey(choice)
+    const provider = await this.#settings.fetchKey(choice)
+    const { baseUrl, model, notes, key, kind, deployment, apiVersion } = provider
     const server =
       baseUrl === null
         ? null
@@ -74,17 +79,18 @@ export class WithoutVm {
             ...(deployment === undefined ? {} : { deployment }),
             ...(apiVersion === undefined ? {} : { apiVersion }),
           }
-    return { model, notes, server }
+    return { model, notes, server, price: priceOf(provider) }
   }
 
   /**
    * What one goal may use, by the `limits` of the configuration.
+   * @param known of a chosen model. Absent: the application's own provider has the prices of the configuration
    * @throws {CaissonError} `invalid_config`, `price_unknown` for a limit of cost that nobody can count
    */
-  async budget(model: string, isOffline: boolean): Promise<GoalBudget> {
+  async budget(model: string, known?: PriceConfig | null): Promise<GoalBudget> {
     const { limits: given, prices } = await this.#settings.config()
     const limits = RunLimits.parse(given)
-    const price = isOffline ? { input: 0, output: 0 } : (configuredPrice({ prices }, model) ?? null)
+    const price = known === undefined ? (findPrice('openai-compatible', model, prices) ?? null) : known
     const unpriced = describeMissingPrice(limits.maxCostUsd, price, model)
     if (unpriced !== null) throw new CaissonError('price_unknown', unpriced)
     return new GoalBudget(new Budget(limits, price, model))

@@ -4,6 +4,8 @@ import path from 'node:path'
 import { calls, createScriptedModel, text } from 'caisson/testing'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
+import { reply } from '#specs/testing/model-replies.ts'
+import { startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { defineHostTool, Host, HostToolError } from '../../host/index.ts'
 import { Agent, type AgentOptions } from '../index.ts'
@@ -282,6 +284,25 @@ describe('an agent without a VM', () => {
       trace: [],
     })
     expect(model.requests).toHaveLength(0)
+  })
+
+  it('counts the cost of a known model by the table of prices, where the configuration has none [S4.01 G.05]', async () => {
+    const { env } = await place()
+    const usage = { prompt_tokens: 400, completion_tokens: 100 }
+    await using server = await startModelServer((_asked, n) =>
+      reply({ calls: [{ name: 'math', arguments: { expression: `${n} + 1` } }], usage }),
+    )
+    const providers = { mine: { kind: 'openai' as const, url: server.baseUrl, models: ['gpt-5.6'] } }
+    const config = { providers, limits: { maxCostUsd: 0.002 } }
+    const result = await Agent.run('Count', { vm: false, env, model: 'gpt-5.6', config })
+    // $2 and $10 a million, and $2.50 for input that goes into the cache: $0.002 a request.
+    expect(result).toMatchObject({
+      status: 'error',
+      output: expect.stringMatching(
+        /budget of \$0\.0020 does not allow another request; \$0\.0020 are spent/,
+      ),
+    })
+    expect(server.asked).toHaveLength(1)
   })
 
   it('stops a model that calls in circles, or never answers [S4.07]', async () => {

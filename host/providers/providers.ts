@@ -192,9 +192,14 @@ export function chooseEmbeddings(
   const chosen = chooseProvider({ env, config, storedKeys, model, purpose: 'embeddings' })
   if (!chosen.ok)
     return { ok: false, error: { kind: 'provider', message: `${setting}: ${chosen.error.message}` } }
-  if (chosen.value.baseUrl !== null) return chosen
-  const message = `${setting}: the offline model has no embeddings; use a model of a server, or ${withoutEmbeddings}`
-  return { ok: false, error: { kind: 'setting', message } }
+  const { name, kind = 'openai-compatible', baseUrl } = chosen.value
+  const hasEmbeddings = serverKinds[kind].protocol === 'chat'
+  if (baseUrl !== null && hasEmbeddings) return chosen
+  const without =
+    baseUrl === null
+      ? 'the offline model has no embeddings; use a model of a server'
+      : `the embeddings of ${name}, a server of kind ${kind}, cannot be used; use a model of a server with OpenAI's /embeddings`
+  return { ok: false, error: { kind: 'setting', message: `${setting}: ${without}, or ${withoutEmbeddings}` } }
 }
 
 /** Fetches the key of the selected provider now. @param place where keys are stored */
@@ -397,15 +402,6 @@ function termsOf(
     ...(price === undefined ? {} : { price }),
     ...(keySource === null ? {} : { keySetting: describeSource(keySource) }),
   }
-}
-
-/** In US dollars per million tokens. */
-export function configuredPrice(
-  { prices }: Pick<Config, 'prices'>,
-  model: string,
-): Config['prices'][string] | undefined {
-  const pattern = longestMatch(Object.keys(prices), model)
-  return pattern === undefined ? undefined : prices[pattern]
 }
 
 /** A key belongs to one origin: one source for two origins is an error. */

@@ -45,6 +45,22 @@ it('an embedding model that cannot be used stops a run before it begins, with th
   })
 })
 
+it.each([
+  ['anthropic', 'https://models.example.com'],
+  ['google', 'https://models.example.com'],
+] as const)(
+  'an embedding model of a server of kind %s is refused before a run begins [S0.14]',
+  async (kind, url) => {
+    const other = { other: { kind, url, models: ['embed-*'] } }
+    const { chosen, fact } = await look({ embeddings: { model: 'embed-small' }, providers: other })
+    expect(chosen).toBe(
+      `embeddings.model in the configuration: the embeddings of other, a server of kind ${kind}, cannot be used; ` +
+        "use a model of a server with OpenAI's /embeddings, or remove [embeddings], and search_code uses words only",
+    )
+    expect(fact).toMatchObject({ problem: chosen, stopsRuns: true })
+  },
+)
+
 it('an embedding model that no server is set for says so of its own setting, and how to do without [S0.14]', async () => {
   const { chosen, fact } = await look({ embeddings: { model: 'embed-small' } })
   expect(chosen).toMatch(/^embeddings\.model in the configuration: no server .* with "embed-small"/)
