@@ -4,6 +4,7 @@
  */
 import path from 'node:path'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { capabilitiesOf } from '#specs/node/provider-quirks/capabilities.ts'
 import { ApprovalRules } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
@@ -88,6 +89,7 @@ export async function resolveRun(
   const continues =
     options.continue === undefined ? undefined : await findContinued(host.runs, options.continue, directory)
   const provider = await settings.fetchKey(choice)
+  const fallbacks = recording === undefined ? await settings.fallbacks(config, choice, limits.maxCostUsd) : []
   // A recording needs no server, and so no key.
   const embeddings =
     vectors && (await settings.fetchKey(recording === undefined ? vectors : { ...vectors, keySource: null }))
@@ -101,7 +103,7 @@ export async function resolveRun(
     directory,
   })
   const effort = options.effort ?? config.effort
-  const contextTokens = contextTokensOf(config, provider.model)
+  const contextTokens = smallestContext(config, [provider, ...fallbacks])
   const egress = resolveEgress(config, options.egress?.rules)
   const hooks = [
     ...(await settings.hooks(config)),
@@ -134,6 +136,7 @@ export async function resolveRun(
     resolveKey: settings.resolveKey,
     ...(recording === undefined ? {} : { recording }),
     provider,
+    ...(fallbacks.length === 0 ? {} : { fallbacks }),
     ...(embeddings === undefined ? {} : { embeddings }),
     prompt,
     ...(await readTaskContext(config, await readSkills(config, host), host.notes, directory, onProgress)),
@@ -155,6 +158,16 @@ export async function resolveRun(
     mcp: { servers: mcpServers.value, pins: host.mcpPins },
     hooks,
   }
+}
+
+/** The window that each of the models has; undefined where nobody knows one of them. */
+function smallestContext(config: Config, models: readonly { readonly model: string }[]): number | undefined {
+  const [own, ...others] = models.map(({ model }) => contextTokensOf(config, model))
+  if (others.length === 0) return own
+  const known = models.map(
+    ({ model }) => contextTokensOf(config, model) ?? capabilitiesOf(model).contextTokens,
+  )
+  return known.every((tokens) => tokens !== null) ? Math.min(...known) : own
 }
 
 function giveNotes(onNotes: NonNullable<RunOptions['onNotes']>, notes: readonly string[]): void {

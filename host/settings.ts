@@ -136,6 +136,27 @@ export class Settings {
     return choice
   }
 
+  /**
+   * Who is asked where the run's own model cannot answer, with keys; the run's own model is left out.
+   * @throws {CaissonError} `provider_unavailable` @throws {CaissonError} `price_unknown`
+   */
+  async fallbacks(
+    config: Config,
+    own: ProviderChoice,
+    maxCostUsd: number | undefined,
+  ): Promise<ModelProvider[]> {
+    const found: ModelProvider[] = []
+    for (const model of own.baseUrl === null ? [] : config.fallback) {
+      const choice = await this.chooseServer(config, model)
+      if (choice.model === own.model && choice.baseUrl === own.baseUrl) continue
+      const unpriced = describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
+      if (unpriced !== null)
+        throw new CaissonError('price_unknown', `fallback in the configuration: ${unpriced}`)
+      found.push(await this.fetchKey(choice))
+    }
+    return found
+  }
+
   /** Fetches the key of a secret or a service, each time it is asked. */
   readonly resolveKey = (source: KeySource): Promise<Result<Secret, string>> =>
     resolveKey(source, this.#place)

@@ -135,6 +135,11 @@ const webhooksMax = 16
 export const Config = z.strictObject({
   /** Model id when neither `--model` nor CAISSON_MODEL names one. */
   model: z.string().min(1).optional(),
+  /** Models that are asked in this order where the run's own cannot answer; their servers are found as for `model`. */
+  fallback: z
+    .array(z.string().regex(/^[\x21-\x7e]{1,200}$/, 'expected a model id'))
+    .max(8)
+    .default([]),
   /** How much models reason; absent: as they do by themselves. */
   effort: Effort.optional(),
   /** The provider when no model list decides; `offline` for the built-in stand-in. */

@@ -62,6 +62,7 @@ export async function inspectSections(
 ): Promise<ConfigFact[]> {
   return [
     ...(await Promise.all(Object.keys(config.providers).map((name) => inspectProvider(name, config, place)))),
+    ...(await inspectFallback(config, place)),
     ...inspectModels(config),
     ...(await inspectEmbeddings(config, place)),
     ...(await inspectKeys(config, place)),
@@ -85,6 +86,21 @@ export async function inspectModel(config: Config, place: KeyPlace): Promise<Con
   const note = notes.join(' ')
   const fact = await withKey({ what: 'model', seen, ...(note === '' ? {} : { note }) }, chosen.value, place)
   return fact.problem === undefined ? fact : { ...fact, stopsRuns: true }
+}
+
+/** Who is asked where the model of a run cannot answer. */
+async function inspectFallback(config: Config, place: KeyPlace): Promise<ConfigFact[]> {
+  const keys = await storedKeys(place)
+  const inspect = async (model: string): Promise<ConfigFact> => {
+    const what = 'fallback'
+    const chosen = chooseProvider({ env: place.env, config, storedKeys: keys, model })
+    if (!chosen.ok) return { what, seen: 'cannot be used', problem: chosen.error.message, stopsRuns: true }
+    const { name, baseUrl } = chosen.value
+    const seen = `${chosen.value.model} of ${name}${baseUrl === null ? ', built in' : ` at ${baseUrl}`}`
+    const fact = await withKey({ what, seen }, chosen.value, place)
+    return fact.problem === undefined ? fact : { ...fact, stopsRuns: true }
+  }
+  return await Promise.all(config.fallback.map(inspect))
 }
 
 /** Which model, and why. */

@@ -34,9 +34,10 @@ export interface Reservation {
   /**
    * Ends the request; only the first call counts.
    * @param usage actual usage: zero if it never reached the model
+   * @param price of the model that answered; absent: the price that it was reserved at
    * @returns its cost in US dollars; null without a known price
    */
-  settle(usage: Usage): number | null
+  settle(usage: Usage, price?: PriceConfig | null): number | null
 }
 
 interface Amounts {
@@ -110,9 +111,9 @@ export class Budget {
       own.settle(noUsage)
       return outer
     }
-    const settle = (usage: Usage): number | null => {
-      own.settle(usage)
-      return outer.value.settle(usage)
+    const settle: Reservation['settle'] = (usage, price) => {
+      own.settle(usage, price)
+      return outer.value.settle(usage, price)
     }
     return { ok: true, value: { maxOutputTokens: outer.value.maxOutputTokens, settle } }
   }
@@ -152,8 +153,8 @@ export class Budget {
     this.#reserved.add(amounts)
     return {
       maxOutputTokens: outputTokens,
-      settle: (usage) => {
-        const costUsd = costOf(usage, price)
+      settle: (usage, actual = price) => {
+        const costUsd = costOf(usage, actual)
         if (!this.#reserved.delete(amounts)) return costUsd
         this.#usage = addUsage(this.#usage, usage)
         this.#costUsd += costUsd ?? 0
@@ -205,6 +206,15 @@ function costOf(
 /** The price of a request of this length. */
 function tierOf(price: PriceConfig, inputTokens: number): Omit<PriceConfig, 'above'> {
   return price.above !== undefined && inputTokens > price.above.tokens ? price.above : price
+}
+
+/** The model that costs most for a request of this size; one without a known price counts as free. */
+export function dearest<T extends { readonly price: PriceConfig | null }>(
+  models: readonly [T, ...T[]],
+  size: Pick<Usage, 'inputTokens' | 'outputTokens'>,
+): T {
+  const cost = ({ price }: T) => costOf(size, price) ?? 0
+  return models.reduce((most, model) => (cost(model) > cost(most) ? model : most))
 }
 
 /** The offline model is free. @returns null if the price is unknown */

@@ -9,13 +9,14 @@ import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Network } from '../net/network.ts'
 import { createOfflineUpstream } from '../offline-model/upstream.ts'
 import type { CapabilityCache } from '../providers/capability-cache.ts'
+import { createFallbackUpstream } from '../providers/fallback.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from '../providers/http-upstream.ts'
 import type { ModelHolds } from '../providers/model-holds.ts'
 import type { ModelProvider } from '../providers/providers.ts'
 import type { Upstream } from '../providers/upstream.ts'
 import type { Budget, BudgetLimits } from './budget.ts'
 import { createEmbeddingsRoute, type EmbeddingModel, embeddingsPath } from './embeddings-route.ts'
-import { closedError, createModelRoute, type ModelHooks } from './model-route.ts'
+import { closedError, createModelRoute, keysOf, type ModelHooks } from './model-route.ts'
 import { sendError } from './relay.ts'
 import { RequestReport, type RequestSink, readSource } from './request-report.ts'
 import type { GatewayServices, ServeStream } from './services.ts'
@@ -39,6 +40,8 @@ interface GatewayLogger {
 
 export interface GatewayOptions extends RequestSink {
   readonly provider: ModelProvider
+  /** Asked in this order where the provider's model cannot answer. Absent: none. */
+  readonly fallbacks?: readonly ModelProvider[]
   readonly runId: string
   /** Model budget of the run. */
   readonly limits: BudgetLimits
@@ -58,8 +61,8 @@ export interface GatewayOptions extends RequestSink {
   readonly embeddings?: EmbeddingModel
   /** Other services. Absent: everything except the model route is refused. */
   readonly services?: GatewayServices
-  /** Wraps the upstream for recording and replay. `key` must be removed from the recording. */
-  readonly wrapUpstream?: (upstream: Upstream, key: string | null) => Upstream
+  /** Wraps the upstream for recording and replay. `keys` must be removed from the recording. */
+  readonly wrapUpstream?: (upstream: Upstream, keys: readonly string[]) => Upstream
   readonly onDenied: (denied: DeniedRequest) => void
   readonly logger: GatewayLogger
   readonly timeouts?: Partial<UpstreamTimeouts & { readonly requestBodyTimeoutMs: number }>
@@ -93,11 +96,11 @@ const noPolicy = 'refused: no egress policy'
 export function createGateway(options: GatewayOptions): Gateway {
   const { provider, logger } = options
   const timeouts = { ...defaultTimeouts, ...options.timeouts }
-  const server: Upstream =
-    provider.baseUrl === null
+  const openModel = (model: ModelProvider): Upstream =>
+    model.baseUrl === null
       ? createOfflineUpstream()
       : createHttpUpstream({
-          provider: { ...provider, baseUrl: provider.baseUrl },
+          provider: { ...model, baseUrl: model.baseUrl },
           timeouts,
           runId: options.runId,
           log: (fields, text) => logger.info(fields, text),
@@ -105,9 +108,14 @@ export function createGateway(options: GatewayOptions): Gateway {
           ...(options.capabilityCache === undefined ? {} : { capabilityCache: options.capabilityCache }),
           ...(options.modelHolds === undefined ? {} : { modelHolds: options.modelHolds }),
         })
-  const key = provider.key?.reveal() ?? null
-  const upstream = options.wrapUpstream?.(server, key) ?? server
   const now = options.now ?? (() => performance.now())
+  const { fallbacks = [] } = options
+  const asModel = (one: ModelProvider) => ({ model: one.model, upstream: openModel(one) })
+  const server =
+    fallbacks.length === 0
+      ? openModel(provider)
+      : createFallbackUpstream(asModel(provider), fallbacks.map(asModel), now)
+  const upstream = options.wrapUpstream?.(server, keysOf([provider, ...fallbacks])) ?? server
   const closing = new AbortController()
   const open = new Set<Promise<void>>()
   let denied = 0
@@ -140,6 +148,7 @@ export function createGateway(options: GatewayOptions): Gateway {
 
   const model = createModelRoute({
     provider,
+    fallbacks,
     upstream,
     limits: options.limits,
     ...(options.within === undefined ? {} : { within: options.within }),

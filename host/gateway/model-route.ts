@@ -18,7 +18,8 @@ import { noUsage, type Usage } from '#specs/protocol/task.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { ModelProvider } from '../providers/providers.ts'
 import { readUsage, type Upstream, type UpstreamAnswer } from '../providers/upstream.ts'
-import { Budget, type BudgetLimits, priceOf } from './budget.ts'
+import { createRedaction } from '../secrets/redaction.ts'
+import { Budget, type BudgetLimits, dearest, priceOf } from './budget.ts'
 import { holdAnswer, type ModelReply } from './hold-answer.ts'
 import { guestGone, relayAnswer, sendError } from './relay.ts'
 import type { RequestReport } from './request-report.ts'
@@ -33,6 +34,8 @@ export interface ModelHooks {
 
 interface ModelRouteOptions {
   readonly provider: ModelProvider
+  /** Models that the upstream may ask instead. */
+  readonly fallbacks: readonly ModelProvider[]
   readonly upstream: Upstream
   readonly limits: BudgetLimits
   /** Absent: the budget is a whole. */
@@ -65,7 +68,9 @@ const mostBytesPerToken = 16
 
 export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   const { provider, upstream, now } = options
-  const key = provider.key?.reveal() ?? null
+  const redaction = createRedaction(keysOf([provider, ...options.fallbacks]))
+  const priced = (one: ModelProvider) => ({ model: one.model, price: priceOf(one) })
+  const others = options.fallbacks.map(priced)
   const budget = new Budget(options.limits, priceOf(provider), provider.model, options.within)
   let bytesPerToken = firstBytesPerToken
   let openRequests = 0
@@ -105,10 +110,14 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
       const objection = await options.hooks?.before?.(request, signal)
       if (typeof objection === 'string') return refuse(deniedBy('request', objection))
       const asked = now()
-      const reserved = await budget.reserve({
+      const size = {
         inputTokens: Math.ceil(bytes / bytesPerToken),
         outputTokens: Math.min(request.max_tokens ?? outputDefaultTokens, outputMaxTokens),
+      }
+      const reserved = await budget.reserve({
+        ...size,
         signal,
+        ...(others.length === 0 ? {} : { other: dearest([priced(provider), ...others], size) }),
         onWait: () => report.wait({ for: 'budget' }),
       })
       report.addQueued(now() - asked)
@@ -142,14 +151,18 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
         }
         const id = answer.value.headers['x-request-id'] ?? answer.value.headers['nvcf-reqid']
         if (id !== undefined) report.providerRequestId = id
+        const asked = answer.value.model
+        if (asked !== undefined) report.fallback = asked
+        const price =
+          asked === undefined ? priceOf(provider) : others.find(({ model }) => model === asked)?.price
         const checked = await checkAnswer(request, heard, signal)
         if (!checked.ok) {
           const { error, usage, estimated } = checked.error
           used = usage
-          return refuse(error, { usage, costUsd: settle(usage), estimated })
+          return refuse(error, { usage, costUsd: settle(usage, price ?? null), estimated })
         }
         const result = await relayAnswer(stream, checked.value, {
-          key,
+          redaction,
           signal,
           guestTimeoutMs: options.guestTimeoutMs,
           maxTokens: maxOutputTokens,
@@ -159,11 +172,11 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
         if (!result.estimated && used.inputTokens > 0) {
           bytesPerToken = Math.min(Math.max(bytes / used.inputTokens, 1), mostBytesPerToken)
         }
-        const costUsd = settle(used)
+        const costUsd = settle(used, price ?? null)
         const { model, ...outcome } = result
         report.end({
           ...outcome,
-          ...(model === null || model === provider.model ? {} : { responseModel: model }),
+          ...(model === null || model === (asked ?? provider.model) ? {} : { responseModel: model }),
           ...(costUsd === null ? {} : { costUsd }),
         })
       } finally {
@@ -194,6 +207,11 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   }
 
   return { serve, usage: () => budget.usage, budget }
+}
+
+/** The keys of all of them. */
+export function keysOf(providers: readonly Pick<ModelProvider, 'key'>[]): string[] {
+  return providers.flatMap(({ key }) => (key === null ? [] : [key.reveal()]))
 }
 
 /** The same body; calls `tell` at its first bytes. */

@@ -15,7 +15,7 @@ import {
   UpstreamBreak,
   type UsageTap,
 } from '../providers/upstream.ts'
-import { createKeyRedaction } from '../secrets/redaction.ts'
+import type { Redaction } from '../secrets/redaction.ts'
 
 /** Bytes of a stream that no token needs: an event around each, with usage, and what stands before and after. */
 const mostBytesPerToken = 2_048
@@ -39,7 +39,7 @@ interface RelayResult {
 
 interface RelayOptions {
   /** Removed from the guest's answer. */
-  readonly key: string | null
+  readonly redaction: Redaction
   /** Stops the relay; so does the guest when it disconnects. */
   readonly signal: AbortSignal
   /** How long a guest may not read: an unread answer blocks other requests. */
@@ -59,9 +59,9 @@ export async function relayAnswer(
 async function relayStream(
   stream: ServerHttp2Stream,
   answer: UpstreamAnswer,
-  { key, signal, guestTimeoutMs, maxTokens }: RelayOptions,
+  { redaction, signal, guestTimeoutMs, maxTokens }: RelayOptions,
 ): Promise<RelayResult> {
-  const redactor = createKeyRedaction(key).stream()
+  const redactor = redaction.stream()
   const tap = createStreamTap(answer.requestBytes)
   const boundary = createBoundaryWatch()
   const maxBytes = streamSpareBytes + maxTokens * mostBytesPerToken
@@ -90,28 +90,29 @@ async function relayStream(
     if (cause instanceof GuestStall) {
       stream.destroy()
       return {
-        ...pick(tap.read(), key),
+        ...pick(tap.read(), redaction),
         status: 200,
         error: `the guest read nothing for ${guestTimeoutMs / 1000} s`,
       }
     }
     if (!(cause instanceof UpstreamBreak)) throw cause
-    if (stream.destroyed || signal.aborted) return { ...pick(tap.read(), key), status: 200, error: guestGone }
+    if (stream.destroyed || signal.aborted)
+      return { ...pick(tap.read(), redaction), status: 200, error: guestGone }
     endBroken(stream, cause.error, boundary.atBoundary())
-    return { ...pick(tap.read(), key), status: 200, error: cause.error.message }
+    return { ...pick(tap.read(), redaction), status: 200, error: cause.error.message }
   }
   if (stream.destroyed || signal.aborted) {
-    return { ...pick(tap.read(), key), status: 200, error: guestGone }
+    return { ...pick(tap.read(), redaction), status: 200, error: guestGone }
   }
   stream.end()
   const { error } = tap.read()
-  return { ...pick(tap.read(), key), status: 200, ...(error === null ? {} : { error }) }
+  return { ...pick(tap.read(), redaction), status: 200, ...(error === null ? {} : { error }) }
 }
 
 async function relayWhole(
   stream: ServerHttp2Stream,
   answer: UpstreamAnswer,
-  { key, signal }: RelayOptions,
+  { redaction, signal }: RelayOptions,
 ): Promise<RelayResult> {
   const parts: Uint8Array[] = []
   let bytes = 0
@@ -137,13 +138,13 @@ async function relayWhole(
   const read = readWholeAnswer(body, answer.requestBytes)
   if (failure !== null) {
     sendError(stream, failure)
-    return { ...pick(read, key), status: failure.status, error: failure.message }
+    return { ...pick(read, redaction), status: failure.status, error: failure.message }
   }
-  if (stream.destroyed || signal.aborted) return { ...pick(read, key), status: 200, error: guestGone }
-  const redactor = createKeyRedaction(key).stream()
+  if (stream.destroyed || signal.aborted) return { ...pick(read, redaction), status: 200, error: guestGone }
+  const redactor = redaction.stream()
   stream.respond({ ':status': 200, ...answer.headers, 'content-type': 'application/json' })
   stream.end(Buffer.concat([redactor.push(body), redactor.end()]))
-  return { ...pick(read, key), status: 200, ...(read.error === null ? {} : { error: read.error }) }
+  return { ...pick(read, redaction), status: 200, ...(read.error === null ? {} : { error: read.error }) }
 }
 
 /** Sends an error, unless a response was sent or the guest is gone. */
@@ -202,11 +203,11 @@ function drained(stream: ServerHttp2Stream, signal: AbortSignal, timeoutMs: numb
   })
 }
 
-/** @param key taken out of the server's words */
+/** @param redaction what is taken out of the server's words */
 function pick(
   { usage, estimated, model }: ReturnType<UsageTap['read']>,
-  key: string | null,
+  redaction: Redaction,
 ): Pick<RelayResult, 'usage' | 'estimated' | 'model'> {
-  const shown = model === null ? null : createKeyRedaction(key).text(model).slice(0, limits.lineMaxChars)
+  const shown = model === null ? null : redaction.text(model).slice(0, limits.lineMaxChars)
   return { usage, estimated, model: shown }
 }

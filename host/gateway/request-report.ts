@@ -38,6 +38,8 @@ const queuedMinMs = 50
 export class RequestReport {
   /** The provider's own id of the exchange. */
   providerRequestId: string | undefined
+  /** The model that answered in the place of the run's own. */
+  fallback: string | undefined
   readonly #id: string
   readonly #model: { readonly model?: string }
   readonly #sink: RequestSink
@@ -70,7 +72,7 @@ export class RequestReport {
       this.#sink.onModelWait?.({ type: 'model-wait', requestId: this.#id, ...wait, ...until })
   }
 
-  retry({ status, cause, delayMs }: UpstreamRetry): void {
+  retry({ status, cause, delayMs, model }: UpstreamRetry): void {
     this.#attempts += 1
     this.#sink.onModelEvent({
       type: 'model-retry',
@@ -79,6 +81,7 @@ export class RequestReport {
       status,
       cause: lineOf(cause),
       delayMs,
+      ...(model === undefined ? {} : { fallback: model }),
     })
   }
 
@@ -112,6 +115,7 @@ export class RequestReport {
       requestId: this.#id,
       ...(this.providerRequestId === undefined ? {} : { providerRequestId: this.providerRequestId }),
       ...this.#model,
+      ...(this.fallback === undefined ? {} : { fallback: this.fallback }),
       ...outcome,
       durationMs,
       ...(this.#queuedMs < queuedMinMs ? {} : { queuedMs: Math.round(this.#queuedMs) }),

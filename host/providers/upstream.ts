@@ -27,6 +27,8 @@ export interface UpstreamAnswer {
   readonly requestBytes: number
   /** Ending the iteration early cancels the request. Throws an {@link UpstreamBreak} when the body is interrupted. */
   readonly body: AsyncIterable<Uint8Array>
+  /** The model that answers. Absent: the run's own. */
+  readonly model?: string
   /** Whether it was paid for before: an agent that continues a run gets an answer again. Absent: no. */
   readonly isPaid?: true
   /** Called with an error that the provider reports inside the answer, so that later requests can wait. */
@@ -63,6 +65,8 @@ export interface UpstreamRetry {
   readonly cause: string
   /** Pause before it is sent; 0 for a changed request. */
   readonly delayMs: number
+  /** The model that gets it now. Absent: the same. */
+  readonly model?: string
 }
 
 /** An interrupted body: the error that the guest gets instead of the rest. */

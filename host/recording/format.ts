@@ -32,6 +32,8 @@ const ModelAnswer = z.discriminatedUnion('ok', [
     /** Whether `body` is a stream of server-sent events; else one JSON document. */
     streamed: z.boolean(),
     headers: z.record(z.string(), z.string()),
+    /** The model that answered; absent: the run's own. */
+    model: Line.optional(),
     /** The whole of it, after keys were taken out. */
     body: z.string(),
     /** The error with which it broke off; absent when it was whole. */

@@ -8,7 +8,7 @@ import { writeWithDiskSpace } from '../files/disk-space.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Embedder } from '../providers/embedder.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
-import { createKeyRedaction, type Redaction } from '../secrets/redaction.ts'
+import { createRedaction, type Redaction } from '../secrets/redaction.ts'
 import {
   type ChatDigest,
   digestChat,
@@ -80,9 +80,9 @@ export class Recorder implements AsyncDisposable {
     return recorder
   }
 
-  /** The same upstream, its answers recorded as the guest gets them. @param key taken out of them */
-  wrap(upstream: Upstream, key: string | null): Upstream {
-    const redaction = createKeyRedaction(key)
+  /** The same upstream, its answers recorded as the guest gets them. @param keys taken out of them */
+  wrap(upstream: Upstream, keys: readonly string[]): Upstream {
+    const redaction = createRedaction(keys)
     return {
       send: async (request, options) => {
         // An answer that cannot be recorded would be paid for again by whoever continues the run.
@@ -93,13 +93,14 @@ export class Recorder implements AsyncDisposable {
           this.#model(request, { ok: false, error: redactError(answer.error, redaction) })
           return answer
         }
-        const { streamed, headers, body } = answer.value
+        const { streamed, headers, model, body } = answer.value
         const finish = (text: string | undefined, broken?: WireError) => {
           if (text === undefined) return this.#end()
           this.#model(request, {
             ok: true,
             streamed,
             headers: { ...headers },
+            ...(model === undefined ? {} : { model }),
             body: redaction.text(text),
             ...(broken === undefined ? {} : { broken: redactError(broken, redaction) }),
           })

@@ -207,11 +207,12 @@ function textOf(messages: readonly unknown[]): string {
 }
 
 function playAnswer(
-  { streamed, headers, body, broken }: Extract<ModelAnswer, { ok: true }>,
+  { streamed, headers, model, body, broken }: Extract<ModelAnswer, { ok: true }>,
   { messages }: CompletionRequest,
 ): UpstreamAnswer {
   const requestBytes = Buffer.byteLength(JSON.stringify(messages))
-  return { streamed, headers, requestBytes, body: play(body, broken) }
+  const answer = { streamed, headers, requestBytes, body: play(body, broken) }
+  return model === undefined ? answer : { ...answer, model }
 }
 
 async function* play(body: string, broken: WireError | undefined): AsyncGenerator<Uint8Array> {

@@ -81,6 +81,8 @@ export interface PlannedRun {
   /** Reads a key from its configured source. */
   readonly resolveKey: (source: KeySource) => Promise<Result<Secret, string>>
   readonly provider: ModelProvider
+  /** Asked in this order where the provider's model cannot answer. Absent: none. */
+  readonly fallbacks?: readonly ModelProvider[]
   /** Provider of embeddings. Absent: no embeddings. */
   readonly embeddings?: ModelProvider
   /** Replaces the model's server and the web; the run then uses no network. */

@@ -135,7 +135,7 @@ function endAttributes(event: Of<HostEvent, 'model-end'>, resends: number): Attr
   return {
     ...usageAttributes(event.usage),
     ...attributesOf({
-      'gen_ai.response.model': event.responseModel,
+      'gen_ai.response.model': event.responseModel ?? event.fallback,
       'http.response.status_code': event.status,
       'http.request.resend_count': resends === 0 ? undefined : resends,
       'caisson.usage.estimated': event.estimated === true ? true : undefined,

@@ -227,6 +227,8 @@ function sayOf(event: AgentEvent | HostEvent): { level: 'info' | 'warn'; text: s
     case 'session-end':
       return warn(`The connection to the agent ended: ${event.message}`)
     case 'model-retry':
+      if (event.fallback !== undefined)
+        return warn(`The model cannot answer (${event.cause}); ${event.fallback} is asked instead`)
       return warn(
         `The model server refused a request (${event.cause}); next try in ${duration(event.delayMs)}`,
       )

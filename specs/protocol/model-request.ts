@@ -43,8 +43,10 @@ export const ModelRetry = z.strictObject({
   status: z.int(),
   /** The server's reason. */
   cause: Line,
-  /** Pause before the attempt; 0: the request was changed and is sent at once. */
+  /** Pause before the attempt; 0: the request was changed, or goes to another model, and is sent at once. */
   delayMs: Milliseconds,
+  /** The model of the attempt that follows, if it is another one. */
+  fallback: Line.optional(),
 })
 
 export const ModelEnd = z.strictObject({
@@ -64,6 +66,8 @@ export const ModelEnd = z.strictObject({
   costUsd: z.number().min(0).optional(),
   /** The model, if it differs from the run's own, such as an embedding model. */
   model: Line.optional(),
+  /** The model of `fallback` in the configuration that was asked; absent: the run's own answered. */
+  fallback: Line.optional(),
   /** The model that answered, by the server's word; absent: it named none, or the requested one. */
   responseModel: Line.optional(),
   /** Whether the usage is the gateway's estimate because the provider gave none; absent in older journals. */

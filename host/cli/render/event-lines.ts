@@ -107,7 +107,13 @@ function linesOfEvent(
     }
     case 'model-retry': {
       // A changed request is sent at once, which nobody needs to know.
-      const { cause, delayMs } = event
+      const { cause, delayMs, fallback } = event
+      if (fallback !== undefined)
+        return [
+          colors.yellow(
+            `↻ The model cannot answer: ${asClause(cause)}; ${sanitizeLine(fallback, 200)} is asked instead`,
+          ),
+        ]
       if (delayMs === 0) return []
       return [colors.yellow(`↻ The model server refused: ${asClause(cause)}; retry ${retryTime(delayMs)}`)]
     }

@@ -15,7 +15,7 @@ import { type AccessAnswers, RunEgress } from '../../egress/run-egress.ts'
 import { priceOf } from '../../gateway/budget.ts'
 import type { EmbeddingModel } from '../../gateway/embeddings-route.ts'
 import { createGateway, defaultTimeouts, type Gateway } from '../../gateway/gateway.ts'
-import type { ModelHooks } from '../../gateway/model-route.ts'
+import { keysOf, type ModelHooks } from '../../gateway/model-route.ts'
 import { createEgressServer } from '../../gateway/serve-egress.ts'
 import { serveMemory, serveSkills, serveWeb } from '../../gateway/serve-tools.ts'
 import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
@@ -30,7 +30,7 @@ import { ModelHolds } from '../../providers/model-holds.ts'
 import type { Upstream } from '../../providers/upstream.ts'
 import { type Recorder, recordEmbedder } from '../../recording/recorder.ts'
 import { replayEmbedder } from '../../recording/replay.ts'
-import { createKeyRedaction } from '../../secrets/redaction.ts'
+import { createRedaction } from '../../secrets/redaction.ts'
 import type { Web } from '../../web/web.ts'
 import { createWeb, recordWeb, replayWeb } from '../../web/web.ts'
 import type { ResolvedRun } from '../resolved-run.ts'
@@ -81,6 +81,7 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
   const isAtWork = (agentPath: string) => claims.waitUntilAtWork(agentPath)
   const gateway = createGateway({
     provider,
+    ...(plan.fallbacks === undefined ? {} : { fallbacks: plan.fallbacks }),
     runId,
     limits: limitsLeft(limits, record.state),
     ...(subAgent === undefined ? {} : { within: subAgent.within, idPrefix: subAgent.idPrefix }),
@@ -99,8 +100,8 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
     },
     modelHooks: modelHooksOf(hooks),
     ...(embeddings === undefined ? {} : { embeddings }),
-    wrapUpstream: (server, key) => {
-      const recorded = recorder.wrap(recording?.upstream() ?? noticeLimit(server, parts.onModelLimit), key)
+    wrapUpstream: (server, keys) => {
+      const recorded = recorder.wrap(recording?.upstream() ?? noticeLimit(server, parts.onModelLimit), keys)
       return parts.earlier?.over(recorded) ?? recorded
     },
     onModelEvent: note,
@@ -175,11 +176,11 @@ function modelHooksOf(hooks: RunHooks): ModelHooks {
 }
 
 function memoryOf(
-  { runId, directory, secrets, provider }: ResolvedRun,
+  { runId, directory, secrets, provider, fallbacks = [] }: ResolvedRun,
   store: NoteStore,
   note: (event: HostEvent) => void,
 ): MemoryService {
-  const ofKey = createKeyRedaction(provider.key?.reveal() ?? null)
+  const ofKey = createRedaction(keysOf([provider, ...fallbacks]))
   const redact = (text: string) => ofKey.text(secrets.redactionForUser().text(text))
   return new MemoryService({ store, runId, workspace: directory, note, redact })
 }

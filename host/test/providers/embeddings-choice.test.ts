@@ -9,6 +9,36 @@ import { resolveFolders } from '../../state/folders.ts'
 
 const providers = { local: { url: 'http://127.0.0.1:9/v1', models: ['embed-*'] } }
 
+it('models of fallback have servers, keys and prices of their own, and the own model is none of them [G.05]', async () => {
+  const home = await mkdtemp(path.join(tmpdir(), 'caisson-fallback-'))
+  onTestFinished(() => rm(home, { recursive: true }))
+  const env = { CAISSON_HOME: home, HOME: home, B_KEY: 'key-of-b-0123456789' }
+  const place = { env, folders: resolveFolders(env) }
+  const settings = new Settings(place, {
+    model: 'a-1',
+    fallback: ['a-1', 'b-1'],
+    providers: {
+      a: { url: 'http://127.0.0.1:9/v1', models: ['a-*'] },
+      b: { url: 'http://127.0.0.1:8/v1', models: ['b-*'], key: { env: 'B_KEY' } },
+    },
+    prices: { 'a-*': { input: 1, output: 1 } },
+  })
+  const config = await settings.config()
+  const own = await settings.chooseServer(config)
+  const found = await settings.fallbacks(config, own, undefined)
+  expect(found.map(({ name, model, key }) => [name, model, key?.reveal()])).toEqual([
+    ['b', 'b-1', 'key-of-b-0123456789'],
+  ])
+  await expect(settings.fallbacks(config, own, 1)).rejects.toThrow(
+    'fallback in the configuration: The run may cost $1.00, but the price of b-1 is not known',
+  )
+  const facts = await inspectSections(config, place)
+  expect(facts.filter(({ what }) => what === 'fallback')).toMatchObject([
+    { seen: 'a-1 of a at http://127.0.0.1:9/v1' },
+    { seen: expect.stringContaining('b-1 of b at http://127.0.0.1:8/v1') },
+  ])
+})
+
 /** What a run, and `caisson config check`, make of a configuration. */
 async function look(config: ConfigInput, maxCostUsd?: number) {
   const home = await mkdtemp(path.join(tmpdir(), 'caisson-embeddings-'))

@@ -75,7 +75,7 @@ describe('a recording', () => {
       await using recorder = await Recorder.open(file, header)
       const upstream = recorder.wrap(
         scripted([['one|and more'], ['late', 'refused'], ['then'], ['half', 'breaks']]),
-        null,
+        [],
       )
       await read(upstream, chat(user('a')))
       await read(upstream, chat(user('b')))
@@ -96,7 +96,7 @@ describe('a recording', () => {
       await using recorder = await Recorder.open(file, header)
       const upstream = recorder.wrap(
         scripted([[`says ${KEY.slice(0, 5)}|${KEY.slice(5)}`], ['x', 'breaks'], [KEY, 'refused']]),
-        KEY,
+        [KEY],
       )
       for (const last of ['1', '2', '3']) await read(upstream, chat(user('a long beginning'), user(last)))
     }
@@ -110,7 +110,7 @@ describe('a recording', () => {
   it('refuses a request that it has not seen, and says where the conversation left it [G.06]', async () => {
     {
       await using recorder = await Recorder.open(file, header)
-      await read(recorder.wrap(scripted([['one']]), null), chat(user('a'), user('b')))
+      await read(recorder.wrap(scripted([['one']]), []), chat(user('a'), user('b')))
       recorder.web('fetch', { url: 'https://a.example/' }, { ok: true, value: { title: 'A' } })
     }
     const recording = await Recording.read(file)
@@ -128,7 +128,7 @@ describe('a recording', () => {
   it('ends at its bound, and says so when more is asked [G.06]', async () => {
     {
       await using recorder = await Recorder.open(file, header, { maxBytes: 1_000 })
-      const upstream = recorder.wrap(scripted([['x'], ['y'.repeat(2_000)], ['z']]), null)
+      const upstream = recorder.wrap(scripted([['x'], ['y'.repeat(2_000)], ['z']]), [])
       for (const text of ['1', '2', '3']) await read(upstream, chat(user(text)))
     }
     const recording = await Recording.read(file)
@@ -153,7 +153,7 @@ describe('a recording', () => {
 
   it('of an interrupted run is continued: an unfinished line goes, answers behind a number come once more [R.01]', async () => {
     const first = await Recorder.open(file, header)
-    const known = first.wrap(scripted([['one'], ['two'], ['three', 'breaks']]), KEY)
+    const known = first.wrap(scripted([['one'], ['two'], ['three', 'breaks']]), [KEY])
     for (const text of ['a', 'b', 'c']) await read(known, chat(user(text)))
     first.web('call', { callId: 'c1', tool: 'order', arguments: '{}' }, { ok: true, value: 'ordered' })
     await first[Symbol.asyncDispose]()
@@ -163,7 +163,7 @@ describe('a recording', () => {
     expect(second.count).toBe(4)
     const recording = await Recording.read(file, 1)
     expect(recording.calls).toEqual([[{ callId: 'c1', tool: 'order', arguments: '{}' }, 'ordered']])
-    const over = recording.over(second.wrap(scripted([['new a'], ['new b'], ['new c']]), KEY))
+    const over = recording.over(second.wrap(scripted([['new a'], ['new b'], ['new c']]), [KEY]))
     const paid = await over.send(chat(user('b')), send)
     expect(paid).toMatchObject({ ok: true, value: { isPaid: true } })
     // Before the number, a second time, or cut off: asked of the server.

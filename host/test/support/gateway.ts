@@ -76,6 +76,8 @@ export async function startGateway(
       | 'modelHolds'
       | 'services'
       | 'embeddings'
+      | 'fallbacks'
+      | 'wrapUpstream'
       | 'modelHooks'
     >
   > = {},

@@ -201,6 +201,10 @@ describe('the lines of a run', () => {
       '↻ The model server refused: upstream_busy: slow\\e[2J down; retry in 20 s',
     ])
     expect(eventLines({ ...refused, cause: 'x', delayMs: 0 }, planned(), colors)).toEqual([])
+    const other = { ...refused, cause: 'overloaded', delayMs: 0, fallback: 'b\u001b[2J' }
+    expect(eventLines(other, planned(), colors)).toEqual([
+      '↻ The model cannot answer: overloaded; b\\e[2J is asked instead',
+    ])
     const failed = {
       type: 'turn-retry',
       stepId: 's1',

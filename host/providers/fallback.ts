@@ -1,0 +1,91 @@
+/**
+ * Asks the models of a run in their order: the next one where a server is unreachable, overloaded, without the model, or
+ * limits the model for hours. Never changes an answer that has begun. A model that failed is asked last for a while.
+ */
+import type { Result } from '#specs/protocol/error.ts'
+import type { GatewayErrorCode, WireError } from '../net/gateway-error.ts'
+import type { SendOptions, Upstream, UpstreamAnswer } from './upstream.ts'
+
+interface FallbackModel {
+  readonly model: string
+  readonly upstream: Upstream
+}
+
+/** How long a model that failed is asked last. */
+const holdMinMs = 60_000
+const holdMaxMs = 10 * 60_000
+
+const limitCode: GatewayErrorCode = 'limit_model'
+/** The model takes no tools. */
+const unableCode: GatewayErrorCode = 'invalid_request'
+const outageCodes: ReadonlySet<string> = new Set<GatewayErrorCode>([
+  limitCode,
+  'upstream_unreachable',
+  'upstream_busy',
+])
+const goneStatuses: ReadonlySet<number> = new Set([404, 410])
+/** Of a server's own errors: too many requests, overloaded. */
+const busyStatuses: ReadonlySet<number> = new Set([429, 502, 503, 504, 529])
+
+/** @param now monotonic clock in milliseconds */
+export function createFallbackUpstream(
+  first: FallbackModel,
+  others: readonly FallbackModel[],
+  now: () => number,
+): Upstream {
+  const models = [first, ...others]
+  const heldUntil = new Map<FallbackModel, number>()
+  const isHeld = (model: FallbackModel) => (heldUntil.get(model) ?? 0) > now()
+
+  async function send(
+    request: Parameters<Upstream['send']>[0],
+    options: SendOptions,
+  ): Promise<Result<UpstreamAnswer, WireError>> {
+    const order = [...models.filter((model) => !isHeld(model)), ...models.filter(isHeld)]
+    const errors: WireError[] = []
+    for (const [at, model] of order.entries()) {
+      const answer = await model.upstream.send(request, options)
+      if (answer.ok) {
+        heldUntil.delete(model)
+        return model === first ? answer : { ok: true, value: { ...answer.value, model: model.model } }
+      }
+      const { error } = answer
+      if (options.signal.aborted) return answer
+      // Where another model cannot take such a request, it has nothing to say about it.
+      const isUnable = model !== first && error.type === 'gateway_error' && error.code === unableCode
+      if (!isUnable) {
+        if (!isOutage(error)) return answer
+        errors.push(error)
+      }
+      heldUntil.set(model, now() + Math.min(Math.max(error.retryAfterMs ?? 0, holdMinMs), holdMaxMs))
+      const next = order[at + 1]
+      const cause = `${error.code}: ${error.message}`
+      if (next !== undefined)
+        options.onRetry?.({ status: error.status, cause, delayMs: 0, model: next.model })
+    }
+    return { ok: false, error: worthOf(errors) }
+  }
+
+  return {
+    send,
+    close: async () => {
+      await Promise.all(models.map(({ upstream }) => upstream.close()))
+    },
+  }
+}
+
+function isOutage({ type, code, status }: WireError): boolean {
+  return type === 'gateway_error'
+    ? outageCodes.has(code)
+    : busyStatuses.has(status) || goneStatuses.has(status)
+}
+
+/** The error that the agent gets: one that passes soon, else the limit that ends first, else that of a model that is gone. */
+function worthOf(errors: readonly WireError[]): WireError {
+  const isLimit = ({ code }: WireError) => code === limitCode
+  const passing = errors.find((error) => !isLimit(error) && !goneStatuses.has(error.status))
+  const [soonest] = errors.filter(isLimit).toSorted((a, b) => (a.retryAfterMs ?? 0) - (b.retryAfterMs ?? 0))
+  const error = passing ?? soonest ?? errors[0]
+  if (error === undefined) throw new Error('no model was asked')
+  return error
+}
