@@ -8,6 +8,7 @@ import {
   outputDefaultTokens,
 } from '../../protocol/completion-request.ts'
 import { capabilitiesOf, type ServerReport } from './capabilities.ts'
+import { fitImages, sumImages } from './images.ts'
 import type { ModelCapabilities } from './model-families.ts'
 import { reasoningBudget, reasoningFields, switchReasoning } from './reasoning.ts'
 import { type OptionalField, optionalFields, type RequestRejection, readRejection } from './rejection.ts'
@@ -91,7 +92,8 @@ export class Adaptation {
       tools,
       ...rest
     } = request
-    const spoken = adaptMessages(switchReasoning(messages, request, capabilities), capabilities)
+    const seen = fitImages(messages, capabilities.images)
+    const spoken = adaptMessages(switchReasoning(seen, request, capabilities), capabilities)
     const fields = {
       ...rest,
       ...reasoningFields(request, capabilities, refused),
@@ -115,7 +117,10 @@ export class Adaptation {
     }
     const json = JSON.stringify(payload)
     const wanted = Math.min(givenByNewName ?? given ?? outputDefaultTokens, maxTokens)
-    const length = outputTokens(wanted, Buffer.byteLength(json), capabilities, this.#promptTokens)
+    const images = sumImages(spoken)
+    const textBytes = Buffer.byteLength(json) - images.characters
+    const promptTokens = Math.ceil(textBytes / leastBytesPerToken) + images.tokens + templateTokens
+    const length = outputTokens(wanted, promptTokens, capabilities, this.#promptTokens)
     const isNewName = givenByNewName !== undefined || refused.has('max_tokens')
     const lengthName = isNewName ? 'max_completion_tokens' : 'max_tokens'
     const budget = reasoningBudget(request, capabilities, length, refused)
@@ -175,13 +180,12 @@ export class Adaptation {
 /** The minimum of what is requested, what the model can answer, and what fits beside the conversation. */
 function outputTokens(
   wanted: number,
-  payloadBytes: number,
+  estimated: number,
   { contextTokens, maxOutputTokens }: ModelCapabilities,
   promptTokens: number | null,
 ): number {
   const most = Math.min(wanted, maxOutputTokens ?? wanted)
   if (contextTokens === null) return Math.max(1, most)
-  const estimated = Math.ceil(payloadBytes / leastBytesPerToken) + templateTokens
   const left = contextTokens - (promptTokens ?? estimated)
   // If the estimate leaves nothing, let the server report the length of the conversation.
   return Math.max(1, Math.min(most, Math.max(left, promptTokens === null ? outputMinTokens : 1)))
@@ -209,8 +213,7 @@ function adaptMessages(
 
 /** Content beside calls is null, and nothing else is empty: some servers answer 400 otherwise. */
 function fillContent(message: CompletionMessage): CompletionMessage {
-  const isEmpty = (message.content ?? '').trim() === ''
-  if (!isEmpty) return message
+  if (message.role === 'user' || (message.content ?? '').trim() !== '') return message
   if (message.role === 'tool') return { ...message, content: '(no output)' }
   if (message.role !== 'assistant') return message
   return { ...message, content: message.tool_calls === undefined ? '(no answer)' : null }
@@ -254,11 +257,27 @@ function mergeNeighbors(messages: readonly CompletionMessage[]): CompletionMessa
 /** The merged message; null if they must stay separate. */
 function join(first: CompletionMessage, second: CompletionMessage): CompletionMessage | null {
   if (first.role === 'tool' || first.role !== second.role) return null
+  if (first.role === 'user' && second.role === 'user') {
+    return { ...first, content: joinContents(first.content, second.content) }
+  }
   const content = [first.content, second.content].filter(Boolean).join('\n\n')
   if (first.role !== 'assistant') return { ...first, content }
   // Calls end a turn: the next messages are their results.
   if (first.tool_calls !== undefined || second.role !== 'assistant') return null
   return { ...first, ...second, content: content === '' ? null : content }
+}
+
+type UserContent = Extract<CompletionMessage, { role: 'user' }>['content']
+
+function joinContents(first: UserContent, second: UserContent): UserContent {
+  if (typeof first === 'string' && typeof second === 'string') {
+    return [first, second].filter(Boolean).join('\n\n')
+  }
+  const partsOf = (content: UserContent): Exclude<UserContent, string> => {
+    if (typeof content !== 'string') return content
+    return content === '' ? [] : [{ type: 'text', text: content }]
+  }
+  return [...partsOf(first), ...partsOf(second)]
 }
 
 /** Reasoning is required with calls alone, also where the model gave none. */

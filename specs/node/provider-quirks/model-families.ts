@@ -6,6 +6,8 @@
 export interface ModelCapabilities {
   /** Whether it accepts tools, which an agent requires. */
   readonly tools: boolean
+  /** Whether it sees images; a note replaces each image otherwise. */
+  readonly images: boolean
   /** Whether one turn may contain several calls. */
   readonly parallelCalls: boolean
   /**
@@ -38,6 +40,7 @@ export interface ModelFamily {
 
 export const unknownModel: ModelCapabilities = {
   tools: true,
+  images: false,
   parallelCalls: true,
   reasoning: 'effort',
   lowEffort: false,
@@ -64,7 +67,7 @@ export const modelFamilies: readonly ModelFamily[] = [
   },
   {
     ids: ['nvidia/nemotron-3.5-super-vl*'],
-    capabilities: { ...nemotron3, contextTokens: 262_144, lowEffort: true },
+    capabilities: { ...nemotron3, images: true, contextTokens: 262_144, lowEffort: true },
     source: 'docs.venice.ai: 262,144 of its 1 M tokens of context',
     asOf: '2026-11',
   },
@@ -82,7 +85,7 @@ export const modelFamilies: readonly ModelFamily[] = [
   },
   {
     ids: ['nvidia/nemotron-3-nano-omni*'],
-    capabilities: { ...nemotron3, maxOutputTokens: 65_536 },
+    capabilities: { ...nemotron3, images: true, maxOutputTokens: 65_536 },
     source: cards,
     asOf: '2026-11',
   },
@@ -118,9 +121,45 @@ export const modelFamilies: readonly ModelFamily[] = [
     asOf: '2026-11',
   },
   {
+    ids: ['meta/llama-3.2-11b-vision*', 'meta/llama-3.2-90b-vision*'],
+    capabilities: { contextTokens: 131_072, parallelCalls: false, images: true },
+    source: `${cards}; its chat template fails on a turn with two calls`,
+    asOf: '2026-11',
+  },
+  {
+    ids: ['meta/llama-4-*', 'nvidia/cosmos-*'],
+    capabilities: { images: true },
+    source: cards,
+    asOf: '2026-11',
+  },
+  {
     ids: ['meta/llama-3.*'],
     capabilities: { contextTokens: 131_072, parallelCalls: false },
     source: 'its chat template fails on a turn with two calls',
+    asOf: '2026-11',
+  },
+  {
+    ids: ['qwen/qwen3-vl*'],
+    capabilities: { reasoning: 'enable_thinking', images: true },
+    source: 'model cards of Qwen; chat template of Qwen 3',
+    asOf: '2026-11',
+  },
+  {
+    ids: ['qwen/qwen2.5-vl*', 'qwen2.5vl*', 'qwen2.5-vl*', 'qwen3-vl*', 'llama3.2-vision*'],
+    capabilities: { images: true },
+    source: 'model pages of Qwen and of ollama.com',
+    asOf: '2026-11',
+  },
+  {
+    ids: ['gpt-4o*', 'gpt-4.1*', 'gpt-5*', 'openai/gpt-4o*', 'openai/gpt-4.1*', 'openai/gpt-5*'],
+    capabilities: { images: true },
+    source: 'model pages of platform.openai.com',
+    asOf: '2026-11',
+  },
+  {
+    ids: ['claude-*', 'anthropic/claude-*', 'gemini-*', 'google/gemini-*'],
+    capabilities: { images: true },
+    source: 'model pages of docs.anthropic.com and ai.google.dev',
     asOf: '2026-11',
   },
   {

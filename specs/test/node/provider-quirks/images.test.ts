@@ -1,0 +1,74 @@
+import { describe, expect, it } from 'vitest'
+import type { CompletionMessage, CompletionPart } from '#specs/protocol/completion-request.ts'
+import { imagesMaxCount } from '#specs/protocol/image.ts'
+import { Adaptation } from '../../../node/provider-quirks/adaptation.ts'
+import { dataUrl, png } from '../../../testing/images.ts'
+
+const picture: CompletionPart = {
+  type: 'image_url',
+  image_url: { url: dataUrl('image/png', png(640, 480)) },
+}
+const question: CompletionMessage = {
+  role: 'user',
+  content: [{ type: 'text', text: 'What is this?' }, picture],
+}
+
+function send(
+  model: string,
+  messages: CompletionMessage[],
+): { messages: CompletionMessage[]; max_tokens: number } {
+  return JSON.parse(new Adaptation(model).build({ messages }).body)
+}
+
+describe('images of a request', () => {
+  it('reach a model that sees', () => {
+    for (const model of [
+      'nvidia/nemotron-3.5-super-vl-120b-a12b',
+      'gpt-4o',
+      'claude-sonnet-4-5',
+      'gemini-2.5-pro',
+    ]) {
+      expect(send(model, [question]).messages).toEqual([question])
+    }
+  })
+
+  it('are a note with type, dimensions and size for a model that does not see', () => {
+    for (const model of ['nvidia/nemotron-3-super-120b-a12b', 'unknown/model']) {
+      expect(send(model, [question]).messages).toEqual([
+        {
+          role: 'user',
+          content: expect.stringMatching(
+            /^What is this\?\n\n\[Image left out \(image\/png, 640x480, \d+ bytes\)/,
+          ),
+        },
+      ])
+    }
+  })
+
+  it('are notes where newer ones fill the request', () => {
+    const content = Array.from({ length: imagesMaxCount + 2 }, () => picture)
+    const [sent] = send('gpt-4o', [{ role: 'user', content }]).messages
+    const types = Array.isArray(sent?.content) ? sent.content.map(({ type }) => type) : []
+    expect(types).toEqual(['text', 'text', ...Array.from({ length: imagesMaxCount }, () => 'image_url')])
+  })
+
+  it('stay in order when messages of the user are merged', () => {
+    const [sent, ...others] = send('gpt-4o', [{ role: 'user', content: 'Look:' }, question]).messages
+    expect(others).toEqual([])
+    expect(sent?.content).toEqual([
+      { type: 'text', text: 'Look:' },
+      ...(question.content as CompletionPart[]),
+    ])
+  })
+
+  it('count by their dimensions, not by their characters', () => {
+    const bytes = Buffer.concat([
+      png(640, 480).subarray(0, 33),
+      Buffer.alloc(900_000),
+      png(1, 1).subarray(-12),
+    ])
+    const large: CompletionPart = { type: 'image_url', image_url: { url: dataUrl('image/png', bytes) } }
+    const sent = send('nvidia/nemotron-3.5-super-vl-120b-a12b', [{ role: 'user', content: [large] }])
+    expect(sent.max_tokens).toBe(16_384)
+  })
+})
