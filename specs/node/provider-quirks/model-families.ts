@@ -123,13 +123,13 @@ export const modelFamilies: readonly ModelFamily[] = [
   {
     ids: ['meta/llama-3.2-11b-vision*', 'meta/llama-3.2-90b-vision*'],
     capabilities: { contextTokens: 131_072, parallelCalls: false, images: true },
-    source: `${cards}; its chat template fails on a turn with two calls`,
+    source: 'chat template fails on a turn with two calls; images widely known, page not looked up',
     asOf: '2026-11',
   },
   {
     ids: ['meta/llama-4-*', 'nvidia/cosmos-*'],
     capabilities: { images: true },
-    source: cards,
+    source: 'widely known; page not looked up',
     asOf: '2026-11',
   },
   {
@@ -141,25 +141,25 @@ export const modelFamilies: readonly ModelFamily[] = [
   {
     ids: ['qwen/qwen3-vl*'],
     capabilities: { reasoning: 'enable_thinking', images: true },
-    source: 'model cards of Qwen; chat template of Qwen 3',
+    source: 'chat template of Qwen 3; images widely known, page not looked up',
     asOf: '2026-11',
   },
   {
     ids: ['qwen/qwen2.5-vl*', 'qwen2.5vl*', 'qwen2.5-vl*', 'qwen3-vl*', 'llama3.2-vision*'],
     capabilities: { images: true },
-    source: 'model pages of Qwen and of ollama.com',
+    source: 'widely known; page not looked up',
     asOf: '2026-11',
   },
   {
     ids: ['gpt-4o*', 'gpt-4.1*', 'gpt-5*', 'openai/gpt-4o*', 'openai/gpt-4.1*', 'openai/gpt-5*'],
     capabilities: { images: true },
-    source: 'model pages of platform.openai.com',
+    source: 'widely known; page not looked up',
     asOf: '2026-11',
   },
   {
     ids: ['claude-*', 'anthropic/claude-*', 'gemini-*', 'google/gemini-*'],
     capabilities: { images: true },
-    source: 'model pages of docs.anthropic.com and ai.google.dev',
+    source: 'widely known; page not looked up',
     asOf: '2026-11',
   },
   {
