@@ -17,7 +17,7 @@ export interface ImageFacts {
 
 /** Maximum bytes of one image, before base64. */
 export const imageMaxBytes = 1024 * 1024
-/** Maximum width or height of an image in pixels: servers refuse or reduce larger ones. */
+/** Maximum width or height of an image in pixels; Anthropic refuses larger ones (docs.anthropic.com, vision, 2026-11). */
 export const imageMaxPixels = 8_000
 /** Maximum images of one request that a model gets; a note replaces each older one. */
 export const imagesMaxCount = 8
@@ -29,11 +29,19 @@ const dataUrlMaxLength = Math.ceil(imageMaxBytes / 3) * 4 + 64
 const dataUrlPattern = /^data:(image\/(?:png|jpeg|webp|gif));base64,/
 
 /**
- * Estimated tokens of an image: a token for 28 by 28 pixels, as Qwen-VL counts, between 85 (OpenAI's least) and
- * 1,600 (the most that Anthropic counts).
+ * Estimated tokens of an image, rather too many than too few. A token for 28 by 28 pixels and at most 16,384, as the
+ * card of Qwen2-VL-7B-Instruct says. At least 258, which Gemini counts for a small image (cloud.google.com, image
+ * understanding). Others reduce large images: Claude to about 1,600 tokens (docs.anthropic.com, vision), Gemini 3 to
+ * 1,120 (docs.cloud.google.com, image understanding). Looked up 2026-11.
  */
 export function estimateImageTokens({ width, height }: Pick<ImageFacts, 'width' | 'height'>): number {
-  return Math.min(Math.max(Math.ceil((width * height) / 784), 85), 1_600)
+  return Math.min(Math.max(Math.ceil((width * height) / 784), 258), 16_384)
+}
+
+/** The two halves of a data URL that {@link readImageUrl} accepts; null for anything else. */
+export function splitImageUrl(url: string): { readonly type: ImageType; readonly base64: string } | null {
+  const [prefix, type] = dataUrlPattern.exec(url) ?? []
+  return prefix === undefined ? null : { type: type as ImageType, base64: url.slice(prefix.length) }
 }
 
 /** Reads and checks the image of a data URL; the error says what is wrong with it. */
@@ -42,12 +50,14 @@ export function readImageUrl(url: string): Result<ImageFacts, string> {
     return fail('an image must be a data URL; remote addresses are refused')
   }
   if (url.length > dataUrlMaxLength) return fail(`an image may have at most ${imageMaxBytes} bytes`)
-  const [prefix, type] = dataUrlPattern.exec(url) ?? []
-  if (prefix === undefined) return fail('an image must be PNG, JPEG, WebP or GIF in base64')
-  const bytes = decodeBase64(url.slice(prefix.length))
+  const split = splitImageUrl(url)
+  if (split === null) return fail('an image must be PNG, JPEG, WebP or GIF in base64')
+  const bytes = decodeBase64(split.base64)
   if (bytes === null) return fail('the image is not valid base64')
   const read = readImage(bytes)
-  if (read.ok && read.value.type !== type) return fail(`the image is ${read.value.type}, not ${type}`)
+  if (read.ok && read.value.type !== split.type) {
+    return fail(`the image is ${read.value.type}, not ${split.type}`)
+  }
   return read
 }
 
@@ -74,17 +84,43 @@ function readPng(bytes: Uint8Array): Header | null {
   return { type: 'image/png', width: view.getUint32(16), height: view.getUint32(20) }
 }
 
+/** Phones write more behind the end, such as a depth map or a second picture; it is ignored, as decoders do. */
 function readJpeg(bytes: Uint8Array): Header | null {
-  if (!hasAt(bytes, 0, '\xff\xd8\xff') || !hasAt(bytes, bytes.length - 2, '\xff\xd9')) return null
+  if (!hasAt(bytes, 0, '\xff\xd8\xff')) return null
   const view = viewOf(bytes)
+  let header: Header | null = null
+  let hasScan = false
   // Segments: 0xff, marker, length of the rest. The frame header (SOF0 to SOF15) has the dimensions.
-  for (let at = 2; at + 9 <= bytes.length; at += 2 + view.getUint16(at + 2)) {
-    const marker = view.getUint16(at)
-    const isFrame = marker >= 0xffc0 && marker <= 0xffcf && ![0xffc4, 0xffc8, 0xffcc].includes(marker)
-    if (isFrame) return { type: 'image/jpeg', width: view.getUint16(at + 7), height: view.getUint16(at + 5) }
-    if (marker < 0xffc0 || marker === 0xffda || view.getUint16(at + 2) < 2) return null
+  for (let at = 2; at + 1 < bytes.length && bytes[at] === 0xff; ) {
+    const marker = view.getUint8(at + 1)
+    if (marker === 0xd9) return hasScan ? header : null
+    if (marker === 0xff) {
+      at += 1
+      continue
+    }
+    const length = at + 4 <= bytes.length ? view.getUint16(at + 2) : 0
+    // Markers without a length have no place between segments.
+    if (length < 2 || marker < 0xc0 || (marker >= 0xd0 && marker <= 0xd8)) return null
+    if (marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker)) {
+      if (header !== null || at + 9 > bytes.length) return null
+      header = { type: 'image/jpeg', width: view.getUint16(at + 7), height: view.getUint16(at + 5) }
+    }
+    at += 2 + length
+    if (marker === 0xda) {
+      hasScan = true
+      at = findScanEnd(bytes, at)
+    }
   }
   return null
+}
+
+/** Position of the marker behind compressed data, in which 0xff is followed by 0 or a restart marker. */
+function findScanEnd(bytes: Uint8Array, from: number): number {
+  for (let at = bytes.indexOf(0xff, from); at >= 0; at = bytes.indexOf(0xff, at + 2)) {
+    const marker = bytes[at + 1] ?? 0
+    if (marker !== 0 && (marker < 0xd0 || marker > 0xd7)) return at
+  }
+  return bytes.length
 }
 
 function readGif(bytes: Uint8Array): Header | null {

@@ -7,9 +7,12 @@ export function png(width: number, height: number): Buffer {
   return Buffer.concat([bytes, Buffer.alloc(4), Buffer.from('0000000049454e44ae426082', 'hex')])
 }
 
-/** Start, a table, the frame header and the end. */
+/** Start, a table, the frame header, a scan and the end. */
 export function jpeg(width: number, height: number): Buffer {
-  const bytes = Buffer.from('ffd8ffdb000401ffffc0000b080000000001011100ffd9', 'hex')
+  const bytes = Buffer.from(
+    'ffd8ffdb000401ffffc0000b080000000001011100ffda0008010100003f0012ff0034ffd9',
+    'hex',
+  )
   bytes.writeUInt16BE(height, 13)
   bytes.writeUInt16BE(width, 15)
   return bytes

@@ -92,7 +92,7 @@ export class Adaptation {
       tools,
       ...rest
     } = request
-    const seen = fitImages(messages, capabilities.images)
+    const seen = fitImages(messages, capabilities.maxImages)
     const spoken = adaptMessages(switchReasoning(seen, request, capabilities), capabilities)
     const fields = {
       ...rest,

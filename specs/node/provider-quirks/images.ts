@@ -12,35 +12,35 @@ export interface ImageSum {
   readonly tokens: number
 }
 
-/** Characters and estimated tokens of all images in `messages`. */
+/** Characters of all images in `messages`, and estimated tokens of those that a model may get. */
 export function sumImages(messages: readonly CompletionMessage[]): ImageSum {
   let characters = 0
-  let tokens = 0
+  const tokens: number[] = []
   for (const { content } of messages) {
     if (!Array.isArray(content)) continue
     for (const part of content) {
       if (part.type !== 'image_url') continue
       const image = readImageUrl(part.image_url.url)
       characters += part.image_url.url.length
-      tokens += image.ok ? estimateImageTokens(image.value) : 0
+      tokens.push(image.ok ? estimateImageTokens(image.value) : 0)
     }
   }
-  return { characters, tokens }
+  return { characters, tokens: tokens.slice(-imagesMaxCount).reduce((sum, count) => sum + count, 0) }
 }
 
 /**
- * The messages with the newest images that fit, or with none if the model does not see. A message without images
+ * The messages with the newest images that fit, at most `maxImages`; with 0 the model does not see. A message without images
  * becomes a string, which every server accepts.
  */
-export function fitImages(messages: readonly CompletionMessage[], seesImages: boolean): CompletionMessage[] {
+export function fitImages(messages: readonly CompletionMessage[], maxImages: number): CompletionMessage[] {
   const fitted: CompletionMessage[] = []
-  const left = { count: imagesMaxCount, bytes: imagesMaxBytes }
+  const left = { count: Math.min(maxImages, imagesMaxCount), bytes: imagesMaxBytes }
   for (const message of messages.toReversed()) {
     if (message.role !== 'user' || typeof message.content === 'string') {
       fitted.push(message)
       continue
     }
-    const parts = message.content.toReversed().map((part) => fitPart(part, seesImages, left))
+    const parts = message.content.toReversed().map((part) => fitPart(part, maxImages > 0, left))
     fitted.push({ ...message, content: joinTexts(parts.toReversed()) })
   }
   return fitted.toReversed()

@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { parseCompletionRequest } from '../../protocol/completion-request.ts'
-import { imageMaxBytes, imageMaxPixels, readImage, readImageUrl } from '../../protocol/image.ts'
+import {
+  estimateImageTokens,
+  imageMaxBytes,
+  imageMaxPixels,
+  readImage,
+  readImageUrl,
+} from '../../protocol/image.ts'
 import { dataUrl, gif, jpeg, png, webp } from '../../testing/images.ts'
 
 describe('an image of a request', () => {
@@ -25,9 +31,25 @@ describe('an image of a request', () => {
   })
 
   it('is refused with something after its end, such as another format', () => {
-    for (const make of [png, jpeg, webp, gif]) {
+    for (const make of [png, webp, gif]) {
       expect(readImage(Buffer.concat([make(8, 8), Buffer.from('<script>alert(1)</script>')])).ok).toBe(false)
     }
+  })
+
+  it('may be a JPEG with more behind its end, as phones write; its own dimensions count', () => {
+    const first = jpeg(640, 480)
+    const both = readImage(Buffer.concat([first, jpeg(8, 8), Buffer.alloc(100)]))
+    expect(both).toMatchObject({ value: { width: 640, height: 480, sizeBytes: first.length * 2 + 100 } })
+    const filled = Buffer.concat([first.subarray(0, 2), Buffer.from([0xff, 0xff]), first.subarray(2)])
+    expect(readImage(filled)).toMatchObject({ value: { width: 640, height: 480 } })
+    const withoutScan = Buffer.concat([first.subarray(0, 21), first.subarray(-2)])
+    expect(readImage(withoutScan).ok).toBe(false)
+  })
+
+  it('counts at least as many tokens as its smallest form, at most as its largest', () => {
+    expect(estimateImageTokens({ width: 8, height: 8 })).toBe(258)
+    expect(estimateImageTokens({ width: 1_400, height: 700 })).toBe(1_250)
+    expect(estimateImageTokens({ width: 8_000, height: 8_000 })).toBe(16_384)
   })
 
   it('is refused when a side has no pixels or too many, or when it has too many bytes', () => {

@@ -52,6 +52,13 @@ describe('images of a request', () => {
     expect(types).toEqual(['text', 'text', ...Array.from({ length: imagesMaxCount }, () => 'image_url')])
   })
 
+  it('are one for a model that takes one', () => {
+    const [sent] = send('meta/llama-3.2-90b-vision-instruct', [
+      { role: 'user', content: [picture, picture] },
+    ]).messages
+    expect(sent?.content).toEqual([{ type: 'text', text: expect.stringContaining('newer images') }, picture])
+  })
+
   it('stay in order when messages of the user are merged', () => {
     const [sent, ...others] = send('gpt-4o', [{ role: 'user', content: 'Look:' }, question]).messages
     expect(others).toEqual([])
