@@ -213,7 +213,7 @@ function checkRequest({ provider, model, messages }: LLMRequest): void {
 }
 
 /** An answer without these would be of another form; `generateStructured` asks for it in another way instead. */
-const unchangedFields = ['response_format', 'tool_choice'] as const
+const unchangedFields = ['response_format', 'tool_choice', 'images'] as const
 
 /** Reports of each provider's models, for later calls. */
 const allReports = new WeakMap<object, Map<string, ServerReport>>()

@@ -64,6 +64,14 @@ describe('images of a message', () => {
     })
   })
 
+  it('are not left out when the server refuses them: the application gets its error', async () => {
+    const message = 'Invalid content type. image_url is only supported by certain models.'
+    const refusal = { status: 400, body: JSON.stringify({ error: { message } }) }
+    const { answer, asked } = await askKind('openai', [refusal, { body: answered }], { messages })
+    expect(answer).toMatchObject({ ok: false, error: { message: expect.stringContaining(message) } })
+    expect(asked).toHaveLength(1)
+  })
+
   it('are refused by their place when nothing could see them, before anything is sent', async () => {
     const refused: [unknown, string][] = [
       [

@@ -34,7 +34,7 @@ export interface AdaptedRequest {
 
 export class Adaptation {
   readonly #model: string
-  readonly #unchanged: ReadonlySet<OptionalField>
+  readonly #unchanged: ReadonlySet<OptionalField | 'images'>
   #known: ServerReport
   #learned: ServerReport = {}
   /** Length of the conversation by the server's count; null: estimated. */
@@ -43,12 +43,18 @@ export class Adaptation {
   /** Of the last body: included fields that a server might reject and a request can omit. */
   #optional: ReadonlySet<OptionalField> = new Set()
   #outputTokens = 0
+  /** Whether the last body has images. */
+  #hasImages = false
 
   /**
    * @param known what the server reported to earlier requests
-   * @param unchanged optional fields that are sent even if the server rejects them
+   * @param unchanged optional fields, and images, that are sent even if the server rejects them
    */
-  constructor(model: string, known: ServerReport = {}, unchanged: readonly OptionalField[] = []) {
+  constructor(
+    model: string,
+    known: ServerReport = {},
+    unchanged: readonly (OptionalField | 'images')[] = [],
+  ) {
     this.#model = model
     this.#known = known
     this.#unchanged = new Set(unchanged)
@@ -118,6 +124,7 @@ export class Adaptation {
     const json = JSON.stringify(payload)
     const wanted = Math.min(givenByNewName ?? given ?? outputDefaultTokens, maxTokens)
     const images = sumImages(spoken)
+    this.#hasImages = images.characters > 0
     const textBytes = Buffer.byteLength(json) - images.characters
     const promptTokens = Math.ceil(textBytes / leastBytesPerToken) + images.tokens + templateTokens
     const length = outputTokens(wanted, promptTokens, capabilities, this.#promptTokens)
@@ -135,6 +142,8 @@ export class Adaptation {
   /** What an answer of this status and text rejects of the last body; null if nothing. */
   readRejection(status: number, text: string): RequestRejection | null {
     const rejection = readRejection(status, text, this.#optional)
+    if (rejection?.kind === 'images')
+      return this.#hasImages && !this.#unchanged.has('images') ? rejection : null
     if (rejection?.kind !== 'fields') return rejection
     const fields = rejection.fields.filter((field) => !this.#unchanged.has(field))
     return fields.length === 0 ? null : { kind: 'fields', fields }
@@ -165,6 +174,8 @@ export class Adaptation {
         const { maxOutputTokens } = rejection
         return maxOutputTokens < this.#outputTokens ? { maxOutputTokens } : null
       }
+      case 'images':
+        return rejection.maxImages < capabilities.maxImages ? { maxImages: rejection.maxImages } : null
       case 'single_calls':
         return capabilities.parallelCalls ? { singleCalls: true } : null
       case 'reasoning_required':

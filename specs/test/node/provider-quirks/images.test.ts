@@ -59,6 +59,29 @@ describe('images of a request', () => {
     expect(sent?.content).toEqual([{ type: 'text', text: expect.stringContaining('newer images') }, picture])
   })
 
+  it('are notes from then on where a server refuses them, and as many as it takes where it has a number', () => {
+    const adaptation = new Adaptation('gpt-4o')
+    const sent = (): number => {
+      const { messages } = JSON.parse(
+        adaptation.build({ messages: [{ role: 'user', content: [picture, picture] }] }).body,
+      ) as { messages: CompletionMessage[] }
+      const content = messages[0]?.content
+      return Array.isArray(content) ? content.filter(({ type }) => type === 'image_url').length : 0
+    }
+    const refuse = (message: string): boolean => {
+      const rejection = adaptation.readRejection(400, JSON.stringify({ error: { message } }))
+      return rejection !== null && adaptation.adapt(rejection)
+    }
+    expect(sent()).toBe(2)
+    expect(refuse('At most 1 image(s) may be provided in one prompt.')).toBe(true)
+    expect(sent()).toBe(1)
+    expect(refuse('image input is not supported by this server')).toBe(true)
+    expect(sent()).toBe(0)
+    expect(adaptation.learned).toEqual({ maxImages: 0 })
+    // Without images in the request the words mean something else.
+    expect(refuse('image input is not supported by this server')).toBe(false)
+  })
+
   it('stay in order when messages of the user are merged', () => {
     const [sent, ...others] = send('gpt-4o', [{ role: 'user', content: 'Look:' }, question]).messages
     expect(others).toEqual([])
