@@ -181,6 +181,27 @@ describe('a model of Anthropic', () => {
     expect(types).toEqual(['tool_result', 'text', 'image', 'text', 'image'])
   })
 
+  it('gets notes from then on where its server refuses images', async () => {
+    const message = 'messages.0.content.1: this model does not support images'
+    const { answers, asked } = await ask(
+      'anthropic',
+      [
+        {
+          status: 400,
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify({ error: { message } }),
+        },
+        { body: golden('anthropic') },
+        { body: golden('anthropic') },
+      ],
+      [pictures, pictures],
+    )
+    expect(answers.map(({ status }) => status)).toEqual([200, 200])
+    const images = asked.map(({ body }) => JSON.stringify(body).split('"type":"image"').length - 1)
+    expect(images).toEqual([2, 0, 0])
+    expect(JSON.stringify(asked[2]?.body)).toContain('Image left out (image/png, 640x480')
+  })
+
   it('gets its signed thoughts back with the calls they led to, which the guest never sees [S3.06]', async () => {
     await using server = await startModelServer([{ body: golden('anthropic') }])
     await using test = await startGateway(providerOf('anthropic', server.baseUrl))
