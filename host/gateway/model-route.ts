@@ -5,6 +5,7 @@
 
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { AwakeTimer } from '#specs/node/awake-timer.ts'
+import { sumImages } from '#specs/node/provider-quirks/images.ts'
 import {
   type CompletionRequest,
   outputDefaultTokens,
@@ -105,13 +106,16 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
     try {
       const read = await readRequest(stream, options.requestBodyTimeoutMs)
       if (!read.ok) return refuse(read.error)
-      const { request, bytes } = read
+      const { request } = read
+      const images = sumImages(request.messages)
+      const bytes = read.bytes - images.characters
+      const inputTokens = Math.ceil(bytes / bytesPerToken) + images.tokens
       if (options.hooks?.before !== undefined) report.wait({ for: 'hook' })
       const objection = await options.hooks?.before?.(request, signal)
       if (typeof objection === 'string') return refuse(deniedBy('request', objection))
       const asked = now()
       const size = {
-        inputTokens: Math.ceil(bytes / bytesPerToken),
+        inputTokens,
         outputTokens: Math.min(request.max_tokens ?? outputDefaultTokens, outputMaxTokens),
       }
       const reserved = await budget.reserve({
@@ -141,7 +145,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
           if (!signal.aborted) return refuse(answer.error)
           // `closed` may also mean that its turn never came.
           if (isSent && answer.error.code !== closedError.code) {
-            used = mostUsage(Math.ceil(bytes / bytesPerToken), request.stream === true ? 0 : maxOutputTokens)
+            used = mostUsage(inputTokens, request.stream === true ? 0 : maxOutputTokens)
           }
           return refuse({ ...closedError, message: guestGone }, { usage: used, costUsd: settle(used) })
         }
@@ -169,7 +173,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
         })
         if (heard.isPaid === true) return report.end({ ...result, usage: noUsage, estimated: false })
         used = result.usage
-        if (!result.estimated && used.inputTokens > 0) {
+        if (!result.estimated && used.inputTokens > 0 && images.characters === 0) {
           bytesPerToken = Math.min(Math.max(bytes / used.inputTokens, 1), mostBytesPerToken)
         }
         const costUsd = settle(used, price ?? null)

@@ -2,7 +2,7 @@
  * Parses a request: the stage, the task, the step, the offered tools and their results. The format is that of the agent's
  * prompts (their first lines, headings and blocks).
  */
-import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
+import { type CompletionRequest, contentText } from '#specs/protocol/completion-request.ts'
 
 export interface OfferedTool {
   readonly name: string
@@ -36,10 +36,10 @@ const agentMark = "You are Caisson's agent."
 
 export function readConversation(request: CompletionRequest): PastConversation {
   const { messages } = request
-  const system = messages.find((message) => message.role === 'system')?.content ?? ''
+  const system = contentText(messages.find((message) => message.role === 'system')?.content)
   const lastStart = messages.findIndex((message) => message.role === 'user')
   const user = messages[lastStart]
-  const text = user?.role === 'user' ? user.content : ''
+  const text = contentText(user?.content)
   const sections = readSections(text)
   const firstLine = system.split('\n', 1)[0]
   const stage = firstLine === plannerMark ? 'plan' : firstLine === agentMark ? 'step' : 'other'

@@ -2,7 +2,7 @@
  * The offline model's answer in the form of a schema: an object with at most one text, one list of texts and one number,
  * from the words of the answer before. It says so where a schema needs more.
  */
-import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
+import { type CompletionRequest, contentText } from '#specs/protocol/completion-request.ts'
 import { type OfflineReply, offlineLabel, sayNotDone } from './reply.ts'
 
 type Schema = Readonly<Record<string, unknown>>
@@ -16,7 +16,9 @@ export function answerInForm(request: CompletionRequest, results: readonly strin
   const said = request.messages.findLast(
     (message) => message.role === 'assistant' && (message.content ?? '') !== '',
   )
-  const words = (said?.content ?? results.join('\n')).replaceAll(`${offlineLabel} `, '').trim()
+  const words = (said === undefined ? results.join('\n') : contentText(said.content))
+    .replaceAll(`${offlineLabel} `, '')
+    .trim()
   const filled = fill(form.json_schema.schema, words)
   if (typeof filled !== 'string') return { reasoning, text: JSON.stringify(filled), calls: [] }
   return sayNotDone(

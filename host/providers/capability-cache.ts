@@ -14,6 +14,7 @@ const Report: z.ZodType<ServerReport> = z.strictObject({
   refusedFields: z.array(z.enum(optionalFields)).max(optionalFields.length).optional(),
   contextTokens: z.int().min(1).optional(),
   maxOutputTokens: z.int().min(1).optional(),
+  maxImages: z.int().min(0).optional(),
   singleCalls: z.boolean().optional(),
   needsReasoning: z.boolean().optional(),
   refusedTools: z.boolean().optional(),

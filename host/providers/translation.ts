@@ -16,7 +16,7 @@ import { type ServerKindName, serverKinds } from '#specs/node/model-protocols/se
 import type { AdaptableRequest } from '#specs/node/provider-quirks/adaptation.ts'
 import { readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
 import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
-import type { CompletionMessage } from '#specs/protocol/completion-request.ts'
+import type { CompletionMessage, CompletionPart } from '#specs/protocol/completion-request.ts'
 
 /** Bounds of what is kept of answers; the oldest go first. */
 const keptMaxAnswers = 256
@@ -108,7 +108,7 @@ export class Translation {
     const maxTokens = adapted.max_tokens ?? adapted.max_completion_tokens
     return {
       model: this.#model,
-      messages: adapted.messages.map((message) => this.#readMessage(message)),
+      messages: adapted.messages.flatMap((message) => this.#readMessage(message)),
       tools: tools.map(({ function: { name, description = '', parameters = {} } }) => ({
         name,
         description,
@@ -126,7 +126,8 @@ export class Translation {
     }
   }
 
-  #readMessage(message: CompletionMessage): ProtocolMessage {
+  #readMessage(message: CompletionMessage): ProtocolMessage | readonly ProtocolMessage[] {
+    if (message.role === 'user') return readUser(message.content)
     if (message.role !== 'assistant') return message
     const { content, tool_calls: calls } = message
     const state = this.#kept.get(calls?.[0]?.id)
@@ -137,4 +138,14 @@ export class Translation {
       ...(state === undefined ? {} : { provider_state: state }),
     }
   }
+}
+
+/** One message for each part keeps texts and images in order; the protocol joins them to one turn. */
+function readUser(content: string | readonly CompletionPart[]): readonly ProtocolMessage[] {
+  if (typeof content === 'string') return [{ role: 'user', content }]
+  return content.map((part) =>
+    part.type === 'text'
+      ? { role: 'user', content: part.text }
+      : { role: 'user', content: '', images: [part.image_url.url] },
+  )
 }

@@ -22,6 +22,11 @@ export interface LLMToolCall {
 export interface LLMChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
   readonly content: string
+  /**
+   * In a user message: images behind its text, as data URLs of PNG, JPEG, WebP or GIF in base64, for a model that sees. A
+   * request may have 8 images and 3 MiB of them, an image 1 MiB. Absent: none.
+   */
+  readonly images?: readonly string[]
   /** In an assistant message. */
   readonly tool_calls?: readonly LLMToolCall[]
   /** In a tool message: the id of the call that it answers. */

@@ -6,6 +6,7 @@
 import { CaissonError, requireObject, requireSignal } from '#specs/errors.ts'
 import { Adaptation } from '#specs/node/provider-quirks/adaptation.ts'
 import { mergeReports, type ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
+import { imagesMaxCount } from '#specs/protocol/image.ts'
 import type {
   LLMChatMessage,
   LLMResponse,
@@ -26,6 +27,7 @@ import { resolveTools, type ToolSelection, type ToolSet } from '../environment/t
 import { requestWithRetry, StreamingMode, type TurnHooks } from '../llm/model.ts'
 import { untilAborted } from '../processes/until-aborted.ts'
 import { LLMError } from '../providers/errors.ts'
+import { checkImages } from './images.ts'
 import { toResponse } from './response.ts'
 
 export interface LLMRequest extends Omit<ToolSelection, 'toolPermission'>, ConvenienceOptions {
@@ -131,7 +133,12 @@ async function ask(request: LLMRequest, hooks: Omit<TurnHooks, 'signal'>): Promi
   const tools = await untilAborted(resolveTools(environment, { ...request, toolPermission }), signal)
   const sent = toProviderRequest(request, environment, tools, signal)
   const reports = reportsOf(provider)
-  const adaptation = new Adaptation(request.model, reports.get(request.model), unchangedFields)
+  // The application chooses model and images: what the model cannot see is the server's error, not a note in its place.
+  const adaptation = new Adaptation(
+    request.model,
+    { ...reports.get(request.model), maxImages: imagesMaxCount },
+    unchangedFields,
+  )
   const open = (streamed: boolean) => provider.stream({ ...sent, streamed, adaptation })
   const form = { streaming: new StreamingMode(), adaptation }
   const policy = maxAttempts === undefined ? {} : { maxAttempts }
@@ -202,10 +209,11 @@ function checkRequest({ provider, model, messages }: LLMRequest): void {
   if (typeof model !== 'string' || model === '')
     throw new CaissonError('invalid_options', 'expected a model by its name')
   if (!Array.isArray(messages)) throw new CaissonError('invalid_options', 'expected messages as a list')
+  checkImages(messages)
 }
 
 /** An answer without these would be of another form; `generateStructured` asks for it in another way instead. */
-const unchangedFields = ['response_format', 'tool_choice'] as const
+const unchangedFields = ['response_format', 'tool_choice', 'images'] as const
 
 /** Reports of each provider's models, for later calls. */
 const allReports = new WeakMap<object, Map<string, ServerReport>>()

@@ -9,6 +9,7 @@ import type { AdaptableRequest, Adaptation } from '#specs/node/provider-quirks/a
 import { errorWithin } from '#specs/node/provider-quirks/provider-error.ts'
 import type {
   CompletionMessage,
+  CompletionPart,
   CompletionRequest,
   CompletionToolCall,
 } from '#specs/protocol/completion-request.ts'
@@ -116,9 +117,17 @@ export function toWireMessage(message: ChatMessage): CompletionMessage {
     }
     case 'tool':
       return { role: 'tool', tool_call_id: message.callId, content: message.content }
+    case 'user':
+      return { role: 'user', content: withImages(message.content, message.images) }
     default:
       return { role: message.role, content: message.content }
   }
+}
+
+function withImages(text: string, images: readonly string[] = []): string | CompletionPart[] {
+  if (images.length === 0) return text
+  const parts = images.map((url): CompletionPart => ({ type: 'image_url', image_url: { url } }))
+  return text.trim() === '' ? parts : [{ type: 'text', text }, ...parts]
 }
 
 function toWireTool(tool: ToolSpec): NonNullable<CompletionRequest['tools']>[number] {

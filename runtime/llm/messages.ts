@@ -11,7 +11,12 @@ export interface ToolCallRequest {
 
 export type ChatMessage =
   | { readonly role: 'system'; readonly content: string }
-  | { readonly role: 'user'; readonly content: string }
+  | {
+      readonly role: 'user'
+      readonly content: string
+      /** Data URLs of images behind the text. */
+      readonly images?: readonly string[]
+    }
   | {
       readonly role: 'assistant'
       readonly content: string

@@ -68,6 +68,8 @@ function toChatMessage(message: LLMChatMessage): ChatMessage {
       }
     case 'tool':
       return { role: 'tool', callId: message.tool_call_id ?? '', content }
+    case 'user':
+      return { role: 'user', content, ...(message.images === undefined ? {} : { images: message.images }) }
     default:
       return { role: message.role, content }
   }

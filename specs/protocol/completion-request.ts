@@ -5,6 +5,7 @@
 
 import * as z from 'zod'
 import type { Result } from './error.ts'
+import { readImageUrl } from './image.ts'
 import { describeIssues, plainMessages } from './issue-text.ts'
 
 /** Maximum request body in bytes; NVIDIA's own limit is 5 MiB. */
@@ -25,9 +26,27 @@ const ToolCall = z.strictObject({
   function: z.strictObject({ name: Name, arguments: z.string() }),
 })
 export type CompletionToolCall = z.infer<typeof ToolCall>
+const TextPart = z.strictObject({ type: z.literal('text'), text: z.string() })
+const ImagePart = z.strictObject({
+  type: z.literal('image_url'),
+  image_url: z.strictObject({
+    url: z.string().superRefine((url, context) => {
+      const image = readImageUrl(url)
+      if (!image.ok) context.addIssue({ code: 'custom', message: image.error })
+    }),
+    detail: z.enum(['auto', 'low', 'high']).optional(),
+  }),
+})
+const ContentPart = z.discriminatedUnion('type', [TextPart, ImagePart])
+/** A part of a user's message: text, or an image as a data URL. */
+export type CompletionPart = z.infer<typeof ContentPart>
+
 const Message = z.discriminatedUnion('role', [
   z.strictObject({ role: z.literal('system'), content: z.string() }),
-  z.strictObject({ role: z.literal('user'), content: z.string() }),
+  z.strictObject({
+    role: z.literal('user'),
+    content: z.union([z.string(), z.array(ContentPart).min(1).max(64)]),
+  }),
   z.strictObject({
     role: z.literal('assistant'),
     content: z.string().nullish(),
@@ -87,6 +106,12 @@ export const CompletionRequest = z.strictObject({
 })
 export type CompletionRequest = z.infer<typeof CompletionRequest>
 export type CompletionMessage = z.infer<typeof Message>
+
+/** The text of a message's content, without its images. */
+export function contentText(content: CompletionMessage['content']): string {
+  if (!Array.isArray(content)) return content ?? ''
+  return content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n\n')
+}
 
 /** Reads a request body of the guest; the error names the field. */
 export function parseCompletionRequest(body: Uint8Array): Result<CompletionRequest, string> {

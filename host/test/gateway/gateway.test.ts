@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { requestMaxBytes } from '#specs/protocol/completion-request.ts'
+import { dataUrl, png } from '#specs/testing/images.ts'
 import { offlineProvider } from '../../providers/providers.ts'
 import {
   chatBody,
@@ -43,6 +44,22 @@ describe('the model route', () => {
       },
     ])
     expect(test.gateway.usage()).toMatchObject({ requests: 1, inputTokens: 10, outputTokens: 5 })
+  })
+
+  it('refuses an image by its address, and gives a model that cannot see a note for an image [S1.07]', async () => {
+    await using upstream = await startUpstream((response) => sendStream(response, sse('[DONE]')))
+    await using test = await startGateway(customProvider(upstream.url))
+    const bodyWith = (url: string): object => ({
+      ...chatBody,
+      messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }],
+    })
+    const refused = await test.request({ body: bodyWith('https://example.com/chart.png') })
+    expect(refused.status).toBe(400)
+    expect(refused.text).toContain('remote addresses are refused')
+    expect(upstream.requests).toHaveLength(0)
+    await test.request({ body: bodyWith(dataUrl('image/png', png(640, 480))) })
+    expect(upstream.requests[0]?.body).toContain('Image left out (image/png, 640x480')
+    expect(upstream.requests[0]?.body).not.toContain('base64')
   })
 
   it('makes the request anew: own headers, own model, bounded max_tokens, usage asked [S0.07 G.01 G.05 S1.07]', async () => {

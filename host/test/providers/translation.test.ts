@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { gif, png } from '#specs/testing/images.ts'
 import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import type { ModelProvider } from '../../providers/providers.ts'
 import { customProvider, startGateway, testKey } from '../support/gateway.ts'
@@ -70,6 +71,22 @@ async function ask(kind: 'anthropic' | 'google', replies: readonly ServerReply[]
   return { answers, asked: server.asked, exchanges: test.exchanges, logged: test.logged.join() }
 }
 
+const pixels = { png: png(640, 480).toString('base64'), gif: gif(8, 8).toString('base64') }
+const imagePart = (url: string) => ({ type: 'image_url', image_url: { url } })
+const pictures = {
+  messages: [
+    {
+      role: 'user',
+      content: [
+        { type: 'text', text: 'Before:' },
+        imagePart(`data:image/png;base64,${pixels.png}`),
+        { type: 'text', text: 'After:' },
+        imagePart(`data:image/gif;base64,${pixels.gif}`),
+      ],
+    },
+  ],
+}
+
 /** The conversation after the answer, with the results of its calls. */
 function after({ content, calls }: Said) {
   return {
@@ -124,6 +141,65 @@ describe('a model of Anthropic', () => {
       tools: [{ name: 'get_weather', input_schema: { type: 'object' } }],
       stream: true,
     })
+  })
+
+  it('gets images in the order of their texts', async () => {
+    const { asked } = await ask('anthropic', [{ body: golden('anthropic') }], [pictures])
+    const image = (media_type: string, data: string) => ({
+      type: 'image',
+      source: { type: 'base64', media_type, data },
+    })
+    expect(asked[0]?.body).toMatchObject({
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'Before:' },
+            image('image/png', pixels.png),
+            { type: 'text', text: 'After:' },
+            image('image/gif', pixels.gif),
+          ],
+        },
+      ],
+    })
+  })
+
+  it('gets images behind the results of calls, whatever their order', async () => {
+    const call = { id: 'c1', type: 'function', function: { name: 'get_weather', arguments: '{}' } }
+    const body = {
+      ...question,
+      messages: [
+        ...question.messages,
+        { role: 'assistant', content: null, tool_calls: [call] },
+        { role: 'tool', tool_call_id: 'c1', content: '21' },
+        ...pictures.messages,
+      ],
+    }
+    const { asked } = await ask('anthropic', [{ body: golden('anthropic') }], [body])
+    const turns = asked[0]?.messages as unknown as { content: { type: string }[] }[]
+    const types = turns.at(-1)?.content.map(({ type }) => type)
+    expect(types).toEqual(['tool_result', 'text', 'image', 'text', 'image'])
+  })
+
+  it('gets notes from then on where its server refuses images', async () => {
+    const message = 'messages.0.content.1: this model does not support images'
+    const { answers, asked } = await ask(
+      'anthropic',
+      [
+        {
+          status: 400,
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify({ error: { message } }),
+        },
+        { body: golden('anthropic') },
+        { body: golden('anthropic') },
+      ],
+      [pictures, pictures],
+    )
+    expect(answers.map(({ status }) => status)).toEqual([200, 200])
+    const images = asked.map(({ body }) => JSON.stringify(body).split('"type":"image"').length - 1)
+    expect(images).toEqual([2, 0, 0])
+    expect(JSON.stringify(asked[2]?.body)).toContain('Image left out (image/png, 640x480')
   })
 
   it('gets its signed thoughts back with the calls they led to, which the guest never sees [S3.06]', async () => {
@@ -236,6 +312,23 @@ describe('a model of Google', () => {
     })
     expect(exchanges[0]).toMatchObject({ status: 200, estimated: false })
     expect(exchanges[0]?.usage.inputTokens).toBeGreaterThan(0)
+  })
+
+  it('gets images in the order of their texts, and a note for a GIF, which it cannot see', async () => {
+    const { asked } = await ask('google', [{ body: golden('google') }], [pictures])
+    expect(asked[0]?.body).toMatchObject({
+      contents: [
+        {
+          role: 'user',
+          parts: [
+            { text: 'Before:' },
+            { inlineData: { mimeType: 'image/png', data: pixels.png } },
+            { text: 'After:' },
+            { text: expect.stringContaining('cannot see GIF') },
+          ],
+        },
+      ],
+    })
   })
 
   it('gets the signatures of its calls back [S3.06]', async () => {

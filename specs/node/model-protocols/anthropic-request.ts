@@ -3,6 +3,7 @@
  * into a user turn), turns alternate, tool results come first, no text is empty. Signed thinking and server tool
  * blocks are sent back unchanged.
  */
+import { splitImageUrl } from '../../protocol/image.ts'
 import { isRecord } from './records.ts'
 import { defaultMaxTokens, type ProtocolCall, type ProtocolMessage, type ProtocolRequest } from './request.ts'
 import { closeSchema } from './schemas.ts'
@@ -164,8 +165,15 @@ function toBlocks(message: ProtocolMessage): Block[] {
     case 'assistant':
       return [...keptBlocksOf(message), ...text, ...(message.tool_calls ?? []).map(toToolUse)]
     default:
-      return text
+      return [...text, ...(message.images ?? []).flatMap(toImageBlock)]
   }
+}
+
+/** The API takes every type that a request may have. */
+function toImageBlock(url: string): Block[] {
+  const image = splitImageUrl(url)
+  if (image === null) return []
+  return [{ type: 'image', source: { type: 'base64', media_type: image.type, data: image.base64 } }]
 }
 
 /** Results first; trailing space in a final assistant text is rejected, so it is removed. */

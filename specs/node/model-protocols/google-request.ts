@@ -2,6 +2,7 @@
  * Builds requests of Gemini's API. Its calls have no ids: results name their function, in call order. Signatures are
  * sent back on the parts they came with.
  */
+import { splitImageUrl } from '../../protocol/image.ts'
 import { parseArgumentsObject } from './anthropic-request.ts'
 import { isRecord } from './records.ts'
 import { defaultMaxTokens, type ProtocolMessage, type ProtocolRequest } from './request.ts'
@@ -101,8 +102,17 @@ function toParts(message: ProtocolMessage, namesById: ReadonlyMap<string, string
     case 'assistant':
       return toModelParts(message, signed)
     default:
-      return text
+      return [...text, ...(message.images ?? []).flatMap(toImagePart)]
   }
+}
+
+/** The API does not list GIF among its types (docs.cloud.google.com, image understanding, 2026-11). */
+function toImagePart(url: string): Part[] {
+  const image = splitImageUrl(url)
+  if (image === null) return []
+  if (image.type === 'image/gif')
+    return [{ text: '[Image left out (image/gif): this model cannot see GIF. Convert it to PNG to see it.]' }]
+  return [{ inlineData: { mimeType: image.type, data: image.base64 } }]
 }
 
 function toModelParts(message: ProtocolMessage, signed: boolean): Part[] {

@@ -12,6 +12,8 @@ export interface ProtocolCall {
 export interface ProtocolMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
   readonly content: string
+  /** In a user message: images behind its text, as data URLs of `specs/protocol/image.ts`. Absent: none. */
+  readonly images?: readonly string[]
   /** In an assistant message. */
   readonly tool_calls?: readonly ProtocolCall[]
   /** In a tool message: the id of the call that it answers. */

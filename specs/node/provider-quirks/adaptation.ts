@@ -8,6 +8,7 @@ import {
   outputDefaultTokens,
 } from '../../protocol/completion-request.ts'
 import { capabilitiesOf, type ServerReport } from './capabilities.ts'
+import { fitImages, sumImages } from './images.ts'
 import type { ModelCapabilities } from './model-families.ts'
 import { reasoningBudget, reasoningFields, switchReasoning } from './reasoning.ts'
 import { type OptionalField, optionalFields, type RequestRejection, readRejection } from './rejection.ts'
@@ -33,7 +34,7 @@ export interface AdaptedRequest {
 
 export class Adaptation {
   readonly #model: string
-  readonly #unchanged: ReadonlySet<OptionalField>
+  readonly #unchanged: ReadonlySet<OptionalField | 'images'>
   #known: ServerReport
   #learned: ServerReport = {}
   /** Length of the conversation by the server's count; null: estimated. */
@@ -42,12 +43,18 @@ export class Adaptation {
   /** Of the last body: included fields that a server might reject and a request can omit. */
   #optional: ReadonlySet<OptionalField> = new Set()
   #outputTokens = 0
+  /** Whether the last body has images. */
+  #hasImages = false
 
   /**
    * @param known what the server reported to earlier requests
-   * @param unchanged optional fields that are sent even if the server rejects them
+   * @param unchanged optional fields, and images, that are sent even if the server rejects them
    */
-  constructor(model: string, known: ServerReport = {}, unchanged: readonly OptionalField[] = []) {
+  constructor(
+    model: string,
+    known: ServerReport = {},
+    unchanged: readonly (OptionalField | 'images')[] = [],
+  ) {
     this.#model = model
     this.#known = known
     this.#unchanged = new Set(unchanged)
@@ -91,7 +98,8 @@ export class Adaptation {
       tools,
       ...rest
     } = request
-    const spoken = adaptMessages(switchReasoning(messages, request, capabilities), capabilities)
+    const seen = fitImages(messages, capabilities.maxImages)
+    const spoken = adaptMessages(switchReasoning(seen, request, capabilities), capabilities)
     const fields = {
       ...rest,
       ...reasoningFields(request, capabilities, refused),
@@ -115,7 +123,11 @@ export class Adaptation {
     }
     const json = JSON.stringify(payload)
     const wanted = Math.min(givenByNewName ?? given ?? outputDefaultTokens, maxTokens)
-    const length = outputTokens(wanted, Buffer.byteLength(json), capabilities, this.#promptTokens)
+    const images = sumImages(spoken)
+    this.#hasImages = images.characters > 0
+    const textBytes = Buffer.byteLength(json) - images.characters
+    const promptTokens = Math.ceil(textBytes / leastBytesPerToken) + images.tokens + templateTokens
+    const length = outputTokens(wanted, promptTokens, capabilities, this.#promptTokens)
     const isNewName = givenByNewName !== undefined || refused.has('max_tokens')
     const lengthName = isNewName ? 'max_completion_tokens' : 'max_tokens'
     const budget = reasoningBudget(request, capabilities, length, refused)
@@ -130,6 +142,8 @@ export class Adaptation {
   /** What an answer of this status and text rejects of the last body; null if nothing. */
   readRejection(status: number, text: string): RequestRejection | null {
     const rejection = readRejection(status, text, this.#optional)
+    if (rejection?.kind === 'images')
+      return this.#hasImages && !this.#unchanged.has('images') ? rejection : null
     if (rejection?.kind !== 'fields') return rejection
     const fields = rejection.fields.filter((field) => !this.#unchanged.has(field))
     return fields.length === 0 ? null : { kind: 'fields', fields }
@@ -160,6 +174,8 @@ export class Adaptation {
         const { maxOutputTokens } = rejection
         return maxOutputTokens < this.#outputTokens ? { maxOutputTokens } : null
       }
+      case 'images':
+        return rejection.maxImages < capabilities.maxImages ? { maxImages: rejection.maxImages } : null
       case 'single_calls':
         return capabilities.parallelCalls ? { singleCalls: true } : null
       case 'reasoning_required':
@@ -175,13 +191,12 @@ export class Adaptation {
 /** The minimum of what is requested, what the model can answer, and what fits beside the conversation. */
 function outputTokens(
   wanted: number,
-  payloadBytes: number,
+  estimated: number,
   { contextTokens, maxOutputTokens }: ModelCapabilities,
   promptTokens: number | null,
 ): number {
   const most = Math.min(wanted, maxOutputTokens ?? wanted)
   if (contextTokens === null) return Math.max(1, most)
-  const estimated = Math.ceil(payloadBytes / leastBytesPerToken) + templateTokens
   const left = contextTokens - (promptTokens ?? estimated)
   // If the estimate leaves nothing, let the server report the length of the conversation.
   return Math.max(1, Math.min(most, Math.max(left, promptTokens === null ? outputMinTokens : 1)))
@@ -209,8 +224,7 @@ function adaptMessages(
 
 /** Content beside calls is null, and nothing else is empty: some servers answer 400 otherwise. */
 function fillContent(message: CompletionMessage): CompletionMessage {
-  const isEmpty = (message.content ?? '').trim() === ''
-  if (!isEmpty) return message
+  if (message.role === 'user' || (message.content ?? '').trim() !== '') return message
   if (message.role === 'tool') return { ...message, content: '(no output)' }
   if (message.role !== 'assistant') return message
   return { ...message, content: message.tool_calls === undefined ? '(no answer)' : null }
@@ -254,11 +268,27 @@ function mergeNeighbors(messages: readonly CompletionMessage[]): CompletionMessa
 /** The merged message; null if they must stay separate. */
 function join(first: CompletionMessage, second: CompletionMessage): CompletionMessage | null {
   if (first.role === 'tool' || first.role !== second.role) return null
+  if (first.role === 'user' && second.role === 'user') {
+    return { ...first, content: joinContents(first.content, second.content) }
+  }
   const content = [first.content, second.content].filter(Boolean).join('\n\n')
   if (first.role !== 'assistant') return { ...first, content }
   // Calls end a turn: the next messages are their results.
   if (first.tool_calls !== undefined || second.role !== 'assistant') return null
   return { ...first, ...second, content: content === '' ? null : content }
+}
+
+type UserContent = Extract<CompletionMessage, { role: 'user' }>['content']
+
+function joinContents(first: UserContent, second: UserContent): UserContent {
+  if (typeof first === 'string' && typeof second === 'string') {
+    return [first, second].filter(Boolean).join('\n\n')
+  }
+  const partsOf = (content: UserContent): Exclude<UserContent, string> => {
+    if (typeof content !== 'string') return content
+    return content === '' ? [] : [{ type: 'text', text: content }]
+  }
+  return [...partsOf(first), ...partsOf(second)]
 }
 
 /** Reasoning is required with calls alone, also where the model gave none. */

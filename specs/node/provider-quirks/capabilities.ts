@@ -8,6 +8,8 @@ export interface ServerReport {
   readonly refusedFields?: readonly OptionalField[] | undefined
   readonly contextTokens?: number | undefined
   readonly maxOutputTokens?: number | undefined
+  /** Images of a request that it takes. */
+  readonly maxImages?: number | undefined
   /** It accepts only one call per turn. */
   readonly singleCalls?: boolean | undefined
   /** It requires the model's reasoning with the calls that it led to. */
@@ -20,12 +22,13 @@ export interface ServerReport {
 
 /** @param report overrides the table */
 export function capabilitiesOf(model: string, report: ServerReport = {}): ModelCapabilities {
-  const { contextTokens, maxOutputTokens, singleCalls } = report
+  const { contextTokens, maxOutputTokens, maxImages, singleCalls } = report
   return {
     ...unknownModel,
     ...familyOf(model)?.capabilities,
     ...(contextTokens === undefined ? {} : { contextTokens }),
     ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
+    ...(maxImages === undefined ? {} : { maxImages }),
     ...(singleCalls === true ? { parallelCalls: false } : {}),
   }
 }

@@ -3,9 +3,13 @@
  * and what a server reports wins over it.
  */
 
+import { imagesMaxCount } from '../../protocol/image.ts'
+
 export interface ModelCapabilities {
   /** Whether it accepts tools, which an agent requires. */
   readonly tools: boolean
+  /** Maximum images of a request that it sees, 0 for none; a note replaces each other image. */
+  readonly maxImages: number
   /** Whether one turn may contain several calls. */
   readonly parallelCalls: boolean
   /**
@@ -38,6 +42,7 @@ export interface ModelFamily {
 
 export const unknownModel: ModelCapabilities = {
   tools: true,
+  maxImages: 0,
   parallelCalls: true,
   reasoning: 'effort',
   lowEffort: false,
@@ -47,11 +52,13 @@ export const unknownModel: ModelCapabilities = {
   maxOutputTokens: null,
 }
 
+const sees: Partial<ModelCapabilities> = { maxImages: imagesMaxCount }
 const nemotron3: Partial<ModelCapabilities> = {
   reasoning: 'enable_thinking',
   reasoningBudget: true,
   emptyAnswers: true,
 }
+const vlmDocs = 'docs.nvidia.com/nim/vision-language-models'
 const cards = 'model pages of build.nvidia.com and docs.api.nvidia.com'
 
 /** The first family that fits counts. Ids of NVIDIA's catalog that accept tools come first, the default before all. */
@@ -64,7 +71,7 @@ export const modelFamilies: readonly ModelFamily[] = [
   },
   {
     ids: ['nvidia/nemotron-3.5-super-vl*'],
-    capabilities: { ...nemotron3, contextTokens: 262_144, lowEffort: true },
+    capabilities: { ...nemotron3, ...sees, contextTokens: 262_144, lowEffort: true },
     source: 'docs.venice.ai: 262,144 of its 1 M tokens of context',
     asOf: '2026-11',
   },
@@ -82,7 +89,7 @@ export const modelFamilies: readonly ModelFamily[] = [
   },
   {
     ids: ['nvidia/nemotron-3-nano-omni*'],
-    capabilities: { ...nemotron3, maxOutputTokens: 65_536 },
+    capabilities: { ...nemotron3, ...sees, maxOutputTokens: 65_536 },
     source: cards,
     asOf: '2026-11',
   },
@@ -118,15 +125,75 @@ export const modelFamilies: readonly ModelFamily[] = [
     asOf: '2026-11',
   },
   {
+    ids: ['meta/llama-3.2-11b-vision*', 'meta/llama-3.2-90b-vision*'],
+    capabilities: { contextTokens: 131_072, parallelCalls: false, maxImages: 1 },
+    source: `chat template fails on a turn with two calls; ${vlmDocs}, support matrix: one image`,
+    asOf: '2026-11',
+  },
+  {
+    ids: ['meta/llama-4-*', 'nvidia/cosmos-reason*', 'nvidia/nemotron-nano-12b-v2-vl*'],
+    capabilities: sees,
+    source: vlmDocs,
+    asOf: '2026-11',
+  },
+  {
     ids: ['meta/llama-3.*'],
     capabilities: { contextTokens: 131_072, parallelCalls: false },
     source: 'its chat template fails on a turn with two calls',
     asOf: '2026-11',
   },
   {
+    ids: ['qwen/qwen3-vl*', 'qwen/qwen3.5*', 'qwen/qwen3.6*'],
+    capabilities: { ...sees, reasoning: 'enable_thinking' },
+    source: `chat template of Qwen 3; card of Qwen3-VL-235B-A22B-Instruct; ${vlmDocs}`,
+    asOf: '2026-11',
+  },
+  {
+    ids: ['qwen/qwen2.5-vl*', 'qwen2.5vl*', 'qwen2.5-vl*', 'qwen3-vl*'],
+    capabilities: sees,
+    source: 'cards of Qwen2.5-VL-3B-Instruct and Qwen3-VL-235B-A22B-Instruct',
+    asOf: '2026-11',
+  },
+  {
+    ids: ['llama3.2-vision*'],
+    capabilities: { maxImages: 1 },
+    source: `ollama.com/blog/llama3.2-vision; ${vlmDocs}, support matrix: one image`,
+    asOf: '2026-11',
+  },
+  {
+    ids: ['gpt-4o', 'gpt-4o-2*', 'gpt-4o-mini', 'gpt-4o-mini-2*', 'gpt-4.1*', 'gpt-5*'].flatMap((id) => [
+      id,
+      `openai/${id}`,
+    ]),
+    capabilities: sees,
+    source: 'developers.openai.com/api/docs/models; learn.microsoft.com, Azure OpenAI models',
+    asOf: '2026-11',
+  },
+  {
+    ids: ['claude-3*', 'claude-opus-*', 'claude-sonnet-*', 'claude-haiku-*'].flatMap((id) => [
+      id,
+      `anthropic/${id}`,
+    ]),
+    capabilities: sees,
+    source: 'docs.anthropic.com/en/docs/vision: all of Claude 3 and 4',
+    asOf: '2026-11',
+  },
+  {
+    ids: ['gemini-*', 'google/gemini-*'],
+    capabilities: sees,
+    source: 'docs.cloud.google.com/vertex-ai, image understanding; GIF is not in its list',
+    asOf: '2026-11',
+  },
+  {
     ids: ['qwen/qwen3*'],
     capabilities: { reasoning: 'enable_thinking' },
     source: 'chat template of Qwen 3',
+    asOf: '2026-11',
+  },
+  {
+    ids: ['moonshotai/kimi-k2.5*', 'moonshotai/kimi-k2.6*'],
+    capabilities: { ...sees, reasoning: 'thinking' },
+    source: `NVIDIA/NemoClaw, nemotron-inference-fix.js; ${vlmDocs}`,
     asOf: '2026-11',
   },
   {

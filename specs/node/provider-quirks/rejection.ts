@@ -1,6 +1,6 @@
 /**
- * Reads from a model server's 400 or 422 what it rejected: a field, the length, several calls in a turn, tools, calls
- * without the reasoning before them. Wording differs by server, so the result is a guess that one more request confirms
+ * Reads from a model server's 400 or 422 what it rejected: a field, the length, images, several calls in a turn, tools,
+ * calls without the reasoning before them. Wording differs by server, so the result is a guess that one more request confirms
  * or refutes.
  */
 import { parseJson } from './provider-error.ts'
@@ -37,6 +37,8 @@ export type RequestRejection =
   /** `promptTokens`: length of the conversation by the server's count; null if not reported. */
   | { readonly kind: 'context'; readonly contextTokens: number; readonly promptTokens: number | null }
   | { readonly kind: 'output'; readonly maxOutputTokens: number }
+  /** The model takes only so many images in a request, 0 for none. */
+  | { readonly kind: 'images'; readonly maxImages: number }
   | { readonly kind: 'single_calls' }
   | { readonly kind: 'tools' }
   | { readonly kind: 'reasoning_required' }
@@ -60,6 +62,9 @@ const wrongValue =
   /must be (?!satisfied)|too (?:long|large|many|small|short)|out of range|greater than|less than|at least|at most|should be|expected/i
 const toolsRejected =
   /(?:does|do)(?: not|n't) support (?:tools?|function)|tool (?:use|calling|choice)\b.{0,80}(?:not (?:been )?(?:enabled|supported)|unsupported)|no endpoints found that support tool|--enable-auto-tool-choice|tools? (?:is|are) not supported/i
+/** Words of OpenAI and Azure, vLLM, llama.cpp, Groq, and of schemas that know only text. */
+const imagesRejected =
+  /image_url is only supported by certain models|is not a multimodal model|image input is not supported|(?:does|do)(?: not|n't) support (?:images?|vision)\b|support image input|unsupported content part type: \W{0,4}image_url|message\w*\W{1,4}\d+\W{1,4}content'?\W{0,4}(?: : value)? must be a string|list\[TextContentPart\]/i
 const bodyMaxChars = 8_192
 
 /**
@@ -75,6 +80,8 @@ export function readRejection(
   const { text, named } = readWords(body.slice(0, bodyMaxChars))
   const length = readLength(text)
   if (length !== null) return length
+  const images = readImages(text)
+  if (images !== null) return images
   if (/only supports? single tool[- ]calls?/i.test(text)) return { kind: 'single_calls' }
   // A wrong value is the client's error: the field itself must not be remembered as rejected.
   const isRejection = rejected.test(text) && !wrongValue.test(text)
@@ -89,6 +96,13 @@ export function readRejection(
   // Something was too much, and the server does not say what: this is the most likely cause.
   const isUnnamed = named.size === 0 && /extra (?:inputs|fields)|unrecogni[sz]ed|not permitted/i.test(text)
   return isUnnamed && sent.has('stream_options') ? { kind: 'fields', fields: ['stream_options'] } : null
+}
+
+/** A number is vLLM's limit of images. */
+function readImages(text: string): RequestRejection | null {
+  const most = number(/at most (\d{1,4}) image/i.exec(text)?.[1])
+  if (most !== null) return { kind: 'images', maxImages: most }
+  return imagesRejected.test(text) ? { kind: 'images', maxImages: 0 } : null
 }
 
 function readLength(text: string): RequestRejection | null {

@@ -102,6 +102,29 @@ describe('what a server refuses is read from', () => {
       { kind: 'output', maxOutputTokens: 1024 },
     ],
     [
+      'OpenAI, on images',
+      openAi('Invalid content type. image_url is only supported by certain models.', {
+        param: 'messages.[1].content.[1].type',
+      }),
+      { kind: 'images', maxImages: 0 },
+    ],
+    ['vLLM, on images', openAi('/models/m is not a multimodal model'), { kind: 'images', maxImages: 0 }],
+    [
+      'vLLM, on their number',
+      openAi('At most 1 image(s) may be provided in one prompt. (parameter=image)', { param: 'image' }),
+      { kind: 'images', maxImages: 1 },
+    ],
+    [
+      'Groq, on images',
+      openAi("'messages.0.content' : value must be a string"),
+      { kind: 'images', maxImages: 0 },
+    ],
+    [
+      'a schema, on images',
+      '{"detail":"Validation Error","errors":[{"loc":"body -> messages -> 0 -> content -> list[TextContentPart] -> 0 -> type","msg":"Input should be \'text\'","type":"literal_error"}]}',
+      { kind: 'images', maxImages: 0 },
+    ],
+    [
       'Llama, on two calls',
       openAi('This model only supports single tool-calls at once!'),
       { kind: 'single_calls' },
