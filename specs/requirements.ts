@@ -311,6 +311,12 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'T.03': now(
     'Tests notice small changes of the modules that decide, in a seeded sample of bounded time; a survivor is shown with its line, the change and the ids that its tests cite',
   ),
+  'T.04': now(
+    'Each task of the evaluation has a hidden check that refuses the workspace as it is and accepts a known solution; a test that ends before its last line does not pass',
+  ),
+  'T.05': now(
+    'The attempts of an evaluation are summarized with intervals, and two evaluations are compared over the tasks of both; what a stopped process left half written does not count',
+  ),
 
   // Channels
   'C.01': now('Control messages are bounded frames, and any framing error ends the session with its reason'),

@@ -1,0 +1,40 @@
+/** What is known of each attempt at a task: lines of `attempts.jsonl` in the folder of an evaluation. */
+import { readFileSync } from 'node:fs'
+import * as z from 'zod'
+
+const Count = z.number().int().nonnegative()
+
+export const Attempt = z.strictObject({
+  task: z.string(),
+  /** From 1 on. */
+  attempt: z.number().int().positive(),
+  /** Null: the run did not start. */
+  runId: z.string().nullable(),
+  passed: z.boolean(),
+  problems: z.array(z.string()),
+  /** How the run ended, such as `completed` or `failed: budget_exhausted`. */
+  end: z.string(),
+  /** Requests to the model. */
+  turns: Count,
+  inputTokens: Count,
+  outputTokens: Count,
+  /** US dollars; null where a price is unknown. */
+  costUsd: z.number().nonnegative().nullable(),
+  durationMs: Count,
+})
+export type Attempt = z.infer<typeof Attempt>
+
+/**
+ * The attempts of a file; a last line without its end, which a stopped process leaves, does not count.
+ * @throws {TypeError} for a line that is no attempt
+ */
+export function readAttempts(file: string): Attempt[] {
+  const lines = readFileSync(file, 'utf8').split('\n').slice(0, -1)
+  return lines.map((line, index) => {
+    try {
+      return Attempt.parse(JSON.parse(line))
+    } catch (error) {
+      throw new TypeError(`${file}: line ${index + 1} is no attempt`, { cause: error })
+    }
+  })
+}
