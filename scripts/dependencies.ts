@@ -12,7 +12,7 @@ const root = '(root)'
 export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = {
   host: [
     ['files', 'guest'],
-    ['processes'],
+    ['processes', 'workflows'],
     ['database', 'keys', 'locks'],
     ['image', 'net', 'state', 'workspace'],
     ['api-keys', 'jwt', 'queue', 'secrets', 'vm'],

@@ -29,6 +29,7 @@ export const errorCodes = {
   price_unknown: { exit: usage, reason: 'environment' },
   invalid_rules: { exit: usage, reason: 'environment' },
   invalid_plan: { exit: usage, reason: 'plan_invalid' },
+  invalid_workflow: { exit: usage, reason: 'plan_invalid' },
   invalid_recording: { exit: usage, reason: 'environment' },
   invalid_archive: { exit: usage, reason: 'environment' },
   workspace_refused: { exit: usage, reason: 'environment' },

@@ -168,6 +168,11 @@ const commands: readonly CommandRow[] = [
     description: 'Review, apply and undo the changes of runs',
     load: async () => (await import('./declarations/workspace.ts')).addWorkspaceCommands,
   },
+  {
+    name: 'workflow',
+    description: 'Check, draw and list workflow files',
+    load: async () => (await import('./declarations/workspace.ts')).addWorkflowCommands,
+  },
 ]
 
 interface ProgramOptions extends CommandInput {

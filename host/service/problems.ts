@@ -28,6 +28,7 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   price_unknown: 400,
   invalid_rules: 400,
   invalid_plan: 400,
+  invalid_workflow: 400,
   invalid_recording: 409,
   invalid_archive: 409,
   workspace_refused: 403,

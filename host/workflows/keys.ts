@@ -1,0 +1,25 @@
+/** The keys of a workflow file: `AGENT@VERSION#details` for the list of steps, `AGENT@VERSION@step-NAME#details`, `…@func-NAME#details`. */
+
+export interface WorkflowKey {
+  readonly agent: string
+  readonly version: string
+  /** `list` has the order of the steps. */
+  readonly kind: 'list' | 'step' | 'func'
+  /** Of the step or function; empty for the list. */
+  readonly name: string
+}
+
+/** What a key must look like, for errors. */
+export const keyForms =
+  'AGENT@VERSION#details, AGENT@VERSION@step-NAME#details or AGENT@VERSION@func-NAME#details'
+
+const part = '[^@#\\u0000-\\u001f]{1,100}'
+const form = new RegExp(`^(${part})@{1,2}(${part})(?:@{1,2}(step|func)-(${part}))?#details$`)
+
+/** @returns null where the text is no key */
+export function parseKey(text: string): WorkflowKey | null {
+  const match = form.exec(text)
+  if (match === null) return null
+  const [, agent = '', version = '', kind, name = ''] = match
+  return { agent, version, kind: kind === 'step' || kind === 'func' ? kind : 'list', name }
+}

@@ -1,0 +1,305 @@
+/**
+ * Reads the text of a workflow file. Accepts JSON, and the rest of YAML 1.2: names without quotes, comments. Reports every
+ * problem with its key, path, line and column. Never throws for a text.
+ */
+import {
+  isNode,
+  isScalar,
+  LineCounter,
+  parseDocument,
+  visit,
+  YAMLParseError,
+  type Document as YamlDocument,
+} from 'yaml'
+import type * as z from 'zod'
+import type { Result } from '#specs/protocol/error.ts'
+import { plainMessages } from '#specs/protocol/issue-text.ts'
+import { FunctionDetails, type NextStep, StepDetails, stepWorks, WorkflowDetails } from './format.ts'
+import { findGraphProblems } from './graph.ts'
+import { keyForms, parseKey, type WorkflowKey } from './keys.ts'
+import type { Edge, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
+
+export interface WorkflowProblem {
+  /** Key of the file; empty for the file as a whole. */
+  readonly key: string
+  /** Below the key, names joined by dots; empty for the key itself. */
+  readonly path: string
+  /** What was expected and seen. May contain text of the file. */
+  readonly message: string
+  /** From 1. */
+  readonly line: number
+  readonly column: number
+}
+
+const fileMaxChars = 512 * 1024
+const problemsMaxCount = 100
+
+/** @returns the workflow, or every problem in the order of the file */
+export function readWorkspace(text: string): Result<WorkspaceData, readonly WorkflowProblem[]> {
+  if (text.length > fileMaxChars)
+    return fail([whole(`has ${text.length} characters; at most ${fileMaxChars} are allowed`)])
+  const lines = new LineCounter()
+  const parsed = parse(text, lines)
+  if (!parsed.ok) return fail([whole(parsed.error)])
+  const { document, value } = parsed.value
+  const errors = document.errors.map(({ message, pos }) => {
+    const { line, col } = lines.linePos(pos[0])
+    const [first = ''] = message.split(/ at line \d+|\n/)
+    return { key: '', path: '', message: `cannot be read as JSON: ${first}`, line, column: col }
+  })
+  if (errors.length > 0) return fail(errors)
+  const place = placeIn(document, lines)
+  const { data, problems } = collect(value, place)
+  if (data === null || problems.length > 0) return fail(problems)
+  const inGraph = check(data, place)
+  return inGraph.length > 0 ? fail(inGraph) : { ok: true, value: data }
+}
+
+function fail(problems: readonly WorkflowProblem[]): { ok: false; error: readonly WorkflowProblem[] } {
+  return {
+    ok: false,
+    error: problems.toSorted((a, b) => a.line - b.line || a.column - b.column).slice(0, problemsMaxCount),
+  }
+}
+
+function whole(message: string): WorkflowProblem {
+  return { key: '', path: '', message, line: 1, column: 1 }
+}
+
+interface Parsed {
+  readonly document: YamlDocument
+  /** Undefined when the document has errors. */
+  readonly value: unknown
+}
+
+function parse(text: string, lineCounter: LineCounter): Result<Parsed, string> {
+  try {
+    const document = parseDocument(text, {
+      schema: 'core',
+      merge: false,
+      // Takes quadratic time; `refuseDoubles` does not.
+      uniqueKeys: false,
+      lineCounter,
+      logLevel: 'silent',
+    })
+    refuseDoubles(document)
+    // An alias can expand a small text enormously.
+    const value: unknown = document.errors.length > 0 ? undefined : document.toJS({ maxAliasCount: 0 })
+    return { ok: true, value: { document, value } }
+  } catch (error) {
+    const isAlias = error instanceof ReferenceError
+    return {
+      ok: false,
+      error: isAlias ? 'has aliases (*NAME); write their values out' : 'is nested too deeply',
+    }
+  }
+}
+
+/** Adds an error for each key that is twice in an object. */
+function refuseDoubles(document: YamlDocument): void {
+  visit(document, {
+    Map: (_, { items }) => {
+      const seen = new Set<unknown>()
+      for (const { key } of items) {
+        if (!isScalar(key) || key.range == null) continue
+        const [start, end] = key.range
+        if (seen.has(key.value))
+          document.errors.push(
+            new YAMLParseError([start, end], 'DUPLICATE_KEY', 'this name is in the object twice'),
+          )
+        seen.add(key.value)
+      }
+    },
+  })
+}
+
+type Place = (key: string, path: readonly PropertyKey[], message: string) => WorkflowProblem
+
+/** Positions of values; of a value that is missing, the one it belongs to. */
+function placeIn(document: YamlDocument, lines: LineCounter): Place {
+  return (key, path, message) => {
+    for (let length = path.length; length >= 0; length--) {
+      const node = document.getIn([key, ...path.slice(0, length).map(toIndex)], true)
+      if (!isNode(node) || node.range == null) continue
+      const { line, col } = lines.linePos(node.range[0])
+      return { key, path: path.map(String).join('.'), message, line, column: col }
+    }
+    return { ...whole(message), key, path: path.map(String).join('.') }
+  }
+}
+
+function toIndex(part: PropertyKey): unknown {
+  return typeof part === 'symbol' ? String(part) : part
+}
+
+interface Collected {
+  readonly data: WorkspaceData | null
+  readonly problems: WorkflowProblem[]
+}
+
+function collect(value: unknown, place: Place): Collected {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return { data: null, problems: [whole(`must be an object with the keys ${keyForms}`)] }
+  const entries = Object.entries(value).filter(([text]) => text !== '$schema')
+  const problems: WorkflowProblem[] = []
+  const keys = entries.flatMap(([text, details]): ReadKey[] => {
+    const key = parseKey(text)
+    if (key === null) problems.push(place(text, [], `is no key of a workflow; expected ${keyForms}`))
+    return key === null ? [] : [{ text, key, details }]
+  })
+  const lists = keys.filter(({ key }) => key.kind === 'list')
+  const [list, second] = lists
+  if (list === undefined) {
+    const [first] = keys
+    const name = first === undefined ? 'AGENT@VERSION' : `${first.key.agent}@${first.key.version}`
+    return {
+      data: null,
+      problems: [...problems, whole(`has no list of steps; expected the key "${name}#details"`)],
+    }
+  }
+  if (second !== undefined)
+    problems.push(place(second.text, [], `is a second list of steps; a file has one, here "${list.text}"`))
+  for (const { text, key } of keys) {
+    if (key.agent !== list.key.agent || key.version !== list.key.version)
+      problems.push(
+        place(
+          text,
+          [],
+          `belongs to ${key.agent}@${key.version}; the list is of ${list.key.agent}@${list.key.version}`,
+        ),
+      )
+  }
+  const head = readDetails(WorkflowDetails, list, place, problems)
+  const functions = keys
+    .filter(({ key }) => key.kind === 'func')
+    .flatMap((read) => toFunction(read, place, problems))
+  const details = keys
+    .filter(({ key }) => key.kind === 'step')
+    .map((read) => ({ ...read, details: readDetails(StepDetails, read, place, problems) }))
+  if (head === null) return { data: null, problems }
+  const { steps: listed, ...rest } = head
+  const steps = toSteps(listed, { list, details, place, problems })
+  const { agent, version } = list.key
+  return { data: { agent, version, ...rest, steps, functions }, problems }
+}
+
+interface ReadKey {
+  readonly text: string
+  readonly key: WorkflowKey
+  readonly details: unknown
+}
+
+function readDetails<T extends z.ZodType>(
+  schema: T,
+  { text, details }: ReadKey,
+  place: Place,
+  problems: WorkflowProblem[],
+): z.infer<T> | null {
+  const read = schema.safeParse(details, plainMessages)
+  if (read.success) return read.data
+  problems.push(...read.error.issues.map(({ path, message }) => place(text, path, message)))
+  return null
+}
+
+function toFunction(read: ReadKey, place: Place, problems: WorkflowProblem[]): WorkflowFunction[] {
+  const details = readDetails(FunctionDetails, read, place, problems)
+  if (details === null) return []
+  const { name } = read.key
+  if (details.name !== undefined && details.name !== name)
+    problems.push(place(read.text, ['name'], `must be "${name}" as in the key, got "${details.name}"`))
+  if (!/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/.test(name))
+    problems.push(
+      place(
+        read.text,
+        [],
+        `"${name}" is no name of a function; expected a letter or _, then at most 63 of A-Z a-z 0-9 _ -`,
+      ),
+    )
+  const twice = details.parameters.findIndex(
+    (one, index) => details.parameters.findIndex((other) => other.name === one.name) < index,
+  )
+  if (twice >= 0)
+    problems.push(place(read.text, ['parameters', twice, 'name'], 'is the name of an earlier parameter, too'))
+  return [{ ...details, name }]
+}
+
+interface StepParts {
+  readonly list: ReadKey
+  readonly details: readonly (ReadKey & { readonly details: StepDetails | null })[]
+  readonly place: Place
+  readonly problems: WorkflowProblem[]
+}
+
+type Listed = z.infer<typeof WorkflowDetails>['steps']
+
+function toSteps(listed: Listed, { list, details, place, problems }: StepParts): WorkflowStep[] {
+  const used = new Set<string>()
+  const ids = new Set<string>()
+  const steps = listed.flatMap(({ id, name = id }, index): WorkflowStep[] => {
+    if (ids.has(id)) {
+      problems.push(place(list.text, ['steps', index, 'id'], `"${id}" is in the list twice`))
+      return []
+    }
+    ids.add(id)
+    const read = details.find(({ key }) => key.name === id) ?? details.find(({ key }) => key.name === name)
+    if (read === undefined) {
+      const key = `${list.key.agent}@${list.key.version}@step-${id}#details`
+      problems.push(place(list.text, ['steps', index], `has no details; expected the key "${key}"`))
+      return []
+    }
+    used.add(read.text)
+    if (read.details === null) return []
+    const step = read.details
+    if (step.id !== undefined && step.id !== id)
+      problems.push(place(read.text, ['id'], `must be "${id}" as in the list, got "${step.id}"`))
+    const works = stepWorks.filter((work) => step[work] !== undefined)
+    const [work = 'chat'] = works
+    if (works.length !== 1) {
+      const got = works.length === 0 ? 'none of them' : works.join(' and ')
+      problems.push(place(read.text, [], `must have one of ${stepWorks.join(', ')}; has ${got}`))
+      return []
+    }
+    const following = listed[index + 1]?.id
+    return [{ id, name, work, details: step, next: edgesOf(step, following) }]
+  })
+  for (const { text, key } of details) {
+    if (!used.has(text))
+      problems.push(
+        place(text, [], `is not in the list of steps; add {"id": "${key.name}"} to "${list.text}"`),
+      )
+  }
+  return steps
+}
+
+/** What follows a step: its `nextStep`, else the next one of the list; and the step for a failure. */
+function edgesOf({ nextStep, onFailure }: StepDetails, following: string | undefined): Edge[] {
+  const after = nextStep ?? following ?? '-'
+  const edges = toEdges(after).filter(({ to }) => to !== '-' || Array.isArray(after))
+  const failure = typeof onFailure === 'object' ? onFailure.step : null
+  return failure === null ? edges : [...edges, { to: failure, on: 'failed', isCase: false }]
+}
+
+function toEdges(after: NextStep): Edge[] {
+  if (typeof after === 'string') return [{ to: after, on: 'completed', isCase: false }]
+  return after.map((one) =>
+    typeof one === 'string'
+      ? { to: one, on: 'completed', isCase: false }
+      : {
+          to: one.step,
+          on: 'completed',
+          isCase: true,
+          ...(one.when === undefined ? {} : { when: one.when }),
+        },
+  )
+}
+
+/** Problems of a file whose parts are each in order. */
+function check(data: WorkspaceData, place: Place): WorkflowProblem[] {
+  return findGraphProblems(data).map(({ step, path, message }) =>
+    place(step === null ? `${data.agent}@${data.version}#details` : stepKeyOf(data, step), path, message),
+  )
+}
+
+function stepKeyOf({ agent, version }: WorkspaceData, id: string): string {
+  return `${agent}@${version}@step-${id}#details`
+}

@@ -1,0 +1,122 @@
+/** Loads workflow files: reads them with bounds and checks them whole before anything runs. */
+import { constants } from 'node:fs'
+import { open, readdir } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { CaissonError } from '#specs/errors.ts'
+import { reasonOf } from '#specs/node/file-error.ts'
+import { readWorkspace, type WorkflowProblem } from './read-workspace.ts'
+import type { WorkspaceData } from './workspace-data.ts'
+
+/** A workflow file that cannot run; `problems` has every reason, in the order of the file. */
+export class WorkflowError extends CaissonError {
+  override readonly name: string = 'WorkflowError'
+  readonly problems: readonly WorkflowProblem[]
+
+  constructor(message: string, problems: readonly WorkflowProblem[], cause?: unknown) {
+    super('invalid_workflow', message, cause === undefined ? {} : { cause })
+    this.problems = problems
+  }
+}
+
+/** A workflow file of a folder. */
+export interface ListedWorkflow {
+  /** Absolute path. */
+  readonly file: string
+  /** Null where it has problems. */
+  readonly workflow: WorkspaceData | null
+  readonly problems: readonly WorkflowProblem[]
+}
+
+/** In UTF-8, up to four bytes for each character that a file may have. */
+const fileMaxBytes = 2 * 1024 * 1024
+const listMaxCount = 1_000
+const listed = /\.workflow\.(json|ya?ml)$/i
+const shownProblems = 3
+
+export class WorkspaceManager {
+  /** @param file a path, relative to the current directory, or a `file:` URL @throws {WorkflowError} */
+  async load(file: string | URL): Promise<WorkspaceData> {
+    const name = pathOf(file)
+    return this.parse(await readText(name), name)
+  }
+
+  /** @param name of the text, for errors @throws {WorkflowError} */
+  parse(text: string, name = 'the workflow'): WorkspaceData {
+    if (typeof text !== 'string') throw new WorkflowError(`${name}: must be text`, [])
+    const read = readWorkspace(text)
+    if (read.ok) return read.value
+    const shown = read.error.slice(0, shownProblems).map(describeProblem)
+    const more = read.error.length - shown.length
+    throw new WorkflowError(
+      `${name} cannot run: ${shown.join('; ')}${more > 0 ? `; and ${more} more` : ''}`,
+      read.error,
+    )
+  }
+
+  /**
+   * The files of a folder that are named `*.workflow.json`, `.yaml` or `.yml`, sorted. One that has problems is listed with
+   * them.
+   * @throws {WorkflowError} when the folder cannot be read
+   */
+  async list(folder: string | URL): Promise<ListedWorkflow[]> {
+    const directory = pathOf(folder)
+    const entries = await readdir(directory).catch((cause: unknown) => {
+      throw new WorkflowError(`cannot read the folder ${directory}: ${reasonOf(cause)}`, [], cause)
+    })
+    const files = entries.filter((entry) => listed.test(entry)).toSorted()
+    if (files.length > listMaxCount)
+      throw new WorkflowError(
+        `${directory} has ${files.length} workflows; at most ${listMaxCount} can be listed`,
+        [],
+      )
+    const workflows: ListedWorkflow[] = []
+    for (const entry of files) workflows.push(await this.#readListed(path.resolve(directory, entry)))
+    return workflows
+  }
+
+  async #readListed(file: string): Promise<ListedWorkflow> {
+    try {
+      return { file, workflow: await this.load(file), problems: [] }
+    } catch (error) {
+      if (!(error instanceof WorkflowError)) throw error
+      const whole = { key: '', path: '', message: error.message, line: 1, column: 1 }
+      return { file, workflow: null, problems: error.problems.length > 0 ? error.problems : [whole] }
+    }
+  }
+}
+
+/** `LINE:COLUMN: "KEY" PATH: MESSAGE`. May contain text of the file. */
+export function describeProblem({ key, path: below, message, line, column }: WorkflowProblem): string {
+  const place = [...(key === '' ? [] : [JSON.stringify(key)]), ...(below === '' ? [] : [below])].join(' ')
+  return `${line}:${column}: ${place === '' ? '' : `${place}: `}${message}`
+}
+
+function pathOf(file: unknown): string {
+  if (typeof file === 'string' && file !== '' && !file.includes('\0')) return file
+  try {
+    if (file instanceof URL) return fileURLToPath(file)
+  } catch (cause) {
+    throw new WorkflowError('the address of a workflow must be a path or a file: URL', [], cause)
+  }
+  throw new WorkflowError('the address of a workflow must be a path or a file: URL', [])
+}
+
+async function readText(file: string): Promise<string> {
+  try {
+    // Without O_NONBLOCK, opening a FIFO without a writer would block before it could be refused.
+    await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
+    const stats = await handle.stat()
+    if (!stats.isFile()) throw new WorkflowError(`${file} is not a file`, [])
+    const bytes = Buffer.alloc(fileMaxBytes + 1)
+    let length = 0
+    for (let read = -1; read !== 0 && length < bytes.length; length += read)
+      read = (await handle.read(bytes, length)).bytesRead
+    if (length > fileMaxBytes) throw new WorkflowError(`${file} is longer than ${fileMaxBytes} bytes`, [])
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, length))
+  } catch (cause) {
+    if (cause instanceof WorkflowError) throw cause
+    if (cause instanceof TypeError) throw new WorkflowError(`${file} is not UTF-8 text`, [], cause)
+    throw new WorkflowError(`cannot read the workflow ${file}: ${reasonOf(cause)}`, [], cause)
+  }
+}
