@@ -24,7 +24,7 @@ export type { HookPoint } from '#specs/protocol/hook.ts'
 export type { HostDelta, RunPriority } from '#specs/protocol/host-event.ts'
 export type { ShellOptions } from '#specs/protocol/methods.ts'
 export type { RequestSource } from '#specs/protocol/model-request.ts'
-export type { Effort, Plan, PlanInput, Step, StepState } from '#specs/protocol/plan.ts'
+export type { Effort, OutputSchema, Plan, PlanInput, Step, StepState } from '#specs/protocol/plan.ts'
 export { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 export {
   type CheckpointMoment,
@@ -175,6 +175,16 @@ export type { VmTemplate } from './vm/template/template-store.ts'
 export { VmError, type VmErrorDetails, type VmErrorKind, type VmPhase } from './vm/vm-error.ts'
 export type { RunVmOptions, VmOptions } from './vm/vm-options.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'
+export { drawMermaid, drawSvg } from './workflows/draw.ts'
+export type { FunctionDetails, StepDetails, StepWorkName } from './workflows/format.ts'
+export type { WorkflowProblem } from './workflows/read-workspace.ts'
+export type {
+  Edge as WorkflowEdge,
+  WorkflowFunction,
+  WorkflowStep,
+  WorkspaceData,
+} from './workflows/workspace-data.ts'
+export { type ListedWorkflow, WorkflowError, WorkspaceManager } from './workflows/workspace-manager.ts'
 export type { ConflictState } from './workspace/conflicts.ts'
 export type {
   AppliedPart,

@@ -1,7 +1,8 @@
-// Writes specs/protocol.md, docs/events.md and specs/protocol/digest.ts from the schemas; `--check` only reports whether they are
-// current.
+// Writes specs/protocol.md, docs/events.md, specs/protocol/digest.ts and specs/workflow.schema.json from the schemas; `--check`
+// only reports whether they are current.
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { workflowJsonSchema } from '../host/workflows/json-schema.ts'
 import { renderEventDocument } from '../specs/node/event-document.ts'
 import { renderDigestFile, renderProtocolDocument } from '../specs/node/protocol-document.ts'
 
@@ -10,6 +11,7 @@ const files = [
   ['specs/protocol.md', renderProtocolDocument()],
   ['docs/events.md', renderEventDocument()],
   ['specs/protocol/digest.ts', renderDigestFile()],
+  ['specs/workflow.schema.json', `${JSON.stringify(workflowJsonSchema(), null, 2)}\n`],
 ] as const
 
 let stale = 0

@@ -181,41 +181,35 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
 
   // Workflow files
-  'S3.01': later(
-    'A workflow is one JSON file of steps, functions and metadata',
-    'workflow files are not built yet',
+  'S3.01': now('A workflow is one JSON file of steps, functions and metadata'),
+  'S3.02': now('A workflow step has messages, a next step, a model and functions of its own'),
+  'S3.03': now(
+    'A workflow function is described by JSON',
+    'functions do not run yet',
   ),
-  'S3.02': later(
-    'A workflow step has messages, a next step, a model and functions of its own',
-    'workflow files are not built yet',
-  ),
-  'S3.03': later(
-    'A workflow function is described by JSON and implemented by the application',
-    'workflow files are not built yet',
-  ),
-  'S3.04': later(
-    'A workflow runs step by step, its calls at once or one after the other',
-    'workflow files are not built yet',
+  'S3.04': now(
+    'The steps of a workflow lead from one to the next',
+    'workflows do not run yet',
   ),
   'S3.05': later(
     'A function that fails ends its step and its workflow with a typed reason; the result is sent at every end',
-    'workflow files are not built yet',
+    'workflows do not run yet',
   ),
   'S3.06': now('Any configured model of any provider is used by its id'),
-  'S3.07': later('Steps and functions are shared by workflows', 'workflow files are not built yet'),
+  'S3.07': later('Steps and functions are shared by workflows', 'workflows do not run yet'),
   'S3.08': now('Long runs survive their process'),
-  'S3.09': later(
-    'Workflows branch on conditions',
-    'workflow files are not built yet; plans have conditions (A.01)',
+  'S3.09': now(
+    'Workflow files have branches on conditions, in expressions that cannot run code and always end',
+    'workflows do not run yet',
   ),
-  'S3.10': later('Functions of a user run in a sandbox', 'workflow files are not built yet'),
+  'S3.10': later('Functions of a user run in a sandbox', 'workflows do not run yet'),
   'S3.11': later(
     'Steps are made while a workflow runs',
-    'workflow files are not built yet; plans are revised (A.01)',
+    'workflows do not run yet; plans are revised (A.01)',
   ),
-  'S3.12': later(
-    'A sample workflow with diagrams of its flow and its classes, and logs to debug it',
-    'workflow files are not built yet',
+  'S3.12': now(
+    'A sample workflow, checked and drawn',
+    'workflows do not run yet, so there are no logs of a run',
   ),
 
   // The VM

@@ -45,6 +45,10 @@ export const commandHelp: Readonly<Record<string, Help>> = {
     page: 'specs/configuration.md',
   },
   models: { examples: ['models', 'models nvidia'], page: 'docs/real-model.md' },
+  workflow: {
+    examples: ['workflow check flow.workflow.json', 'workflow draw --svg -o flow.svg flow.workflow.json'],
+    page: 'docs/workspace.md',
+  },
   policy: {
     examples: ['policy check https://example.com/', 'policy explain', 'policy revoke 2'],
     page: 'docs/network-access.md',

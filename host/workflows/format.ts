@@ -161,8 +161,8 @@ export const StepDetails = z.strictObject({
 export type StepDetails = z.infer<typeof StepDetails>
 
 /** Fields of which a step has exactly one. */
-export const stepWorks = ['chat', 'call', 'ask', 'wait', 'workflow'] as const
-export type StepWorkName = (typeof stepWorks)[number]
+export const stepWorks: readonly StepWorkName[] = ['chat', 'call', 'ask', 'wait', 'workflow']
+export type StepWorkName = 'chat' | 'call' | 'ask' | 'wait' | 'workflow'
 
 const ParameterType = z.enum(['string', 'number', 'integer', 'boolean', 'object', 'array'])
 

@@ -2,11 +2,10 @@
 import * as z from 'zod'
 import { FunctionDetails, StepDetails, WorkflowDetails } from './format.ts'
 
-/** Where editors find the published schema. */
-export const schemaFile = 'workflow.schema.json'
-
 export function workflowJsonSchema(): Readonly<Record<string, unknown>> {
-  const { $schema, ...list } = toSchema(WorkflowDetails)
+  const parts = z.object({ list: WorkflowDetails, step: StepDetails, function: FunctionDetails })
+  // One schema, so that what the parts share has one definition.
+  const { $schema, $defs, properties } = z.toJSONSchema(parts, { io: 'input' })
   const part = '[^@#]{1,100}'
   return {
     $schema,
@@ -19,18 +18,6 @@ export function workflowJsonSchema(): Readonly<Record<string, unknown>> {
       [`^${part}@{1,2}${part}#details$`]: { $ref: '#/$defs/list' },
     },
     additionalProperties: false,
-    $defs: {
-      list,
-      step: withoutHead(toSchema(StepDetails)),
-      function: withoutHead(toSchema(FunctionDetails)),
-    },
+    $defs: { ...$defs, ...properties },
   }
-}
-
-function toSchema(schema: z.ZodType): Record<string, unknown> {
-  return { ...z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) }
-}
-
-function withoutHead({ $schema: _, ...schema }: Record<string, unknown>): Record<string, unknown> {
-  return schema
 }

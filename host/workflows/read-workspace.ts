@@ -33,6 +33,8 @@ export interface WorkflowProblem {
 
 const fileMaxChars = 512 * 1024
 const problemsMaxCount = 100
+const keysMaxCount = 256
+const messageMaxChars = 400
 
 /** @returns the workflow, or every problem in the order of the file */
 export function readWorkspace(text: string): Result<WorkspaceData, readonly WorkflowProblem[]> {
@@ -45,7 +47,13 @@ export function readWorkspace(text: string): Result<WorkspaceData, readonly Work
   const errors = document.errors.map(({ message, pos }) => {
     const { line, col } = lines.linePos(pos[0])
     const [first = ''] = message.split(/ at line \d+|\n/)
-    return { key: '', path: '', message: `cannot be read as JSON: ${first}`, line, column: col }
+    return {
+      key: '',
+      path: '',
+      message: `cannot be read as JSON: ${first.slice(0, messageMaxChars)}`,
+      line,
+      column: col,
+    }
   })
   if (errors.length > 0) return fail(errors)
   const place = placeIn(document, lines)
@@ -141,6 +149,11 @@ function collect(value: unknown, place: Place): Collected {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     return { data: null, problems: [whole(`must be an object with the keys ${keyForms}`)] }
   const entries = Object.entries(value).filter(([text]) => text !== '$schema')
+  if (entries.length > keysMaxCount)
+    return {
+      data: null,
+      problems: [whole(`has ${entries.length} keys; at most ${keysMaxCount} are allowed`)],
+    }
   const problems: WorkflowProblem[] = []
   const keys = entries.flatMap(([text, details]): ReadKey[] => {
     const key = parseKey(text)
