@@ -160,7 +160,7 @@ export const StepDetails = z.strictObject({
 })
 export type StepDetails = z.infer<typeof StepDetails>
 
-/** Fields of which a step has exactly one. */
+/** Fields that exclude one another: a step has exactly one. */
 export const stepWorks: readonly StepWorkName[] = ['chat', 'call', 'ask', 'wait', 'workflow']
 export type StepWorkName = 'chat' | 'call' | 'ask' | 'wait' | 'workflow'
 

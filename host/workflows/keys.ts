@@ -1,4 +1,4 @@
-/** The keys of a workflow file: `AGENT@VERSION#details` for the list of steps, `AGENT@VERSION@step-NAME#details`, `…@func-NAME#details`. */
+/** The keys of a workflow file: `AGENT@VERSION#details`, and with `@step-NAME` or `@func-NAME` before `#details`. */
 
 export interface WorkflowKey {
   readonly agent: string

@@ -5,7 +5,7 @@ import { WorkspaceManager } from '../../workflows/workspace-manager.ts'
 const example = new URL('../../../examples/workflows/review.workflow.json', import.meta.url)
 const manager = new WorkspaceManager()
 
-/** A workflow of two steps, the second of which has this name. */
+/** A workflow of two steps; the second one has this name. */
 function named(name: string) {
   const step = { chat: [{ role: 'user', content: 'x' }] }
   return manager.parse(
