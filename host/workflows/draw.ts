@@ -43,9 +43,9 @@ export async function drawSvg({ steps }: Pick<WorkspaceData, 'steps'>): Promise<
   const ids = new Map(steps.map(({ id }, index) => [id, `s${index}`]))
   return viz.renderString(
     {
-      graphAttributes: { rankdir: 'TB', fontname: 'sans-serif', bgcolor: 'transparent' },
-      nodeAttributes: { fontname: 'sans-serif', fontsize: 12, style: 'rounded', color: '#667' },
-      edgeAttributes: { fontname: 'sans-serif', fontsize: 10, color: '#667' },
+      graphAttributes: { rankdir: 'TB', bgcolor: 'transparent' },
+      nodeAttributes: { fontname: fonts, fontsize: 12, style: 'rounded', color: '#667' },
+      edgeAttributes: { fontname: fonts, fontsize: 10, color: '#667' },
       nodes: [
         { name: 'start', attributes: { shape: 'circle', label: 'start' } },
         ...steps.map((step) => ({
@@ -72,6 +72,8 @@ export async function drawSvg({ steps }: Pick<WorkspaceData, 'steps'>): Promise<
   )
 }
 
+const fonts = 'Helvetica,Arial,sans-serif'
+
 const graphvizShapes: Readonly<Record<StepWorkName, string>> = {
   chat: 'box',
   call: 'component',
@@ -80,9 +82,13 @@ const graphvizShapes: Readonly<Record<StepWorkName, string>> = {
   workflow: 'folder',
 }
 
-/** Graphviz reads escapes and entities in labels. */
+/**
+ * Graphviz reads escapes and entities in labels. It measures Helvetica; what a browser shows instead can be a fifth wider, so
+ * spaces keep room for it.
+ */
 function graphvizText(text: string): string {
-  return text.replaceAll('\\', '\\\\').replaceAll('&', '&amp;')
+  const room = ' '.repeat(Math.ceil(text.length / 5))
+  return `${room}${text.replaceAll('\\', '\\\\').replaceAll('&', '&amp;')}${room}`
 }
 
 /** What is written in the box of a step. */

@@ -160,6 +160,8 @@ function collect(value: unknown, place: Place): Collected {
     if (key === null) problems.push(place(text, [], `is no key of a workflow; expected ${keyForms}`))
     return key === null ? [] : [{ text, key, details }]
   })
+  if (keys.length === 0)
+    return { data: null, problems: [whole(`is no workflow: it has none of the keys ${keyForms}`)] }
   const lists = keys.filter(({ key }) => key.kind === 'list')
   const [list, second] = lists
   if (list === undefined) {

@@ -64,7 +64,7 @@ describe('WorkspaceManager', () => {
     ['long.json', 'is longer than'],
     ['folder.json', 'is not a file'],
     ['pipe.json', 'is not a file'],
-    ['package.json', 'has no list of steps'],
+    ['package.json', 'is no workflow'],
   ])('refuses %s with the reason', async (name, reason) => {
     await expect(new WorkspaceManager().load(path.join(await folder(), name))).rejects.toThrow(reason)
   })
