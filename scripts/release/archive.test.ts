@@ -9,6 +9,7 @@ const whole = [
     'README.md',
     'LICENSE',
     'CHANGELOG.md',
+    'specs/workflow.schema.json',
     'vm-image/build.sh',
     'dist/agent/agent.cjs',
     'dist/page/index.html',
