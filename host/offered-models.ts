@@ -6,12 +6,13 @@ import { familyOf, type ModelCapabilities } from '#specs/node/provider-quirks/mo
 import type { PriceConfig } from './config/schema.ts'
 import { storedKeys } from './keys/keyring.ts'
 import type { KeyPlace } from './keys/keys.ts'
-import { CapabilityCache, capabilityFile } from './providers/capability-cache.ts'
+import { CapabilityCache } from './providers/capability-cache.ts'
 import { isReachable, namedKinds } from './providers/kinds.ts'
 import { contextTokensOf } from './providers/model-choice.ts'
 import { pickModel } from './providers/model-list.ts'
 import { chooseAsDefault, chooseProvider, withModel } from './providers/providers.ts'
 import type { Settings } from './settings.ts'
+import type { Folders } from './state/folders.ts'
 
 export interface OfferedModel extends Pick<ModelCapabilities, 'tools' | 'parallelCalls' | 'contextTokens'> {
   readonly model: string
@@ -43,7 +44,7 @@ export interface OfferedServer {
  */
 export async function offeredModels(
   settings: Settings,
-  place: KeyPlace & { readonly folders: { readonly home: string } },
+  place: KeyPlace & { readonly folders: Pick<Folders, 'locks'> },
   only?: string,
 ): Promise<readonly OfferedServer[]> {
   const config = await settings.config()
@@ -69,7 +70,7 @@ export async function offeredModels(
     try {
       const listed = await settings.listModels(choice, config)
       if (!listed.ok) return { ...about, models: [], problem: listed.error }
-      const gone = await new CapabilityCache(capabilityFile(place.folders)).gone(baseUrl ?? '')
+      const gone = await new CapabilityCache(place.folders).gone(baseUrl ?? '')
       const picked =
         choice.preferred === undefined ? choice.model : pickModel(listed.value, preferred, gone)?.model
       const models = listed.value.map(({ id: model, contextTokens }) => {

@@ -16,7 +16,7 @@ import { type KeyPlace, resolveKey } from './keys/keys.ts'
 import type { Secret } from './keys/secret.ts'
 import { type Network, openNetwork } from './net/network.ts'
 import { findCommand } from './processes/programs.ts'
-import { CapabilityCache, capabilityFile } from './providers/capability-cache.ts'
+import { CapabilityCache } from './providers/capability-cache.ts'
 import { type ListedModel, listModels, pickModel } from './providers/model-list.ts'
 import {
   chooseEmbeddings,
@@ -26,10 +26,10 @@ import {
   type ProviderChoice,
   withModel,
 } from './providers/providers.ts'
-import { checkFolderIfThere } from './state/folders.ts'
+import { checkFolderIfThere, type Folders } from './state/folders.ts'
 
 export class Settings {
-  readonly #place: KeyPlace & { readonly folders: { readonly config: string; readonly home: string } }
+  readonly #place: KeyPlace & { readonly folders: Pick<Folders, 'config' | 'locks'> }
   readonly #given: ConfigInput | undefined
   readonly #overrides: readonly string[]
 
@@ -38,7 +38,7 @@ export class Settings {
    * @param overrides `KEY=VALUE`, over the file or `given`
    */
   constructor(
-    place: KeyPlace & { readonly folders: { readonly config: string } },
+    place: KeyPlace & { readonly folders: Pick<Folders, 'config' | 'locks'> },
     given?: ConfigInput,
     overrides: readonly string[] = [],
   ) {
@@ -83,7 +83,7 @@ export class Settings {
   async #chooseListed(choice: ProviderChoice, config: Config): Promise<ProviderChoice> {
     const { name, baseUrl, preferred = [] } = choice
     const listed = await this.listModels(choice, config)
-    const gone = await new CapabilityCache(capabilityFile(this.#place.folders)).gone(baseUrl ?? '')
+    const gone = await new CapabilityCache(this.#place.folders).gone(baseUrl ?? '')
     const picked = listed.ok ? pickModel(listed.value, preferred, gone) : null
     if (picked !== null)
       return { ...withModel(choice, picked.model, config), modelFrom: `${picked.why}; nobody named one` }

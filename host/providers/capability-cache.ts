@@ -2,13 +2,11 @@
  * Caches what model servers reported over runs: refused fields, context length. One small file that only saves
  * requests; an unreadable one counts as empty.
  */
-import { randomUUID } from 'node:crypto'
-import { readFile, rename, rm, writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import * as z from 'zod'
 import { mergeReports, type ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
 import { optionalFields } from '#specs/node/provider-quirks/rejection.ts'
-import { parseJson } from '../files/json.ts'
+import type { Folders } from '../state/folders.ts'
+import { SavedWork } from '../state/json-file.ts'
 
 const Report: z.ZodType<ServerReport> = z.strictObject({
   refusedFields: z.array(z.enum(optionalFields)).max(optionalFields.length).optional(),
@@ -33,27 +31,22 @@ type Entry = z.infer<typeof Entry>
 const File = z.strictObject({ version: z.literal(1), models: z.array(Entry).max(10_000) })
 
 const maxEntries = 200
-const maxBytes = 1024 * 1024
 /** Servers are updated: older reports are ignored. */
 const maxAgeMs = 30 * 24 * 3_600_000
 
-/** @param folders the state folder */
-export function capabilityFile({ home }: { readonly home: string }): string {
-  return path.join(home, 'models.json')
-}
-
 export class CapabilityCache {
-  readonly #file: string | null
+  readonly #saved: SavedWork<z.infer<typeof File>> | null
   readonly #now: () => number
   #entries: readonly Entry[] | null = null
   #last: Promise<unknown> = Promise.resolve()
 
   /**
-   * @param file null: in memory only
+   * @param folders null: in memory only
    * @param now milliseconds since 1970
    */
-  constructor(file: string | null, now: () => number = Date.now) {
-    this.#file = file
+  constructor(folders: Pick<Folders, 'home' | 'locks'> | null, now: () => number = Date.now) {
+    this.#saved =
+      folders === null ? null : new SavedWork(folders, 'models.json', File, { version: 1, models: [] })
     this.#now = now
   }
 
@@ -80,19 +73,20 @@ export class CapabilityCache {
 
   async #learn(server: string, model: string, said: ServerReport): Promise<void> {
     // Another process may have added reports.
-    const stored = await this.#read()
+    this.#entries = this.#merged(await this.#read(), server, model, said)
+    await this.#saved?.change(({ models }) => ({
+      version: 1,
+      models: [...this.#merged(this.#recent(models), server, model, said)],
+    }))
+  }
+
+  #merged(stored: readonly Entry[], server: string, model: string, said: ServerReport): readonly Entry[] {
     const own = (this.#entries ?? []).filter((known) => !this.#find(stored, known.server, known.model))
     const entries = [...stored, ...own]
     const before = this.#find(entries, server, model)?.said
-    const entry: Entry = {
-      server,
-      model,
-      at: this.#now(),
-      said: mergeReports(before, said),
-    }
+    const entry: Entry = { server, model, at: this.#now(), said: mergeReports(before, said) }
     const others = entries.filter((other) => other.server !== server || other.model !== model)
-    this.#entries = [entry, ...others].slice(0, maxEntries)
-    await this.#write(this.#entries)
+    return [entry, ...others].slice(0, maxEntries)
   }
 
   #find(entries: readonly Entry[], server: string, model: string): Entry | undefined {
@@ -100,23 +94,11 @@ export class CapabilityCache {
   }
 
   async #read(): Promise<readonly Entry[]> {
-    const text = this.#file === null ? '' : await readFile(this.#file, 'utf8').catch(() => '')
-    const parsed = text.length > maxBytes ? undefined : File.safeParse(parseJson(text)).data
-    const now = this.#now()
-    return parsed?.models.filter(({ at }) => at <= now && now - at < maxAgeMs) ?? []
+    return this.#saved === null ? [] : this.#recent((await this.#saved.read()).models)
   }
 
-  async #write(models: readonly Entry[]): Promise<void> {
-    if (this.#file === null) return
-    const draft = `${this.#file}.${randomUUID()}`
-    try {
-      await writeFile(draft, `${JSON.stringify({ version: 1, models }, null, 1)}\n`, {
-        mode: 0o600,
-        flag: 'wx',
-      })
-      await rename(draft, this.#file)
-    } catch {
-      await rm(draft, { force: true }).catch(() => undefined)
-    }
+  #recent(models: readonly Entry[]): readonly Entry[] {
+    const now = this.#now()
+    return models.filter(({ at }) => at <= now && now - at < maxAgeMs)
   }
 }

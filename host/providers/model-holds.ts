@@ -1,11 +1,11 @@
 /**
  * Which models servers hold back from a key, for all processes of the user. One small file that only saves requests: an
- * unreadable one counts as empty, and of two processes that write at the same time one may lose its line.
+ * unreadable one counts as empty.
  */
-import { createHash, randomUUID } from 'node:crypto'
-import { readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
 import * as z from 'zod'
-import { parseJson } from '../files/json.ts'
+import type { Folders } from '../state/folders.ts'
+import { SavedWork } from '../state/json-file.ts'
 import { type ModelHold, maxHoldMs } from './model-pauses.ts'
 import type { RequestQueue } from './queue.ts'
 
@@ -21,18 +21,25 @@ type Entry = z.infer<typeof Entry>
 const File = z.strictObject({ version: z.literal(1), holds: z.array(Entry).max(10_000) })
 
 const maxEntries = 200
-const maxBytes = 1024 * 1024
+/** A server's word about a later time is not kept. */
+const maxLimitMs = 366 * 24 * 3_600_000
 /** Shorter ones are over before another process reads of them. */
 const minHoldMs = 1_000
 
+const holdsName = 'model-holds.json'
+
 export class ModelHolds {
-  /** Made when there is something to keep. */
-  readonly file: string
+  readonly #saved: SavedWork<z.infer<typeof File>>
   #stamp = ''
   #entries: readonly Entry[] = []
 
-  constructor(file: string) {
-    this.file = file
+  /** @param folders the file is made when there is something to keep */
+  constructor(folders: Pick<Folders, 'home' | 'locks'>) {
+    this.#saved = new SavedWork(folders, holdsName, File, { version: 1, holds: [] })
+  }
+
+  get file(): string {
+    return this.#saved.file
   }
 
   /** Tells the queue what other processes learned since the last call. */
@@ -40,51 +47,42 @@ export class ModelHolds {
     await this.#refresh()
     const own = digestOf(server, key)
     const now = Date.now()
-    for (const { key: of, model, heldUntil, limitedUntil } of this.#entries) {
-      if (of !== own || heldUntil <= now) continue
+    for (const { key: of, model, heldUntil, limitedUntil } of this.#entries.filter(isCurrent(now))) {
+      if (of !== own) continue
       const limitedMs = limitedUntil === undefined ? 0 : limitedUntil - now
-      queue.hold(model, { heldMs: Math.min(heldUntil - now, maxHoldMs), limitedMs })
+      queue.hold(model, { heldMs: heldUntil - now, limitedMs })
     }
   }
 
   /** Keeps what this process learned; never rejects. */
   async keep(server: string, key: string | null, model: string, hold: ModelHold): Promise<void> {
     if (hold.heldMs < minHoldMs) return
-    await this.#refresh()
     const now = Date.now()
     const entry: Entry = {
       key: digestOf(server, key),
       model: model.slice(0, 500),
-      heldUntil: Math.round(now + hold.heldMs),
-      ...(hold.limitedMs > 0 ? { limitedUntil: Math.round(now + hold.limitedMs) } : {}),
+      heldUntil: Math.floor(now + Math.min(hold.heldMs, maxHoldMs)),
+      ...(hold.limitedMs > 0 ? { limitedUntil: Math.round(now + Math.min(hold.limitedMs, maxLimitMs)) } : {}),
     }
     const isOther = (other: Entry) => other.key !== entry.key || other.model !== entry.model
-    const others = this.#entries.filter((other) => other.heldUntil > now && isOther(other))
-    await this.#write([entry, ...others].slice(0, maxEntries))
+    await this.#saved.change(({ holds }) => {
+      const others = holds.filter((other) => isCurrent(now)(other) && isOther(other))
+      return { version: 1, holds: [entry, ...others].slice(0, maxEntries) }
+    })
   }
 
   async #refresh(): Promise<void> {
-    const found = await stat(this.file, { bigint: true }).catch(() => undefined)
-    const stamp = found === undefined ? '' : `${found.ino} ${found.size} ${found.mtimeNs}`
+    const stamp = await this.#saved.stamp()
     if (stamp === this.#stamp) return
+    const { holds } = await this.#saved.read()
+    this.#entries = holds
     this.#stamp = stamp
-    const text =
-      found === undefined || found.size > maxBytes ? '' : await readFile(this.file, 'utf8').catch(() => '')
-    this.#entries = File.safeParse(parseJson(text)).data?.holds ?? []
   }
+}
 
-  async #write(holds: readonly Entry[]): Promise<void> {
-    const draft = `${this.file}.${randomUUID()}`
-    try {
-      await writeFile(draft, `${JSON.stringify({ version: 1, holds }, null, 1)}\n`, {
-        mode: 0o600,
-        flag: 'wx',
-      })
-      await rename(draft, this.file)
-    } catch {
-      await rm(draft, { force: true }).catch(() => undefined)
-    }
-  }
+/** No hold is longer: one that ends later was written before the clock was set back, and would be renewed by each reader. */
+function isCurrent(now: number): (entry: Entry) => boolean {
+  return ({ heldUntil }) => heldUntil > now && heldUntil <= now + maxHoldMs
 }
 
 /** No key can be found from it. */

@@ -1,6 +1,5 @@
 /** Builds what one run reaches through the host: its gateway, its egress and the gateway's own services. */
 import { once } from 'node:events'
-import path from 'node:path'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
@@ -24,7 +23,7 @@ import { McpTrust } from '../../mcp/mcp-trust.ts'
 import { MemoryService } from '../../memory/memory-service.ts'
 import type { NoteStore } from '../../memory/note-store.ts'
 import type { GatewayErrorCode } from '../../net/gateway-error.ts'
-import { CapabilityCache, capabilityFile } from '../../providers/capability-cache.ts'
+import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
 import { ModelHolds } from '../../providers/model-holds.ts'
 import type { Upstream } from '../../providers/upstream.ts'
@@ -186,10 +185,10 @@ function memoryOf(
 }
 
 /** Capabilities that model servers showed in earlier runs. */
-const capabilityCacheOf = ({ folders }: ResolvedRun) => new CapabilityCache(capabilityFile(folders))
+const capabilityCacheOf = ({ folders }: ResolvedRun) => new CapabilityCache(folders)
 
 /** What all processes of the user learned of their keys. */
-const modelHoldsOf = ({ folders }: ResolvedRun) => new ModelHolds(path.join(folders.home, 'model-holds.json'))
+const modelHoldsOf = ({ folders }: ResolvedRun) => new ModelHolds(folders)
 
 /** The embedding model, or its recorded answers. */
 function embeddingsOf(

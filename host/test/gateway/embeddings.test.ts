@@ -155,7 +155,7 @@ describe('the route to an embedding model', () => {
       })
       const provider = { ...customProvider(upstream.url), baseUrl: upstream.url }
       for (const expected of [2, 3]) {
-        const capabilityCache = new CapabilityCache(path.join(folder, 'models.json'))
+        const capabilityCache = new CapabilityCache({ home: folder, locks: folder })
         const embedder = createHttpEmbedder({
           provider,
           timeouts,

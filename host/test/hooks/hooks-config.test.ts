@@ -6,7 +6,7 @@ import { readConfig } from '../../config/load.ts'
 import { inspectSections } from '../../doctor/inspect-config.ts'
 import { Settings } from '../../settings.ts'
 
-const place = { env: process.env, folders: { home: '/nowhere', config: '/nowhere' } }
+const place = { env: process.env, folders: { home: '/nowhere', config: '/nowhere', locks: '/nowhere' } }
 const hook = (fields: string): string => `[[hooks]]\n${fields}\n`
 
 describe('hooks of the configuration', () => {

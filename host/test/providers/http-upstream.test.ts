@@ -1,14 +1,13 @@
-import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { failure, reply } from '#specs/testing/model-replies.ts'
 import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
-import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { openNetwork } from '../../net/network.ts'
 import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { pollUrl } from '../../providers/http-exchange.ts'
 import { makeAuthority } from '../support/authority.ts'
 import { startConnectProxy } from '../support/connect-proxy.ts'
 import { chatBody, customProvider, startGateway, startUpstream, testKey } from '../support/gateway.ts'
+import { stateFolders } from '../support/state-folders.ts'
 
 const hello = reply({ text: 'hello', usage: { prompt_tokens: 10, completion_tokens: 5 } })
 const tools = [{ type: 'function', function: { name: 'read_file', parameters: {} } }]
@@ -129,7 +128,7 @@ describe('a server that has had enough', () => {
 
 describe('a server that does not take a request as it is', () => {
   it('is asked without the fields it names, then never with them again [G.05]', async () => {
-    const capabilityCache = new CapabilityCache(path.join(await temporaryFolder('memory'), 'models.json'))
+    const capabilityCache = new CapabilityCache(await stateFolders('memory'))
     await using server = await startModelServer(({ body }) => {
       if ('seed' in body) return failure(400, "Unknown parameter: 'seed'.")
       if ('temperature' in body)

@@ -37,6 +37,7 @@ const wordsMaxChars = 4_000
 const pageMaxChars = 8_192
 const pageTags = /<\s*(!doctype|html|head|body|title)/i
 const retryMaxMs = 24 * 3_600_000
+const headerMaxMs = 366 * 24 * 3_600_000
 const depthMax = 6
 
 /** Parses an error, as text or as JSON of any dialect. */
@@ -87,7 +88,7 @@ export function describePage(text: string): string {
   return `an HTML page${named}, not a model's answer; check the address of the model's server`
 }
 
-/** The delay in a header Retry-After, seconds or a date (RFC 9110 10.2.3); null without one. */
+/** The delay in a header Retry-After, seconds or a date (RFC 9110 10.2.3), at most a year; null without one. */
 export function parseRetryAfter(
   header: string | null | undefined,
   nowMs: number = Date.now(),
@@ -95,7 +96,7 @@ export function parseRetryAfter(
   if (header === null || header === undefined || header.trim() === '') return null
   const seconds = Number(header)
   const waitMs = Number.isFinite(seconds) ? seconds * 1000 : Date.parse(header) - nowMs
-  return Number.isFinite(waitMs) ? Math.max(0, waitMs) : null
+  return Number.isFinite(waitMs) ? Math.min(Math.max(0, waitMs), headerMaxMs) : null
 }
 
 /** Whether an error rejects streaming, or the absence of streaming; null for neither. */

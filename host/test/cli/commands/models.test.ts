@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { runCli } from '../../../cli/main.ts'
-import { CapabilityCache, capabilityFile } from '../../../providers/capability-cache.ts'
+import { CapabilityCache } from '../../../providers/capability-cache.ts'
 import { Settings } from '../../../settings.ts'
 import { prepareFolders, resolveFolders } from '../../../state/folders.ts'
 import { testKeyring } from '../../support/keyring.ts'
@@ -139,7 +139,7 @@ describe('the model of a run that names none', () => {
     await using server = await startModelServer([list({ id: 'x' }, { id: second }, { id: nemotron })])
     const { choose, folders } = await place(local(server.baseUrl))
     expect(await choose()).toMatchObject({ model: nemotron, modelFrom: expect.stringContaining('preferred') })
-    await new CapabilityCache(capabilityFile(folders)).learn(server.baseUrl, nemotron, { isGone: true })
+    await new CapabilityCache(folders).learn(server.baseUrl, nemotron, { isGone: true })
     expect(await choose()).toMatchObject({ model: second })
   })
 
