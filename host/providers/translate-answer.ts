@@ -21,6 +21,8 @@ import { UpstreamBreak } from './upstream.ts'
 const answerMaxBytes = 16 * 1024 * 1024
 /** Maximum characters of one event. */
 const eventMaxChars = 4 * 1024 * 1024
+/** Maximum calls in one answer; the agent makes fewer. */
+const callsMaxCount = 1_000
 
 interface TranslatedAnswer {
   readonly body: AsyncIterable<Uint8Array>
@@ -33,7 +35,7 @@ interface TranslatedAnswer {
 
 /** The answer as a stream of chunks. */
 export async function* translateStream(answer: TranslatedAnswer): AsyncGenerator<Uint8Array> {
-  const writer = new ChunkWriter(answer.keep)
+  const writer = new ChunkWriter()
   for await (const chunks of readChunks(answer, writer))
     if (chunks.length > 0)
       yield Buffer.from(chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`).join(''))
@@ -43,17 +45,22 @@ export async function* translateStream(answer: TranslatedAnswer): AsyncGenerator
 /** The answer as one document, for a guest that did not ask for a stream. */
 export async function* translateWhole(answer: TranslatedAnswer): AsyncGenerator<Uint8Array> {
   const whole = new WholeAnswer()
-  for await (const chunks of readChunks(answer, new ChunkWriter(answer.keep)))
+  for await (const chunks of readChunks(answer, new ChunkWriter()))
     for (const chunk of chunks) whole.add(chunk)
   yield Buffer.from(JSON.stringify(whole.read()))
 }
 
 /** The chunks of each read; an error is the last one. */
 async function* readChunks(answer: TranslatedAnswer, writer: ChunkWriter): AsyncGenerator<readonly Chunk[]> {
-  for await (const parts of readParts(answer, writer)) {
-    const chunks = parts.map((part) => writer.write(part)).filter((chunk) => chunk !== null)
-    yield writer.failure === undefined ? chunks : [...chunks, { error: writer.failure }]
-    if (writer.hasFailed) return
+  try {
+    for await (const parts of readParts(answer, writer)) {
+      const chunks = parts.map((part) => writer.write(part)).filter((chunk) => chunk !== null)
+      yield writer.failure === undefined ? chunks : [...chunks, { error: writer.failure }]
+      if (writer.hasFailed) return
+    }
+  } finally {
+    // Once, whatever the server repeats, and also where the guest needs no more of the answer.
+    if (writer.kept !== undefined) answer.keep(writer.kept.callId, writer.kept.state)
   }
 }
 
@@ -142,17 +149,14 @@ interface CallPiece {
 }
 
 class ChunkWriter {
-  readonly #keep: TranslatedAnswer['keep']
-  /** Ids of the calls by the server's index, in order. */
-  readonly #callIds = new Map<number, string>()
+  /** Position and id of the calls by the server's index, in order. */
+  readonly #calls = new Map<number, { readonly at: number; readonly id: string }>()
   #model: string | undefined
   /** What ended the answer; undefined until then. */
   failure: unknown
   hasFinished = false
-
-  constructor(keep: TranslatedAnswer['keep']) {
-    this.#keep = keep
-  }
+  /** What the provider wants back, and the id of the first call; undefined until then. */
+  kept: { readonly callId: string; readonly state: unknown } | undefined
 
   get hasFailed(): boolean {
     return this.failure !== undefined
@@ -172,7 +176,7 @@ class ChunkWriter {
       case 'reasoning':
         return chunkOf({ reasoning_content: part.text })
       case 'tool-call-delta':
-        return chunkOf({ tool_calls: [this.#readCall(part.fragment)] })
+        return this.#writeCall(part.fragment)
       case 'usage':
         return {
           ...(this.#model === undefined ? {} : { model: this.#model }),
@@ -183,8 +187,8 @@ class ChunkWriter {
         this.hasFinished = true
         return chunkOf({}, part.reason)
       case 'state': {
-        const [first] = this.#callIds.values()
-        if (first !== undefined) this.#keep(first, part.state)
+        const [first] = this.#calls.values()
+        if (first !== undefined) this.kept = { callId: first.id, state: part.state }
         return null
       }
       case 'error':
@@ -193,13 +197,20 @@ class ChunkWriter {
     }
   }
 
-  #readCall({ index, id, name, argumentsText }: ToolCallFragment): CallPiece {
-    const key = index ?? this.#callIds.size
-    const isNew = !this.#callIds.has(key)
-    if (isNew) this.#callIds.set(key, id !== null && /^[\x21-\x7e]{1,128}$/.test(id) ? id : newCallId())
-    const at = [...this.#callIds.keys()].indexOf(key)
-    const head = isNew ? { id: this.#callIds.get(key) ?? '', type: 'function' as const } : {}
-    return { index: at, ...head, function: { ...(name === null ? {} : { name }), arguments: argumentsText } }
+  #writeCall({ index, id, name, argumentsText }: ToolCallFragment): Chunk | null {
+    const key = index ?? this.#calls.size
+    const known = this.#calls.get(key)
+    if (known === undefined && this.#calls.size >= callsMaxCount) {
+      const message = `the answer has more than ${callsMaxCount} calls of tools`
+      this.failure ??= { message, type: 'server_error', code: 'response_too_large' }
+      return null
+    }
+    const at = this.#calls.size
+    const call = known ?? { at, id: id !== null && /^[\x21-\x7e]{1,128}$/.test(id) ? id : newCallId() }
+    this.#calls.set(key, call)
+    const head = known === undefined ? { id: call.id, type: 'function' as const } : {}
+    const called = { ...(name === null ? {} : { name }), arguments: argumentsText }
+    return chunkOf({ tool_calls: [{ index: call.at, ...head, function: called }] })
   }
 }
 

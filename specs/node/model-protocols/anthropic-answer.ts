@@ -21,6 +21,7 @@ export class MessageDecoder implements AnswerDecoder {
   readonly #inputs = new Map<number, string>()
   /** Events report each count when known; later events never reduce it. */
   readonly #usage = new Map<string, number>()
+  #hasFinished = false
 
   readValue(value: unknown, parts: StreamPart[]): void {
     if (!isRecord(value)) return
@@ -96,7 +97,8 @@ export class MessageDecoder implements AnswerDecoder {
   }
 
   #finish(reason: unknown, parts: StreamPart[]): void {
-    if (textOf(reason) === '') return
+    if (textOf(reason) === '' || this.#hasFinished) return
+    this.#hasFinished = true
     const blocks = this.#takeKept(reason === 'tool_use')
     if (blocks.length > 0) {
       const state: AnthropicState = { provider: 'anthropic', blocks }
