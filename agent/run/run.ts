@@ -237,6 +237,8 @@ export class CallIds {
   readonly #draw: () => string
   readonly #isDrawn: boolean
   readonly #steps = new Map<string, CallIds>()
+  /** How often programs made a call, by its first id. */
+  readonly #repeated = new Map<string, number>()
 
   /** @param seed of drawn ids; absent: they are random */
   constructor(seed?: string, isDrawn = false, used = new Set<string>()) {
@@ -273,8 +275,11 @@ export class CallIds {
    */
   ofProgram(parentCallId: string, what: string): string {
     const digest = toCallId(createHash('sha256').update(what).digest())
-    let id = `${parentCallId}.${digest}`
-    for (let count = 2; this.#used.has(id); count++) id = `${parentCallId}.${digest}-${count}`
+    const first = `${parentCallId}.${digest}`
+    let count = (this.#repeated.get(first) ?? 0) + 1
+    let id = count === 1 ? first : `${first}-${count}`
+    while (this.#used.has(id)) id = `${first}-${++count}`
+    this.#repeated.set(first, count)
     this.#used.add(id)
     return id
   }

@@ -1,6 +1,6 @@
 /**
  * Calls that the program of a call makes: each is validated, asked about, journaled and counted as a call of the model.
- * Refuses tools that are not for programs, and whatever exceeds the bounds of one program.
+ * Refuses tools that are not for programs, and calls beyond those of the run.
  */
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -10,8 +10,6 @@ import { findTool } from '../tool-calls/registry.ts'
 import { type ProgramTools, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { describeFunctions } from '../tool-calls/tool-signature.ts'
 
-/** Calls of one program; further ones are refused. */
-const callsMaxCount = 500
 /** Calls of one program at once. */
 const parallelMax = 8
 
@@ -26,21 +24,22 @@ export interface ProgramCall {
   onValue(value: unknown): void
 }
 
-/** @param make carries one call out, with its events */
+/**
+ * @param make carries one call out, with its events
+ * @param onDenied called when a person, a rule or a hook denied a call
+ */
 export function createProgramTools(
   { stepId, parentCallId }: { readonly stepId: string; readonly parentCallId: string },
   run: AgentRun,
   make: (call: ProgramCall) => Promise<Invocation>,
+  onDenied: () => void,
 ): ProgramTools {
   const { registry } = run
   const order = new CallOrder()
-  let count = 0
   /** The call outside of the VM whose effect is not known. */
   let unknown: string | undefined
 
   const refusal = (name: string, tool: Tool | undefined): ReturnType<typeof toolFailure> | null => {
-    if (++count > callsMaxCount)
-      return toolFailure('limit_reached', `one program makes at most ${callsMaxCount} calls of tools`)
     if (tool?.inPrograms === false)
       return toolFailure(
         'unavailable',
@@ -51,7 +50,9 @@ export function createProgramTools(
         'unavailable',
         `${name} was not called: the effect of an earlier call of ${unknown} is unknown, so this program makes no more calls outside of the VM. Print what you have, end the program, and find out what happened`,
       )
-    return run.budget.takeCall() ? null : toolFailure('limit_reached', 'no tool calls are left in this run')
+    // Not the run's end: the model reads what the program found, and has no calls either.
+    if (run.budget.left.calls >= 1 && run.budget.takeCall()) return null
+    return toolFailure('limit_reached', 'no tool calls are left in this run')
   }
 
   const perform = async (
@@ -75,6 +76,7 @@ export function createProgramTools(
     // Behind it no checkpoint is made until the program has ended: its memory is not on the disk.
     const { error } = isOutside(tool) ? await run.log.effect('outside', work) : await work()
     if (error === undefined) return toolSuccess(value)
+    if (error.code === 'denied') onDenied()
     if (isOutside(tool) && (error.code === 'cancelled' || error.code === 'timed_out')) unknown ??= name
     return { ok: false, error }
   }
@@ -82,6 +84,9 @@ export function createProgramTools(
   return {
     get functions() {
       return describeFunctions(registry)
+    },
+    get callsLeft() {
+      return run.budget.left.calls
     },
     call: (name, argumentsText, signal) =>
       order.take(registry.isConcurrent(name), () => perform(name, argumentsText, signal)),

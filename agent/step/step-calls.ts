@@ -117,6 +117,7 @@ async function runCall(
   const parent = inner === undefined ? {} : { parentCallId: inner.parentCallId }
   const hooks = callHooks(run, { stepId, callId, signal })
   const shown = { stdout: 0, stderr: 0 }
+  let hasDeniedCall = false
   const context: InvokeContext = {
     signal,
     ...(hooks === undefined ? {} : { hooks }),
@@ -154,8 +155,13 @@ async function runCall(
     ...(inner === undefined
       ? {
           cutOutput: (tool, output) => cutOutput(callId, tool, output),
-          program: createProgramTools({ stepId, parentCallId: callId }, run, (made) =>
-            runCall(stepId, toRequest(made), run, made.signal, cutOutput, made),
+          program: createProgramTools(
+            { stepId, parentCallId: callId },
+            run,
+            (made) => runCall(stepId, toRequest(made), run, made.signal, cutOutput, made),
+            () => {
+              hasDeniedCall = true
+            },
           ),
         }
       : { onValue: inner.onValue }),
@@ -165,7 +171,7 @@ async function runCall(
   // For people only: the model cannot change that its server misread its format.
   const corrections = writtenAs === undefined ? [] : [`written as text (${writtenAs}), taken as a call`]
   await reportEnd(stepId, { ...invocation, corrections: [...corrections, ...invocation.corrections] }, run)
-  return invocation
+  return hasDeniedCall ? { ...invocation, hasDeniedCall } : invocation
 }
 
 function toRequest({ callId, tool, argumentsText }: ProgramCall): ToolCallRequest {

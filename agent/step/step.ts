@@ -278,7 +278,7 @@ class StepUnderWay {
       conversation.cutOutput(...output),
     )
     for (const { callId, output } of outcome) conversation.history.setResult(callId, output)
-    this.denied ||= outcome.some(({ error }) => error?.code === 'denied')
+    this.denied ||= outcome.some(({ error, hasDeniedCall }) => hasDeniedCall || error?.code === 'denied')
     return outcome.map(({ callId, output }) => ({ toolCallId: callId, content: output }))
   }
 }

@@ -69,6 +69,8 @@ export interface Invocation {
   readonly output: string
   /** Absent when the call succeeded. */
   readonly error?: ToolError
+  /** Whether a call that its program made was denied. Absent: no. */
+  readonly hasDeniedCall?: true
   /** Corrections of the call, in text; the model receives them too. */
   readonly corrections: readonly string[]
   readonly facts: CallFacts

@@ -74,6 +74,8 @@ export interface ProgramFunction {
 /** The run's other tools, as the program of one call calls them. */
 export interface ProgramTools {
   readonly functions: readonly ProgramFunction[]
+  /** Calls that are left in the run. */
+  readonly callsLeft: number
   /** Makes a call as the model would; the value is the tool's own, not its text. */
   call(name: string, argumentsText: string, signal: AbortSignal): Promise<Result<unknown>>
 }

@@ -41,16 +41,20 @@ const pay = (diary: ToolDiary) =>
 async function runProgram(
   tool: 'run_python' | 'run_javascript',
   code: string,
-  options: Omit<StepTestOptions, 'during'> & { during?: (test: TestRun) => void; args?: object } = {},
+  options: Omit<StepTestOptions, 'during'> & {
+    during?: (test: TestRun) => void
+    args?: object
+    last?: ReturnType<typeof reply>
+  } = {},
 ): Promise<Ran> {
-  const { args, ...rest } = options
+  const { args, last = reply({ text: 'done' }), ...rest } = options
   const notes: ToolDiary = { calls: [], running: 0, mostRunning: 0 }
   const registry = createRegistry([...noteTools(notes), pay(notes), ...createCodeTools(programs.helper)], {
     logger: silentLogger,
     cancelGraceMs: 100,
   })
   const call = { name: tool, arguments: { code, ...args }, id: 'outer' }
-  const test = await performStep([reply({ calls: [call] }), reply({ text: 'done' })], { registry, ...rest })
+  const test = await performStep([reply({ calls: [call] }), last], { registry, ...rest })
   const answer = test.result.history.find(({ role }) => role === 'tool')
   return { ...test, notes, output: answer?.content ?? '' }
 }
@@ -163,6 +167,17 @@ describe('the tools as functions of a program', () => {
     ])
   })
 
+  it('end the step as denied where it fails and a call of its program was denied [A.14]', async () => {
+    const code = "try: tools.drop_note(path='a')\nexcept tools.ToolError: pass"
+    const failed = reply({ text: 'STEP FAILED: I may not' })
+    const decide = async () => ({ decision: 'deny' as const })
+    expect((await python(code, { decide, last: failed })).result).toMatchObject({
+      state: 'failed',
+      reason: 'denied',
+    })
+    expect((await python('1', { decide, last: failed })).result).toMatchObject({ reason: 'step_failed' })
+  })
+
   it('do not take the time of the program while a person thinks', async () => {
     const ran = await python("tools.drop_note(path='a')\nprint('behind it')", {
       args: { timeoutMs: 2_000 },
@@ -193,19 +208,21 @@ describe('what a program cannot do', () => {
     expect(starts(raw)).toEqual([])
   })
 
-  it('has no more calls than the run, and than one program may make [A.14]', async () => {
+  it('has no more calls than the run, however many it asks for [A.14]', async () => {
     const few = await python(
       "n = 0\ntry:\n  while True: tools.read_note(path='a'); n += 1\nexcept tools.ToolError as error: print(n, error)",
       { task: { limits: { maxToolCalls: 4 } } },
     )
-    expect(few.run.budget.tripped).toMatchObject({ reason: 'limit_calls' })
+    expect(few.output).toMatch(/^3 limit_reached: no tool calls are left in this run\n/)
     expect(few.notes.calls).toHaveLength(3)
+    expect(few.result).toMatchObject({ state: 'completed', text: 'done' })
     const many = await javascript(
-      "const all = await Promise.allSettled(Array.from({ length: 2000 }, (_, n) => tools.read_note({ path: String(n) })))\nconsole.log(all.filter(({ status }) => status === 'fulfilled').length, all[500].reason.code, all[1999].reason.code)",
-      { task: { limits: { maxToolCalls: 5_000 } } },
+      "const all = await Promise.allSettled(Array.from({ length: 10_000 }, (_, n) => tools.read_note({ path: String(n) })))\nconsole.log(all.filter(({ status }) => status === 'fulfilled').length, all[600].reason.code, all[9999].reason.code)",
+      { task: { limits: { maxToolCalls: 601 } } },
     )
-    expect(many.output).toMatch(/^500 limit_reached unavailable\n/)
+    expect(many.output).toMatch(/^600 limit_reached unavailable\n/)
     expect(many.notes.mostRunning).toBeLessThanOrEqual(8)
+    expect(new Set(starts(many).map(({ callId }) => callId)).size).toBe(600)
   })
 
   it('ends its connection with what is no message, and continues itself [A.14]', async () => {
@@ -216,6 +233,31 @@ describe('what a program cannot do', () => {
       expect(ran.output).toMatch(/^b''\nunavailable\n\[exit code 0/)
       expect(ran.notes.calls).toEqual([])
     }
+  })
+
+  it('gets no time by leaving answers unread [A.14]', async () => {
+    const flood = `import json, time
+${findSocket}
+for n in range(1, 400): s.sendall(json.dumps(MESSAGE(n)).encode() + b'\\n')
+time.sleep(20)
+print('still here')`
+    for (const message of [
+      "{'id': n, 'list': True}",
+      "{'id': n, 'tool': 'read_note', 'arguments': json.dumps({'path': 'x' * 9000})}",
+    ]) {
+      const ran = await python(`MESSAGE = lambda n: ${message}\n${flood}`, { args: { timeoutMs: 2_500 } })
+      expect(ran.output).toMatch(/ended after .* because its time was over/)
+      expect(ran.output).not.toContain('still here')
+    }
+  })
+
+  it('gets an error for arguments nested without an end, and calls on [A.14]', async () => {
+    const ran = await python(
+      rawCalls(`[{'id': 1, 'tool': 'read_note', 'arguments': '{"path":' + '[' * 500_000 + ']' * 500_000 + '}'},
+  {'id': 2, 'tool': 'read_note', 'arguments': '{"a":' * 150_000 + '1' + '}' * 150_000},
+  {'id': 3, 'tool': 'read_note', 'arguments': '{"path":"a"}'}]`),
+    )
+    expect(ran.output).toMatch(/"id":1,"error".*"id":2,"error".*"id":3,"value":\{"text":"text of a"/s)
   })
 
   it('lets no other process in: the token works once, and is in no environment [A.14]', async () => {

@@ -19,8 +19,8 @@ const lineMaxBytes = 3 * 1024 * 1024
 const answerMaxBytes = 1024 * 1024
 /** Requests whose answer the program has not taken; the next ones are not read. */
 const pendingMax = 16
-/** Beyond it the connection ends: the tools refuse calls long before. */
-const requestsMaxCount = 1_000
+/** Requests beyond the calls that are left in the run: then the connection ends. The tools refuse them before. */
+const refusedMaxCount = 500
 /** Connections that have not shown the token; the oldest makes room. */
 const strangersMax = 4
 const tokenMaxMs = 10_000
@@ -43,12 +43,15 @@ export class ProgramChannel implements AsyncDisposable {
   #program: Socket | undefined
   /** Read and not served; null: a line that is too long. */
   #lines: (string | null)[] = []
-  #requests = 0
+  #requestsLeft: number
+  /** Calls under way. */
+  #calls = 0
   /** After too many requests, and what is none. */
   #isBroken = false
 
   private constructor(tools: ProgramTools, onBusy: (isBusy: boolean) => void) {
     this.#tools = tools
+    this.#requestsLeft = tools.callsLeft + refusedMaxCount
     this.#onBusy = onBusy
     this.#server = createServer((socket) => this.#meet(socket))
     this.#server.on('error', () => undefined)
@@ -56,7 +59,7 @@ export class ProgramChannel implements AsyncDisposable {
 
   /**
    * Waits for the program.
-   * @param onBusy called when a call begins, and when none is under way any more
+   * @param onBusy called when a first call begins, and when none is under way any more
    */
   static async open(tools: ProgramTools, onBusy: (isBusy: boolean) => void): Promise<ProgramChannel> {
     const channel = new ProgramChannel(tools, onBusy)
@@ -134,7 +137,7 @@ export class ProgramChannel implements AsyncDisposable {
     while (!this.#isBroken && this.#open.size < pendingMax && this.#lines.length > 0) {
       const line = this.#lines.shift() ?? null
       const request = line === null ? null : parseRequest(line)
-      if (request === null || ++this.#requests > requestsMaxCount) {
+      if (request === null || --this.#requestsLeft < 0) {
         this.#isBroken = true
         this.#lines = []
       } else this.#serve(request, socket)
@@ -146,13 +149,11 @@ export class ProgramChannel implements AsyncDisposable {
   }
 
   #serve(request: Request, socket: Socket): void {
-    this.#onBusy(true)
     const served = this.#answer(request)
       .then((answer) => write(socket, `${answer}\n`))
       .finally(() => {
         this.#open.delete(served)
         this.#advance(socket)
-        if (this.#open.size === 0) this.#onBusy(false)
       })
     this.#open.add(served)
   }
@@ -160,15 +161,25 @@ export class ProgramChannel implements AsyncDisposable {
   async #answer(request: Request): Promise<string> {
     const { id } = request
     if ('list' in request) return JSON.stringify({ id, value: this.#tools.functions })
-    const result = await this.#tools
-      .call(request.tool, request.arguments, this.#ending.signal)
-      .catch((): Result<unknown> => failure('internal', 'the call could not be made'))
+    const result = await this.#call(request.tool, request.arguments)
     if (!result.ok) return JSON.stringify({ id, error: result.error })
     const answer = JSON.stringify({ id, value: result.value ?? null })
     const bytes = Buffer.byteLength(answer)
     if (bytes <= answerMaxBytes) return answer
     const text = `the call was made, and its result of ${bytes} bytes is too long for a program (${answerMaxBytes} bytes)`
     return JSON.stringify({ id, ...failure('too_large', text) })
+  }
+
+  /** The program's time runs again with the end of the call, not once the program has taken the answer. */
+  async #call(tool: string, argumentsText: string): Promise<Result<unknown>> {
+    if (this.#calls++ === 0) this.#onBusy(true)
+    try {
+      return await this.#tools.call(tool, argumentsText, this.#ending.signal)
+    } catch {
+      return failure('internal', 'the call could not be made')
+    } finally {
+      if (--this.#calls === 0) this.#onBusy(false)
+    }
   }
 }
 

@@ -10,6 +10,7 @@ async function openChannel() {
   const busy: boolean[] = []
   const tools: ProgramTools = {
     functions: [],
+    callsLeft: 500,
     call: async (name, argumentsText, signal) => {
       called.push(`${name} ${argumentsText}`)
       if (name === 'wait') await once(signal, 'abort')
