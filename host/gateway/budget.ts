@@ -16,14 +16,20 @@ export interface BudgetLimits {
   readonly maxCostUsd?: number | undefined
 }
 
+interface PricedModel {
+  readonly model: string
+  /** Null if unknown. */
+  readonly price: PriceConfig | null
+}
+
 export interface BudgetRequest {
   /** Estimated tokens of the conversation and tools. */
   readonly inputTokens: number
   /** Maximum requested tokens of the answer. */
   readonly outputTokens: number
   readonly signal: AbortSignal
-  /** The model, if it is not the run's own, with its price; null if unknown. */
-  readonly other?: { readonly model: string; readonly price: PriceConfig | null }
+  /** The models that may answer, if they are not only the run's own. */
+  readonly models?: readonly PricedModel[]
   /** Called when it has to wait for other reservations. */
   readonly onWait?: () => void
 }
@@ -34,7 +40,7 @@ export interface Reservation {
   /**
    * Ends the request; only the first call counts.
    * @param usage actual usage: zero if it never reached the model
-   * @param price of the model that answered; absent: the price that it was reserved at
+   * @param price of the model that answered; absent: the dearest of those that could
    * @returns its cost in US dollars; null without a known price
    */
   settle(usage: Usage, price?: PriceConfig | null): number | null
@@ -118,43 +124,49 @@ export class Budget {
     return { ok: true, value: { maxOutputTokens: outer.value.maxOutputTokens, settle } }
   }
 
-  #refuseNow({ other }: BudgetRequest): WireError | null {
+  #modelsOf({ models }: BudgetRequest): readonly PricedModel[] {
+    return models ?? [{ model: this.#model, price: this.#price }]
+  }
+
+  #refuseNow(request: BudgetRequest): WireError | null {
     const { maxRequests, maxCostUsd } = this.#limits
-    const { model, price } = other ?? { model: this.#model, price: this.#price }
-    const missing = describeMissingPrice(maxCostUsd, price, model)
-    if (missing !== null) return gatewayError('limit_cost', missing)
+    for (const { model, price } of this.#modelsOf(request)) {
+      const missing = describeMissingPrice(maxCostUsd, price, model)
+      if (missing !== null) return gatewayError('limit_cost', missing)
+    }
     if (maxRequests === undefined || this.#requests < maxRequests) return null
     return gatewayError('limit_requests', `The run's budget of ${maxRequests} model requests is used up.`)
   }
 
   /** Output tokens that the remaining budget allows, and the tighter limit. */
-  #outputRoom({ inputTokens, other }: BudgetRequest): { tokens: number; bound: 'tokens' | 'cost' } {
+  #outputRoom(request: BudgetRequest): { tokens: number; bound: 'tokens' | 'cost' } {
+    const { inputTokens } = request
     let tokens = this.#limits.maxTokens - this.#usage.inputTokens - this.#usage.outputTokens - inputTokens
     let costUsd = (this.#limits.maxCostUsd ?? Number.POSITIVE_INFINITY) - this.#costUsd
     for (const amounts of this.#reserved) {
       tokens -= amounts.tokens
       costUsd -= amounts.costUsd
     }
-    const price = other === undefined ? this.#price : other.price
-    if (price === null || costUsd === Number.POSITIVE_INFINITY) return { tokens, bound: 'tokens' }
-    const left = costUsd - (costOf({ inputTokens, outputTokens: 0 }, price) ?? 0)
-    const perOutput = tierOf(price, inputTokens).output * perToken
-    const affordable =
-      left < 0 ? -1 : perOutput === 0 ? Number.POSITIVE_INFINITY : Math.floor(left / perOutput)
+    if (costUsd === Number.POSITIVE_INFINITY) return { tokens, bound: 'tokens' }
+    // Any of them may answer: one is dear for what is asked, another for the answer.
+    const affordable = Math.min(
+      ...this.#modelsOf(request).map(({ price }) => affordableTokens(costUsd, inputTokens, price)),
+    )
     return affordable < tokens ? { tokens: affordable, bound: 'cost' } : { tokens, bound: 'tokens' }
   }
 
-  #take({ inputTokens, other }: BudgetRequest, outputTokens: number): Reservation {
-    const price = other === undefined ? this.#price : other.price
+  #take(request: BudgetRequest, outputTokens: number): Reservation {
+    const { inputTokens } = request
+    const models = this.#modelsOf(request)
     const amounts = {
       tokens: inputTokens + outputTokens,
-      costUsd: costOf({ inputTokens, outputTokens }, price) ?? 0,
+      costUsd: highestCost({ inputTokens, outputTokens }, models) ?? 0,
     }
     this.#reserved.add(amounts)
     return {
       maxOutputTokens: outputTokens,
-      settle: (usage, actual = price) => {
-        const costUsd = costOf(usage, actual)
+      settle: (usage, actual) => {
+        const costUsd = actual === undefined ? highestCost(usage, models) : costOf(usage, actual)
         if (!this.#reserved.delete(amounts)) return costUsd
         this.#usage = addUsage(this.#usage, usage)
         this.#costUsd += costUsd ?? 0
@@ -208,13 +220,18 @@ function tierOf(price: PriceConfig, inputTokens: number): Omit<PriceConfig, 'abo
   return price.above !== undefined && inputTokens > price.above.tokens ? price.above : price
 }
 
-/** The model that costs most for a request of this size; one without a known price counts as free. */
-export function dearest<T extends { readonly price: PriceConfig | null }>(
-  models: readonly [T, ...T[]],
-  size: Pick<Usage, 'inputTokens' | 'outputTokens'>,
-): T {
-  const cost = ({ price }: T) => costOf(size, price) ?? 0
-  return models.reduce((most, model) => (cost(model) > cost(most) ? model : most))
+/** The cost with the dearest of the models; null where no price is known. */
+function highestCost(usage: Parameters<typeof costOf>[0], models: readonly PricedModel[]): number | null {
+  const costs = models.flatMap(({ price }) => costOf(usage, price) ?? [])
+  return costs.length === 0 ? null : Math.max(...costs)
+}
+
+/** Output tokens that the amount pays for behind the input; less than 0 where it does not pay for that. */
+function affordableTokens(costUsd: number, inputTokens: number, price: PriceConfig | null): number {
+  if (price === null) return Number.POSITIVE_INFINITY
+  const left = costUsd - (costOf({ inputTokens, outputTokens: 0 }, price) ?? 0)
+  const perOutput = tierOf(price, inputTokens).output * perToken
+  return left < 0 ? -1 : perOutput === 0 ? Number.POSITIVE_INFINITY : Math.floor(left / perOutput)
 }
 
 /** The offline model is free. @returns null if the price is unknown */

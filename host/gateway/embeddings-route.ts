@@ -92,7 +92,7 @@ async function embed(
     inputTokens: mostTokens,
     outputTokens: 0,
     signal,
-    other: { model, price },
+    models: [{ model, price }],
     onWait: () => report.wait({ for: 'budget' }),
   })
   report.addQueued(now() - asked)

@@ -20,7 +20,7 @@ import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { ModelProvider } from '../providers/providers.ts'
 import { readUsage, type Upstream, type UpstreamAnswer } from '../providers/upstream.ts'
 import { createRedaction } from '../secrets/redaction.ts'
-import { Budget, type BudgetLimits, dearest, priceOf } from './budget.ts'
+import { Budget, type BudgetLimits, priceOf } from './budget.ts'
 import { holdAnswer, type ModelReply } from './hold-answer.ts'
 import { guestGone, relayAnswer, sendError } from './relay.ts'
 import type { RequestReport } from './request-report.ts'
@@ -114,14 +114,11 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
       const objection = await options.hooks?.before?.(request, signal)
       if (typeof objection === 'string') return refuse(deniedBy('request', objection))
       const asked = now()
-      const size = {
+      const reserved = await budget.reserve({
         inputTokens,
         outputTokens: Math.min(request.max_tokens ?? outputDefaultTokens, outputMaxTokens),
-      }
-      const reserved = await budget.reserve({
-        ...size,
         signal,
-        ...(others.length === 0 ? {} : { other: dearest([priced(provider), ...others], size) }),
+        ...(others.length === 0 ? {} : { models: [priced(provider), ...others] }),
         onWait: () => report.wait({ for: 'budget' }),
       })
       report.addQueued(now() - asked)

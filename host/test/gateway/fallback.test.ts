@@ -152,3 +152,22 @@ it('a recording has which model answered, and a replay says the same [G.05]', as
   expect(answer.text).toContain('hello [redacted]')
   expect(replayed.exchanges).toMatchObject([{ fallback: 'other/model', usage: live.exchanges[0]?.usage }])
 })
+
+it.each([
+  { maxCostUsd: 0.5, statuses: [429] },
+  { maxCostUsd: 5, statuses: [200] },
+])(
+  'the cost limit of $maxCostUsd USD holds for each model that may answer, not only for the dearest answer [G.04]',
+  async ({ maxCostUsd, statuses }) => {
+    // 100,000 tokens of input cost 1 USD with the first, and the whole answer costs more with the other.
+    const long = { messages: [{ role: 'user', content: 'x'.repeat(400_000) }], stream: true }
+    await using first = await startModelServer([reply({ text: 'hello', usage })])
+    await using second = await startModelServer([])
+    const own = { ...customProvider(first.baseUrl), price: { input: 10, output: 1 } }
+    const fallback = { ...other(second.baseUrl), price: { input: 0, output: 100 } }
+    const limits = { maxTokens: 1_000_000, maxCostUsd }
+    await using test = await startGateway(own, { fallbacks: [fallback], limits })
+    expect([(await test.request({ body: long })).status]).toEqual(statuses)
+    expect(first.asked).toHaveLength(statuses[0] === 200 ? 1 : 0)
+  },
+)
