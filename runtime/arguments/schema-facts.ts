@@ -17,21 +17,45 @@ export function propertiesOf(schema: Readonly<Record<string, unknown>>): Readonl
 type Schema = Readonly<Record<string, unknown>>
 
 /** The types that a schema accepts, as far as it is sure of them; null when it may accept any. */
-export function acceptedTypes(node: unknown, root: Schema, depth = 0): ReadonlySet<unknown> | null {
-  if (!isRecord(node) || depth > stepsMaxCount) return null
-  if (typeof node.$ref === 'string') return acceptedTypes(definitionOf(node.$ref, root), root, depth + 1)
-  if (node.const !== undefined) return new Set([typeName(node.const)])
-  if (Array.isArray(node.enum)) return new Set(node.enum.map(typeName))
-  if (node.type !== undefined) return new Set([node.type].flat())
-  const options = node.anyOf ?? node.oneOf
-  if (!Array.isArray(options)) return null
-  const all = new Set<unknown>()
-  for (const option of options) {
-    const types = acceptedTypes(option, root, depth + 1)
-    if (types === null) return null
-    for (const type of types) all.add(type)
+export function acceptedTypes(node: unknown, root: Schema): ReadonlySet<unknown> | null {
+  return new AcceptedTypes(root).of(node, 0)
+}
+
+/** Reads each part once, however often options lead to it. */
+class AcceptedTypes {
+  readonly #root: Schema
+  /** Null for a part that is being read too: it leads back to itself. */
+  readonly #known = new Map<Schema, ReadonlySet<unknown> | null>()
+
+  constructor(root: Schema) {
+    this.#root = root
   }
-  return all
+
+  of(node: unknown, depth: number): ReadonlySet<unknown> | null {
+    if (!isRecord(node) || depth > stepsMaxCount) return null
+    const known = this.#known.get(node)
+    if (known !== undefined) return known
+    this.#known.set(node, null)
+    const types = this.#read(node, depth)
+    this.#known.set(node, types)
+    return types
+  }
+
+  #read(node: Schema, depth: number): ReadonlySet<unknown> | null {
+    if (typeof node.$ref === 'string') return this.of(definitionOf(node.$ref, this.#root), depth + 1)
+    if (node.const !== undefined) return new Set([typeName(node.const)])
+    if (Array.isArray(node.enum)) return new Set(node.enum.map(typeName))
+    if (node.type !== undefined) return new Set([node.type].flat())
+    const options = node.anyOf ?? node.oneOf
+    if (!Array.isArray(options)) return null
+    const all = new Set<unknown>()
+    for (const option of options) {
+      const types = this.of(option, depth + 1)
+      if (types === null) return null
+      for (const type of types) all.add(type)
+    }
+    return all
+  }
 }
 
 /** Maximum references and options followed for one value. */
@@ -50,12 +74,15 @@ export function schemaFor(node: unknown, value: unknown, root: Schema): Schema |
   return null
 }
 
-/** Whether the schema accepts null. A schema without a type accepts any value. */
-export function allowsNull(node: unknown, root: Schema, depth = 0): boolean {
-  if (!isRecord(node) || depth > stepsMaxCount) return true
-  if (typeof node.$ref === 'string') return allowsNull(definitionOf(node.$ref, root), root, depth + 1)
+/** Whether the schema accepts null. A schema without a type accepts any value. @param seen parts that were read before */
+export function allowsNull(node: unknown, root: Schema, seen = new Set<unknown>()): boolean {
+  if (!isRecord(node)) return true
+  // What it accepts was found where it was read first.
+  if (seen.has(node)) return false
+  seen.add(node)
+  if (typeof node.$ref === 'string') return allowsNull(definitionOf(node.$ref, root), root, seen)
   const options = node.anyOf ?? node.oneOf
-  if (Array.isArray(options)) return options.some((option) => allowsNull(option, root, depth + 1))
+  if (Array.isArray(options)) return options.some((option) => allowsNull(option, root, seen))
   if (node.const !== undefined) return node.const === null
   if (Array.isArray(node.enum)) return node.enum.includes(null)
   return node.type === undefined || [node.type].flat().includes('null')

@@ -78,6 +78,7 @@ class Inlining {
   /** @param followed the references that led here */
   #visit(node: Schema, depth: number, followed: readonly string[]): Schema {
     if (depth > depthMax) throw new TooLarge()
+    this.#spend('{},'.length)
     if (typeof node.$ref === 'string') return this.#follow(node, node.$ref, depth, followed)
     const kept = Object.entries(node).filter(([keyword]) => !definitionKeywords.has(keyword))
     return Object.fromEntries(
@@ -86,8 +87,9 @@ class Inlining {
   }
 
   #visitKeyword(keyword: string, value: unknown, depth: number, followed: readonly string[]): unknown {
-    const visit = (child: unknown) => (isRecord(child) ? this.#visit(child, depth + 1, followed) : child)
-    this.#charsLeft -= keyword.length
+    const visit = (child: unknown) =>
+      isRecord(child) ? this.#visit(child, depth + 1, followed) : this.#count(child)
+    this.#spend(keyword.length)
     if (schemaKeywords.has(keyword)) return Array.isArray(value) ? value.map(visit) : visit(value)
     if (mapKeywords.has(keyword) && isRecord(value)) {
       return Object.fromEntries(
@@ -110,9 +112,13 @@ class Inlining {
 
   /** The same value, with its length counted. */
   #count<T>(value: T): T {
-    this.#charsLeft -= (JSON.stringify(value) ?? '').length
-    if (this.#charsLeft < 0) throw new TooLarge()
+    this.#spend((JSON.stringify(value) ?? '').length)
     return value
+  }
+
+  #spend(chars: number): void {
+    this.#charsLeft -= chars
+    if (this.#charsLeft < 0) throw new TooLarge()
   }
 }
 

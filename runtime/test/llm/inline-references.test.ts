@@ -76,6 +76,17 @@ describe('references within a schema', () => {
     expect(inlineReferences(bomb)).toBe(bomb)
   })
 
+  it.each([
+    ['empty schemas', {}],
+    ['values that are no schemas', 'x'.repeat(40)],
+  ])('that repeat a long list of %s leave it unchanged', (_, part) => {
+    const properties = Object.fromEntries(
+      Array.from({ length: 1_000 }, (_, at) => [`p${at}`, { $ref: '#/$defs/x' }]),
+    )
+    const bomb = { type: 'object', $defs: { x: { allOf: Array(10_000).fill(part) } }, properties }
+    expect(inlineReferences(bomb)).toBe(bomb)
+  })
+
   it('accept the same values as before, for any schema without recursion', () => {
     const leaf = fc.constantFrom(
       { type: 'string' },
