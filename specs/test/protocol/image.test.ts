@@ -36,6 +36,24 @@ describe('an image of a request', () => {
     }
   })
 
+  it('counts for a GIF the larger of screen and frames, as decoders do', () => {
+    const frame = (width: number, height: number) => {
+      const bytes = Buffer.from('2c00000000000000000002024c0100', 'hex')
+      bytes.writeUInt16LE(width, 5)
+      bytes.writeUInt16LE(height, 7)
+      return bytes
+    }
+    const comment = Buffer.from('21fe03616263021f2c00', 'hex')
+    const [head, tail] = [gif(1, 1).subarray(0, 13), Buffer.from(';')]
+    const made = (...blocks: Buffer[]) => readImage(Buffer.concat([head, ...blocks, tail]))
+    expect(made(comment, frame(640, 8), comment, frame(8, 480))).toMatchObject({
+      value: { width: 640, height: 480 },
+    })
+    expect(made(frame(imageMaxPixels + 1, 8)).ok).toBe(false)
+    expect(made(frame(8, 8).subarray(0, -1)).ok).toBe(false)
+    expect(made(Buffer.from('script'), frame(8, 8)).ok).toBe(false)
+  })
+
   it('may be a JPEG with more behind its end, as phones write; its own dimensions count', () => {
     const first = jpeg(640, 480)
     const both = readImage(Buffer.concat([first, jpeg(8, 8), Buffer.alloc(100)]))
