@@ -8,8 +8,9 @@ export const Attempt = z.strictObject({
   task: z.string(),
   /** From 1 on. */
   attempt: z.number().int().positive(),
-  /** Null: the run did not start. */
-  runId: z.string().nullable(),
+  runId: z.string(),
+  /** The model that the run began with. */
+  model: z.string(),
   passed: z.boolean(),
   problems: z.array(z.string()),
   /** How the run ended, such as `completed` or `failed: budget_exhausted`. */

@@ -6,7 +6,7 @@ import { type Attempt, readAttempts } from './attempts.ts'
 import { compareAttempts, renderComparison, renderSummary, shareOf, summarize } from './report.ts'
 
 const attemptAt = (task: string, passed: boolean, more: Partial<Attempt> = {}): Attempt => ({
-  ...{ task, attempt: 1, runId: 'r1', passed, problems: [], end: 'completed', turns: 4 },
+  ...{ task, attempt: 1, runId: 'r1', model: 'm', passed, problems: [], end: 'completed', turns: 4 },
   ...{ inputTokens: 900, outputTokens: 100, costUsd: 0.01, durationMs: 2_000 },
   ...more,
 })
