@@ -81,7 +81,7 @@ export class ResultFolder implements AsyncDisposable {
 const headerOf = (folder: string): string => path.join(folder, 'evaluation.json')
 const attemptsOf = (folder: string): string => path.join(folder, 'attempts.jsonl')
 
-/** Of a folder, or of its `report.json` elsewhere. @throws {CaissonError} `invalid_options` for what has none, or a damaged one */
+/** Of a folder, or of its `report.json` elsewhere. @throws {CaissonError} `invalid_options` for none, or a damaged one */
 export function readResults(place: string): Results {
   try {
     const isFolder = statSync(place).isDirectory()
