@@ -30,7 +30,7 @@ const attemptAt = (task: string, passed: boolean, more: Partial<Attempt> = {}): 
 /** An evaluation of the offline model that has these attempts. */
 async function resultsIn(folder: string, attempts: readonly Attempt[], about: Partial<Header> = {}) {
   const header = await headerFor({
-    ...{ provider: 'offline', model: 'caisson/offline', effort: null, tries: 1 },
+    ...{ provider: 'offline', model: 'caisson/offline', modelOption: null, effort: null, tries: 1 },
     tasks: attempts.map(({ task }) => task),
   })
   await using results = await ResultFolder.create(folder, { ...header, ...about })
@@ -118,9 +118,10 @@ describe('npm run eval', () => {
     await resultsIn(folder, [attemptAt('config-ini', true)])
     appendFileSync(path.join(folder, 'attempts.jsonl'), '{"task":"config-json","att')
     await using results = await ResultFolder.open(folder)
-    await results.add(attemptAt('config-json', false))
+    await results.add(attemptAt('config-json', false, { problems: ['\u202etext of an agent'] }))
     const lines = readFileSync(path.join(folder, 'attempts.jsonl'), 'utf8').trim().split('\n')
     expect(lines.map((line) => JSON.parse(line).task)).toEqual(['config-ini', 'config-json'])
+    expect(lines[1]).not.toContain('\u202e')
     // One process at a time.
     await expect(ResultFolder.open(folder)).rejects.toThrow()
   })
@@ -133,6 +134,20 @@ describe('npm run eval', () => {
     const { code, told } = await evalIn(directory, ['--resume', 'one'])
     expect(code).toBe(2)
     expect(told).toContain('its promptsSha256 was another one')
+  })
+
+  it('continues with the model as it was named, and makes nothing where all is there [T.05]', async () => {
+    const directory = await temporaryFolder('eval')
+    const about = { provider: 'mine', model: 'm', modelOption: 'mine/m', effort: 'low' } as const
+    await resultsIn(path.join(directory, 'one'), [attemptAt('config-ini', true)], about)
+    writeFileSync(path.join(directory, 'c.toml'), '[providers.mine]\nurl = "http://127.0.0.1:9/v1"\n')
+    const resume = ['--resume', 'one', '--config', 'c.toml']
+    const { code, out, told } = await evalIn(directory, resume)
+    expect({ code, told }).toMatchObject({ code: 0 })
+    expect(out).toContain('Evaluation: m, effort low')
+    expect(out).toContain('| passed | 1 of 1 ')
+    const other = await evalIn(directory, ['--resume', 'one'])
+    expect(other.code).not.toBe(0)
   })
 
   it('says of damaged results where they are', async () => {

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { exitCodeOf, exitCodes } from '../../host/cli/exit-codes.ts'
 import { withFlags } from '../../host/cli/options.ts'
+import { toPlainJson } from '../../host/cli/render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../../host/cli/render/sanitize.ts'
 import { CaissonError, Host } from '../../host/index.ts'
 import { errorMessage } from '../../specs/errors.ts'
@@ -64,7 +65,7 @@ function compare(a: string, b: string, json: boolean, io: EvalIo): void {
   const [left, right] = [readResults(a), readResults(b)]
   const comparison = compareAttempts(left.attempts, right.attempts)
   if (json) {
-    io.out(`${JSON.stringify({ headers: [left.header, right.header], ...comparison }, null, 2)}\n`)
+    io.out(toPlainJson({ headers: [left.header, right.header], ...comparison }))
     return
   }
   const notes = [
@@ -101,7 +102,12 @@ type Beginning = Exclude<RunOrder['from'], { readonly resume: string }>
 async function beginResults(host: Host, from: Beginning, io: EvalIo): Promise<ResultFolder> {
   const { model, effort, tries } = from
   const tasks = chooseTasks(from).map(({ name }) => name)
-  const header = await currentHeader(host, { model, effort, tasks, tries })
+  const header = await currentHeader(host, {
+    modelOption: model ?? null,
+    effort: effort ?? null,
+    tasks,
+    tries,
+  })
   const date = header.startedAt.replaceAll(':', '-').replace(/\..*/, '')
   const folder = path.resolve(io.directory, from.out ?? path.join('eval-results', date))
   return await ResultFolder.create(folder, header)
@@ -109,13 +115,7 @@ async function beginResults(host: Host, from: Beginning, io: EvalIo): Promise<Re
 
 async function continueResults(host: Host, folder: string): Promise<ResultFolder> {
   const results = await ResultFolder.open(folder)
-  const { model, effort, tasks, tries } = results.header
-  const now = await currentHeader(host, {
-    model: model ?? undefined,
-    effort: effort ?? undefined,
-    tasks,
-    tries,
-  })
+  const now = await currentHeader(host, results.header)
   const difference = findDifference(results.header, now)
   if (difference === undefined) return results
   await results[Symbol.asyncDispose]()
@@ -128,17 +128,16 @@ async function continueResults(host: Host, folder: string): Promise<ResultFolder
   )
 }
 
-interface Wanted extends Pick<Header, 'tasks' | 'tries'> {
-  readonly model: string | undefined
-  readonly effort: NonNullable<Header['effort']> | undefined
-}
-
-async function currentHeader(host: Host, { model, effort, tasks, tries }: Wanted): Promise<Header> {
-  const choice = await host.provider(model === undefined ? {} : { model })
-  const used = effort ?? (await host.config()).effort ?? null
+/** @param wanted effort null: that of the configuration */
+async function currentHeader(
+  host: Host,
+  wanted: Pick<Header, 'modelOption' | 'effort' | 'tasks' | 'tries'>,
+): Promise<Header> {
+  const { modelOption, effort, tasks, tries } = wanted
+  const choice = await host.provider(modelOption === null ? {} : { model: modelOption })
   return await headerFor({
-    ...{ provider: choice.name, model: choice.model === '' ? null : choice.model },
-    ...{ effort: used, tasks, tries },
+    ...{ provider: choice.name, model: choice.model === '' ? null : choice.model, modelOption },
+    ...{ effort: effort ?? (await host.config()).effort ?? null, tasks, tries },
   })
 }
 
@@ -150,8 +149,11 @@ async function runMissing(
 ): Promise<Evaluated> {
   const { header, attempts } = results
   const tasks = chooseTasks({ only: header.tasks, tags: [] })
-  const { model, effort } = header
-  const given = { ...(model === null ? {} : { model }), ...(effort === null ? {} : { effort }) }
+  const { modelOption, effort } = header
+  const given = {
+    ...(modelOption === null ? {} : { model: modelOption }),
+    ...(effort === null ? {} : { effort }),
+  }
   const ownMaxUsd = (await host.config()).limits.maxCostUsd
   const total = tasks.length * header.tries
   const folder = await realpath(await mkdtemp(path.join(tmpdir(), 'caisson-eval-')))

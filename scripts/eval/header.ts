@@ -18,8 +18,10 @@ export const Header = z.strictObject({
   commit: Name.nullable(),
   /** `offline`, or the name of the server. */
   provider: Name,
-  /** Null: the server's list decides; the attempts have the model. */
+  /** As the server knows it. Null: the server's list decides; the attempts have the model. */
   model: Name.nullable(),
+  /** What `--model` named, which may begin with the name of a server. Null: it was not given. */
+  modelOption: Name.nullable(),
   /** Null: the model's own. */
   effort: Effort.nullable(),
   /** Of the sources that have what the model reads: prompts, tools, plans. */
@@ -35,7 +37,7 @@ export type Header = z.infer<typeof Header>
 const root = path.resolve(import.meta.dirname, '../..')
 
 export async function headerFor(
-  about: Pick<Header, 'provider' | 'model' | 'effort' | 'tasks' | 'tries'>,
+  about: Pick<Header, 'provider' | 'model' | 'modelOption' | 'effort' | 'tasks' | 'tries'>,
 ): Promise<Header> {
   return {
     format: 1,

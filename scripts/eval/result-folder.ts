@@ -3,6 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import { appendFile, mkdir, readdir, readFile, truncate, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
+import { toJsonLine, toPlainJson } from '../../host/cli/render/json-lines.ts'
 import { CaissonError } from '../../host/index.ts'
 import { takeLock } from '../../host/locks/file-lock.ts'
 import { Attempt, readAttempts } from './attempts.ts'
@@ -40,7 +41,7 @@ export class ResultFolder implements AsyncDisposable {
       })
     const lock = await takeLock(path.join(folder, 'lock'))
     await writeFile(attemptsOf(folder), '')
-    await writeFile(headerOf(folder), `${JSON.stringify(header, null, 2)}\n`)
+    await writeFile(headerOf(folder), toPlainJson(header))
     return new ResultFolder(folder, { header, attempts: [] }, lock)
   }
 
@@ -60,14 +61,14 @@ export class ResultFolder implements AsyncDisposable {
 
   async add(attempt: Attempt): Promise<void> {
     this.attempts.push(attempt)
-    await appendFile(attemptsOf(this.folder), `${JSON.stringify(attempt)}\n`, { flush: true })
+    await appendFile(attemptsOf(this.folder), toJsonLine(attempt), { flush: true })
   }
 
   /** Writes `report.md` and `report.json`. */
   async report(): Promise<{ readonly markdown: string; readonly json: string }> {
     const { header, attempts } = this
     const markdown = renderReport(this)
-    const json = `${JSON.stringify({ header, summary: summarize(attempts), attempts }, null, 2)}\n`
+    const json = toPlainJson({ header, summary: summarize(attempts), attempts })
     await writeFile(path.join(this.folder, 'report.md'), markdown)
     await writeFile(path.join(this.folder, 'report.json'), json)
     return { markdown, json }
