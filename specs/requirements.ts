@@ -309,7 +309,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Each task of the evaluation has a hidden check that refuses the workspace as it is and accepts a known solution; a test that ends before its last line does not pass',
   ),
   'T.05': now(
-    'The attempts of an evaluation are summarized with intervals, and two evaluations are compared over the tasks of both; what a stopped process left half written does not count',
+    'An evaluation writes each attempt when it ends, so that a killed one continues; runs that could not start are no attempts; attempts are summarized with intervals, and two evaluations are compared over the tasks of both; what a stopped process left half written does not count',
   ),
 
   // Channels

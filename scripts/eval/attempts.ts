@@ -3,17 +3,20 @@ import { readFileSync } from 'node:fs'
 import * as z from 'zod'
 
 const Count = z.number().int().nonnegative()
+/** Reports print it. */
+const Word = z.string().regex(/^[\x21-\x7e]{1,200}$/)
 
 export const Attempt = z.strictObject({
-  task: z.string(),
+  task: Word,
   /** From 1 on. */
   attempt: z.number().int().positive(),
-  /** Null: the run did not start. */
-  runId: z.string().nullable(),
+  runId: Word,
+  /** The model that the run began with. */
+  model: Word,
   passed: z.boolean(),
   problems: z.array(z.string()),
   /** How the run ended, such as `completed` or `failed: budget_exhausted`. */
-  end: z.string(),
+  end: z.string().regex(/^[a-z_: ]{1,100}$/),
   /** Requests to the model. */
   turns: Count,
   inputTokens: Count,

@@ -1,5 +1,6 @@
 /** Figures of an evaluation, and the comparison of two. Small samples get intervals, not bare percentages. */
 import type { Attempt } from './attempts.ts'
+import { seededNumbers } from './task.ts'
 
 export interface Share {
   readonly passed: number
@@ -9,20 +10,38 @@ export interface Share {
   readonly to: number
 }
 
+/** A mean over tasks, of the means of their attempts. */
+export interface Mean {
+  readonly mean: number
+  /** 95 % interval by resampling the tasks (percentile bootstrap). */
+  readonly from: number
+  readonly to: number
+}
+
 export interface Summary {
   readonly tasks: number
   readonly success: Share
-  /** Means of an attempt. */
-  readonly turns: number
-  readonly tokens: number
-  readonly seconds: number
-  /** Sum; null when the cost of an attempt is unknown. */
-  readonly costUsd: number | null
+  /** Of an attempt. */
+  readonly turns: Mean
+  readonly tokens: Mean
+  readonly seconds: Mean
+  /** Null when the cost of an attempt is unknown, as all below. */
+  readonly costUsd: Mean | null
+  readonly totalCostUsd: number | null
 }
 
 export interface Comparison {
   readonly a: Summary
   readonly b: Summary
+  /** B minus A, task by task. */
+  readonly difference: {
+    /** Of the shares of passed attempts. */
+    readonly success: Mean
+    readonly turns: Mean
+    readonly tokens: Mean
+    readonly seconds: Mean
+    readonly costUsd: Mean | null
+  }
   /** Tasks with a higher share of passed attempts on one side. Tasks of one side alone do not count. */
   readonly betterInA: readonly string[]
   readonly betterInB: readonly string[]
@@ -33,6 +52,7 @@ export interface Comparison {
 
 /** The normal quantile of a 95 % interval. */
 const z95 = 1.959964
+const resamples = 2_000
 
 export function shareOf(passed: number, of: number): Share {
   if (of === 0) return { passed, of, from: 0, to: 1 }
@@ -42,79 +62,97 @@ export function shareOf(passed: number, of: number): Share {
   return { passed, of, from: Math.max(0, middle - half), to: Math.min(1, middle + half) }
 }
 
+/** The same values give the same interval. */
+export function meanOf(values: readonly number[]): Mean {
+  const average = (numbers: readonly number[]): number =>
+    numbers.reduce((sum, value) => sum + value, 0) / Math.max(1, numbers.length)
+  const pick = seededNumbers(1)
+  const means = Array.from({ length: resamples }, () =>
+    average(values.map(() => values[pick(values.length)] ?? 0)),
+  ).sort((a, b) => a - b)
+  const at = (part: number): number => means[Math.round(part * (resamples - 1))] ?? 0
+  return { mean: average(values), from: at(0.025), to: at(0.975) }
+}
+
+/** What is measured of an attempt; null: unknown. */
+const measures = {
+  success: ({ passed }) => (passed ? 1 : 0),
+  turns: ({ turns }) => turns,
+  tokens: ({ inputTokens, outputTokens }) => inputTokens + outputTokens,
+  seconds: ({ durationMs }) => durationMs / 1_000,
+  costUsd: ({ costUsd }) => costUsd,
+} as const satisfies Readonly<Record<string, (attempt: Attempt) => number | null>>
+type Measure = (attempt: Attempt) => number | null
+
+/** The mean of each task. Null: one is unknown. */
+function byTask(attempts: readonly Attempt[], measure: Measure): Map<string, number> | null {
+  const means = new Map<string, number>()
+  for (const [task, group] of Map.groupBy(attempts, ({ task }) => task)) {
+    const values = group.map(measure)
+    const known = values.filter((value) => value !== null)
+    if (known.length < values.length) return null
+    means.set(task, known.reduce((sum, value) => sum + value, 0) / known.length)
+  }
+  return means
+}
+
+function meanOfTasks(attempts: readonly Attempt[], measure: Measure): Mean | null {
+  const means = byTask(attempts, measure)
+  return means === null ? null : meanOf([...means.values()])
+}
+
+const none: Mean = { mean: 0, from: 0, to: 0 }
+
 export function summarize(attempts: readonly Attempt[]): Summary {
-  const meanOf = (value: (attempt: Attempt) => number): number =>
-    attempts.reduce((sum, attempt) => sum + value(attempt), 0) / Math.max(1, attempts.length)
+  const known = (measure: Measure): Mean => meanOfTasks(attempts, measure) ?? none
   const costs = attempts.map(({ costUsd }) => costUsd)
   return {
     tasks: new Set(attempts.map(({ task }) => task)).size,
     success: shareOf(attempts.filter(({ passed }) => passed).length, attempts.length),
-    turns: meanOf(({ turns }) => turns),
-    tokens: meanOf(({ inputTokens, outputTokens }) => inputTokens + outputTokens),
-    seconds: meanOf(({ durationMs }) => durationMs / 1_000),
-    costUsd: costs.includes(null) ? null : costs.reduce<number>((sum, cost) => sum + (cost ?? 0), 0),
+    turns: known(measures.turns),
+    tokens: known(measures.tokens),
+    seconds: known(measures.seconds),
+    costUsd: meanOfTasks(attempts, measures.costUsd),
+    totalCostUsd: costs.includes(null) ? null : costs.reduce<number>((sum, cost) => sum + (cost ?? 0), 0),
   }
 }
 
-export function compareAttempts(a: readonly Attempt[], b: readonly Attempt[]): Comparison {
-  const [left, right] = [passedShares(a), passedShares(b)]
-  const shared = [...left].flatMap(([task, share]) => {
-    const other = right.get(task)
-    return other === undefined ? [] : [{ task, difference: other - share }]
-  })
-  const betterInA = shared.filter(({ difference }) => difference < 0).map(({ task }) => task)
-  const betterInB = shared.filter(({ difference }) => difference > 0).map(({ task }) => task)
+export function compareAttempts(left: readonly Attempt[], right: readonly Attempt[]): Comparison {
+  const names = (attempts: readonly Attempt[]) => new Set(attempts.map(({ task }) => task))
+  const shared = names(left).intersection(names(right))
+  const a = left.filter(({ task }) => shared.has(task))
+  const b = right.filter(({ task }) => shared.has(task))
+  const successes = differences(a, b, measures.success) ?? new Map<string, number>()
+  const known = (measure: Measure): Mean => meanOf([...(differences(a, b, measure) ?? new Map()).values()])
+  const costs = differences(a, b, measures.costUsd)
+  const betterWhere = (isBetter: (difference: number) => boolean) =>
+    [...successes].filter(([, difference]) => isBetter(difference)).map(([task]) => task)
+  const betterInA = betterWhere((difference) => difference < 0)
+  const betterInB = betterWhere((difference) => difference > 0)
   return {
-    a: summarize(a.filter(({ task }) => right.has(task))),
-    b: summarize(b.filter(({ task }) => left.has(task))),
-    betterInA,
-    betterInB,
-    equal: shared.length - betterInA.length - betterInB.length,
+    ...{ a: summarize(a), b: summarize(b) },
+    difference: {
+      success: meanOf([...successes.values()]),
+      turns: known(measures.turns),
+      tokens: known(measures.tokens),
+      seconds: known(measures.seconds),
+      costUsd: costs === null ? null : meanOf([...costs.values()]),
+    },
+    ...{ betterInA, betterInB },
+    equal: shared.size - betterInA.length - betterInB.length,
     chance: signTest(betterInA.length, betterInB.length),
   }
 }
 
-/** Markdown. Names of tasks and numbers alone: nothing of it is text of a model. */
-export function renderComparison(names: readonly [string, string], comparison: Comparison): string {
-  const { a, b, betterInA, betterInB, equal, chance } = comparison
-  const row = (what: string, show: (summary: Summary) => string): string =>
-    `| ${what} | ${show(a)} | ${show(b)} |`
-  const list = (tasks: readonly string[]): string => (tasks.length === 0 ? 'none' : tasks.join(', '))
-  return [
-    `| | ${names[0]} | ${names[1]} |`,
-    '|---|---|---|',
-    ...summaryRows.map(([what, show]) => row(what, show)),
-    '',
-    `Better in ${names[0]} (${betterInA.length}): ${list(betterInA)}.`,
-    `Better in ${names[1]} (${betterInB.length}): ${list(betterInB)}.`,
-    `Equal: ${equal}. Sign test: p = ${chance.toFixed(3)}.`,
-    '',
-  ].join('\n')
-}
-
-export function renderSummary(name: string, summary: Summary): string {
-  const rows = summaryRows.map(([what, show]) => `| ${what} | ${show(summary)} |`)
-  return [`| | ${name} |`, '|---|---|', ...rows, ''].join('\n')
-}
-
-const percent = (share: number): string => `${Math.round(share * 100)} %`
-const summaryRows: readonly (readonly [string, (summary: Summary) => string])[] = [
-  ['tasks', ({ tasks }) => String(tasks)],
-  [
-    'passed (95 % interval)',
-    ({ success: { passed, of, from, to } }) => `${passed} of ${of} (${percent(from)} to ${percent(to)})`,
-  ],
-  ['turns, mean', ({ turns }) => turns.toFixed(1)],
-  ['tokens, mean', ({ tokens }) => tokens.toFixed(0)],
-  ['seconds, mean', ({ seconds }) => seconds.toFixed(1)],
-  ['cost, sum', ({ costUsd }) => (costUsd === null ? 'unknown' : `$${costUsd.toFixed(4)}`)],
-]
-
-function passedShares(attempts: readonly Attempt[]): Map<string, number> {
-  const groups = Map.groupBy(attempts, ({ task }) => task)
-  return new Map(
-    [...groups].map(([task, group]) => [task, group.filter(({ passed }) => passed).length / group.length]),
-  )
+/** B minus A of each task. Null: a value is unknown. */
+function differences(
+  a: readonly Attempt[],
+  b: readonly Attempt[],
+  measure: Measure,
+): Map<string, number> | null {
+  const [left, right] = [byTask(a, measure), byTask(b, measure)]
+  if (left === null || right === null) return null
+  return new Map([...left].map(([task, value]) => [task, (right.get(task) ?? 0) - value]))
 }
 
 /** Two-sided, exact. */

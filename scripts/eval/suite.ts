@@ -1,5 +1,6 @@
 /** All tasks of the evaluation, and the choice among them. */
 import type { EvalTask } from './task.ts'
+import { basicTasks } from './tasks/basic.ts'
 import { dataTasks } from './tasks/data.ts'
 import { gitTasks } from './tasks/git.ts'
 import { nodeTasks } from './tasks/node.ts'
@@ -8,6 +9,7 @@ import { pythonTasks } from './tasks/python.ts'
 import { textTasks } from './tasks/text.ts'
 
 export const suite: readonly EvalTask[] = [
+  ...basicTasks,
   ...pythonTasks,
   ...nodeTasks,
   ...programTasks,

@@ -1,6 +1,7 @@
 /** What a task of the evaluation is: a workspace, a prompt, a hidden check, and a solution that the check accepts. */
 
 export type EvalTag =
+  | 'basic'
   | 'python'
   | 'node'
   | 'data'

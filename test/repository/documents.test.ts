@@ -194,6 +194,7 @@ describe('the documents', () => {
       'scripts/image.ts',
       'scripts/bench/main.ts',
       'scripts/soak/soak.ts',
+      'scripts/eval/command-line.ts',
       'package.json',
     ]
       .map(read)
