@@ -7,25 +7,13 @@ import { openHostTools } from './extensions/host-tools.ts'
 import { createPortOpener } from './link/port.ts'
 import { createHelper } from './link/root-helper.ts'
 import { createMcpExtension } from './mcp/extension.ts'
+import { createOwnTools } from './own-tools.ts'
 import type { StreamOpener } from './proxy/egress-stream.ts'
 import { createProgramNetwork } from './proxy/proxy.ts'
 import { type AgentExits, readExits } from './restart-info.ts'
 import { createCodeSearch } from './search/code-search.ts'
 import { openSkills } from './skills/skill-catalog.ts'
 import { createGatewayClient } from './tool-calls/gateway-client.ts'
-import type { Tool } from './tool-calls/tool.ts'
-import { createAskTool } from './tools/ask-user.ts'
-import { type CodeToolsOptions, createCodeTools, createRunSandboxed } from './tools/code/code.ts'
-import { createFileTools, type FileToolsOptions } from './tools/file-tools.ts'
-import { createGovernanceTool } from './tools/governance.ts'
-import { createLoadSkillTool } from './tools/load-skill.ts'
-import { createMath } from './tools/math.ts'
-import { createMemoryTools } from './tools/memory.ts'
-import { createOutputTool } from './tools/read-output.ts'
-import { createAccessTool } from './tools/request-access.ts'
-import { createRevisePlanTool } from './tools/revise-plan.ts'
-import { createAgentTools } from './tools/run-agents.ts'
-import { createWebTools } from './tools/web.ts'
 import { defaultRoot } from './workspace/file-access.ts'
 import { describeWorkspace, readGuidance } from './workspace/listing.ts'
 
@@ -43,25 +31,8 @@ export function startAgent(describeExits?: () => AgentExits): void {
   }
   const network = createProgramNetwork(http)
   const gateway = createGatewayClient(() => daemon.link.http)
-  const gatewayTools = [
-    ...createWebTools(gateway),
-    ...createMemoryTools(gateway),
-    createGovernanceTool(gateway),
-  ]
   const codeSearch = createCodeSearch({ gateway })
-  /** The tools of every agent, over the workspace or a sub-agent's view of it. */
-  const toolsOver = (files: FileToolsOptions, programs: CodeToolsOptions): Tool[] => [
-    ...createFileTools(createRunSandboxed(helper, programs), files),
-    ...createCodeTools(helper, { network, ...programs }),
-    codeSearch.toolOver(files),
-    createAccessTool(),
-    createAskTool(),
-    createOutputTool(),
-    createMath(),
-    createLoadSkillTool({ gateway, helper, files, ...programs }),
-    ...gatewayTools,
-  ]
-  const tools = [...toolsOver({}, {}), createRevisePlanTool(), ...createAgentTools()]
+  const { tools, toolsOver } = createOwnTools({ helper, gateway, codeSearch, network })
 
   const daemon = startDaemon({
     openRpc: createPortOpener('caisson.rpc'),

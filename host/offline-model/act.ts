@@ -43,7 +43,8 @@ export function act(intent: UserIntent, conversation: PastConversation): Offline
   const turns = turnsFor(intent as PlainIntent)
   const done = conversation.calls.length
   const turn = turns.calls[done]
-  if (turn !== undefined) return call(conversation, turn.name, turn.arguments, reasoning)
+  const isOwn = intent.kind === 'call-tool'
+  if (turn !== undefined) return call(conversation, turn.name, turn.arguments, reasoning, isOwn)
   return conclude(turns.answer(conversation.calls), reasoning)
 }
 
@@ -176,6 +177,15 @@ function turnsFor(intent: PlainIntent): Turns {
       const { skill: skillId } = intent
       return one('load_skill', { skillId }, (output) => `The skill ${q(skillId)} says:\n${output}`)
     }
+    case 'call-tool':
+      return {
+        calls: [{ name: intent.tool, arguments: JSON.parse(intent.args) }],
+        answer: ([past]) => {
+          const done = endedWell(past) !== false
+          const what = done ? `${intent.tool} answered` : 'This program failed'
+          return { done, text: `${what}:\n${quoteOutput(past?.output ?? '')}` }
+        },
+      }
     case 'calculate':
       return script({ code: writeSumScript(intent.expression), timeoutMs: 20_000 })
   }
@@ -258,8 +268,8 @@ const abilities = [
   'I am a small set of rules, not a language model. I can: say what is here, what a project is and what changed in git;',
   'run the tests, the build, a command or a script; create, change, rename, move, copy or delete files; search, count, list and',
   'compare them; sort lines, indent JSON, convert a CSV file to JSON, add up a column of it and report on it; commit; fetch a web',
-  'page; search the web; calculate; ask you a question; remember something; add notes to a proposal. Say one of these',
-  'plainly, with names in quotes,',
+  'page; search the web; calculate; ask you a question; remember something; add notes to a proposal; apply a patch; start a',
+  'sub-agent; call a tool by its name. Say one of these plainly, with names in quotes,',
   'or set NVIDIA_API_KEY (or CAISSON_LLM_URL with CAISSON_LLM_KEY and CAISSON_MODEL) for a real model.',
 ].join('\n')
 

@@ -21,10 +21,15 @@ export function hostIntentOf(
         ? { kind: 'search-web', query: intent.text }
         : null
     case 'calculate':
-      return !tools.has('run_python') && tools.has('math') ? intent : null
+      return tools.has('math') && (isWhole(intent.expression) || !tools.has('run_python')) ? intent : null
     default:
       return null
   }
+}
+
+/** Whether `math` is exact for the expression: whole numbers without division. */
+function isWhole(expression: string): boolean {
+  return /^[-+*()\s\d]+$/.test(expression)
 }
 
 /** One call, then the answer from its output. */

@@ -1,5 +1,6 @@
 /** The closed list of requests that the offline model covers, with their wording in instructions and titles. */
 
+import { toolKindOf } from '#specs/protocol/tool-names.ts'
 import { showArithmetic } from './arithmetic.ts'
 import { type ChoreName, choreNames, chores, choreWrites, patternsOf } from './chores.ts'
 
@@ -41,6 +42,8 @@ export type UserIntent =
   | { kind: 'search-web'; query: string }
   | { kind: 'add-note'; proposalId: string; text: string }
   | { kind: 'list-notes'; proposalId: string }
+  /** One call of a tool by its name; the arguments are JSON. */
+  | { kind: 'call-tool'; tool: string; args: string }
   | { kind: 'look'; reason: string }
 
 export const countUnits = ['lines', 'words', 'characters', 'bytes', 'rows'] as const
@@ -90,6 +93,7 @@ const sentences: readonly (readonly [Partial<UserIntent>, string])[] = [
   [{ kind: 'search-web' }, 'Search the web for {query}.'],
   [{ kind: 'add-note' }, 'Add to the proposal {proposalId} the note {text}.'],
   [{ kind: 'list-notes' }, 'List the notes of the proposal {proposalId}.'],
+  [{ kind: 'call-tool' }, 'Call the tool {tool} with {args}.'],
   [{ kind: 'look' }, 'Look at the workspace and say what is there. Why: {reason}.'],
 ]
 const field = /\{(\w+)\}/g
@@ -155,6 +159,12 @@ export function describeIntent(intent: UserIntent): string {
       return intent.query === ''
         ? 'Recall what is remembered'
         : `Recall what is remembered of ${q(intent.query)}`
+    case 'call-tool': {
+      const args = parseJson(intent.args)
+      const values = typeof args === 'object' && args !== null ? Object.entries(args) : []
+      const shown = values.map(([name, value]) => `${name} ${q(toText(value))}`)
+      return `Call ${intent.tool}${shown.length === 0 ? '' : ` with ${shown.join(', ')}`}`
+    }
     case 'look':
       return 'Look at the workspace'
     case 'chore':
@@ -208,6 +218,8 @@ export function pathsWritten(intent: UserIntent): readonly string[] {
     case 'run':
     case 'delete-files':
       return ['*']
+    case 'call-tool':
+      return /^(?:read|search|fetch|think)$/.test(toolKindOf(intent.tool)) ? [] : ['*']
     case 'chore': {
       const field = choreWrites(intent.chore)
       return field === undefined ? [] : [field === '*' ? '*' : (intent[field] ?? '*')]
@@ -237,10 +249,15 @@ export function pathsRead(intent: UserIntent): readonly string[] {
       return [intent.path === undefined || intent.path === '.' ? '*' : intent.path]
     case 'look':
     case 'run':
+    case 'call-tool':
       return ['*']
     default:
       return [intent.path === '.' ? '*' : intent.path]
   }
+}
+
+function toText(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
 function parseJson(text: string): unknown {

@@ -32,7 +32,8 @@ export function splitClauses(text: string): Clause[] {
     originals.push(restore(original))
     return `${open}${quoted.length - 1}${close}`
   }
-  const flat = setCommandsAside(setAside(text.replaceAll(/[\uE000\uE001]/g, ''), keep), keep)
+  const plain = setArgumentsAside(text.replaceAll(/[\uE000\uE001]/g, ''), keep)
+  const flat = setCodeAside(setCommandsAside(setAside(plain, keep), keep), keep)
   return cutAtEnds(flat)
     .map((part) => ({ part, plain: trimCourtesy(part) }))
     .filter(({ plain }) => /[\p{L}\p{N}\uE000]/u.test(plain))
@@ -90,6 +91,50 @@ function setCommandsAside(flat: string, keep: (value: string, original: string) 
     const command = rest.trim().replace(/(?<=[\p{L}\p{N})\uE001])\.$/u, '')
     return lead + keep(command, command)
   })
+}
+
+/** `Apply this patch: …`, `Run this Python code: …`. */
+const codeLead =
+  /\b((?:apply\s+(?:this|the|my)\s+(?:patch|diff)|(?:run|execute)\s+(?:this|the|my)\s+(?:python|javascript|js)(?:\s+(?:code|program))?)\s*:[ \t]*\n?)(?=[^\s\uE000])([\s\S]+)$/i
+
+/** After such words and a colon, the rest of the task is the patch or the code. */
+function setCodeAside(flat: string, keep: (value: string, original: string) => string): string {
+  return flat.replace(codeLead, (_, lead: string, code: string) => lead + keep(code, code))
+}
+
+const argumentsLead =
+  /\b(?:call|use|get|revise|change)\b[^\n{}]{1,600}?(?:\bwith\b[^\n{}]{0,20}|:)\s*(?=\{)/gi
+/** Objects that are set aside in one task. */
+const objectsMax = 20
+/** Closing braces that are tried as the end of an object. */
+const bracesMax = 100
+
+/** The JSON object of `call NAME with {…}`, whose quotes and commas belong to no order. */
+function setArgumentsAside(text: string, keep: (value: string, original: string) => string): string {
+  let flat = ''
+  let from = 0
+  for (const lead of [...text.matchAll(argumentsLead)].slice(0, objectsMax)) {
+    const start = lead.index + lead[0].length
+    const end = start < from ? null : objectEnd(text, start)
+    if (end === null) continue
+    const json = text.slice(start, end)
+    flat += text.slice(from, start) + keep(json, json)
+    from = end
+  }
+  return flat + text.slice(from)
+}
+
+function objectEnd(text: string, start: number): number | null {
+  let end = start
+  for (let tried = 0; tried < bracesMax; tried++) {
+    end = text.indexOf('}', end) + 1
+    if (end === 0) return null
+    try {
+      JSON.parse(text.slice(start, end))
+      return end
+    } catch {}
+  }
+  return null
 }
 
 const verbs =

@@ -64,19 +64,23 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
   code: ['script', 'source'],
 }
 
-/** A call of `name`, or the reply that the tool is missing. Arguments that its schema does not have are dropped. */
+/**
+ * A call of `name`, or the reply that the tool is missing. Arguments that its schema does not have are dropped, unless
+ * they are a person's own.
+ */
 export function call(
   conversation: PastConversation,
   name: string,
   args: Readonly<Record<string, unknown>>,
   reasoning: string,
+  isOwn = false,
 ): OfflineReply {
   const tool = conversation.tools.get(name)
   if (tool === undefined) {
     return sayNotDone(`this needs the tool ${name}, which this run does not offer.`, reasoning)
   }
   const entries = Object.entries(args).flatMap(([argument, value]) => {
-    const parameter = findParameter(tool, argument)
+    const parameter = isOwn ? argument : findParameter(tool, argument)
     return parameter === null ? [] : [[parameter, value] as const]
   })
   return { reasoning, text: '', calls: [{ name, arguments: Object.fromEntries(entries) }] }

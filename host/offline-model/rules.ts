@@ -68,6 +68,7 @@ export const rules = [
   ...rule(
     makeRemember,
     '(remember|keep in mind|memori[sz]e) ?((that|this|for (later|next time)) ?)*[:,]? (?<note>.+)',
+    '(note that|(make|take) a note( that|:| of:)) (?<note>.+)',
   ),
   ...rule(
     makeRecall,

@@ -8,6 +8,7 @@ import { type Clause, splitClauses } from './phrases.ts'
 import { readQuestion } from './questions.ts'
 import { groupsOf, resolvePath } from './rule-groups.ts'
 import { rules } from './rules.ts'
+import { readToolForm } from './tool-forms.ts'
 import { type CsvContext, completeAnalysis, isAnalysisDetail, readAnalysis } from './understand-csv.ts'
 
 type Understanding =
@@ -112,7 +113,8 @@ function readClause(clause: Clause, scene: CsvContext): Read {
     const made = make(groupsOf(match, clause, scene), scene)
     if (made !== null) return [made].flat().map((intent) => withListedPath(intent, scene.paths))
   }
-  return null
+  const call = readToolForm(clause, scene)
+  return call === null ? null : [call]
 }
 
 /** The intent with the listed path of the file that it works on, where the order names it by less. */

@@ -257,6 +257,14 @@ describe('the same in other words', () => {
     'Replace foo with bar in all files except a.txt',
     'Install docker',
     'Is there a bug in this code?',
+    'Call Bob about the tests',
+    'Apply the patch',
+    'Run this Python code',
+    'Note: the tests need Docker',
+    'Find a bug that crashes the app',
+    'Use the tool of your choice',
+    'Call search_files with {"pattern": }',
+    'Get access to the server',
   ])('is not guessed from words that are alike: %s [S4.06]', (task) => {
     expect(meant(task)).toBe('not understood')
   })
