@@ -6,13 +6,14 @@
 import { Readable, Writable } from 'node:stream'
 import * as z from 'zod'
 import { ApprovalRule } from '#specs/protocol/approval.ts'
+import { SectionName, SectionPlace, SectionTokens } from '#specs/protocol/context-section.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { RunMetadata, RunPriority, StartWithin } from '#specs/protocol/host-event.ts'
 import { plainMessages, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Effort } from '#specs/protocol/plan.ts'
-import { RunLimits, Task } from '#specs/protocol/task.ts'
+import { RunLimits } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
 import { Config } from './config/schema.ts'
 import { refuseUnreadable } from './egress/rules.ts'
@@ -126,6 +127,18 @@ const ExtensionsSchema = z.strictObject({
   hooks: z.array(Hook).optional(),
 })
 
+const contextValue = 'expected a text, or a section: text, per, maxTokens, place, from'
+const sectionNames = 'expected the name of a section: at most 100 characters, no "<" and no ">"'
+const ContextSectionSchema = z
+  .strictObject({
+    text: z.union([Document, givenFunction]),
+    per: z.enum(['run', 'turn']).optional(),
+    maxTokens: SectionTokens.optional(),
+    place: SectionPlace.optional(),
+    from: SectionName.optional(),
+  })
+  .refine(({ per, place }) => per !== 'turn' || place === undefined)
+
 const RunQueueSchema = z.strictObject({
   lane: Line.optional(),
   laneMaxAtWork: z.int().min(1).optional(),
@@ -146,10 +159,15 @@ const RunSchema = z.strictObject({
   signal: z.custom((value) => value instanceof AbortSignal, 'expected an AbortSignal').optional(),
   onProgress: givenFunction.optional(),
   onNotes: givenFunction.optional(),
-  context: Task.shape.context.refine(
-    (facts) => facts === undefined || Object.keys(facts).length <= 1_000,
-    'expected at most 1,000 facts',
-  ),
+  context: z
+    .record(Line.min(1), z.union([Document, ContextSectionSchema], { error: contextValue }))
+    .refine((facts) => Object.keys(facts).length <= 1_000, 'expected at most 1,000 facts')
+    .superRefine((facts, context) => {
+      for (const [name, value] of Object.entries(facts))
+        if (typeof value !== 'string' && !SectionName.safeParse(name).success)
+          context.addIssue({ code: 'custom', path: [name], message: sectionNames })
+    })
+    .optional(),
   metadata: RunMetadata.optional(),
   leaveOnSleep: z.boolean().optional(),
   continue: text.optional(),

@@ -11,6 +11,7 @@ export type {
   ApprovalScope,
   OfferedAnswer,
 } from '#specs/protocol/approval.ts'
+export type { SectionPlace } from '#specs/protocol/context-section.ts'
 export type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
 export type { RunReason, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 export type { AgentEvent, Delta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
@@ -53,6 +54,7 @@ export type { ComparedChange, ComparedPath, ComparedRun, RunComparison } from '.
 export type { MergeConflict, Take } from './compare/merge-runs.ts'
 export type { MergedRuns, MergeOptions } from './compare/merged-run.ts'
 export type { Config, ConfigInput, PriceConfig } from './config/schema.ts'
+export type { ContextOption, ContextSection, ContextText } from './context-options.ts'
 export type { CopyOptions, CopyResult } from './control/copy.ts'
 export type { VmDetails, VmInfo, VmUsage } from './control/messages.ts'
 export type { RunClient, WatchEnd } from './control/run-client.ts'

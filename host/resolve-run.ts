@@ -11,6 +11,7 @@ import { RunLimits } from '#specs/protocol/task.ts'
 import { refuseVoidRules } from './approvals/rules.ts'
 import { checkEgressRules } from './check-options.ts'
 import type { Config } from './config/schema.ts'
+import { resolveContext } from './context-options.ts'
 import { type EgressPolicy, makePolicy } from './egress/policy.ts'
 import { OptionsError, readOptions } from './files/check-arguments.ts'
 import { describeMissingPrice, priceOf } from './gateway/budget.ts'
@@ -105,11 +106,14 @@ export async function resolveRun(
   const effort = options.effort ?? config.effort
   const contextTokens = smallestContext(config, [provider, ...fallbacks])
   const egress = resolveEgress(config, options.egress?.rules)
+  const runId = newRunId()
+  const told = await resolveContext(context ?? runDefaults.context, runId, options.signal)
   const hooks = [
     ...(await settings.hooks(config)),
     ...readOptions('the hooks cannot be used', () =>
       (extensions.hooks ?? runDefaults.extensions.hooks).map(codeHook),
     ),
+    ...told.hooks,
   ]
   if (options.onNotes !== undefined) giveNotes(options.onNotes, choice.notes)
   else if (onProgress === undefined) warn(choice.notes)
@@ -126,7 +130,7 @@ export async function resolveRun(
     ...(continues === undefined ? {} : { continues }),
     keep,
     leavesOnSleep: options.leaveOnSleep ?? false,
-    runId: newRunId(),
+    runId,
     folders,
     ...(onProgress === undefined ? {} : { onProgress }),
     config,
@@ -151,7 +155,8 @@ export async function resolveRun(
       rules,
       interactive: approvals.interactive ?? options.onApproval !== undefined,
     },
-    ...(context === undefined ? {} : { context }),
+    ...(told.context === undefined ? {} : { context: told.context }),
+    ...(told.sections === undefined ? {} : { sections: told.sections }),
     ...(options.metadata === undefined ? {} : { metadata: options.metadata }),
     ...(tools === undefined ? {} : { tools }),
     hostTools,

@@ -8,6 +8,7 @@ import type { RunPriority } from '#specs/protocol/host-event.ts'
 import type { Effort, PlanInput } from '#specs/protocol/plan.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
+import type { ContextOption } from './context-options.ts'
 import type { CodeHook } from './hooks/code-hook.ts'
 import type { AddedFolder } from './runs/added-folders.ts'
 import type { OnApproval } from './runs/approval-handler.ts'
@@ -75,8 +76,8 @@ export interface RunOptions {
    * may come after the run. Default: a Node warning; of notes about the model only without `onProgress`.
    */
   readonly onNotes?: (notes: readonly string[]) => void
-  /** Further facts for the model, by name. */
-  readonly context?: Readonly<Record<string, string>>
+  /** Further facts for the model, by name: texts, or sections with a budget and a place. */
+  readonly context?: ContextOption
   /**
    * Facts of the application about the run, such as its tenant or ticket, for its journal and for lists of runs. At most
    * 16 keys of 1 to 64 letters, digits, `.`, `_` and `-`; values of at most 500 characters. The agent does not get them.

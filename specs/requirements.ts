@@ -26,7 +26,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S0.03': now('Planner and executor run without each other'),
   'S0.04': now('The tool registry is typed, refuses doubled and unknown names, and validates arguments'),
   'S0.05': now(
-    'The prompt is assembled from task, context and workspace, out of sections that are registered one by one',
+    'The prompt is assembled from task, context and workspace, out of sections that are registered one by one; the application and hooks add sections with budget, place and recorded source',
   ),
   'S0.06': now('The model is behind one interface that speaks the OpenAI-compatible protocol'),
   'S0.07': now('Limits and gates are kept below the model'),

@@ -3,9 +3,10 @@
  * the model's window.
  */
 import type { ChatMessage } from '#runtime/llm/messages.ts'
+import type { ShownSection } from '#specs/protocol/context-section.ts'
 import type { AgentRun } from '../run/run.ts'
 import { agentSystemPrompt, beginSystemPrompt, plannerSystemPrompt } from './prompts.ts'
-import { buildContext, type ContextInput, type StepWork } from './sections.ts'
+import { type BuiltContext, type ContextInput, composeContext, type StepWork } from './sections.ts'
 import { type ContextWindow, type WindowOptions, windowOf } from './window.ts'
 
 /** Builds the opening of a step's requests; called again when the plan changes. */
@@ -32,17 +33,26 @@ export function beginOpening(run: AgentRun): readonly ChatMessage[] {
 }
 
 function open(run: AgentRun, rules: string, more: Pick<ContextInput, 'work' | 'messages'>): ChatMessage[] {
-  const { task, workspaceListing, guidance, skills } = run
   return [
     { role: 'system', content: rules },
     {
       role: 'user',
-      content: buildContext(
-        { task, workspaceListing, guidance, skills: skills?.list, ...more },
-        roomFor(windowOf(windowOptionsOf(run))),
-      ),
+      content: contextOf(run, more).text,
     },
   ]
+}
+
+function contextOf(run: AgentRun, more: Pick<ContextInput, 'work' | 'messages'>): BuiltContext {
+  const { task, workspaceListing, guidance, skills } = run
+  return composeContext(
+    { task, workspaceListing, guidance, skills: skills?.list, ...more },
+    roomFor(windowOf(windowOptionsOf(run))),
+  )
+}
+
+/** Sections of the application that all openings of a run have, as they are shown. */
+export function sectionsShown(run: AgentRun): readonly ShownSection[] {
+  return run.task.sections === undefined ? [] : contextOf(run, {}).shown
 }
 
 /** Input characters, estimated conservatively: some texts have few characters per token. */

@@ -20,7 +20,8 @@
  *           `# Final answer`, `# Plan`, `# Results of earlier steps`, `# State of the plan` (once another step has begun),
  *           `# This step`, `# Messages from the user` (if there were any);
  *           after a compaction `# Earlier in this step` and `# What is left`
- *   then assistant and tool messages in turn, and `# Messages from the user` as a user message when one comes. A text answer
+ *   then assistant and tool messages in turn, `# Messages from the user` as a user message when one comes, and `# Context`
+ *   when a hook gives a section whose text is new. A text answer
  *   without tool calls ends the step; one that begins with `STEP FAILED:` ends it as failed, with the rest as the reason.
  *
  * Answer request, when the last answer does not fit the output schema: the conversation of the last step and what is wrong,
@@ -35,7 +36,8 @@
  * A section is its heading line and one or more blocks: an opening tag alone on a line, the text, the closing tag alone on
  * a line. Inside, a closing tag of the same name is written `<\/name>`, so that text cannot end its block.
  *   # Task                       <task> … </task>
- *   # Context                    <context name="NAME"> … </context>, one per fact
+ *   # Context                    <context name="NAME"> … </context>, one per fact; of a section of the application, before
+ *                                 `# Workspace` or behind `# Memory`, <context name="NAME" from="SOURCE"> … </context>
  *   # Workspace                  <workspace> … </workspace>: one line per entry, `path (N bytes)`, folders as `path/`
  *   # AGENTS.md of the workspace  <guidance> … </guidance>
  *   # Skills                     <skills from="user"> … </skills>, <skills from="workspace"> … </skills>: `- ID: TEXT` each

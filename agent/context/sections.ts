@@ -5,12 +5,14 @@
  */
 
 import { block, oneLine } from '#specs/node/prompt-block.ts'
+import type { ShownSection } from '#specs/protocol/context-section.ts'
 import type { MemoryNote } from '#specs/protocol/extension.ts'
 import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { SteerMessage } from '../run/steering.ts'
 import { truncateMiddle } from '../text/truncate.ts'
 import type { KnownSkill } from '../tool-calls/tool.ts'
+import { attribute, inert, sectionsAt } from './given-sections.ts'
 
 /** A plan step and the results it depends on. */
 export interface StepWork {
@@ -44,6 +46,8 @@ export interface ContextSection {
   readonly pinned: boolean
   /** Renders the section in about `maxChars` characters; undefined when it is empty. */
   render(input: ContextInput, maxChars: number): string | undefined
+  /** Says whose it is and how much of it {@link ContextSection.render} shows. Absent: the agent's own section. */
+  describe?(input: ContextInput, maxChars: number): ShownSection
 }
 
 const task: ContextSection = {
@@ -65,7 +69,7 @@ const facts: ContextSection = {
       maxChars,
     )
     const blocks = entries.map(([name], index) =>
-      block('context', texts[index] ?? '', ` name=${JSON.stringify(oneLine(name))}`),
+      block('context', inert(texts[index] ?? ''), ` name=${attribute(name)}`),
     )
     return `# Context\n${blocks.join('\n')}`
   },
@@ -190,34 +194,49 @@ const messages: ContextSection = {
   },
 }
 
-/** The sections of a request, in order. */
-export const defaultSections: readonly ContextSection[] = [
-  task,
-  facts,
-  workspace,
-  guidance,
-  skills,
-  memory,
-  finalAnswer,
-  plan,
-  results,
-  progress,
-  step,
-  messages,
-]
+/** The sections of a request, in order: the agent's own, and those of the application at their places. */
+export function sectionsOf({ sections: given }: Pick<Task, 'sections'>): readonly ContextSection[] {
+  return [
+    task,
+    facts,
+    ...sectionsAt('before', given),
+    workspace,
+    guidance,
+    skills,
+    memory,
+    ...sectionsAt('after', given),
+    finalAnswer,
+    plan,
+    results,
+    progress,
+    step,
+    messages,
+  ]
+}
 
 /** Shares of the input budget for the unpinned sections of the run, and for those of a step. */
 const shares = { run: 0.3, step: 0.3 } as const
+
+export interface BuiltContext {
+  readonly text: string
+  /** What it shows of sections that are not the agent's own, in order. */
+  readonly shown: readonly ShownSection[]
+}
+
+/** The text of {@link composeContext}. */
+export function buildContext(...given: Parameters<typeof composeContext>): string {
+  return composeContext(...given).text
+}
 
 /**
  * Builds the user message that begins a request. Unpinned sections are cut to their share of `maxChars`, the longest
  * first, whatever the others need. So the run's part does not depend on the step.
  */
-export function buildContext(
+export function composeContext(
   input: ContextInput,
   maxChars: number,
-  sections: readonly ContextSection[] = defaultSections,
-): string {
+  sections: readonly ContextSection[] = sectionsOf(input.task),
+): BuiltContext {
   const parts = (['run', 'step'] as const).flatMap((part) =>
     renderPart(
       sections.filter((section) => section.part === part),
@@ -225,18 +244,33 @@ export function buildContext(
       maxChars * shares[part],
     ),
   )
-  return parts.join('\n\n')
+  return {
+    text: parts.map(({ text }) => text).join('\n\n'),
+    shown: parts.flatMap(({ shown }) => shown ?? []),
+  }
 }
 
-function renderPart(sections: readonly ContextSection[], input: ContextInput, maxChars: number): string[] {
+interface RenderedSection {
+  readonly text: string
+  readonly shown?: ShownSection
+}
+
+function renderPart(
+  sections: readonly ContextSection[],
+  input: ContextInput,
+  maxChars: number,
+): RenderedSection[] {
   const whole = sections.map((section) => section.render(input, Number.POSITIVE_INFINITY))
   const sizes = whole.map((text, index) => (sections[index]?.pinned === true ? 0 : (text?.length ?? 0)))
   const shares = shareOut(sizes, maxChars)
   return sections.flatMap((section, index) => {
     const text = whole[index]
     const share = shares[index] ?? 0
-    const said = text !== undefined && (sizes[index] ?? 0) > share ? section.render(input, share) : text
-    return said === undefined ? [] : [said]
+    const room = (sizes[index] ?? 0) > share ? share : Number.POSITIVE_INFINITY
+    const said = text !== undefined && room === share ? section.render(input, share) : text
+    if (said === undefined) return []
+    const shown = section.describe?.(input, room)
+    return [{ text: said, ...(shown === undefined ? {} : { shown }) }]
   })
 }
 

@@ -15,6 +15,7 @@ import { beginOpening } from '../context/opening.ts'
 import { wholeTaskInstructions } from '../context/prompts.ts'
 import { listenTo } from '../run/run.ts'
 import { hearPerson, reportTurn, withOwnIds } from '../step/step.ts'
+import { withContext } from '../step/turn-context.ts'
 import { truncate } from '../text/truncate.ts'
 import { revisePlanName } from '../tools/revise-plan.ts'
 import { isFinalAnswer } from './final-answer.ts'
@@ -44,7 +45,10 @@ const formFailures: ReadonlySet<string> = new Set([
 /** Obtains a plan, or begins the work with a plan of one step. */
 export const beginTask: Planner = async (run, signal) => {
   await hearPerson(planningStepId, run, signal)
-  const messages = beginOpening(run)
+  const opened = await withContext(beginOpening(run), planningStepId, run, signal)
+  if (signal.aborted) return toFailure({ kind: 'cancelled', message: 'interrupted' })
+  if (!opened.ok) return { ok: false, error: { reason: 'denied', message: opened.error } }
+  const messages = opened.value
   // There is no plan to revise yet.
   const tools = run.registry.specs.filter(({ name }) => name !== revisePlanName)
   const answer = await run.model(

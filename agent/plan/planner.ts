@@ -14,6 +14,7 @@ import { Plan } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'
 import { type AgentRun, listenTo } from '../run/run.ts'
 import { hearPerson, reportTurn } from '../step/step.ts'
+import { withContext } from '../step/turn-context.ts'
 import { truncateMiddle } from '../text/truncate.ts'
 import { boundsOf, type PlannedWork, parsePlan, type Replanning } from './parse-plan.ts'
 
@@ -44,7 +45,10 @@ export function submitPlanSpec(): ToolSpec & { readonly parameters: JsonSchema }
 /** The planner that asks the run's model. */
 export const makePlan: Planner = async (run, signal, former) => {
   await hearPerson(planningStepId, run, signal)
-  return requestPlan(run, signal, openingOf(run, former), former === undefined ? {} : { former })
+  const opened = await withContext(openingOf(run, former), planningStepId, run, signal)
+  if (signal.aborted) return toFailure({ kind: 'cancelled', message: 'interrupted' })
+  if (!opened.ok) return { ok: false, error: { reason: 'denied', message: opened.error } }
+  return requestPlan(run, signal, opened.value, former === undefined ? {} : { former })
 }
 
 /** @param made requests for this plan before this one */

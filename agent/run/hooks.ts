@@ -124,6 +124,23 @@ export function callHooks(
   }
 }
 
+/** Whether a hook is asked before requests of the model. */
+export function isHookedBeforeTurns({ hooks }: HookedRun): boolean {
+  return hooks !== undefined && isHooked(hooks.hooks, 'before-turn')
+}
+
+/** What the hooks say before a request of the model. */
+export async function askBeforeTurn(
+  stepId: string,
+  run: HookedRun,
+  signal: AbortSignal,
+): Promise<HookDecision> {
+  const { hooks } = run
+  if (hooks === undefined) return { decision: 'allow' }
+  const request = { agentPath: run.agentPath, stepId, subject: { point: 'before-turn' as const } }
+  return await askSafely(hooks, request, signal, run.logger)
+}
+
 /**
  * Runs a step or sub-agent between its hooks. A denied `before` hook skips it; a denied `after` hook marks it failed.
  */

@@ -2,14 +2,16 @@
  * One step's conversation with the model, within the model's window: history, token count and compaction. When a
  * request is still too long, the window is lowered and the request repeated once.
  */
-
+import { isDeepStrictEqual } from 'node:util'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import type { Model, Turn, TurnHooks } from '#runtime/llm/model.ts'
 import type { ModelError } from '#specs/node/model-protocols/model-error.ts'
 import { block } from '#specs/node/prompt-block.ts'
+import type { GivenTurnSection, ShownSection } from '#specs/protocol/context-section.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { compact } from '../context/compact.ts'
+import { renderTurnSections } from '../context/given-sections.ts'
 import { type Opening, windowOptionsOf } from '../context/opening.ts'
 import { summarizerSystemPrompt } from '../context/prompts.ts'
 import { describeMessages } from '../context/sections.ts'
@@ -43,6 +45,8 @@ export class Conversation {
   readonly #meter: TokenMeter
   /** Messages from the person during this step; kept by compaction. */
   readonly #said: SteerMessage[] = []
+  /** The newest text of each section that hooks gave; kept by compaction. */
+  readonly #told = new Map<string, GivenTurnSection>()
   #summary = ''
   /** Tokens left by the last compaction; the next waits until there are more. */
   #leftTokens = 0
@@ -53,6 +57,16 @@ export class Conversation {
     this.#run = run
     this.#meter = new TokenMeter(JSON.stringify(run.registry.specs))
     this.history = new History(this.#open())
+  }
+
+  /** Adds the sections whose text the conversation does not have yet, and says what of them is shown. */
+  tell(sections: readonly GivenTurnSection[]): readonly ShownSection[] {
+    const news = sections.filter((section) => !isDeepStrictEqual(this.#told.get(section.name), section))
+    if (news.length === 0) return []
+    for (const section of news) this.#told.set(section.name, section)
+    const { text, shown } = renderTurnSections(news)
+    this.history.addUser(text)
+    return shown
   }
 
   /** Adds a message from the person. */
@@ -152,6 +166,7 @@ export class Conversation {
       recordMaxChars: meter.charsFor(inputTokens * targetShare),
     })
     if (made === null || hooks.signal.aborted || !this.history.replace(made.messages)) return false
+    if (this.#told.size > 0) this.history.addUser(renderTurnSections([...this.#told.values()]).text)
     meter.forget()
     this.#summary = made.summary === '' ? this.#summary : made.summary
     const afterTokens = meter.count(this.history.messages)

@@ -22,6 +22,7 @@ import { truncate } from '../text/truncate.ts'
 import { argumentsMaxChars } from '../tool-calls/arguments.ts'
 import { Conversation } from './conversation.ts'
 import { runCalls } from './step-calls.ts'
+import { giveContext, reportShown } from './turn-context.ts'
 
 export interface StepResult {
   readonly state: 'completed' | 'failed' | 'cancelled'
@@ -152,8 +153,8 @@ class StepUnderWay {
       emptyTextRetryLimit: wastedTurnsMax,
       rejectedTextRetryLimit: wastedTurnsMax,
       repeatedToolCallGuard: { maxConsecutiveSameBatches: sameCallsMax },
-      buildMessages: async ({ transientInstruction, emptyTextRetryCount }) => {
-        await this.#openTurn(transientInstruction, emptyTextRetryCount)
+      buildMessages: async ({ iteration, transientInstruction, emptyTextRetryCount }) => {
+        await this.#openTurn(iteration, transientInstruction, emptyTextRetryCount)
         return this.conversation.history.messages
       },
       callModel: ({ iteration }) => this.#ask(iteration),
@@ -209,7 +210,7 @@ class StepUnderWay {
   }
 
   /** Before each model request: waits for the end of a pause and adds new messages. */
-  async #openTurn(instruction: string | undefined, emptyAnswers: number): Promise<void> {
+  async #openTurn(number: number, instruction: string | undefined, emptyAnswers: number): Promise<void> {
     await this.#run.steering.ready(this.#signal)
     if (this.#signal.aborted) return
     const { history } = this.conversation
@@ -217,9 +218,16 @@ class StepUnderWay {
     else if (emptyAnswers > 0)
       history.addNote('[Caisson] Your last reply was empty. Call a tool, or answer in text; keep it short.')
     const said = await this.#heard()
-    if (said.length === 0) return
-    this.conversation.hear(said)
-    await reportSeen(this.#stepId, said, this.#run)
+    if (said.length > 0) {
+      this.conversation.hear(said)
+      await reportSeen(this.#stepId, said, this.#run)
+    }
+    // The first request of a step that was begun has been made.
+    if (number === 1 && this.#begun !== undefined) return
+    const given = await giveContext(this.#stepId, this.#run, this.#signal)
+    if (this.#signal.aborted) return
+    if (!given.ok) throw new StepFailure('denied', given.error)
+    await reportShown(this.#stepId, this.conversation.tell(given.value), this.#run)
   }
 
   async #heard(): Promise<readonly SteerMessage[]> {

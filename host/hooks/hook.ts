@@ -1,6 +1,7 @@
 /** Defines a hook: its point, its input, and its possible answers. Knows neither programs nor runs. */
 
 import * as z from 'zod'
+import { TurnSection, turnSectionsMaxCount } from '#specs/protocol/context-section.ts'
 import type { RunReason, ToolError } from '#specs/protocol/error.ts'
 import type { HookPoint } from '#specs/protocol/hook.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
@@ -53,6 +54,8 @@ export interface HookSubjects {
     /** Its answer, or why it did not complete. */
     readonly text: string
   }
+  /** An agent is about to ask the model; all of it is the agent's claim. */
+  'before-turn': { readonly agentPath: string; readonly stepId: string }
   /** The request as the gateway took it from the guest, without key and address. */
   'before-model': { readonly request: unknown }
   'after-model': {
@@ -85,7 +88,10 @@ export type HookInput<P extends HookPoint = HookPoint> = P extends HookPoint
   ? HookHead<P> & HookSubjects[P]
   : never
 
-/** What a hook says. Arguments and `ask` are for `before-tool` alone, notes for the two points of tools. */
+/**
+ * What a hook says. Arguments and `ask` are for `before-tool` alone, notes for the two points of tools, sections of the
+ * context for `before-turn`.
+ */
 export const HookVerdict = z.strictObject({
   decision: z.enum(['allow', 'deny', 'ask']).default('allow'),
   /** Reason of a denial or question, shown to the model and to people. */
@@ -94,6 +100,8 @@ export const HookVerdict = z.strictObject({
   arguments: z.record(z.string(), z.unknown()).optional(),
   /** Shown to the model beside the result. */
   note: z.string().max(limits.textMaxChars).optional(),
+  /** Sections that the request has, each added where its text is not yet in the conversation. */
+  context: z.array(TurnSection).max(turnSectionsMaxCount).optional(),
 })
 export type HookVerdict = z.infer<typeof HookVerdict>
 
@@ -119,11 +127,12 @@ export function readVerdict(value: unknown, point: HookPoint): HookAnswer {
     const issues = describeIssues(parsed.error, { root: 'the decision', max: 1 })
     return { ok: false, error: `gave no decision that can be read: ${issues}` }
   }
-  const { decision, arguments: changed, note } = parsed.data
+  const { decision, arguments: changed, note, context } = parsed.data
   const misplaced =
     (decision === 'ask' && point !== 'before-tool' && 'the decision ask') ||
     (changed !== undefined && point !== 'before-tool' && 'arguments') ||
-    (note !== undefined && !point.endsWith('-tool') && 'a note')
+    (note !== undefined && !point.endsWith('-tool') && 'a note') ||
+    (context !== undefined && point !== 'before-turn' && 'sections of the context')
   if (misplaced) return { ok: false, error: `gave ${misplaced}, which ${point} does not take` }
   return { ok: true, value: parsed.data }
 }

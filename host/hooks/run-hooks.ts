@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto'
 import { errorMessage } from '#specs/errors.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { type GivenTurnSection, turnSectionsMaxCount } from '#specs/protocol/context-section.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { type AgentHook, AgentHookPoint, type HookPoint, isAskedAt } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -37,6 +38,8 @@ export interface HooksDecision {
   /** Before a call, when a hook changed them. */
   readonly arguments?: Readonly<Record<string, unknown>>
   readonly note?: string
+  /** Before a request of the model; the first hook to give a name gives the section. */
+  readonly context?: readonly GivenTurnSection[]
   /** Whether a person allowed the call, as a hook wanted. */
   readonly byPerson?: boolean
 }
@@ -77,6 +80,7 @@ export class RunHooks {
     let changed: HooksDecision['arguments']
     let byPerson = false
     const notes: string[] = []
+    const context = new Map<string, GivenTurnSection>()
     for (const hook of this.#at(point, toolOf(asked))) {
       const now = changed === undefined ? asked : withArguments(asked, changed)
       const verdict = await this.#inTurn(() => this.#askOne(hook, now, ends))
@@ -86,6 +90,8 @@ export class RunHooks {
       if (verdict.arguments !== undefined) byPerson = false
       changed = verdict.arguments ?? changed
       if (note !== undefined) notes.push(note)
+      for (const section of verdict.context ?? [])
+        if (!context.has(section.name)) context.set(section.name, { ...section, from: sourceOf(hook) })
       if (decision !== 'ask') continue
       const answer = await this.#askPerson(
         hook,
@@ -101,6 +107,7 @@ export class RunHooks {
       decision: 'allow',
       ...(changed === undefined ? {} : { arguments: changed }),
       ...(note === '' ? {} : { note }),
+      ...(context.size === 0 ? {} : { context: [...context.values()].slice(0, turnSectionsMaxCount) }),
       ...(byPerson ? { byPerson } : {}),
     }
   }
@@ -126,7 +133,7 @@ export class RunHooks {
           decision: signal.aborted ? 'deny' : hook.onFailure,
           reason: `the hook ${hook.name} ${answer.error}`,
         }
-    const { decision, reason, arguments: changed, note: said } = verdict
+    const { decision, reason, arguments: changed, note: said, context = [] } = verdict
     await note({
       type: 'hook-end',
       point: asked.point,
@@ -138,6 +145,7 @@ export class RunHooks {
         ? {}
         : { arguments: toCanonicalJson(changed).slice(0, limits.documentMaxChars) }),
       ...(said === undefined ? {} : { note: said.slice(0, limits.textMaxChars) }),
+      ...(context.length === 0 ? {} : { context }),
       ...(answer.ok ? {} : { failed: true }),
       durationMs: Math.max(0, Math.round(now() - startedAt)),
     })
@@ -202,6 +210,17 @@ function withArguments(asked: Asked, changed: Readonly<Record<string, unknown>>)
   // What the hook gave is no default of the tool.
   const { defaults: _, ...subject } = asked.subject
   return { ...asked, subject: { ...subject, arguments: changed } }
+}
+
+/** The hook as the source of a section: a name stands in a tag of the prompt. */
+function sourceOf({ name }: Hook): string {
+  return (
+    name
+      .replaceAll(/[<>\s]+/g, ' ')
+      .trim()
+      .slice(0, 100)
+      .toWellFormed() || 'a hook'
+  )
 }
 
 function placeOf({ subject }: Asked): { agentPath?: string; stepId?: string; callId?: string } {

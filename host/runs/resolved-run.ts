@@ -2,6 +2,7 @@
 
 import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
+import type { RunSection } from '#specs/protocol/context-section.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { McpServer, MemoryNote } from '#specs/protocol/extension.ts'
@@ -101,6 +102,8 @@ export interface PlannedRun {
   /** Size of the model's context window in tokens. Absent: not configured. */
   readonly contextTokens?: number
   readonly context?: Readonly<Record<string, string>>
+  /** Sections of the application. Absent: none. */
+  readonly sections?: readonly RunSection[]
   readonly metadata?: Readonly<Record<string, string>>
   /** For a run that another process began: the task as the agent got it then, and whether to start it again. */
   readonly resumed?: {
@@ -193,6 +196,7 @@ export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
     ...(effort === undefined ? {} : { effort }),
     ...(contextTokens === undefined ? {} : { contextTokens }),
     ...(Object.keys(context).length === 0 ? {} : { context }),
+    ...(plan.sections === undefined ? {} : { sections: [...plan.sections] }),
     ...(tools === undefined ? {} : { tools: [...tools] }),
     ...(embeddings === undefined ? {} : { embeddingModel: embeddings.model }),
     ...(hostTools.length === 0 ? {} : { hostTools }),

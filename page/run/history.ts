@@ -244,6 +244,8 @@ function sayOf(event: AgentEvent | HostEvent): { level: 'info' | 'warn'; text: s
       return info(`${event.by} revoked an answer`)
     case 'context-compact':
       return info('The conversation was shortened')
+    case 'context-shown':
+      return info(`Context: ${event.sections.map(({ name, from }) => `${name} of ${from}`).join(', ')}`)
     case 'memory-propose':
       return info(`The run proposes to remember: ${event.note.text}`)
     case 'note-propose':

@@ -363,6 +363,13 @@ export const agentExamples: Examples<AgentEvent> = {
       summary: 'Read sales.csv; wrote half of report.md.',
     },
   ],
+  'context-shown': [
+    'Sections of the application or of hooks entered the conversation of an agent.',
+    {
+      stepId: 'report',
+      sections: [{ name: 'prices', from: 'the application', chars: 40_000, shownChars: 13_600 }],
+    },
+  ],
   'steer-seen': ['The agent read messages of a person.', { stepId: 'report', messageIds: ['msg-1'] }],
   'pause-start': ['The agent is paused.', {}],
   'pause-end': ['The agent is resumed.', {}],

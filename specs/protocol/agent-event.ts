@@ -1,5 +1,6 @@
 /** Events of the agent: unverified claims, numbered by the guest; and deltas, which are never journaled. */
 import * as z from 'zod'
+import { ShownSection, sectionsMaxCount, turnSectionsMaxCount } from './context-section.ts'
 import { RunReason, ToolError } from './error.ts'
 import { limits } from './limits.ts'
 import { AgentBounds, AgentLimits, Effort, Plan, StepId, StepState } from './plan.ts'
@@ -140,6 +141,15 @@ const ContextCompact = z.strictObject({
   /** The summary of the removed part; empty when only outputs were cut. */
   summary: Text,
 })
+/** Sections of the application or of hooks entered the conversation. */
+const ContextShown = z.strictObject({
+  type: z.literal('context-shown'),
+  stepId: StepId,
+  sections: z
+    .array(ShownSection)
+    .min(1)
+    .max(sectionsMaxCount + turnSectionsMaxCount),
+})
 /** Messages of a person entered the conversation. */
 const SteerSeen = z.strictObject({
   type: z.literal('steer-seen'),
@@ -163,6 +173,7 @@ export const AgentEvent = z.discriminatedUnion('type', [
   AgentStart,
   AgentEnd,
   ContextCompact,
+  ContextShown,
   SteerSeen,
   PauseStart,
   PauseEnd,

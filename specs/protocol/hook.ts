@@ -1,5 +1,6 @@
 /** Hooks: checks by the user or a host application before and after actions; all of them run on the host. */
 import * as z from 'zod'
+import { GivenTurnSection, turnSectionsMaxCount } from './context-section.ts'
 import { ToolError } from './error.ts'
 import { matchesPattern } from './pattern.ts'
 import { StepState } from './plan.ts'
@@ -11,6 +12,7 @@ export const hookPoints = [
   'after-run',
   'before-step',
   'after-step',
+  'before-turn',
   'before-model',
   'after-model',
   'before-tool',
@@ -20,7 +22,13 @@ export const HookPoint = z.enum(hookPoints)
 export type HookPoint = z.infer<typeof HookPoint>
 
 /** Points at which the agent stops and asks the host; the host sees the others itself. */
-export const AgentHookPoint = HookPoint.extract(['before-step', 'after-step', 'before-tool', 'after-tool'])
+export const AgentHookPoint = HookPoint.extract([
+  'before-step',
+  'after-step',
+  'before-turn',
+  'before-tool',
+  'after-tool',
+])
 export type AgentHookPoint = z.infer<typeof AgentHookPoint>
 
 /** Where the agent must ask, and for which tools; points of steps have no tools. */
@@ -74,6 +82,7 @@ export const HookRequest = z.strictObject({
       output: Text,
       error: ToolError.optional(),
     }),
+    z.strictObject({ point: z.literal('before-turn') }),
     z.strictObject({ point: z.literal('before-step'), ...HookedStep.shape }),
     z.strictObject({
       point: z.literal('after-step'),
@@ -94,5 +103,7 @@ export const HookDecision = z.strictObject({
   arguments: Document.optional(),
   /** Text for the model in addition to the result. */
   note: Text.optional(),
+  /** Before a request of the model: sections that it has. */
+  context: z.array(GivenTurnSection).max(turnSectionsMaxCount).optional(),
 })
 export type HookDecision = z.infer<typeof HookDecision>

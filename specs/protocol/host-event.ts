@@ -3,6 +3,7 @@
 import * as z from 'zod'
 import { AccessQuestion, ApprovalRecord, ApprovalRequest, OfferedAnswer } from './approval.ts'
 import { ChangedPath, lookMaxPaths } from './change.ts'
+import { TurnSection, turnSectionsMaxCount } from './context-section.ts'
 import { EgressRecord, EgressStart } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
 import { GovernanceNote, HostToolCall, MemoryNote, NoteId } from './extension.ts'
@@ -310,6 +311,8 @@ const HookEnd = z.strictObject({
   arguments: Document.optional(),
   /** What the model reads beside the result; absent when there was none, and in older journals. */
   note: Text.optional(),
+  /** Before a request of the model: the sections that it gave; absent when it gave none. */
+  context: z.array(TurnSection).min(1).max(turnSectionsMaxCount).optional(),
   /** Whether it failed and the decision is its failure default. */
   failed: z.boolean().optional(),
   durationMs: Milliseconds,

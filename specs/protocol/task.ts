@@ -1,5 +1,6 @@
 /** The task that a host submits, and the completion that the agent reports. */
 import * as z from 'zod'
+import { RunSection, sectionsMaxCount } from './context-section.ts'
 import { RunReason } from './error.ts'
 import { HostTool, McpServer, McpServerName, MemoryNote, SkillHead } from './extension.ts'
 import { AgentHook } from './hook.ts'
@@ -68,6 +69,8 @@ export const Task = z.strictObject({
   prompt: Document.min(1),
   /** Additional facts from the host application, shown to the model as data. */
   context: z.record(Line.min(1), Document).optional(),
+  /** Sections of the application, with budget and place. Absent: none. */
+  sections: z.array(RunSection).min(1).max(sectionsMaxCount).optional(),
   /** Model id, as the provider knows it. */
   model: Line.min(1),
   /** How much the model reasons. Absent: as it does by itself. */

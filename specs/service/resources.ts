@@ -8,6 +8,7 @@ import {
   ApprovalRule,
   ApprovalScope,
 } from '../protocol/approval.ts'
+import { RunSectionInput } from '../protocol/context-section.ts'
 import { EgressRule } from '../protocol/egress.ts'
 import { Delta, HostDelta, HostEvent, JournalEvent } from '../protocol/event.ts'
 import { RunMetadata, RunPriority, StartWithin } from '../protocol/host-event.ts'
@@ -84,8 +85,8 @@ const RunFields = z.strictObject({
     .optional(),
   /** Names of allowed tools, or a map from names to true or false. Absent: all. */
   tools: z.union([z.array(Line).max(256), z.record(Line, z.boolean())]).optional(),
-  /** Further facts for the model, by name. */
-  context: z.record(Line.min(1), Document).optional(),
+  /** Further facts for the model, by name: texts, or sections with a budget and a place. */
+  context: z.record(Line.min(1), z.union([Document, RunSectionInput])).optional(),
   /** Facts for lists, such as a ticket; the agent does not get them. */
   metadata: RunMetadata.optional(),
   /** JSON schema that the final answer must fit. */

@@ -5,12 +5,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { agentSystemPrompt, plannerSystemPrompt } from '../../context/prompts.ts'
-import {
-  buildContext,
-  type ContextInput,
-  type ContextSection,
-  defaultSections,
-} from '../../context/sections.ts'
+import { buildContext, type ContextInput, type ContextSection, sectionsOf } from '../../context/sections.ts'
 import { readGuidance } from '../../workspace/listing.ts'
 import { makeTask } from '../support/run.ts'
 
@@ -96,8 +91,9 @@ describe('a context', () => {
       pinned: false,
       render: () => '# Memory\nlikes tabs',
     }
-    const at = defaultSections.findIndex(({ name }) => name === 'plan')
-    const text = buildContext(inputOf({}), 40_000, defaultSections.toSpliced(at, 0, memory))
+    const own = sectionsOf({})
+    const at = own.findIndex(({ name }) => name === 'plan')
+    const text = buildContext(inputOf({}), 40_000, own.toSpliced(at, 0, memory))
     expect(text.indexOf('# Memory')).toBeLessThan(text.indexOf('# Plan'))
     expect(text.indexOf('# Memory')).toBeGreaterThan(text.indexOf('# Workspace'))
   })

@@ -115,3 +115,12 @@ function toWhom(agentPath: string | undefined): string {
 export function compactLine({ beforeTokens, afterTokens }: Of<'context-compact'>, colors: Colors): string {
   return colors.dim(`    conversation compacted from ${beforeTokens} to ${afterTokens} tokens`)
 }
+
+/** Whose section the agent has in its context, and how much of it. */
+export function sectionLine(
+  { name, from, chars, shownChars }: Of<'context-shown'>['sections'][number],
+  colors: Colors,
+): string {
+  const size = shownChars < chars ? `${shownChars} of ${chars} characters` : `${chars} characters`
+  return colors.dim(`    context ${sanitizeLine(name, 60)} of ${sanitizeLine(from, 60)}: ${size}`)
+}

@@ -7,7 +7,14 @@ import type { RunLine, RunState } from '#specs/protocol/run-state.ts'
 import { planTool } from '../../approvals/plan-question.ts'
 import { formatBytes, formatCost, formatCount, formatDuration } from '../../files/format.ts'
 import { withFlags } from '../options.ts'
-import { agentEndLines, agentStartLines, compactLine, steeringLines, underPath } from './agent-lines.ts'
+import {
+  agentEndLines,
+  agentStartLines,
+  compactLine,
+  sectionLine,
+  steeringLines,
+  underPath,
+} from './agent-lines.ts'
 import { decisionLine, describeArguments, describeQuestion, offerLines } from './call-lines.ts'
 import type { Colors } from './colors.ts'
 import { hookLines, hostToolLine } from './hook-lines.ts'
@@ -125,6 +132,8 @@ function linesOfEvent(
       return agentEndLines(event, colors)
     case 'context-compact':
       return [compactLine(event, colors)]
+    case 'context-shown':
+      return detail.verbose === true ? event.sections.map((section) => sectionLine(section, colors)) : []
     case 'steer-request':
     case 'agent-cancel-request':
     case 'steer-seen':

@@ -124,6 +124,8 @@ export class RunRequests {
       const { title, instructions } = subject
       return await this.#hooks.ask('before-step', { agentPath, stepId, title, instructions }, signal)
     }
+    if (subject.point === 'before-turn')
+      return await this.#hooks.ask('before-turn', { agentPath, stepId }, signal)
     if (subject.point === 'after-step') {
       const { point, ...about } = subject
       return await this.#hooks.ask(point, { agentPath, stepId, ...about }, signal)
@@ -256,7 +258,7 @@ export function agentHandlers({
 /** The host's answer to these carries more than permission, so permission for the call does not answer it. */
 const answeredByHost: ReadonlySet<string> = new Set([accessTool, askTool, mcpOfferTool, planTool])
 
-function toDecision({ decision, reason, arguments: changed, note }: HooksDecision): HookDecision {
+function toDecision({ decision, reason, arguments: changed, note, context }: HooksDecision): HookDecision {
   const given = changed === undefined ? undefined : toCanonicalJson(changed)
   if (given !== undefined && given.length > limits.documentMaxChars)
     return { decision: 'deny', reason: 'a hook gave arguments that are too long' }
@@ -265,6 +267,7 @@ function toDecision({ decision, reason, arguments: changed, note }: HooksDecisio
     ...(reason === undefined ? {} : { reason: bound(reason) }),
     ...(given === undefined ? {} : { arguments: given }),
     ...(note === undefined ? {} : { note: bound(note) }),
+    ...(context === undefined ? {} : { context: [...context] }),
   }
 }
 

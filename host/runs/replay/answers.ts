@@ -147,6 +147,7 @@ export class PastAnswers {
       ...(said.reason === undefined ? {} : { reason: said.reason }),
       ...(changed.success ? { arguments: changed.data } : {}),
       ...(said.note === undefined ? {} : { note: said.note }),
+      ...(said.context === undefined ? {} : { context: said.context }),
     }
   }
 }

@@ -152,6 +152,7 @@ describe('every event of the document', () => {
     )
     const run = await bench.start('See everything', {
       approvals: { interactive: true },
+      context: { prices: { text: 'tea 3' } },
       vm: { hibernateAfterMs: 300, keep: true },
       egress: { rules: [{ effect: 'allow', host: '127.0.0.1', schemes: ['http'], ports: [port] }] },
       extensions: {
