@@ -89,7 +89,10 @@ export async function resolveRun(
   const continues =
     options.continue === undefined ? undefined : await findContinued(host.runs, options.continue, directory)
   const provider = await settings.fetchKey(choice)
-  const fallbacks = recording === undefined ? await settings.fallbacks(config, choice, limits.maxCostUsd) : []
+  const fallbacks =
+    recording === undefined
+      ? await settings.fallbacks(config, choice, limits.maxCostUsd, options.fallback)
+      : []
   // A recording needs no server, and so no key.
   const embeddings =
     vectors && (await settings.fetchKey(recording === undefined ? vectors : { ...vectors, keySource: null }))

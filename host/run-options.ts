@@ -60,6 +60,11 @@ export interface RunOptions {
    * Default: the `effort` of the configuration, or what the model does by itself.
    */
   readonly effort?: Effort
+  /**
+   * Models that are asked in this order where the run's own cannot answer: it is down, overloaded, gone or limited for
+   * hours. At most 8. Default: those of the configuration.
+   */
+  readonly fallback?: readonly string[]
   /** The tools that the run may use: a list of names, or a map from names to true or false. Default: all. */
   readonly tools?: ToolChoice
   /**

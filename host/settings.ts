@@ -138,20 +138,24 @@ export class Settings {
 
   /**
    * Who is asked where the run's own model cannot answer, with keys; the run's own model is left out.
+   * @param given models of the run's options, in place of those of the configuration
    * @throws {CaissonError} `provider_unavailable` @throws {CaissonError} `price_unknown`
    */
   async fallbacks(
     config: Config,
     own: ProviderChoice,
     maxCostUsd: number | undefined,
+    given?: readonly string[],
   ): Promise<ModelProvider[]> {
     const found: ModelProvider[] = []
-    for (const model of own.baseUrl === null ? [] : config.fallback) {
+    for (const model of own.baseUrl === null ? [] : (given ?? config.fallback)) {
       const choice = await this.chooseServer(config, model)
       if (choice.model === own.model && choice.baseUrl === own.baseUrl) continue
       const unpriced = describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
-      if (unpriced !== null)
-        throw new CaissonError('price_unknown', `fallback in the configuration: ${unpriced}`)
+      if (unpriced !== null) {
+        const where = given === undefined ? 'fallback in the configuration: ' : ''
+        throw new CaissonError('price_unknown', `${where}${unpriced}`)
+      }
       found.push(await this.fetchKey(choice))
     }
     return found

@@ -95,6 +95,7 @@ const flags: Readonly<Record<string, string>> = {
   'approvals.rules': '--approve FILE',
   'egress.rules': '--allow-host',
   effort: '--effort',
+  fallback: '--fallback',
   folders: '--add-dir',
   'limits.maxAgents': '--max-agents',
   'limits.maxDepth': '--max-depth',

@@ -182,6 +182,7 @@ describe('the options of a run', () => {
       plan: { only: false, from: { goal: 'g', steps: [] }, approve: true },
       model: 'm',
       effort: 'low',
+      fallback: ['other/model'],
       tools: { run_bash: false },
       extensions: {
         hostTools: { t: { description: 'd', inputSchema: {}, execute: () => 1 } },

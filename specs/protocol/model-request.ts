@@ -66,7 +66,7 @@ export const ModelEnd = z.strictObject({
   costUsd: z.number().min(0).optional(),
   /** The model, if it differs from the run's own, such as an embedding model. */
   model: Line.optional(),
-  /** The model of `fallback` in the configuration that was asked; absent: the run's own answered. */
+  /** The model of `fallback` that was asked; absent: the run's own answered. */
   fallback: Line.optional(),
   /** The model that answered, by the server's word; absent: it named none, or the requested one. */
   responseModel: Line.optional(),

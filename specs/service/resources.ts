@@ -14,6 +14,7 @@ import { RunMetadata, RunPriority, StartWithin } from '../protocol/host-event.ts
 import { limits } from '../protocol/limits.ts'
 import { Effort, Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
+import { FallbackModels } from '../protocol/run-models.ts'
 import { AnswerForm, RunLimits, Usage } from '../protocol/task.ts'
 import {
   AgentPath,
@@ -73,6 +74,8 @@ const RunFields = z.strictObject({
   model: Line.min(1).optional(),
   /** How much the model reasons. Absent: the configuration's, or what the model does by itself. */
   effort: Effort.optional(),
+  /** Models that are asked in this order where the other cannot answer. Absent: the configuration's. */
+  fallback: FallbackModels.optional(),
   /** What the service must make of `model` and its own settings, or it refuses the request (409). Absent: anything. */
   expectedModel: z
     .strictObject({

@@ -22,6 +22,7 @@ export interface RunFlags extends VmFlags, Detail {
   readonly envFile?: string
   readonly model?: string
   readonly effort?: Effort
+  readonly fallback?: string[]
   /** `KEY=VALUE` over the configuration. */
   readonly config?: string[]
   readonly tool?: string[]
@@ -93,6 +94,7 @@ export async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promis
     prompt,
     ...given('model', flags.model),
     ...given('effort', flags.effort),
+    ...given('fallback', flags.fallback),
     ...given('tools', flags.tool),
     ...given('continue', flags.continue),
     ...given('replay', flags.replay),

@@ -58,6 +58,11 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
         'high',
       ]),
     )
+    .option(
+      '--fallback <id>',
+      'model to ask where the other cannot answer; repeatable, in this order',
+      collect,
+    )
     .option('--env-file <file>', 'file of variables, as .env.example has them; those of the environment win')
   addConfigOption(command)
     .option('--tool <name>', 'allow only this tool; repeatable', collect)

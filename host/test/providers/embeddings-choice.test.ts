@@ -32,6 +32,12 @@ it('models of fallback have servers, keys and prices of their own, and the own m
   await expect(settings.fallbacks(config, own, 1)).rejects.toThrow(
     'fallback in the configuration: The run may cost $1.00, but the price of b-1 is not known',
   )
+  const instead = await settings.fallbacks(config, own, undefined, ['b-2'])
+  expect(instead.map(({ name, model }) => [name, model])).toEqual([['b', 'b-2']])
+  expect(await settings.fallbacks(config, own, undefined, [])).toEqual([])
+  await expect(settings.fallbacks(config, own, 1, ['b-2'])).rejects.toThrow(
+    'The run may cost $1.00, but the price of b-2 is not known',
+  )
   const facts = await inspectSections(config, place)
   expect(facts.filter(({ what }) => what === 'fallback')).toMatchObject([
     { seen: 'a-1 of a at http://127.0.0.1:9/v1' },
