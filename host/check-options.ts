@@ -12,7 +12,7 @@ import { RunMetadata, RunPriority, StartWithin } from '#specs/protocol/host-even
 import { plainMessages, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Effort } from '#specs/protocol/plan.ts'
-import { FallbackModels } from '#specs/protocol/run-models.ts'
+import { FallbackModels, StepModels } from '#specs/protocol/run-models.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
 import { Config } from './config/schema.ts'
@@ -141,6 +141,7 @@ const RunSchema = z.strictObject({
   model: text.optional(),
   effort: Effort.optional(),
   fallback: FallbackModels.optional(),
+  stepModels: StepModels.optional(),
   tools: z
     .union([z.boolean(), z.array(z.string()), z.record(z.string(), z.boolean())], { error: toolChoice })
     .optional(),

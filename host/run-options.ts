@@ -6,6 +6,7 @@ import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { RunPriority } from '#specs/protocol/host-event.ts'
 import type { Effort, PlanInput } from '#specs/protocol/plan.ts'
+import type { StepModels } from '#specs/protocol/run-models.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import type { CodeHook } from './hooks/code-hook.ts'
@@ -65,6 +66,11 @@ export interface RunOptions {
    * hours. At most 8. Default: those of the configuration.
    */
   readonly fallback?: readonly string[]
+  /**
+   * Models that the agent may choose for a step of its plan or for a sub-agent, besides the run's own: ids, or names with
+   * their ids. At most 8. Default: those of the configuration.
+   */
+  readonly stepModels?: StepModels
   /** The tools that the run may use: a list of names, or a map from names to true or false. Default: all. */
   readonly tools?: ToolChoice
   /**

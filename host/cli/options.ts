@@ -103,6 +103,7 @@ const flags: Readonly<Record<string, string>> = {
   outputSchema: '--output-schema',
   'plan.only': '--plan-only',
   replay: '--replay',
+  stepModels: '--step-model',
   'vm.accelerator': '--accel',
 }
 

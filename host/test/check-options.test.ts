@@ -183,6 +183,7 @@ describe('the options of a run', () => {
       model: 'm',
       effort: 'low',
       fallback: ['other/model'],
+      stepModels: { fast: 'other/model' },
       tools: { run_bash: false },
       extensions: {
         hostTools: { t: { description: 'd', inputSchema: {}, execute: () => 1 } },
