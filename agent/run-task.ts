@@ -24,6 +24,7 @@ import { loggedModel } from './run/logged-model.ts'
 import { openRunModel } from './run/pause.ts'
 import { type AgentRun, CallIds, type Report, type RunEnding, type RunHost } from './run/run.ts'
 import type { Steering } from './run/steering.ts'
+import { atModel } from './run/step-model.ts'
 import type { SubAgents } from './run/sub-agents.ts'
 import { OutputStore } from './run/tool-outputs.ts'
 import type { RunAgents } from './subagents/create-agents.ts'
@@ -33,7 +34,8 @@ import type { Registry } from './tool-calls/registry.ts'
 import type { SkillCatalog } from './tool-calls/tool.ts'
 import { loadSkillName } from './tools/load-skill.ts'
 import { memoryToolNames } from './tools/memory.ts'
-import { isAgentTool } from './tools/run-agents.ts'
+import { createRevisePlanTool } from './tools/revise-plan.ts'
+import { createAgentTools, isAgentTool } from './tools/run-agents.ts'
 import { defaultRoot } from './workspace/file-access.ts'
 
 /** What the stages of a run call; absent: the agent's own. */
@@ -116,14 +118,23 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
   })
   if (!tools.ok) return failed({ reason: 'environment', message: tools.error.message })
   const hooks = openHooks(task.hooks, host.runHook)
+  const { stepModels = [], stepModel } = task
+  const modelOf = (name: string) =>
+    loggedModel(
+      openRunModel(() => parts.modelFor({ ...task, model: name }), steering),
+      log,
+    )
   const asIs: AgentRun = {
     task: { ...task, askTools: tools.value.askTools },
     agentPath: task.subAgent === undefined ? 'root' : parentOf(task.subAgent.agentPath),
-    model: loggedModel(
-      openRunModel(() => parts.modelFor(task), steering),
-      log,
+    model: modelOf(task.model),
+    ...(stepModels.length === 0
+      ? {}
+      : { stepModels: new Map(stepModels.map((one) => [one.name, { ...one, model: modelOf(one.name) }])) }),
+    registry: withModels(
+      tools.value.registry,
+      stepModels.map(({ name }) => name),
     ),
-    registry: tools.value.registry,
     workspaceListing: signal.aborted ? '' : await log.once('listing', () => parts.listWorkspace(signal)),
     ...(guidance === undefined ? {} : { guidance }),
     ...(skills === undefined ? {} : { skills }),
@@ -141,7 +152,7 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
     log,
     logger,
   }
-  const run = atEffort(asIs, task.effort)
+  const run = atEffort(atModel(asIs, stepModel), task.effort)
   if (signal.aborted) return { ...interruption(run, 'nothing was planned'), summary: '' }
   const { subAgent } = task
   const reportFor = (agentPath: string): Report =>
@@ -151,6 +162,13 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
   if (subAgent !== undefined && agents !== undefined)
     return await runSubAgentTask({ ...task, subAgent }, agents, signal)
   return await planAndExecute(agents === undefined ? run : { ...run, agents }, parts)
+}
+
+/** The tools that start work, which may name a model where there are several. */
+function withModels(registry: Registry, models: readonly string[]): Registry {
+  if (models.length === 0) return registry
+  const tools = [createRevisePlanTool(models), ...createAgentTools(models)]
+  return registry.with(tools.filter(({ name }) => registry.byName.has(name)))
 }
 
 /**

@@ -13,6 +13,7 @@ import { RunMetadata, RunPriority, StartWithin } from '#specs/protocol/host-even
 import { plainMessages, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Effort } from '#specs/protocol/plan.ts'
+import { FallbackModels, StepModels } from '#specs/protocol/run-models.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
 import { Config } from './config/schema.ts'
@@ -152,6 +153,8 @@ const RunSchema = z.strictObject({
   workspace: z.string().min(1).max(4_096).optional(),
   model: text.optional(),
   effort: Effort.optional(),
+  fallback: FallbackModels.optional(),
+  stepModels: StepModels.optional(),
   tools: z
     .union([z.boolean(), z.array(z.string()), z.record(z.string(), z.boolean())], { error: toolChoice })
     .optional(),

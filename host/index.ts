@@ -27,6 +27,7 @@ export type { ShellOptions } from '#specs/protocol/methods.ts'
 export type { RequestSource } from '#specs/protocol/model-request.ts'
 export type { Effort, OutputSchema, Plan, PlanInput, Step, StepState } from '#specs/protocol/plan.ts'
 export { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
+export type { StepModels } from '#specs/protocol/run-models.ts'
 export {
   type CheckpointMoment,
   initialRunState,

@@ -6,7 +6,7 @@ import { makePolicy } from './egress/policy.ts'
 import { newRunId, type RunPaths } from './journal/run-store.ts'
 import { McpPins } from './mcp/pins.ts'
 import type { ModelProvider } from './providers/providers.ts'
-import { Recording, recordedProvider } from './recording/replay.ts'
+import { Recording, recordedProvider, recordedStepModels } from './recording/replay.ts'
 import { type HostState, readSkills } from './resolve-run.ts'
 import type { ResumeOptions } from './run-options.ts'
 import { PastAnswers } from './runs/replay/answers.ts'
@@ -116,6 +116,14 @@ async function planOf(
     resolveKey: settings.resolveKey,
     recording,
     provider,
+    ...(task.stepModels === undefined
+      ? {}
+      : {
+          stepModels: recordedStepModels(
+            recording,
+            Object.fromEntries(task.stepModels.map(({ name, id }) => [name, id])),
+          ),
+        }),
     ...(task.embeddingModel === undefined ? {} : { embeddings: { ...provider, model: task.embeddingModel } }),
     prompt: task.prompt,
     mode: task.mode ?? 'work',

@@ -4,7 +4,6 @@
  */
 import path from 'node:path'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
-import { capabilitiesOf } from '#specs/node/provider-quirks/capabilities.ts'
 import { ApprovalRules } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
@@ -23,13 +22,19 @@ import type { McpPins } from './mcp/pins.ts'
 import { notesForTask } from './memory/memory-service.ts'
 import type { NoteStore } from './memory/note-store.ts'
 import { searchProgram } from './processes/programs.ts'
-import { contextTokensOf } from './providers/model-choice.ts'
+import { smallestContext } from './providers/model-choice.ts'
 import type { ProviderChoice } from './providers/providers.ts'
-import { openRecording, type Recording, recordedProvider } from './recording/replay.ts'
+import { openRecording, type Recording, recordedProvider, recordedStepModels } from './recording/replay.ts'
 import { type PlanOptions, type RunOptions, runDefaults } from './run-options.ts'
 import { nameFolders } from './runs/added-folders.ts'
 import { findContinued } from './runs/continued-run.ts'
-import { findGivenPlan, type GivenPlan, givenPlanOf, requireAgents } from './runs/given-plan.ts'
+import {
+  findGivenPlan,
+  type GivenPlan,
+  givenPlanOf,
+  requireAgents,
+  requireModels,
+} from './runs/given-plan.ts'
 import { checkOutputSchema } from './runs/output-schema.ts'
 import type { BuildOptions, PlannedRun } from './runs/resolved-run.ts'
 import { type SecretChanges, Secrets } from './secrets/secrets.ts'
@@ -90,7 +95,15 @@ export async function resolveRun(
   const continues =
     options.continue === undefined ? undefined : await findContinued(host.runs, options.continue, directory)
   const provider = await settings.fetchKey(choice)
-  const fallbacks = recording === undefined ? await settings.fallbacks(config, choice, limits.maxCostUsd) : []
+  const fallbacks =
+    recording === undefined
+      ? await settings.fallbacks(config, choice, limits.maxCostUsd, options.fallback)
+      : []
+  const stepModels =
+    recording === undefined
+      ? await settings.stepModels(config, limits.maxCostUsd, options.stepModels)
+      : recordedStepModels(recording, options.stepModels ?? config.stepModels ?? [])
+  if (given !== undefined) requireModels(given, [...stepModels.keys()])
   // A recording needs no server, and so no key.
   const embeddings =
     vectors && (await settings.fetchKey(recording === undefined ? vectors : { ...vectors, keySource: null }))
@@ -141,6 +154,7 @@ export async function resolveRun(
     ...(recording === undefined ? {} : { recording }),
     provider,
     ...(fallbacks.length === 0 ? {} : { fallbacks }),
+    ...(stepModels.size === 0 ? {} : { stepModels }),
     ...(embeddings === undefined ? {} : { embeddings }),
     prompt,
     ...(await readTaskContext(config, await readSkills(config, host), host.notes, directory, onProgress)),
@@ -163,16 +177,6 @@ export async function resolveRun(
     mcp: { servers: mcpServers.value, pins: host.mcpPins },
     hooks,
   }
-}
-
-/** The window that each of the models has; undefined where nobody knows one of them. */
-function smallestContext(config: Config, models: readonly { readonly model: string }[]): number | undefined {
-  const [own, ...others] = models.map(({ model }) => contextTokensOf(config, model))
-  if (others.length === 0) return own
-  const known = models.map(
-    ({ model }) => contextTokensOf(config, model) ?? capabilitiesOf(model).contextTokens,
-  )
-  return known.every((tokens) => tokens !== null) ? Math.min(...known) : own
 }
 
 function giveNotes(onNotes: NonNullable<RunOptions['onNotes']>, notes: readonly string[]): void {

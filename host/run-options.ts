@@ -6,6 +6,7 @@ import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { RunPriority } from '#specs/protocol/host-event.ts'
 import type { Effort, PlanInput } from '#specs/protocol/plan.ts'
+import type { StepModels } from '#specs/protocol/run-models.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import type { ContextOption } from './context-options.ts'
@@ -61,6 +62,16 @@ export interface RunOptions {
    * Default: the `effort` of the configuration, or what the model does by itself.
    */
   readonly effort?: Effort
+  /**
+   * Models that are asked in this order where the run's own cannot answer: it is down, overloaded, gone or limited for
+   * hours. At most 8. Default: those of the configuration.
+   */
+  readonly fallback?: readonly string[]
+  /**
+   * Models that the agent may choose for a step of its plan or for a sub-agent, besides the run's own: ids, or names with
+   * their ids. At most 8. Default: those of the configuration.
+   */
+  readonly stepModels?: StepModels
   /** The tools that the run may use: a list of names, or a map from names to true or false. Default: all. */
   readonly tools?: ToolChoice
   /**

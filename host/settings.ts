@@ -5,6 +5,7 @@
 
 import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import { namedModels, type StepModels } from '#specs/protocol/run-models.ts'
 import { loadConfig, parseConfig } from './config/load.ts'
 import type { Config, ConfigInput } from './config/schema.ts'
 import { describeMissingPrice, priceOf } from './gateway/budget.ts'
@@ -137,24 +138,55 @@ export class Settings {
   }
 
   /**
-   * Who is asked where the run's own model cannot answer, with keys; the run's own model is left out.
+   * Who is asked where another model of the run cannot answer, with keys.
+   * @param given models of the run's options, in place of those of the configuration
    * @throws {CaissonError} `provider_unavailable` @throws {CaissonError} `price_unknown`
    */
   async fallbacks(
     config: Config,
     own: ProviderChoice,
     maxCostUsd: number | undefined,
+    given?: readonly string[],
   ): Promise<ModelProvider[]> {
-    const found: ModelProvider[] = []
-    for (const model of own.baseUrl === null ? [] : config.fallback) {
-      const choice = await this.chooseServer(config, model)
-      if (choice.model === own.model && choice.baseUrl === own.baseUrl) continue
-      const unpriced = describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
-      if (unpriced !== null)
-        throw new CaissonError('price_unknown', `fallback in the configuration: ${unpriced}`)
-      found.push(await this.fetchKey(choice))
-    }
-    return found
+    if (own.baseUrl === null) return []
+    const where = given === undefined ? 'fallback in the configuration: ' : ''
+    return await Promise.all(
+      (given ?? config.fallback).map((model) => this.#further(config, model, maxCostUsd, where)),
+    )
+  }
+
+  /**
+   * What steps and sub-agents may use, by name, with keys.
+   * @param given models of the run's options, in place of those of the configuration
+   * @throws {CaissonError} `provider_unavailable` @throws {CaissonError} `price_unknown`
+   */
+  async stepModels(
+    config: Config,
+    maxCostUsd: number | undefined,
+    given?: StepModels,
+  ): Promise<Map<string, ModelProvider>> {
+    const where = given === undefined ? 'stepModels in the configuration: ' : ''
+    const named = [...namedModels(given ?? config.stepModels ?? [])]
+    return new Map(
+      await Promise.all(
+        named.map(
+          async ([name, model]) => [name, await this.#further(config, model, maxCostUsd, where)] as const,
+        ),
+      ),
+    )
+  }
+
+  /** A model besides the run's own. @param where it is named, for errors */
+  async #further(
+    config: Config,
+    model: string,
+    maxCostUsd: number | undefined,
+    where: string,
+  ): Promise<ModelProvider> {
+    const choice = await this.chooseServer(config, model)
+    const unpriced = describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
+    if (unpriced !== null) throw new CaissonError('price_unknown', `${where}${unpriced}`)
+    return await this.fetchKey(choice)
   }
 
   /** Fetches the key of a secret or a service, each time it is asked. */

@@ -115,13 +115,28 @@ export function importedStore(
   if (task.runId !== runId) return { ok: false, error: 'run.json is of another run' }
   try {
     const checked = checkRunOptions(options as unknown as RunOptions)
-    const { prompt, model, effort, tools, context, metadata, outputSchema, limits, plan, vm, extensions } =
-      checked
+    const {
+      prompt,
+      model,
+      effort,
+      fallback,
+      stepModels,
+      tools,
+      context,
+      metadata,
+      outputSchema,
+      limits,
+      plan,
+      vm,
+      extensions,
+    } = checked
     const { memoryBytes, cpus, diskBytes, recoveries } = vm ?? {}
     const kept = withoutUndefined({
       prompt,
       model,
       effort,
+      fallback,
+      stepModels,
       tools,
       context,
       metadata,

@@ -24,12 +24,14 @@ export function stepOpening(run: AgentRun, work: StepWork): readonly ChatMessage
 
 /** The opening of a planning request. */
 export function plannerOpening(run: AgentRun): readonly ChatMessage[] {
-  return open(run, plannerSystemPrompt(run.registry.specs), { messages: run.steering.seen })
+  return open(run, plannerSystemPrompt(run.registry.specs, run.task.stepModels), {
+    messages: run.steering.seen,
+  })
 }
 
 /** The opening of a run's first request, which may begin the work. */
 export function beginOpening(run: AgentRun): readonly ChatMessage[] {
-  return open(run, beginSystemPrompt(), { messages: run.steering.seen })
+  return open(run, beginSystemPrompt(run.task.stepModels), { messages: run.steering.seen })
 }
 
 function open(run: AgentRun, rules: string, more: Pick<ContextInput, 'work' | 'messages'>): ChatMessage[] {

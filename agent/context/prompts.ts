@@ -3,7 +3,8 @@
  * changes within a run, so that a provider's prompt cache holds.
  *
  * Planning request: `tools` is `submit_plan` alone, and the messages are
- *   system  first line `You are Caisson's planner.`; then rules; then `# Tools of the steps`, one `- name: what it does` each
+ *   system  first line `You are Caisson's planner.`; then rules; then `# Models of the steps`, one `- name: id` each (only if
+ *           the run has several); then `# Tools of the steps`, one `- name: what it does` each
  *   user    sections `# Task`, `# Context` (only if the host gave any), `# Workspace`,
  *           `# AGENTS.md of the workspace` (if it has one), `# Skills` and `# Memory` (if there are any),
  *           `# Final answer` (if the run has an output schema)
@@ -55,6 +56,7 @@
 
 import type { ToolSpec } from '#runtime/llm/messages.ts'
 import { oneLine } from '#specs/node/prompt-block.ts'
+import type { StepModel } from '#specs/protocol/run-models.ts'
 
 export const plannerMark = "You are Caisson's planner."
 export const agentMark = "You are Caisson's agent."
@@ -142,15 +144,22 @@ ${workRules}
 ${planRules}
 ${trustRules}`
 
-/** The system prompt of a run's first request, which may begin the work; identical bytes in all runs. */
-export function beginSystemPrompt(): string {
-  return beginRules
+/** The system prompt of a run's first request, which may begin the work; identical bytes for identical models. */
+export function beginSystemPrompt(models: readonly StepModel[] = []): string {
+  return `${beginRules}${describeModels(models)}`
 }
 
-/** The planner's system prompt; identical bytes for identical tools. */
-export function plannerSystemPrompt(tools: readonly ToolSpec[]): string {
+/** The planner's system prompt; identical bytes for identical tools and models. */
+export function plannerSystemPrompt(tools: readonly ToolSpec[], models: readonly StepModel[] = []): string {
   const lines = sortTools(tools).map((tool) => `- ${tool.name}: ${firstSentence(tool.description)}`)
-  return `${plannerRules}\n\n# Tools of the steps\n${lines.join('\n')}`
+  return `${plannerRules}${describeModels(models)}\n\n# Tools of the steps\n${lines.join('\n')}`
+}
+
+/** Nothing where a run has one model. */
+function describeModels(models: readonly StepModel[]): string {
+  if (models.length === 0) return ''
+  const lines = models.map(({ name, id }) => (name === id ? `- ${name}` : `- ${name}: ${id}`))
+  return `\n\n# Models of the steps\nA step has your model. Where another one fits it better, such as a cheaper one for simple work, name it as the step's model:\n${lines.join('\n')}`
 }
 
 /** The system prompt of every step; identical bytes in all runs. */

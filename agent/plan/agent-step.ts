@@ -58,7 +58,7 @@ export async function runAgentStep(
   signal: AbortSignal,
 ): Promise<AgentStepResult> {
   if (run.agents === undefined) throw new TypeError('the run has no sub-agents')
-  const { id, title, instructions, tools, limits, output, effort, isolation, hosts, approvals } = step
+  const { id, title, instructions, tools, limits, output, effort, model, isolation, hosts, approvals } = step
   const known = results.map(({ stepId, text }) => block('result', text, ` step="${stepId}"`))
   const brief = [title, instructions, ...(known.length > 0 ? [`What is known:\n${known.join('\n')}`] : [])]
   const result = await run.agents.spawn(
@@ -69,6 +69,7 @@ export async function runAgentStep(
       ...(limits === undefined ? {} : { limits }),
       ...(output === undefined ? {} : { output }),
       ...(effort === undefined ? {} : { effort }),
+      ...(model === undefined ? {} : { model }),
       ...(isolation === undefined ? {} : { isolation }),
       ...(hosts === undefined ? {} : { hosts }),
       ...(approvals === undefined ? {} : { approvals }),

@@ -52,7 +52,7 @@ export const beginTask: Planner = async (run, signal) => {
   // There is no plan to revise yet.
   const tools = run.registry.specs.filter(({ name }) => name !== revisePlanName)
   const answer = await run.model(
-    { messages, tools: [...tools, submitPlanSpec()] },
+    { messages, tools: [...tools, submitPlanSpec(run)] },
     listenTo(planningStepId, run, signal),
   )
   if (signal.aborted) return toFailure({ kind: 'cancelled', message: 'interrupted' })

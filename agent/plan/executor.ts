@@ -11,6 +11,7 @@ import { type Opening, stepOpening } from '../context/opening.ts'
 import { atEffort } from '../run/effort.ts'
 import { aroundStep } from '../run/hooks.ts'
 import type { AgentRun, RunEnding } from '../run/run.ts'
+import { atModel } from '../run/step-model.ts'
 import { runStep, type StepResult } from '../step/step.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
@@ -109,7 +110,12 @@ class Execution {
       results: this.#results,
       unplanned: this.#unplanned,
     }
-    return await settleAnswer(planEnding(executed, this.#run), this.#lastWork(), this.#run)
+    const work = this.#lastWork()
+    const [only] = work.last
+    // A conversation stays with its model.
+    const isContinued = work.last.length === 1 && only !== undefined && only.result.history.length > 0
+    const run = isContinued ? atModel(this.#run, only.step.model) : this.#run
+    return await settleAnswer(planEnding(executed, this.#run), work, run)
   }
 
   #lastWork(): Parameters<typeof settleAnswer>[1] {
@@ -205,7 +211,7 @@ class Execution {
     const results = this.#resultsFor(step)
     try {
       const run: AgentRun = {
-        ...atEffort(narrowRun(step, this.#run), step.effort),
+        ...atEffort(atModel(narrowRun(step, this.#run), step.model), step.effort),
         revisePlan: (plan, reason, signal) => this.#revisions.propose(step.id, plan, reason, signal),
       }
       if (isForAgent(step, run)) return await this.#runAgent(step, results, run)

@@ -11,7 +11,9 @@ import type { Result } from '#specs/protocol/error.ts'
 import { Plan, type StepState } from '#specs/protocol/plan.ts'
 import { type AgentRoom, findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
+import { findStepModelProblems } from '#specs/protocol/run-models.ts'
 import type { AgentRun } from '../run/run.ts'
+import { modelNamesOf } from '../run/step-model.ts'
 import { repairPlan } from './repair.ts'
 
 export interface PlannedWork {
@@ -40,6 +42,8 @@ export interface PlanBounds {
   /** Names of the tools that steps of the kind `agent` may use. */
   readonly tools: readonly string[]
   readonly agents: AgentRoom
+  /** Names of the models that steps may have. Absent: none. */
+  readonly models?: readonly string[]
   readonly former?: FormerPlan
 }
 
@@ -48,6 +52,7 @@ export function boundsOf(run: AgentRun, former?: FormerPlan): PlanBounds {
   const { maxAgents } = run.task.limits
   return {
     tools: run.registry.names,
+    models: modelNamesOf(run),
     agents: { maxAgents, begun: run.agents?.begun ?? 0 },
     ...(former === undefined ? {} : { former }),
   }
@@ -57,7 +62,7 @@ export function boundsOf(run: AgentRun, former?: FormerPlan): PlanBounds {
 export async function parsePlan(value: unknown, bounds: PlanBounds): Promise<Result<PlannedWork, string>> {
   const strict = await readWhole(value, [], bounds)
   if (strict.ok) return strict
-  const repaired = repairPlan(value)
+  const repaired = repairPlan(value, bounds.models)
   // The problems of the repaired plan are those that are left for the model.
   return readWhole(repaired.value, repaired.corrections, bounds)
 }
@@ -82,6 +87,7 @@ export async function findPlanProblems(plan: Plan, bounds: PlanBounds): Promise<
   const problems = [
     ...(former === undefined ? [] : findRevisionProblems(former.plan, plan, former.states)),
     ...findAgentProblems(plan, bounds.agents, former?.states ?? {}),
+    ...findStepModelProblems(plan, bounds.models ?? []),
   ]
   for (const [index, { output, tools = [] }] of plan.steps.entries()) {
     const unknown = tools.filter((name) => !bounds.tools.includes(name))

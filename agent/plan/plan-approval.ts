@@ -97,6 +97,7 @@ function describeStep(step: Step, number: number): string {
     failures[step.onFailure],
     step.output === undefined ? null : `answers with JSON`,
     step.effort === undefined ? null : `effort ${step.effort}`,
+    step.model === undefined ? null : `model ${step.model}`,
     step.tools === undefined ? null : `may use ${step.tools.join(', ')}`,
   ].filter((fact) => fact !== null)
   const head = `${number}. ${step.id}: ${step.title}\n   (${facts.join('; ')})`

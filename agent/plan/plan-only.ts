@@ -4,13 +4,14 @@
  */
 import { access, constants } from 'node:fs/promises'
 import * as z from 'zod'
-import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import { parseModelJson } from '#runtime/llm/repair.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { Plan, type Step } from '#specs/protocol/plan.ts'
+import type { Step } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'
 import type { AgentRun } from '../run/run.ts'
+import { modelNamesOf } from '../run/step-model.ts'
 import { runStep, type StepResult } from '../step/step.ts'
+import { planForm } from '../tool-calls/plan-form.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { boundsOf, type PlannedWork, parsePlan } from './parse-plan.ts'
 import { type PlanFailure, type Planner, planningStepId, submitPlanName } from './planner.ts'
@@ -31,7 +32,7 @@ export function createExplorer(workspace = '/mnt/workspace'): Planner {
   return async (run, signal) => {
     const accepted: { plan: PlannedWork | null } = { plan: null }
     const done = new AbortController()
-    const submit = createSubmitTool(async (value) => {
+    const submit = createSubmitTool(modelNamesOf(run), async (value) => {
       const read = await parsePlan(value, boundsOf(run))
       if (!read.ok) return read
       accepted.plan = read.value
@@ -66,12 +67,15 @@ async function readAnswer(result: StepResult, run: AgentRun): Promise<Result<Pla
   }
 }
 
-function createSubmitTool(submit: (value: unknown) => Promise<Result<PlannedWork, string>>): Tool {
+function createSubmitTool(
+  models: readonly string[],
+  submit: (value: unknown) => Promise<Result<PlannedWork, string>>,
+): Tool {
   return defineTool({
     name: submitPlanName,
     description: 'Submits the plan. Call it once, with the whole plan.',
     // Parsed where mistakes are repaired.
-    inputSchema: z.unknown().meta(toModelSchema(Plan)),
+    inputSchema: z.unknown().meta(planForm(models)),
     outputSchema: z.strictObject({ steps: z.int() }),
     requiresApproval: false,
     readOnly: false,

@@ -3,19 +3,19 @@
  * and recorded; otherwise the model is asked again with the validation errors, at most twice.
  */
 
-import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import type { ChatMessage, ToolSpec } from '#runtime/llm/messages.ts'
 import { requestStructured, type StructuredFailure } from '#runtime/structured/request.ts'
 import type { JsonSchema } from '#specs/node/json-schema.ts'
 import { reasonOf } from '#specs/node/model-protocols/model-error.ts'
 import { block } from '#specs/node/prompt-block.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
-import { Plan } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'
 import { type AgentRun, listenTo } from '../run/run.ts'
+import { modelNamesOf } from '../run/step-model.ts'
 import { hearPerson, reportTurn } from '../step/step.ts'
 import { withContext } from '../step/turn-context.ts'
 import { truncateMiddle } from '../text/truncate.ts'
+import { planForm } from '../tool-calls/plan-form.ts'
 import { boundsOf, type PlannedWork, parsePlan, type Replanning } from './parse-plan.ts'
 
 export interface PlanFailure {
@@ -37,9 +37,9 @@ export const submitPlanName = 'submit_plan'
 const requestsMax = 3
 
 /** The tool that submits a plan, as the model sees it. */
-export function submitPlanSpec(): ToolSpec & { readonly parameters: JsonSchema } {
+export function submitPlanSpec(run: AgentRun): ToolSpec & { readonly parameters: JsonSchema } {
   const description = 'Submits the plan. Call it once, with the whole plan.'
-  return { name: submitPlanName, description, parameters: toModelSchema(Plan) }
+  return { name: submitPlanName, description, parameters: planForm(modelNamesOf(run)) }
 }
 
 /** The planner that asks the run's model. */
@@ -58,7 +58,7 @@ export async function requestPlan(
   messages: readonly ChatMessage[],
   { former, made = 0 }: { readonly former?: Replanning; readonly made?: number },
 ): ReturnType<Planner> {
-  const { name, description, parameters } = submitPlanSpec()
+  const { name, description, parameters } = submitPlanSpec(run)
   const answer = await requestStructured({
     model: run.model,
     messages,

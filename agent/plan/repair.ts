@@ -26,15 +26,25 @@ const stepAliases: Readonly<Record<string, readonly string[]>> = {
   output: ['outputschema', 'schema'],
   tools: ['allowedtools'],
   limits: [],
+  model: [],
 }
-const optionalFields = ['kind', 'when', 'retries', 'output', 'tools', 'limits'] as const
+const optionalFields = ['kind', 'when', 'retries', 'output', 'tools', 'limits', 'model'] as const
 
-/** Repairs the plan's unambiguous mistakes; does not validate `value`. */
-export function repairPlan(value: unknown): RepairedPlan {
+/**
+ * Repairs the plan's unambiguous mistakes; does not validate `value`.
+ * @param models names that a step may have as its model; without any, the field is left out
+ */
+export function repairPlan(value: unknown, models: readonly string[] = []): RepairedPlan {
   const corrections: string[] = []
   const plan = unwrap(value, corrections)
   if (!isRecord(plan) || !Array.isArray(plan.steps)) return { value: plan, corrections }
-  const steps = plan.steps.map((step: unknown, index) => repairStep(step, index, corrections))
+  const steps = plan.steps.map((step: unknown, index) => {
+    const repaired = repairStep(step, index, corrections)
+    if (!isRecord(repaired) || repaired.model === undefined || models.length > 0) return repaired
+    const { model: _, ...rest } = repaired
+    corrections.push(`steps.${index}.model: the run has no other model, left out`)
+    return rest
+  })
   const ids = repairIds(steps, corrections)
   const goal = typeof plan.goal === 'string' ? toLine(plan.goal) : plan.goal
   noteDropped(Object.keys(plan), ['goal', 'steps'], 'plan', corrections)

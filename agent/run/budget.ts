@@ -7,7 +7,8 @@
 
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { AgentLimits } from '#specs/protocol/plan.ts'
-import { addUsage, type ModelPrice, noUsage, type RunLimits, type Usage } from '#specs/protocol/task.ts'
+import type { ModelPrice } from '#specs/protocol/run-models.ts'
+import { addUsage, noUsage, type RunLimits, type Usage } from '#specs/protocol/task.ts'
 
 export type LimitReason = Extract<
   RunReason,
@@ -190,19 +191,23 @@ export class RunBudget {
     this.addUsage(usage)
   }
 
-  /** What a part spent in another VM. */
-  addSpent({ usage, toolCalls, agents }: { usage: Usage; toolCalls: number; agents: number }): void {
+  /** What a part spent in another VM. @param price as for {@link addUsage} */
+  addSpent(
+    { usage, toolCalls, agents }: { usage: Usage; toolCalls: number; agents: number },
+    price?: ModelPrice,
+  ): void {
     this.#spend('calls', toolCalls)
     this.#spend('agents', agents)
-    this.addUsage(usage)
+    this.addUsage(usage, price)
   }
 
-  addUsage(usage: Usage): void {
+  /** @param price of the model that was used; absent: the run's */
+  addUsage(usage: Usage, price: ModelPrice | undefined = this.#price): void {
     this.#usage = addUsage(this.#usage, usage)
     this.#spent.tokens += tokensOf(usage)
     this.#spent.requests += usage.requests
-    this.#spent.costUsd += this.#costOf(usage)
-    this.#parent?.addUsage(usage)
+    this.#spent.costUsd += this.#costOf(usage, price)
+    this.#parent?.addUsage(usage, price)
     const { tokens, requests, costUsd } = this.#spent
     const { maxTokens, maxRequests, maxCostUsd } = this.#limits
     if (tokens > maxTokens) this.#trip('limit_tokens', `${this.#who} used ${tokens} of ${maxTokens} tokens`)
@@ -215,8 +220,12 @@ export class RunBudget {
   /**
    * The limit that another turn as large as `last` would leave nothing of, so that what is left is for a conclusion;
    * null when there is enough.
+   * @param price as for {@link addUsage}
    */
-  findShortage(last: Usage): { readonly reason: LimitReason; readonly message: string } | null {
+  findShortage(
+    last: Usage,
+    price?: ModelPrice,
+  ): { readonly reason: LimitReason; readonly message: string } | null {
     const { maxTokens, maxRequests, maxCostUsd } = this.#limits
     const [tokens, requests, costUsd] = [this.#left('tokens'), this.#left('requests'), this.#left('costUsd')]
     if (tokens < 2 * tokensOf(last)) {
@@ -227,7 +236,7 @@ export class RunBudget {
       const message = `${this.#who} has ${Math.max(0, requests)} of ${maxRequests} model requests left`
       return { reason: 'limit_requests', message }
     }
-    if (costUsd >= 2 * this.#costOf(last)) return null
+    if (costUsd >= 2 * this.#costOf(last, price)) return null
     const message = `${this.#who} has ${dollars(Math.max(0, costUsd))} of ${dollars(maxCostUsd ?? 0)} left`
     return { reason: 'limit_cost', message }
   }
@@ -237,9 +246,9 @@ export class RunBudget {
     if (this.#parent !== null) this.#parent.#spend(what, count)
   }
 
-  #costOf({ inputTokens, outputTokens }: Usage): number {
-    if (this.#price === undefined) return 0
-    return (inputTokens * this.#price.input + outputTokens * this.#price.output) / 1_000_000
+  #costOf({ inputTokens, outputTokens }: Usage, price: ModelPrice | undefined = this.#price): number {
+    if (price === undefined) return 0
+    return (inputTokens * price.input + outputTokens * price.output) / 1_000_000
   }
 
   /**

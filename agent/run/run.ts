@@ -10,6 +10,7 @@ import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { sourceHeaders } from '#specs/protocol/model-request.ts'
 import type { RpcFailure } from '#specs/protocol/peer.ts'
+import type { StepModel } from '#specs/protocol/run-models.ts'
 import type { RunOutcome, Task } from '#specs/protocol/task.ts'
 import type { HostLink, HostRequests } from '../link/host-link.ts'
 import { truncate } from '../text/truncate.ts'
@@ -126,11 +127,20 @@ async function answerOf<T>(
   throw new Error(`the ${what} has no answer: ${answer.error.message} (${answer.error.code})`)
 }
 
+/** A model that steps may have, with its client: what is learned of a model is kept by that. */
+interface OpenStepModel extends StepModel {
+  readonly model: Model
+}
+
 export interface AgentRun {
   readonly task: Task
   /** Path of the agent: `root`, or `root/NAME` of a sub-agent, `root/NAME/NAME` of one of its own. */
   readonly agentPath: string
   readonly model: Model
+  /** Name of the model, if it is not the run's own. */
+  readonly modelName?: string
+  /** Models that steps and sub-agents may have instead, by name. Absent: none. */
+  readonly stepModels?: ReadonlyMap<string, OpenStepModel>
   readonly registry: Registry
   /** Workspace listing for the prompts; the same text for the whole run. */
   readonly workspaceListing: string

@@ -207,7 +207,7 @@ export class Conversation {
       )
       return undefined
     }
-    this.#run.budget.addUsage(answer.value.usage)
+    this.#run.budget.addUsage(answer.value.usage, this.#run.task.price)
     return answer.value.text
   }
 }

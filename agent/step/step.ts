@@ -242,7 +242,7 @@ class StepUnderWay {
   async #ask(number: number): Promise<StepResponse> {
     if (number === 1 && this.#begun !== undefined) return this.#take(this.#begun)
     const run = this.#run
-    const shortage = this.#usage === null ? null : run.budget.findShortage(this.#usage)
+    const shortage = this.#usage === null ? null : run.budget.findShortage(this.#usage, run.task.price)
     if (shortage !== null) throw new StepFailure(shortage.reason, shortage.message, true)
     this.doing = 'while the model was speaking'
     const heard = listenTo(this.#stepId, run, this.#signal)
@@ -325,7 +325,7 @@ async function reportSeen(stepId: string, said: readonly SteerMessage[], run: Ag
 
 /** Reports a turn to the host and its tokens to the budget. */
 export async function reportTurn(stepId: string, turn: Turn, run: AgentRun): Promise<void> {
-  run.budget.addUsage(turn.usage)
+  run.budget.addUsage(turn.usage, run.task.price)
   await run.report.event({
     type: 'turn-end',
     stepId,

@@ -13,6 +13,7 @@ import { aroundStep } from '../run/hooks.ts'
 import type { AgentRun, Report } from '../run/run.ts'
 import { noLog } from '../run/run-log.ts'
 import type { Steering } from '../run/steering.ts'
+import { atModel } from '../run/step-model.ts'
 import { OutputStore } from '../run/tool-outputs.ts'
 import { runStep, type StepResult } from '../step/step.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
@@ -65,7 +66,7 @@ export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildPa
     log: noLog,
     logger: parent.logger.child({ agentPath: parts.agentPath }),
   }
-  return atEffort(child, request.effort)
+  return atEffort(atModel(child, request.model), request.effort)
 }
 
 /** Turns of the sub-agent: at most those of a step of its parent. */

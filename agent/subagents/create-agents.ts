@@ -8,11 +8,13 @@ import type { Owner } from '#specs/node/directory.ts'
 import { Mutex } from '#specs/node/semaphore.ts'
 import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { findModelProblem } from '#specs/protocol/run-models.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import type { OpenedExtensions } from '../extensions/extension-set.ts'
 import type { RunBudget } from '../run/budget.ts'
 import type { AgentRun, Report } from '../run/run.ts'
 import type { SteerMessage } from '../run/steering.ts'
+import { atModel, modelNamesOf } from '../run/step-model.ts'
 import type { ReachableAgent } from '../run/sub-agents.ts'
 import type { StepResult } from '../step/step.ts'
 import { truncate } from '../text/truncate.ts'
@@ -188,6 +190,8 @@ class AgentsOf implements RunAgents {
     if (brief.trim() === '') return toolFailure('invalid_input', 'the brief is empty: say what to do').error
     const problem = this.#findVmProblem(request)
     if (problem !== null) return problem
+    const unknownModel = findModelProblem(request.model, modelNamesOf(this.#parent))
+    if (unknownModel !== null) return toolFailure('invalid_input', unknownModel).error
     const unknown = (tools ?? []).filter((name) => !this.#parent.registry.names.includes(name))
     if (unknown.length === 0) return null
     const message = `there is no tool ${unknown.join(', ')} here that could be given on; there are ${this.#parent.registry.names.join(', ')}`
@@ -347,15 +351,21 @@ class AgentsOf implements RunAgents {
   /** In a VM of its own; its changes are in the view afterwards. */
   async #liveElsewhere(child: Child, tools: readonly string[]): Promise<Lived> {
     const { agentPath, stepId, budget, view } = child
-    const { effort } = this.#parent.task
-    const request = { ...(effort === undefined ? {} : { effort }), ...child.request }
+    const { modelName: model, task } = this.#parent
+    const { effort } = task
+    const request = {
+      ...(effort === undefined ? {} : { effort }),
+      ...(model === undefined ? {} : { model }),
+      ...child.request,
+    }
+    const { price } = request.model === undefined ? task : atModel(this.#parent, request.model).task
     const { vms } = this.#parts
     if (vms === undefined) throw new TypeError('there are no VMs for sub-agents')
     const maxTurns = maxTurnsOf(request, this.#parent)
     const { steering } = child.person
     // A limit leaves it a turn to conclude, which its own VM sees to.
     const signal = AbortSignal.any([child.signal, later(budget.signal, ownEndMs)])
-    const parts = { agentPath, request, stepId, budget, tools, maxTurns, steering }
+    const parts = { agentPath, request, stepId, budget, price, tools, maxTurns, steering }
     const ran = await runInOwnVm(parts, vms.run, signal)
     if (!ran.ok) {
       const text = `[Caisson] ${ran.error.message}`

@@ -7,6 +7,7 @@ import type { Owner } from '#specs/node/directory.ts'
 import type { AgentRunRequest, AgentRunResult } from '#specs/protocol/agent-vm.ts'
 import type { Result, ToolError } from '#specs/protocol/error.ts'
 import type { RpcFailure } from '#specs/protocol/peer.ts'
+import type { ModelPrice } from '#specs/protocol/run-models.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { StreamOpener } from '../proxy/egress-stream.ts'
 import type { RunBudget } from '../run/budget.ts'
@@ -37,6 +38,8 @@ interface OwnVmParts {
   readonly request: AgentRequest
   readonly tools: readonly string[]
   readonly budget: RunBudget
+  /** Of its model. Absent: not known. */
+  readonly price?: ModelPrice | undefined
   readonly maxTurns: number
   /** Its messages so far. */
   readonly steering: Steering
@@ -56,11 +59,11 @@ export function later(signal: AbortSignal, afterMs: number): AbortSignal {
 
 /** Runs it to its end. Failure: the host has no VM for it, or `signal` is aborted. */
 export async function runInOwnVm(
-  { agentPath, stepId, request, tools, budget, maxTurns, steering }: OwnVmParts,
+  { agentPath, stepId, request, tools, budget, price, maxTurns, steering }: OwnVmParts,
   run: VmsOfHost['run'],
   signal: AbortSignal,
 ): Promise<Result<AgentRunResult>> {
-  const { brief, output, effort, hosts, approvals } = request
+  const { brief, output, effort, model, hosts, approvals } = request
   using reader = steering.join()
   const messages = reader.take().map(({ messageId, text }) => ({ messageId, text }))
   const answer = await run(
@@ -72,6 +75,7 @@ export async function runInOwnVm(
       limits: { ...limitsOf(budget), maxTurns },
       ...(output === undefined ? {} : { output }),
       ...(effort === undefined ? {} : { effort }),
+      ...(model === undefined ? {} : { model }),
       ...(messages.length === 0 ? {} : { messages }),
       ...(hosts === undefined ? {} : { hosts: [...hosts] }),
       ...(approvals === undefined ? {} : { approvals }),
@@ -80,7 +84,7 @@ export async function runInOwnVm(
   )
   if (answer.ok) {
     const { usage, toolCalls, agents } = answer.value
-    budget.addSpent({ usage, toolCalls, agents })
+    budget.addSpent({ usage, toolCalls, agents }, price)
     return answer
   }
   return toolFailure('unavailable', `no VM of its own for a sub-agent: ${answer.error.message}`)

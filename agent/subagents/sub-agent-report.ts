@@ -36,7 +36,7 @@ export class ChildReport implements Report {
 
   /** @param stepId the parent's step that it works for */
   begin(
-    { brief, limits: wanted, effort, isolation, hosts, approvals }: AgentRequest,
+    { brief, limits: wanted, effort, model, isolation, hosts, approvals }: AgentRequest,
     stepId: string,
     tools: readonly string[],
     { maxToolCalls, maxTokens, maxWallMs, maxRequests, maxCostUsd, maxAgents }: RunBudgetLimits,
@@ -57,6 +57,7 @@ export class ChildReport implements Report {
         ...(maxAgents === undefined ? {} : { maxAgents }),
       },
       ...(effort === undefined ? {} : { effort }),
+      ...(model === undefined ? {} : { model }),
       ...(isolation === 'vm' ? { isolation } : {}),
       ...(hosts === undefined ? {} : { hosts: [...hosts] }),
       ...(approvals === undefined ? {} : { approvals }),

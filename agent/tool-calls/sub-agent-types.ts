@@ -18,6 +18,8 @@ export interface AgentRequest extends Readonly<AgentBounds> {
   readonly output?: OutputSchema
   /** Absent: its parent's. */
   readonly effort?: Effort
+  /** Name of a model of the run. Absent: its parent's. */
+  readonly model?: string
   /** Absent: `view`. */
   readonly isolation?: AgentIsolation
 }

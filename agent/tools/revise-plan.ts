@@ -1,19 +1,18 @@
 /** `revise_plan`: submits a new plan to replace the current one. The executor decides what it may change. */
 import * as z from 'zod'
-import { toModelSchema } from '#runtime/llm/json-schema.ts'
-import { Plan } from '#specs/protocol/plan.ts'
 import { Line } from '#specs/protocol/text.ts'
+import { planForm } from '../tool-calls/plan-form.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
 export const revisePlanName = 'revise_plan'
 
-const inputSchema = z.strictObject({
-  reason: Line.min(1).describe('Why the plan has to change, in one line for people'),
-  // Parsed by the executor, which also repairs mistakes.
-  plan: z.unknown().meta(toModelSchema(Plan)),
-})
-
-export function createRevisePlanTool(): Tool {
+/** @param models names that a step may have as its model; default none */
+export function createRevisePlanTool(models: readonly string[] = []): Tool {
+  const inputSchema = z.strictObject({
+    reason: Line.min(1).describe('Why the plan has to change, in one line for people'),
+    // Parsed by the executor, which also repairs mistakes.
+    plan: z.unknown().meta(planForm(models)),
+  })
   return defineTool({
     name: revisePlanName,
     description:

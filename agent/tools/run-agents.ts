@@ -81,16 +81,21 @@ export function isAgentTool(name: string): boolean {
   return agentToolNames.includes(name)
 }
 
-export function createAgentTools(): Tool[] {
-  return [spawnTool(), readTool(), takeTool()]
+/** @param models names that a sub-agent may have as its model; default none */
+export function createAgentTools(models: readonly string[] = []): Tool[] {
+  return [spawnTool(models), readTool(), takeTool()]
 }
 
-function spawnTool(): Tool<typeof spawnInput, typeof spawnOutput> {
+function spawnTool(models: readonly string[]): Tool {
+  const inputSchema =
+    models.length === 0
+      ? spawnInput
+      : spawnInput.extend({ model: z.enum(models).optional().describe('Its model; default yours') })
   return defineTool({
     name: names.spawn,
     description:
       'Has a sub-agent do a part of the work and waits for its answer. It sees the brief and a copy of the workspace as it is now, nothing of this conversation; when it ends, the files that it changed are brought into the workspace. Several calls in one reply run at the same time: give each its own files. What you have changed meanwhile too is not overwritten but named as a conflict. Use it for parts that are independent of one another, not for what a few calls do.',
-    inputSchema: spawnInput,
+    inputSchema,
     outputSchema: spawnOutput,
     requiresApproval: false,
     readOnly: false,
@@ -104,6 +109,7 @@ function spawnTool(): Tool<typeof spawnInput, typeof spawnOutput> {
       ),
     async execute(input, { agents, stepId, signal }) {
       const { brief, name, tools, limits: bounds, output, effort, isolation, hosts, approvals } = input
+      const model = 'model' in input && typeof input.model === 'string' ? input.model : undefined
       if (agents === undefined || stepId === undefined)
         return toolFailure('unavailable', 'there are no sub-agents here; do it yourself')
       const result = await agents.spawn(
@@ -114,6 +120,7 @@ function spawnTool(): Tool<typeof spawnInput, typeof spawnOutput> {
           ...(bounds === undefined ? {} : { limits: bounds }),
           ...(output === undefined ? {} : { output }),
           ...(effort === undefined ? {} : { effort }),
+          ...(model === undefined ? {} : { model }),
           ...(isolation === undefined ? {} : { isolation }),
           ...(hosts === undefined ? {} : { hosts }),
           ...(approvals === undefined ? {} : { approvals }),

@@ -95,6 +95,7 @@ const flags: Readonly<Record<string, string>> = {
   'approvals.rules': '--approve FILE',
   'egress.rules': '--allow-host',
   effort: '--effort',
+  fallback: '--fallback',
   folders: '--add-dir',
   'limits.maxAgents': '--max-agents',
   'limits.maxDepth': '--max-depth',
@@ -102,6 +103,7 @@ const flags: Readonly<Record<string, string>> = {
   outputSchema: '--output-schema',
   'plan.only': '--plan-only',
   replay: '--replay',
+  stepModels: '--step-model',
   'vm.accelerator': '--accel',
 }
 

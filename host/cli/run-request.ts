@@ -17,6 +17,8 @@ const places = {
     workspace: 'asked',
     model: 'asked',
     effort: 'asked',
+    fallback: 'asked',
+    stepModels: 'asked',
     tools: 'asked',
     context: 'asked',
   },
@@ -43,7 +45,8 @@ export type Asked =
 export async function askFor(host: Host, options: RunOptions, settings: CommandSettings): Promise<Asked> {
   const [own] = ofThisProcess(options, settings)
   if (own !== undefined) return { reason: `${own} is not possible in the service` }
-  const { model, effort, metadata, tools, context, outputSchema, egress, limits } = options
+  const { model, effort, fallback, stepModels, metadata, tools, context, outputSchema, egress, limits } =
+    options
   const { vm: { memoryBytes, cpus, diskBytes, keep } = {}, plan, approvals, files } = options
   const choice = await host.provider(model === undefined ? {} : { model })
   const workspace = path.resolve(options.workspace ?? '.')
@@ -52,7 +55,8 @@ export async function askFor(host: Host, options: RunOptions, settings: CommandS
   const from = typeof plan?.from === 'string' ? await planOf(host, plan.from, workspace) : plan?.from
   const asked = RunRequest.safeParse(
     withoutAbsent({
-      ...{ prompt: options.prompt, workspace, model, effort, tools, context, metadata, outputSchema },
+      ...{ prompt: options.prompt, workspace, model, effort, fallback, stepModels },
+      ...{ tools, context, metadata, outputSchema },
       expectedModel: { id: choice.model, server: choice.baseUrl },
       continue: continued,
       files: withoutAbsent({ ...files }),

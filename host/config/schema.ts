@@ -8,6 +8,7 @@ import { serverKindNames } from '#specs/node/model-protocols/server-kinds.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { Effort } from '#specs/protocol/plan.ts'
+import { FallbackModels, StepModels } from '#specs/protocol/run-models.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
 import { refuseUnreadable } from '../egress/rules.ts'
 import { KeySource, Name } from '../keys/key-source.ts'
@@ -136,10 +137,9 @@ export const Config = z.strictObject({
   /** Model id when neither `--model` nor CAISSON_MODEL names one. */
   model: z.string().min(1).optional(),
   /** Models that are asked in this order where the run's own cannot answer; their servers are found as for `model`. */
-  fallback: z
-    .array(z.string().regex(/^[\x21-\x7e]{1,200}$/, 'expected a model id'))
-    .max(8)
-    .default([]),
+  fallback: FallbackModels.default([]),
+  /** What steps and sub-agents of a run may use besides its model: ids, or names with their ids. Absent: nothing. */
+  stepModels: StepModels.optional(),
   /** How much models reason; absent: as they do by themselves. */
   effort: Effort.optional(),
   /** The provider when no model list decides; `offline` for the built-in stand-in. */

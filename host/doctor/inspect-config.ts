@@ -6,6 +6,7 @@
 import { existsSync } from 'node:fs'
 import type { McpServer } from '#specs/protocol/extension.ts'
 import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
+import { namedModels } from '#specs/protocol/run-models.ts'
 import { configFile, loadConfig } from '../config/load.ts'
 import type { Config } from '../config/schema.ts'
 import { decide, makePolicy } from '../egress/policy.ts'
@@ -62,7 +63,7 @@ export async function inspectSections(
 ): Promise<ConfigFact[]> {
   return [
     ...(await Promise.all(Object.keys(config.providers).map((name) => inspectProvider(name, config, place)))),
-    ...(await inspectFallback(config, place)),
+    ...(await inspectFurther(config, place)),
     ...inspectModels(config),
     ...(await inspectEmbeddings(config, place)),
     ...(await inspectKeys(config, place)),
@@ -88,11 +89,10 @@ export async function inspectModel(config: Config, place: KeyPlace): Promise<Con
   return fact.problem === undefined ? fact : { ...fact, stopsRuns: true }
 }
 
-/** Who is asked where the model of a run cannot answer. */
-async function inspectFallback(config: Config, place: KeyPlace): Promise<ConfigFact[]> {
+/** What a run may use besides its model: where that cannot answer, and for steps. */
+async function inspectFurther(config: Config, place: KeyPlace): Promise<ConfigFact[]> {
   const keys = await storedKeys(place)
-  const inspect = async (model: string): Promise<ConfigFact> => {
-    const what = 'fallback'
+  const inspect = async ([what, model]: readonly [string, string]): Promise<ConfigFact> => {
     const chosen = chooseProvider({ env: place.env, config, storedKeys: keys, model })
     if (!chosen.ok) return { what, seen: 'cannot be used', problem: chosen.error.message, stopsRuns: true }
     const { name, baseUrl } = chosen.value
@@ -100,7 +100,11 @@ async function inspectFallback(config: Config, place: KeyPlace): Promise<ConfigF
     const fact = await withKey({ what, seen }, chosen.value, place)
     return fact.problem === undefined ? fact : { ...fact, stopsRuns: true }
   }
-  return await Promise.all(config.fallback.map(inspect))
+  const ofSteps = [...namedModels(config.stepModels ?? [])]
+  return await Promise.all([
+    ...config.fallback.map((model) => inspect(['fallback', model])),
+    ...ofSteps.map(([name, model]) => inspect([`stepModels.${name}`, model])),
+  ])
 }
 
 /** Which model, and why. */

@@ -9,7 +9,7 @@ import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Network } from '../net/network.ts'
 import { createOfflineUpstream } from '../offline-model/upstream.ts'
 import type { CapabilityCache } from '../providers/capability-cache.ts'
-import { createFallbackUpstream } from '../providers/fallback.ts'
+import { createRunUpstream } from '../providers/fallback.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from '../providers/http-upstream.ts'
 import type { ModelHolds } from '../providers/model-holds.ts'
 import type { ModelProvider } from '../providers/providers.ts'
@@ -18,7 +18,7 @@ import type { Budget, BudgetLimits } from './budget.ts'
 import { createEmbeddingsRoute, type EmbeddingModel, embeddingsPath } from './embeddings-route.ts'
 import { closedError, createModelRoute, keysOf, type ModelHooks } from './model-route.ts'
 import { sendError } from './relay.ts'
-import { RequestReport, type RequestSink, readSource } from './request-report.ts'
+import { type RequestedModel, RequestReport, type RequestSink, readSource } from './request-report.ts'
 import type { GatewayServices, ServeStream } from './services.ts'
 
 export type { GatewayServices, ServeStream }
@@ -42,6 +42,10 @@ export interface GatewayOptions extends RequestSink {
   readonly provider: ModelProvider
   /** Asked in this order where the provider's model cannot answer. Absent: none. */
   readonly fallbacks?: readonly ModelProvider[]
+  /** What steps and sub-agents may ask for, by name. Absent: nothing, and every request is for the provider's model. */
+  readonly stepModels?: ReadonlyMap<string, ModelProvider>
+  /** Another name of the provider's model, which an agent that continues a run may have. */
+  readonly ownName?: string
   readonly runId: string
   /** Model budget of the run. */
   readonly limits: BudgetLimits
@@ -109,13 +113,10 @@ export function createGateway(options: GatewayOptions): Gateway {
           ...(options.modelHolds === undefined ? {} : { modelHolds: options.modelHolds }),
         })
   const now = options.now ?? (() => performance.now())
-  const { fallbacks = [] } = options
-  const asModel = (one: ModelProvider) => ({ model: one.model, upstream: openModel(one) })
-  const server =
-    fallbacks.length === 0
-      ? openModel(provider)
-      : createFallbackUpstream(asModel(provider), fallbacks.map(asModel), now)
-  const upstream = options.wrapUpstream?.(server, keysOf([provider, ...fallbacks])) ?? server
+  const { fallbacks = [], stepModels = new Map<string, ModelProvider>() } = options
+  const all = [provider, ...fallbacks, ...stepModels.values()]
+  const server = all.length === 1 ? openModel(provider) : openModels()
+  const upstream = options.wrapUpstream?.(server, keysOf(all)) ?? server
   const closing = new AbortController()
   const open = new Set<Promise<void>>()
   let denied = 0
@@ -128,9 +129,9 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
   }
   let requests = 0
-  const openReport = (source: RequestSource, model?: string): RequestReport => {
+  const openReport = (source: RequestSource, models: RequestedModel): RequestReport => {
     requests += 1
-    return new RequestReport(`model-${options.idPrefix ?? ''}${requests}`, source, model, sink, now)
+    return new RequestReport(`model-${options.idPrefix ?? ''}${requests}`, source, models, sink, now)
   }
 
   function deny(stream: ServerHttp2Stream, target: string): void {
@@ -149,20 +150,23 @@ export function createGateway(options: GatewayOptions): Gateway {
   const model = createModelRoute({
     provider,
     fallbacks,
+    stepModels,
+    ...(options.ownName === undefined ? {} : { ownName: options.ownName }),
     upstream,
     limits: options.limits,
     ...(options.within === undefined ? {} : { within: options.within }),
     requestBodyTimeoutMs: timeouts.requestBodyTimeoutMs,
     guestTimeoutMs: timeouts.idleTimeoutMs,
     ...(options.modelHooks === undefined ? {} : { hooks: options.modelHooks }),
-    report: (headers) => openReport(readSource(headers)),
+    report: (headers, stepModel) =>
+      openReport(readSource(headers), stepModel === undefined ? {} : { stepModel }),
     now,
   })
   const embed = createEmbeddingsRoute({
     ...(options.embeddings === undefined ? {} : { embeddings: options.embeddings }),
     budget: model.budget,
     ...(options.modelHooks === undefined ? {} : { hooks: options.modelHooks }),
-    report: (name) => openReport({}, name),
+    report: (model) => openReport({}, model === undefined ? {} : { model }),
     now,
   })
 
@@ -183,7 +187,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       }
       if (route.kind === 'service') return await route.serve(stream, headers, signal)
       if (route.kind === 'embeddings') return await embed(stream, headers, signal)
-      if (route.kind === 'models') return sendModels(stream, provider.model)
+      if (route.kind === 'models') return sendModels(stream, [provider.model, ...stepModels.keys()])
       await model.serve(stream, headers, signal)
     } catch (cause) {
       // An internal error: the guest learns that it failed, the log has the cause.
@@ -196,6 +200,19 @@ export function createGateway(options: GatewayOptions): Gateway {
       // Answered before the body was read: discard the rest.
       if (!stream.destroyed && !stream.readableEnded) stream.resume()
     }
+  }
+
+  function openModels(): Upstream {
+    const opened = new Map<string, { readonly model: string; readonly upstream: Upstream }>()
+    const open = (one: ModelProvider) => {
+      const place = JSON.stringify([one.baseUrl, one.model])
+      const known = opened.get(place) ?? { model: one.model, upstream: openModel(one) }
+      opened.set(place, known)
+      return known
+    }
+    const own = open(provider)
+    const steps = new Map([...stepModels].map(([name, one]) => [name, open(one)]))
+    return createRunUpstream({ own, steps, fallbacks: fallbacks.map(open) }, now)
   }
 
   async function close(): Promise<void> {
@@ -264,10 +281,10 @@ function findRoute(headers: IncomingHttpHeaders, services?: GatewayServices): Ro
   return 'serve' in route ? { kind: 'service', serve: route.serve } : { kind: route.kind }
 }
 
-function sendModels(stream: ServerHttp2Stream, model: string): void {
+function sendModels(stream: ServerHttp2Stream, names: readonly string[]): void {
   const body = JSON.stringify({
     object: 'list',
-    data: [{ id: model, object: 'model', created: 0, owned_by: 'caisson' }],
+    data: names.map((id) => ({ id, object: 'model', created: 0, owned_by: 'caisson' })),
   })
   stream.respond({
     ':status': 200,

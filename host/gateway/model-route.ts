@@ -16,11 +16,13 @@ import {
 import type { EmbeddingsRequest } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
+import type { PriceConfig } from '../config/schema.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { ModelProvider } from '../providers/providers.ts'
 import { readUsage, type Upstream, type UpstreamAnswer } from '../providers/upstream.ts'
 import { createRedaction } from '../secrets/redaction.ts'
 import { Budget, type BudgetLimits, priceOf } from './budget.ts'
+import { type AllowedModels, type ChosenModel, chooseModel, requestFor } from './chosen-model.ts'
 import { holdAnswer, type ModelReply } from './hold-answer.ts'
 import { guestGone, relayAnswer, sendError } from './relay.ts'
 import type { RequestReport } from './request-report.ts'
@@ -33,8 +35,7 @@ export interface ModelHooks {
   after?(request: CompletionRequest, reply: ModelReply, signal: AbortSignal): Promise<string | null>
 }
 
-interface ModelRouteOptions {
-  readonly provider: ModelProvider
+interface ModelRouteOptions extends AllowedModels {
   /** Models that the upstream may ask instead. */
   readonly fallbacks: readonly ModelProvider[]
   readonly upstream: Upstream
@@ -46,7 +47,7 @@ interface ModelRouteOptions {
   readonly guestTimeoutMs: number
   readonly hooks?: ModelHooks
   /** Opens the report of a request. */
-  readonly report: (headers: IncomingHttpHeaders) => RequestReport
+  readonly report: (headers: IncomingHttpHeaders, stepModel?: string) => RequestReport
   /** Monotonic clock in milliseconds. */
   readonly now: () => number
 }
@@ -68,12 +69,11 @@ const firstBytesPerToken = 4
 const mostBytesPerToken = 16
 
 export function createModelRoute(options: ModelRouteOptions): ModelRoute {
-  const { provider, upstream, now } = options
-  const redaction = createRedaction(keysOf([provider, ...options.fallbacks]))
-  const priced = (one: ModelProvider) => ({ model: one.model, price: priceOf(one) })
-  const others = options.fallbacks.map(priced)
+  const { provider, fallbacks, stepModels, upstream, now } = options
+  const redaction = createRedaction(keysOf([provider, ...fallbacks, ...stepModels.values()]))
   const budget = new Budget(options.limits, priceOf(provider), provider.model, options.within)
-  let bytesPerToken = firstBytesPerToken
+  /** Of each model that answered. */
+  const bytesPerToken = new Map<string, number>()
   let openRequests = 0
 
   async function serve(
@@ -81,17 +81,35 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
     headers: IncomingHttpHeaders,
     signal: AbortSignal,
   ): Promise<void> {
-    const report = options.report(headers)
+    const fail = (error: WireError): void => {
+      sendError(stream, error)
+      options.report(headers).refuse(error)
+    }
+    if (openRequests >= openMaxRequests) {
+      return fail(gatewayError('limit_concurrency', `More than ${openMaxRequests} model requests at once.`))
+    }
+    openRequests += 1
     try {
-      await forward(stream, report, signal)
-    } catch (cause) {
-      report.fault()
-      throw cause
+      const read = await readRequest(stream, options.requestBodyTimeoutMs)
+      if (!read.ok) return fail(read.error)
+      const chosen = chooseModel(read.request.model, options)
+      if (!chosen.ok) return fail(chosen.error)
+      const { name, model } = chosen.value
+      const report = options.report(headers, name === undefined ? undefined : model.model)
+      try {
+        await forward(stream, { ...read, ...chosen.value }, report, signal)
+      } catch (cause) {
+        report.fault()
+        throw cause
+      }
+    } finally {
+      openRequests -= 1
     }
   }
 
   async function forward(
     stream: ServerHttp2Stream,
+    { request: asked, bytes: allBytes, name, model: first }: Asked,
     report: RequestReport,
     signal: AbortSignal,
   ): Promise<void> {
@@ -99,92 +117,82 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
       sendError(stream, error)
       report.refuse(error, spent)
     }
-    if (openRequests >= openMaxRequests) {
-      return refuse(gatewayError('limit_concurrency', `More than ${openMaxRequests} model requests at once.`))
-    }
-    openRequests += 1
+    const models: [Priced, ...Priced[]] = [priced(first), ...fallbacks.map(priced)]
+    const images = sumImages(asked.messages)
+    const bytes = allBytes - images.characters
+    const inputTokens =
+      Math.ceil(bytes / (bytesPerToken.get(first.model) ?? firstBytesPerToken)) + images.tokens
+    if (options.hooks?.before !== undefined) report.wait({ for: 'hook' })
+    const objection = await options.hooks?.before?.(asked, signal)
+    if (typeof objection === 'string') return refuse(deniedBy('request', objection))
+    const waitsFrom = now()
+    const reserved = await budget.reserve({
+      inputTokens,
+      outputTokens: Math.min(asked.max_tokens ?? outputDefaultTokens, outputMaxTokens),
+      signal,
+      ...(models.length === 1 && first === provider ? {} : { models }),
+      onWait: () => report.wait({ for: 'budget' }),
+    })
+    report.addQueued(now() - waitsFrom)
+    if (!reserved.ok) return refuse(reserved.error)
+    const { maxOutputTokens, settle } = reserved.value
+    let used = noUsage
     try {
-      const read = await readRequest(stream, options.requestBodyTimeoutMs)
-      if (!read.ok) return refuse(read.error)
-      const { request } = read
-      const images = sumImages(request.messages)
-      const bytes = read.bytes - images.characters
-      const inputTokens = Math.ceil(bytes / bytesPerToken) + images.tokens
-      if (options.hooks?.before !== undefined) report.wait({ for: 'hook' })
-      const objection = await options.hooks?.before?.(request, signal)
-      if (typeof objection === 'string') return refuse(deniedBy('request', objection))
-      const asked = now()
-      const reserved = await budget.reserve({
-        inputTokens,
-        outputTokens: Math.min(request.max_tokens ?? outputDefaultTokens, outputMaxTokens),
-        signal,
-        ...(others.length === 0 ? {} : { models: [priced(provider), ...others] }),
-        onWait: () => report.wait({ for: 'budget' }),
-      })
-      report.addQueued(now() - asked)
-      if (!reserved.ok) return refuse(reserved.error)
-      const { maxOutputTokens, settle } = reserved.value
-      let used = noUsage
-      try {
-        let isSent = false
-        const onQueued = (ms: number): void => {
-          isSent = true
-          report.addQueued(ms)
-        }
-        const answer = await upstream.send(request, {
-          maxTokens: maxOutputTokens,
-          signal,
-          onQueued,
-          onWait: (wait) => report.wait(wait),
-          onRetry: (retry) => report.retry(retry),
-        })
-        if (!answer.ok) {
-          if (!signal.aborted) return refuse(answer.error)
-          // `closed` may also mean that its turn never came.
-          if (isSent && answer.error.code !== closedError.code) {
-            used = mostUsage(inputTokens, request.stream === true ? 0 : maxOutputTokens)
-          }
-          return refuse({ ...closedError, message: guestGone }, { usage: used, costUsd: settle(used) })
-        }
-        const heard = {
-          ...answer.value,
-          body: atFirst(answer.value.body, () => report.wait({ for: 'rest' })),
-        }
-        const id = answer.value.headers['x-request-id'] ?? answer.value.headers['nvcf-reqid']
-        if (id !== undefined) report.providerRequestId = id
-        const asked = answer.value.model
-        if (asked !== undefined) report.fallback = asked
-        const price =
-          asked === undefined ? priceOf(provider) : others.find(({ model }) => model === asked)?.price
-        const checked = await checkAnswer(request, heard, signal)
-        if (!checked.ok) {
-          const { error, usage, estimated } = checked.error
-          used = usage
-          return refuse(error, { usage, costUsd: settle(usage, price ?? null), estimated })
-        }
-        const result = await relayAnswer(stream, checked.value, {
-          redaction,
-          signal,
-          guestTimeoutMs: options.guestTimeoutMs,
-          maxTokens: maxOutputTokens,
-        })
-        if (heard.isPaid === true) return report.end({ ...result, usage: noUsage, estimated: false })
-        used = result.usage
-        if (!result.estimated && used.inputTokens > 0 && images.characters === 0) {
-          bytesPerToken = Math.min(Math.max(bytes / used.inputTokens, 1), mostBytesPerToken)
-        }
-        const costUsd = settle(used, price ?? null)
-        const { model, ...outcome } = result
-        report.end({
-          ...outcome,
-          ...(model === null || model === (asked ?? provider.model) ? {} : { responseModel: model }),
-          ...(costUsd === null ? {} : { costUsd }),
-        })
-      } finally {
-        settle(used)
+      let isSent = false
+      const onQueued = (ms: number): void => {
+        isSent = true
+        report.addQueued(ms)
       }
+      const answer = await upstream.send(requestFor(asked, name), {
+        maxTokens: maxOutputTokens,
+        signal,
+        onQueued,
+        onWait: (wait) => report.wait(wait),
+        onRetry: (retry) => report.retry(retry),
+      })
+      if (!answer.ok) {
+        if (!signal.aborted) return refuse(answer.error)
+        // `closed` may also mean that its turn never came.
+        if (isSent && answer.error.code !== closedError.code) {
+          used = mostUsage(inputTokens, asked.stream === true ? 0 : maxOutputTokens)
+        }
+        return refuse({ ...closedError, message: guestGone }, { usage: used, costUsd: settle(used) })
+      }
+      const heard = {
+        ...answer.value,
+        body: atFirst(answer.value.body, () => report.wait({ for: 'rest' })),
+      }
+      const id = answer.value.headers['x-request-id'] ?? answer.value.headers['nvcf-reqid']
+      if (id !== undefined) report.providerRequestId = id
+      const answering = answer.value.model ?? first.model
+      if (answer.value.model !== undefined) report.fallback = answering
+      const price = models.find(({ model }) => model === answering)?.price
+      const checked = await checkAnswer(asked, heard, signal)
+      if (!checked.ok) {
+        const { error, usage, estimated } = checked.error
+        used = usage
+        return refuse(error, { usage, costUsd: settle(usage, price ?? null), estimated })
+      }
+      const result = await relayAnswer(stream, checked.value, {
+        redaction,
+        signal,
+        guestTimeoutMs: options.guestTimeoutMs,
+        maxTokens: maxOutputTokens,
+      })
+      const { model, ...outcome } = result
+      if (heard.isPaid === true) return report.end({ ...outcome, usage: noUsage, estimated: false })
+      used = result.usage
+      if (!result.estimated && used.inputTokens > 0 && images.characters === 0) {
+        bytesPerToken.set(answering, Math.min(Math.max(bytes / used.inputTokens, 1), mostBytesPerToken))
+      }
+      const costUsd = settle(used, price ?? null)
+      report.end({
+        ...outcome,
+        ...(model === null || model === answering ? {} : { responseModel: model }),
+        ...(costUsd === null ? {} : { costUsd }),
+      })
     } finally {
-      openRequests -= 1
+      settle(used)
     }
   }
 
@@ -208,6 +216,20 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   }
 
   return { serve, usage: () => budget.usage, budget }
+}
+
+interface Asked extends ChosenModel {
+  readonly request: CompletionRequest
+  readonly bytes: number
+}
+
+interface Priced {
+  readonly model: string
+  readonly price: PriceConfig | null
+}
+
+function priced(one: ModelProvider): Priced {
+  return { model: one.model, price: priceOf(one) }
 }
 
 /** The keys of all of them. */

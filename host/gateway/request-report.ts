@@ -17,6 +17,9 @@ export interface RequestSink {
   readonly onModelWait?: (wait: ModelWait) => void
 }
 
+/** Which model a request is for, if it is not the run's own. */
+export type RequestedModel = Pick<ModelEnd, 'model' | 'stepModel'>
+
 /** How a request ended; the report adds its ids and times. */
 export type RequestOutcome = Pick<
   ModelEnd,
@@ -38,10 +41,10 @@ const queuedMinMs = 50
 export class RequestReport {
   /** The provider's own id of the exchange. */
   providerRequestId: string | undefined
-  /** The model that answered in the place of the run's own. */
+  /** The model that answered in the place of the one that was asked for. */
   fallback: string | undefined
   readonly #id: string
-  readonly #model: { readonly model?: string }
+  readonly #model: RequestedModel
   readonly #sink: RequestSink
   readonly #now: () => number
   readonly #startedAt: number
@@ -49,16 +52,15 @@ export class RequestReport {
   #attempts = 1
   #hasEnded = false
 
-  /** @param model if it is not the run's own */
   constructor(
     id: string,
     source: RequestSource,
-    model: string | undefined,
+    model: RequestedModel,
     sink: RequestSink,
     now: () => number,
   ) {
     this.#id = id
-    this.#model = model === undefined ? {} : { model }
+    this.#model = model
     this.#sink = sink
     this.#now = now
     this.#startedAt = now()

@@ -1,14 +1,23 @@
 /**
- * Asks the models of a run in their order: the next one where a server is unreachable, overloaded, without the model, or
- * limits the model for hours. Never changes an answer that has begun. A model that failed is asked last for a while.
+ * Asks the models of a run: the one that a request names, else the run's own. Where its server is unreachable, overloaded,
+ * without the model, or limits the model for hours, asks those of the fallback in their order. Never changes an answer that
+ * has begun. A model that failed is asked last for a while.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import type { GatewayErrorCode, WireError } from '../net/gateway-error.ts'
 import type { SendOptions, Upstream, UpstreamAnswer } from './upstream.ts'
 
-interface FallbackModel {
+interface RunModel {
   readonly model: string
   readonly upstream: Upstream
+}
+
+/** One object for one model of one server, whatever it is for. */
+interface RunModels {
+  readonly own: RunModel
+  /** By the name with which a request asks for them. */
+  readonly steps: ReadonlyMap<string, RunModel>
+  readonly fallbacks: readonly RunModel[]
 }
 
 /** How long a model that failed is asked last. */
@@ -28,19 +37,17 @@ const goneStatuses: ReadonlySet<number> = new Set([404, 410])
 const busyStatuses: ReadonlySet<number> = new Set([429, 502, 503, 504, 529])
 
 /** @param now monotonic clock in milliseconds */
-export function createFallbackUpstream(
-  first: FallbackModel,
-  others: readonly FallbackModel[],
-  now: () => number,
-): Upstream {
-  const models = [first, ...others]
-  const heldUntil = new Map<FallbackModel, number>()
-  const isHeld = (model: FallbackModel) => (heldUntil.get(model) ?? 0) > now()
+export function createRunUpstream({ own, steps, fallbacks }: RunModels, now: () => number): Upstream {
+  const heldUntil = new Map<RunModel, number>()
+  const isHeld = (model: RunModel) => (heldUntil.get(model) ?? 0) > now()
 
   async function send(
     request: Parameters<Upstream['send']>[0],
     options: SendOptions,
   ): Promise<Result<UpstreamAnswer, WireError>> {
+    // The gateway has refused names that are not allowed.
+    const first = (request.model === undefined ? undefined : steps.get(request.model)) ?? own
+    const models = [first, ...fallbacks.filter((model) => model !== first)]
     const order = [...models.filter((model) => !isHeld(model)), ...models.filter(isHeld)]
     const errors: WireError[] = []
     for (const [at, model] of order.entries()) {
@@ -69,7 +76,8 @@ export function createFallbackUpstream(
   return {
     send,
     close: async () => {
-      await Promise.all(models.map(({ upstream }) => upstream.close()))
+      const all = new Set([own, ...steps.values(), ...fallbacks])
+      await Promise.all([...all].map(({ upstream }) => upstream.close()))
     },
   }
 }

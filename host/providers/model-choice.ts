@@ -1,5 +1,6 @@
 /** Selects the configured server for a model id: by its lists, a prefix, or the default. Pure. */
 import { serverKindNames } from '#specs/node/model-protocols/server-kinds.ts'
+import { capabilitiesOf } from '#specs/node/provider-quirks/capabilities.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { Config } from '../config/schema.ts'
 
@@ -155,4 +156,17 @@ export function longestMatch(patterns: readonly string[], id: string): string | 
 export function contextTokensOf({ models }: Pick<Config, 'models'>, model: string): number | undefined {
   const pattern = longestMatch(Object.keys(models), model)
   return pattern === undefined ? undefined : models[pattern]?.contextTokens
+}
+
+/** The window that each of the models has; undefined where nobody knows one of them. */
+export function smallestContext(
+  config: Config,
+  models: readonly { readonly model: string }[],
+): number | undefined {
+  const [own, ...others] = models.map(({ model }) => contextTokensOf(config, model))
+  if (others.length === 0) return own
+  const known = models.map(
+    ({ model }) => contextTokensOf(config, model) ?? capabilitiesOf(model).contextTokens,
+  )
+  return known.every((tokens) => tokens !== null) ? Math.min(...known) : own
 }

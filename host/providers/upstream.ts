@@ -27,7 +27,7 @@ export interface UpstreamAnswer {
   readonly requestBytes: number
   /** Ending the iteration early cancels the request. Throws an {@link UpstreamBreak} when the body is interrupted. */
   readonly body: AsyncIterable<Uint8Array>
-  /** The model that answers. Absent: the run's own. */
+  /** The model that answers in the place of the one that was asked for. Absent: that one. */
   readonly model?: string
   /** Whether it was paid for before: an agent that continues a run gets an answer again. Absent: no. */
   readonly isPaid?: true

@@ -86,9 +86,9 @@ export interface ChatDigest {
 }
 
 /**
- * Model, limits, reasoning, the ids of calls and the durations of commands are left out: the first two are the host's
- * choice, few servers get the reasoning, an id that a server left out is drawn at random, and no command takes as long
- * twice. Calls are numbered in their order instead.
+ * Limits, reasoning, the ids of calls and the durations of commands are left out: the first are the host's choice, few
+ * servers get the reasoning, an id that a server left out is drawn at random, and no command takes as long twice. Calls are
+ * numbered in their order instead. A request has a model only where a step chose one.
  */
 export function digestChat(request: CompletionRequest): ChatDigest {
   const { messages, settings } = splitChat(request)
@@ -117,7 +117,7 @@ export function splitChat(request: CompletionRequest): {
   readonly messages: CompletionRequest['messages']
   readonly settings: object
 } {
-  const { messages, model: _model, max_tokens: _tokens, stream_options: _options, ...settings } = request
+  const { messages, max_tokens: _tokens, stream_options: _options, ...settings } = request
   return { messages, settings }
 }
 

@@ -5,7 +5,7 @@ import { hasCode } from '#specs/errors.ts'
 import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { writeWithDiskSpace } from '../files/disk-space.ts'
-import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import { type GatewayErrorCode, gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Embedder } from '../providers/embedder.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 import { createRedaction, type Redaction } from '../secrets/redaction.ts'
@@ -25,6 +25,7 @@ const defaultMaxBytes = 256 * 1024 * 1024
 /** Earlier exchanges that are looked at for shared messages: parallel steps take turns. */
 const parentsMax = 64
 
+const limitCode: GatewayErrorCode = 'limit_model'
 const withoutSpace = gatewayError('closed', 'The disk of the host is full; the run cannot continue there.')
 
 interface RecorderOptions {
@@ -90,6 +91,8 @@ export class Recorder implements AsyncDisposable {
         if (this.#isWithoutSpace) return { ok: false, error: withoutSpace }
         const answer = await upstream.send(request, options)
         if (!answer.ok) {
+          // The run left its process with this limit: its agent never got it, and asks again.
+          if (answer.error.code === limitCode && options.signal.aborted) return answer
           this.#model(request, { ok: false, error: redactError(answer.error, redaction) })
           return answer
         }

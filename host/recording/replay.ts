@@ -12,11 +12,12 @@ import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
 import { EmbeddingsAnswer } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
+import { namedModels, type StepModels } from '#specs/protocol/run-models.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { parseJson } from '../files/json.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Embedder } from '../providers/embedder.ts'
-import type { ProviderChoice } from '../providers/providers.ts'
+import type { ModelProvider, ProviderChoice } from '../providers/providers.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 import { digestChat, digestWeb, Exchange, type ModelAnswer, RecordingHeader, type WebKind } from './format.ts'
 import { countShared } from './recorder.ts'
@@ -238,6 +239,15 @@ export async function openRecording(
 export function recordedProvider({ header: { model, runId } }: Recording): ProviderChoice {
   const note = `Replaying the recording of ${runId}; nothing is sent to the network.`
   return { name: 'recording', model, baseUrl: null, keySource: null, notes: [note] }
+}
+
+/** The same for models that steps choose. */
+export function recordedStepModels(
+  recording: Recording,
+  models: StepModels,
+): ReadonlyMap<string, ModelProvider> {
+  const { keySource: _, ...provider } = recordedProvider(recording)
+  return new Map([...namedModels(models)].map(([name, model]) => [name, { ...provider, model, key: null }]))
 }
 
 const Embedded = z.strictObject({ data: EmbeddingsAnswer.shape.data, tokens: Count.nullable() })

@@ -7,6 +7,7 @@ import { CaissonError, hasCode } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
+import { findStepModelProblems } from '#specs/protocol/run-models.ts'
 import { parseOutsidePlan, readPlanText } from '../approvals/plan-question.ts'
 import { RunFold } from '../journal/run-outline.ts'
 import type { RunStore } from '../journal/run-store.ts'
@@ -26,6 +27,16 @@ export function requireAgents({ plan, from }: GivenPlan, maxAgents: number): voi
     throw new CaissonError(
       'invalid_plan',
       `the plan of ${from} cannot be carried out: ${problem}, or allow more (option limits.maxAgents)`,
+    )
+}
+
+/** @throws {CaissonError} `invalid_plan` when a step names a model that the run does not allow */
+export function requireModels({ plan, from }: GivenPlan, allowed: readonly string[]): void {
+  const [problem] = findStepModelProblems(plan, allowed)
+  if (problem !== undefined)
+    throw new CaissonError(
+      'invalid_plan',
+      `the plan of ${from} cannot be carried out: ${problem}; option stepModels allows more`,
     )
 }
 

@@ -23,6 +23,7 @@ import type { Secret } from '../keys/secret.ts'
 import type { McpPins } from '../mcp/pins.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import type { Network } from '../net/network.ts'
+import { smallestContext } from '../providers/model-choice.ts'
 import type { ModelProvider } from '../providers/providers.ts'
 import type { Turn } from '../queue/run-queue.ts'
 import type { Recording } from '../recording/replay.ts'
@@ -84,6 +85,8 @@ export interface PlannedRun {
   readonly provider: ModelProvider
   /** Asked in this order where the provider's model cannot answer. Absent: none. */
   readonly fallbacks?: readonly ModelProvider[]
+  /** What steps and sub-agents may use instead, by name. Absent: nothing. */
+  readonly stepModels?: ReadonlyMap<string, ModelProvider>
   /** Provider of embeddings. Absent: no embeddings. */
   readonly embeddings?: ModelProvider
   /** Replaces the model's server and the web; the run then uses no network. */
@@ -195,6 +198,7 @@ export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
     ...(outputSchema === undefined ? {} : { outputSchema }),
     ...(effort === undefined ? {} : { effort }),
     ...(contextTokens === undefined ? {} : { contextTokens }),
+    ...stepModelsOf(plan),
     ...(Object.keys(context).length === 0 ? {} : { context }),
     ...(plan.sections === undefined ? {} : { sections: [...plan.sections] }),
     ...(tools === undefined ? {} : { tools: [...tools] }),
@@ -204,6 +208,22 @@ export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
     ...(ofAgent.length === 0 ? {} : { hooks: ofAgent }),
     ...knowledgeOf(plan),
   }
+}
+
+/** As the agent knows them. */
+function stepModelsOf({ config, stepModels, fallbacks = [] }: PlannedRun): Pick<Task, 'stepModels'> {
+  if (stepModels === undefined || stepModels.size === 0) return {}
+  const known = [...stepModels].map(([name, provider]) => {
+    const price = priceOf(provider)
+    const contextTokens = smallestContext(config, [provider, ...fallbacks])
+    return {
+      name,
+      id: provider.model,
+      ...(price === null ? {} : { price: { input: price.input, output: price.output } }),
+      ...(contextTokens === undefined ? {} : { contextTokens }),
+    }
+  })
+  return { stepModels: known }
 }
 
 /** The same task, in which calls without an id of the model get the same ids. */

@@ -101,6 +101,7 @@ export class Run implements RunHandle {
     this.#claims = new AgentEventValidator({
       mode,
       approvePlan: this.#approvesPlan,
+      stepModels: [...(plan.stepModels?.keys() ?? [])],
       maxAgents: plan.limits.maxAgents,
       maxDepth: plan.limits.maxDepth,
       hooks: this.#hooks.ofAgent,

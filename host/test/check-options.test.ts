@@ -182,6 +182,8 @@ describe('the options of a run', () => {
       plan: { only: false, from: { goal: 'g', steps: [] }, approve: true },
       model: 'm',
       effort: 'low',
+      fallback: ['other/model'],
+      stepModels: { fast: 'other/model' },
       tools: { run_bash: false },
       extensions: {
         hostTools: { t: { description: 'd', inputSchema: {}, execute: () => 1 } },

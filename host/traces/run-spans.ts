@@ -160,10 +160,11 @@ export class RunSpans {
 
   #startRequest(event: Of<HostEvent, 'model-start'>, place: Place): TraceSpan[] {
     const { agentPath = 'root', stepId, turn } = event
-    // Only requests for vectors have a model of their own; their provider is not in the journal.
+    // The provider of another model than the run's is not in the journal.
     const [operation, model] =
-      event.model === undefined ? ['chat', this.#run?.model] : ['embeddings', event.model]
-    const provider = event.model === undefined ? this.#run?.provider : undefined
+      event.model === undefined ? ['chat', event.stepModel ?? this.#run?.model] : ['embeddings', event.model]
+    const isOwn = event.model === undefined && event.stepModel === undefined
+    const provider = isOwn ? this.#run?.provider : undefined
     const span = this.#begin(place, {
       name: `${operation} ${model}`,
       kind: 'client',

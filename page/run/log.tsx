@@ -145,7 +145,11 @@ function Body({ entry, limit, ...rest }: RowProps) {
       )
     case 'agent':
       return entry.event.type === 'agent-start' ? (
-        <p>Sub-agent starts: {visibleLine(entry.event.brief)}</p>
+        <p>
+          Sub-agent starts
+          {entry.event.model !== undefined && ` with the model ${visibleLine(entry.event.model, 100)}`}:{' '}
+          {visibleLine(entry.event.brief)}
+        </p>
       ) : (
         <>
           <p>Sub-agent {entry.event.state}</p>

@@ -70,6 +70,7 @@ export function PlanView({ state, focus, onFocus, onCancelAgent }: PlanViewProps
                       <span class="step-meta">
                         {status}
                         {step?.kind === 'agent' && ' · sub-agent'}
+                        {step?.model !== undefined && ` · ${visibleLine(step.model, 60)}`}
                         {needs.length > 0 && <span class="visually-hidden">, after {needs.join(', ')}</span>}
                       </span>
                     </button>

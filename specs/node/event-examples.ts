@@ -120,13 +120,14 @@ export const hostExamples: Examples<HostEvent> = {
     { requestId: 'model-7', agentPath: 'root', stepId: 'report', turn: 2 },
   ],
   'model-retry': [
-    'The model server refused a request and did nothing with it; it is sent again.',
+    'The model server refused a request and did nothing with it; it is sent again, or another model is asked.',
     {
       requestId: 'model-7',
       attempt: 2,
-      status: 429,
-      cause: 'upstream_busy: too many requests',
-      delayMs: 20_000,
+      status: 503,
+      cause: 'Overloaded',
+      delayMs: 0,
+      fallback: 'qwen3-coder',
     },
   ],
   'model-end': [
@@ -139,7 +140,8 @@ export const hostExamples: Examples<HostEvent> = {
       queuedMs: 20_050,
       usage,
       costUsd: 0.0021,
-      responseModel: 'nemotron-3-super-120b-a12b-fp8',
+      fallback: 'qwen3-coder',
+      responseModel: 'qwen3-coder-480b-a35b',
       estimated: false,
     },
   ],

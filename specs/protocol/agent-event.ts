@@ -4,6 +4,7 @@ import { ShownSection, sectionsMaxCount, turnSectionsMaxCount } from './context-
 import { RunReason, ToolError } from './error.ts'
 import { limits } from './limits.ts'
 import { AgentBounds, AgentLimits, Effort, Plan, StepId, StepState } from './plan.ts'
+import { ModelName } from './run-models.ts'
 import { Usage } from './task.ts'
 import { Count, Document, Id, Line, Milliseconds, Text, WorkspacePath } from './text.ts'
 import { ToolKind } from './tool-names.ts'
@@ -103,6 +104,8 @@ const AgentStart = z.strictObject({
   limits: AgentLimits,
   /** Absent: its parent's. */
   effort: Effort.optional(),
+  /** Name of a model that the run allows for steps. Absent: its parent's. */
+  model: ModelName.optional(),
   /** `vm`: it works in a VM of its own. Absent: in its parent's. */
   isolation: z.literal('vm').optional(),
   /** With `vm`. */

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { RunReason } from './error.ts'
 import { limits } from './limits.ts'
 import { AgentBounds, AgentLimits, Effort, OutputSchema, StepId } from './plan.ts'
+import { ModelName } from './run-models.ts'
 import { Usage } from './task.ts'
 import { AgentPath, Count, Document, Id, Line, RunId, Text } from './text.ts'
 
@@ -23,6 +24,8 @@ export const AgentRunRequest = z.strictObject({
   output: OutputSchema.optional(),
   /** Absent: the run's. */
   effort: Effort.optional(),
+  /** Name of a model that the run allows for steps. Absent: the run's. */
+  model: ModelName.optional(),
   /** What the person said to it before it began. Absent: nothing. */
   messages: z
     .array(z.strictObject({ messageId: Id, text: Text }))

@@ -67,7 +67,7 @@ const ToolDefinition = z.strictObject({
 })
 
 export const CompletionRequest = z.strictObject({
-  /** Ignored: replaced by the host's choice. */
+  /** Name of a model that the run allows for steps; another is refused. Ignored where it allows none. */
   model: z.string().max(500).optional(),
   messages: z.array(Message).min(1).max(10_000),
   tools: z.array(ToolDefinition).min(1).max(256).optional(),

@@ -29,8 +29,10 @@ export const ModelStart = z.strictObject({
   /** `model-1`, counted by the gateway. */
   requestId: Id,
   ...RequestSource.shape,
-  /** The model, if it differs from the run's own, such as an embedding model. */
+  /** The embedding model, if the request is to one. */
   model: Line.optional(),
+  /** Id of the model of `stepModels` that a step or a sub-agent asked for; absent: the run's own. */
+  stepModel: Line.optional(),
 })
 
 /** The gateway sends a request again, because the server certainly did nothing with it. */
@@ -64,9 +66,11 @@ export const ModelEnd = z.strictObject({
   usage: Usage,
   /** By the user's price table; absent: unknown. */
   costUsd: z.number().min(0).optional(),
-  /** The model, if it differs from the run's own, such as an embedding model. */
+  /** The embedding model, if the request is to one. */
   model: Line.optional(),
-  /** The model of `fallback` in the configuration that was asked; absent: the run's own answered. */
+  /** Id of the model of `stepModels` that a step or a sub-agent asked for; absent: the run's own. */
+  stepModel: Line.optional(),
+  /** The model of `fallback` that answered; absent: the one that was asked for. */
   fallback: Line.optional(),
   /** The model that answered, by the server's word; absent: it named none, or the requested one. */
   responseModel: Line.optional(),

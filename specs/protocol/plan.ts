@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { isWithinDepth } from './json-depth.ts'
 import { limits } from './limits.ts'
 import { findReferences } from './plan-references.ts'
+import { ModelName } from './run-models.ts'
 import { Document, Line } from './text.ts'
 
 /** Chosen by the model: short, readable, unique in the plan. */
@@ -106,6 +107,8 @@ export const Step = z.strictObject({
   output: OutputSchema.optional(),
   /** Absent: the run's. */
   effort: Effort.optional(),
+  /** Name of a model that the run allows for steps. Absent: the run's. */
+  model: ModelName.optional(),
   /** For the kind `agent`: its tools; absent: all of the run's. */
   tools: z.array(Line.min(1)).max(256).optional(),
   /** For the kind `agent`. */

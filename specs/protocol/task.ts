@@ -7,6 +7,7 @@ import { AgentHook } from './hook.ts'
 import { isWithinDepth } from './json-depth.ts'
 import { limits } from './limits.ts'
 import { Effort, OutputSchema, Plan, StepId } from './plan.ts'
+import { ModelName, ModelPrice, TaskStepModels } from './run-models.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from './text.ts'
 
 /** Limits of one run; the agent enforces them, the host checks wall time and tokens itself. */
@@ -46,10 +47,6 @@ export const AnswerForm = z
     `expected at most ${limits.outputSchemaMaxChars} characters as JSON`,
   )
 export type AnswerForm = z.infer<typeof AnswerForm>
-
-/** US dollars per million tokens. */
-export const ModelPrice = z.strictObject({ input: z.number().min(0), output: z.number().min(0) })
-export type ModelPrice = z.infer<typeof ModelPrice>
 
 export const Task = z.strictObject({
   runId: RunId,
@@ -94,6 +91,10 @@ export const Task = z.strictObject({
   price: ModelPrice.optional(),
   /** Context and output limits of the model, from the user's configuration. */
   contextTokens: z.int().min(1_024).optional(),
+  /** Models that steps and sub-agents may use instead. Absent: none. */
+  stepModels: TaskStepModels.optional(),
+  /** With `subAgent`: which of them it uses. Absent: the run's own. */
+  stepModel: ModelName.optional(),
   /** Tools that run on the host, provided by the application. Absent: none. */
   hostTools: z.array(HostTool).max(128).optional(),
   /** The user's MCP servers. Absent: none; the workspace may have some of its own. */

@@ -15,6 +15,7 @@ import { RunMetadata, RunPriority, StartWithin } from '../protocol/host-event.ts
 import { limits } from '../protocol/limits.ts'
 import { Effort, Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
+import { FallbackModels, StepModels } from '../protocol/run-models.ts'
 import { AnswerForm, RunLimits, Usage } from '../protocol/task.ts'
 import {
   AgentPath,
@@ -74,6 +75,10 @@ const RunFields = z.strictObject({
   model: Line.min(1).optional(),
   /** How much the model reasons. Absent: the configuration's, or what the model does by itself. */
   effort: Effort.optional(),
+  /** Models that are asked in this order where the other cannot answer. Absent: the configuration's. */
+  fallback: FallbackModels.optional(),
+  /** Models that the agent may choose for a step or a sub-agent: ids, or names with their ids. Absent: the configuration's. */
+  stepModels: StepModels.optional(),
   /** What the service must make of `model` and its own settings, or it refuses the request (409). Absent: anything. */
   expectedModel: z
     .strictObject({

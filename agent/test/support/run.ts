@@ -130,9 +130,9 @@ export interface TestRun {
 }
 
 /** Model of a scripted server, with pauses too short to notice. */
-export function modelAt(baseUrl: string): Model {
+export function modelAt(baseUrl: string, model = 'm'): Model {
   return createModel({
-    model: 'm',
+    model,
     baseUrl,
     firstDelayMs: 1,
     maxDelayMs: 2,
@@ -144,6 +144,7 @@ export function modelAt(baseUrl: string): Model {
 export interface TestRunOptions {
   readonly task?: Partial<z.input<typeof Task>>
   readonly model: Model
+  readonly stepModels?: AgentRun['stepModels']
   readonly registry?: Registry
   readonly decide?: (
     request: Omit<ApprovalRequest, 'runId'>,
@@ -180,6 +181,7 @@ export function makeRun(options: TestRunOptions): TestRun {
     task,
     agentPath: 'root',
     model: options.model,
+    ...(options.stepModels === undefined ? {} : { stepModels: options.stepModels }),
     registry:
       options.registry ?? createRegistry(noteTools(diary), { logger: silentLogger, cancelGraceMs: 50 }),
     workspaceListing: 'a.csv (12 bytes)',

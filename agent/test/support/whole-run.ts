@@ -45,7 +45,7 @@ export async function runWhole(
       }),
     },
     registry: createRegistry(noteTools(), { logger: silentLogger }),
-    modelFor: () => modelAt(server.baseUrl),
+    modelFor: ({ model }) => modelAt(server.baseUrl, model),
     listWorkspace: () => Promise.resolve('a.csv (12 bytes)'),
     logger: silentLogger,
     ...parts,

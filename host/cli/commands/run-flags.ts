@@ -22,6 +22,9 @@ export interface RunFlags extends VmFlags, Detail {
   readonly envFile?: string
   readonly model?: string
   readonly effort?: Effort
+  readonly fallback?: string[]
+  /** Each `ID` or `NAME=ID`. */
+  readonly stepModel?: string[]
   /** `KEY=VALUE` over the configuration. */
   readonly config?: string[]
   readonly tool?: string[]
@@ -85,6 +88,12 @@ function readFolder(text: string): AddedFolder {
   return name === undefined || path === undefined ? { path: text } : { path, name }
 }
 
+/** `ID` or `NAME=ID`: the name with its id. */
+function readStepModel(text: string): [name: string, id: string] {
+  const at = text.indexOf('=')
+  return at < 0 ? [text, text] : [text.slice(0, at), text.slice(at + 1)]
+}
+
 export async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOptions> {
   const modes: readonly string[] = ['ask', 'all', 'none']
   const rules = modes.includes(flags.approve) ? [] : await readApprovalRules(flags.approve)
@@ -93,6 +102,8 @@ export async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promis
     prompt,
     ...given('model', flags.model),
     ...given('effort', flags.effort),
+    ...given('fallback', flags.fallback),
+    ...given('stepModels', flags.stepModel && Object.fromEntries(flags.stepModel.map(readStepModel))),
     ...given('tools', flags.tool),
     ...given('continue', flags.continue),
     ...given('replay', flags.replay),

@@ -58,6 +58,16 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
         'high',
       ]),
     )
+    .option(
+      '--fallback <id>',
+      'model to ask where the other cannot answer; repeatable, in this order',
+      collect,
+    )
+    .option(
+      '--step-model <id>',
+      'model that the agent may choose for a step or a sub-agent; NAME=ID names it; repeatable',
+      collect,
+    )
     .option('--env-file <file>', 'file of variables, as .env.example has them; those of the environment win')
   addConfigOption(command)
     .option('--tool <name>', 'allow only this tool; repeatable', collect)

@@ -27,7 +27,7 @@ export function nameOf(agentPath: string): string {
 }
 
 export function agentStartLines(
-  { brief, isolation, hosts, approvals }: Of<'agent-start'>,
+  { brief, model, isolation, hosts, approvals }: Of<'agent-start'>,
   colors: Colors,
 ): string[] {
   const [first = '', ...more] = brief.trim().split('\n')
@@ -41,7 +41,8 @@ export function agentStartLines(
     approvals === 'deny' ? ', asks nobody' : '',
   ]
   const where = isolation === 'vm' ? colors.dim(` (VM of its own${bounds.join('')})`) : ''
-  return [`▸ started: ${sanitizeLine(first, 200)}${rest}${where}`]
+  const by = model === undefined ? '' : colors.dim(` (model ${sanitizeLine(model, 200)})`)
+  return [`▸ started: ${sanitizeLine(first, 200)}${rest}${by}${where}`]
 }
 
 export function agentEndLines(event: Of<'agent-end'>, colors: Colors): string[] {

@@ -386,7 +386,7 @@ function planUpdateLines(event: Of<'plan-update'>, before: RunState | undefined,
 /** Whether a plan is one step whose line would only repeat the goal. */
 function isSmall(plan: Plan | null): boolean {
   const [only, ...more] = plan?.steps ?? []
-  const hasDetails = only?.kind === 'agent' || (only?.retries ?? 0) > 0
+  const hasDetails = only?.kind === 'agent' || (only?.retries ?? 0) > 0 || only?.model !== undefined
   return only !== undefined && more.length === 0 && only.title === plan?.goal && !hasDetails
 }
 

@@ -115,13 +115,14 @@ function callWords({ tool, arguments: given }: Of<'tool-start'>, agentPath: stri
 }
 
 function requestWords(
-  { requestId, agentPath = 'root', stepId, model }: Of<'model-start'>,
+  { requestId, agentPath = 'root', stepId, model, stepModel }: Of<'model-start'>,
   state: RunState,
 ): string {
   const who = agentPath === 'root' ? '' : ` of [${nameOf(agentPath)}]`
   const what =
     stepId === undefined ? '' : stepId === 'plan' ? ' for the plan' : ` for ${stepTitle(state, stepId)}`
-  const to = model === undefined ? '' : ` to ${sanitizeLine(model, 100)}`
+  const other = model ?? stepModel
+  const to = other === undefined ? '' : ` to ${sanitizeLine(other, 100)}`
   return `model request ${requestId}${to}${who}${what}`
 }
 

@@ -69,10 +69,11 @@ function numbersOf(plan: Plan): Map<string, string> {
 }
 
 function detailsOf(step: Step, numbers: ReadonlyMap<string, string>): string[] {
-  const { kind, needs, when, retries = 0, onFailure } = step
+  const { kind, needs, when, retries = 0, onFailure, model } = step
   const otherwise = { abort: '', continue: 'may fail', replan: 'replanned on failure' }[onFailure]
   return [
     kind === 'agent' ? 'by a sub-agent' : '',
+    model === undefined ? '' : `model ${model}`,
     needs.length === 0
       ? ''
       : `after ${listOf(
@@ -112,6 +113,7 @@ function changedFields(before: Step, after: Step): string[] {
     'output',
     'tools',
     'limits',
+    'model',
   ] as const
   return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]))
 }

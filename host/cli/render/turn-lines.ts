@@ -139,7 +139,9 @@ export function modelEndLines(event: Of<'model-end'>, colors: Colors): string[] 
   const facts = [
     sanitizeLine(event.requestId ?? 'model request', 60),
     event.error === undefined ? `HTTP ${event.status}` : sanitizeLine(event.error, 200),
-    event.fallback === undefined ? '' : sanitizeLine(event.fallback, 200),
+    ...[event.stepModel, event.fallback].map((model) =>
+      model === undefined ? '' : sanitizeLine(model, 200),
+    ),
     formatDuration(event.durationMs),
     `${usage.inputTokens}${cached} + ${usage.outputTokens} tokens`,
     // Of the offline model it is known to be nothing.

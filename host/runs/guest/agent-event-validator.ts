@@ -12,6 +12,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, StepState } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
+import { findStepModelProblems } from '#specs/protocol/run-models.ts'
 import type { RunMoment } from '#specs/protocol/run-state.ts'
 import { HookEventValidator } from './hook-claims.ts'
 
@@ -25,6 +26,8 @@ export interface ClaimBounds {
   readonly approvePlan: boolean
   /** The plan given to the agent. Absent: the agent makes its own. */
   readonly plan?: Plan
+  /** Names of the models that steps may have. Absent: none. */
+  readonly stepModels?: readonly string[]
   readonly maxAgents: number
   /** Depth of sub-agents; 1: none has its own. */
   readonly maxDepth: number
@@ -112,7 +115,11 @@ export class AgentEventValidator {
   findPlanProblems(plan: Plan): string[] {
     const limits = { maxAgents: this.#bounds.maxAgents, begun: this.#agents.size }
     const states = Object.fromEntries(this.#states)
-    return [...this.#findRevisionProblems(plan), ...findAgentProblems(plan, limits, states)]
+    return [
+      ...this.#findRevisionProblems(plan),
+      ...findAgentProblems(plan, limits, states),
+      ...findStepModelProblems(plan, this.#bounds.stepModels ?? []),
+    ]
   }
 
   /** Whether this agent has started and not ended. */

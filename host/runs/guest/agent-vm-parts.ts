@@ -145,7 +145,7 @@ function egressFor(policy: EgressPolicy, { hosts }: AgentRunRequest): EgressPoli
 export function taskFor(
   plan: ResolvedRun,
   narrowed: ResolvedRun,
-  { agentPath, stepId, brief, tools, output, effort, messages }: AgentRunRequest,
+  { agentPath, stepId, brief, tools, output, effort, model, messages }: AgentRunRequest,
 ): Task {
   const {
     plan: _,
@@ -164,6 +164,7 @@ export function taskFor(
     hostTools: task.hostTools?.filter(({ name }) => tools.includes(name)),
     prompt: brief,
     ...(effort === undefined ? {} : { effort }),
+    ...(model === undefined ? {} : { stepModel: model }),
     tools,
     limits: narrowed.limits,
     subAgent: { agentPath, stepId, ...(output === undefined ? {} : { output }) },

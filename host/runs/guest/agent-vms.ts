@@ -15,6 +15,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { HandlerFailure, RpcFailure } from '#specs/protocol/peer.ts'
+import { findModelProblem } from '#specs/protocol/run-models.ts'
 import { type Completion, noUsage, type Task } from '#specs/protocol/task.ts'
 import type { Budget } from '../../gateway/budget.ts'
 import { gatewayAuthority } from '../../gateway/gateway.ts'
@@ -109,6 +110,8 @@ export class AgentVms {
     if (checkpoints === undefined) return failed('the run makes no checkpoints (vm.recoveries is 0)')
     if (this.#closing.signal.aborted) return failed('the run ends')
     if (agentPath === 'root') return failed('the root agent has the VM of the run')
+    const problem = findModelProblem(request.model, [...(this.#parts.plan.stepModels?.keys() ?? [])])
+    if (problem !== null) return failed(problem)
     const { maxParallelAgents } = this.#parts.plan.limits
     // The agent keeps to it by itself.
     if (this.#entries.size >= maxParallelAgents)

@@ -81,6 +81,8 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
   const gateway = createGateway({
     provider,
     ...(plan.fallbacks === undefined ? {} : { fallbacks: plan.fallbacks }),
+    ...(plan.stepModels === undefined ? {} : { stepModels: plan.stepModels }),
+    ...(plan.resumed === undefined ? {} : { ownName: plan.resumed.task.model }),
     runId,
     limits: limitsLeft(limits, record.state),
     ...(subAgent === undefined ? {} : { within: subAgent.within, idPrefix: subAgent.idPrefix }),
@@ -175,11 +177,11 @@ function modelHooksOf(hooks: RunHooks): ModelHooks {
 }
 
 function memoryOf(
-  { runId, directory, secrets, provider, fallbacks = [] }: ResolvedRun,
+  { runId, directory, secrets, provider, fallbacks = [], stepModels }: ResolvedRun,
   store: NoteStore,
   note: (event: HostEvent) => void,
 ): MemoryService {
-  const ofKey = createRedaction(keysOf([provider, ...fallbacks]))
+  const ofKey = createRedaction(keysOf([provider, ...fallbacks, ...(stepModels?.values() ?? [])]))
   const redact = (text: string) => ofKey.text(secrets.redactionForUser().text(text))
   return new MemoryService({ store, runId, workspace: directory, note, redact })
 }

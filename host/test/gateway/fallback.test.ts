@@ -5,7 +5,7 @@ import { delta, failure, reply } from '#specs/testing/model-replies.ts'
 import { startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Secret } from '../../keys/secret.ts'
-import { createFallbackUpstream } from '../../providers/fallback.ts'
+import { createRunUpstream } from '../../providers/fallback.ts'
 import { createHttpUpstream } from '../../providers/http-upstream.ts'
 import type { ModelProvider } from '../../providers/providers.ts'
 import { Recorder } from '../../recording/recorder.ts'
@@ -105,9 +105,12 @@ it('the first model is asked again after a while [G.05]', async () => {
     }),
   })
   const own = { ...customProvider(first.baseUrl), baseUrl: first.baseUrl }
-  const upstream = createFallbackUpstream(
-    open(own),
-    [open({ ...other(second.baseUrl), baseUrl: second.baseUrl })],
+  const upstream = createRunUpstream(
+    {
+      own: open(own),
+      steps: new Map(),
+      fallbacks: [open({ ...other(second.baseUrl), baseUrl: second.baseUrl })],
+    },
     () => time,
   )
   const ask = async () => {

@@ -9,7 +9,7 @@ import { resolveFolders } from '../../state/folders.ts'
 
 const providers = { local: { url: 'http://127.0.0.1:9/v1', models: ['embed-*'] } }
 
-it('models of fallback have servers, keys and prices of their own, and the own model is none of them [G.05]', async () => {
+it('models of fallback and of steps have servers, keys and prices of their own [S3.06 G.05]', async () => {
   const home = await mkdtemp(path.join(tmpdir(), 'caisson-fallback-'))
   onTestFinished(() => rm(home, { recursive: true }))
   const env = { CAISSON_HOME: home, HOME: home, B_KEY: 'key-of-b-0123456789' }
@@ -17,6 +17,7 @@ it('models of fallback have servers, keys and prices of their own, and the own m
   const settings = new Settings(place, {
     model: 'a-1',
     fallback: ['a-1', 'b-1'],
+    stepModels: { fast: 'b-1' },
     providers: {
       a: { url: 'http://127.0.0.1:9/v1', models: ['a-*'] },
       b: { url: 'http://127.0.0.1:8/v1', models: ['b-*'], key: { env: 'B_KEY' } },
@@ -27,15 +28,34 @@ it('models of fallback have servers, keys and prices of their own, and the own m
   const own = await settings.chooseServer(config)
   const found = await settings.fallbacks(config, own, undefined)
   expect(found.map(({ name, model, key }) => [name, model, key?.reveal()])).toEqual([
+    ['a', 'a-1', undefined],
     ['b', 'b-1', 'key-of-b-0123456789'],
   ])
   await expect(settings.fallbacks(config, own, 1)).rejects.toThrow(
     'fallback in the configuration: The run may cost $1.00, but the price of b-1 is not known',
   )
+  const instead = await settings.fallbacks(config, own, undefined, ['b-2'])
+  expect(instead.map(({ name, model }) => [name, model])).toEqual([['b', 'b-2']])
+  expect(await settings.fallbacks(config, own, undefined, [])).toEqual([])
+  await expect(settings.fallbacks(config, own, 1, ['b-2'])).rejects.toThrow(
+    'The run may cost $1.00, but the price of b-2 is not known',
+  )
+  const steps = await settings.stepModels(config, undefined)
+  expect([...steps].map(([name, { name: server, model }]) => [name, server, model])).toEqual([
+    ['fast', 'b', 'b-1'],
+  ])
+  expect([...(await settings.stepModels(config, undefined, ['a-2'])).keys()]).toEqual(['a-2'])
+  expect((await settings.stepModels(config, undefined, {})).size).toBe(0)
+  await expect(settings.stepModels(config, 1)).rejects.toThrow(
+    'stepModels in the configuration: The run may cost $1.00, but the price of b-1 is not known',
+  )
   const facts = await inspectSections(config, place)
   expect(facts.filter(({ what }) => what === 'fallback')).toMatchObject([
     { seen: 'a-1 of a at http://127.0.0.1:9/v1' },
     { seen: expect.stringContaining('b-1 of b at http://127.0.0.1:8/v1') },
+  ])
+  expect(facts.filter(({ what }) => what.startsWith('stepModels'))).toMatchObject([
+    { what: 'stepModels.fast', seen: expect.stringContaining('b-1 of b at http://127.0.0.1:8/v1') },
   ])
 })
 

@@ -77,6 +77,7 @@ export async function startGateway(
       | 'services'
       | 'embeddings'
       | 'fallbacks'
+      | 'stepModels'
       | 'wrapUpstream'
       | 'modelHooks'
     >
