@@ -360,7 +360,11 @@ describe('requests to Anthropic', () => {
       const other = await askGolden({ reasoningEffort: 'high', messages })
       expect(other.sent.thinking).toBeUndefined()
     }
-    const answered = [...called, { role: 'assistant', content: 'Noon.' }, { role: 'user', content: 'And now?' }]
+    const answered = [
+      ...called,
+      { role: 'assistant', content: 'Noon.' },
+      { role: 'user', content: 'And now?' },
+    ]
     const next = await askGolden({ reasoningEffort: 'high', messages: answered })
     expect(next.sent.thinking).toBeDefined()
   })
