@@ -28,6 +28,7 @@ import { createAgentTools } from './tools/run-agents.ts'
 import { createWebTools } from './tools/web.ts'
 import { defaultRoot } from './workspace/file-access.ts'
 import { describeWorkspace, readGuidance } from './workspace/listing.ts'
+import { readWorkspacePicture } from './workspace/picture.ts'
 
 /**
  * Serves until the process is asked to end; `start.ts` calls it once.
@@ -80,6 +81,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
     extensions: [openHostTools, codeSearch.extension, createMcpExtension({ ...helper, network, http })],
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     readGuidance: () => readGuidance(),
+    readImage: (path) => readWorkspacePicture({}, path),
     openSkills: ({ skills }) => openSkills(skills),
     describeExits: describeExits ?? (() => exits),
   })

@@ -118,6 +118,7 @@ async function planOf(
     provider,
     ...(task.embeddingModel === undefined ? {} : { embeddings: { ...provider, model: task.embeddingModel } }),
     prompt: task.prompt,
+    ...(start.images === undefined ? {} : { images: start.images }),
     mode: task.mode ?? 'work',
     approvePlan: start.approvePlan ?? false,
     ...(task.plan === undefined ? {} : { given: { plan: task.plan, from: setup.planFrom ?? '' } }),

@@ -32,15 +32,17 @@ export function beginOpening(run: AgentRun): readonly ChatMessage[] {
 }
 
 function open(run: AgentRun, rules: string, more: Pick<ContextInput, 'work' | 'messages'>): ChatMessage[] {
-  const { task, workspaceListing, guidance, skills } = run
+  const { task, images = [], workspaceListing, guidance, skills } = run
+  const urls = images.flatMap((image) => ('url' in image ? [image.url] : []))
   return [
     { role: 'system', content: rules },
     {
       role: 'user',
       content: buildContext(
-        { task, workspaceListing, guidance, skills: skills?.list, ...more },
+        { task, images, workspaceListing, guidance, skills: skills?.list, ...more },
         roomFor(windowOf(windowOptionsOf(run))),
       ),
+      ...(urls.length === 0 ? {} : { images: urls }),
     },
   ]
 }

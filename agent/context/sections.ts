@@ -6,8 +6,10 @@
 
 import { block, oneLine } from '#specs/node/prompt-block.ts'
 import type { MemoryNote } from '#specs/protocol/extension.ts'
+import { describeImage } from '#specs/protocol/image.ts'
 import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
+import type { TaskImage } from '../run/run.ts'
 import type { SteerMessage } from '../run/steering.ts'
 import { truncateMiddle } from '../text/truncate.ts'
 import type { KnownSkill } from '../tool-calls/tool.ts'
@@ -25,6 +27,8 @@ export interface StepWork {
 /** Everything that sections can render. */
 export interface ContextInput {
   readonly task: Task
+  /** Images of the task; absent: none. */
+  readonly images?: readonly TaskImage[]
   readonly workspaceListing: string
   /** Text of the workspace's AGENTS.md; absent: none. */
   readonly guidance?: string | undefined
@@ -51,6 +55,21 @@ const task: ContextSection = {
   part: 'run',
   pinned: true,
   render: (input) => `# Task\n${block('task', input.task.prompt)}`,
+}
+
+const images: ContextSection = {
+  name: 'images',
+  part: 'run',
+  pinned: true,
+  render: (input) => {
+    if (input.images === undefined || input.images.length === 0) return undefined
+    const lines = input.images.map((one) =>
+      'problem' in one
+        ? `- ${one.name}: cannot be shown: ${one.problem}`
+        : `- ${one.name}: ${describeImage(one.image)}`,
+    )
+    return `# Images of the task\nFiles of the workspace, shown behind this text in this order:\n${lines.join('\n')}`
+  },
 }
 
 const facts: ContextSection = {
@@ -193,6 +212,7 @@ const messages: ContextSection = {
 /** The sections of a request, in order. */
 export const defaultSections: readonly ContextSection[] = [
   task,
+  images,
   facts,
   workspace,
   guidance,

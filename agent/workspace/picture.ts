@@ -5,6 +5,7 @@ import { readSync } from 'node:fs'
 import type { OpenFile } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { type ImageRef, imageMaxBytes, nameOfType, readImage, sniffImage } from '#specs/protocol/image.ts'
+import { type FileToolsOptions, withPlace } from './file-access.ts'
 
 interface FilePicture {
   readonly image: ImageRef
@@ -37,7 +38,17 @@ export function readPicture({ fd, stat }: OpenFile): Result<FilePicture, string>
   return { ok: true, value: { image: { sha256, ...read.value }, url } }
 }
 
-/** Such as `PNG image, 640x480 pixels, 10240 bytes`. */
-export function describeImage({ type, width, height, sizeBytes }: Omit<ImageRef, 'sha256'>): string {
-  return `${nameOfType(type)} image, ${width}x${height} pixels, ${sizeBytes} bytes`
+/** An image of the workspace; the error says why there is none. */
+export async function readWorkspacePicture(
+  options: FileToolsOptions,
+  path: string,
+): Promise<Result<FilePicture, string>> {
+  const found = await withPlace(options, path, {}, (place) => {
+    const opened = place.openFile('read')
+    if (!opened.ok) return opened
+    using file = opened.value
+    return { ok: true, value: readPicture(file) }
+  })
+  if (!found.ok) return { ok: false, error: found.error.message }
+  return found.value ?? { ok: false, error: 'it is no PNG, JPEG, WebP or GIF image' }
 }

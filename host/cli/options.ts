@@ -96,6 +96,7 @@ const flags: Readonly<Record<string, string>> = {
   'egress.rules': '--allow-host',
   effort: '--effort',
   folders: '--add-dir',
+  images: '--image',
   'limits.maxAgents': '--max-agents',
   'limits.maxDepth': '--max-depth',
   model: '--model',

@@ -22,6 +22,13 @@ export interface ImageFacts {
 export const imageMaxBytes = 1024 * 1024
 /** Maximum width or height of an image in pixels; Anthropic refuses larger ones (docs.anthropic.com, vision, 2026-11). */
 export const imageMaxPixels = 8_000
+/** A file that a person names: relative to the workspace, or absolute in it. */
+export const ImagePath = z
+  .string()
+  .min(1)
+  .max(4_096)
+  .refine((file) => !file.includes('\0'), 'expected a path without NUL')
+
 /** An image by the digest of its bytes. */
 export const ImageRef = z.strictObject({
   sha256: Sha256,
@@ -87,6 +94,11 @@ export function sniffImage(head: Uint8Array): ImageType | null {
 /** `PNG` for `image/png`, for people and models. */
 export function nameOfType(type: ImageType): string {
   return { 'image/png': 'PNG', 'image/jpeg': 'JPEG', 'image/webp': 'WebP', 'image/gif': 'GIF' }[type]
+}
+
+/** Such as `PNG image, 640x480 pixels, 10240 bytes`. */
+export function describeImage({ type, width, height, sizeBytes }: ImageFacts): string {
+  return `${nameOfType(type)} image, ${width}x${height} pixels, ${sizeBytes} bytes`
 }
 
 /** Reads type and dimensions from the bytes of an image, and checks that it is whole. */

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { notesOf, readTextPage } from '#runtime/tools/text-page.ts'
 import { nameInLine, quotePath } from '#specs/node/path-text.ts'
 import type { ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
-import { ImageRef } from '#specs/protocol/image.ts'
+import { describeImage, ImageRef } from '#specs/protocol/image.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import {
@@ -13,7 +13,7 @@ import {
   shownPath,
   withReadablePlace,
 } from '../../workspace/file-access.ts'
-import { describeImage, readPicture } from '../../workspace/picture.ts'
+import { readPicture } from '../../workspace/picture.ts'
 import { fingerprintFile } from '../../workspace/read-ledger.ts'
 
 const DEFAULT_LINES = 1_000
