@@ -1,4 +1,4 @@
-// Images through a whole run, host and agent: named in the task and read by the agent, to a model that sees and one that does not.
+// Images through a whole run, host and agent: named in the task and read by the agent, to models that see and that do not.
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
