@@ -183,14 +183,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   // Workflow files
   'S3.01': now('A workflow is one JSON file of steps, functions and metadata'),
   'S3.02': now('A workflow step has messages, a next step, a model and functions of its own'),
-  'S3.03': now(
-    'A workflow function is described by JSON',
-    'functions do not run yet',
-  ),
-  'S3.04': now(
-    'The steps of a workflow lead from one to the next',
-    'workflows do not run yet',
-  ),
+  'S3.03': now('A workflow function is described by JSON', 'functions do not run yet'),
+  'S3.04': now('The steps of a workflow lead from one to the next', 'workflows do not run yet'),
   'S3.05': later(
     'A function that fails ends its step and its workflow with a typed reason; the result is sent at every end',
     'workflows do not run yet',
