@@ -49,6 +49,8 @@ interface DaemonOptions {
   listWorkspace(signal: AbortSignal): Promise<string>
   /** Reads the workspace's AGENTS.md; absent, or undefined: there is none. */
   readGuidance?(): Promise<string | undefined>
+  /** Reads an image of the workspace. */
+  readImage?: RunParts['readImage']
   /** Opens the skills of a task; absent: none. */
   openSkills?: RunParts['openSkills']
   /** How earlier agent processes of this boot ended. */
@@ -116,6 +118,7 @@ export function startDaemon(options: DaemonOptions): Daemon {
     },
     listWorkspace: (signal) => options.listWorkspace(signal),
     readGuidance: () => options.readGuidance?.() ?? Promise.resolve(undefined),
+    ...(options.readImage === undefined ? {} : { readImage: options.readImage }),
     ...(openSkills === undefined ? {} : { openSkills }),
     ...(options.logFile === undefined ? {} : { log: { file: options.logFile } }),
     logger,

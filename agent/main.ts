@@ -16,6 +16,7 @@ import { openSkills } from './skills/skill-catalog.ts'
 import { createGatewayClient } from './tool-calls/gateway-client.ts'
 import { defaultRoot } from './workspace/file-access.ts'
 import { describeWorkspace, readGuidance } from './workspace/listing.ts'
+import { readWorkspacePicture } from './workspace/picture.ts'
 
 /**
  * Serves until the process is asked to end; `start.ts` calls it once.
@@ -51,6 +52,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
     extensions: [openHostTools, codeSearch.extension, createMcpExtension({ ...helper, network, http })],
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     readGuidance: () => readGuidance(),
+    readImage: (path) => readWorkspacePicture({}, path),
     openSkills: ({ skills }) => openSkills(skills),
     describeExits: describeExits ?? (() => exits),
   })

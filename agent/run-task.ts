@@ -4,6 +4,7 @@
  */
 import type { Logger } from 'pino'
 import type { Model } from '#runtime/llm/model.ts'
+import { nameInLine } from '#specs/node/path-text.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Task } from '#specs/protocol/task.ts'
@@ -22,7 +23,15 @@ import { atEffort } from './run/effort.ts'
 import { openHooks } from './run/hooks.ts'
 import { loggedModel } from './run/logged-model.ts'
 import { openRunModel } from './run/pause.ts'
-import { type AgentRun, CallIds, type Report, type RunEnding, type RunHost } from './run/run.ts'
+import {
+  type AgentRun,
+  CallIds,
+  type Report,
+  type RunEnding,
+  type RunHost,
+  type TaskImage,
+} from './run/run.ts'
+import type { RunLog } from './run/run-log.ts'
 import type { Steering } from './run/steering.ts'
 import { atModel } from './run/step-model.ts'
 import type { SubAgents } from './run/sub-agents.ts'
@@ -31,7 +40,7 @@ import type { RunAgents } from './subagents/create-agents.ts'
 import { runSubAgentTask, withoutFrame } from './subagents/own-vm.ts'
 import { truncate } from './text/truncate.ts'
 import type { Registry } from './tool-calls/registry.ts'
-import type { SkillCatalog } from './tool-calls/tool.ts'
+import type { Picture, SkillCatalog } from './tool-calls/tool.ts'
 import { loadSkillName } from './tools/load-skill.ts'
 import { memoryToolNames } from './tools/memory.ts'
 import { createRevisePlanTool } from './tools/revise-plan.ts'
@@ -62,6 +71,8 @@ export interface RunParts extends Stages {
   listWorkspace(signal: AbortSignal): Promise<string>
   /** Reads the workspace's AGENTS.md; absent, or undefined: there is none. */
   readGuidance?(): Promise<string | undefined>
+  /** Reads an image of the workspace; absent: the task's images are not shown. */
+  readImage?(path: string): Promise<Result<Omit<Picture, 'name'>, string>>
   /** Opens the skills of a task; absent: none. */
   openSkills?(task: Task): Promise<SkillCatalog>
 }
@@ -124,7 +135,9 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
       openRunModel(() => parts.modelFor({ ...task, model: name }), steering),
       log,
     )
+  const images = signal.aborted ? [] : await readImages(task.images ?? [], parts, log)
   const asIs: AgentRun = {
+    ...(images.length === 0 ? {} : { images }),
     task: { ...task, askTools: tools.value.askTools },
     agentPath: task.subAgent === undefined ? 'root' : parentOf(task.subAgent.agentPath),
     model: modelOf(task.model),
@@ -169,6 +182,34 @@ function withModels(registry: Registry, models: readonly string[]): Registry {
   if (models.length === 0) return registry
   const tools = [createRevisePlanTool(models), ...createAgentTools(models)]
   return registry.with(tools.filter(({ name }) => registry.byName.has(name)))
+}
+
+/** The images of the task as they are when it begins, also for an agent that continues it. */
+async function readImages(
+  paths: readonly string[],
+  { readImage }: Pick<RunParts, 'readImage'>,
+  log: RunLog,
+): Promise<TaskImage[]> {
+  const images: TaskImage[] = []
+  for (const path of paths) {
+    const name = nameInLine(path)
+    let url: string | undefined
+    const known = await log.once(`image ${path}`, async () => {
+      const read = (await readImage?.(path)) ?? { ok: false, error: 'this agent reads no images' }
+      if (!read.ok) return { problem: read.error }
+      url = read.value.url
+      log.keepImage(read.value.image.sha256, url)
+      return { image: read.value.image }
+    })
+    if ('problem' in known) images.push({ name, problem: known.problem })
+    else {
+      url ??= log.image(known.image.sha256)
+      images.push(
+        url === undefined ? { name, problem: 'its bytes are lost' } : { name, image: known.image, url },
+      )
+    }
+  }
+  return images
 }
 
 /**

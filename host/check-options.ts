@@ -10,6 +10,7 @@ import { SectionName, SectionPlace, SectionTokens } from '#specs/protocol/contex
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { RunMetadata, RunPriority, StartWithin } from '#specs/protocol/host-event.ts'
+import { ImagePath, imagesMaxCount } from '#specs/protocol/image.ts'
 import { plainMessages, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Effort } from '#specs/protocol/plan.ts'
@@ -177,6 +178,7 @@ const RunSchema = z.strictObject({
   replay: text.refine((name) => !name.includes('\0'), 'expected a run or a directory').optional(),
   /** Read as a JSON schema with the other settings of the run. */
   outputSchema: z.record(z.string(), z.unknown()).optional(),
+  images: z.array(ImagePath).max(imagesMaxCount).optional(),
   folders: z.array(FolderSchema).max(addedFoldersMax).optional(),
   files: FilesSchema.optional(),
   plan: PlanSchema.optional(),

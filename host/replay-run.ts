@@ -126,6 +126,7 @@ async function planOf(
         }),
     ...(task.embeddingModel === undefined ? {} : { embeddings: { ...provider, model: task.embeddingModel } }),
     prompt: task.prompt,
+    ...(start.images === undefined ? {} : { images: start.images }),
     mode: task.mode ?? 'work',
     approvePlan: start.approvePlan ?? false,
     ...(task.plan === undefined ? {} : { given: { plan: task.plan, from: setup.planFrom ?? '' } }),

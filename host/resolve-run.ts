@@ -37,6 +37,7 @@ import {
 } from './runs/given-plan.ts'
 import { checkOutputSchema } from './runs/output-schema.ts'
 import type { BuildOptions, PlannedRun } from './runs/resolved-run.ts'
+import { patternOf, readTaskImages } from './runs/task-images.ts'
 import { type SecretChanges, Secrets } from './secrets/secrets.ts'
 import type { Settings } from './settings.ts'
 import { skillRoots, UserSkills } from './skills/user-skills.ts'
@@ -89,6 +90,7 @@ export async function resolveRun(
   const vectors = await settings.chooseEmbeddings(config, limits.maxCostUsd)
   const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
   if (unpriced !== null) throw new CaissonError('price_unknown', unpriced)
+  const images = readTaskImages(options.images ?? [], directory)
   const addedFolders = nameFolders(options.folders ?? runDefaults.folders, directory, folders)
   const { rules } = ApprovalRules.parse({ rules: approvals.rules ?? runDefaults.approvals.rules })
   refuseVoidRules(rules, 'the approval rules')
@@ -157,10 +159,11 @@ export async function resolveRun(
     ...(stepModels.size === 0 ? {} : { stepModels }),
     ...(embeddings === undefined ? {} : { embeddings }),
     prompt,
+    ...(images.length === 0 ? {} : { images }),
     ...(await readTaskContext(config, await readSkills(config, host), host.notes, directory, onProgress)),
     directory,
     addedFolders,
-    include: files.include ?? runDefaults.files.include,
+    include: [...(files.include ?? runDefaults.files.include), ...images.map(patternOf)],
     acceptIgnoreRules: files.acceptIgnoreRules ?? runDefaults.files.acceptIgnoreRules,
     limits,
     vm: { ...machine, ...(sleepAfterMs === undefined ? {} : { sleepAfterMs }) },

@@ -110,6 +110,12 @@ export interface RunOptions {
    */
   readonly outputSchema?: Readonly<Record<string, unknown>>
   /**
+   * Files of the workspace that the model sees with the task: PNG, JPEG, GIF or WebP, relative to the workspace or
+   * absolute in it. At most 8 of 1 MiB each and 3 MiB together. They are copied into the VM also where they are ignored.
+   * Default: none.
+   */
+  readonly images?: readonly string[]
+  /**
    * Folders that the VM gets besides the workspace, each at `/mnt/folders/NAME`. They are read-only and no part of the
    * change set. At most 16. Default: none.
    */

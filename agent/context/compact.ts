@@ -1,12 +1,14 @@
 /**
  * Shortens a conversation that outgrows the model's window. Pinned text (rules, task, plan, step, the person's
- * messages) is repeated. Long outputs keep their head and tail with a reference; if that is not enough, old turns are
- * summarized. The last turns stay. The journal keeps everything. Never fails; the result is a valid conversation.
+ * messages) is repeated. Images of earlier turns become a note. Long outputs keep their head and tail with a reference;
+ * if that is not enough, old turns are summarized. The last turns stay. The journal keeps everything. Never fails; the
+ * result is a valid conversation.
  */
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { block } from '#specs/node/prompt-block.ts'
 import type { SteerMessage } from '../run/steering.ts'
 import { truncateMiddle } from '../text/truncate.ts'
+import { withoutPictures } from './pictures.ts'
 import { describeMessages } from './sections.ts'
 import type { TokenMeter } from './tokens.ts'
 
@@ -60,9 +62,13 @@ export async function compact(parts: CompactionParts): Promise<Compacted | null>
   const head = parts.messages.slice(0, 2)
   const turns = splitTurns(parts.messages.slice(2))
   if (turns.length === 0) return null
-  const seen = turns.map((turn, index) =>
-    index === turns.length - 1 ? turn : cutTurn(turn, outputChars, parts),
-  )
+  const last = turns.length - 1
+  const looked = turns.map((turn, index) => (index === last ? turn : turn.map(withoutPictures)))
+  const unseen = [...head, ...looked.flat()]
+  const isNews = turns.some((turn, index) => turn.some((message, at) => message !== looked[index]?.[at]))
+  if (isNews && fits(unseen, parts.targetTokens, parts)) return { messages: unseen, summary: '' }
+
+  const seen = looked.map((turn, index) => (index === last ? turn : cutTurn(turn, outputChars, parts)))
   const short = [...head, ...seen.flat()]
   if (fits(short, parts.targetTokens, parts)) return { messages: short, summary: '' }
 
@@ -74,8 +80,9 @@ export async function compact(parts: CompactionParts): Promise<Compacted | null>
   let messages = [...opening, ...tail.flat()]
   for (const maxChars of hardCuts) {
     if (fits(messages, parts.maxTokens * 0.9, parts)) break
-    messages = [...opening, ...tail.flatMap((turn) => cutTurn(turn, maxChars, parts))]
+    messages = [...opening, ...tail.flatMap((turn) => cutTurn(turn.map(withoutPictures), maxChars, parts))]
   }
+  if (!fits(messages, parts.maxTokens * 0.9, parts)) messages = messages.map(withoutPictures)
   return { messages, summary }
 }
 
@@ -134,7 +141,7 @@ function sayAnew(
     ...(summary === '' ? [] : [`# Earlier in this step\n${block('summary', summary)}`]),
     `# What is left\n${left}`,
   ]
-  return [system, { role: 'user', content: sections.join('\n\n') }, ...rest]
+  return [system, { ...user, content: sections.join('\n\n') }, ...rest]
 }
 
 /** The turns as text, for the model that summarizes them. */

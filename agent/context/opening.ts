@@ -35,19 +35,22 @@ export function beginOpening(run: AgentRun): readonly ChatMessage[] {
 }
 
 function open(run: AgentRun, rules: string, more: Pick<ContextInput, 'work' | 'messages'>): ChatMessage[] {
+  const { images = [] } = run
+  const urls = images.flatMap((image) => ('url' in image ? [image.url] : []))
   return [
     { role: 'system', content: rules },
     {
       role: 'user',
       content: contextOf(run, more).text,
+      ...(urls.length === 0 ? {} : { images: urls }),
     },
   ]
 }
 
 function contextOf(run: AgentRun, more: Pick<ContextInput, 'work' | 'messages'>): BuiltContext {
-  const { task, workspaceListing, guidance, skills } = run
+  const { task, images = [], workspaceListing, guidance, skills } = run
   return composeContext(
-    { task, workspaceListing, guidance, skills: skills?.list, ...more },
+    { task, images, workspaceListing, guidance, skills: skills?.list, ...more },
     roomFor(windowOf(windowOptionsOf(run))),
   )
 }

@@ -7,8 +7,10 @@
 import { block, oneLine } from '#specs/node/prompt-block.ts'
 import type { ShownSection } from '#specs/protocol/context-section.ts'
 import type { MemoryNote } from '#specs/protocol/extension.ts'
+import { describeImage } from '#specs/protocol/image.ts'
 import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
+import type { TaskImage } from '../run/run.ts'
 import type { SteerMessage } from '../run/steering.ts'
 import { truncateMiddle } from '../text/truncate.ts'
 import type { KnownSkill } from '../tool-calls/tool.ts'
@@ -27,6 +29,8 @@ export interface StepWork {
 /** Everything that sections can render. */
 export interface ContextInput {
   readonly task: Task
+  /** Images of the task; absent: none. */
+  readonly images?: readonly TaskImage[]
   readonly workspaceListing: string
   /** Text of the workspace's AGENTS.md; absent: none. */
   readonly guidance?: string | undefined
@@ -55,6 +59,21 @@ const task: ContextSection = {
   part: 'run',
   pinned: true,
   render: (input) => `# Task\n${block('task', input.task.prompt)}`,
+}
+
+const images: ContextSection = {
+  name: 'images',
+  part: 'run',
+  pinned: true,
+  render: (input) => {
+    if (input.images === undefined || input.images.length === 0) return undefined
+    const lines = input.images.map((one) =>
+      'problem' in one
+        ? `- ${one.name}: cannot be shown: ${one.problem}`
+        : `- ${one.name}: ${describeImage(one.image)}`,
+    )
+    return `# Images of the task\nFiles of the workspace, shown behind this text in this order:\n${lines.join('\n')}`
+  },
 }
 
 const facts: ContextSection = {
@@ -198,6 +217,7 @@ const messages: ContextSection = {
 export function sectionsOf({ sections: given }: Pick<Task, 'sections'>): readonly ContextSection[] {
   return [
     task,
+    images,
     facts,
     ...sectionsAt('before', given),
     workspace,

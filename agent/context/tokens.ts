@@ -4,6 +4,7 @@
  */
 import { Buffer } from 'node:buffer'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
+import { estimateImageTokens, readImageUrl } from '#specs/protocol/image.ts'
 
 /** UTF-8 bytes per token before the first count; overestimates tokens. */
 const bytesPerToken = 3.4
@@ -28,6 +29,22 @@ function estimateMessage(message: ChatMessage): number {
       tokens += tokensPerMark + estimateTokens(name) + estimateTokens(argumentsText)
   }
   estimates.set(message, tokens)
+  return tokens
+}
+
+const imageEstimates = new WeakMap<ChatMessage, number>()
+
+/** Estimated tokens of the images in a message. */
+function estimateImages(message: ChatMessage): number {
+  if (message.role !== 'user' || message.images === undefined) return 0
+  const known = imageEstimates.get(message)
+  if (known !== undefined) return known
+  let tokens = 0
+  for (const url of message.images) {
+    const image = readImageUrl(url)
+    if (image.ok) tokens += estimateImageTokens(image.value)
+  }
+  imageEstimates.set(message, tokens)
   return tokens
 }
 
@@ -65,8 +82,12 @@ export class TokenMeter {
   /** Tokens of these messages alone, by the latest calibration. */
   estimate(messages: readonly ChatMessage[]): number {
     let tokens = 0
-    for (const message of messages) tokens += estimateMessage(message)
-    return this.#scale(tokens)
+    let images = 0
+    for (const message of messages) {
+      tokens += estimateMessage(message)
+      images += estimateImages(message)
+    }
+    return this.#scale(tokens) + images
   }
 
   /** Estimated characters of plain text in `tokens`. */
@@ -77,10 +98,16 @@ export class TokenMeter {
   /** Records the provider's count for a request with these messages; 0 when it gave none. */
   note(messages: readonly ChatMessage[], tokens: number): void {
     let estimated = this.#beside
-    for (const message of messages) estimated += estimateMessage(message)
+    let images = 0
+    for (const message of messages) {
+      estimated += estimateMessage(message)
+      images += estimateImages(message)
+    }
     const measure = tokens / Math.max(1, estimated)
-    if (!(measure >= 1 / trustedFactor && measure <= trustedFactor)) return
-    this.#measure = measure
+    const most = trustedFactor * (1 + images / Math.max(1, estimated))
+    if (!(measure >= 1 / trustedFactor && measure <= most)) return
+    // What a model counts for an image says nothing of its text.
+    if (images === 0) this.#measure = measure
     this.#counted = { messages: messages.length, last: messages.at(-1), tokens }
   }
 

@@ -8,6 +8,7 @@ import path from 'node:path'
 import * as z from 'zod'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { addUsage, noUsage, Usage } from '#specs/protocol/task.ts'
+import { Sha256 } from '#specs/protocol/text.ts'
 
 /** A log of another version means nothing to this agent. */
 const version = 1
@@ -24,6 +25,8 @@ const Entry = z.union([
   z.strictObject({ event: z.string() }),
   /** The path of a sub-agent that began. */
   z.strictObject({ agent: z.string() }),
+  /** An image that results name by its digest. */
+  z.strictObject({ image: Sha256, url: z.string() }),
   /** What a sub-agent of the root used, with those below it. */
   z.strictObject({ used: Usage }),
 ])
@@ -52,6 +55,10 @@ export interface RunLog {
   once<T>(name: string, work: () => Promise<T>): Promise<T>
   /** Whether the log has another result under this name. */
   hasNext(name: string): boolean
+  /** Logs an image once, however often it is given. */
+  keepImage(sha256: string, url: string): void
+  /** The data URL of an image that the log has from before. */
+  image(sha256: string): string | undefined
   /** Work that changes something. A checkpoint is made when none of it is under way. */
   effect<T>(kind: 'inside' | 'outside', work: () => Promise<T>): Promise<T>
   /** Makes a checkpoint at once, unless an effect is under way or nothing has happened since the last. */
@@ -76,6 +83,8 @@ export const noLog: RunLog = {
   agentUsage: noUsage,
   once: (_, work) => work(),
   hasNext: () => false,
+  keepImage: () => undefined,
+  image: () => undefined,
   effect: (_, work) => work(),
   mark: () => undefined,
   makeNow: async () => 'off',
@@ -95,6 +104,10 @@ class FileLog implements RunLog {
   /** Results from before, by name and number. */
   readonly #known = new Map<string, unknown>()
   readonly #counts = new Map<string, number>()
+  /** Images from before, by digest. */
+  readonly #images = new Map<string, string>()
+  /** Digests of all images in the log. */
+  readonly #keptImages = new Set<string>()
   /** Events from before that were not repeated yet, with how often. */
   readonly #events = new Map<string, number>()
   #bytes = 0
@@ -135,6 +148,16 @@ class FileLog implements RunLog {
 
   hasNext(name: string): boolean {
     return this.#known.has(keyOf(name, (this.#counts.get(name) ?? 0) + 1))
+  }
+
+  keepImage(sha256: string, url: string): void {
+    if (this.#keptImages.has(sha256)) return
+    this.#keptImages.add(sha256)
+    this.#append({ image: sha256, url })
+  }
+
+  image(sha256: string): string | undefined {
+    return this.#images.get(sha256)
   }
 
   async effect<T>(kind: 'inside' | 'outside', work: () => Promise<T>): Promise<T> {
@@ -243,7 +266,10 @@ class FileLog implements RunLog {
 
   #take(entry: Entry): void {
     if ('name' in entry) this.#known.set(keyOf(entry.name, entry.n), entry.value)
-    else if ('agent' in entry) this.agents.push(entry.agent)
+    else if ('image' in entry) {
+      this.#images.set(entry.image, entry.url)
+      this.#keptImages.add(entry.image)
+    } else if ('agent' in entry) this.agents.push(entry.agent)
     else if ('used' in entry) this.agentUsage = addUsage(this.agentUsage, entry.used)
     else this.#events.set(entry.event, (this.#events.get(entry.event) ?? 0) + 1)
   }

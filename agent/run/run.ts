@@ -16,7 +16,7 @@ import type { HostLink, HostRequests } from '../link/host-link.ts'
 import { truncate } from '../text/truncate.ts'
 import type { Registry } from '../tool-calls/registry.ts'
 import type { Agents } from '../tool-calls/sub-agent-types.ts'
-import type { RevisePlan, SkillCatalog } from '../tool-calls/tool.ts'
+import type { Picture, RevisePlan, SkillCatalog } from '../tool-calls/tool.ts'
 import type { RunBudget } from './budget.ts'
 import type { AgentHooks } from './hooks.ts'
 import { noLog, type RunLog } from './run-log.ts'
@@ -132,8 +132,13 @@ interface OpenStepModel extends StepModel {
   readonly model: Model
 }
 
+/** An image that the task names, or why the model cannot have it. */
+export type TaskImage = Picture | { readonly name: string; readonly problem: string }
+
 export interface AgentRun {
   readonly task: Task
+  /** Images of the task, in its order. Absent: none. */
+  readonly images?: readonly TaskImage[]
   /** Path of the agent: `root`, or `root/NAME` of a sub-agent, `root/NAME/NAME` of one of its own. */
   readonly agentPath: string
   readonly model: Model

@@ -77,6 +77,7 @@ export class Conversation {
 
   /** Asks the model with the current conversation, compacted first when needed. */
   async ask(hooks: TurnHooks): Promise<Result<Turn, ModelError>> {
+    this.history.boundPictures()
     if (this.#isFull()) await this.#compact(hooks)
     for (let wasLong = false; ; ) {
       const { messages } = this.history

@@ -1,9 +1,12 @@
 /**
  * The messages of one step, valid for every provider at all times: each call has a result at once (`interrupted`
  * until the real one arrives), no assistant message is empty, and roles alternate. Messages are never rewritten, with
- * two exceptions: text is appended to an unanswered last message, and `replace` shortens the whole.
+ * three exceptions: text is appended to an unanswered last message, images beyond one request are dropped, and `replace`
+ * shortens the whole.
  */
 import type { ChatMessage, ToolCallRequest } from '#runtime/llm/messages.ts'
+import { boundPictures, describePictures } from '../context/pictures.ts'
+import type { Picture } from '../tool-calls/tool.ts'
 
 /** Placeholder result of a call that has none yet. */
 export const interruptedOutput =
@@ -70,7 +73,18 @@ export class History {
     if (text.trim() === '') return
     const last = this.#messages.at(-1)
     if (last?.role !== 'user') this.#messages.push({ role: 'user', content: text })
-    else this.#messages[this.#messages.length - 1] = { role: 'user', content: joinTexts(last.content, text) }
+    else this.#messages[this.#messages.length - 1] = { ...last, content: joinTexts(last.content, text) }
+  }
+
+  /** Adds the images of the calls that were answered last. */
+  addPictures(pictures: readonly Picture[]): void {
+    const images = pictures.map(({ url }) => url)
+    this.#messages.push({ role: 'user', content: describePictures(pictures), images })
+  }
+
+  /** Drops the oldest images until all of them fit into a request. */
+  boundPictures(): void {
+    this.#messages = boundPictures(this.#messages)
   }
 
   /**

@@ -18,7 +18,7 @@ import { truncate, truncateMiddle } from '../text/truncate.ts'
 import { type ApprovalQuestion, type Invocation, type InvokeContext, invokeTool } from '../tool-calls/call.ts'
 import { describeFacts } from '../tool-calls/call-facts.ts'
 import { findTool } from '../tool-calls/registry.ts'
-import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
+import { type AskUser, type Picture, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { revisePlanName } from '../tools/revise-plan.ts'
 import { createProgramTools, type ProgramCall } from './program-calls.ts'
 
@@ -83,20 +83,31 @@ async function oncePerCall(
   const tool = findTool(run.registry.byName, call.name)
   if (tool?.name === revisePlanName) return await work()
   const name = `call ${stepId} ${call.id}`
+  let shown: Picture | undefined
   const once = () =>
     log.once(name, async () => {
+      const { picture, ...done } = await work()
+      shown = picture
+      if (picture !== undefined) log.keepImage(picture.image.sha256, picture.url)
       // Of its facts the host has been told.
-      const invocation = { ...(await work()), facts: {} }
+      const invocation = { ...done, facts: {} }
       const kept = outputs.has(call.id) ? outputs.whole(call.id) : undefined
-      return { invocation, ...(kept === undefined ? {} : { kept }) }
+      return {
+        invocation,
+        ...(kept === undefined ? {} : { kept }),
+        ...(picture === undefined ? {} : { picture: { name: picture.name, image: picture.image } }),
+      }
     })
   const isOutside = tool?.runs === 'host' || tool?.runs === 'server'
-  const { invocation, kept } =
+  const { invocation, kept, picture } =
     isEffect(call, run) && !log.hasNext(name)
       ? await log.effect(isOutside ? 'outside' : 'inside', once)
       : await once()
   if (kept !== undefined) outputs.keep(call.id, kept)
-  return invocation
+  const url = shown?.url ?? (picture === undefined ? undefined : log.image(picture.image.sha256))
+  return picture === undefined || url === undefined
+    ? invocation
+    : { ...invocation, picture: { ...picture, url } }
 }
 
 /** Whether the run's log counts the call as one that changes something. */
@@ -268,7 +279,7 @@ async function reportUnrun(
 }
 
 async function reportEnd(stepId: string, invocation: Invocation, run: AgentRun): Promise<void> {
-  const { callId, tool, output, error, corrections, facts, durationMs, outputBytes } = invocation
+  const { callId, tool, output, error, corrections, facts, durationMs, outputBytes, picture } = invocation
   const isCut = invocation.isCut || output.length > limits.textMaxChars
   await run.report.event({
     type: 'tool-end',
@@ -279,6 +290,7 @@ async function reportEnd(stepId: string, invocation: Invocation, run: AgentRun):
     ...(error === undefined ? {} : { error }),
     ...(isCut ? { cut: { bytes: outputBytes, isKept: run.outputs.has(callId) } } : {}),
     ...(await describeFacts(facts)),
+    ...(picture === undefined ? {} : { image: picture.image }),
     ...(corrections.length === 0
       ? {}
       : {

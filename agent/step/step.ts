@@ -286,6 +286,8 @@ class StepUnderWay {
       conversation.cutOutput(...output),
     )
     for (const { callId, output } of outcome) conversation.history.setResult(callId, output)
+    const pictures = outcome.flatMap(({ picture }) => (picture === undefined ? [] : [picture]))
+    if (pictures.length > 0) conversation.history.addPictures(pictures)
     this.denied ||= outcome.some(({ error, hasDeniedCall }) => hasDeniedCall || error?.code === 'denied')
     return outcome.map(({ callId, output }) => ({ toolCallId: callId, content: output }))
   }

@@ -21,7 +21,7 @@ import {
   unknownTool,
 } from './call-texts.ts'
 import { findTool, type InvokeOptions, type Registry } from './registry.ts'
-import { type CallFacts, type Tool, type ToolContext, toolFailure } from './tool.ts'
+import { type CallFacts, type Picture, type Tool, type ToolContext, toolFailure } from './tool.ts'
 
 /** What a call needs from its run. */
 export interface InvokeContext extends ToolContext {
@@ -74,6 +74,8 @@ export interface Invocation {
   /** Corrections of the call, in text; the model receives them too. */
   readonly corrections: readonly string[]
   readonly facts: CallFacts
+  /** Goes to the model behind the results of the turn. Absent: none. */
+  readonly picture?: Picture
   /** Whether `output` is only a part, and the bytes of all of it. */
   readonly isCut: boolean
   readonly outputBytes: number
@@ -104,8 +106,13 @@ export async function invokeTool(
   await context.onStart(name, truncateMiddle(shown, limits.documentMaxChars))
   const notes: string[] = []
   let facts: CallFacts = {}
+  let picture: Picture | undefined
+  const show = (given: Picture): void => {
+    picture = given
+  }
   const told: InvokeContext = {
     ...context,
+    ...(context.parentCallId === undefined ? { show } : {}),
     tell: (given) => {
       facts = given
     },
@@ -142,6 +149,7 @@ export async function invokeTool(
     ...(error === undefined ? {} : { error }),
     corrections: [...corrections, ...notes].slice(0, correctionsMaxCount),
     facts,
+    ...(picture === undefined || error !== undefined ? {} : { picture }),
     isCut: isCut || facts.outputBytes !== undefined,
     outputBytes,
     durationMs: Math.max(0, Math.round(now() - startedAt)),

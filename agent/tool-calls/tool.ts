@@ -2,6 +2,7 @@
 
 import type { z } from 'zod'
 import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
+import type { ImageRef } from '#specs/protocol/image.ts'
 import type { UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
 import type { Agents } from './sub-agent-types.ts'
 
@@ -47,6 +48,15 @@ export interface FileEdit {
   readonly path: string
   readonly before: string
   readonly after: string
+}
+
+/** An image that the model gets behind the results of its calls. */
+export interface Picture {
+  /** For the model and people, such as a path. */
+  readonly name: string
+  readonly image: ImageRef
+  /** Its bytes as a data URL. */
+  readonly url: string
 }
 
 /** What is known of a call besides the text for the model; for the host's events. */
@@ -108,6 +118,8 @@ export interface ToolContext {
   readonly askUser?: AskUser
   /** For a program that the call runs; absent: it can call no tools. */
   readonly program?: ProgramTools
+  /** Gives the model an image behind the result of a successful call, at most one. Absent: the result goes to a program. */
+  show?(picture: Picture): void
   /** Receives what is known of the call, at most once; absent: nobody asks for it. */
   tell?(facts: CallFacts): void
   /** Shows output while the call runs; the result does not depend on it. */

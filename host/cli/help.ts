@@ -15,6 +15,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
       'run "Count the words of every file"',
       'run -w ~/project --apply "Create notes.txt with the content \'hello\'"',
       'run --add-dir ~/data "List the files in /mnt/folders/data"',
+      'run --image mockup.png "Make index.html look like the picture"',
       'run -q -o answer.txt - < task.txt',
       'run --approve-plan --max-time 20m "Port it to Python 3"',
     ],

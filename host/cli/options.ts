@@ -97,6 +97,7 @@ const flags: Readonly<Record<string, string>> = {
   effort: '--effort',
   fallback: '--fallback',
   folders: '--add-dir',
+  images: '--image',
   'limits.maxAgents': '--max-agents',
   'limits.maxDepth': '--max-depth',
   model: '--model',

@@ -14,6 +14,7 @@ const bodyMaxBytes = 8 * 1024 * 1024
 const places = {
   ...{
     prompt: 'asked',
+    images: 'asked',
     workspace: 'asked',
     model: 'asked',
     effort: 'asked',
@@ -55,7 +56,7 @@ export async function askFor(host: Host, options: RunOptions, settings: CommandS
   const from = typeof plan?.from === 'string' ? await planOf(host, plan.from, workspace) : plan?.from
   const asked = RunRequest.safeParse(
     withoutAbsent({
-      ...{ prompt: options.prompt, workspace, model, effort, fallback, stepModels },
+      ...{ prompt: options.prompt, images: options.images, workspace, model, effort, fallback, stepModels },
       ...{ tools, context, metadata, outputSchema },
       expectedModel: { id: choice.model, server: choice.baseUrl },
       continue: continued,

@@ -7,6 +7,7 @@ import * as z from 'zod'
 import { serverKindNames } from '#specs/node/model-protocols/server-kinds.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
+import { imagesMaxCount } from '#specs/protocol/image.ts'
 import { Effort } from '#specs/protocol/plan.ts'
 import { FallbackModels, StepModels } from '#specs/protocol/run-models.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
@@ -64,6 +65,8 @@ export type PriceConfig = z.infer<typeof PriceConfig>
 const ModelConfig = z.strictObject({
   /** What it takes in and gives out in one request, in tokens. */
   contextTokens: z.int().min(1_024).max(100_000_000).optional(),
+  /** Images of a request that it sees, 0 for none; what its server refuses wins. */
+  maxImages: z.int().min(0).max(imagesMaxCount).optional(),
 })
 
 const SecretConfig = z.strictObject({

@@ -9,7 +9,7 @@ import {
   Adaptation,
   type AdaptedRequest,
 } from '#specs/node/provider-quirks/adaptation.ts'
-import type { ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
+import { mergeReports, type ServerReport } from '#specs/node/provider-quirks/capabilities.ts'
 import { classifyProviderError, readErrorBody } from '#specs/node/provider-quirks/provider-error.ts'
 import type { RequestRejection } from '#specs/node/provider-quirks/rejection.ts'
 import {
@@ -153,7 +153,7 @@ export function openServer(options: HttpUpstreamOptions) {
 
 export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
   const { provider, timeouts, runId, capabilityCache = new CapabilityCache(null), log } = options
-  const { baseUrl, model } = provider
+  const { baseUrl, model, maxImages } = provider
   const { kind = 'openai-compatible' } = provider
   const redaction = createKeyRedaction(provider.key?.reveal() ?? null)
   const server = openServer(options)
@@ -171,7 +171,8 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
       {
         operation: '/chat/completions',
         build: async () => {
-          adaptation.known = await capabilityCache.recall(baseUrl, model)
+          const configured = maxImages === undefined ? {} : { maxImages }
+          adaptation.known = mergeReports(configured, await capabilityCache.recall(baseUrl, model))
           report = adaptation.report
           if (request.tools !== undefined && !adaptation.capabilities.tools)
             return fail(gatewayError('invalid_request', toolsRemedy(model)))

@@ -153,9 +153,18 @@ export function longestMatch(patterns: readonly string[], id: string): string | 
 }
 
 /** The configured context window of a model in tokens. @param model id on the server */
-export function contextTokensOf({ models }: Pick<Config, 'models'>, model: string): number | undefined {
+export function contextTokensOf(config: Pick<Config, 'models'>, model: string): number | undefined {
+  return knownOf(config, model)?.contextTokens
+}
+
+/** The configured number of images of a request that a model sees. @param model id on the server */
+export function maxImagesOf(config: Pick<Config, 'models'>, model: string): number | undefined {
+  return knownOf(config, model)?.maxImages
+}
+
+function knownOf({ models }: Pick<Config, 'models'>, model: string): Config['models'][string] | undefined {
   const pattern = longestMatch(Object.keys(models), model)
-  return pattern === undefined ? undefined : models[pattern]?.contextTokens
+  return pattern === undefined ? undefined : models[pattern]
 }
 
 /** The window that each of the models has; undefined where nobody knows one of them. */

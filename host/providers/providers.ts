@@ -25,6 +25,7 @@ import {
   failure,
   longestMatch,
   type ModelPurpose,
+  maxImagesOf,
   type ProviderProblem,
   withoutEmbeddings,
 } from './model-choice.ts'
@@ -59,6 +60,8 @@ export interface ProviderChoice {
   readonly maxConcurrent?: number
   /** Price of this model in US dollars per million tokens. Absent: unknown. */
   readonly price?: PriceConfig
+  /** Images of a request that this model sees, as configured. Absent: as the table of families says. */
+  readonly maxImages?: number
   /** Notices for the user before the first request, one sentence each. */
   readonly notes: readonly string[]
 }
@@ -394,12 +397,11 @@ function termsOf(
   keySource: KeySource | null,
   { model, kind }: { readonly model: string; readonly kind: ServerKindName },
   config: Config,
-): Pick<ModelProvider, 'requestsPerMinute' | 'maxConcurrent' | 'price' | 'keySetting'> {
-  const price = findPrice(kind, model, config.prices)
+): Pick<ModelProvider, 'requestsPerMinute' | 'maxConcurrent' | 'price' | 'maxImages' | 'keySetting'> {
   return {
     ...(requestsPerMinute === undefined ? {} : { requestsPerMinute }),
     ...(maxConcurrent === undefined ? {} : { maxConcurrent }),
-    ...(price === undefined ? {} : { price }),
+    ...modelTerms(kind, model, config),
     ...(keySource === null ? {} : { keySetting: describeSource(keySource) }),
   }
 }
@@ -446,9 +448,18 @@ export function chooseAsDefault(
 
 /** The same server with this model, and the terms of that. */
 export function withModel(choice: ProviderChoice, model: string, config: Config): ProviderChoice {
-  const { preferred: _, price: _price, ...rest } = choice
-  const price = findPrice(choice.kind ?? 'openai-compatible', model, config.prices)
-  return { ...rest, model, ...(price === undefined ? {} : { price }) }
+  const { preferred: _, price: _price, maxImages: _maxImages, ...rest } = choice
+  return { ...rest, model, ...modelTerms(choice.kind ?? 'openai-compatible', model, config) }
+}
+
+function modelTerms(
+  kind: ServerKindName,
+  model: string,
+  config: Config,
+): Pick<ModelProvider, 'price' | 'maxImages'> {
+  const price = findPrice(kind, model, config.prices)
+  const maxImages = maxImagesOf(config, model)
+  return { ...(price === undefined ? {} : { price }), ...(maxImages === undefined ? {} : { maxImages }) }
 }
 
 function nonEmpty(text: string | undefined): string | undefined {

@@ -1,11 +1,13 @@
 /**
  * A recording: what went between a run and its model, and the web, so that the run can be repeated without either. JSON
  * lines, `exchanges.jsonl` in the run's directory; the first is the header. A conversation grows by its end, so an
- * exchange names an earlier one and how many messages it shares with it, and a recording stays linear in the run.
+ * exchange names an earlier one and how many messages it shares with it, and a recording stays linear in the run. An image
+ * has a line of its own before the first exchange with it, and messages name it by its digest.
  */
 import { createHash } from 'node:crypto'
 import * as z from 'zod'
-import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
+import type { CompletionMessage, CompletionRequest } from '#specs/protocol/completion-request.ts'
+import { splitImageUrl } from '#specs/protocol/image.ts'
 import { Count, Line, Milliseconds, RunId, Sha256 } from '#specs/protocol/text.ts'
 
 export const RecordingHeader = z.strictObject({
@@ -70,6 +72,13 @@ export const Exchange = z.discriminatedUnion('kind', [
       z.strictObject({ ok: z.literal(false), error: Failure }),
     ]),
   }),
+  /** An image of the messages behind it. */
+  z.strictObject({
+    kind: z.literal('image'),
+    sha256: Sha256,
+    /** Its bytes as a data URL. */
+    url: z.string(),
+  }),
   /** The last line, after the size limit was reached. */
   z.strictObject({ kind: z.literal('full') }),
 ])
@@ -77,6 +86,24 @@ export type Exchange = z.infer<typeof Exchange>
 
 /** How long a command took, in the words of the agent's tools: never the same twice. */
 const elapsed = /\[([^[\]\n]{0,80}), after [\d.]{1,10} m?s\]/g
+
+/** The message with the digests of its images in the place of their data URLs; an image that has one keeps it. */
+export function nameImages(
+  message: CompletionMessage,
+  onImage: (sha256: string, url: string) => void = () => undefined,
+): CompletionMessage {
+  if (message.role !== 'user' || typeof message.content === 'string') return message
+  const content = message.content.map((part) => {
+    if (part.type !== 'image_url') return part
+    const { url } = part.image_url
+    const split = splitImageUrl(url)
+    if (split === null) return part
+    const digest = createHash('sha256').update(Buffer.from(split.base64, 'base64')).digest('hex')
+    onImage(digest, url)
+    return { ...part, image_url: { ...part.image_url, url: `sha256:${digest}` } }
+  })
+  return { ...message, content }
+}
 
 /** A chat request by its parts: a digest for each message, one for the rest, and one for all. */
 export interface ChatDigest {
@@ -102,7 +129,7 @@ export function digestChat(request: CompletionRequest): ChatDigest {
       const content = message.content.replace(elapsed, '[$1]')
       return sha256({ ...message, content, tool_call_id: numberOf(message.tool_call_id) })
     }
-    if (message.role !== 'assistant') return sha256(message)
+    if (message.role !== 'assistant') return sha256(nameImages(message))
     const { reasoning_content: _reasoning, ...said } = message
     if (said.tool_calls === undefined) return sha256(said)
     const calls = said.tool_calls.map((call) => ({ ...call, id: numberOf(call.id) }))

@@ -15,6 +15,7 @@ import {
   digestWeb,
   type Exchange,
   type ModelAnswer,
+  nameImages,
   type RecordingHeader,
   splitChat,
   type WebKind,
@@ -37,6 +38,8 @@ interface RecorderOptions {
 export class Recorder implements AsyncDisposable {
   readonly #file: FileHandle
   readonly #maxBytes: number
+  /** Digests of the images that this process wrote. */
+  readonly #images = new Set<string>()
   readonly #earlier: { readonly index: number; readonly digest: ChatDigest }[] = []
   readonly #waitForDiskSpace: (() => Promise<void>) | undefined
   /** Of whole lines. */
@@ -89,6 +92,7 @@ export class Recorder implements AsyncDisposable {
         // An answer that cannot be recorded would be paid for again by whoever continues the run.
         await this.#last
         if (this.#isWithoutSpace) return { ok: false, error: withoutSpace }
+        this.#keepImages(request)
         const answer = await upstream.send(request, options)
         if (!answer.ok) {
           // The run left its process with this limit: its agent never got it, and asks again.
@@ -133,12 +137,23 @@ export class Recorder implements AsyncDisposable {
       key: digest.key,
       parent: parent?.index ?? null,
       shared,
-      messages: messages.slice(shared),
+      messages: messages.slice(shared).map((message) => nameImages(message)),
       ...(parent?.digest.settings === digest.settings ? {} : { settings }),
       answer,
     })
     this.#earlier.push({ index, digest })
     if (this.#earlier.length > parentsMax) this.#earlier.shift()
+  }
+
+  /** Before the answer: whoever watches the run can see what the model looks at. */
+  #keepImages({ messages }: CompletionRequest): void {
+    for (const message of messages) {
+      nameImages(message, (sha256, url) => {
+        if (this.#images.has(sha256)) return
+        this.#images.add(sha256)
+        this.#add({ kind: 'image', sha256, url })
+      })
+    }
   }
 
   /** The one with the most messages in common. */

@@ -8,7 +8,7 @@ import path from 'node:path'
 import { createInterface } from 'node:readline'
 import * as z from 'zod'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
-import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
+import { type CompletionRequest, contentText } from '#specs/protocol/completion-request.ts'
 import { EmbeddingsAnswer } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
@@ -19,7 +19,15 @@ import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Embedder } from '../providers/embedder.ts'
 import type { ModelProvider, ProviderChoice } from '../providers/providers.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
-import { digestChat, digestWeb, Exchange, type ModelAnswer, RecordingHeader, type WebKind } from './format.ts'
+import {
+  digestChat,
+  digestWeb,
+  Exchange,
+  type ModelAnswer,
+  nameImages,
+  RecordingHeader,
+  type WebKind,
+} from './format.ts'
 import { countShared } from './recorder.ts'
 
 type WebAnswer = Result<unknown, WireError>
@@ -118,6 +126,8 @@ export class Recording {
       this.#added.push({ text: textOf(exchange.messages), parent: before?.key, key: exchange.key })
       this.#conversations.push(digestChat({ messages }).messages)
       if (isNeeded) this.#chats.add(exchange.key, exchange.answer)
+    } else if (exchange.kind === 'image') {
+      requests.push({ messages: [] })
     } else {
       if (exchange.kind === 'call' && exchange.answer.ok)
         this.#calls.push([exchange.request, exchange.answer.value])
@@ -179,8 +189,8 @@ export class Recording {
     const shared = Math.max(0, ...this.#conversations.map((known) => countShared(known, digests)))
     const next = messages[shared]
     if (next === undefined) return 'the conversation is known, but its tools or settings are others'
-    const issues = (next.content ?? JSON.stringify(next)).slice(0, 200)
-    return `the conversation left it at message ${shared + 1} of ${messages.length}, ${next.role}: ${issues}`
+    const text = contentText(next.content) || JSON.stringify(nameImages(next))
+    return `the conversation left it at message ${shared + 1} of ${messages.length}, ${next.role}: ${text.slice(0, 200)}`
   }
 
   #unknown(where: string): { readonly ok: false; readonly error: WireError } {
@@ -196,13 +206,19 @@ interface EarlierRequest {
   readonly key?: string
 }
 
-const Said = z.object({ role: z.literal('user'), content: z.string() })
+const Said = z.object({
+  role: z.literal('user'),
+  content: z.union([
+    z.string(),
+    z.array(z.object({ text: z.string().default('') }).transform(({ text }) => text)),
+  ]),
+})
 
 function textOf(messages: readonly unknown[]): string {
   return messages
     .flatMap((message) => {
       const said = Said.safeParse(message)
-      return said.success ? [said.data.content] : []
+      return said.success ? said.data.content : []
     })
     .join('\n')
 }

@@ -17,10 +17,11 @@ export async function beginRun(
   approvesPlan: boolean,
   record: Pick<RunRecord, 'host'>,
 ): Promise<void> {
-  const { prompt, provider, effort, directory, metadata, continues, replays, mode, given } = plan
+  const { prompt, images, provider, effort, directory, metadata, continues, replays, mode, given } = plan
   await record.host({
     type: 'run-start',
     prompt,
+    ...(images === undefined ? {} : { images: [...images] }),
     model: provider.model,
     provider: provider.name,
     ...(effort === undefined ? {} : { effort }),

@@ -38,6 +38,7 @@ import type { VmPool } from '../vm/vm-pool.ts'
 import { foldersContext, type NamedFolder } from './added-folders.ts'
 import type { ContinuedRun } from './continued-run.ts'
 import type { GivenPlan } from './given-plan.ts'
+import type { TaskImage } from './task-images.ts'
 
 /** What a run needs for its VM. */
 export interface RunMachine {
@@ -92,6 +93,8 @@ export interface PlannedRun {
   /** Replaces the model's server and the web; the run then uses no network. */
   readonly recording?: Recording
   readonly prompt: string
+  /** Images in the workspace that the task is about. Absent: none. */
+  readonly images?: readonly TaskImage[]
   /** `plan`: the workspace is read-only, programs have no network access, and the run ends with its plan. */
   readonly mode: 'work' | 'plan'
   /** Whether a plan and each revision need approval. */
@@ -175,7 +178,7 @@ export function vmOptions(
 export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
   if (plan.replays !== undefined) return replayedTask(plan.runId, plan.replays)
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
-  const { mode, given, outputSchema, effort, contextTokens, embeddings, mcp } = plan
+  const { mode, given, outputSchema, effort, contextTokens, embeddings, mcp, images } = plan
   const context = {
     ...secretsContext(secrets),
     ...foldersContext(plan.addedFolders ?? []),
@@ -188,6 +191,7 @@ export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
   return {
     runId,
     prompt,
+    ...(images === undefined ? {} : { images: images.map(({ path }) => path) }),
     model: provider.model,
     ...(price === null ? {} : { price: { input: price.input, output: price.output } }),
     askTools: toolsNamedByRules(approvals.rules, ['*']),

@@ -106,6 +106,9 @@ const wrong: [string, object, string[], RegExp][] = [
     ['egress.rules.0.path'],
     /write it plainly/,
   ],
+  ['an image without a name', { images: [''] }, ['images.0'], /images\.0/],
+  ['an image whose path has a NUL', { images: ['a\0.png'] }, ['images.0'], /without NUL/],
+  ['too many images', { images: Array.from({ length: 9 }, () => 'a.png') }, ['images'], /images/],
   ['a folder that is only a path', { folders: ['/data'] }, ['folders.0'], /folders\.0/],
   [
     'a name of a folder that leads elsewhere',
@@ -173,6 +176,7 @@ describe('the options of a run', () => {
   it('are taken where they are right, each of them [H.01]', () => {
     const all: Required<RunOptions> = {
       prompt: 'x',
+      images: ['mockup.png'],
       metadata: { ticket: 'T-1' },
       outputSchema: { type: 'object' },
       context: { branch: 'main' },

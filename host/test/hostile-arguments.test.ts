@@ -34,6 +34,10 @@ const runOptions = fc.oneof(
   }),
   fc.record({ prompt: fc.constant('x'), workspace: fc.constantFrom('/', '/nowhere', '\0') }),
   fc.record({ prompt: fc.constant('x'), continue: fc.string({ minLength: 1 }) }),
+  fc.record({
+    prompt: fc.constant('x'),
+    images: fc.array(anyText, { minLength: 1 }),
+  }),
 )
 
 async function makeHost(): Promise<Host> {

@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { ShownSection, sectionsMaxCount, turnSectionsMaxCount } from './context-section.ts'
 import { RunReason, ToolError } from './error.ts'
+import { ImageRef } from './image.ts'
 import { limits } from './limits.ts'
 import { AgentBounds, AgentLimits, Effort, Plan, StepId, StepState } from './plan.ts'
 import { ModelName } from './run-models.ts'
@@ -89,6 +90,8 @@ const ToolEnd = z.strictObject({
   writes: z.array(WorkspacePath).max(100).optional(),
   /** What an edit changed; the first twenty files. */
   diffs: z.array(CallDiff).max(20).optional(),
+  /** The image that the model gets behind `output`; the run's recording has its bytes. Absent: none. */
+  image: ImageRef.optional(),
   /** Corrections of the call before its execution; absent when there were none. */
   corrections: z.array(Line).max(20).optional(),
   durationMs: Milliseconds,

@@ -8,6 +8,7 @@ import { EgressRecord, EgressStart } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
 import { GovernanceNote, HostToolCall, MemoryNote, NoteId } from './extension.ts'
 import { HookPoint } from './hook.ts'
+import { ImageRef, imagesMaxCount } from './image.ts'
 import { ModelEnd, ModelRetry, ModelStart, ModelWait } from './model-request.ts'
 import { Effort } from './plan.ts'
 import { RunLimits, RunOutcome, Usage } from './task.ts'
@@ -57,6 +58,12 @@ export type RunMetadata = z.infer<typeof RunMetadata>
 const RunStart = z.strictObject({
   type: z.literal('run-start'),
   prompt: Document,
+  /** Images in the workspace that the task is about, as they were then. Absent: none. */
+  images: z
+    .array(z.strictObject({ path: WorkspacePath, image: ImageRef }))
+    .min(1)
+    .max(imagesMaxCount)
+    .optional(),
   model: Line,
   /** Provider of the model: `nvidia`, `custom` or `offline`. */
   provider: Line,

@@ -2,9 +2,12 @@
  * Images in a chat request: PNG, JPEG, WebP and GIF as data URLs. The first bytes decide the type, never its name.
  * Refuses remote addresses, other formats, and images that are truncated, too large or of extreme dimensions.
  */
+import * as z from 'zod'
 import type { Result } from './error.ts'
+import { Sha256 } from './text.ts'
 
-export type ImageType = 'image/png' | 'image/jpeg' | 'image/webp' | 'image/gif'
+export const ImageType = z.enum(['image/png', 'image/jpeg', 'image/webp', 'image/gif'])
+export type ImageType = z.infer<typeof ImageType>
 
 export interface ImageFacts {
   readonly type: ImageType
@@ -19,6 +22,25 @@ export interface ImageFacts {
 export const imageMaxBytes = 1024 * 1024
 /** Maximum width or height of an image in pixels; Anthropic refuses larger ones (docs.anthropic.com, vision, 2026-11). */
 export const imageMaxPixels = 8_000
+/** A file that a person names: relative to the workspace, or absolute in it. */
+export const ImagePath = z
+  .string()
+  .min(1)
+  .max(4_096)
+  .refine((file) => !file.includes('\0'), 'expected a path without NUL')
+
+/** An image by the digest of its bytes. */
+export const ImageRef = z.strictObject({
+  sha256: Sha256,
+  type: ImageType,
+  /** Pixels. */
+  width: z.int().min(1).max(imageMaxPixels),
+  /** Pixels. */
+  height: z.int().min(1).max(imageMaxPixels),
+  sizeBytes: z.int().min(1).max(imageMaxBytes),
+})
+export type ImageRef = z.infer<typeof ImageRef>
+
 /** Maximum images of one request that a model gets; a note replaces each older one. */
 export const imagesMaxCount = 8
 /** Maximum bytes of all images of one request that a model gets, before base64. */
@@ -59,6 +81,24 @@ export function readImageUrl(url: string): Result<ImageFacts, string> {
     return fail(`the image is ${read.value.type}, not ${split.type}`)
   }
   return read
+}
+
+/** The type that the first 12 bytes of a file name; null for none of the four. */
+export function sniffImage(head: Uint8Array): ImageType | null {
+  if (hasAt(head, 0, '\x89PNG\r\n\x1a\n')) return 'image/png'
+  if (hasAt(head, 0, '\xff\xd8\xff')) return 'image/jpeg'
+  if (hasAt(head, 0, 'GIF87a') || hasAt(head, 0, 'GIF89a')) return 'image/gif'
+  return hasAt(head, 0, 'RIFF') && hasAt(head, 8, 'WEBP') ? 'image/webp' : null
+}
+
+/** `PNG` for `image/png`, for people and models. */
+export function nameOfType(type: ImageType): string {
+  return { 'image/png': 'PNG', 'image/jpeg': 'JPEG', 'image/webp': 'WebP', 'image/gif': 'GIF' }[type]
+}
+
+/** Such as `PNG image, 640x480 pixels, 10240 bytes`. */
+export function describeImage({ type, width, height, sizeBytes }: ImageFacts): string {
+  return `${nameOfType(type)} image, ${width}x${height} pixels, ${sizeBytes} bytes`
 }
 
 /** Reads type and dimensions from the bytes of an image, and checks that it is whole. */

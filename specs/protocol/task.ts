@@ -4,11 +4,12 @@ import { RunSection, sectionsMaxCount } from './context-section.ts'
 import { RunReason } from './error.ts'
 import { HostTool, McpServer, McpServerName, MemoryNote, SkillHead } from './extension.ts'
 import { AgentHook } from './hook.ts'
+import { imagesMaxCount } from './image.ts'
 import { isWithinDepth } from './json-depth.ts'
 import { limits } from './limits.ts'
 import { Effort, OutputSchema, Plan, StepId } from './plan.ts'
 import { ModelName, ModelPrice, TaskStepModels } from './run-models.ts'
-import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from './text.ts'
+import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text, WorkspacePath } from './text.ts'
 
 /** Limits of one run; the agent enforces them, the host checks wall time and tokens itself. */
 export const RunLimits = z.strictObject({
@@ -68,6 +69,8 @@ export const Task = z.strictObject({
   context: z.record(Line.min(1), Document).optional(),
   /** Sections of the application, with budget and place. Absent: none. */
   sections: z.array(RunSection).min(1).max(sectionsMaxCount).optional(),
+  /** Images in the workspace that the task is about. Absent: none. */
+  images: z.array(WorkspacePath).min(1).max(imagesMaxCount).optional(),
   /** Model id, as the provider knows it. */
   model: Line.min(1),
   /** How much the model reasons. Absent: as it does by itself. */

@@ -12,6 +12,7 @@ import { RunSectionInput } from '../protocol/context-section.ts'
 import { EgressRule } from '../protocol/egress.ts'
 import { Delta, HostDelta, HostEvent, JournalEvent } from '../protocol/event.ts'
 import { RunMetadata, RunPriority, StartWithin } from '../protocol/host-event.ts'
+import { ImagePath, imagesMaxCount } from '../protocol/image.ts'
 import { limits } from '../protocol/limits.ts'
 import { Effort, Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
@@ -62,6 +63,8 @@ export type Problem = z.infer<typeof Problem>
 const RunFields = z.strictObject({
   /** The task for the agent. It may be empty only with `plan.from`. */
   prompt: Document,
+  /** Files of the workspace that the model sees with the task: PNG, JPEG, GIF or WebP of 1 MiB each, 3 MiB together. */
+  images: z.array(ImagePath).max(imagesMaxCount).optional(),
   /** Absolute path below an allowed folder of the service. Absent: that of `continue`, else an empty one of its own. */
   workspace: z
     .string()

@@ -8,7 +8,7 @@ import { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { RunBudget } from '../../run/budget.ts'
 import { type AgentRun, CallIds, RunHost } from '../../run/run.ts'
-import { noLog } from '../../run/run-log.ts'
+import { noLog, type RunLog } from '../../run/run-log.ts'
 import { Steering } from '../../run/steering.ts'
 import { SubAgents } from '../../run/sub-agents.ts'
 import { OutputStore } from '../../run/tool-outputs.ts'
@@ -152,6 +152,8 @@ export interface TestRunOptions {
   ) => Promise<ApprovalDecision>
   /** What a person did to sub-agents before an agent continued the run. */
   readonly subAgents?: SubAgents
+  /** Absent: nothing is logged. */
+  readonly log?: RunLog
 }
 
 /** A run; every event and delta is checked against the protocol as it is heard. */
@@ -195,7 +197,7 @@ export function makeRun(options: TestRunOptions): TestRun {
     concludeMs: 500,
     callIds: new CallIds(),
     outputs: new OutputStore(),
-    log: noLog,
+    log: options.log ?? noLog,
     logger: silentLogger,
   }
   return { run, events, deltas, approvals, diary, cancel: (reason = 'test') => cancel.abort(reason) }

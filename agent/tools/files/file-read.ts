@@ -1,8 +1,9 @@
-/** `read_file`: text in pages. A binary file is reported with its size, never printed. */
+/** `read_file`: text in pages, and images. Another binary file is reported with its size, never printed. */
 import * as z from 'zod'
 import { notesOf, readTextPage } from '#runtime/tools/text-page.ts'
 import { nameInLine, quotePath } from '#specs/node/path-text.ts'
 import type { ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
+import { describeImage, ImageRef } from '#specs/protocol/image.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import {
@@ -12,6 +13,7 @@ import {
   shownPath,
   withReadablePlace,
 } from '../../workspace/file-access.ts'
+import { readPicture } from '../../workspace/picture.ts'
 import { fingerprintFile } from '../../workspace/read-ledger.ts'
 
 const DEFAULT_LINES = 1_000
@@ -27,6 +29,8 @@ const inputSchema = z.strictObject({
 
 const outputSchema = z.strictObject({
   path: z.string(),
+  /** Of an image, whose content and lines are empty; absent: the file is text. */
+  image: ImageRef.optional(),
   /** The lines, each but the last ended by a newline. */
   content: z.string(),
   /** Number of the first line returned. */
@@ -48,7 +52,7 @@ export function createReadFile(
 ): Tool<typeof inputSchema, typeof outputSchema> {
   return defineTool({
     name: 'read_file',
-    description: `Reads a text file of the workspace, up to ${DEFAULT_LINES} lines or ${PAGE_MAX_BYTES / 1024} KiB at a time. The result says how many lines the file has and where the next page begins. Lines longer than ${LINE_MAX_CHARS} characters are cut. Binary files are refused: use run_python or run_bash for them.`,
+    description: `Reads a text file of the workspace, up to ${DEFAULT_LINES} lines or ${PAGE_MAX_BYTES / 1024} KiB at a time. The result says how many lines the file has and where the next page begins. Lines longer than ${LINE_MAX_CHARS} characters are cut. Of an image (PNG, JPEG, GIF, WebP, up to 1 MiB) it shows the picture, such as a chart or a screenshot that you made. Other binary files are refused: use run_python or run_bash for them.`,
     inputSchema,
     outputSchema,
     requiresApproval: false,
@@ -65,9 +69,18 @@ export function createReadFile(
         // Recorded before the page: a change during reading counts as unseen.
         const seen = ledger === undefined ? undefined : fingerprintFile(file)
         const sizeBytes = file.stat.size
+        const picture = readPicture(file)
+        if (picture?.ok === true) {
+          if (seen?.ok === true) ledger?.note(context, place, seen.value)
+          context.tell?.({ reads: [place.path] })
+          const { image, url } = picture.value
+          const name = nameInLine(shownPath(place))
+          context.show?.({ name, image, url })
+          return toolSuccess(imageResult(shownPath(place), image, context.show !== undefined))
+        }
         const request = { offset, maxLines: limit, maxBytes: PAGE_MAX_BYTES, maxLineChars: LINE_MAX_CHARS }
         const read = await readTextPage(file.fd, request, context.signal)
-        if (!read.ok) return explain(read.error.code, read.error.message, path, sizeBytes)
+        if (!read.ok) return explain(read.error.code, picture?.error ?? read.error.message, path, sizeBytes)
         const page = read.value
         if (page.totalLines !== null && offset > Math.max(1, page.totalLines)) {
           return toolFailure(
@@ -92,6 +105,8 @@ export function createReadFile(
       })
     },
     render(value) {
+      if (value.image !== undefined)
+        return `[${[`${nameInLine(value.path)}: ${describeImage(value.image)}`, ...value.notes].join('; ')}]`
       const last = value.offset + value.lines - 1
       const of = value.totalLines === null ? '' : ` of ${value.totalLines}`
       const range = value.lines === 0 ? 'empty file' : `lines ${value.offset}-${last}${of}`
@@ -99,6 +114,21 @@ export function createReadFile(
       return `[${[`${nameInLine(value.path)}: ${range}`, ...more, ...value.notes].join('; ')}]\n${value.content}`
     },
   })
+}
+
+function imageResult(path: string, image: ImageRef, isShown: boolean): z.infer<typeof outputSchema> {
+  return {
+    path,
+    image,
+    content: '',
+    offset: 1,
+    lines: 0,
+    totalLines: null,
+    nextOffset: null,
+    sizeBytes: image.sizeBytes,
+    lossy: false,
+    notes: [isShown ? 'the next message shows it' : 'a program gets no picture: open the file itself'],
+  }
 }
 
 function withHint(error: ToolError, path: string): ReturnType<typeof toolFailure> {

@@ -1,5 +1,6 @@
 /** What `caisson run` accepts, and the options of the library that it stands for. */
 
+import path from 'node:path'
 import type { Effort } from '#specs/protocol/plan.ts'
 import type { ApprovalMode } from '../../approvals/queue.ts'
 import { readApprovalRules } from '../../approvals/rules.ts'
@@ -17,6 +18,7 @@ export interface RunFlags extends VmFlags, Detail {
   readonly workspace?: string
   /** Each `DIR` or `NAME=DIR`. */
   readonly addDir?: string[]
+  readonly image?: string[]
   readonly include?: string[]
   readonly acceptIgnoreRules?: boolean
   readonly envFile?: string
@@ -111,6 +113,10 @@ export async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promis
     ...given(
       'outputSchema',
       flags.outputSchema === undefined ? undefined : await readOutputSchema(flags.outputSchema),
+    ),
+    ...given(
+      'images',
+      flags.image?.map((file) => path.resolve(file)),
     ),
     ...given('folders', flags.addDir?.map(readFolder)),
     files: {

@@ -43,6 +43,7 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
       'also copy this folder, read-only, to /mnt/folders/NAME; NAME=DIR names it; repeatable',
       collect,
     )
+    .option('--image <file>', 'image in the directory that the model sees with the task; repeatable', collect)
     .option(
       '--include <pattern>',
       'also copy matching paths that are ignored or look like secrets; repeatable',

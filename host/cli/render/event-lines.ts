@@ -1,6 +1,7 @@
 /** The lines that one event of a run becomes, in a terminal as in a log. Pure; all untrusted text goes through sanitize.ts. */
 
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import { describeImage } from '#specs/protocol/image.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import type { RunLine, RunState } from '#specs/protocol/run-state.ts'
@@ -364,7 +365,11 @@ function runStartLines(event: Of<'run-start'>, colors: Colors): string[] {
   const { directory, model, provider, mode, planFrom, forkedFrom, mergedFrom } = event
   const how = mode === 'plan' ? ' · plan only, no changes' : ''
   const head = `Run in ${sanitizeLine(directory)} · model ${sanitizeLine(model)} (${sanitizeLine(provider)})${how}`
-  const plan = planFrom === undefined ? [] : [colors.dim(`  with the plan of ${sanitizeLine(planFrom)}`)]
+  const images = (event.images ?? []).map(({ path, image }) =>
+    colors.dim(`  with ${sanitizeLine(path)}: ${describeImage(image)}`),
+  )
+  const given = planFrom === undefined ? [] : [colors.dim(`  with the plan of ${sanitizeLine(planFrom)}`)]
+  const plan = [...images, ...given]
   if (mergedFrom !== undefined) return [head, colors.dim(`  merged from ${mergedFrom.join(', ')}`)]
   if (forkedFrom === undefined) return [head, ...plan]
   const { runId, step, despite = [] } = forkedFrom

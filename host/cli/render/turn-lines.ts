@@ -1,5 +1,6 @@
 /** Lines of what the model says in a turn, and of what a tool gave. Pure; untrusted text goes through sanitize.ts. */
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import { describeImage } from '#specs/protocol/image.ts'
 import { formatBytes, formatCost, formatCount, formatDuration } from '../../files/format.ts'
 import type { Colors } from './colors.ts'
 import { parseObject } from './json-lines.ts'
@@ -63,6 +64,7 @@ export function toolEndLines(
     name,
     error === undefined ? '' : `${error.code}: ${sanitizeLine(error.message, 300)}`,
     exitCode === undefined ? '' : `exit ${exitCode}`,
+    event.image === undefined ? '' : `shown to the model: ${describeImage(event.image)}`,
     signal === undefined ? '' : sanitizeLine(signal, 20),
     durationMs < 100 ? '' : formatDuration(durationMs),
     cut === undefined ? '' : `${formatBytes(cut.bytes)} in all`,

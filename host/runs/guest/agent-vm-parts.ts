@@ -155,6 +155,7 @@ export function taskFor(
     resume: _____,
     cancelledAgents: ______,
     messages: _______,
+    images: ________,
     memory,
     ...task
   } = plan.resumed?.task ?? taskOf(plan, false)

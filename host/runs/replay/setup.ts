@@ -9,6 +9,7 @@ import { ApprovalRules } from '#specs/protocol/approval.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import type { McpServer } from '#specs/protocol/extension.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
+import { imagesMaxCount } from '#specs/protocol/image.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { Line } from '#specs/protocol/text.ts'
@@ -34,7 +35,7 @@ export const ReplaySetup = z.strictObject({
     otherwise: z.enum(['deny', 'ask']),
   }),
   /** Ignored or secret paths that were copied anyway. */
-  include: z.array(z.string()).max(1_000),
+  include: z.array(z.string()).max(1_000 + imagesMaxCount),
   vm: z.strictObject({
     memoryBytes: z.int().min(1).optional(),
     cpus: z.int().min(1).optional(),

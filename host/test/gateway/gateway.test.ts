@@ -62,6 +62,18 @@ describe('the model route', () => {
     expect(upstream.requests[0]?.body).not.toContain('base64')
   })
 
+  it('sends as many images as the configuration says that a model sees [G.09]', async () => {
+    await using upstream = await startUpstream((response) => sendStream(response, sse('[DONE]')))
+    await using test = await startGateway({ ...customProvider(upstream.url), maxImages: 1 })
+    const parts = [1, 2].map((width) => ({
+      type: 'image_url',
+      image_url: { url: dataUrl('image/png', png(width, 1)) },
+    }))
+    await test.request({ body: { ...chatBody, messages: [{ role: 'user', content: parts }] } })
+    expect(upstream.requests[0]?.body).toContain('Image left out (image/png, 1x1')
+    expect(upstream.requests[0]?.body).toContain(dataUrl('image/png', png(2, 1)))
+  })
+
   it('makes the request anew: own headers, own model, bounded max_tokens, usage asked [S0.07 G.01 G.05 S1.07]', async () => {
     await using upstream = await startUpstream((response) => sendStream(response, sse('[DONE]')))
     await using test = await startGateway(customProvider(upstream.url))

@@ -353,4 +353,15 @@ describe('the window of a model', () => {
     ])
     expect(Config.safeParse({ models: { m: { contextTokens: 10 } } }).success).toBe(false)
   })
+
+  it('and so is how many images of a request it sees [G.09]', () => {
+    const config = Config.parse({
+      models: { 'qwen3-*': { maxImages: 2 } },
+      providers: { own: { url: 'http://127.0.0.1:9/v1' } },
+    })
+    const choose = (model: string) => chooseProvider({ env: {}, config, model: `own/${model}` })
+    expect(choose('qwen3-4b')).toMatchObject({ ok: true, value: { model: 'qwen3-4b', maxImages: 2 } })
+    expect(choose('gpt-4o')).not.toHaveProperty('value.maxImages')
+    expect(Config.safeParse({ models: { m: { maxImages: 9 } } }).success).toBe(false)
+  })
 })

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { CompletionRequest } from '#specs/protocol/completion-request.ts'
+import { dataUrl, png } from '#specs/testing/images.ts'
 import { gatewayError } from '../../net/gateway-error.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../../providers/upstream.ts'
 import type { RecordingHeader } from '../../recording/format.ts'
@@ -67,6 +68,13 @@ const call = (id: string): CompletionRequest['messages'] => [
   },
   { role: 'tool', tool_call_id: id, content: 'seen' },
 ]
+const see = (url: string) => ({
+  role: 'user' as const,
+  content: [
+    { type: 'text' as const, text: 'Look.' },
+    { type: 'image_url' as const, image_url: { url } },
+  ],
+})
 const chat = (...messages: CompletionRequest['messages']): CompletionRequest => ({ messages, stream: true })
 
 describe('a recording', () => {
@@ -105,6 +113,24 @@ describe('a recording', () => {
     expect(text).toContain('says [redacted]')
     expect(text.split('a long beginning')).toHaveLength(2)
     expect((await stat(file)).mode & 0o777).toBe(0o600)
+  })
+
+  it('keeps an image once, by its digest, and answers the same image alone [G.06 G.09]', async () => {
+    const image = dataUrl('image/png', png(640, 480))
+    {
+      await using recorder = await Recorder.open(file, header)
+      const upstream = recorder.wrap(scripted([['a chart'], ['the same'], ['again']]), [])
+      await read(upstream, chat(user('a'), see(image)))
+      await read(upstream, chat(user('a'), see(image), user('more')))
+      await read(upstream, chat(user('b'), see(image)))
+    }
+    const text = await readFile(file, 'utf8')
+    expect(text.split(image)).toHaveLength(2)
+    const recording = await Recording.read(file)
+    expect(await read(recording.upstream(), chat(user('a'), see(image), user('more')))).toBe('the same')
+    const other = await read(recording.upstream(), chat(user('b'), see(dataUrl('image/png', png(640, 481)))))
+    expect(other).toMatch(/^not_recorded: .*message 2 of 2, user: Look/)
+    expect(recording.answeredBefore('Look.')).toBeUndefined()
   })
 
   it('refuses a request that it has not seen, and says where the conversation left it [G.06]', async () => {

@@ -1,5 +1,6 @@
 // Anthropic's protocol: golden bytes in, the request's shape out, against a server on loopback.
 import { describe, expect, it } from 'vitest'
+import { dataUrl, png } from '#specs/testing/images.ts'
 import { startModelServer } from '#specs/testing/model-server.ts'
 import type { LLMChatMessage } from '../../contract/contract.ts'
 import { createLLMEnvironment } from '../../environment/environment.ts'
@@ -347,19 +348,25 @@ describe('requests to Anthropic', () => {
     const forced = await askGolden({ reasoningEffort: 'high', toolChoice: { name: 'now' } })
     expect(forced.sent).toMatchObject({ tool_choice: { type: 'tool', name: 'now' } })
     expect(forced.sent.thinking).toBeUndefined()
-    const other = await askGolden({
-      reasoningEffort: 'high',
-      messages: [
-        ...question,
-        {
-          role: 'assistant',
-          content: '',
-          tool_calls: [{ id: 'c', type: 'function', function: { name: 'now', arguments: '{}' } }],
-        },
-        { role: 'tool', tool_call_id: 'c', content: 'noon' },
-      ],
-    })
-    expect(other.sent.thinking).toBeUndefined()
+    // With a call that came without thinking, whatever is behind its result: an image begins no new turn.
+    const call = { id: 'c', type: 'function', function: { name: 'now', arguments: '{}' } }
+    const called = [
+      ...question,
+      { role: 'assistant', content: '', tool_calls: [call] },
+      { role: 'tool', tool_call_id: 'c', content: 'noon' },
+    ]
+    const image = { role: 'user', content: 'A dial:', images: [dataUrl('image/png', png(8, 8))] }
+    for (const messages of [called, [...called, image]]) {
+      const other = await askGolden({ reasoningEffort: 'high', messages })
+      expect(other.sent.thinking).toBeUndefined()
+    }
+    const answered = [
+      ...called,
+      { role: 'assistant', content: 'Noon.' },
+      { role: 'user', content: 'And now?' },
+    ]
+    const next = await askGolden({ reasoningEffort: 'high', messages: answered })
+    expect(next.sent.thinking).toBeDefined()
   })
 
   it('try the other way of thinking once where a model refuses one, and remember [S2.06]', async () => {

@@ -122,13 +122,26 @@ function toThinking(
   return budget < budgetMin ? {} : { thinking: { type: 'enabled', budget_tokens: budget } }
 }
 
-/** Whether all calls since the user's last message came with thinking, as required when thinking is on. */
+/** Whether all calls since the user's last turn came with thinking, as required when thinking is on. */
 function isThoughtThrough(messages: readonly ProtocolMessage[]): boolean {
-  const since = messages.slice(messages.findLastIndex(({ role }) => role === 'user') + 1)
-  return since.every(
-    (message) =>
-      (message.tool_calls ?? []).length === 0 || keptBlocksOf(message).some(({ type }) => isThought(type)),
-  )
+  return messages
+    .slice(findUserTurn(messages) + 1)
+    .every(
+      (message) =>
+        (message.tool_calls ?? []).length === 0 || keptBlocksOf(message).some(({ type }) => isThought(type)),
+    )
+}
+
+/** Position of the user's last message that begins a turn; behind results it belongs to their turn, as an image does. */
+function findUserTurn(messages: readonly ProtocolMessage[]): number {
+  let found = -1
+  let isBehindResult = false
+  for (const [at, { role }] of messages.entries()) {
+    if (role === 'tool') isBehindResult = true
+    else if (role === 'assistant') isBehindResult = false
+    else if (role === 'user' && !isBehindResult) found = at
+  }
+  return found
 }
 
 function keptBlocksOf({ provider_state: state }: ProtocolMessage): readonly Block[] {

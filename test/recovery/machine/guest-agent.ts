@@ -16,6 +16,7 @@ import { createOutputTool } from '../../../agent/tools/read-output.ts'
 import { createRevisePlanTool } from '../../../agent/tools/revise-plan.ts'
 import { createAgentTools } from '../../../agent/tools/run-agents.ts'
 import { describeWorkspace } from '../../../agent/workspace/listing.ts'
+import { readWorkspacePicture } from '../../../agent/workspace/picture.ts'
 
 const guestRoot = '/mnt/workspace'
 const guestProxy = '3128'
@@ -53,6 +54,7 @@ export async function startAgent(): Promise<void> {
     },
     extensions: [openHostTools, createMcpExtension({ ...helper, network, http })],
     listWorkspace: (signal) => describeWorkspace(tools, signal),
+    readImage: (file) => readWorkspacePicture({ root: workspace }, file),
     describeExits: () => readExits(CAISSON_AGENT_EXITS),
     collect: { merged: workspace, base, upper: path.join(place, 'none') },
   })

@@ -17,6 +17,13 @@ it('a command shows exit code, time, head and tail of its output behind a margin
   expect(toolEndLines(call, colors, { verbose: true }, true)).toHaveLength(21)
 })
 
+it('an image that the model looks at shows format and size [G.09]', () => {
+  const image = { sha256: '0'.repeat(64), type: 'image/png', width: 640, height: 480, sizeBytes: 57 } as const
+  expect(toolEndLines({ ...end, tool: 'read_file', output: '[a.png]', image }, colors, {}, true)).toEqual([
+    '    ✔ shown to the model: PNG image, 640x480 pixels, 57 bytes · 1.2 s',
+  ])
+})
+
 it('arguments show line ends as such, and a backslash before an n as it is [H.01]', () => {
   const given = { code: 'one\ntext.split("\\n")' }
   expect(argumentLines(JSON.stringify(given), colors).map((line) => line.trim())).toEqual([
