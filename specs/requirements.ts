@@ -117,7 +117,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.25': now('The result of the turn loop holds its whole trace, and its counters can be seeded'),
   'S2.26': now('The hooks of the turn loop are called in a fixed order and change nothing'),
   'S2.27': now(
-    'Text that promises instead of acting is distinguished from an answer, and rejected as often as allowed',
+    'Where evidence is required, no text is an answer before a call was carried out, in any language; text that promises instead of acting is rejected as often as allowed',
   ),
   'S2.28': now('Recovery instructions are exported, and overridden at three levels'),
   'S2.29': now('A call found in plain text becomes a tool call, marked as such on request'),
