@@ -121,10 +121,15 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S2.28': now('Recovery instructions are exported, and overridden at three levels'),
   'S2.29': now('A call found in plain text becomes a tool call, marked as such on request'),
+  'S2.31': now(
+    'A failed tool call is a sentence, a durable artifact or an error, as the application chooses',
+  ),
   'S2.30': now('The package has scripts to build, check and test, and end-to-end runs that need no network'),
 
   // Tools
-  'S2.09': now('The library has tools of its own, confined to a working directory, under reserved names'),
+  'S2.09': now(
+    'The library has tools of its own, confined to a working directory, under reserved names; unless selected, only those that read are offered',
+  ),
   'S2.10': now("The library's own tools are those that both the environment and the call select"),
   'S2.11': now('Tools of an application add to those of the library and never stand in their place'),
   'S2.12': now(
