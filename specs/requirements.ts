@@ -124,6 +124,12 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.31': now(
     'A failed tool call is a sentence, a durable artifact or an error, as the application chooses',
   ),
+  'S2.32': now(
+    '`complete` and `streamComplete` run turns up to an answer, a question, calls of the application or a failure, report each event and give back the transcript',
+  ),
+  'S2.33': now(
+    'A model ends its run by final_answer, need_user_input or blocked, each the only call of its turn',
+  ),
   'S2.30': now('The package has scripts to build, check and test, and end-to-end runs that need no network'),
 
   // Tools

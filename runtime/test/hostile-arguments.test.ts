@@ -21,6 +21,9 @@ const functions: Readonly<Record<string, (value: never) => unknown>> = {
   stream: (value) => drain(runtime.stream(value)),
   generateStructured: (value) => runtime.generateStructured(value),
   runTurnLoop: (value) => runtime.runTurnLoop(value),
+  complete: (value) => runtime.complete(value),
+  streamComplete: (value) => drain(runtime.streamComplete(value)),
+  createRuntime: (value) => runtime.createRuntime(value),
   executeTool: (value) => runtime.executeTool(value, call, {}),
   'executeTool, its call': (value) => executed((environment) => runtime.executeTool(environment, value, {})),
   'executeTool, its options': (value) =>
