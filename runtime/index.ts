@@ -11,10 +11,15 @@ export {
   SkillRegistry,
   type SkillRegistryOptions,
 } from '#specs/node/skills/registry.ts'
+export type { UserAnswer } from '#specs/protocol/question.ts'
 export {
   parseToolValidationFailureArtifact,
   type ToolValidationFailure,
 } from '#specs/protocol/validation-failure.ts'
+export { complete, streamComplete } from './complete/complete.ts'
+export { DEFAULT_CONTROL_TOOL_RECOVERY_INSTRUCTION } from './complete/control-tools.ts'
+export { createRuntime, type LLMRuntime, type RuntimeRequest } from './complete/runtime.ts'
+export type * from './complete/types.ts'
 export type * from './contract/contract.ts'
 export {
   type ConvenienceOptions,
@@ -38,6 +43,13 @@ export {
 } from './environment/tool-set.ts'
 export { type ExecuteToolOptions, executeTool, type LLMToolResult } from './generate/execute-tool.ts'
 export { generate, type LLMRequest, stream } from './generate/generate.ts'
+export {
+  LLMToolError,
+  parseToolFailureArtifact,
+  type ToolErrorMode,
+  type ToolFailureArtifact,
+  type ToolFailureCode,
+} from './generate/tool-failure.ts'
 export type { TokenCount } from './llm/exchange.ts'
 export type { ToolCallFragment } from './llm/tool-calls.ts'
 export { type McpConfig, type McpServerConfig, type McpTransport, parseMcpConfig } from './mcp/config.ts'
@@ -59,6 +71,12 @@ export {
   type StructuredOptions,
   type StructuredResult,
 } from './structured/generate.ts'
+export {
+  createUserInputResult,
+  type PendingUserInput,
+  parsePendingUserInput,
+  type UserInputQuestion,
+} from './tools/ask-user-input.ts'
 export { type PendingHumanRequest, parsePendingHumanRequest } from './tools/human-request.ts'
 export { type BuiltInName, type BuiltInSelection, reservedToolNames } from './tools/selection.ts'
 export type { WebFetchOptions } from './tools/web-fetch.ts'

@@ -47,6 +47,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['environment', 'testing'],
     ['generate'],
     ['structured', 'turn-loop'],
+    ['complete'],
     [root],
   ],
   page: [['session', 'styles'], ['parts'], ['changes'], ['questions'], ['run', 'runs'], [root]],

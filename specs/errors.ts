@@ -57,6 +57,7 @@ export const errorCodes = {
   model_unreachable: { exit: environment, reason: 'model_unreachable' },
   model_refused: { exit: environment, reason: 'model_refused' },
   model_broken: { exit: failed, reason: 'model_broken' },
+  tool_failed: { exit: failed, reason: 'environment' },
   script_mismatch: { exit: failed, reason: 'model_broken' },
   denied: { exit: cancelled, reason: 'denied' },
   cancelled: { exit: cancelled, reason: 'cancelled' },

@@ -117,14 +117,25 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.25': now('The result of the turn loop holds its whole trace, and its counters can be seeded'),
   'S2.26': now('The hooks of the turn loop are called in a fixed order and change nothing'),
   'S2.27': now(
-    'Text that promises instead of acting is distinguished from an answer, and rejected as often as allowed',
+    'Where evidence is required, no text is an answer before a call was carried out, in any language; text that promises instead of acting is rejected as often as allowed',
   ),
   'S2.28': now('Recovery instructions are exported, and overridden at three levels'),
   'S2.29': now('A call found in plain text becomes a tool call, marked as such on request'),
+  'S2.31': now(
+    'A failed tool call is a sentence, a durable artifact or an error, as the application chooses',
+  ),
+  'S2.32': now(
+    '`complete` and `streamComplete` run turns up to an answer, a question, calls of the application or a failure, report each event and give back the transcript',
+  ),
+  'S2.33': now(
+    'A model ends its run by final_answer, need_user_input or blocked, each the only call of its turn',
+  ),
   'S2.30': now('The package has scripts to build, check and test, and end-to-end runs that need no network'),
 
   // Tools
-  'S2.09': now('The library has tools of its own, confined to a working directory, under reserved names'),
+  'S2.09': now(
+    'The library has tools of its own, confined to a working directory, under reserved names; unless selected, only those that read are offered',
+  ),
   'S2.10': now("The library's own tools are those that both the environment and the call select"),
   'S2.11': now('Tools of an application add to those of the library and never stand in their place'),
   'S2.12': now(

@@ -56,6 +56,7 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   model_unreachable: 503,
   model_refused: 503,
   model_broken: 503,
+  tool_failed: 500,
   script_mismatch: 503,
   denied: 403,
   cancelled: 503,

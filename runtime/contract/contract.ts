@@ -10,6 +10,13 @@ export type ReasoningEffort = 'default' | 'none' | 'low' | 'medium' | 'high'
 /** `auto`: tools run; `ask`: the application is asked first; `read`: only read-only tools are offered. */
 export type ToolPermission = 'auto' | 'ask' | 'read'
 
+/**
+ * What a successful tool call proves: `interaction` that a person was asked, `read` that something was looked at,
+ * `write` that something was changed, `external_action` that something was done elsewhere, `artifact` that a result
+ * exists, such as a file or a ticket.
+ */
+export type EvidenceKind = 'none' | 'interaction' | 'read' | 'write' | 'external_action' | 'artifact'
+
 export interface LLMToolCall {
   readonly id: string
   readonly type: 'function'
@@ -86,6 +93,8 @@ export interface LLMTool {
    * Absent: true unless it only reads.
    */
   readonly destructive?: boolean
+  /** What a successful call proves. Absent: `read` if it only reads, else `external_action`. */
+  readonly evidence?: EvidenceKind
   /** Executes a call; absent: the application executes it itself. A value other than text becomes JSON. */
   execute?(input: unknown, context: LLMToolContext): Promise<unknown> | unknown
 }

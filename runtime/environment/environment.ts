@@ -176,6 +176,20 @@ export function cachedEnvironment(options: ConvenienceOptions): LLMEnvironment {
   }
 }
 
+/** The environment of a call. @throws {CaissonError} `invalid_options` where it brings an environment's parts besides */
+export function environmentOf(
+  call: ConvenienceOptions & { readonly environment?: LLMEnvironment },
+): LLMEnvironment {
+  const { environment, providers, skillRoots, mcpConfig } = call
+  if (environment === undefined) return cachedEnvironment(call)
+  if (providers !== undefined || skillRoots !== undefined || mcpConfig !== undefined)
+    throw new CaissonError(
+      'invalid_options',
+      'providers, skillRoots and mcpConfig belong to the environment; a call with an environment takes none of them',
+    )
+  return checkEnvironment(environment)
+}
+
 /**
  * The provider's configuration from the call or, when that has neither key nor address, from environment variables. A
  * key from one source is never sent to an address from the other.

@@ -5,7 +5,13 @@
 
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
-import type { LLMTool, LLMToolContext, LLMToolDefinition, ToolPermission } from '../contract/contract.ts'
+import type {
+  EvidenceKind,
+  LLMTool,
+  LLMToolContext,
+  LLMToolDefinition,
+  ToolPermission,
+} from '../contract/contract.ts'
 import { inlineReferences } from '../llm/inline-references.ts'
 import { isZod, toModelSchema } from '../llm/json-schema.ts'
 import type { McpTool } from '../mcp/registry.ts'
@@ -28,6 +34,8 @@ export interface ResolvedTool {
   readonly readOnly: boolean
   /** Absent: destructive unless it only reads. */
   readonly destructive?: boolean
+  /** What a successful call proves. */
+  readonly evidence: EvidenceKind
   /** Definition for the model, under its safe name. */
   readonly definition: LLMToolDefinition
   /** Schema for its arguments; null when its server validates. */
@@ -57,8 +65,8 @@ export interface ToolSelection {
   /** Deprecated name of the same option; do not set both. */
   readonly extraTools?: ApplicationTools
   /**
-   * Selects built-in tools among those of the environment. Absent from both: all for a call with a working directory,
-   * else only `load_skill`.
+   * Selects built-in tools among those of the environment. Absent from both: those that only read the working
+   * directory, and `load_skill`.
    */
   readonly builtIns?: BuiltInSelection
   readonly toolPermission: ToolPermission
@@ -142,11 +150,12 @@ async function resolveBuiltIns(
 }
 
 function builtInTool(tool: BuiltIn): ResolvedTool {
-  const { name, description, parameters, readOnly, destructive } = tool
+  const { name, description, parameters, readOnly, destructive, evidence } = tool
   return {
     name,
     source: 'built-in',
     readOnly,
+    evidence,
     ...(destructive === undefined ? {} : { destructive }),
     definition: { name, description, parameters: toParameters(parameters) },
     parameters,
@@ -172,11 +181,12 @@ function readApplicationTools({ tools = {}, extraTools = {} }: ToolSelection): R
 }
 
 function applicationTool(name: string, tool: LLMTool): ResolvedTool {
-  const { description, parameters, readOnly = false, destructive } = tool
+  const { description, parameters, readOnly = false, destructive, evidence } = tool
   return {
     name,
     source: 'application',
     readOnly,
+    evidence: evidence ?? (readOnly ? 'read' : 'external_action'),
     ...(destructive === undefined ? {} : { destructive }),
     definition: { name, description, parameters: toParameters(parameters) },
     parameters,
@@ -196,6 +206,7 @@ function mcpTool({ mcpRegistry }: LLMEnvironment, tool: McpTool, taken: Set<stri
     name,
     source: 'mcp',
     readOnly: tool.readOnly,
+    evidence: tool.readOnly ? 'read' : 'external_action',
     definition: {
       name,
       description: tool.description === '' ? `${tool.name} of the server ${tool.server}` : tool.description,
@@ -211,6 +222,8 @@ function loadSkillTool({ skillRegistry }: LLMEnvironment, definition: LLMToolDef
     name: loadSkillName,
     source: 'built-in',
     readOnly: true,
+    // Instructions bring no task further.
+    evidence: 'none',
     definition,
     parameters: skillArguments,
     execute: (input) => loadSkillContext(skillRegistry, skillArguments.parse(input).skill_id),

@@ -4,7 +4,7 @@
  */
 import { CaissonError, errorMessage, requireObject, requireSignal, requireText } from '#specs/errors.ts'
 import { readArguments } from '../arguments/read.ts'
-import type { LLMChatMessage, LLMToolCall, ToolPermission } from '../contract/contract.ts'
+import type { EvidenceKind, LLMChatMessage, LLMToolCall, ToolPermission } from '../contract/contract.ts'
 import {
   type ConvenienceOptions,
   cachedEnvironment,
@@ -16,6 +16,13 @@ import { type ResolvedTool, resolveTools, type ToolSelection } from '../environm
 import { cutResult } from '../mcp/result.ts'
 import { untilAborted } from '../processes/until-aborted.ts'
 import { directoryOf } from '../tools/selection.ts'
+import {
+  checkErrorMode,
+  LLMToolError,
+  type ToolErrorMode,
+  type ToolFailureCode,
+  toFailureArtifact,
+} from './tool-failure.ts'
 
 export interface ExecuteToolOptions extends Partial<ToolSelection>, Omit<ConvenienceOptions, 'provider'> {
   readonly abortSignal?: AbortSignal
@@ -24,6 +31,8 @@ export interface ExecuteToolOptions extends Partial<ToolSelection>, Omit<Conveni
    * Receives the call in its final form: the tool's own name and its coerced arguments.
    */
   readonly askPermission?: (call: LLMToolCall) => Promise<boolean> | boolean
+  /** What becomes of a call that fails; default `text`. */
+  readonly errorMode?: ToolErrorMode
 }
 
 export interface LLMToolResult {
@@ -34,12 +43,15 @@ export interface LLMToolResult {
   readonly message: LLMChatMessage
   /** Corrections of the arguments, in text; absent when there were none. */
   readonly corrections?: readonly string[]
+  /** What the call proves; absent when it failed or proves nothing. */
+  readonly evidence?: Exclude<EvidenceKind, 'none'>
 }
 
 /**
  * Executes `call`. Pass the same tools and permission as for the request that produced it.
  * @param environment as for that request; undefined for the one that the options create
  * @throws {CaissonError} `invalid_options` for a tool without `execute`: the application executes its calls
+ * @throws {LLMToolError} for a call that failed, with the error mode `throw`
  */
 export async function executeTool(
   environment: LLMEnvironment | undefined,
@@ -51,6 +63,7 @@ export async function executeTool(
   requireText('the name of the function', call.function.name)
   requireObject('the options', options)
   requireSignal('abortSignal', options.abortSignal)
+  const errorMode = checkErrorMode(options.errorMode)
   const { abortSignal = new AbortController().signal } = options
   const used =
     environment === undefined
@@ -58,12 +71,14 @@ export async function executeTool(
       : checkEnvironment(environment)
   const toolPermission = checkPermission(options.toolPermission ?? used.defaults.toolPermission)
   const outcome = await callTool(used, call, { ...options, toolPermission, abortSignal })
-  const content = cutResult(outcome.content)
+  const { ok, corrections, evidence } = outcome
+  const content = cutResult(inErrorMode(outcome, call, errorMode))
   return {
-    ok: outcome.ok,
+    ok,
     content,
     message: { role: 'tool', tool_call_id: call.id, content },
-    ...(outcome.corrections.length === 0 ? {} : { corrections: outcome.corrections }),
+    ...(corrections.length === 0 ? {} : { corrections }),
+    ...(!ok || evidence === 'none' ? {} : { evidence }),
   }
 }
 
@@ -76,12 +91,24 @@ interface Outcome {
   readonly ok: boolean
   readonly content: string
   readonly corrections: readonly string[]
+  readonly evidence: EvidenceKind
+  /** Absent for a call that did not fail, and for a question that waits for its answer. */
+  readonly failure?: ToolFailureCode
+}
+
+/** The content of a failed call in the form of `mode`. @throws {LLMToolError} */
+function inErrorMode({ content, failure }: Outcome, call: LLMToolCall, mode: ToolErrorMode): string {
+  if (failure === undefined || mode === 'text') return content
+  const message = content.replace(/^Error: /, '')
+  const artifact = toFailureArtifact(call, failure, message)
+  if (mode === 'throw') throw new LLMToolError(artifact)
+  return failure === 'invalid_arguments' ? content : JSON.stringify(artifact)
 }
 
 async function callTool(environment: LLMEnvironment, call: LLMToolCall, options: Settled): Promise<Outcome> {
   const { toolPermission, abortSignal: signal } = options
   const workingDirectory = directoryOf(options)
-  const cancelled = fail(`the call of ${call.function.name.slice(0, 100)} was cancelled`)
+  const cancelled = fail('cancelled', `the call of ${call.function.name.slice(0, 100)} was cancelled`)
   if (signal.aborted) return cancelled
   const tools = await untilAborted(
     resolveTools(environment, { ...options, toolPermission: 'auto' }),
@@ -94,19 +121,18 @@ async function callTool(environment: LLMEnvironment, call: LLMToolCall, options:
   const tool = tools.find(call.function.name)
   if (tool === undefined) {
     const names = tools.definitions.slice(0, 50).map(({ name }) => name)
-    return fail(
-      `there is no tool ${JSON.stringify(call.function.name.slice(0, 100))}; there are: ${names.join(', ')}`,
-    )
+    const called = JSON.stringify(call.function.name.slice(0, 100))
+    return fail('unknown_tool', `there is no tool ${called}; there are: ${names.join(', ')}`)
   }
   const ask = permissionOf(tool, toolPermission, options.askPermission)
-  if (typeof ask === 'string') return fail(ask)
+  if (typeof ask === 'string') return fail('not_allowed', ask)
   const schema = tool.definition.parameters
   const read = await readArguments({ ...tool, schema }, call.function.arguments)
-  if (!read.ok) return { ok: false, content: read.error, corrections: [] }
+  if (!read.ok) return { ...fail('invalid_arguments', ''), content: read.error }
   const { given, input, corrections } = read.value
   // The decider sees the final call, however the model wrote it.
   const plain = { ...call, function: { name: tool.name, arguments: JSON.stringify(given) } }
-  if (!(await ask(plain))) return fail(`${tool.name} was not allowed by the person asked`)
+  if (!(await ask(plain))) return fail('not_allowed', `${tool.name} was not allowed by the person asked`)
   if (tool.execute === null)
     throw new CaissonError(
       'invalid_options',
@@ -117,12 +143,14 @@ async function callTool(environment: LLMEnvironment, call: LLMToolCall, options:
     signal,
     ...(workingDirectory === undefined ? {} : { workingDirectory }),
   }
+  const { evidence } = tool
   try {
     const { ok, content } = await untilAborted(tool.execute(input, context), signal)
-    return { ok, content: toText(content), corrections }
+    const done = { ok, content: toText(content), corrections, evidence }
+    return ok || isPending(content) ? done : { ...done, failure: 'failed' }
   } catch (cause) {
     if (signal.aborted) return cancelled
-    return fail(`${tool.name} failed: ${errorMessage(cause)}`)
+    return fail('failed', `${tool.name} failed: ${errorMessage(cause)}`)
   }
 }
 
@@ -137,8 +165,13 @@ function permissionOf(
   return ask ?? `${name} was not allowed: nobody could be asked`
 }
 
-function fail(words: string): Outcome {
-  return { ok: false, content: `Error: ${words}`, corrections: [] }
+function fail(failure: ToolFailureCode, words: string): Outcome {
+  return { ok: false, content: `Error: ${words}`, corrections: [], evidence: 'none', failure }
+}
+
+/** Whether a tool's value is a question without an answer yet. */
+function isPending(content: unknown): boolean {
+  return typeof content === 'object' && content !== null && 'pending' in content && content.pending === true
 }
 
 function toText(value: unknown): string {

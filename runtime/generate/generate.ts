@@ -17,10 +17,9 @@ import type {
 } from '../contract/contract.ts'
 import {
   type ConvenienceOptions,
-  cachedEnvironment,
   checkEffort,
-  checkEnvironment,
   checkPermission,
+  environmentOf,
   type LLMEnvironment,
 } from '../environment/environment.ts'
 import { resolveTools, type ToolSelection, type ToolSet } from '../environment/tool-set.ts'
@@ -28,6 +27,7 @@ import { requestWithRetry, StreamingMode, type TurnHooks } from '../llm/model.ts
 import { untilAborted } from '../processes/until-aborted.ts'
 import { LLMError } from '../providers/errors.ts'
 import { checkImages } from './images.ts'
+import { Queue } from './queue.ts'
 import { toResponse } from './response.ts'
 
 export interface LLMRequest extends Omit<ToolSelection, 'toolPermission'>, ConvenienceOptions {
@@ -72,7 +72,7 @@ export async function* stream(request: LLMRequest): AsyncGenerator<LLMStreamChun
   const left = new AbortController()
   const abortSignal =
     request.abortSignal === undefined ? left.signal : AbortSignal.any([request.abortSignal, left.signal])
-  const told = new Chunks()
+  const told = new Queue<LLMStreamChunk>()
   const answer = ask(
     { ...request, abortSignal },
     {
@@ -88,38 +88,6 @@ export async function* stream(request: LLMRequest): AsyncGenerator<LLMStreamChun
     return await answer
   } finally {
     left.abort()
-  }
-}
-
-/** A queue of chunks for the reader. */
-class Chunks implements AsyncIterable<LLMStreamChunk> {
-  #waiting: LLMStreamChunk[] = []
-  #wake: () => void = () => undefined
-  #ended = false
-  hasAny = false
-
-  add(chunk: LLMStreamChunk): void {
-    this.hasAny = true
-    this.#waiting.push(chunk)
-    this.#wake()
-  }
-
-  end(): void {
-    this.#ended = true
-    this.#wake()
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<LLMStreamChunk, void> {
-    for (;;) {
-      const ready = this.#waiting
-      this.#waiting = []
-      yield* ready
-      if (this.#waiting.length > 0) continue
-      if (this.#ended) return
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve
-      })
-    }
   }
 }
 
@@ -190,17 +158,6 @@ function withSafeNames(message: LLMChatMessage, tools: ToolSet): LLMChatMessage 
     return name === call.function.name ? call : { ...call, function: { ...call.function, name } }
   })
   return { ...message, tool_calls: calls }
-}
-
-function environmentOf(request: LLMRequest): LLMEnvironment {
-  const { environment, providers, skillRoots, mcpConfig } = request
-  if (environment === undefined) return cachedEnvironment(request)
-  if (providers !== undefined || skillRoots !== undefined || mcpConfig !== undefined)
-    throw new CaissonError(
-      'invalid_options',
-      'providers, skillRoots and mcpConfig belong to the environment; a call with an environment takes none of them',
-    )
-  return checkEnvironment(environment)
 }
 
 function checkRequest({ provider, model, messages }: LLMRequest): void {

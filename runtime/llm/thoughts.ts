@@ -13,8 +13,8 @@ interface ThoughtMarks {
   readonly paired?: boolean
 }
 
-const tag =
-  '(?i:think|thinking|thought|thoughts|reasoning|reflection|scratchpad|inner_monologue|seed:think|mm:think)'
+/** In any case; the modifier `(?i:)` needs Node 23. */
+const tag = `(?:${'think|thinking|thought|thoughts|reasoning|reflection|scratchpad|inner_monologue|seed:think|mm:think'.replaceAll(/[a-z]/g, (letter) => `[${letter}${letter.toUpperCase()}]`)})`
 
 const families: readonly ThoughtMarks[] = [
   // deepseek, qwen, nemotron, glm, exaone, reka; with a namespace: seed-oss, minimax; what prompts ask for

@@ -8,7 +8,13 @@ import type { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
-import { endWithUs, harmlessVariables, hasGroups, signalGroup } from '../processes/child-group.ts'
+import {
+  detachFromLoop,
+  endWithUs,
+  harmlessVariables,
+  hasGroups,
+  signalGroup,
+} from '../processes/child-group.ts'
 import type { McpServerConfig } from './config.ts'
 import { MessageLines, stderrMaxChars, unreadMaxBytes } from './lines.ts'
 
@@ -57,6 +63,8 @@ export class StdioTransport implements Transport {
     })
     this.#child = child
     endWithUs(child)
+    // An idle server must not keep an application's process alive.
+    detachFromLoop(child)
     // Both may fail long after they matter.
     child.on('error', (error) => this.onerror?.(error))
     child.stdin?.on('error', (error) => this.onerror?.(error))
@@ -116,6 +124,7 @@ async function endGroup(child: ChildProcess): Promise<void> {
     child.exitCode !== null || child.signalCode !== null || child.pid === undefined
       ? Promise.resolve()
       : once(child, 'exit')
+  child.ref()
   child.stdin?.end()
   for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
     const controller = new AbortController()

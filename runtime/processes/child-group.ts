@@ -3,6 +3,7 @@
  * It gets only harmless environment variables.
  */
 import type { ChildProcess } from 'node:child_process'
+import { Socket } from 'node:net'
 
 const passedOn = [
   'PATH',
@@ -54,4 +55,10 @@ export function endWithUs(child: ChildProcess): void {
   process.on('exit', () => {
     for (const each of running) signalGroup(each, 'SIGKILL')
   })
+}
+
+/** Lets this process end while the child runs; whoever waits for the child has a timer of its own. */
+export function detachFromLoop(child: ChildProcess): void {
+  child.unref()
+  for (const pipe of [child.stdin, child.stdout, child.stderr]) if (pipe instanceof Socket) pipe.unref()
 }

@@ -9,7 +9,7 @@ import type { LocateOptions, Root } from '#specs/node/descriptor-walk.ts'
 import { failure } from '#specs/node/file-error.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { LLMToolContext } from '../contract/contract.ts'
+import type { EvidenceKind, LLMToolContext } from '../contract/contract.ts'
 import { withPlaceIn } from './workspace-file.ts'
 
 /** Result of a call. A value other than text becomes JSON. */
@@ -24,6 +24,8 @@ export interface BuiltIn {
   readonly parameters: z.ZodType
   readonly readOnly: boolean
   readonly destructive?: boolean
+  /** What a successful call proves. */
+  readonly evidence: EvidenceKind
   /** @param input validated parameters */
   execute(input: unknown, context: LLMToolContext): Promise<ToolOutcome>
 }

@@ -37,6 +37,7 @@ export const listFilesTool: BuiltIn = defineBuiltIn({
     maxEntries: z.int().min(1).max(maxEntries).default(500).describe('Entries to return at most'),
   }),
   readOnly: true,
+  evidence: 'read',
   run: async (input, context) =>
     toOutcome(
       await withinDirectory(context, input.path, {}, async (place) => {
@@ -78,6 +79,7 @@ export const readFileTool: BuiltIn = defineBuiltIn({
     limit: z.int().min(1).max(maxLines).default(defaultLines).describe('Lines to read'),
   }),
   readOnly: true,
+  evidence: 'read',
   run: async ({ filePath, offset, limit }, context) =>
     toOutcome(
       await withinDirectory(context, filePath, {}, async (place) => {
@@ -121,6 +123,7 @@ export const writeFileTool: BuiltIn = defineBuiltIn({
       .describe('"create" fails if the file exists; "overwrite" replaces it'),
   }),
   readOnly: false,
+  evidence: 'write',
   // An alias of one of its three parameters is unambiguous; content and path are never guessed.
   destructive: false,
   run: async ({ filePath, content, mode }, context) => {

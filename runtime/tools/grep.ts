@@ -69,6 +69,7 @@ export const grepTool: BuiltIn = defineBuiltIn({
   description: `Searches the files of the working directory, hidden ones too but nothing in ${[...closedDirectories].join(', ')}, and gives path, line number and line of each match. Binary files and files over ${fileMaxBytes / 1024 / 1024} MiB are passed over. truncated says that there may be more.`,
   parameters,
   readOnly: true,
+  evidence: 'read',
   run: async (input, context) =>
     toOutcome(
       await withinDirectory(context, input.directoryPath, {}, async (place) => {

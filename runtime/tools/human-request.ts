@@ -28,6 +28,7 @@ export const humanRequestTool: BuiltIn = defineBuiltIn({
     'Asks a person a question with options to choose from. The result says that it is pending; the answer comes later.',
   parameters,
   readOnly: true,
+  evidence: 'interaction',
   run: async ({ question, options, defaultOption, timeoutMs }, { toolCallId }) => {
     const content: PendingHumanRequest = {
       ok: false,

@@ -6,6 +6,7 @@ export const reservedToolNames = [
   'shell_cmd',
   'load_skill',
   'human_intervention_request',
+  'ask_user_input',
   'web_fetch',
   'read_file',
   'write_file',
@@ -49,9 +50,17 @@ interface ToolsOfCall {
   readonly workingDirectory?: string
 }
 
+/** What a call gets that neither it nor its environment says anything about. */
+const readingByDefault: ReadonlySet<string> = new Set<BuiltInName>([
+  'grep',
+  'list_files',
+  'load_skill',
+  'read_file',
+])
+
 /**
  * The tools that both the environment and the call offer. If one gives no selection, the other decides. If neither
- * selects tools: all that are not excluded for a call with a working directory, else `load_skill` alone.
+ * does: those that only read the working directory, and `load_skill`.
  * @throws {CaissonError} `invalid_options` for an unknown name
  */
 export function selectBuiltIns(
@@ -67,7 +76,9 @@ export function selectBuiltIns(
       throw new CaissonError('invalid_options', `there is no built-in tool ${JSON.stringify(unknown)}`)
   }
   const isSilent = selections.every((selection) => !wantsAny(selection))
+  const isAbsent = ofEnvironment === undefined && ofCall === undefined
   return reservedToolNames.filter((name) => {
+    if (isAbsent && !readingByDefault.has(name)) return false
     if (!hasDirectory && (inFolder.has(name) || (isSilent && name !== 'load_skill'))) return false
     return selections.every((selection = true) => selects(selection, name))
   })

@@ -56,6 +56,7 @@ export const shellCmdTool: BuiltIn = defineBuiltIn({
     'Runs one program and gives its output and exit code. No shell: no pipes, redirections, variables or wildcards. There is no terminal and no input; what it leaves running is ended with it. Long output is cut in its middle.',
   parameters,
   readOnly: false,
+  evidence: 'external_action',
   run: async (input, context) => {
     const ran = await withinDirectory(context, input.directory, {}, async (place) => {
       const opened = place.openDirectory()

@@ -1,6 +1,6 @@
 /**
- * Distinguishes an answer from a text that only announces one, and words the follow-up to the model. Considers the
- * text alone; the application decides whether evidence is required.
+ * Distinguishes an answer from a text that only announces one, and words the follow-up to the model. Where evidence is
+ * required, the work that was done decides, in any language; the text only names the class.
  */
 export type TextClassification = 'verified_final_response' | 'intent_only_narration' | 'non_progressing'
 
@@ -35,13 +35,18 @@ const promise = new RegExp(
 const headChars = 200
 
 /**
- * Classifies a non-empty text. Without required evidence every text is an answer; with it, an English announcement of
- * the next action is not.
+ * Classifies a non-empty text. Without required evidence every text is an answer. With it, no text is one before
+ * something was done, and an English announcement of the next action never is.
+ * @param hasActionEvidence whether a tool call was carried out; default false
  */
-export function classifyText(text: string, requiresActionEvidence: boolean): TextClassification {
-  return requiresActionEvidence && promise.test(text.trimStart().slice(0, headChars))
-    ? 'intent_only_narration'
-    : 'verified_final_response'
+export function classifyText(
+  text: string,
+  requiresActionEvidence: boolean,
+  hasActionEvidence = false,
+): TextClassification {
+  if (!requiresActionEvidence) return 'verified_final_response'
+  if (promise.test(text.trimStart().slice(0, headChars))) return 'intent_only_narration'
+  return hasActionEvidence ? 'verified_final_response' : 'non_progressing'
 }
 
 /** Message to the model after a text of this class was rejected. */

@@ -3,6 +3,7 @@
  * the guard or a signal ends it. Owns the order of checks; knows no tool, transcript or provider (see `run.ts`).
  */
 import { CaissonError } from '#specs/errors.ts'
+import { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
 import type { LLMChatMessage, LLMResponse, LLMToolCall } from '../contract/contract.ts'
 import { DEFAULT_REPEATED_TOOL_CALL_RECOVERY_INSTRUCTION } from './classify.ts'
 import { Interruptions, interrupted } from './interruption.ts'
@@ -15,6 +16,7 @@ import type {
   RunTurnLoopResult,
   TurnLoopModelCall,
   TurnLoopResponseParams,
+  TurnLoopToolCallsResult,
 } from './types.ts'
 
 type CallModel<TState, TMessage, TResponse> = (
@@ -216,8 +218,21 @@ async function takeToolCalls<TState, TMessage, TResponse extends LLMResponse>(
     progress.addStep('tool_calls_stop')
     return progress.end('tool_calls_response')
   }
+  if (isEvidence(taken ?? {})) progress.hasActionEvidence = true
   const isStuck = rounds.close(round, taken?.toolResults)
   return progress.nextTurn('tool_calls_continue', withNudge(next.transientInstruction, isStuck))
+}
+
+/** A call whose arguments did not fit was not carried out. */
+function isEvidence({
+  actionEvidence,
+  toolResults = [],
+}: Pick<TurnLoopToolCallsResult<unknown>, 'actionEvidence' | 'toolResults'>): boolean {
+  if (actionEvidence !== undefined) return actionEvidence
+  return (
+    toolResults.length === 0 ||
+    toolResults.some(({ content }) => parseToolValidationFailureArtifact(content) === null)
+  )
 }
 
 function withNudge(instruction: string | undefined, isStuck: boolean): string | undefined {

@@ -47,6 +47,8 @@ export class Progress<TState, TMessage, TResponse extends LLMResponse> {
   partialText = ''
   /** Calls created from text so far. */
   syntheticCalls = 0
+  /** Whether calls were carried out since the start or the last accepted text. */
+  hasActionEvidence: boolean
   /** Instruction for the next request. */
   transientInstruction: string | undefined
 
@@ -59,6 +61,7 @@ export class Progress<TState, TMessage, TResponse extends LLMResponse> {
     this.limits = limits
     this.interruptions = interruptions
     this.state = options.initialState
+    this.hasActionEvidence = options.initialActionEvidence === true
     this.rounds = new ToolRounds(limits.maxConsecutiveSameBatches)
     this.counters = {
       emptyTextRetryCount: limits.initialEmptyTextRetryCount,

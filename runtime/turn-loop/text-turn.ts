@@ -25,10 +25,11 @@ export async function takeText<TState, TMessage, TResponse extends LLMResponse>(
   const needed = await interruptions.wait(options.requiresActionEvidence?.(text))
   if (needed === interrupted) return progress.endInterrupted()
   const requiresActionEvidence = needed === true
-  const judged = await interruptions.wait(options.classifyTextResponse?.({ ...text, requiresActionEvidence }))
+  const evidence = { requiresActionEvidence, hasActionEvidence: progress.hasActionEvidence }
+  const judged = await interruptions.wait(options.classifyTextResponse?.({ ...text, ...evidence }))
   if (judged === interrupted) return progress.endInterrupted()
 
-  const assessment = readAssessment(judged, text.responseText, requiresActionEvidence)
+  const assessment = readAssessment(judged, text.responseText, evidence)
   const { classification, transientInstruction: instruction } = assessment
   const { iteration, responseText } = text
   const { elapsedMs } = interruptions
@@ -39,7 +40,7 @@ export async function takeText<TState, TMessage, TResponse extends LLMResponse>(
     elapsedMs,
     ...assessment,
   })
-  const heard = options.onClassification?.({ ...text, elapsedMs, requiresActionEvidence, assessment })
+  const heard = options.onClassification?.({ ...text, ...evidence, elapsedMs, assessment })
   if ((await interruptions.wait(heard)) === interrupted) return progress.endInterrupted()
   return classification === 'verified_final_response'
     ? acceptText(progress, params)
@@ -88,6 +89,7 @@ async function acceptText<TState, TMessage, TResponse extends LLMResponse>(
   progress.counters.emptyTextRetryCount = 0
   progress.counters.rejectedTextRetryCount = 0
   progress.rounds.reset()
+  progress.hasActionEvidence = false
   const responseText = params.response.content
   const taken = await progress.take(progress.options.onTextResponse({ ...params, responseText }))
   if (taken === interrupted) return progress.endInterrupted()
@@ -132,8 +134,9 @@ async function rejectText<TState, TMessage, TResponse extends LLMResponse>(
 function readAssessment(
   judged: TextClassification | TextAssessment | undefined,
   text: string,
-  requiresActionEvidence: boolean,
+  evidence: { readonly requiresActionEvidence: boolean; readonly hasActionEvidence: boolean },
 ): TextAssessment {
   if (typeof judged === 'string') return { classification: judged }
-  return judged ?? { classification: classifyText(text, requiresActionEvidence) }
+  const { requiresActionEvidence, hasActionEvidence } = evidence
+  return judged ?? { classification: classifyText(text, requiresActionEvidence, hasActionEvidence) }
 }

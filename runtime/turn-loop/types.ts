@@ -42,6 +42,8 @@ export interface TurnLoopToolResult {
 export interface TurnLoopToolCallsResult<TState> extends TurnLoopStepResult<TState> {
   /** Absent: the guard compares calls alone. */
   readonly toolResults?: readonly TurnLoopToolResult[]
+  /** Whether the calls are evidence of an action. Absent: unless each of `toolResults` is a validation failure. */
+  readonly actionEvidence?: boolean
 }
 
 /** Input of every callback about a response. */
@@ -91,6 +93,7 @@ export interface TurnLoopClassificationEvent<TState, TMessage, TResponse>
   extends TurnLoopTextParams<TState, TMessage, TResponse> {
   readonly elapsedMs: number
   readonly requiresActionEvidence: boolean
+  readonly hasActionEvidence: boolean
   readonly assessment: TextAssessment
 }
 
@@ -118,6 +121,8 @@ export interface RunTurnLoopOptions<
   /** For a loop that continues a previous one. */
   readonly initialEmptyTextRetryCount?: number
   readonly initialRejectedTextRetryCount?: number
+  /** Whether a previous loop, which this one continues, carried out a call; default false. */
+  readonly initialActionEvidence?: boolean
   /**
    * Maximum model requests; default 24. For this and the next two, anything but a positive number counts as absent.
    */
@@ -146,13 +151,19 @@ export interface RunTurnLoopOptions<
   }) => Awaitable<readonly TMessage[]>
   readonly parsePlainTextToolIntent?: (content: string) => ParsedToolIntent | null
 
-  /** Whether a text requires evidence to count as an answer; absent: never. */
+  /**
+   * Whether a text requires evidence to count as an answer: calls carried out since the loop or the last accepted text.
+   * Absent: never.
+   */
   readonly requiresActionEvidence?: (
     params: TurnLoopTextParams<TState, TMessage, TResponse>,
   ) => Awaitable<boolean>
   /** The application's own classification of a text; undefined uses `classifyText`. */
   readonly classifyTextResponse?: (
-    params: TurnLoopTextParams<TState, TMessage, TResponse> & { readonly requiresActionEvidence: boolean },
+    params: TurnLoopTextParams<TState, TMessage, TResponse> & {
+      readonly requiresActionEvidence: boolean
+      readonly hasActionEvidence: boolean
+    },
   ) => Awaitable<TextClassification | TextAssessment | undefined>
 
   readonly onTextResponse: (

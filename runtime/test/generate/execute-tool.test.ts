@@ -7,7 +7,9 @@ import { resolveTools } from '../../environment/tool-set.ts'
 import {
   type ApplicationTools,
   createLLMEnvironment,
+  type ExecuteToolOptions,
   executeTool,
+  parseToolFailureArtifact,
   parseToolValidationFailureArtifact,
 } from '../../index.ts'
 import { McpRegistry } from '../../mcp/registry.ts'
@@ -88,6 +90,7 @@ describe('executeTool', () => {
       ok: true,
       content: '{"sum":3}',
       message: { role: 'tool', tool_call_id: 'c1', content: '{"sum":3}' },
+      evidence: 'read',
     })
     expect((await executeTool(environment, call('where'), { tools, workingDirectory: '/w' })).content).toBe(
       '/w',
@@ -188,6 +191,59 @@ describe('executeTool', () => {
       expect.stringContaining('Error: there is no tool "nobody"; there are: add, change'),
       expect.stringContaining('Error: there is no tool "__proto__"'),
     ])
+  })
+
+  it('says what a call proves: as the tool declares, and nothing when it failed [S2.27]', async () => {
+    const write = { description: 'Writes', parameters: object, execute: () => 'written' }
+    const declared = {
+      ...tools,
+      write: { ...write, evidence: 'write' },
+      think: { ...write, evidence: 'none' },
+    } as const
+    const proof = async (name: string) =>
+      (await executeTool(environment, call(name), { tools: declared })).evidence
+    expect(await Promise.all(['change', 'write', 'think', 'fails', 'nobody'].map(proof))).toEqual([
+      'external_action',
+      'write',
+      undefined,
+      undefined,
+      undefined,
+    ])
+  })
+
+  it('makes an artifact of a failure, or throws it, as the application chooses [S2.31]', async () => {
+    const run = async (name: string, options: ExecuteToolOptions) =>
+      await executeTool(environment, call(name), { tools, ...options })
+    const artifactOf = async (name: string, options: ExecuteToolOptions = {}) =>
+      parseToolFailureArtifact((await run(name, { ...options, errorMode: 'return-artifact' })).content)
+    expect(await artifactOf('fails')).toEqual({
+      ok: false,
+      status: 'error',
+      errorType: 'tool_execution_failed',
+      toolCallId: 'c1',
+      toolName: 'fails',
+      code: 'failed',
+      message: 'fails failed: disk full',
+    })
+    expect(await artifactOf('nobody')).toMatchObject({ code: 'unknown_tool' })
+    expect(await artifactOf('change', { toolPermission: 'read' })).toMatchObject({ code: 'not_allowed' })
+    const unfit = await run('add', { errorMode: 'return-artifact' })
+    expect(parseToolValidationFailureArtifact(unfit.content)).not.toBeNull()
+    for (const [name, code] of [
+      ['fails', 'failed'],
+      ['add', 'invalid_arguments'],
+    ])
+      await expect(run(name ?? '', { errorMode: 'throw' })).rejects.toMatchObject({
+        name: 'LLMToolError',
+        code: 'tool_failed',
+        failure: { code },
+      })
+    await expect(run('change', { errorMode: 'throw', toolPermission: 'read' })).rejects.toMatchObject({
+      code: 'denied',
+    })
+    await expect(run('add', { errorMode: 'quiet' as 'throw' })).rejects.toMatchObject({
+      code: 'invalid_options',
+    })
   })
 
   it('lets go of a tool that does not end when the call is aborted [S2.04]', async () => {

@@ -16,8 +16,10 @@ import {
 import { calls, createScriptedModel, text } from '../../testing/index.ts'
 import { caller } from './support.ts'
 
-const everywhere = ['human_intervention_request', 'web_fetch']
+const everywhere = ['ask_user_input', 'human_intervention_request', 'web_fetch']
+const reading = ['grep', 'list_files', 'read_file']
 const inFolder = [
+  'ask_user_input',
   'grep',
   'human_intervention_request',
   'list_files',
@@ -44,7 +46,7 @@ async function offered(
 
 describe('the built-in tools', () => {
   it('are all there, but for those that need a working directory or a skill that is not there [S2.09]', async () => {
-    expect(await offered(undefined, undefined)).toEqual(inFolder)
+    expect(await offered(undefined, true)).toEqual(inFolder)
     expect(await offered(undefined, true, { workingDirectory: undefined })).toEqual(everywhere)
     expect(
       await offered({ grep: true, web_fetch: true }, undefined, { workingDirectory: undefined }),
@@ -53,11 +55,11 @@ describe('the built-in tools', () => {
     mkdirSync(path.join(skills, 'x'))
     writeFileSync(path.join(skills, 'x/SKILL.md'), '---\nname: x\ndescription: d\n---\nDo x.')
     const environment = createLLMEnvironment({ skillRoots: [skills] })
-    const { definitions } = await resolveTools(environment, {
-      toolPermission: 'auto',
-      workingDirectory: '/w',
-    })
+    const selection = { toolPermission: 'auto', workingDirectory: '/w' } as const
+    const { definitions } = await resolveTools(environment, { ...selection, builtIns: true })
     expect(definitions.map(({ name }) => name)).toEqual(reservedToolNames.toSorted())
+    const byDefault = await resolveTools(environment, selection)
+    expect(byDefault.definitions.map(({ name }) => name)).toEqual([...reading, 'load_skill'].toSorted())
   })
 
   it.each<[BuiltInSelection | undefined, BuiltInSelection | undefined, readonly string[]]>([
@@ -92,6 +94,10 @@ describe('the built-in tools', () => {
     expect((await shell({ command: 'true' }, { builtIns: { grep: true } })).content).toContain(
       'there is no tool',
     )
+  })
+
+  it('only read where neither the environment nor the call selects them [S2.09] [S2.10]', async () => {
+    expect(await offered(undefined, undefined)).toEqual(reading)
   })
 
   it('are not offered to a model that is only asked for text [S2.09] [S2.10]', async () => {
@@ -185,11 +191,19 @@ it('the built-in tools answer any arguments with a result, and leave nothing out
     'isRegexp',
     'directoryPath',
     'question',
+    'questions',
     'options',
     'maxEntries',
   ]
   const given = fc.dictionary(fc.constantFrom(...names), odd, { maxKeys: 4 })
-  const tool = fc.constantFrom('read_file', 'write_file', 'list_files', 'grep', 'human_intervention_request')
+  const tool = fc.constantFrom(
+    'read_file',
+    'write_file',
+    'list_files',
+    'grep',
+    'human_intervention_request',
+    'ask_user_input',
+  )
   await fc.assert(
     fc.asyncProperty(tool, fc.oneof(given, fc.string()), async (name, args) => {
       const result = await caller(name, folder)(args)

@@ -19,30 +19,97 @@ const promises = [
   'going to fetch the page',
   "I'll save the note.",
 ]
-const answers = [
-  'The file holds 7.',
+const promisesOfOtherLanguages = [
   'Ich sehe gleich nach.',
-  'Done: I will check nothing more.',
-  'let me know!',
+  'Voy a revisar el archivo.',
+  'Je vais lire le fichier.',
+  'これからファイルを確認します。',
+  '我先看一下文件。',
+  'سأتحقق من الملف الآن.',
+  'Checking the file now.',
 ]
+const answers = ['The file holds 7.', 'Done: I will check nothing more.', 'let me know!']
 
 describe('a text of the model', () => {
   it.each(promises)('is a promise where evidence is needed: %s [S2.27]', (content) => {
     expect(classifyText(content, true)).toBe('intent_only_narration')
+    expect(classifyText(content, true, true)).toBe('intent_only_narration')
     expect(classifyText(content, false)).toBe('verified_final_response')
   })
 
-  it.each(answers)('is an answer also where evidence is needed: %s [S2.27]', (content) => {
-    expect(classifyText(content, true)).toBe('verified_final_response')
+  it.each(answers)('is an answer where something was done, and none before: %s [S2.27]', (content) => {
+    expect(classifyText(content, true, true)).toBe('verified_final_response')
+    expect(classifyText(content, true)).toBe('non_progressing')
+  })
+
+  it.each(promisesOfOtherLanguages)(
+    'is no answer before a call, in any language: %s [S2.27]',
+    async (content) => {
+      const replies = [text(content), call('look'), text('7')]
+      const { options, executed } = chat(replies, {
+        requiresActionEvidence: () => true,
+        rejectedTextRetryLimit: 1,
+      })
+      const result = await runTurnLoop(options)
+      expect(result).toMatchObject({ reason: 'text_response', state: { finalText: '7' } })
+      expect(result.classifications.map(({ classification }) => classification)).toEqual([
+        'non_progressing',
+        'verified_final_response',
+      ])
+      expect(executed).toEqual(['look'])
+    },
+  )
+
+  it('needs evidence of its own after an accepted text, or of the loop before this one [S2.27, S2.25]', async () => {
+    const evidence: boolean[] = []
+    const setting = {
+      requiresActionEvidence: () => true,
+      onClassification: ({ hasActionEvidence }: { hasActionEvidence: boolean }) =>
+        void evidence.push(hasActionEvidence),
+    }
+    const { options } = chat([text('7'), text('8')], { ...setting, initialActionEvidence: true })
+    const result = await runTurnLoop({
+      ...options,
+      onTextResponse: ({ state, responseText }) => ({
+        state: { ...state, finalText: responseText },
+        next: { control: 'continue' },
+      }),
+    })
+    expect(result).toMatchObject({ reason: 'rejected_text_response', state: { finalText: '7' } })
+    expect(evidence).toEqual([true, false])
+  })
+
+  it('has no evidence in calls that did not run, or that the application does not count [S2.27, S2.18]', async () => {
+    const failed = JSON.stringify({
+      ok: false,
+      status: 'error',
+      errorType: 'tool_parameter_validation_failed',
+      toolName: 'look',
+      message: 'look was not run',
+      issues: [],
+      corrections: [],
+    })
+    const unfit = chat([call('look'), text('7')], {
+      requiresActionEvidence: () => true,
+      execute: () => failed,
+      reportResults: true,
+    })
+    expect((await runTurnLoop(unfit.options)).reason).toBe('rejected_text_response')
+    const { options } = chat([call('ask'), text('7')], { requiresActionEvidence: () => true })
+    const uncounted = await runTurnLoop({
+      ...options,
+      onToolCallsResponse: ({ state }) => ({ state, next: { control: 'continue' }, actionEvidence: false }),
+    })
+    expect(uncounted.reason).toBe('rejected_text_response')
   })
 
   it('is classified in time that does not grow with it [S2.27]', () => {
     const long = `${' '.repeat(100_000)}ok ok ${'going to '.repeat(100_000)}`
-    expect(classifyText(long, true)).toBe('verified_final_response')
+    expect(classifyText(long, true, true)).toBe('verified_final_response')
   })
 
   it('that promises is rejected, told so, and asked again as often as allowed [S2.27, S2.28]', async () => {
-    const { options, requests } = chat([text('Let me check.'), text('It is 7.')], {
+    const { options, requests } = chat([text('Let me check.'), call('look'), text('It is 7.')], {
       requiresActionEvidence: () => true,
       rejectedTextRetryLimit: 1,
     })
