@@ -283,7 +283,7 @@ async function agree(book: PlanState, run: AgentRun, planner: Planner): Promise<
       return null
     }
     const { hint } = consent
-    if (hint === undefined || round === replansMax) {
+    if (hint === undefined || round === replansMax || run.task.workflow !== undefined) {
       const why = hint === undefined ? 'the plan was denied' : `the plan was denied: ${hint}`
       return { reason: 'denied', message: truncate(why, limits.textMaxChars) }
     }
