@@ -132,9 +132,9 @@ import { StandaloneVm } from './sandbox/standalone-vm.ts'
 import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
+import { readWorkflow, type WorkflowOptions } from './start-workflow.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import { readStoredRun, resumedOptions, storeRun, withinLimits, withValues } from './stored-run.ts'
-import { readWorkflow, type WorkflowOptions } from './start-workflow.ts'
 import { TemplateStore, toVmTemplate, type VmTemplate } from './vm/template/template-store.ts'
 import { VmPool } from './vm/vm-pool.ts'
 import type { WorkspaceData } from './workflows/workspace-data.ts'
@@ -653,14 +653,10 @@ export class Host implements AsyncDisposable {
   }
 
   /** @param carriesOut the workflow of the run. Absent: none */
-  async #startRun(
-    options: RunOptions,
-    carriesOut?: Pick<PlannedRun, 'given' | 'workflow'>,
-  ): Promise<Run> {
+  async #startRun(options: RunOptions, carriesOut?: Pick<PlannedRun, 'given' | 'workflow'>): Promise<Run> {
     const { given, workflow } = carriesOut ?? {}
     const planned = await this.#plan(options)
-    const plan =
-      given === undefined || workflow === undefined ? planned : { ...planned, given, workflow }
+    const plan = given === undefined || workflow === undefined ? planned : { ...planned, given, workflow }
     requireTask(plan)
     await this.runs.clearScratch()
     await keepLeftMoments(this.runs)

@@ -19,8 +19,7 @@ import { WorkspaceManager } from './workflows/workspace-manager.ts'
 export type WorkflowFunctions = Readonly<
   Record<
     string,
-    | HostToolDefinition
-    | ((input: Readonly<Record<string, unknown>>, context: HostToolContext) => unknown)
+    HostToolDefinition | ((input: Readonly<Record<string, unknown>>, context: HostToolContext) => unknown)
   >
 >
 
@@ -74,8 +73,14 @@ async function load(from: string | URL | WorkspaceData): Promise<{ data: Workspa
   return { data: manager.check(from), origin: 'the application' }
 }
 
-/** The application's functions as tools of the host, such as {@link Host.resume} takes. @throws {CaissonError} `invalid_options` */
-export function functionsOf({ functions }: Pick<WorkspaceData, 'functions'>, given: WorkflowFunctions): HostTools {
+/**
+ * The application's functions as tools of the host, such as {@link Host.resume} takes.
+ * @throws {CaissonError} `invalid_options`
+ */
+export function functionsOf(
+  { functions }: Pick<WorkspaceData, 'functions'>,
+  given: WorkflowFunctions,
+): HostTools {
   const tools = Object.entries(given).map(([name, made]): [string, HostToolDefinition] => {
     if (typeof made !== 'function') return [name, made]
     const described = functions.find((one) => one.name === name)

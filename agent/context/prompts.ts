@@ -148,7 +148,10 @@ ${workRules}
 ${planRules}
 ${trustRules}`
 
-/** The system prompt of a workflow's step, before its own: identical bytes in all runs. @param hasCalls whether it may call anything */
+/**
+ * The system prompt of a workflow's step, before its own: identical bytes in all runs.
+ * @param hasCalls whether the step may call anything
+ */
 export function workflowSystemPrompt(hasCalls: boolean): string {
   const calls = hasCalls
     ? `- Call the tools that you have where the messages ask for it, and never claim what you have not seen in a result. When a call fails, read the error and change something.

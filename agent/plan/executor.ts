@@ -89,7 +89,8 @@ class Execution {
       const outcome = when === undefined ? undefined : this.#outcomes.get(when.step)
       return when === undefined || (outcome !== undefined && holds(when, outcome))
     }
-    const isReached: IsReached | undefined = workflow === null ? undefined : ({ id }) => workflow.isReached(id)
+    const isReached: IsReached | undefined =
+      workflow === null ? undefined : ({ id }) => workflow.isReached(id)
     this.#schedule = new Schedule(book.plan, bounds.maxParallelSteps, conditionHolds, isReached)
     this.#revisions = new Revisions({
       book,
@@ -121,7 +122,10 @@ class Execution {
       unplanned: this.#unplanned,
     }
     if (this.#workflow !== null)
-      return workflowEnding({ plan: this.#book.plan, values: this.#workflow, results: this.#results }, this.#run)
+      return workflowEnding(
+        { plan: this.#book.plan, values: this.#workflow, results: this.#results },
+        this.#run,
+      )
     const work = this.#lastWork()
     const [only] = work.last
     // A conversation stays with its model.

@@ -22,7 +22,9 @@ export function workflowEnding({ plan, values, results }: ExecutedWorkflow, run:
   const tally = `${completed.length} of ${plan.steps.length} steps completed${rest}`
   const outputs = truncate(toText(outputsOf(completed, plan, values)), limits.documentMaxChars)
   if (run.signal.aborted) return { ...interruption(run, tally), summary: outputs }
-  const broken = plan.steps.find((step) => stateOf(step) === 'failed' && !isHandled(step, plan, values, results))
+  const broken = plan.steps.find(
+    (step) => stateOf(step) === 'failed' && !isHandled(step, plan, values, results),
+  )
   if (broken !== undefined) {
     const { reason = 'step_failed', ended, text = '' } = results.get(broken.id) ?? {}
     const why = `step "${values.stepOf(broken.id).name}" failed: ${ended ?? text}`
@@ -30,7 +32,9 @@ export function workflowEnding({ plan, values, results }: ExecutedWorkflow, run:
   }
   const { result } = values.workflow
   const made =
-    result === undefined ? ({ ok: true, value: outputsOf(completed, plan, values) } as const) : values.evaluate(result, 'result')
+    result === undefined
+      ? ({ ok: true, value: outputsOf(completed, plan, values) } as const)
+      : values.evaluate(result, 'result')
   const fail = (why: string): RunEnding => ({
     outcome: 'failed',
     reason: 'step_failed',
@@ -72,7 +76,8 @@ function outputsOf(completed: readonly Step[], { steps }: Plan, values: Workflow
 /** Also behind steps that were skipped. */
 function ancestorsOf(completed: readonly Step[], steps: readonly Step[]): ReadonlySet<string> {
   const found = new Set(completed.flatMap(({ needs }) => needs))
-  for (const id of found) for (const need of steps.find((step) => step.id === id)?.needs ?? []) found.add(need)
+  for (const id of found)
+    for (const need of steps.find((step) => step.id === id)?.needs ?? []) found.add(need)
   return found
 }
 

@@ -93,11 +93,18 @@ export async function makeCall(
     return await answerUnrun(stepId, call, run, 'limit_reached', 'no tool calls are left in this run')
   return await oncePerCall(stepId, call, run, async () => {
     let value: unknown
-    const invocation = await runCall(stepId, call, run, signal, (_, __, output) => truncateMiddle(output, limits.documentMaxChars), {
-      onValue: (given) => {
-        value = given
+    const invocation = await runCall(
+      stepId,
+      call,
+      run,
+      signal,
+      (_, __, output) => truncateMiddle(output, limits.documentMaxChars),
+      {
+        onValue: (given) => {
+          value = given
+        },
       },
-    })
+    )
     return { ...invocation, value }
   })
 }

@@ -292,7 +292,10 @@ class StepUnderWay {
     this.denied ||= outcome.some(({ error, hasDeniedCall }) => hasDeniedCall || error?.code === 'denied')
     const broken = outcome.find((invocation) => isFunctionFailure(invocation, this.#run))
     if (broken?.error !== undefined && !this.#signal.aborted)
-      throw new StepFailure(this.denied ? 'denied' : 'step_failed', describeFunctionFailure(broken.tool, broken.error))
+      throw new StepFailure(
+        this.denied ? 'denied' : 'step_failed',
+        describeFunctionFailure(broken.tool, broken.error),
+      )
     return outcome.map(({ callId, output }) => ({ toolCallId: callId, content: output }))
   }
 }
@@ -301,12 +304,18 @@ class StepUnderWay {
 const correctable: ReadonlySet<ToolErrorCode> = new Set(['invalid_input', 'unknown_tool'])
 
 /** Whether a function of a workflow failed, which ends its step. */
-function isFunctionFailure({ tool, error }: Pick<Invocation, 'tool' | 'error'>, { functions }: AgentRun): boolean {
+function isFunctionFailure(
+  { tool, error }: Pick<Invocation, 'tool' | 'error'>,
+  { functions }: AgentRun,
+): boolean {
   if (error === undefined || functions?.names.includes(tool) !== true) return false
   return !correctable.has(error.code)
 }
 
-export function describeFunctionFailure(name: string, { code, message }: Pick<ToolError, 'code' | 'message'>): string {
+export function describeFunctionFailure(
+  name: string,
+  { code, message }: Pick<ToolError, 'code' | 'message'>,
+): string {
   return `the function ${name} failed (${code}): ${message}`
 }
 

@@ -55,8 +55,12 @@ export function openChat(
   if (said.at(-1)?.role !== 'user') said.push({ role: 'user', content: beginning })
   if (earlier !== undefined) return { ok: true, value: [...earlier, ...joinUsers(said)] }
   const hasCalls = (step.functions ?? []).length + (step.tools ?? []).length > 0
-  const system: ChatMessage = { role: 'system', content: [workflowSystemPrompt(hasCalls), ...rules].join('\n\n') }
-  const first: readonly ChatMessage[] = said[0]?.role === 'user' ? said : [{ role: 'user', content: beginning }, ...said]
+  const system: ChatMessage = {
+    role: 'system',
+    content: [workflowSystemPrompt(hasCalls), ...rules].join('\n\n'),
+  }
+  const first: readonly ChatMessage[] =
+    said[0]?.role === 'user' ? said : [{ role: 'user', content: beginning }, ...said]
   return { ok: true, value: [system, ...joinUsers(first)] }
 }
 

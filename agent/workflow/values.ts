@@ -2,9 +2,10 @@
  * What the expressions of a workflow read, and what follows from them: which ways are open, which texts a step gets.
  * Outputs of steps are data: in a text for the model they stand in a block that says so.
  */
+
+import { block } from '#specs/node/prompt-block.ts'
 import { type ExpressionValues, parseExpression, type StepValue } from '#specs/node/workflow/expression.ts'
 import { parseTemplate } from '#specs/node/workflow/template.ts'
-import { block } from '#specs/node/prompt-block.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -72,7 +73,10 @@ export class WorkflowValues {
       if (!held.ok) return { ok: false, error: `nextStep.${index}.when: ${held.error}` }
       if (held.value === true) return { ok: true, value: index }
       if (held.value !== false)
-        return { ok: false, error: `nextStep.${index}.when: gives ${kindOf(held.value)}; expected true or false` }
+        return {
+          ok: false,
+          error: `nextStep.${index}.when: gives ${kindOf(held.value)}; expected true or false`,
+        }
     }
     return { ok: true, value: null }
   }
@@ -87,7 +91,9 @@ export class WorkflowValues {
     const ended = this.#ended.get(step)
     if (ended === undefined) return false
     if (on === 'failed') return ended.state === 'failed'
-    return (ended.state === 'completed' || ended.isSetAside) && (wanted === undefined || ended.taken === wanted)
+    return (
+      (ended.state === 'completed' || ended.isSetAside) && (wanted === undefined || ended.taken === wanted)
+    )
   }
 
   /** Whether the step's own condition holds, or cannot be evaluated. */
@@ -106,7 +112,12 @@ export class WorkflowValues {
   }
 
   /** @param path of the expression in the file's step */
-  holds(source: string, path: string, round: Round = {}, own: Readonly<Record<string, StepValue>> = {}): Result<boolean, string> {
+  holds(
+    source: string,
+    path: string,
+    round: Round = {},
+    own: Readonly<Record<string, StepValue>> = {},
+  ): Result<boolean, string> {
     const held = this.#evaluate(source, own, round)
     if (!held.ok) return { ok: false, error: `${path}: ${held.error}` }
     if (typeof held.value === 'boolean') return { ok: true, value: held.value }
@@ -118,7 +129,11 @@ export class WorkflowValues {
     return given.ok ? given : { ok: false, error: `${path}: ${given.error}` }
   }
 
-  #evaluate(source: string, own: Readonly<Record<string, StepValue>>, round: Round = {}): Result<unknown, string> {
+  #evaluate(
+    source: string,
+    own: Readonly<Record<string, StepValue>>,
+    round: Round = {},
+  ): Result<unknown, string> {
     const parsed = parseExpression(source)
     return parsed.ok ? parsed.value.evaluate(this.#values(own, round)) : parsed
   }
@@ -161,7 +176,10 @@ export class WorkflowValues {
         rendered += say(value.value, part.steps)
       }
       if (rendered.length > limits.documentMaxChars)
-        return { ok: false, error: `${path}: has more than ${limits.documentMaxChars} characters with its values` }
+        return {
+          ok: false,
+          error: `${path}: has more than ${limits.documentMaxChars} characters with its values`,
+        }
     }
     return { ok: true, value: rendered }
   }
@@ -172,9 +190,12 @@ export class WorkflowValues {
       const template = parseTemplate(value)
       const parts = template.ok ? template.value.parts.filter((part) => part !== '') : []
       const [only] = parts
-      if (parts.length !== 1 || only === undefined || typeof only === 'string') return this.text(value, path, round)
+      if (parts.length !== 1 || only === undefined || typeof only === 'string')
+        return this.text(value, path, round)
       const given = only.evaluate(this.#values({}, round))
-      return given.ok ? given : { ok: false, error: `${path}: {{${only.source.slice(0, 80)}}}: ${given.error}` }
+      return given.ok
+        ? given
+        : { ok: false, error: `${path}: {{${only.source.slice(0, 80)}}}: ${given.error}` }
     }
     if (typeof value !== 'object' || value === null) return { ok: true, value }
     const entries: [string, unknown][] = []
@@ -183,7 +204,10 @@ export class WorkflowValues {
       if (!made.ok) return made
       entries.push([key, made.value])
     }
-    return { ok: true, value: Array.isArray(value) ? entries.map(([, one]) => one) : Object.fromEntries(entries) }
+    return {
+      ok: true,
+      value: Array.isArray(value) ? entries.map(([, one]) => one) : Object.fromEntries(entries),
+    }
   }
 }
 

@@ -82,11 +82,14 @@ async function call(
     const reason = made.error.code === 'denied' ? 'denied' : 'step_failed'
     return failed(describeFunctionFailure(made.tool, made.error), reason)
   }
-  return await settleValue(step, valueOf(made.value ?? made.output))
+  return await settleValue(step, readValue(made.value ?? made.output))
 }
 
 /** What a call gave, as the output of the step. */
-export async function settleValue({ output }: Pick<WorkflowStep, 'output'>, value: unknown): Promise<WorkflowResult> {
+export async function settleValue(
+  { output }: Pick<WorkflowStep, 'output'>,
+  value: unknown,
+): Promise<WorkflowResult> {
   if (output !== undefined) {
     const checked = await checkOutput(value, output)
     if (!checked.ok) return failed(`output: ${checked.error}`)
@@ -94,11 +97,17 @@ export async function settleValue({ output }: Pick<WorkflowStep, 'output'>, valu
   const text = typeof value === 'string' ? value : toCanonicalJson(value)
   if (text.length > limits.documentMaxChars)
     return failed(`the output has ${text.length} characters; at most ${limits.documentMaxChars} are kept`)
-  return { state: 'completed', reason: 'completed', text, history: [], ...(typeof value === 'string' ? {} : { value }) }
+  return {
+    state: 'completed',
+    reason: 'completed',
+    text,
+    history: [],
+    ...(typeof value === 'string' ? {} : { value }),
+  }
 }
 
 /** A host's tool gives objects and lists as JSON text. */
-function valueOf(given: unknown): unknown {
+function readValue(given: unknown): unknown {
   if (typeof given !== 'string' || !/^\s*[[{]/.test(given)) return given
   try {
     return JSON.parse(given)

@@ -163,7 +163,10 @@ export interface PlannedRun {
 }
 
 /** The workflow that the run carries out. */
-export function workflowOf({ workflow, resumed }: Pick<PlannedRun, 'workflow' | 'resumed'>): Workflow | undefined {
+export function workflowOf({
+  workflow,
+  resumed,
+}: Pick<PlannedRun, 'workflow' | 'resumed'>): Workflow | undefined {
   return workflow ?? resumed?.task.workflow
 }
 

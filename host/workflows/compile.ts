@@ -5,15 +5,15 @@
 import { createHash } from 'node:crypto'
 import { openSchema } from '#specs/node/json-schema.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Plan, type PlanInput } from '#specs/protocol/plan.ts'
-import { plainMessages } from '#specs/protocol/issue-text.ts'
-import { type CodeFunction, Workflow, type WorkflowStep as TaskStep } from '#specs/protocol/workflow.ts'
+import { type CodeFunction, type WorkflowStep as TaskStep, Workflow } from '#specs/protocol/workflow.ts'
 import { parametersOf } from './function-schema.ts'
 import { stepKeyOf } from './keys.ts'
-import { WorkflowError } from './workspace-manager.ts'
 import type { Edge, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
+import { WorkflowError } from './workspace-manager.ts'
 
 export interface CompiledWorkflow {
   readonly plan: Plan
@@ -38,7 +38,10 @@ export async function compileWorkflow(
   const code = data.functions.filter(({ name }) => needed.has(name) && !provided.has(name))
   for (const { name, code: text } of code)
     if (text === undefined)
-      throw refusalOf(data, `the function "${name}" has no code, and the application provides none of this name`)
+      throw refusalOf(
+        data,
+        `the function "${name}" has no code, and the application provides none of this name`,
+      )
   const steps = data.steps.map((step) => ({ step, own: compileStep(step, data, ids) }))
   const plan = Plan.safeParse(
     {
@@ -155,7 +158,12 @@ function compileStep(step: WorkflowStep, data: WorkspaceData, ids: ReadonlyMap<s
     ...(when === undefined ? {} : { when }),
     ...(chat === undefined
       ? {}
-      : { chat: chat.map(({ role, content }) => ({ role: role === 'developer' ? 'system' : role, text: content })) }),
+      : {
+          chat: chat.map(({ role, content }) => ({
+            role: role === 'developer' ? 'system' : role,
+            text: content,
+          })),
+        }),
     ...(continues.length === 0 || chat === undefined ? {} : { continues }),
     ...(functions.length === 0 ? {} : { functions }),
     ...(tools === undefined || tools.length === 0 ? {} : { tools }),

@@ -100,7 +100,12 @@ export class WorkspaceManager {
 /** The workflow in the form of a file. */
 function fileOf({ agent, version, steps, functions, description, input, result }: WorkspaceData): object {
   const name = `${agent}@${version}`
-  const list = { steps: steps.map(({ id, name: title }) => ({ id, name: title })), description, input, result }
+  const list = {
+    steps: steps.map(({ id, name: title }) => ({ id, name: title })),
+    description,
+    input,
+    result,
+  }
   return Object.fromEntries([
     [`${name}#details`, list],
     ...steps.map(({ id, details }) => [`${name}@step-${id}#details`, details]),

@@ -28,7 +28,7 @@ export const WorkflowStep = z.strictObject({
    * begins the workflow.
    */
   after: z.array(IncomingWay).max(256),
-  /** Conditions of what follows, of which the first that holds is taken; null: always. Absent: no cases. */
+  /** Conditions of what follows. The first that holds is taken; null: always. Absent: no cases. */
   cases: z.array(Expression.nullable()).min(1).max(32).optional(),
   /** Absent: runs whenever it is reached. */
   when: Expression.optional(),
@@ -38,7 +38,7 @@ export const WorkflowStep = z.strictObject({
     .min(1)
     .max(64)
     .optional(),
-  /** Steps of which the last one completed passes its conversation to this one's chat. Absent: it begins anew. */
+  /** Steps that pass their conversation to this chat, if they completed; of several the last. Absent: none. */
   continues: z.array(StepId).min(1).max(32).optional(),
   /** Functions that the model may call; one that fails ends the step. Absent: none. */
   functions: z.array(ToolName).max(128).optional(),
@@ -49,9 +49,7 @@ export const WorkflowStep = z.strictObject({
   /** Maximum turns of the model. Absent: the run's. */
   maxTurns: z.int().min(1).max(1_000).optional(),
   /** A call without the model. */
-  call: z
-    .strictObject({ function: ToolName, arguments: z.record(z.string(), z.json()) })
-    .optional(),
+  call: z.strictObject({ function: ToolName, arguments: z.record(z.string(), z.json()) }).optional(),
   /** A question to a person. */
   ask: z
     .strictObject({ question: Text.min(1), options: z.array(Line.min(1)).min(2).max(20).optional() })

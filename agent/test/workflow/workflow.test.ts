@@ -49,7 +49,9 @@ describe('a chat', () => {
     expect(asked).toHaveLength(1)
     expect(asked[0]?.tools ?? []).toEqual([])
     expect(asked[0]?.messages.map(({ role }) => role)).toEqual(['system', 'user'])
-    expect(asked[0]?.messages[0]?.content).toMatch(/^You carry out one step of a workflow\.[^]*You are brief\.$/)
+    expect(asked[0]?.messages[0]?.content).toMatch(
+      /^You carry out one step of a workflow\.[\s\S]*You are brief\.$/,
+    )
   })
 
   it('gets outputs of earlier steps as data [S3.04]', async () => {
@@ -59,12 +61,10 @@ describe('a chat', () => {
         b: { chat: chat('Sum up: {{steps.a.output}}'), after: ways('a') },
       }),
     )
-    expect(asked[1]?.messages.at(-1)?.content).toBe(
-      'Sum up: \n<result step="a">\nre: one\n</result>\n',
-    )
+    expect(asked[1]?.messages.at(-1)?.content).toBe('Sum up: \n<result step="a">\nre: one\n</result>\n')
   })
 
-  it('goes on from the conversation that it continues [S3.02]', async () => {
+  it('begins with the conversation that it continues [S3.02]', async () => {
     const { asked } = await run(
       workflowTask({
         a: { chat: chat('one') },
@@ -90,7 +90,10 @@ describe('a chat', () => {
     const output = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] }
     const { completion } = await run(
       workflowTask(
-        { a: { chat: chat('Count.'), output }, b: { chat: chat('{{steps.a.output.n + 1}}'), after: ways('a') } },
+        {
+          a: { chat: chat('Count.'), output },
+          b: { chat: chat('{{steps.a.output.n + 1}}'), after: ways('a') },
+        },
         { result: '{"n": steps.a.output.n, "said": steps.b.output}' },
       ),
       (_, index) => reply({ text: index === 0 ? '{"n": 4}' : 'five' }),
@@ -108,7 +111,9 @@ describe('a failure', () => {
         c: { chat: chat('three'), after: ways('b') },
       }),
       ({ messages }) =>
-        messages.at(-1)?.content === 'read' ? calls(['read_note', { path: 'missing' }]) : reply({ text: 'yes' }),
+        messages.at(-1)?.content === 'read'
+          ? calls(['read_note', { path: 'missing' }])
+          : reply({ text: 'yes' }),
     )
     expect(completion).toMatchObject({
       outcome: 'failed',
@@ -158,7 +163,9 @@ describe('a failure', () => {
   })
 
   it('of a workflow that calls what is not there comes before its first step [S3.04]', async () => {
-    const { completion, asked } = await run(workflowTask({ a: { chat: chat('x'), functions: ['send_mail'] } }))
+    const { completion, asked } = await run(
+      workflowTask({ a: { chat: chat('x'), functions: ['send_mail'] } }),
+    )
     expect(completion).toMatchObject({ outcome: 'failed', reason: 'plan_invalid' })
     expect(completion.message).toMatch(/step "a": function: .*send_mail/)
     expect(asked).toHaveLength(0)
@@ -175,7 +182,10 @@ describe('branches', () => {
         other: { chat: chat('took other'), after: ways('a 2') },
         end: { chat: chat('joined'), after: ways('x', 'y', 'other') },
       },
-      { input: { kind }, result: 'steps.x.state + " " + steps.y.state + " " + steps.other.state + " " + steps.end.state' },
+      {
+        input: { kind },
+        result: 'steps.x.state + " " + steps.y.state + " " + steps.other.state + " " + steps.end.state',
+      },
     )
   const echo = ({ messages }: Asked) => reply({ text: `${messages.at(-1)?.content}` })
 
@@ -220,7 +230,10 @@ describe('a call', () => {
       workflowTask(
         {
           a: { call: { function: 'read_note', arguments: { path: '{{input.path}}' } } },
-          b: { call: { function: 'write_note', arguments: { path: 'b', content: '{{steps.a.output.text}}!' } }, after: ways('a') },
+          b: {
+            call: { function: 'write_note', arguments: { path: 'b', content: '{{steps.a.output.text}}!' } },
+            after: ways('a'),
+          },
         },
         { input: { path: 'p' }, result: 'steps.b.output.text' },
       ),
@@ -228,7 +241,10 @@ describe('a call', () => {
     expect(asked).toHaveLength(0)
     expect(diary.calls).toEqual(['read p', 'write b'])
     expect(completion).toMatchObject({ outcome: 'completed', summary: '10 characters written' })
-    expect(events.flatMap((event) => (event.type === 'tool-end' ? [event.tool] : []))).toEqual(['read_note', 'write_note'])
+    expect(events.flatMap((event) => (event.type === 'tool-end' ? [event.tool] : []))).toEqual([
+      'read_note',
+      'write_note',
+    ])
   })
 
   it('that fails ends the run with the function and its reason [S3.05]', async () => {
@@ -238,7 +254,8 @@ describe('a call', () => {
     expect(completion).toMatchObject({
       outcome: 'failed',
       reason: 'step_failed',
-      message: '0 of 1 steps completed; step "a" failed: the function read_note failed (not_found): no note missing',
+      message:
+        '0 of 1 steps completed; step "a" failed: the function read_note failed (not_found): no note missing',
     })
   })
 })

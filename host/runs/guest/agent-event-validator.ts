@@ -163,7 +163,8 @@ export class AgentEventValidator {
     if (revision > limits.planMaxRevisions)
       return `revision ${revision} of the plan, where a run has at most ${limits.planMaxRevisions}`
     const { plan: given, isPlanFixed = false } = this.#bounds
-    if (isPlanFixed && revision > 1) return `revision ${revision} of the plan of a workflow, which stays as it is`
+    if (isPlanFixed && revision > 1)
+      return `revision ${revision} of the plan of a workflow, which stays as it is`
     const isGiven = given === undefined || digestOf(plan) === digestOf(given)
     if (revision === 1 && !isGiven && !this.#allowed.has(digestOf(plan)))
       return 'another plan than the one that it was handed'
