@@ -1,5 +1,6 @@
 /** Reasons why a workflow cannot run here, found before its first step: what it calls is not there, or its plan is another. */
 import type { Plan } from '#specs/protocol/plan.ts'
+import { askTool } from '#specs/protocol/question.ts'
 import type { AgentRun } from '../run/run.ts'
 import { runOfStep } from './chat-step.ts'
 
@@ -18,7 +19,7 @@ export function findWorkflowProblems({ steps }: Plan, run: AgentRun): string[] {
       .map((from) => `continues step ${from}, which its plan does not need`)
     const narrowed = runOfStep(step, run)
     if (!narrowed.ok) problems.push(narrowed.error)
-    const called = step.call?.function
+    const called = step.ask === undefined ? step.call?.function : askTool
     if (called !== undefined && !run.registry.names.includes(called))
       problems.push(`call: there is no function ${called}; the run has ${run.registry.names.join(', ')}`)
     return problems.map((problem) => `step "${step.name}": ${problem}`)

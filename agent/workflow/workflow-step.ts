@@ -1,12 +1,14 @@
 /**
- * Carries out a step of a workflow once: a chat with the model, or a call. Whatever fails is the
+ * Carries out a step of a workflow: a chat with the model, a call, or a question. Whatever fails is the
  * step's result; nothing throws.
  */
+import * as z from 'zod'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
+import { askTool, UserAnswer } from '#specs/protocol/question.ts'
 import type { WorkflowStep } from '#specs/protocol/workflow.ts'
 import type { Opening } from '../context/opening.ts'
 import { atEffort } from '../run/effort.ts'
@@ -37,7 +39,67 @@ export async function performWorkflowStep(plan: Step, parts: WorkflowParts): Pro
   const { values } = parts
   const condition = values.condition(plan.id)
   if (!condition.ok) return failed(condition.error)
-  return await performOnce(plan, values.stepOf(plan.id), {}, parts)
+  const step = values.stepOf(plan.id)
+  return step.each === undefined
+    ? await performRounds(plan, step, {}, parts)
+    : await performEach(plan, step, step.each, parts)
+}
+
+/** The list of what the step gives for each entry, in its order. */
+async function performEach(
+  plan: Step,
+  step: WorkflowStep,
+  { in: source, parallel, max }: NonNullable<WorkflowStep['each']>,
+  parts: WorkflowParts,
+): Promise<WorkflowResult> {
+  const list = parts.values.evaluate(source, 'each.in')
+  if (!list.ok) return failed(list.error)
+  if (!Array.isArray(list.value)) return failed('each.in: gives no list')
+  const items: readonly unknown[] = list.value
+  if (items.length > max) return failed(`each.in: gives ${items.length} entries; at most ${max} are allowed`)
+  const stop = new AbortController()
+  const signal = AbortSignal.any([parts.signal, stop.signal])
+  const results: WorkflowResult[] = []
+  let next = 0
+  let broken: WorkflowResult | undefined
+  const work = async (): Promise<void> => {
+    while (next < items.length && broken === undefined) {
+      const index = next
+      next += 1
+      const own = { ...plan, id: `${plan.id}.${index}` }
+      const result = await performRounds(own, step, { item: items[index], index }, { ...parts, signal })
+      results[index] = result
+      if (result.state === 'completed') continue
+      broken ??= { ...result, text: `entry ${index}: ${result.text}` }
+      stop.abort()
+    }
+  }
+  await Promise.all(Array.from({ length: Math.min(parallel, items.length) }, work))
+  if (broken !== undefined) return broken
+  return await settleValue({}, results.map(outputOf))
+}
+
+/** Until the condition of `repeat` holds; each round of a chat continues the conversation of the one before. */
+async function performRounds(
+  plan: Step,
+  step: WorkflowStep,
+  round: Round,
+  parts: WorkflowParts,
+): Promise<WorkflowResult> {
+  const { repeat } = step
+  if (repeat === undefined) return await performOnce(plan, step, round, parts)
+  let before: WorkflowResult | undefined
+  for (let count = 0; count < repeat.max; count++) {
+    const now = { ...round, index: round.index ?? count }
+    const result = await performOnce(plan, step, now, parts, before?.history)
+    if (result.state !== 'completed') return result
+    const own = { [step.name]: { state: 'completed' as const, output: outputOf(result) } }
+    const held = parts.values.holds(repeat.until, 'repeat.until', now, own)
+    if (!held.ok) return failed(held.error)
+    if (held.value) return result
+    before = result
+  }
+  return failed(`repeat.until: does not hold after ${repeat.max} rounds`)
 }
 
 async function performOnce(
@@ -45,9 +107,11 @@ async function performOnce(
   step: WorkflowStep,
   round: Round,
   parts: WorkflowParts,
+  before?: readonly ChatMessage[],
 ): Promise<WorkflowResult> {
-  if (step.chat !== undefined) return await chat(plan, step, round, parts)
+  if (step.chat !== undefined) return await chat(plan, step, round, parts, before)
   if (step.call !== undefined) return await call(plan, step, round, parts)
+  if (step.ask !== undefined) return await ask(plan, step.ask, round, parts)
   return failed('the step has nothing to do')
 }
 
@@ -56,10 +120,11 @@ async function chat(
   step: WorkflowStep,
   round: Round,
   { values, run, signal, converse, historyOf }: WorkflowParts,
+  before?: readonly ChatMessage[],
 ): Promise<WorkflowResult> {
   const narrowed = runOfStep(step, atEffort(run, step.effort))
   if (!narrowed.ok) return failed(narrowed.error)
-  const earlier = step.continues?.map(historyOf).findLast((history) => history !== undefined)
+  const earlier = before ?? step.continues?.map(historyOf).findLast((history) => history !== undefined)
   const opening = openChat(step, values, round, earlier)
   if (!opening.ok) return failed(opening.error)
   const result = await converse(plan, opening.value, narrowed.value, signal)
@@ -83,6 +148,33 @@ async function call(
     return failed(describeFunctionFailure(made.tool, made.error), reason)
   }
   return await settleValue(step, readValue(made.value ?? made.output))
+}
+
+/** The answer of a person is the output. */
+async function ask(
+  plan: Step,
+  { question, options }: NonNullable<WorkflowStep['ask']>,
+  round: Round,
+  { values, run, signal }: WorkflowParts,
+): Promise<WorkflowResult> {
+  const text = values.text(question, 'ask.question', round)
+  if (!text.ok) return failed(text.error)
+  const form = options === undefined ? { kind: 'text' } : { kind: 'choice', options }
+  const given = { question: truncate(text.value, limits.textMaxChars), ...form }
+  const made = await makeCall(plan.id, { name: askTool, argumentsText: toCanonicalJson(given) }, run, signal)
+  if (made.error !== undefined) {
+    if (signal.aborted) return { ...failed(made.error.message, 'cancelled'), state: 'cancelled' }
+    const reason = made.error.code === 'denied' ? 'denied' : 'step_failed'
+    return failed(`the question has no answer (${made.error.code}): ${made.error.message}`, reason)
+  }
+  const reply = Answered.safeParse(made.value)
+  return reply.success ? await settleValue({}, reply.data.answer) : failed('the question has no answer')
+}
+
+const Answered = z.looseObject({ answer: UserAnswer })
+
+function outputOf(result: WorkflowResult): unknown {
+  return 'value' in result ? result.value : result.text
 }
 
 /** What a call gave, as the output of the step. */

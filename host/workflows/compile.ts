@@ -25,6 +25,7 @@ const inputMaxDepth = 32
 const idMaxChars = 32
 const codeTimeoutMs = 30_000
 const codeMemoryMiB = 256
+const eachMaxCount = 100
 
 /** @param provided names of functions that the application provides @throws {WorkflowError} */
 export async function compileWorkflow(
@@ -140,6 +141,7 @@ function compileStep(step: WorkflowStep, data: WorkspaceData, ids: ReadonlyMap<s
   const refuse = (field: string, what: string) =>
     new WorkflowError(`${nameOf(data)} cannot run yet: "${stepKeyOf(data, step.id)}" ${field}: ${what}`, [])
   if (details.workflow !== undefined) throw refuse('workflow', 'a step cannot be another workflow yet')
+  if (details.wait !== undefined) throw refuse('wait', 'a step cannot wait for a time yet')
   if (details.mayAdd !== undefined) throw refuse('mayAdd', 'a step cannot add steps yet')
   const functions = functionsOf(details)
   const cases = step.next.filter(({ isCase }) => isCase)
@@ -150,7 +152,8 @@ function compileStep(step: WorkflowStep, data: WorkspaceData, ids: ReadonlyMap<s
         from.next.some(({ to, on }) => to === step.id && on === 'completed'),
     )
     .map(({ id }) => idOf(ids, id))
-  const { chat, when, tools, runFunctionsInParallel, maxTurns, call, output, effort } = details
+  const { chat, when, tools, runFunctionsInParallel, maxTurns, call, ask, each, repeat, output, effort } =
+    details
   return {
     name: step.id,
     after: data.steps.flatMap((from) => waysFrom(from, step.id, idOf(ids, from.id))),
@@ -170,6 +173,11 @@ function compileStep(step: WorkflowStep, data: WorkspaceData, ids: ReadonlyMap<s
     ...(runFunctionsInParallel === true ? { callsAtOnce: true } : {}),
     ...(maxTurns === undefined ? {} : { maxTurns }),
     ...(call === undefined ? {} : { call }),
+    ...(ask === undefined ? {} : { ask }),
+    ...(each === undefined
+      ? {}
+      : { each: { in: each.in, parallel: each.parallel ?? 1, max: each.max ?? eachMaxCount } }),
+    ...(repeat === undefined ? {} : { repeat }),
     ...(output === undefined ? {} : { output }),
     ...(effort === undefined ? {} : { effort }),
   }
@@ -206,7 +214,9 @@ function planStepOf(
   }
 }
 
-function describeWork(work: WorkflowStep['work'], { chat = [], call }: WorkflowStep['details']): string {
+function describeWork(work: WorkflowStep['work'], { chat = [], call, ask }: WorkflowStep['details']): string {
+  if (ask !== undefined)
+    return `asks: ${ask.question}`.replaceAll('{{', '{ {').slice(0, limits.textMaxChars).toWellFormed()
   if (call !== undefined) return `calls ${call.function}`
   if (work !== 'chat') return work
   // Two braces would be a reference of a plan.

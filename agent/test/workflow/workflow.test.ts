@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Asked, ServerReply } from '#specs/testing/model-server.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
+import { createAskTool } from '../../tools/ask-user.ts'
 import { noteTools, silentLogger, type ToolDiary } from '../support/run.ts'
 import { runWhole, type WholeRun } from '../support/whole-run.ts'
 import { chat, ways, workflowTask } from '../support/workflow.ts'
@@ -257,5 +258,102 @@ describe('a call', () => {
       message:
         '0 of 1 steps completed; step "a" failed: the function read_note failed (not_found): no note missing',
     })
+  })
+})
+
+describe('a question', () => {
+  it('waits for a person, whose answer is the output [S3.09]', async () => {
+    const task = workflowTask(
+      {
+        a: { ask: { question: 'Which {{input}}?', options: ['red', 'blue'] } },
+        b: { chat: chat('{{steps.a.output}}'), after: ways('a') },
+      },
+      { input: 'color' },
+    )
+    const questions: unknown[] = []
+    const whole = await runWhole((_, { messages }) => reply({ text: `${messages.at(-1)?.content}` }), {
+      task,
+      parts: { registry: createRegistry([createAskTool()], { logger: silentLogger }) },
+      host: {
+        requestApproval: async ({ question }) => {
+          questions.push(question)
+          return { ok: true, value: { decision: 'allow', answer: 'blue' } }
+        },
+      },
+    })
+    expect(questions).toEqual([
+      { kind: 'choice', question: 'Which color?', options: [{ value: 'red' }, { value: 'blue' }] },
+    ])
+    expect(whole.completion).toMatchObject({ outcome: 'completed', summary: 'blue' })
+  })
+
+  it('that nobody answers ends the run as denied [S3.05]', async () => {
+    const { completion } = await runWhole(() => reply({ text: '' }), {
+      task: workflowTask({ a: { ask: { question: 'Which?' } } }),
+      parts: { registry: createRegistry([createAskTool()], { logger: silentLogger }) },
+      host: { requestApproval: async () => ({ ok: true, value: { decision: 'deny' } }) },
+    })
+    expect(completion).toMatchObject({ outcome: 'failed', reason: 'denied' })
+  })
+})
+
+describe('a step that repeats', () => {
+  const until = 'steps.a.output.contains("3")'
+
+  it('continues its conversation until its condition holds [S3.09]', async () => {
+    const { completion, asked } = await run(
+      workflowTask({ a: { chat: chat('round {{index}}'), repeat: { until, max: 5 } } }),
+      (_, index) => reply({ text: `answer ${index + 1}` }),
+    )
+    expect(completion).toMatchObject({ outcome: 'completed', summary: 'answer 3' })
+    expect(asked[2]?.messages.slice(1).map(({ content }) => content)).toEqual([
+      'round 0',
+      'answer 1',
+      'round 1',
+      'answer 2',
+      'round 2',
+    ])
+  })
+
+  it('fails when it does not hold after its rounds [S3.09]', async () => {
+    const { completion } = await run(
+      workflowTask({ a: { chat: chat('go'), repeat: { until, max: 2 } } }),
+      () => reply({ text: 'no' }),
+    )
+    expect(completion.message).toMatch(/step "a" failed: repeat\.until: does not hold after 2 rounds/)
+  })
+})
+
+describe('a step for each entry of a list', () => {
+  const task = (parallel: number, more: object = {}) =>
+    workflowTask(
+      {
+        a: {
+          each: { in: 'input', parallel, max: 3 },
+          call: { function: 'read_note', arguments: { path: '{{item}}' } },
+          ...more,
+        },
+      },
+      { result: 'steps.a.output.map(one, one.text)', input: ['met 1', 'met 2', 'met 3'] },
+    )
+
+  it('runs as many at once as it says, and gives their outputs in order [S3.09]', async () => {
+    // Each of these notes is there once three calls are under way.
+    const { completion, events, diary } = await run(task(3))
+    expect(JSON.parse(completion.summary)).toEqual(['text of met 1', 'text of met 2', 'text of met 3'])
+    expect(diary.mostRunning).toBe(3)
+    const steps = events.flatMap((event) => (event.type === 'tool-end' ? [event.stepId] : []))
+    expect(steps.toSorted()).toEqual(['a.0', 'a.1', 'a.2'])
+  })
+
+  it('fails with the entry that failed, and with a list that is too long [S3.09]', async () => {
+    const entries = { ...task(1), workflow: { ...task(1).workflow, input: ['x', 'missing', 'y'] } }
+    const { completion, diary } = await run(entries)
+    expect(completion.message).toMatch(
+      /step "a" failed: entry 1: the function read_note failed \(not_found\)/,
+    )
+    expect(diary.calls).toEqual(['read x', 'read missing'])
+    const long = { ...task(1), workflow: { ...task(1).workflow, input: ['x', 'x', 'x', 'x'] } }
+    expect((await run(long)).completion.message).toMatch(/each\.in: gives 4 entries; at most 3 are allowed/)
   })
 })
