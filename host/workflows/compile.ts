@@ -9,6 +9,7 @@ import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Plan, type PlanInput } from '#specs/protocol/plan.ts'
+import { isReservedToolName } from '#specs/protocol/tool-names.ts'
 import { type CodeFunction, type WorkflowStep as TaskStep, Workflow } from '#specs/protocol/workflow.ts'
 import { parametersOf } from './function-schema.ts'
 import { stepKeyOf } from './keys.ts'
@@ -37,12 +38,10 @@ export async function compileWorkflow(
   const ids = idsOf(data.steps)
   const needed = namesOf(data.steps)
   const code = data.functions.filter(({ name }) => needed.has(name) && !provided.has(name))
-  for (const { name, code: text } of code)
-    if (text === undefined)
-      throw refusalOf(
-        data,
-        `the function "${name}" has no code, and the application provides none of this name`,
-      )
+  for (const one of code) {
+    const problem = findCodeProblem(one)
+    if (problem !== null) throw refusalOf(data, `the function "${one.name}" ${problem}`)
+  }
   const steps = data.steps.map((step) => ({ step, own: compileStep(step, data, ids) }))
   const plan = Plan.safeParse(
     {
@@ -222,6 +221,12 @@ function describeWork(work: WorkflowStep['work'], { chat = [], call, ask }: Work
   // Two braces would be a reference of a plan.
   const text = chat.map(({ role, content }) => `${role}: ${content}`).join('\n\n')
   return text.replaceAll('{{', '{ {').slice(0, limits.textMaxChars).toWellFormed()
+}
+
+function findCodeProblem({ name, code }: WorkflowFunction): string | null {
+  if (code === undefined) return 'has no code, and the application provides none of this name'
+  if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) return 'has code, so its name may have A-Z a-z 0-9 _ alone'
+  return isReservedToolName(name) ? 'has the name of a tool of Caisson; give it another' : null
 }
 
 function toCodeFunction(made: WorkflowFunction): CodeFunction {
