@@ -19,7 +19,11 @@ export function workflowEnding({ plan, values, results }: ExecutedWorkflow, run:
   const completed = plan.steps.filter((step) => stateOf(step) === 'completed')
   const skipped = plan.steps.filter((step) => stateOf(step) === 'skipped')
   const rest = skipped.length === 0 ? '' : `, ${skipped.length} not taken`
-  const tally = `${completed.length} of ${plan.steps.length} steps completed${rest}`
+  const total = plan.steps.length
+  const tally =
+    completed.length === total
+      ? `all ${total} steps completed`
+      : `${completed.length} of ${total} steps completed${rest}`
   const outputs = truncate(toText(outputsOf(completed, plan, values)), limits.documentMaxChars)
   if (run.signal.aborted) return { ...interruption(run, tally), summary: outputs }
   const broken = plan.steps.find(

@@ -66,7 +66,7 @@ async function performEach(
     while (next < items.length && broken === undefined) {
       const index = next
       next += 1
-      const own = { ...plan, id: `${plan.id}.${index}` }
+      const own = { ...plan, id: `${plan.id}--${index}` }
       const result = await performRounds(own, step, { item: items[index], index }, { ...parts, signal })
       results[index] = result
       if (result.state === 'completed') continue

@@ -23,7 +23,8 @@ export interface CompiledWorkflow {
 
 /** Deeper input would not fit into a message. */
 const inputMaxDepth = 32
-const idMaxChars = 32
+/** A step with `each` adds `--` and a number below 1,000 to its id: none of these ids has two dashes in a row. */
+const idMaxChars = 26
 const codeTimeoutMs = 30_000
 const codeMemoryMiB = 256
 const eachMaxCount = 100
@@ -102,7 +103,7 @@ function idsOf(steps: readonly WorkflowStep[]): ReadonlyMap<string, string> {
   for (const { id } of steps) {
     const plain = id
       .toLowerCase()
-      .replaceAll(/[^a-z0-9_-]+/g, '-')
+      .replaceAll(/[^a-z0-9_]+/g, '-')
       .replaceAll(/^[-_]+|[-_]+$/g, '')
     const base = plain.slice(0, idMaxChars) || 'step'
     let made = base

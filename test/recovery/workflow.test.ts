@@ -149,6 +149,50 @@ it('a workflow runs as its file says, and its result is the answer of the run [S
   ])
 }, 60_000)
 
+it('asks a person, and runs code of the file for each entry of a list [S3.09 S3.10]', async () => {
+  const each = new WorkspaceManager().parse(
+    JSON.stringify({
+      'A@1#details': { steps: [{ id: 'ask' }, { id: 'square' }, { id: 'say' }], result: 'steps.say.output' },
+      'A@1@step-ask#details': { ask: { question: 'Which factor?', options: ['2', '3'] } },
+      'A@1@step-square#details': {
+        each: { in: 'input', parallel: 2 },
+        call: { function: 'times', arguments: { n: '{{item}}', by: '{{steps.ask.output}}' } },
+      },
+      'A@1@step-say#details': {
+        each: { in: 'steps.square.output' },
+        chat: [{ role: 'user', content: 'say {{item}}' }],
+        nextStep: '-',
+      },
+      'A@1@func-times#details': {
+        description: 'multiplies',
+        parameters: [
+          { type: 'integer', name: 'n' },
+          { type: 'string', name: 'by' },
+        ],
+        code: 'function times(n: number, by: string) { return n * Number(by) }',
+      },
+    }),
+  )
+  await using world = await worlds.openWorld()
+  world.answers = ({ messages }) => reply({ text: `${messages.at(-1)?.content}!` })
+  const questions: unknown[] = []
+  const { functions: _, approvals: __, ...rest } = options(world, [])
+  const run = await world.host.startWorkflow(each, {
+    ...rest,
+    input: [1, 2, 3],
+    onApproval: ({ question }) => {
+      questions.push(question)
+      return { decision: 'allow', answer: '3' }
+    },
+  })
+  expect(await run.result()).toMatchObject({
+    message: 'all 3 steps completed',
+    outcome: 'completed',
+    value: ['say 3!', 'say 6!', 'say 9!'],
+  })
+  expect(questions).toHaveLength(1)
+}, 60_000)
+
 it('a workflow whose agent dies at any line of its work continues there, and calls each function once [S3.08 R.01]', async () => {
   const lines = undisturbed.filter(isAtWork)
   const seqs = lines.map(({ seq }) => seq)

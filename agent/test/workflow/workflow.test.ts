@@ -343,7 +343,7 @@ describe('a step for each entry of a list', () => {
     expect(JSON.parse(completion.summary)).toEqual(['text of met 1', 'text of met 2', 'text of met 3'])
     expect(diary.mostRunning).toBe(3)
     const steps = events.flatMap((event) => (event.type === 'tool-end' ? [event.stepId] : []))
-    expect(steps.toSorted()).toEqual(['a.0', 'a.1', 'a.2'])
+    expect(steps.toSorted()).toEqual(['a--0', 'a--1', 'a--2'])
   })
 
   it('fails with the entry that failed, and with a list that is too long [S3.09]', async () => {
