@@ -95,6 +95,7 @@ export {
   type RunOptions,
   type SandboxOptions,
   type TestedRun,
+  type WorkflowOptions,
 } from './host.ts'
 export type { Image } from './image/image.ts'
 export { ImageError, type ImageErrorKind } from './image/image-error.ts'
