@@ -21,7 +21,7 @@ import { pythonCommand } from './python-runner.ts'
 const MiB = 1024 * 1024
 /** Output with the result; a program that writes more is ended. */
 const outputMaxBytes = 2 * MiB
-/** What is told of standard error when a function fails. */
+/** Characters of standard error in the message of a failure. */
 const errorMaxChars = 2_000
 
 interface FunctionParts {
