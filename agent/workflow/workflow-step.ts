@@ -9,12 +9,12 @@ import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import { askTool, UserAnswer } from '#specs/protocol/question.ts'
-import type { WorkflowStep } from '#specs/protocol/workflow.ts'
+import { type WaitArguments, type WorkflowStep, waitTool } from '#specs/protocol/workflow.ts'
 import type { Opening } from '../context/opening.ts'
 import { atEffort } from '../run/effort.ts'
 import type { AgentRun } from '../run/run.ts'
 import { describeFunctionFailure, type StepResult } from '../step/step.ts'
-import { makeCall } from '../step/step-calls.ts'
+import { askPerson, makeCall } from '../step/step-calls.ts'
 import { checkOutput, settleOutput } from '../step/step-output.ts'
 import { truncate } from '../text/truncate.ts'
 import { openChat, runOfStep } from './chat-step.ts'
@@ -112,6 +112,7 @@ async function performOnce(
   if (step.chat !== undefined) return await chat(plan, step, round, parts, before)
   if (step.call !== undefined) return await call(plan, step, round, parts)
   if (step.ask !== undefined) return await ask(plan, step.ask, round, parts)
+  if (step.wait !== undefined) return await waitFor(plan, step.wait, round, parts)
   return failed('the step has nothing to do')
 }
 
@@ -170,6 +171,33 @@ async function ask(
   const reply = Answered.safeParse(made.value)
   return reply.success ? await settleValue({}, reply.data.answer) : failed('the question has no answer')
 }
+
+/** The host waits, without a VM where it takes long. A person may end the wait; the output is the time that it was for. */
+async function waitFor(
+  plan: Step,
+  wait: NonNullable<WorkflowStep['wait']>,
+  round: Round,
+  { values, run, signal }: WorkflowParts,
+): Promise<WorkflowResult> {
+  // The same again when another agent continues the run.
+  const now = await run.log.once(`wait ${plan.id}`, async () => Date.now())
+  const given = 'until' in wait ? values.evaluate(wait.until, 'wait.until', round) : null
+  if (given !== null && !given.ok) return failed(given.error)
+  const until = 'until' in wait ? Date.parse(String(given?.value)) : now + wait.forMs
+  if (!Number.isFinite(until)) return failed('wait.until: gives no time such as 2026-01-31T12:00:00Z')
+  if (until - now > waitMaxMs) return failed('wait.until: gives a time in more than 366 days')
+  const time = new Date(until).toISOString()
+  const question = {
+    callId: run.callIds.ofStep(plan.id).claim(''),
+    tool: waitTool,
+    arguments: toCanonicalJson({ until: Math.max(0, until) } satisfies z.infer<typeof WaitArguments>),
+    preview: `Waits until ${time}. Allow it to continue now, deny it to end the step.`,
+  }
+  const { decision } = await askPerson(plan.id, question, run, signal)
+  return decision === 'allow' ? await settleValue({}, time) : failed('a person ended the wait', 'denied')
+}
+
+const waitMaxMs = 366 * 86_400_000
 
 const Answered = z.looseObject({ answer: UserAnswer })
 

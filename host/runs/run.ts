@@ -108,8 +108,11 @@ export class Run implements RunHandle {
       ...(givenPlan === undefined ? {} : { plan: givenPlan }),
       isPlanFixed: workflowOf(plan) !== undefined,
     })
+    const mayWait =
+      workflowOf(plan) === undefined ? undefined : plan.replays === undefined ? 'kept' : 'passed'
     this.#approvals = new ApprovalQueue({
       ...approvals,
+      ...(mayWait === undefined ? {} : { mayWait }),
       record: (event) => this.#note(event),
       onWaiting: (change, isUnseen) => {
         this.#work.hold(change, 'approval')

@@ -141,7 +141,6 @@ function compileStep(step: WorkflowStep, data: WorkspaceData, ids: ReadonlyMap<s
   const refuse = (field: string, what: string) =>
     new WorkflowError(`${nameOf(data)} cannot run yet: "${stepKeyOf(data, step.id)}" ${field}: ${what}`, [])
   if (details.workflow !== undefined) throw refuse('workflow', 'a step cannot be another workflow yet')
-  if (details.wait !== undefined) throw refuse('wait', 'a step cannot wait for a time yet')
   if (details.mayAdd !== undefined) throw refuse('mayAdd', 'a step cannot add steps yet')
   const functions = functionsOf(details)
   const cases = step.next.filter(({ isCase }) => isCase)
@@ -152,8 +151,20 @@ function compileStep(step: WorkflowStep, data: WorkspaceData, ids: ReadonlyMap<s
         from.next.some(({ to, on }) => to === step.id && on === 'completed'),
     )
     .map(({ id }) => idOf(ids, id))
-  const { chat, when, tools, runFunctionsInParallel, maxTurns, call, ask, each, repeat, output, effort } =
-    details
+  const {
+    chat,
+    when,
+    tools,
+    runFunctionsInParallel,
+    maxTurns,
+    call,
+    ask,
+    wait,
+    each,
+    repeat,
+    output,
+    effort,
+  } = details
   return {
     name: step.id,
     after: data.steps.flatMap((from) => waysFrom(from, step.id, idOf(ids, from.id))),
@@ -178,9 +189,17 @@ function compileStep(step: WorkflowStep, data: WorkspaceData, ids: ReadonlyMap<s
       ? {}
       : { each: { in: each.in, parallel: each.parallel ?? 1, max: each.max ?? eachMaxCount } }),
     ...(repeat === undefined ? {} : { repeat }),
+    ...(wait === undefined ? {} : { wait: 'until' in wait ? wait : { forMs: millisecondsOf(wait.for) } }),
     ...(output === undefined ? {} : { output }),
     ...(effort === undefined ? {} : { effort }),
   }
+}
+
+/** @param duration seconds, or a number with s, m, h or d */
+function millisecondsOf(duration: number | string): number {
+  if (typeof duration === 'number') return Math.ceil(duration * 1_000)
+  const units: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+  return Number.parseInt(duration, 10) * (units[duration.at(-1) ?? ''] ?? 0)
 }
 
 /** Ways from a step that lead to another one. */

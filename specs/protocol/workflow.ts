@@ -73,6 +73,14 @@ export const WorkflowStep = z.strictObject({
 })
 export type WorkflowStep = z.infer<typeof WorkflowStep>
 
+/** Tool name of the approval request by which a step waits; nothing with this name ever runs. */
+export const waitTool = 'wait_until'
+/** Arguments of that request. */
+export const WaitArguments = z.strictObject({
+  /** ms since 1970. */
+  until: Milliseconds,
+})
+
 /** A function whose code runs in the VM. */
 export const CodeFunction = z.strictObject({
   name: ToolName,

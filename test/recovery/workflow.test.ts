@@ -193,6 +193,28 @@ it('asks a person, and runs code of the file for each entry of a list [S3.09 S3.
   expect(questions).toHaveLength(1)
 }, 60_000)
 
+it('waits for a time without a VM, and continues by itself [S3.09 R.01]', async () => {
+  const waiting = new WorkspaceManager().parse(
+    JSON.stringify({
+      'A@1#details': { steps: [{ id: 'pause' }, { id: 'say' }] },
+      'A@1@step-pause#details': { wait: { for: 4 } },
+      'A@1@step-say#details': { chat: [{ role: 'user', content: 'after {{steps.pause.output}}' }] },
+    }),
+  )
+  await using world = await worlds.openWorld()
+  world.answers = ({ messages }) => reply({ text: `${messages.at(-1)?.content}!` })
+  const { functions: _, vm, ...rest } = options(world, [])
+  const run = await world.host.startWorkflow(waiting, { ...rest, vm: { ...vm, sleepAfterMs: 300 } })
+  const { outcome, summary } = await run.result()
+  expect(outcome).toBe('completed')
+  expect(summary).toMatch(/^after \d{4}-\d\d-\d\dT.*Z!$/)
+  const types = (await world.host.runs.read(run.id)).map(({ event }) => event.type)
+  expect(types.filter((type) => type === 'run-sleep' || type === 'run-resume')).toEqual([
+    'run-sleep',
+    'run-resume',
+  ])
+}, 60_000)
+
 it('a workflow whose agent dies at any line of its work continues there, and calls each function once [S3.08 R.01]', async () => {
   const lines = undisturbed.filter(isAtWork)
   const seqs = lines.map(({ seq }) => seq)
