@@ -1,13 +1,17 @@
 // A workflow in the real host and the real agent, with a program in the place of QEMU: as it runs, and killed at positions of
 // its journal.
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { PassThrough } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Asked, ServerReply } from '#specs/testing/model-server.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { perTier } from '#specs/testing/tier.ts'
+import { runCli } from '../../host/cli/main.ts'
 import type { Host, WorkflowOptions } from '../../host/host.ts'
 import type { Run } from '../../host/runs/run.ts'
 import { WorkspaceManager } from '../../host/workflows/workspace-manager.ts'
@@ -191,6 +195,54 @@ it('asks a person, and runs code of the file for each entry of a list [S3.09 S3.
     value: ['say 3!', 'say 6!', 'say 9!'],
   })
   expect(questions).toHaveLength(1)
+}, 60_000)
+
+it('runs from the command line, and prints the result alone with --quiet [H.01 S3.04 S3.10]', async () => {
+  await using world = await worlds.openWorld()
+  const place = await temporaryFolder('workflow-cli')
+  await writeFile(
+    path.join(place, 'a.workflow.yaml'),
+    [
+      'A@1#details: { steps: [{ id: add }] }',
+      'A@1@step-add#details: { call: { function: add, arguments: { list: "{{input}}" } } }',
+      'A@1@func-add#details:',
+      '  description: adds',
+      '  parameters: [{ type: array, name: list }]',
+      '  language: python',
+      '  code: "def add(list): return {\\"sum\\": sum(list)}"',
+    ].join('\n'),
+  )
+  await writeFile(path.join(place, 'input.json'), '[1, 2, 3]')
+  const run = async (...flags: string[]) => {
+    const [stdout, stderr] = [new PassThrough(), new PassThrough()]
+    const env = { ...process.env, ...world.env }
+    const argv = [
+      'workflow',
+      'run',
+      path.join(place, 'a.workflow.yaml'),
+      '-w',
+      world.scene.workspace,
+      '-q',
+      ...flags,
+    ]
+    const code = await runCli(argv, { stdin: new PassThrough(), stdout, stderr, env, version: '0' })
+    stdout.end()
+    stderr.end()
+    return { code, stdout: await text(stdout), stderr: await text(stderr) }
+  }
+  expect(await run('--no-template', '--input', `@${path.join(place, 'input.json')}`)).toMatchObject({
+    code: 0,
+    stdout: '{"sum":6}\n',
+  })
+  for (const [input, why] of [
+    ['{', /--input must be JSON/],
+    ['@/nowhere/a.json', /--input @\/nowhere\/a\.json cannot be read/],
+  ] as const)
+    expect(await run('--input', input)).toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringMatching(why),
+    })
 }, 60_000)
 
 it('waits for a time without a VM, and continues by itself [S3.09 R.01]', async () => {
