@@ -14,6 +14,7 @@ import { type AgentExits, readExits } from './restart-info.ts'
 import { createCodeSearch } from './search/code-search.ts'
 import { openSkills } from './skills/skill-catalog.ts'
 import { createGatewayClient } from './tool-calls/gateway-client.ts'
+import { openCodeFunctions } from './tools/code/functions.ts'
 import { defaultRoot } from './workspace/file-access.ts'
 import { describeWorkspace, readGuidance } from './workspace/listing.ts'
 import { readWorkspacePicture } from './workspace/picture.ts'
@@ -49,7 +50,12 @@ export function startAgent(describeExits?: () => AgentExits): void {
       views: helper,
       toolsFor: ({ id, path }) => toolsOver({ root: path, knownAs: defaultRoot }, { view: id }),
     },
-    extensions: [openHostTools, codeSearch.extension, createMcpExtension({ ...helper, network, http })],
+    extensions: [
+      openHostTools,
+      openCodeFunctions({ helper, network }),
+      codeSearch.extension,
+      createMcpExtension({ ...helper, network, http }),
+    ],
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     readGuidance: () => readGuidance(),
     readImage: (path) => readWorkspacePicture({}, path),

@@ -45,6 +45,7 @@ import { loadSkillName } from './tools/load-skill.ts'
 import { memoryToolNames } from './tools/memory.ts'
 import { createRevisePlanTool } from './tools/revise-plan.ts'
 import { createAgentTools, isAgentTool } from './tools/run-agents.ts'
+import { findWorkflowProblems } from './workflow/workflow-problems.ts'
 import { defaultRoot } from './workspace/file-access.ts'
 
 /** What the stages of a run call; absent: the agent's own. */
@@ -266,7 +267,7 @@ const planOrBegin: Planner = (run, signal, former) =>
 async function planFirst(run: AgentRun, planner: Planner): ReturnType<Planner> {
   const { plan } = run.task
   if (plan === undefined) return planner(run, run.signal)
-  const problems = await findPlanProblems(plan, boundsOf(run))
+  const problems = [...(await findPlanProblems(plan, boundsOf(run))), ...findWorkflowProblems(plan, run)]
   if (problems.length === 0) return { ok: true, value: { plan, corrections: [] } }
   const message = `the plan of the task cannot be executed: ${problems.join('; ')}`
   return { ok: false, error: { reason: 'plan_invalid', message: truncate(message, limits.textMaxChars) } }
@@ -282,7 +283,7 @@ async function agree(book: PlanState, run: AgentRun, planner: Planner): Promise<
       return null
     }
     const { hint } = consent
-    if (hint === undefined || round === replansMax) {
+    if (hint === undefined || round === replansMax || run.task.workflow !== undefined) {
       const why = hint === undefined ? 'the plan was denied' : `the plan was denied: ${hint}`
       return { reason: 'denied', message: truncate(why, limits.textMaxChars) }
     }

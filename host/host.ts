@@ -132,15 +132,18 @@ import { StandaloneVm } from './sandbox/standalone-vm.ts'
 import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
+import { readWorkflow, type WorkflowOptions } from './start-workflow.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import { readStoredRun, resumedOptions, storeRun, withinLimits, withValues } from './stored-run.ts'
 import { TemplateStore, toVmTemplate, type VmTemplate } from './vm/template/template-store.ts'
 import { VmPool } from './vm/vm-pool.ts'
+import type { WorkspaceData } from './workflows/workspace-data.ts'
 import type { UndoSummary } from './workspace/index.ts'
 import { endRunHolder } from './workspace/run-lock.ts'
 
 export type { HostOptions, HostPoolOptions, HostQueueOptions, SandboxOptions } from './host-options.ts'
 export type { ResumeOptions, RunOptions } from './run-options.ts'
+export type { WorkflowOptions } from './start-workflow.ts'
 
 /** What a command did over the result of a run. */
 export interface TestedRun {
@@ -336,6 +339,22 @@ export class Host implements AsyncDisposable {
       this.#requireOpen()
       const checked = checkRunOptions(options)
       return await this.#start(checked, (started) => this.#startRun(started))
+    }, options)
+  }
+
+  /**
+   * Starts a run that carries out a workflow: the same as {@link run}, whose plan is the workflow's. Its final answer is the
+   * workflow's result, as JSON where that is no text; {@link RunResult} then has it as `value`.
+   * @param workflow a file, or what {@link WorkspaceManager} read
+   * @throws {WorkflowError} for a workflow that cannot run, or an input that does not fit @throws {OptionsError}
+   * @throws {CaissonError} as {@link run}
+   */
+  async startWorkflow(workflow: string | URL | WorkspaceData, options: WorkflowOptions = {}): Promise<Run> {
+    return await withCode(async () => {
+      this.#requireOpen()
+      const read = await readWorkflow(workflow, options)
+      const checked = checkRunOptions(read.options)
+      return await this.#start(checked, (started) => this.#startRun(started, read))
     }, options)
   }
 
@@ -633,8 +652,11 @@ export class Host implements AsyncDisposable {
     })
   }
 
-  async #startRun(options: RunOptions): Promise<Run> {
-    const plan = await this.#plan(options)
+  /** @param carriesOut the workflow of the run. Absent: none */
+  async #startRun(options: RunOptions, carriesOut?: Pick<PlannedRun, 'given' | 'workflow'>): Promise<Run> {
+    const { given, workflow } = carriesOut ?? {}
+    const planned = await this.#plan(options)
+    const plan = given === undefined || workflow === undefined ? planned : { ...planned, given, workflow }
     requireTask(plan)
     await this.runs.clearScratch()
     await keepLeftMoments(this.runs)

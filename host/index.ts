@@ -95,6 +95,7 @@ export {
   type RunOptions,
   type SandboxOptions,
   type TestedRun,
+  type WorkflowOptions,
 } from './host.ts'
 export type { Image } from './image/image.ts'
 export { ImageError, type ImageErrorKind } from './image/image-error.ts'
@@ -159,6 +160,7 @@ export type { FileOptions, ReadFileOptions, SandboxFile } from './sandbox/guest-
 export type { ForwardedPort, PortOptions, Sandbox, SandboxVm } from './sandbox/sandbox.ts'
 export type { SecretChanges, SecretSetting } from './secrets/secrets.ts'
 export type { UserSkills } from './skills/user-skills.ts'
+export type { WorkflowFunctions } from './start-workflow.ts'
 export type { Folders } from './state/folders.ts'
 export {
   defineHostTool,

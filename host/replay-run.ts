@@ -130,6 +130,7 @@ async function planOf(
     mode: task.mode ?? 'work',
     approvePlan: start.approvePlan ?? false,
     ...(task.plan === undefined ? {} : { given: { plan: task.plan, from: setup.planFrom ?? '' } }),
+    ...(task.workflow === undefined ? {} : { workflow: task.workflow }),
     ...(task.outputSchema === undefined ? {} : { outputSchema: task.outputSchema }),
     ...(task.contextTokens === undefined ? {} : { contextTokens: task.contextTokens }),
     replays,

@@ -37,6 +37,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['context', 'skills'],
     ['tools'],
     ['mcp', 'search', 'step'],
+    ['workflow'],
     ['plan', 'subagents'],
     [root],
   ],

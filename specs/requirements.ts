@@ -194,28 +194,26 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   // Workflow files
   'S3.01': now('A workflow is one JSON file of steps, functions and metadata'),
   'S3.02': now('A workflow step has messages, a next step, a model and functions of its own'),
-  'S3.03': now('A workflow function is described by JSON', 'functions do not run yet'),
-  'S3.04': now('The steps of a workflow lead from one to the next', 'workflows do not run yet'),
-  'S3.05': later(
+  'S3.03': now(
+    'A workflow function is described by JSON, and carried out by the application, an MCP server or its own code',
+  ),
+  'S3.04': now('A workflow runs step by step, its calls at once or one after the other'),
+  'S3.05': now(
     'A function that fails ends its step and its workflow with a typed reason; the result is sent at every end',
-    'workflows do not run yet',
   ),
   'S3.06': now('Any configured model of any provider is used by its id'),
-  'S3.07': later('Steps and functions are shared by workflows', 'workflows do not run yet'),
+  'S3.07': later('Steps and functions are shared by workflows', 'a file has all its steps and functions'),
   'S3.08': now('Long runs survive their process'),
   'S3.09': now(
-    'Workflow files have branches on conditions, in expressions that cannot run code and always end',
-    'workflows do not run yet',
+    'Workflows branch on conditions, repeat steps, wait and go through lists, by expressions that cannot run code and always end',
+    'a step cannot be a workflow of its own',
   ),
-  'S3.10': later('Functions of a user run in a sandbox', 'workflows do not run yet'),
+  'S3.10': now('Functions of a user run in a sandbox, with bounds of time and memory'),
   'S3.11': later(
     'Steps are made while a workflow runs',
-    'workflows do not run yet; plans are revised (A.01)',
+    'plans are revised (A.01); workflows stay as they are',
   ),
-  'S3.12': now(
-    'A sample workflow, checked and drawn',
-    'workflows do not run yet, so there are no logs of a run',
-  ),
+  'S3.12': now('A sample workflow, checked and drawn; its run has the journal and the logs of any run'),
 
   // The VM
   'V.01': now(

@@ -15,6 +15,8 @@ import { atModel } from '../run/step-model.ts'
 import { runStep, type StepResult } from '../step/step.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
+import { WorkflowValues } from '../workflow/values.ts'
+import { failed, performWorkflowStep } from '../workflow/workflow-step.ts'
 import { type AgentStepResult, isForAgent, narrowRun, runAgentStep } from './agent-step.ts'
 import { lastSteps, planEnding } from './ending.ts'
 import { settleAnswer } from './final-answer.ts'
@@ -23,7 +25,8 @@ import type { FormerPlan } from './parse-plan.ts'
 import type { PlanState } from './plan-state.ts'
 import { makePlan, type PlanFailure, type Planner } from './planner.ts'
 import { Revisions } from './revisions.ts'
-import { type HoldsCondition, Schedule } from './schedule.ts'
+import { type HoldsCondition, type IsReached, Schedule, type SkippedStep } from './schedule.ts'
+import { workflowEnding } from './workflow-ending.ts'
 
 /** Runs one step; in production `runStep`. */
 export type StepRunner = (
@@ -65,6 +68,8 @@ class Execution {
   /** How steps ended, including those that never ran. */
   readonly #outcomes = new Map<string, StepOutcome>()
   readonly #unplanned = new Map<string, PlanFailure>()
+  /** Of a run whose plan is a workflow; else null. */
+  readonly #workflow: WorkflowValues | null
   readonly #running = new Map<string, Promise<string>>()
   readonly #stop = new AbortController()
   readonly #signal: AbortSignal
@@ -76,11 +81,17 @@ class Execution {
     this.#performStep = parts.performStep
     this.#begun = parts.begun
     this.#signal = AbortSignal.any([run.signal, this.#stop.signal])
-    const conditionHolds: HoldsCondition = ({ when }) => {
+    const { workflow: given, limits: bounds } = run.task
+    const workflow = given === undefined ? null : new WorkflowValues(given)
+    this.#workflow = workflow
+    const conditionHolds: HoldsCondition = ({ id, when }) => {
+      if (workflow !== null) return workflow.mayRun(id)
       const outcome = when === undefined ? undefined : this.#outcomes.get(when.step)
       return when === undefined || (outcome !== undefined && holds(when, outcome))
     }
-    this.#schedule = new Schedule(book.plan, run.task.limits.maxParallelSteps, conditionHolds)
+    const isReached: IsReached | undefined =
+      workflow === null ? undefined : ({ id }) => workflow.isReached(id)
+    this.#schedule = new Schedule(book.plan, bounds.maxParallelSteps, conditionHolds, isReached)
     this.#revisions = new Revisions({
       book,
       run,
@@ -110,6 +121,11 @@ class Execution {
       results: this.#results,
       unplanned: this.#unplanned,
     }
+    if (this.#workflow !== null)
+      return workflowEnding(
+        { plan: this.#book.plan, values: this.#workflow, results: this.#results },
+        this.#run,
+      )
     const work = this.#lastWork()
     const [only] = work.last
     // A conversation stays with its model.
@@ -132,8 +148,8 @@ class Execution {
     if (this.#signal.aborted) return
     const skipped: Promise<void>[] = []
     for (const { step, because } of this.#schedule.skipImpossible()) {
-      const need = 'a step that this one needs did not complete'
-      skipped.push(this.#skip(step.id, because === 'need' ? need : 'its condition does not hold'))
+      this.#workflow?.skip(step.id, because === 'condition')
+      skipped.push(this.#skip(step.id, whySkipped[because]))
     }
     await Promise.all(skipped)
     // A running step may have submitted a revised plan meanwhile.
@@ -153,7 +169,8 @@ class Execution {
     this.#run.log.mark()
     await this.#run.report.event({ type: 'step-start', stepId: step.id })
     this.#revisions.noteSeen(step.id)
-    const result: Result = await aroundStep(step, this.#run, this.#signal, () => this.#attempt(step))
+    const ended: Result = await aroundStep(step, this.#run, this.#signal, () => this.#attempt(step))
+    const result = this.#workflow === null ? ended : noteEnd(this.#workflow, step.id, ended)
     const { state, text } = result
     this.#results.set(step.id, result)
     this.#schedule.end(step.id, state)
@@ -184,17 +201,25 @@ class Execution {
 
   /** Retries a failure as often as the step allows; a denial, or a failure that no retry can fix, is final. */
   async #attempt(step: Step): Promise<Result> {
+    const workflow = this.#workflow
+    if (workflow !== null) return await this.#retry(step, () => this.#performOf(workflow, step))
     const instructions = resolveInstructions(step, this.#outcomes)
     if (!instructions.ok)
       return { state: 'failed', reason: 'step_failed', text: instructions.error, history: [] }
-    let earlier: string | null = null
-    for (let attempt = 1; ; attempt++) {
+    return await this.#retry(step, (earlier) => {
       const output = isForAgent(step, this.#run) ? undefined : step.output
-      const prompted = {
+      return this.#performOnce({
         ...step,
         instructions: composeInstructions(step.id, instructions.value, earlier, output),
-      }
-      const result = await this.#performOnce(prompted)
+      })
+    })
+  }
+
+  /** @param perform gets what the attempt before it said; null: it is the first */
+  async #retry(step: Step, perform: (earlier: string | null) => Promise<Result>): Promise<Result> {
+    let earlier: string | null = null
+    for (let attempt = 1; ; attempt++) {
+      const result = await perform(earlier)
       const isFinal =
         result.state !== 'failed' ||
         result.reason === 'denied' ||
@@ -209,7 +234,7 @@ class Execution {
 
   async #performOnce(step: Step): Promise<Result> {
     const results = this.#resultsFor(step)
-    try {
+    return await this.#guard(step, async () => {
       const run: AgentRun = {
         ...atEffort(atModel(narrowRun(step, this.#run), step.model), step.effort),
         revisePlan: (plan, reason, signal) => this.#revisions.propose(step.id, plan, reason, signal),
@@ -222,6 +247,27 @@ class Execution {
       const result = await this.#performStep(step, opening, run, this.#signal, begun)
       if (step.output === undefined) return result
       return await settleOutput(result, step.output, step.id, run, this.#signal)
+    })
+  }
+
+  #performOf(values: WorkflowValues, step: Step): Promise<Result> {
+    return this.#guard(step, () =>
+      performWorkflowStep(step, {
+        values,
+        run: this.#run,
+        signal: this.#signal,
+        converse: this.#performStep,
+        historyOf: (id) => {
+          const result = this.#results.get(id)
+          return result?.state === 'completed' ? result.history : undefined
+        },
+      }),
+    )
+  }
+
+  async #guard(step: Step, work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work()
     } catch (error) {
       this.#run.logger.error({ stepId: step.id, err: error }, 'step threw')
       const text = 'internal error of the agent; its log has the details'
@@ -263,6 +309,27 @@ class Execution {
     const bound = truncate(text, limits.documentMaxChars)
     return this.#run.report.event({ type: 'step-end', stepId, state, text: bound })
   }
+}
+
+const whySkipped: Readonly<Record<SkippedStep['because'], string>> = {
+  need: 'a step that this one needs did not complete',
+  way: 'no step led here',
+  condition: 'its condition does not hold',
+}
+
+/** Notes the end of a workflow's step for what follows; where that cannot be decided, the step has failed. */
+function noteEnd(values: WorkflowValues, stepId: string, result: Result): Result {
+  const { state, text } = result
+  const output = state === 'completed' ? ('value' in result ? result.value : text) : null
+  if (state === 'completed') {
+    const taken = values.findTaken(stepId, { state, output })
+    if (!taken.ok) {
+      values.note(stepId, { state: 'failed', output: null })
+      return { ...failed(taken.error), history: result.history }
+    }
+    values.note(stepId, { state, output }, { taken: taken.value })
+  } else values.note(stepId, { state, output })
+  return result
 }
 
 /** The step's result as its dependents see it. */

@@ -42,7 +42,10 @@ export async function askConsent(
     const hint = answer.hint?.trim() ?? ''
     if (answer.decision === 'deny') return hint === '' ? { allowed: false } : { allowed: false, hint }
     if (answer.plan === undefined) return { allowed: true, plan, isEdited: false }
-    const problems = await findPlanProblems(answer.plan, bounds())
+    const isWorkflow = run.task.workflow !== undefined
+    const problems = isWorkflow
+      ? ['the steps of a workflow are those of its file']
+      : await findPlanProblems(answer.plan, bounds())
     if (problems.length === 0) return { allowed: true, plan: answer.plan, isEdited: true }
     const text = truncate(`the changed plan cannot be executed: ${problems.join('; ')}`, 4_000)
     await run.report.event({ type: 'note', level: 'warn', text })

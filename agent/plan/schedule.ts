@@ -7,24 +7,38 @@ import { type Plan, type Step, type StepState, waitsOf } from '#specs/protocol/p
 /** Evaluates the condition of a step whose referenced step has ended. */
 export type HoldsCondition = (step: Step) => boolean
 
-/** A skipped step and the reason: a dependency did not complete, or its condition does not hold. */
-interface SkippedStep {
+/**
+ * Whether an ended step leads to one that needs it, in a plan with branches: one open way is enough there. All steps that it
+ * needs have ended.
+ */
+export type IsReached = (step: Step) => boolean
+
+/** A skipped step and the reason: a dependency did not complete, no way leads there, or its condition does not hold. */
+export interface SkippedStep {
   readonly step: Step
-  readonly because: 'need' | 'condition'
+  readonly because: 'need' | 'way' | 'condition'
 }
 
 export class Schedule {
   #plan: Plan
   readonly #maxParallel: number
   readonly #holds: HoldsCondition
+  readonly #isReached: IsReached | undefined
   #states = new Map<string, StepState>()
   /** Steps skipped by their own condition: their dependents continue. */
   readonly #setAside = new Set<string>()
 
-  constructor(plan: Plan, maxParallel: number, holds: HoldsCondition = () => true) {
+  /** @param isReached absent: a step runs once all that it needs has completed */
+  constructor(
+    plan: Plan,
+    maxParallel: number,
+    holds: HoldsCondition = () => true,
+    isReached?: IsReached | undefined,
+  ) {
     this.#plan = plan
     this.#maxParallel = maxParallel
     this.#holds = holds
+    this.#isReached = isReached
     this.setPlan(plan)
   }
 
@@ -95,11 +109,16 @@ export class Schedule {
   }
 
   #whyImpossible(step: Step): SkippedStep['because'] | null {
-    if (step.needs.some((need) => this.#hasEnded(need) && !this.#isMet(need))) return 'need'
+    if (this.#isReached !== undefined) {
+      if (!step.needs.every((need) => this.#hasEnded(need))) return null
+      if (!this.#isReached(step)) return 'way'
+    } else if (step.needs.some((need) => this.#hasEnded(need) && !this.#isMet(need))) return 'need'
     return this.#isReady(step) && !this.#conditionHolds(step) ? 'condition' : null
   }
 
   #isReady(step: Step): boolean {
+    if (this.#isReached !== undefined)
+      return step.needs.every((need) => this.#hasEnded(need)) && this.#isReached(step)
     return step.needs.every((need) => this.#isMet(need)) && waitsOf(step).every((id) => this.#hasEnded(id))
   }
 
@@ -112,7 +131,7 @@ export class Schedule {
   }
 
   #conditionHolds(step: Step): boolean {
-    return step.when === undefined || this.#holds(step)
+    return this.#holds(step)
   }
 }
 

@@ -135,6 +135,13 @@ interface OpenStepModel extends StepModel {
 /** An image that the task names, or why the model cannot have it. */
 export type TaskImage = Picture | { readonly name: string; readonly problem: string }
 
+/** The functions that a step of a workflow may call, beside tools. */
+export interface FunctionRules {
+  readonly names: readonly string[]
+  /** Whether those of one turn run at once; else one after the other. */
+  readonly atOnce: boolean
+}
+
 export interface AgentRun {
   readonly task: Task
   /** Images of the task, in its order. Absent: none. */
@@ -174,6 +181,8 @@ export interface AgentRun {
   /** Time for that turn. */
   readonly concludeMs: number
   readonly callIds: CallIds
+  /** How the calls of a workflow's step run. Absent: as the model orders them, and their failures go back to it. */
+  readonly functions?: FunctionRules
   /** Outputs of its calls, for `read_output`. */
   readonly outputs: OutputStore
   /** What was done before, when the run continues from a checkpoint. */

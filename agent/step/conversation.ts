@@ -155,7 +155,8 @@ export class Conversation {
     const beforeTokens = meter.count(this.history.messages)
     const made = await compact({
       messages: this.history.messages,
-      opening: this.#open(),
+      // What a workflow's chat has besides is its first turns.
+      opening: this.#open().slice(0, 2),
       meter,
       maxTokens: inputTokens,
       targetTokens: Math.min(inputTokens, beforeTokens) * targetShare,

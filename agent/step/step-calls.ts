@@ -64,7 +64,7 @@ export async function runCalls(
     return await oncePerCall(stepId, call, run, () => runCall(stepId, call, run, signal, cutOutput))
   }
   const results: Invocation[] = []
-  const width = calls.every(({ name }) => run.registry.isConcurrent(name)) ? parallelMax : 1
+  const width = calls.every((call) => mayRunBeside(call, run)) ? parallelMax : 1
   for (let from = 0; from < calls.length; from += width) {
     const batch = calls.slice(from, from + width)
     results.push(...(await Promise.all(batch.map((call, offset) => one(call, from + offset)))))
@@ -72,13 +72,50 @@ export async function runCalls(
   return results
 }
 
+function mayRunBeside({ name }: ToolCallRequest, { registry, functions }: AgentRun): boolean {
+  const tool = findTool(registry.byName, name)
+  if (functions === undefined || tool === undefined || !functions.names.includes(tool.name))
+    return registry.isConcurrent(name)
+  return functions.atOnce
+}
+
+/** A call that no model asked for, with the tool's own value beside its text; undefined when it failed. */
+export async function makeCall(
+  stepId: string,
+  { name, argumentsText }: Pick<ToolCallRequest, 'name' | 'argumentsText'>,
+  run: AgentRun,
+  signal: AbortSignal,
+): Promise<Invocation & { readonly value?: unknown }> {
+  const call = { id: run.callIds.ofStep(stepId).claim(''), name, argumentsText }
+  await run.steering.ready(signal)
+  if (signal.aborted) return unrun(call, 'cancelled', 'interrupted: the run ended before this call')
+  if (!run.budget.takeCall())
+    return await answerUnrun(stepId, call, run, 'limit_reached', 'no tool calls are left in this run')
+  return await oncePerCall(stepId, call, run, async () => {
+    let value: unknown
+    const invocation = await runCall(
+      stepId,
+      call,
+      run,
+      signal,
+      (_, __, output) => truncateMiddle(output, limits.documentMaxChars),
+      {
+        onValue: (given) => {
+          value = given
+        },
+      },
+    )
+    return { ...invocation, value }
+  })
+}
+
 /** The result that the run's log has of the call, or that of `work`. A revised plan is read again: it changes the run. */
-async function oncePerCall(
+async function oncePerCall<I extends Invocation>(
   stepId: string,
   call: ToolCallRequest,
   run: AgentRun,
-  work: () => Promise<Invocation>,
-): Promise<Invocation> {
+  work: () => Promise<I>,
+): Promise<I> {
   const { log, outputs } = run
   const tool = findTool(run.registry.byName, call.name)
   if (tool?.name === revisePlanName) return await work()
@@ -122,7 +159,7 @@ async function runCall(
   run: AgentRun,
   signal: AbortSignal,
   cutOutput: CutOutput,
-  inner?: ProgramCall,
+  { inner, onValue }: { readonly inner?: ProgramCall; readonly onValue?: (value: unknown) => void } = {},
 ): Promise<Invocation> {
   const callId = call.id
   const parent = inner === undefined ? {} : { parentCallId: inner.parentCallId }
@@ -169,11 +206,12 @@ async function runCall(
           program: createProgramTools(
             { stepId, parentCallId: callId },
             run,
-            (made) => runCall(stepId, toRequest(made), run, made.signal, cutOutput, made),
+            (made) => runCall(stepId, toRequest(made), run, made.signal, cutOutput, { inner: made }),
             () => {
               hasDeniedCall = true
             },
           ),
+          ...(onValue === undefined ? {} : { onValue }),
         }
       : { onValue: inner.onValue }),
   }

@@ -22,6 +22,12 @@ export function describeOutput(schema: OutputSchema): string {
   return `When the step is done, answer with JSON alone, without any other word, that fits this JSON schema:\n${JSON.stringify(schema)}`
 }
 
+/** Whether a value fits the schema; the error says what is wrong with it. */
+export async function checkOutput(value: unknown, schema: OutputSchema): Promise<Result<unknown, string>> {
+  const opened = await openSchema(schema)
+  return opened.ok ? opened.value.check(value) : opened
+}
+
 /** Parses the value from a step's answer; the error says what is wrong with it. */
 export async function readOutput(text: string, schema: OutputSchema): Promise<Result<unknown, string>> {
   const opened = await openSchema(schema)

@@ -9,7 +9,7 @@ import { untilAborted } from '#runtime/processes/until-aborted.ts'
 import { runTurnLoop } from '#runtime/turn-loop/loop.ts'
 import type { RunTurnLoopResult } from '#runtime/turn-loop/types.ts'
 import { reasonOf } from '#specs/node/model-protocols/model-error.ts'
-import type { RunReason } from '#specs/protocol/error.ts'
+import type { RunReason, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
@@ -20,6 +20,7 @@ import { type AgentRun, type CallIds, listenTo } from '../run/run.ts'
 import type { MessageReader, SteerMessage } from '../run/steering.ts'
 import { truncate } from '../text/truncate.ts'
 import { argumentsMaxChars } from '../tool-calls/arguments.ts'
+import type { Invocation } from '../tool-calls/call.ts'
 import { Conversation } from './conversation.ts'
 import { runCalls } from './step-calls.ts'
 import { giveContext, reportShown } from './turn-context.ts'
@@ -289,8 +290,33 @@ class StepUnderWay {
     const pictures = outcome.flatMap(({ picture }) => (picture === undefined ? [] : [picture]))
     if (pictures.length > 0) conversation.history.addPictures(pictures)
     this.denied ||= outcome.some(({ error, hasDeniedCall }) => hasDeniedCall || error?.code === 'denied')
+    const broken = outcome.find((invocation) => isFunctionFailure(invocation, this.#run))
+    if (broken?.error !== undefined && !this.#signal.aborted)
+      throw new StepFailure(
+        this.denied ? 'denied' : 'step_failed',
+        describeFunctionFailure(broken.tool, broken.error),
+      )
     return outcome.map(({ callId, output }) => ({ toolCallId: callId, content: output }))
   }
+}
+
+/** What a model can correct itself: the function was not called. */
+const correctable: ReadonlySet<ToolErrorCode> = new Set(['invalid_input', 'unknown_tool'])
+
+/** Whether a function of a workflow failed, which ends its step. */
+function isFunctionFailure(
+  { tool, error }: Pick<Invocation, 'tool' | 'error'>,
+  { functions }: AgentRun,
+): boolean {
+  if (error === undefined || functions?.names.includes(tool) !== true) return false
+  return !correctable.has(error.code)
+}
+
+export function describeFunctionFailure(
+  name: string,
+  { code, message }: Pick<ToolError, 'code' | 'message'>,
+): string {
+  return `the function ${name} failed (${code}): ${message}`
 }
 
 /**

@@ -129,8 +129,8 @@ function selectForPlanning(
   return createRegistry(kept, { ...options, refused })
 }
 
-function isOwn({ runs = 'agent' }: Tool): boolean {
-  return runs === 'agent'
+function isOwn({ runs = 'agent', isOwn: own = runs === 'agent' }: Tool): boolean {
+  return own
 }
 
 /** The matching names in the order of `all`; the error holds the entries that match nothing. */

@@ -31,6 +31,7 @@ import { explainDecided, explainNotOffered, explainUnknown, readAnswer } from '.
 import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { decisionBy, type NetworkAnswer, RunAnswers } from './run-answers.ts'
+import { isTimedWait, type MayWait, ruleWait, timeHasCome, whenTimeHasCome } from './timed-waits.ts'
 import { isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
 
 export type { Answerer, AnswerResult, ApprovalAnswer, ApprovalMode, HostQuestion } from './decisions.ts'
@@ -53,6 +54,8 @@ export interface ApprovalQueueOptions {
   readonly keepsRunAnswers?: boolean
   /** ms since 1970. Default `Date.now`. */
   readonly now?: () => number
+  /** Whether steps may wait for a time. Absent: no. */
+  readonly mayWait?: MayWait | undefined
   /** Called with each approved plan, before the agent gets the answer. */
   readonly onPlanAllowed?: (plan: Plan) => void
 }
@@ -429,6 +432,7 @@ export class ApprovalQueue {
   detach(): void {
     this.#interactive = false
     for (const [id, { request, enforced }] of [...this.#waiting]) {
+      if (isTimedWait(request)) continue
       const { question } = request
       const left = question === undefined ? unattended : unanswered(question, 'no user is available any more')
       this.#resolve(id, enforced?.unattended ?? left)
@@ -463,7 +467,8 @@ export class ApprovalQueue {
     asking: AskOptions,
   ): DecisionRecord | undefined {
     if (this.#closed !== undefined) return this.#closed
-    const { mode, rules } = this.#options
+    const { mode, rules, mayWait, now = Date.now } = this.#options
+    if (isTimedWait(request)) return ruleWait(request, mayWait, now())
     const isUnattended = asking.isUnattended === true
     const scene = { mode, rules, interactive: this.#interactive && !isUnattended }
     if (enforced !== undefined) return ruleAccess(request, enforced, scene)
@@ -497,8 +502,19 @@ export class ApprovalQueue {
       ...{ mustAsk, isUnseen, answered, recorded, asker: undefined, isJournaled: true },
     }
     this.#waiting.set(approvalId, entry)
+    this.#awaitTime(entry)
     if (request.question !== undefined) this.#questions += 1
     return entry
+  }
+
+  #awaitTime({ request, answered }: Waiting): void {
+    if (!isTimedWait(request)) return
+    const over = new AbortController()
+    void answered.promise.then(() => over.abort())
+    const onTime = () => {
+      if (!this.#hasLeft) this.#resolve(request.approvalId, timeHasCome)
+    }
+    whenTimeHasCome(request, onTime, over.signal)
   }
 
   /** Withdraws the question when its asker does, unless that has ended and the question waits on. */

@@ -47,7 +47,10 @@ export const commandHelp: Readonly<Record<string, Help>> = {
   },
   models: { examples: ['models', 'models nvidia'], page: 'docs/real-model.md' },
   workflow: {
-    examples: ['workflow check flow.workflow.json', 'workflow draw --svg -o flow.svg flow.workflow.json'],
+    examples: [
+      'workflow run flow.workflow.json --input @input.json',
+      'workflow draw --svg -o flow.svg flow.workflow.json',
+    ],
     page: 'docs/workspace.md',
   },
   policy: {

@@ -2,6 +2,7 @@
 import { errorMessage } from '#specs/errors.ts'
 import { initialRunState, type PendingApproval, reduceRun } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
+import { isTimedWait } from '../approvals/timed-waits.ts'
 import type { RunHandle } from '../control/run-handle.ts'
 
 export type { PendingApproval }
@@ -33,6 +34,8 @@ export async function answerApprovals(
   const asked = new Set<string>()
   for await (const item of run.watch()) {
     if (item.source !== 'host' || item.event.type !== 'approval-request') continue
+    // The clock answers it.
+    if (isTimedWait(item.event.request)) continue
     const { approvalId } = item.event.request
     if (!run.hasPendingApproval(approvalId) || asked.has(approvalId)) continue
     const approval = reduceRun(initialRunState, item).pendingApprovals[approvalId]

@@ -17,7 +17,7 @@ export async function beginRun(
   approvesPlan: boolean,
   record: Pick<RunRecord, 'host'>,
 ): Promise<void> {
-  const { prompt, images, provider, effort, directory, metadata, continues, replays, mode, given } = plan
+  const { prompt, images, provider, effort, directory, metadata, continues, replays, mode, given, workflow } = plan
   await record.host({
     type: 'run-start',
     prompt,
@@ -32,6 +32,9 @@ export async function beginRun(
     ...(mode === 'work' ? {} : { mode }),
     ...(approvesPlan ? { approvePlan: true } : {}),
     ...(given === undefined ? {} : { planFrom: given.from.slice(0, 500) }),
+    ...(workflow === undefined
+      ? {}
+      : { workflow: { name: workflow.name, version: workflow.version, sha256: workflow.sha256 } }),
     limits: plan.limits,
   })
 }

@@ -85,6 +85,16 @@ export async function checkAnswer(ending: Ending, schema: AnswerForm | undefined
   return checked.ok ? { ...ending, summary: JSON.stringify(value), structured: true } : fail(checked.error)
 }
 
+/** The ending of a workflow: its answer counts as structured where it is an object or a list. */
+export function readResult(ending: Ending): Ending {
+  if (ending.outcome !== 'completed' || !/^[[{]/.test(ending.summary)) return ending
+  try {
+    return { ...ending, summary: JSON.stringify(JSON.parse(ending.summary)), structured: true }
+  } catch {
+    return ending
+  }
+}
+
 const types = ['array', 'boolean', 'integer', 'null', 'number', 'object', 'string'] as const
 const oneType = z.enum(types)
 const count = z.int().min(0)

@@ -9,6 +9,7 @@ import type { McpServer, MemoryNote } from '#specs/protocol/extension.ts'
 import { limits as protocolLimits } from '#specs/protocol/limits.ts'
 import type { Effort } from '#specs/protocol/plan.ts'
 import { type AnswerForm, type RunLimits, Task } from '#specs/protocol/task.ts'
+import type { Workflow } from '#specs/protocol/workflow.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
 import type { Config } from '../config/schema.ts'
@@ -101,6 +102,8 @@ export interface PlannedRun {
   readonly approvePlan: boolean
   /** The plan to execute and its source. Absent: the model makes one. */
   readonly given?: GivenPlan
+  /** The workflow whose steps the given plan has. Absent: none. */
+  readonly workflow?: Workflow
   /** Schema that the final answer fits. Absent: the answer is text. */
   readonly outputSchema?: AnswerForm
   /** How much the model reasons. Absent: as it does by itself. */
@@ -159,6 +162,14 @@ export interface PlannedRun {
   }
 }
 
+/** The workflow that the run carries out. */
+export function workflowOf({
+  workflow,
+  resumed,
+}: Pick<PlannedRun, 'workflow' | 'resumed'>): Workflow | undefined {
+  return workflow ?? resumed?.task.workflow
+}
+
 /** Start options of the VM for a run. */
 export function vmOptions(
   {
@@ -178,7 +189,7 @@ export function vmOptions(
 export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
   if (plan.replays !== undefined) return replayedTask(plan.runId, plan.replays)
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
-  const { mode, given, outputSchema, effort, contextTokens, embeddings, mcp, images } = plan
+  const { mode, given, workflow, outputSchema, effort, contextTokens, embeddings, mcp, images } = plan
   const context = {
     ...secretsContext(secrets),
     ...foldersContext(plan.addedFolders ?? []),
@@ -199,6 +210,7 @@ export function taskOf(plan: PlannedRun, approvesPlan: boolean): Task {
     ...(mode === 'work' ? {} : { mode }),
     ...(approvesPlan ? { approvePlan: true } : {}),
     ...(given === undefined ? {} : { plan: given.plan }),
+    ...(workflow === undefined ? {} : { workflow }),
     ...(outputSchema === undefined ? {} : { outputSchema }),
     ...(effort === undefined ? {} : { effort }),
     ...(contextTokens === undefined ? {} : { contextTokens }),

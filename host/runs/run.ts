@@ -41,10 +41,10 @@ import { checkPlan, type Ending, endingWithoutAgent, nameKeptVm, runEnding } fro
 import { AgentControl, HiddenApprovals } from './guest/agent-control.ts'
 import { AgentEventValidator } from './guest/agent-event-validator.ts'
 import { Guest } from './guest/guest.ts'
-import { checkAnswer } from './output-schema.ts'
+import { checkAnswer, readResult } from './output-schema.ts'
 import { type PreparedWorkspace, prepareWorkspace, reopenWorkspace, tellBuild } from './prepare.ts'
 import { Recovery } from './recovery.ts'
-import type { PlannedRun, ResolvedRun } from './resolved-run.ts'
+import { type PlannedRun, type ResolvedRun, workflowOf } from './resolved-run.ts'
 import { RunClock } from './run-clock.ts'
 import { RunDisk } from './run-disk.ts'
 import { untilAborted } from './until-aborted.ts'
@@ -106,9 +106,13 @@ export class Run implements RunHandle {
       maxDepth: plan.limits.maxDepth,
       hooks: this.#hooks.ofAgent,
       ...(givenPlan === undefined ? {} : { plan: givenPlan }),
+      isPlanFixed: workflowOf(plan) !== undefined,
     })
+    const mayWait =
+      workflowOf(plan) === undefined ? undefined : plan.replays === undefined ? 'kept' : 'passed'
     this.#approvals = new ApprovalQueue({
       ...approvals,
+      ...(mayWait === undefined ? {} : { mayWait }),
       record: (event) => this.#note(event),
       onWaiting: (change, isUnseen) => {
         this.#work.hold(change, 'approval')
@@ -504,7 +508,8 @@ export class Run implements RunHandle {
         return endingWithoutAgent(error)
       })
     if ('answered' in reported) return reported
-    const ending = await checkAnswer(reported, this.#plan.outputSchema)
+    const checked = await checkAnswer(reported, this.#plan.outputSchema)
+    const ending = workflowOf(this.#plan) === undefined ? checked : readResult(checked)
     if (ending.reason === 'protocol_violation')
       await guest.cancel(ending.message.slice(0, 1_000), AbortSignal.timeout(disbeliefGraceMs))
     const isOnlyPlan = this.#plan.mode === 'plan'

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { z } from 'zod'
 import { openApiDocument } from '#specs/service/openapi.ts'
-import type { ApplyRequest, RunRequest } from '#specs/service/resources.ts'
+import type { ApplyRequest, RunRequest, WorkflowRunRequest } from '#specs/service/resources.ts'
 import type { ReplyOf, RequestOf } from '#specs/service/route.ts'
 import type { RouteName, routes } from '#specs/service/routes.ts'
 import {
@@ -75,6 +75,20 @@ export function makeHandlers(parts: HandlerParts): Handlers {
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
   const done = { body: undefined }
+  const start = async (
+    { uploadedWorkspace, ...body }: RunRequest | WorkflowRunRequest,
+    { caller, idempotencyKey }: Call,
+  ): Promise<Answer<ReplyOf<(typeof routes)['createRun']>>> => {
+    await requireExpectedModel(host, body)
+    const uploaded =
+      uploadedWorkspace === undefined ? undefined : await uploads.directoryOf(uploadedWorkspace, caller)
+    const request = uploaded === undefined ? body : { ...body, workspace: uploaded }
+    const runId = await runs.start(request, caller, idempotencyKey)
+    return {
+      body: runs.resource(await runs.summary(runId)),
+      headers: { location: `/v1/runs/${runId}` },
+    }
+  }
   return {
     ...makeTaskHandlers({ host, runs, version, resultOf }),
     ...makeStateHandlers(host),
@@ -91,17 +105,8 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       if (upload === undefined) throw new Refusal(400, 'invalid_request', 'the body is empty')
       return { body: await uploads.take(upload, caller, signal) }
     },
-    createRun: async ({ body: { uploadedWorkspace, ...body } }, { caller, idempotencyKey }) => {
-      await requireExpectedModel(host, body)
-      const uploaded =
-        uploadedWorkspace === undefined ? undefined : await uploads.directoryOf(uploadedWorkspace, caller)
-      const request = uploaded === undefined ? body : { ...body, workspace: uploaded }
-      const runId = await runs.start(request, caller, idempotencyKey)
-      return {
-        body: runs.resource(await runs.summary(runId)),
-        headers: { location: `/v1/runs/${runId}` },
-      }
-    },
+    createRun: ({ body }, call) => start(body, call),
+    createWorkflowRun: ({ body }, call) => start(body, call),
     listRuns: async ({ query: { status, workspace, model, metadata = {}, ...range } }, { caller }) => {
       if (Object.keys(metadata).some((name) => name.startsWith(ownPrefix)))
         throw new Refusal(400, 'invalid_request', `metadata: no key of it starts with ${ownPrefix}`)
@@ -384,7 +389,10 @@ function questionResource({ approval: { answers, ...approval }, ...rest }: RunAp
 }
 
 /** Refuses a run whose prompt would go to another model server than its caller knows of. @throws {Refusal} 409 */
-async function requireExpectedModel(host: Host, { model, expectedModel }: RunRequest): Promise<void> {
+async function requireExpectedModel(
+  host: Host,
+  { model, expectedModel }: Pick<RunRequest, 'model' | 'expectedModel'>,
+): Promise<void> {
   if (expectedModel === undefined) return
   const chosen = await host.provider(model === undefined ? {} : { model })
   if (chosen.model === expectedModel.id && chosen.baseUrl === expectedModel.server) return

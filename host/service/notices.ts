@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError } from '#specs/errors.ts'
+import { waitTool } from '#specs/protocol/workflow.ts'
 import type { Host, RunApproval, SendResult } from '../index.ts'
 import type { MetricValues } from './metric-values.ts'
 import { Outbox, type OutboxEntry, outboxMaxEntries } from './outbox.ts'
@@ -88,7 +89,9 @@ export class Notices implements AsyncDisposable {
   async #poll(): Promise<void> {
     const receivers = (await this.#options.receivers()).filter(({ id }) => !this.#gone.has(id))
     if (receivers.length === 0 && this.#outbox.size === 0) return
-    const questions = await this.#options.host.runs.pendingApprovals()
+    const pending = await this.#options.host.runs.pendingApprovals()
+    // The clock answers a wait.
+    const questions = pending.filter(({ approval }) => approval.tool !== waitTool)
     const waiting = new Set(questions.map(({ runId, approval }) => `${runId} ${approval.approvalId}`))
     this.#outbox.keepOnly(({ runId, approvalId }) => waiting.has(`${runId} ${approvalId}`))
     const isRoom = await this.#addDue(questions, receivers)

@@ -88,7 +88,10 @@ export function requireScope(caller: Caller, scope: Scope, why = ''): void {
 }
 
 /** A request to start a run that allows in advance what people would be asked, or copies what stays out. @throws {Refusal} 403 */
-export function requireScopesOf(caller: Caller, { approvals, egress, files }: RunRequest): void {
+export function requireScopesOf(
+  caller: Caller,
+  { approvals, egress, files }: Pick<RunRequest, 'approvals' | 'egress' | 'files'>,
+): void {
   const allows =
     approvals?.mode === 'all' ||
     approvals?.rules?.some(({ effect }) => effect === 'allow') === true ||

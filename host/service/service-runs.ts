@@ -7,7 +7,7 @@ import { mkdir, realpath, rmdir } from 'node:fs/promises'
 import path from 'node:path'
 import { errorMessage } from '#specs/errors.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
-import type { RunRequest, RunResource } from '#specs/service/resources.ts'
+import type { RunRequest, RunResource, WorkflowRunRequest } from '#specs/service/resources.ts'
 import {
   type AnswerResult,
   type ApprovalAnswer,
@@ -15,14 +15,19 @@ import {
   type CancelOptions,
   type Host,
   type ResumeOptions,
+  type Run,
   type RunHandle,
   type RunOptions,
   type RunSummary,
+  type WorkflowOptions,
+  WorkspaceManager,
 } from '../index.ts'
 import { actorOf, type Caller } from './callers.ts'
 import { type Ownership, ownerField, ownerMetadata, ownPrefix, requireScopesOf } from './ownership.ts'
 import { Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
+
+type StartRequest = RunRequest | WorkflowRunRequest
 
 const startedBy = `${ownPrefix}started-by`
 const keyDigest = `${ownPrefix}idempotency-key`
@@ -119,9 +124,9 @@ export class ServiceRuns {
    * Starts a run, or finds the one that the caller started with the same key. @returns its id
    * @throws {Refusal} 403 without a scope that the request needs, 422 when the key was used with another body, 429
    */
-  async start(request: RunRequest, caller: Caller, key?: string): Promise<string> {
+  async start(request: StartRequest, caller: Caller, key?: string): Promise<string> {
     requireScopesOf(caller, request)
-    const { continue: continued, plan } = request
+    const { continue: continued, plan } = 'workflow' in request ? {} : request
     const others = [continued, plan?.from].filter((other) => typeof other === 'string')
     await this.#options.ownership.require(caller, ...others)
     const body = digestOf(toCanonicalJson(request))
@@ -222,7 +227,11 @@ export class ServiceRuns {
     return await runs.summary(runId)
   }
 
-  async #start(request: RunRequest, caller: Caller, own: Readonly<Record<string, string>>): Promise<string> {
+  async #start(
+    request: StartRequest,
+    caller: Caller,
+    own: Readonly<Record<string, string>>,
+  ): Promise<string> {
     const {
       metadata = {},
       workspace,
@@ -243,8 +252,11 @@ export class ServiceRuns {
           },
         ],
       })
-    const continued = workspace === undefined && rest.continue !== undefined
-    const directory = continued ? (await this.summary(rest.continue ?? '')).workspace : workspace
+    const continues = 'continue' in rest ? rest.continue : undefined
+    const directory =
+      workspace === undefined && continues !== undefined
+        ? (await this.summary(continues)).workspace
+        : workspace
     const place = directory === undefined ? await this.#makeWorkspace() : await this.#workspaceOf(directory)
     const options = {
       ...rest,
@@ -256,12 +268,12 @@ export class ServiceRuns {
         ...{ lane: ownerMetadata(caller)[ownerField], priority, startWithinMs },
         laneMaxAtWork: caller.account?.quotas.maxRuns,
       },
-    } as RunOptions
+    } as StartOptions
     const { host, quotas } = this.#options
     try {
       return await quotas.start(caller, limits, async (within) => {
-        const limited = within === undefined ? options : ({ ...options, limits: within } as RunOptions)
-        const run = await this.#orRetryLater(() => host.run(limited))
+        const limited = within === undefined ? options : ({ ...options, limits: within } as StartOptions)
+        const run = await this.#orRetryLater(() => startOn(host, limited))
         this.#hold(run, ownerMetadata(caller)[ownerField])
         if (quotas.hasBudget(caller) && host.queue?.placeOf(run.id) != null)
           void this.#checkBudget(run, caller)
@@ -366,6 +378,16 @@ function runResource(run: RunSummary): RunResource {
     ...{ applied, pendingApprovals, isLive, end },
     ...(problem === undefined ? {} : { problem }),
   }
+}
+
+type StartOptions = RunOptions | (WorkflowOptions & Pick<WorkflowRunRequest, 'workflow'>)
+
+/** Never reads a file: what a caller sends is the workflow itself. */
+async function startOn(host: Host, options: StartOptions): Promise<Run> {
+  if (!('workflow' in options)) return await host.run(options)
+  const { workflow, ...rest } = options
+  const text = typeof workflow === 'string' ? workflow : JSON.stringify(workflow)
+  return await host.startWorkflow(new WorkspaceManager().parse(text), rest)
 }
 
 function digestOf(text: string): string {

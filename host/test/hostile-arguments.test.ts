@@ -72,6 +72,14 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   doctor: [wrongOptions, (host, value) => host.doctor(value)],
   attach: [anyText, (host, value) => host.attach(value)],
   resume: [anyText, (host, value) => host.resume(value)],
+  startWorkflow: [
+    fc.oneof(anyText, fc.anything(), fc.constant(new URL('https://example.com/a'))),
+    (host, value) => host.startWorkflow(value),
+  ],
+  'startWorkflow, its options': [
+    fc.oneof(wrongOptions, fc.record({ prompt: fc.anything() }), fc.record({ functions: fc.anything() })),
+    (host, value) => host.startWorkflow('/nowhere/a.workflow.json', value),
+  ],
   fork: [anyText, (host, value) => host.fork(value, { at: 'end' })],
   'fork, its options': [wrongOptions, (host, value) => host.fork('run-0123456789abcdef0123', value)],
   rewind: [anyText, (host, value) => host.rewind(value, { to: 'end' })],

@@ -23,3 +23,8 @@ export function parseKey(text: string): WorkflowKey | null {
   const [, agent = '', version = '', kind, name = ''] = match
   return { agent, version, kind: kind === 'step' || kind === 'func' ? kind : 'list', name }
 }
+
+/** The key of a step's details. */
+export function stepKeyOf({ agent, version }: Pick<WorkflowKey, 'agent' | 'version'>, id: string): string {
+  return `${agent}@${version}@step-${id}#details`
+}

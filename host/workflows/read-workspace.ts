@@ -16,7 +16,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { FunctionDetails, type NextStep, StepDetails, stepWorks, WorkflowDetails } from './format.ts'
 import { findGraphProblems } from './graph.ts'
-import { keyForms, parseKey, type WorkflowKey } from './keys.ts'
+import { keyForms, parseKey, stepKeyOf, type WorkflowKey } from './keys.ts'
 import type { Edge, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
 
 export interface WorkflowProblem {
@@ -313,8 +313,4 @@ function check(data: WorkspaceData, place: Place): WorkflowProblem[] {
   return findGraphProblems(data).map(({ step, path, message }) =>
     place(step === null ? `${data.agent}@${data.version}#details` : stepKeyOf(data, step), path, message),
   )
-}
-
-function stepKeyOf({ agent, version }: WorkspaceData, id: string): string {
-  return `${agent}@${version}@step-${id}#details`
 }

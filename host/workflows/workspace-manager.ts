@@ -54,6 +54,17 @@ export class WorkspaceManager {
     )
   }
 
+  /** A copy of a workflow of the application, checked as a file is. @throws {WorkflowError} */
+  check(data: WorkspaceData): WorkspaceData {
+    let text: string
+    try {
+      text = JSON.stringify(fileOf(data))
+    } catch (cause) {
+      throw new WorkflowError('the workflow must be a path, a file: URL, or a WorkspaceData', [], cause)
+    }
+    return this.parse(text)
+  }
+
   /**
    * The files of a folder that are named `*.workflow.json`, `.yaml` or `.yml`, sorted. One that has problems is listed with
    * them.
@@ -84,6 +95,22 @@ export class WorkspaceManager {
       return { file, workflow: null, problems: error.problems.length > 0 ? error.problems : [whole] }
     }
   }
+}
+
+/** The workflow in the form of a file. */
+function fileOf({ agent, version, steps, functions, description, input, result }: WorkspaceData): object {
+  const name = `${agent}@${version}`
+  const list = {
+    steps: steps.map(({ id, name: title }) => ({ id, name: title })),
+    description,
+    input,
+    result,
+  }
+  return Object.fromEntries([
+    [`${name}#details`, list],
+    ...steps.map(({ id, details }) => [`${name}@step-${id}#details`, details]),
+    ...functions.map((one) => [`${name}@func-${one.name}#details`, one]),
+  ])
 }
 
 /** `LINE:COLUMN: "KEY" PATH: MESSAGE`. May contain text of the file. */

@@ -51,6 +51,8 @@ export const limits = {
   stepMaxNeeds: 32,
   stepMaxWrites: 64,
   stepMaxRetries: 5,
+  /** An expression of a workflow. */
+  expressionMaxChars: 2_000,
   /** Maximum unseen messages of a person to a running agent. */
   steerMaxPending: 32,
   /** Maximum questions of `ask_user` to a person in one run, including its sub-agents. */

@@ -10,6 +10,7 @@ import { limits } from './limits.ts'
 import { Effort, OutputSchema, Plan, StepId } from './plan.ts'
 import { ModelName, ModelPrice, TaskStepModels } from './run-models.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text, WorkspacePath } from './text.ts'
+import { Workflow } from './workflow.ts'
 
 /** Limits of one run; the agent enforces them, the host checks wall time and tokens itself. */
 export const RunLimits = z.strictObject({
@@ -88,6 +89,8 @@ export const Task = z.strictObject({
   approvePlan: z.boolean().optional(),
   /** The plan to execute; absent: the model makes one. */
   plan: Plan.optional(),
+  /** The workflow whose steps the plan has. Absent: none. */
+  workflow: Workflow.optional(),
   /** Schema of the final answer, which is then JSON. Absent: the answer is text. */
   outputSchema: AnswerForm.optional(),
   /** Price of the model's answers, for the parts of the run's cost that sub-agents get. Absent: not known. */

@@ -158,6 +158,32 @@ export const RunRequest = RunFields.refine(({ prompt, plan }) => prompt !== '' |
 })
 export type RunRequest = z.infer<typeof RunRequest>
 
+/** What a run of a workflow is started with. */
+export const WorkflowRunRequest = RunFields.omit({
+  prompt: true,
+  context: true,
+  outputSchema: true,
+  continue: true,
+  plan: true,
+})
+  .extend({
+    /** The workflow file: its text, or its JSON. */
+    workflow: z.union([
+      z
+        .string()
+        .min(1)
+        .max(512 * 1024),
+      z.record(z.string(), z.json()),
+    ]),
+    /** Input of the workflow. Absent: null. */
+    input: z.json().optional(),
+  })
+  .refine(({ workspace, uploadedWorkspace }) => workspace === undefined || uploadedWorkspace === undefined, {
+    path: ['uploadedWorkspace'],
+    message: 'expected no workspace beside it',
+  })
+export type WorkflowRunRequest = z.infer<typeof WorkflowRunRequest>
+
 /** What was uploaded. */
 export const WorkspaceResource = z.strictObject({
   /** For `uploadedWorkspace` of a run. */

@@ -35,6 +35,7 @@ import {
   TestResource,
   UndoResource,
   VmResource,
+  WorkflowRunRequest,
   WorkspaceResource,
 } from './resources.ts'
 import { defineRoute, type Route } from './route.ts'
@@ -114,6 +115,16 @@ export const routes = {
     summary: 'Start a run',
     scope: 'run',
     body: RunRequest,
+    isIdempotent: true,
+    reply: { status: 201, description: 'The run; `Location` has its address', schema: RunResource },
+    refusals: [409, 422],
+  }),
+  createWorkflowRun: defineRoute({
+    method: 'POST',
+    path: '/v1/workflows/runs',
+    summary: 'Start a run that carries out a workflow',
+    scope: 'run',
+    body: WorkflowRunRequest,
     isIdempotent: true,
     reply: { status: 201, description: 'The run; `Location` has its address', schema: RunResource },
     refusals: [409, 422],

@@ -10,7 +10,12 @@ import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import type { JournalEvent } from '#specs/protocol/event.ts'
-import { type ModelServer, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
+import {
+  type Asked,
+  type ModelServer,
+  type ServerReply,
+  startModelServer,
+} from '#specs/testing/model-server.ts'
 import { Host } from '../../host/host.ts'
 import type { InstalledMachine } from './machine/install.ts'
 import { answer, givenFiles, type Scene } from './scenario.ts'
@@ -59,10 +64,13 @@ export class World implements AsyncDisposable {
   readonly #parts: Parts
   /** What the model's server answers instead; undefined: the answers of the scene. */
   refusal: ServerReply | undefined
+  /** What it answers otherwise. */
+  answers: (asked: Asked) => ServerReply
 
   private constructor(parts: Parts) {
     this.#parts = parts
     this.scene = parts.scene
+    this.answers = (asked) => answer(asked, parts.scene)
     this.home = path.join(parts.place, 'home')
     this.env = {
       CAISSON_HOME: this.home,
@@ -90,7 +98,7 @@ export class World implements AsyncDisposable {
       response.end('reached outside')
     })
     const whole: Scene = { ...scene, workspace, ledger, outsidePort: await listen(server) }
-    const model = await startModelServer((asked) => world.refusal ?? answer(asked, whole))
+    const model = await startModelServer((asked) => world.refusal ?? world.answers(asked))
     const world = new World({ machine, place, scene: whole, model, server, requestsOutside: () => outside })
     return world
   }

@@ -54,18 +54,33 @@ export async function runTask(
     flags.web === true
       ? await openRunPage(io, hostOf(io, flags.config), place ?? io.directory ?? process.cwd())
       : undefined
-  const begin = beginNew(io, flags, page)
-  // What a quiet run has to say beside its answer goes to standard error, questions included.
-  const shown = flags.quiet === true ? { ...io, stdout: io.stderr } : io
-  const { code, end } =
-    flags.json === true
-      ? await runJson(io, options, flags, begin)
-      : await runShown(shown, options, flags, begin)
-  await giveAnswer(io, end, { output, quiet: flags.quiet })
+  const { code, end } = await carryOut(
+    io,
+    options,
+    { ...flags, answerFile: output },
+    beginNew(io, flags, page),
+  )
   // Who cancelled the run, or closed the terminal, waits for nothing.
   if (end !== null && end.outcome !== 'cancelled')
     await page?.stay(options.approvals?.interactive === true || flags.apply !== undefined)
   return code
+}
+
+/** Shows a run from its start to its end, and gives out its answer. @param flags `answerFile`: of {@link checkOutputFile} */
+export async function carryOut(
+  io: Io,
+  options: RunOptions,
+  flags: ShowFlags & { readonly answerFile: string | undefined },
+  begin: Begin,
+): Promise<Ended> {
+  // What a quiet run has to say beside its answer goes to standard error, questions included.
+  const shown = flags.quiet === true ? { ...io, stdout: io.stderr } : io
+  const ended =
+    flags.json === true
+      ? await runJson(io, options, flags, begin)
+      : await runShown(shown, options, flags, begin)
+  await giveAnswer(io, ended.end, { output: flags.answerFile, quiet: flags.quiet })
+  return ended
 }
 
 /** Leaves the run to the service, or to a background process of its own. */
@@ -128,7 +143,7 @@ export interface ContinueFlags extends Pick<ShowFlags, 'json' | 'apply' | 'verbo
 }
 
 /** Starts a run, or continues one. */
-type Begin = (host: Host, options: RunOptions) => Promise<CarriedRun>
+export type Begin = (host: Host, options: RunOptions) => Promise<CarriedRun>
 
 /** In the service of this user where it takes the run, else in this process. */
 function beginNew(io: Io, flags: RunFlags, page: RunPage | undefined): Begin {

@@ -3,6 +3,7 @@ import { type Command, Option } from 'commander'
 import type { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import type { ChatFlags } from '../commands/chat.ts'
 import type { RunFlags } from '../commands/run-flags.ts'
+import type { WorkflowRunFlags } from '../commands/workflow-run.ts'
 import type { Io } from '../io.ts'
 import {
   addConfigOption,
@@ -36,7 +37,65 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
         ),
       ),
     )
-    .optionsGroup('Task and files:')
+  addWorkOptions(command.optionsGroup('Task and files:')).option(
+    '--replay <run>',
+    'replay a recorded run, without network access',
+  )
+  addShowOptions(command)
+    .addOption(
+      new Option('--detach', 'run in a background process; see: caisson attach, caisson approvals').conflicts(
+        ['json', 'quiet', 'output'],
+      ),
+    )
+    .option('--here', 'run in this process, also while a service of yours runs (caisson serve)')
+    .addOption(
+      new Option('--web', 'show the run on the web page too; questions can be answered there').conflicts([
+        'json',
+        'quiet',
+        'detach',
+      ]),
+    )
+  addAnswerOption(command).option(
+    '--output-schema <file>',
+    'make the final answer JSON that fits the JSON schema in this file',
+  )
+  addDetailOptions(command)
+  command
+    .optionsGroup('Plan:')
+    .option('--plan-only', 'make a plan and stop; files stay read-only in the VM')
+    .option('--approve-plan', 'ask for approval of the plan, and of each revision, before it runs')
+    .option('--plan-from <run|file>', 'run the plan of an earlier run, or a plan in a JSON file')
+  addBounds(command)
+    .optionsGroup('VM:')
+    .option('--continue [run]', 'continue a run (default: the most recently started one on this directory)')
+  addVm(command)
+}
+
+/** `caisson workflow run`. */
+export function addWorkflowRunCommand(command: Command, run: RunAction): void {
+  command
+    .argument('<file>', 'workflow file')
+    .description('Run a workflow')
+    .action(
+      run(async (io: Io, file: string, flags: WorkflowRunFlags) =>
+        (await import('../commands/workflow-run.ts')).workflowRun(
+          await (await import('../env-file.ts')).withEnvFile(io, flags.envFile),
+          file,
+          flags,
+        ),
+      ),
+    )
+    .optionsGroup('Input and files:')
+    .option('--input <json|@file>', 'input of the workflow as JSON, or a file with it (default: null)')
+  addShowOptions(addWorkOptions(command))
+  addDetailOptions(addAnswerOption(command))
+  addBounds(command).optionsGroup('VM:')
+  addVm(command)
+}
+
+/** What a run works on, and what it may do. */
+function addWorkOptions(command: Command): Command {
+  command
     .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
     .option(
       '--add-dir <dir>',
@@ -78,7 +137,11 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     .option('--no-apply', 'apply nothing, without asking')
     .option('--accept-memory', 'keep the notes that a completed run proposes, without asking')
     .option('--metadata <key=value>', 'fact about the run for lists, such as ticket=T-1; repeatable', collect)
-    .option('--replay <run>', 'replay a recorded run, without network access')
+  return command
+}
+
+function addShowOptions(command: Command): Command {
+  return command
     .option('--json', 'print one JSON event per line; read decisions as JSON lines from standard input')
     .addOption(
       new Option(
@@ -86,29 +149,16 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
         'print the final answer alone; problems and questions go to standard error',
       ).conflicts('json'),
     )
-    .addOption(
-      new Option('--detach', 'run in a background process; see: caisson attach, caisson approvals').conflicts(
-        ['json', 'quiet', 'output'],
-      ),
-    )
-    .option('--here', 'run in this process, also while a service of yours runs (caisson serve)')
-    .addOption(
-      new Option('--web', 'show the run on the web page too; questions can be answered there').conflicts([
-        'json',
-        'quiet',
-        'detach',
-      ]),
-    )
-    .option('-o, --output <file>', 'write the final answer of a completed run to this file')
-    .option('--output-schema <file>', 'make the final answer JSON that fits the JSON schema in this file')
-  addDetailOptions(command)
-  command
-    .optionsGroup('Plan:')
-    .option('--plan-only', 'make a plan and stop; files stay read-only in the VM')
-    .option('--approve-plan', 'ask for approval of the plan, and of each revision, before it runs')
-    .option('--plan-from <run|file>', 'run the plan of an earlier run, or a plan in a JSON file')
+}
+
+function addAnswerOption(command: Command): Command {
+  return command.option('-o, --output <file>', 'write the final answer of a completed run to this file')
+}
+
+/** Network access and limits. */
+function addBounds(command: Command): Command {
   addEgressOptions(command.optionsGroup('Network access:'))
-  command
+  return command
     .optionsGroup('Limits:')
     .option('--max-time <duration>', 'wall-clock time, for example 20m', parseDuration)
     .option('--max-tokens <count>', 'input and output tokens', parseCount)
@@ -116,8 +166,10 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
     .option('--max-cost <dollars>', 'cost in US dollars, by the configured prices', parseDollars)
     .option('--max-agents <count>', 'sub-agents; 0 disables them', parseCountOrNone)
     .option('--max-depth <count>', 'depth of sub-agents that start their own, 1 to 5', parseCount)
-    .optionsGroup('VM:')
-    .option('--continue [run]', 'continue a run (default: the most recently started one on this directory)')
+}
+
+function addVm(command: Command): void {
+  command
     .option('--keep-vm', 'keep the VM for a later --continue; implied by --continue')
     .option('--no-template', 'boot the VM instead of restoring it from a template')
   addVmOptions(command)

@@ -1,6 +1,7 @@
 /** What `workspace` and `workflow` accept. */
 import type { Command } from 'commander'
 import { lazy, type RunAction, runArgument } from '../options.ts'
+import { addWorkflowRunCommand } from './runs.ts'
 
 export function addWorkspaceCommands(workspace: Command, run: RunAction): void {
   workspace
@@ -53,6 +54,7 @@ export function addWorkspaceCommands(workspace: Command, run: RunAction): void {
 }
 
 export function addWorkflowCommands(workflow: Command, run: RunAction): void {
+  addWorkflowRunCommand(workflow.command('run'), run)
   workflow
     .command('check')
     .argument('<file...>', 'workflow file')

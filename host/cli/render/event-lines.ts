@@ -362,13 +362,17 @@ function folderLines(
 }
 
 function runStartLines(event: Of<'run-start'>, colors: Colors): string[] {
-  const { directory, model, provider, mode, planFrom, forkedFrom, mergedFrom } = event
+  const { directory, model, provider, mode, planFrom, workflow, forkedFrom, mergedFrom } = event
   const how = mode === 'plan' ? ' · plan only, no changes' : ''
   const head = `Run in ${sanitizeLine(directory)} · model ${sanitizeLine(model)} (${sanitizeLine(provider)})${how}`
   const images = (event.images ?? []).map(({ path, image }) =>
     colors.dim(`  with ${sanitizeLine(path)}: ${describeImage(image)}`),
   )
-  const given = planFrom === undefined ? [] : [colors.dim(`  with the plan of ${sanitizeLine(planFrom)}`)]
+  const carriedOut =
+    workflow === undefined
+      ? planFrom && `the plan of ${sanitizeLine(planFrom)}`
+      : `the workflow ${sanitizeLine(`${workflow.name}@${workflow.version}`)} (${workflow.sha256.slice(0, 12)})`
+  const given = carriedOut === undefined ? [] : [colors.dim(`  with ${carriedOut}`)]
   const plan = [...images, ...given]
   if (mergedFrom !== undefined) return [head, colors.dim(`  merged from ${mergedFrom.join(', ')}`)]
   if (forkedFrom === undefined) return [head, ...plan]

@@ -28,6 +28,8 @@ export interface ClaimBounds {
   readonly plan?: Plan
   /** Names of the models that steps may have. Absent: none. */
   readonly stepModels?: readonly string[]
+  /** Whether no revision may replace it, as of a workflow. Absent: false. */
+  readonly isPlanFixed?: boolean
   readonly maxAgents: number
   /** Depth of sub-agents; 1: none has its own. */
   readonly maxDepth: number
@@ -160,7 +162,9 @@ export class AgentEventValidator {
     if (revision !== expected) return `revision ${revision} of the plan where ${expected} was due`
     if (revision > limits.planMaxRevisions)
       return `revision ${revision} of the plan, where a run has at most ${limits.planMaxRevisions}`
-    const { plan: given } = this.#bounds
+    const { plan: given, isPlanFixed = false } = this.#bounds
+    if (isPlanFixed && revision > 1)
+      return `revision ${revision} of the plan of a workflow, which stays as it is`
     const isGiven = given === undefined || digestOf(plan) === digestOf(given)
     if (revision === 1 && !isGiven && !this.#allowed.has(digestOf(plan)))
       return 'another plan than the one that it was handed'

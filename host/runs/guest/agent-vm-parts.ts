@@ -96,7 +96,7 @@ export function approvalsOf(queue: GuestApprovals, { approvals }: AgentBounds): 
 
 /** @throws {CaissonError} `invalid_options` for a host that no rule could name */
 export function planFor(plan: ResolvedRun, request: AgentRunRequest): ResolvedRun {
-  const { continues: _, given: __, outputSchema: ___, leavesOnSleep: ____, ...rest } = plan
+  const { continues: _, given: __, workflow: ___, outputSchema: ____, leavesOnSleep: _____, ...rest } = plan
   const has = (tool: string): boolean => request.tools.includes(tool)
   const { hostTools, memory, ...shared } = rest
   const offered = hostTools && new Map([...hostTools].filter(([name]) => has(name)))
@@ -156,6 +156,7 @@ export function taskFor(
     cancelledAgents: ______,
     messages: _______,
     images: ________,
+    workflow: _________,
     memory,
     ...task
   } = plan.resumed?.task ?? taskOf(plan, false)

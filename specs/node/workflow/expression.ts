@@ -35,7 +35,7 @@ export interface Expression {
   readonly evaluate: (values: ExpressionValues) => Result<unknown, string>
 }
 
-export const expressionMaxChars = 2_000
+export const { expressionMaxChars } = limits
 /** Values in all that one expression may read, each entry of a list or object counted. */
 const readMaxValues = 20_000
 /** Entries of any list while an expression has one macro (`map`, `filter`, `all`, `exists`) inside another. */

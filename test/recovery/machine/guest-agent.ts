@@ -11,6 +11,7 @@ import { readExits } from '../../../agent/restart-info.ts'
 import type { Tool } from '../../../agent/tool-calls/tool.ts'
 import { createAskTool } from '../../../agent/tools/ask-user.ts'
 import { type CodeToolsOptions, createCodeTools, createRunSandboxed } from '../../../agent/tools/code/code.ts'
+import { openCodeFunctions } from '../../../agent/tools/code/functions.ts'
 import { createFileTools, type FileToolsOptions } from '../../../agent/tools/file-tools.ts'
 import { createOutputTool } from '../../../agent/tools/read-output.ts'
 import { createRevisePlanTool } from '../../../agent/tools/revise-plan.ts'
@@ -52,7 +53,11 @@ export async function startAgent(): Promise<void> {
       root: workspace,
       owner,
     },
-    extensions: [openHostTools, createMcpExtension({ ...helper, network, http })],
+    extensions: [
+      openHostTools,
+      openCodeFunctions({ helper }),
+      createMcpExtension({ ...helper, network, http }),
+    ],
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     readImage: (file) => readWorkspacePicture({ root: workspace }, file),
     describeExits: () => readExits(CAISSON_AGENT_EXITS),

@@ -1,0 +1,313 @@
+// A workflow in the real host and the real agent, with a program in the place of QEMU: as it runs, and killed at positions of
+// its journal.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { PassThrough } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { JournalEvent } from '#specs/protocol/event.ts'
+import { reply } from '#specs/testing/model-replies.ts'
+import type { Asked, ServerReply } from '#specs/testing/model-server.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { perTier } from '#specs/testing/tier.ts'
+import { runCli } from '../../host/cli/main.ts'
+import type { Host, WorkflowOptions } from '../../host/host.ts'
+import type { Run } from '../../host/runs/run.ts'
+import { WorkspaceManager } from '../../host/workflows/workspace-manager.ts'
+import { Worlds } from './kills.ts'
+import { installMachine } from './machine/install.ts'
+import type { World } from './world.ts'
+
+/** As the README of Agent Runner writes it, with a branch, a call and a result. */
+const file = {
+  'Agent - V1@develop#details': {
+    steps: [
+      { id: '1. Architect', name: '1. Architect' },
+      { id: '2. Order', name: '2. Order' },
+      { id: '3. Nothing', name: '3. Nothing' },
+      { id: '4. Report', name: '4. Report' },
+    ],
+    input: { type: 'object', properties: { sheet: { type: 'string' } }, required: ['sheet'] },
+    result: '{"part": steps["1. Architect"].output.part, "said": steps["4. Report"].output}',
+  },
+  'Agent - V1@develop@step-1. Architect#details': {
+    chat: [
+      { role: 'system', content: 'You are a helpful AI agent.' },
+      { role: 'user', content: 'Which part is missing in {{input.sheet}}?' },
+    ],
+    function: [{ name: 'read_data_from_sheet' }],
+    output: { type: 'object', properties: { part: { type: 'string' } }, required: ['part'] },
+    nextStep: [{ when: 'steps["1. Architect"].output.part != ""', step: '2. Order' }, { step: '3. Nothing' }],
+    runFunctionsInParallel: false,
+    passConversationToNextStep: false,
+  },
+  'Agent - V1@develop@step-2. Order#details': {
+    call: { function: 'order_part', arguments: { id: '{{steps["1. Architect"].output.part}}' } },
+    nextStep: '4. Report',
+  },
+  'Agent - V1@develop@step-3. Nothing#details': {
+    chat: [{ role: 'user', content: 'Say that nothing is missing.' }],
+    nextStep: '4. Report',
+  },
+  'Agent - V1@develop@step-4. Report#details': {
+    chat: [{ role: 'user', content: 'Report: {{steps["2. Order"].output}}' }],
+    tools: ['write_file'],
+    nextStep: '-',
+  },
+  'Agent - V1@develop@func-read_data_from_sheet#details': {
+    description: 'reads data from given g-sheet',
+    parameters: [{ type: 'string', name: 'sheet_url', description: 'Sheet url' }],
+    code: 'async function read_data_from_sheet(sheet_url) { ... }',
+  },
+  'Agent - V1@develop@func-order_part#details': {
+    description: 'orders a part',
+    parameters: [{ type: 'string', name: 'id' }],
+  },
+}
+const workflow = new WorkspaceManager().parse(JSON.stringify(file))
+
+/** What the model of the workflow says. */
+function answer({ messages }: Asked): ServerReply {
+  const asked = messages.map(({ content }) => content ?? '').join('\n')
+  const isFirst = messages.at(-1)?.role !== 'tool'
+  const call = (name: string, args: object) =>
+    reply({ calls: [{ id: 'c1', name, arguments: JSON.stringify(args) }] })
+  if (asked.includes('Which part'))
+    return isFirst ? call('read_data_from_sheet', { sheet_url: 's1' }) : reply({ text: '{"part": "a7"}' })
+  if (asked.includes('Report:'))
+    return isFirst
+      ? call('write_file', { path: 'report.txt', content: 'ordered\n' })
+      : reply({ text: 'reported' })
+  return reply({ text: `unexpected: ${asked}` })
+}
+
+function functionsOf(orders: string[]): NonNullable<WorkflowOptions['functions']> {
+  return {
+    read_data_from_sheet: ({ sheet_url }) => ({ rows: [`${sheet_url}: a7 is missing`] }),
+    order_part: ({ id }) => {
+      orders.push(String(id))
+      return { ordered: id }
+    },
+  }
+}
+
+const options = (world: World, orders: string[]): WorkflowOptions => ({
+  input: { sheet: 's1' },
+  functions: functionsOf(orders),
+  workspace: world.scene.workspace,
+  approvals: { mode: 'all' },
+  vm: { memoryBytes: 256 * 1024 ** 2, diskBytes: 64 * 1024 ** 2, start: 'cold' },
+  onNotes: () => undefined,
+})
+
+/** Types of lines before which there is no agent with work, and behind which it has none left. */
+const isAtWork = ({ event }: JournalEvent): boolean =>
+  ['step-start', 'model-start', 'model-end', 'turn-end', 'tool-start', 'tool-end', 'step-end'].includes(
+    event.type,
+  )
+
+const start = async (host: Host, world: World, orders: string[]): Promise<Run> =>
+  await host.startWorkflow(workflow, options(world, orders))
+
+let folder: string
+let worlds: Worlds
+let undisturbed: readonly JournalEvent[]
+
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'caisson-workflow-'))
+  worlds = await Worlds.open(await installMachine(folder), folder)
+}, 120_000)
+
+afterAll(async () => {
+  await worlds[Symbol.asyncDispose]()
+  await rm(folder, { recursive: true, force: true })
+})
+
+it('a workflow runs as its file says, and its result is the answer of the run [S3.01 S3.03 S3.04]', async () => {
+  await using world = await worlds.openWorld()
+  world.answers = answer
+  const orders: string[] = []
+  const run = await start(world.host, world, orders)
+  const result = await run.result()
+  expect(result).toMatchObject({
+    outcome: 'completed',
+    message: '3 of 4 steps completed, 1 not taken',
+    value: { part: 'a7', said: 'reported' },
+  })
+  expect(orders).toEqual(['a7'])
+  undisturbed = await world.host.runs.read(run.id)
+  expect(undisturbed[0]?.event).toMatchObject({
+    type: 'run-start',
+    prompt: 'Agent - V1@develop',
+    workflow: { name: 'Agent - V1', version: 'develop', sha256: expect.stringMatching(/^[0-9a-f]{64}$/) },
+  })
+  const ended = undisturbed.flatMap(({ event }) =>
+    event.type === 'step-end' ? [`${event.stepId} ${event.state}`] : [],
+  )
+  expect(ended).toEqual([
+    '1-architect completed',
+    '3-nothing skipped',
+    '2-order completed',
+    '4-report completed',
+  ])
+}, 60_000)
+
+it('asks a person, and runs code of the file for each entry of a list [S3.09 S3.10]', async () => {
+  const each = new WorkspaceManager().parse(
+    JSON.stringify({
+      'A@1#details': { steps: [{ id: 'ask' }, { id: 'square' }, { id: 'say' }], result: 'steps.say.output' },
+      'A@1@step-ask#details': { ask: { question: 'Which factor?', options: ['2', '3'] } },
+      'A@1@step-square#details': {
+        each: { in: 'input', parallel: 2 },
+        call: { function: 'times', arguments: { n: '{{item}}', by: '{{steps.ask.output}}' } },
+      },
+      'A@1@step-say#details': {
+        each: { in: 'steps.square.output' },
+        chat: [{ role: 'user', content: 'say {{item}}' }],
+        nextStep: '-',
+      },
+      'A@1@func-times#details': {
+        description: 'multiplies',
+        parameters: [
+          { type: 'integer', name: 'n' },
+          { type: 'string', name: 'by' },
+        ],
+        code: 'function times(n: number, by: string) { return n * Number(by) }',
+      },
+    }),
+  )
+  await using world = await worlds.openWorld()
+  world.answers = ({ messages }) => reply({ text: `${messages.at(-1)?.content}!` })
+  const questions: unknown[] = []
+  const { functions: _, approvals: __, ...rest } = options(world, [])
+  const run = await world.host.startWorkflow(each, {
+    ...rest,
+    input: [1, 2, 3],
+    onApproval: ({ question }) => {
+      questions.push(question)
+      return { decision: 'allow', answer: '3' }
+    },
+  })
+  expect(await run.result()).toMatchObject({
+    message: 'all 3 steps completed',
+    outcome: 'completed',
+    value: ['say 3!', 'say 6!', 'say 9!'],
+  })
+  expect(questions).toHaveLength(1)
+}, 60_000)
+
+it('runs from the command line, and prints the result alone with --quiet [H.01 S3.04 S3.10]', async () => {
+  await using world = await worlds.openWorld()
+  const place = await temporaryFolder('workflow-cli')
+  await writeFile(
+    path.join(place, 'a.workflow.yaml'),
+    [
+      'A@1#details: { steps: [{ id: add }] }',
+      'A@1@step-add#details: { call: { function: add, arguments: { list: "{{input}}" } } }',
+      'A@1@func-add#details:',
+      '  description: adds',
+      '  parameters: [{ type: array, name: list }]',
+      '  language: python',
+      '  code: "def add(list): return {\\"sum\\": sum(list)}"',
+    ].join('\n'),
+  )
+  await writeFile(path.join(place, 'input.json'), '[1, 2, 3]')
+  const run = async (...flags: string[]) => {
+    const [stdout, stderr] = [new PassThrough(), new PassThrough()]
+    const env = { ...process.env, ...world.env }
+    const argv = [
+      'workflow',
+      'run',
+      path.join(place, 'a.workflow.yaml'),
+      '-w',
+      world.scene.workspace,
+      '-q',
+      ...flags,
+    ]
+    const code = await runCli(argv, { stdin: new PassThrough(), stdout, stderr, env, version: '0' })
+    stdout.end()
+    stderr.end()
+    return { code, stdout: await text(stdout), stderr: await text(stderr) }
+  }
+  expect(await run('--no-template', '--input', `@${path.join(place, 'input.json')}`)).toMatchObject({
+    code: 0,
+    stdout: '{"sum":6}\n',
+  })
+  for (const [input, why] of [
+    ['{', /--input must be JSON/],
+    ['@/nowhere/a.json', /--input @\/nowhere\/a\.json cannot be read/],
+  ] as const)
+    expect(await run('--input', input)).toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringMatching(why),
+    })
+}, 60_000)
+
+it('waits for a time without a VM, and continues by itself [S3.09 R.01]', async () => {
+  const waiting = new WorkspaceManager().parse(
+    JSON.stringify({
+      'A@1#details': { steps: [{ id: 'pause' }, { id: 'say' }] },
+      'A@1@step-pause#details': { wait: { for: 4 } },
+      'A@1@step-say#details': { chat: [{ role: 'user', content: 'after {{steps.pause.output}}' }] },
+    }),
+  )
+  await using world = await worlds.openWorld()
+  world.answers = ({ messages }) => reply({ text: `${messages.at(-1)?.content}!` })
+  const { functions: _, vm, ...rest } = options(world, [])
+  const run = await world.host.startWorkflow(waiting, { ...rest, vm: { ...vm, sleepAfterMs: 300 } })
+  const { outcome, summary } = await run.result()
+  expect(outcome).toBe('completed')
+  expect(summary).toMatch(/^after \d{4}-\d\d-\d\dT.*Z!$/)
+  const types = (await world.host.runs.read(run.id)).map(({ event }) => event.type)
+  expect(types.filter((type) => type === 'run-sleep' || type === 'run-resume')).toEqual([
+    'run-sleep',
+    'run-resume',
+  ])
+}, 60_000)
+
+it('a workflow whose agent dies at any line of its work continues there, and calls each function once [S3.08 R.01]', async () => {
+  const lines = undisturbed.filter(isAtWork)
+  const seqs = lines.map(({ seq }) => seq)
+  const step = perTier(Math.ceil(seqs.length / 6), 1)
+  // Each day begins elsewhere, so that all lines have their turn.
+  const first = Math.floor(Date.now() / 86_400_000) % step
+  const chosen = seqs.filter((_, index) => index % step === first)
+  const seen = await Promise.all(
+    [0, 1].map((half) => killAt(chosen.filter((_, index) => index % 2 === half))),
+  )
+  expect(seen.flat()).toEqual(
+    chosen
+      .toSorted((a, b) => (chosen.indexOf(a) % 2) - (chosen.indexOf(b) % 2))
+      .map((seq) => ({
+        seq,
+        end: 'completed',
+        value: { part: 'a7', said: 'reported' },
+        orders: ['a7'],
+        killed: true,
+      })),
+  )
+}, 300_000)
+
+/** Runs in which the agent dies when the line is written. */
+async function killAt(seqs: readonly number[]): Promise<object[]> {
+  const ends: object[] = []
+  for (const seq of seqs) {
+    await using world = await worlds.openWorld()
+    world.answers = answer
+    const orders: string[] = []
+    let killed = false
+    const run = await start(world.host, world, orders)
+    worlds.watch(run.id, (line, cut) => {
+      const agent = world.findMachine()?.agent
+      if (killed || cut !== 'after' || line.seq < seq || agent === undefined) return
+      process.kill(agent, 'SIGKILL')
+      killed = true
+    })
+    const { outcome, reason, message, value } = await run.result()
+    const end = outcome === 'completed' ? outcome : `${reason}: ${message}`
+    ends.push({ seq, end, value, orders, killed })
+  }
+  return ends
+}
