@@ -79,13 +79,18 @@ function mayRunBeside({ name }: ToolCallRequest, { registry, functions }: AgentR
   return functions.atOnce
 }
 
-/** A call that no model asked for, with the tool's own value beside its text; undefined when it failed. */
+interface MadeCall extends Invocation {
+  /** The tool's own, before it became text; absent when it failed. */
+  readonly value?: unknown
+}
+
+/** A call that no model asked for. */
 export async function makeCall(
   stepId: string,
   { name, argumentsText }: Pick<ToolCallRequest, 'name' | 'argumentsText'>,
   run: AgentRun,
   signal: AbortSignal,
-): Promise<Invocation & { readonly value?: unknown }> {
+): Promise<MadeCall> {
   const call = { id: run.callIds.ofStep(stepId).claim(''), name, argumentsText }
   await run.steering.ready(signal)
   if (signal.aborted) return unrun(call, 'cancelled', 'interrupted: the run ended before this call')
@@ -110,12 +115,12 @@ export async function makeCall(
 }
 
 /** The result that the run's log has of the call, or that of `work`. A revised plan is read again: it changes the run. */
-async function oncePerCall<I extends Invocation>(
+async function oncePerCall(
   stepId: string,
   call: ToolCallRequest,
   run: AgentRun,
-  work: () => Promise<I>,
-): Promise<I> {
+  work: () => Promise<MadeCall>,
+): Promise<MadeCall> {
   const { log, outputs } = run
   const tool = findTool(run.registry.byName, call.name)
   if (tool?.name === revisePlanName) return await work()

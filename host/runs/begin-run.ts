@@ -17,7 +17,8 @@ export async function beginRun(
   approvesPlan: boolean,
   record: Pick<RunRecord, 'host'>,
 ): Promise<void> {
-  const { prompt, images, provider, effort, directory, metadata, continues, replays, mode, given, workflow } = plan
+  const { prompt, images, provider, effort, directory, metadata, continues, replays, mode, given, workflow } =
+    plan
   await record.host({
     type: 'run-start',
     prompt,
