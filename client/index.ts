@@ -24,14 +24,16 @@ export interface ClientOptions {
 
 /** A call of a route: what its schemas take. */
 export type ServiceCall<N extends RouteName> = CallOf<(typeof routes)[N]> & { signal?: AbortSignal }
-/** The JSON of its answer; text for routes of another type, a stream for an archive; undefined for none. */
+/** The JSON of its answer; text for routes of another type, a stream for an archive, a blob for an image; undefined for none. */
 export type ServiceReply<N extends RouteName> = (typeof routes)[N]['reply'] extends {
   type: 'text/x-diff' | 'text/html' | 'text/plain; version=0.0.4'
 }
   ? string
   : (typeof routes)[N]['reply'] extends { type: 'application/x-tar' }
     ? ReadableStream<Uint8Array>
-    : ReplyOf<(typeof routes)[N]>
+    : (typeof routes)[N]['reply'] extends { type: 'image/*' }
+      ? Blob
+      : ReplyOf<(typeof routes)[N]>
 
 export interface EventsOptions {
   /** `seq` of the first event. Default 1. */
@@ -102,6 +104,7 @@ export class ServiceClient {
     })
     if (!response.ok) throw await errorOf(response)
     if (route.reply.type === 'application/x-tar') return response.body as ServiceReply<N>
+    if (route.reply.type === 'image/*') return (await response.blob()) as ServiceReply<N>
     const text = await response.text()
     if (route.reply.schema === undefined) return (text === '' ? undefined : text) as ServiceReply<N>
     const parsed = route.reply.schema.safeParse(parseJson(text))

@@ -354,7 +354,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A permitted connection tries each address of its name, is carried unchanged within limits of count, bytes, time and silence, holds the faster side back, and ends on one side when it ends on the other',
   ),
   'G.09': now(
-    'A model that sees gets the images of the task and of the files that it reads, within bounds of size, count and tokens; another model gets a note with their facts; journal, log and recording hold an image once, by its digest',
+    'A model that sees gets the images of the task and of the files that it reads, within bounds of size, count and tokens; another model gets a note with their facts; journal, log and recording hold an image once, by its digest; the host, the HTTP service and the page give it to who may read the run',
   ),
 
   // Workspace

@@ -16,11 +16,12 @@ import {
   type RunAnswer,
   reduceRun,
 } from '#specs/protocol/run-state.ts'
-import { RunId } from '#specs/protocol/text.ts'
+import { RunId, Sha256 } from '#specs/protocol/text.ts'
 import type { HostIndex } from '../database/host-index.ts'
 import { mapBounded } from '../files/bounded-map.ts'
 import { syncDirectory } from '../files/durable.ts'
 import { distanceOf } from '../files/nearest-name.ts'
+import { type RunImage, readRecordedImage } from '../recording/recorded-image.ts'
 import { checkFolderIfThere, type Folders, isUploadedWorkspace, serviceWorkspaces } from '../state/folders.ts'
 import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
@@ -282,6 +283,21 @@ export class RunStore {
   async runAnswers(name: string): Promise<RunAnswer[]> {
     const { runId } = await this.find(name)
     return answersThatApply((await this.fold(runId)).state)
+  }
+
+  /**
+   * An image that the model of a run looked at, which `run-start` and `tool-end` name by its digest. The run's recording
+   * has it once the model is asked. @throws {CaissonError} `file_not_found` when it has none, `run_not_found`,
+   * `state_unavailable`
+   */
+  async image(name: string, sha256: string): Promise<RunImage> {
+    requireText('the digest of the image', sha256)
+    const { runId, exchanges } = await this.find(name)
+    const isDigest = Sha256.safeParse(sha256).success
+    const image = isDigest ? await readRecordedImage(exchanges, sha256) : null
+    if (image !== null) return image
+    const which = isDigest ? `no image ${sha256}` : 'no such image: expected a sha256 in hexadecimal'
+    throw new CaissonError('file_not_found', `the recording of ${runId} has ${which}`)
   }
 
   /** The ids of all runs. @throws {CaissonError} `state_unavailable` */

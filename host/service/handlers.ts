@@ -43,7 +43,7 @@ export interface Call {
   readonly upload?: Readable
 }
 
-/** A JSON body with headers, or text of the route's own type, or nothing new (304). */
+/** A JSON body with headers, or text of the route's own type, or bytes whose type is a header, or nothing new (304). */
 export interface Answer<T> {
   readonly body: T
   readonly headers?: Readonly<Record<string, string>>
@@ -54,7 +54,7 @@ export type Handlers = {
   readonly [N in RouteName]: (
     request: RequestOf<(typeof routes)[N]>,
     call: Call,
-  ) => Promise<Answer<ReplyOf<(typeof routes)[N]> | string | Readable>>
+  ) => Promise<Answer<ReplyOf<(typeof routes)[N]> | string | Readable | Uint8Array>>
 }
 
 export interface HandlerParts {
@@ -140,6 +140,11 @@ export function makeHandlers(parts: HandlerParts): Handlers {
         ...(waitMs === undefined ? {} : { waitMs }),
       }
       return { body: await events.page(run, range, signal) }
+    },
+    getImage: async ({ params: { run, image } }) => {
+      const { bytes, type } = await host.runs.image(run, image)
+      const policy = "default-src 'none'; sandbox"
+      return { body: bytes, headers: { 'content-type': type, 'content-security-policy': policy } }
     },
     sendMessage: async ({ params: { run }, body: { text, to, by } }, { caller }) => {
       const options = { by: actorOf(caller, by), ...(to === undefined ? {} : { to }) }

@@ -322,6 +322,7 @@ function send(
   reply.code(other ?? status).headers({ ...safeHeaders, ...headers })
   if (body === undefined || other === 304 || status === 204) reply.send()
   else if (body instanceof Readable) reply.type(type ?? 'application/octet-stream').send(body)
+  else if (body instanceof Uint8Array) reply.send(body)
   else if (typeof body === 'string' && schema === undefined) {
     if (type === 'text/html') reply.header('content-security-policy', referencePolicy)
     reply.type(`${type ?? 'text/plain'}; charset=utf-8`).send(body)

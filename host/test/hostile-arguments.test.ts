@@ -142,6 +142,8 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
     (host, value) => host.runs.pendingApprovals(value),
   ],
   'runs.runAnswers': [anyText, (host, value) => host.runs.runAnswers(value)],
+  'runs.image': [anyText, (host, value) => host.runs.image(value, 'a'.repeat(64))],
+  'runs.image, its digest': [anyText, (host, value) => host.runs.image('run-0123456789abcdef0123', value)],
   'runs.select': [wrongOptions, (host, value) => host.runs.select(value)],
   'runs.remove': [wrongText, (host, value) => host.runs.remove(value)],
   'vms.socketOf': [wrongText, (host, value) => host.vms.socketOf(value)],

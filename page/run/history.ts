@@ -17,7 +17,11 @@ interface Place {
 /** One row of the log. What follows later, such as the end of a call, is added to its row. */
 export type Entry = Place &
   (
-    | { readonly kind: 'prompt'; readonly text: string }
+    | {
+        readonly kind: 'prompt'
+        readonly text: string
+        readonly images: NonNullable<Of<'run-start'>['images']>
+      }
     | { readonly kind: 'text'; readonly event: Of<'turn-end'> }
     | { readonly kind: 'call'; readonly event: Of<'tool-start'>; end?: Later<'tool-end'> }
     | {
@@ -107,7 +111,7 @@ export class RunHistory {
       case 'run-start':
         this.start = event
         this.startedAt = place.at
-        this.#push({ ...place, kind: 'prompt', text: event.prompt })
+        this.#push({ ...place, kind: 'prompt', text: event.prompt, images: event.images ?? [] })
         return
       case 'turn-end':
         if (event.text.trim() !== '' || (event.reasoning ?? '') !== '')

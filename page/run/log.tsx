@@ -8,8 +8,10 @@ import { VirtualList } from '../parts/virtual-list.tsx'
 import type { Entry, EntryOf, RunHistory } from './history.ts'
 import type { RunLive } from './live.ts'
 import type { Focus } from './plan-view.tsx'
+import { ImageDialog, type RunImages, type ShownImage, Thumbnail } from './run-image.tsx'
 
 export interface LogProps {
+  readonly run: string
   readonly history: RunHistory
   /** Absent in a replay. */
   readonly live?: RunLive
@@ -19,9 +21,11 @@ export interface LogProps {
   readonly focus: Focus | undefined
 }
 
-export function Log({ history, live, version, until, focus }: LogProps) {
+export function Log({ run, history, live, version, until, focus }: LogProps) {
   const [text, setText] = useState('')
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set())
+  const [enlarged, setEnlarged] = useState<ShownImage>()
+  const images: RunImages = { run, isLive: live !== undefined, onEnlarge: setEnlarged }
   const limit = until ?? Number.POSITIVE_INFINITY
   const items = useMemo(
     () =>
@@ -60,11 +64,16 @@ export function Log({ history, live, version, until, focus }: LogProps) {
             limit={limit}
             isOpen={open.has(entry.seq)}
             onToggle={toggle}
+            images={images}
             output={entry.kind === 'call' ? live?.outputs.get(entry.event.callId) : undefined}
           />
         )}
         footer={live !== undefined && text === '' && <Now live={live} focus={focus} />}
       />
+      {/* Not in its row, which leaves the document while others come. */}
+      {enlarged !== undefined && (
+        <ImageDialog run={run} shown={enlarged} onClose={() => setEnlarged(undefined)} />
+      )}
     </div>
   )
 }
@@ -90,6 +99,7 @@ interface RowProps {
   readonly limit: number
   readonly isOpen: boolean
   readonly onToggle: (seq: number) => void
+  readonly images: RunImages
   readonly output: string | undefined
 }
 
@@ -124,7 +134,14 @@ function AgentTag({ agentPath }: { readonly agentPath: string }) {
 function Body({ entry, limit, ...rest }: RowProps) {
   switch (entry.kind) {
     case 'prompt':
-      return <Untrusted class="say prompt" text={entry.text} />
+      return (
+        <>
+          <Untrusted class="say prompt" text={entry.text} />
+          {entry.images.map(({ path, image }) => (
+            <Thumbnail key={path} shown={{ name: path, image }} {...rest.images} />
+          ))}
+        </>
+      )
     case 'text':
       return <TextBody entry={entry} {...rest} />
     case 'call':
@@ -199,6 +216,7 @@ function CallBody({
   limit,
   isOpen,
   onToggle,
+  images,
   output,
 }: { readonly entry: EntryOf<'call'>; readonly limit: number } & Toggled) {
   const { event } = entry
@@ -217,6 +235,9 @@ function CallBody({
             : `${failed ? (end.exitCode === undefined ? 'failed · ' : `exit ${end.exitCode} · `) : ''}${duration(end.durationMs)}`}
         </span>
       </button>
+      {end?.image !== undefined && (
+        <Thumbnail shown={{ name: callLine(event.tool, event.arguments), image: end.image }} {...images} />
+      )}
       {end === undefined && output !== undefined && <Untrusted class="output" text={lastLines(output, 12)} />}
       {isOpen && (
         <div class="call-detail">

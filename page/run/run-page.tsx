@@ -97,7 +97,7 @@ export function RunPage({ run, tab }: { readonly run: string; readonly tab: RunT
             {tab === 'activity' && (
               <>
                 <Log
-                  {...{ history, version, focus }}
+                  {...{ run, history, version, focus }}
                   {...(until === undefined ? {} : { until })}
                   {...(isOver ? {} : { live })}
                 />

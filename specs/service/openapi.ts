@@ -130,8 +130,12 @@ function contentOf(name: string, { reply }: Route, refer: Refer): Json | undefin
   if (reply.schema !== undefined)
     content['application/json'] = { schema: refer(reply.schema, `${name}Reply`) }
   if (reply.type !== undefined && reply.type !== 'application/json')
-    content[reply.type] = { schema: reply.type === 'application/x-tar' ? binary : { type: 'string' } }
+    content[reply.type] = { schema: isBytes(reply.type) ? binary : { type: 'string' } }
   return Object.keys(content).length === 0 ? undefined : { content }
+}
+
+function isBytes(type: Route['reply']['type']): boolean {
+  return type === 'application/x-tar' || type === 'image/*'
 }
 
 function parametersOf(place: 'path' | 'query', schema: z.ZodObject | undefined): Json[] {

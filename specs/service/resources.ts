@@ -26,6 +26,7 @@ import {
   Line,
   Milliseconds,
   RunId,
+  Sha256,
   Text,
   WorkspacePath,
 } from '../protocol/text.ts'
@@ -704,3 +705,5 @@ export const named = {
 
 export const RunParams = z.strictObject({ run: RunId })
 export const ApprovalParams = z.strictObject({ run: RunId, approval: Id })
+/** `image` is the sha256 of its bytes. */
+export const ImageParams = z.strictObject({ run: RunId, image: Sha256 })

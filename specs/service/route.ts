@@ -21,6 +21,8 @@ export interface Reply {
     | 'text/plain; version=0.0.4'
     | 'application/json'
     | 'application/x-tar'
+    /** One of several; the header `Content-Type` says which. */
+    | 'image/*'
 }
 
 /** What a client sends as bytes. */

@@ -16,6 +16,7 @@ import {
   ForkRequest,
   ForksResource,
   Health,
+  ImageParams,
   MergedResource,
   MergeRequest,
   MessageRequest,
@@ -199,6 +200,15 @@ export const routes = {
       waitMs: WaitMs.optional(),
     }),
     reply: { status: 200, description: 'Events', schema: EventPage, type: 'text/event-stream' },
+    refusals: [404],
+  }),
+  getImage: defineRoute({
+    method: 'GET',
+    path: '/v1/runs/{run}/images/{image}',
+    summary: 'Give an image that the model looked at, by its sha256 in `run-start` or `tool-end`',
+    scope: 'read',
+    params: ImageParams,
+    reply: { status: 200, description: 'Its bytes: PNG, JPEG, WebP or GIF', type: 'image/*' },
     refusals: [404],
   }),
   sendMessage: defineRoute({

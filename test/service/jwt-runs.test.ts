@@ -57,7 +57,10 @@ describe('a run of a subject', () => {
     const queries: Partial<Record<RouteName, string>> = { blameLines: '?path=a.txt' }
     for (const [name, route] of ofRuns) {
       const pathOf = (run: string) =>
-        route.path.replaceAll('{run}', run).replaceAll('{approval}', 'a1') + (queries[name] ?? '')
+        route.path
+          .replaceAll('{run}', run)
+          .replaceAll('{approval}', 'a1')
+          .replaceAll('{image}', 'a'.repeat(64)) + (queries[name] ?? '')
       const body = route.method === 'GET' ? undefined : (bodies[name] ?? {})
       const unknown = await as(others[0] ?? '', route.method, pathOf(unknownRun), body)
       for (const answer of [

@@ -49,7 +49,7 @@ describe('a run of another key', () => {
       const call = async ({ send }: Holder, run: string, accept = 'application/json') =>
         await send(
           method,
-          `${path.replaceAll('{run}', run).replaceAll('{approval}', 'a1')}${queries[name] ?? ''}`,
+          `${path.replaceAll('{run}', run).replaceAll('{approval}', 'a1').replaceAll('{image}', 'a'.repeat(64))}${queries[name] ?? ''}`,
           method === 'GET' ? undefined : (bodies[name] ?? {}),
           { accept },
         )
@@ -59,8 +59,8 @@ describe('a run of another key', () => {
       expect(refused.text.replaceAll(changedRunId, unknownRun)).toBe(unknown.text)
       if (name === 'listEvents')
         expect((await call(other, changedRunId, 'text/event-stream')).status).toBe(404)
-      // It has no question.
-      if (method === 'GET' && name !== 'getApproval')
+      // It has neither question nor image.
+      if (method === 'GET' && name !== 'getApproval' && name !== 'getImage')
         expect([name, (await call(mine, changedRunId)).status]).toEqual([name, 200])
     }
     expect(await host.runs.read(changedRunId)).toEqual(before)
