@@ -79,6 +79,6 @@ it('an image is drawn in its entry and enlarged by the keyboard; what cannot be 
   await page.keyboard.press('Escape')
   await expect.poll(() => countOf(page, 'dialog')).toBe(0)
   expect(await page.evaluate('document.activeElement.ariaLabel')).toMatch(words)
-  expect(await countOf(page, 'img')).toBe(0)
+  expect(await countOf(page, '.log img')).toBe(0)
   expect(complaints).toEqual([])
 })
