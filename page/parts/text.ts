@@ -93,3 +93,7 @@ export function prettyJson(text: string): string {
     return text
   }
 }
+
+export function lastLines(text: string, lines: number): string {
+  return text.trimEnd().split('\n').slice(-lines).join('\n')
+}

@@ -63,7 +63,7 @@ export function ImageDialog({
   const { blob, problem = failed } = useImage(run, shown.image.sha256, false)
   const words = describeShown(shown)
   return (
-    <Dialog title="Image that the model got" onClose={onClose}>
+    <Dialog title="Image of the run" onClose={onClose}>
       <figure class="enlarged-image">
         {problem === undefined ? (
           <Drawing blob={blob} maxPixels={enlargedPixels} onFailed={setFailed} label={words} />
@@ -136,9 +136,11 @@ function useImage(
         setFound({ blob: await client.call('getImage', { params: { run, image }, signal }) })
       } catch (error) {
         if (signal.aborted) return
-        const isEarly = isLive && error instanceof ServiceError && error.code === 'file_not_found'
-        setFound({ problem: isEarly ? 'The model has not been asked with it yet' : fail(error) })
-        if (isEarly) timer = setTimeout(() => void load(Math.min(2 * waitMs, retryLongestMs)), waitMs)
+        const isMissing = error instanceof ServiceError && error.code === 'file_not_found'
+        const missing = isLive ? 'The model has not been asked with it yet' : 'The recording does not have it'
+        setFound({ problem: isMissing ? missing : fail(error) })
+        if (isMissing && isLive)
+          timer = setTimeout(() => void load(Math.min(2 * waitMs, retryLongestMs)), waitMs)
       }
     }
     void load(retryFirstMs)
