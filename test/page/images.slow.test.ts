@@ -5,9 +5,12 @@ import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
 import type { ImageRef } from '#specs/protocol/image.ts'
 import { png } from '#specs/testing/images.ts'
+import { Host } from '../../host/index.ts'
 import { runThatTold } from '../../host/test/blame/support.ts'
 import { changedRunId } from '../../host/test/support/changed-run.ts'
 import { recordImages } from '../../host/test/support/recorded-images.ts'
+import { runAtWork } from '../../host/test/support/run-at-work.ts'
+import { runId, runStart } from '../../host/test/support/run-values.ts'
 import { serveHost } from '../service/support.ts'
 import { axeFindings, countOf, sees, useBrowser } from './support.ts'
 
@@ -35,14 +38,17 @@ async function colorIn(page: Page, selector: string): Promise<number[]> {
     })
 }
 
+/** A picture in one color that the browser itself makes. */
+async function paint(): Promise<Buffer> {
+  const { page } = await open('about:blank', { viewport: { width: 600, height: 300 } })
+  await page.evaluate('document.documentElement.style.background = "rgb(10, 120, 200)"')
+  return await page.screenshot()
+}
+
 it('an image is drawn in its entry and enlarged by the keyboard; what cannot be shown is text [G.09 H.02]', {
   timeout: 120_000,
 }, async () => {
-  // A picture that the browser itself made, in one color.
-  const painter = await open('about:blank')
-  await painter.page.setViewportSize({ width: 600, height: 300 })
-  await painter.page.evaluate('document.documentElement.style.background = "rgb(10, 120, 200)"')
-  const picture = await painter.page.screenshot()
+  const picture = await paint()
   // Whole by its header and end, without a pixel.
   const broken = png(64, 64)
   const missing = png(1, 1)
@@ -80,5 +86,23 @@ it('an image is drawn in its entry and enlarged by the keyboard; what cannot be 
   await expect.poll(() => countOf(page, 'dialog')).toBe(0)
   expect(await page.evaluate('document.activeElement.ariaLabel')).toMatch(words)
   expect(await countOf(page, '.log img')).toBe(0)
+  expect(complaints).toEqual([])
+})
+
+it('an image of a run at work is drawn once the model is asked with it [G.09 H.02]', {
+  timeout: 120_000,
+}, async () => {
+  const picture = await paint()
+  const run = await runAtWork()
+  const image = refOf(picture, 600, 300)
+  await run.record.host({ ...runStart, images: [{ path: 'mockup.png', image }] })
+  const served = await serveHost(new Host({ env: run.env }))
+  const { page, complaints } = await open(`${served.service.url}/#token=${served.token}`)
+  await page.getByRole('heading', { name: 'Runs' }).waitFor()
+  await page.goto(`${served.service.url}/#/runs/${runId}`)
+  await sees(page, /mockup\.png: .* · The model has not been asked with it yet/)
+  await recordImages(run.record.paths.exchanges, runId, [['image/png', picture]])
+  await page.getByRole('button', { name: /mockup\.png/ }).waitFor()
+  await expect.poll(() => colorIn(page, '.shown-image')).toEqual([10, 120, 200, 255])
   expect(complaints).toEqual([])
 })
