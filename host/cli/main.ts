@@ -171,7 +171,7 @@ const commands: readonly CommandRow[] = [
   {
     name: 'workflow',
     description: 'Check, draw and list workflow files',
-    load: async () => (await import('./declarations/workspace.ts')).addWorkflowCommands,
+    load: async () => (await import('./declarations/runs.ts')).addWorkflowCommands,
   },
 ]
 

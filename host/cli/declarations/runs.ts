@@ -1,4 +1,4 @@
-/** What `run`, `chat`, `attach`, `runs` and `approvals` accept. */
+/** What `run`, `chat`, `attach`, `runs`, `approvals` and `workflow` accept. */
 import { type Command, Option } from 'commander'
 import type { AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import type { ChatFlags } from '../commands/chat.ts'
@@ -72,7 +72,7 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
 }
 
 /** `caisson workflow run`. */
-export function addWorkflowRunCommand(command: Command, run: RunAction): void {
+function addWorkflowRunCommand(command: Command, run: RunAction): void {
   command
     .argument('<file>', 'workflow file')
     .description('Run a workflow')
@@ -372,4 +372,31 @@ export function settleContinue(argv: readonly string[]): string[] {
     const next = argv[at + 1]
     return next === undefined || next.startsWith('-') || runName.test(next) ? argument : '--continue=last'
   })
+}
+
+export function addWorkflowCommands(workflow: Command, run: RunAction): void {
+  addWorkflowRunCommand(workflow.command('run'), run)
+  workflow
+    .command('check')
+    .argument('<file...>', 'workflow file')
+    .description('Check workflow files; print every problem with its line')
+    .option('--json', 'print one JSON object per line')
+    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowCheck)))
+  workflow
+    .command('draw')
+    .argument('<file>', 'workflow file')
+    .option('--svg', 'draw an SVG image instead of a Mermaid flowchart')
+    .option('-o, --output <file>', 'write to a new file instead of standard output')
+    .description('Draw a workflow as a Mermaid flowchart or an SVG image')
+    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowDraw)))
+  workflow
+    .command('list')
+    .argument('[folder]', 'folder with workflow files; without it, the current directory')
+    .description('List the workflow files of a folder')
+    .option('--json', 'print one JSON object per line')
+    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowList)))
+  workflow
+    .command('schema')
+    .description('Print the JSON schema of workflow files, for editors')
+    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowSchema)))
 }

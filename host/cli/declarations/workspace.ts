@@ -1,7 +1,6 @@
-/** What `workspace` and `workflow` accept. */
+/** What `workspace` accepts. */
 import type { Command } from 'commander'
 import { lazy, type RunAction, runArgument } from '../options.ts'
-import { addWorkflowRunCommand } from './runs.ts'
 
 export function addWorkspaceCommands(workspace: Command, run: RunAction): void {
   workspace
@@ -51,31 +50,4 @@ export function addWorkspaceCommands(workspace: Command, run: RunAction): void {
     .description('Undo the applied changes of a run')
     .option('--json', 'print as JSON')
     .action(run(lazy(async () => (await import('../commands/workspace.ts')).workspaceUndo)))
-}
-
-export function addWorkflowCommands(workflow: Command, run: RunAction): void {
-  addWorkflowRunCommand(workflow.command('run'), run)
-  workflow
-    .command('check')
-    .argument('<file...>', 'workflow file')
-    .description('Check workflow files; print every problem with its line')
-    .option('--json', 'print one JSON object per line')
-    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowCheck)))
-  workflow
-    .command('draw')
-    .argument('<file>', 'workflow file')
-    .option('--svg', 'draw an SVG image instead of a Mermaid flowchart')
-    .option('-o, --output <file>', 'write to a new file instead of standard output')
-    .description('Draw a workflow as a Mermaid flowchart or an SVG image')
-    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowDraw)))
-  workflow
-    .command('list')
-    .argument('[folder]', 'folder with workflow files; without it, the current directory')
-    .description('List the workflow files of a folder')
-    .option('--json', 'print one JSON object per line')
-    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowList)))
-  workflow
-    .command('schema')
-    .description('Print the JSON schema of workflow files, for editors')
-    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowSchema)))
 }
