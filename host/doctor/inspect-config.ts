@@ -82,8 +82,12 @@ export async function inspectModel(config: Config, place: KeyPlace): Promise<Con
   if (!chosen.ok)
     return { what: 'model', seen: 'none can be used', problem: chosen.error.message, stopsRuns: true }
   const { name, baseUrl, notes } = chosen.value
-  const model = describeModelChoice(chosen.value)
-  const seen = baseUrl === null ? `${model}, built in` : `${model} of ${name} at ${baseUrl}`
+  const seen =
+    baseUrl === null
+      ? `${describeModelChoice(chosen.value)}, built in`
+      : chosen.value.preferred === undefined
+        ? `${describeModelChoice(chosen.value)} of ${name} at ${baseUrl}`
+        : `chosen from the list of ${name} at ${baseUrl}, as caisson models shows`
   const note = notes.join(' ')
   const fact = await withKey({ what: 'model', seen, ...(note === '' ? {} : { note }) }, chosen.value, place)
   return fact.problem === undefined ? fact : { ...fact, stopsRuns: true }
@@ -108,10 +112,8 @@ async function inspectFurther(config: Config, place: KeyPlace): Promise<ConfigFa
 }
 
 /** Which model, and why. */
-function describeModelChoice({ model, modelFrom, preferred }: ProviderChoice): string {
-  if (preferred === undefined) return modelFrom === undefined ? model : `${model} (${modelFrom})`
-  const first = preferred.slice(0, 3).join(', ')
-  return `the first of ${first} … that the server lists, else its only one (nobody names a model; caisson models shows it),`
+function describeModelChoice({ model, modelFrom }: ProviderChoice): string {
+  return modelFrom === undefined ? model : `${model} (${modelFrom})`
 }
 
 async function inspectProvider(name: string, config: Config, place: KeyPlace): Promise<ConfigFact> {
@@ -138,10 +140,13 @@ async function inspectEmbeddings(config: Config, place: KeyPlace): Promise<Confi
 }
 
 function inspectModels({ models }: Config): ConfigFact[] {
-  return Object.entries(models).map(([pattern, { contextTokens }]) => ({
-    what: `models.${pattern}`,
-    seen: contextTokens === undefined ? 'nothing is said of it' : `a window of ${contextTokens} tokens`,
-  }))
+  return Object.entries(models).map(([pattern, { contextTokens, maxImages }]) => {
+    const facts = [
+      ...(contextTokens === undefined ? [] : [`a window of ${contextTokens} tokens`]),
+      ...(maxImages === undefined ? [] : [`sees ${maxImages} images of a request`]),
+    ]
+    return { what: `models.${pattern}`, seen: facts.join(', ') || 'nothing is said of it' }
+  })
 }
 
 async function inspectKeys({ secrets, search, notify }: Config, place: KeyPlace): Promise<ConfigFact[]> {

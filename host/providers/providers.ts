@@ -90,9 +90,12 @@ export const offlineModel = 'caisson/offline'
 /** Users report a limit of about 40 per minute for NVIDIA's hosted models; it is unpublished and has no headers. */
 const nvidiaRequestsPerMinute = 36
 
+/** Where a key is set that is not used. */
+const noModelNote = 'No model is set, so the offline model answers; it knows a small set of requests.'
+
 const offlineNote =
   'No model key is set, so the offline model answers; it knows a small set of requests. For a real model, set NVIDIA_API_KEY, or ' +
-  'CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file.'
+  'CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file; docs/real-model.md has all ways.'
 
 /** Selects without fetching a key or asking; the order is in specs/gateway.md. */
 export function chooseProvider(question: ProviderQuestion): Result<ProviderChoice, ProviderProblem> {
@@ -152,8 +155,9 @@ function chooseNamed(
   if (chosen.value.name === 'offline') {
     const isWanted = config.provider === 'offline'
     const choice = offlineChoice(!isWanted, Object.keys(config.providers))
-    const notes = isWanted || unread === undefined ? choice.notes : [...choice.notes, unread]
-    return { ok: true, value: { ...choice, notes } }
+    if (isWanted || unread === undefined) return { ok: true, value: choice }
+    const [note] = Object.keys(config.providers).length === 0 ? [noModelNote] : choice.notes
+    return { ok: true, value: { ...choice, notes: [note ?? noModelNote, unread] } }
   }
   return chooseConfigured(chosen.value, place)
 }

@@ -35,7 +35,7 @@ export async function configCheck(io: Io, flags: { json?: boolean; config?: stri
       const wrong = stopsRuns === true ? colors.red('fail') : colors.yellow('warn')
       const mark = problem === undefined ? colors.green('ok  ') : wrong
       io.stdout.write(`${mark} ${sanitizeLine(what).padEnd(20)} ${sanitizeLine(seen)}\n`)
-      if (note !== undefined) io.stdout.write(`       ${sanitizeLine(note)}\n`)
+      if (note !== undefined) io.stdout.write(`       ${sanitizeLine(withFlags(note))}\n`)
       if (problem !== undefined) io.stdout.write(`       → ${sanitizeLine(withFlags(problem))}\n`)
     }
   }

@@ -73,7 +73,48 @@ describe('caisson models', () => {
     const shown = await cli('models', 'local')
     expect(shown.stdout).toContain(`* ${nemotron}`)
     expect(shown.stdout).toContain('262,144 tokens of context')
-    expect(await cli('models', 'other')).toMatchObject({ code: 2 })
+    expect(shown.stdout).toMatch(/ {2}small +32,768 tokens of context · \$1 in, \$2 out per million tokens\n/)
+    expect(shown.stdout).toContain('* the model of a run that names none\n')
+    expect(await cli('models', 'other')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('no provider is called "other"; use local'),
+    })
+  })
+
+  it('marks the one model that a run uses which names none, as config check does [S1.07] [S0.09]', async () => {
+    const json = { headers: { 'content-type': 'application/json' } }
+    await using server = await startModelServer(() => ({ ...json, ...list({ id: 'qwen' }) }))
+    await using other = await startModelServer(() => ({ ...json, ...list({ id: 'qwen' }, { id: nemotron }) }))
+    const { cli } = await place(
+      `model = "qwen"\n${local(server.baseUrl)}models = ["qwen"]\n[providers.other]\nurl = "${other.baseUrl}"\nmodels = ["nvidia/*"]\n`,
+    )
+    expect((await cli('models')).stdout.split('\n').filter((line) => !line.includes('http'))).toEqual([
+      '* qwen',
+      '  qwen',
+      expect.stringMatching(/^ {2}nvidia\/nemotron-3/),
+      '* the model of a run that names none',
+      '',
+    ])
+    const named = await cli('models', '-c', 'model="nvidia/other"')
+    expect(named.stdout).toContain('A run that names no model uses nvidia/other of other.\n')
+    expect(named.stdout).not.toContain('*')
+    const missing = await cli('models', '-c', 'model="meta"')
+    expect(missing.stdout).toContain('A run that names no model cannot start: ')
+  })
+
+  it('marks no model where the offline model answers, or where the run has to name one [S1.07] [S0.09]', async () => {
+    await using server = await startModelServer(() => list({ id: 'a' }, { id: 'b' }))
+    const keyAlone = await place('', { OPENAI_API_KEY: key, OPENAI_BASE_URL: server.baseUrl })
+    const { stdout } = await keyAlone.cli('models')
+    expect(stdout).toContain(
+      '  a\n  b\nA run that names no model uses the offline model. Name one (--model), ',
+    )
+    const checked = await keyAlone.cli('config', 'check')
+    expect(checked.stdout).toContain('caisson/offline, built in')
+    expect(checked.stdout).toContain('Name a model (--model openai/MODEL)')
+    expect(checked.stdout).not.toContain('No model key is set')
+    const { cli } = await place(local(server.baseUrl))
+    expect((await cli('models')).stdout).toContain('Of local, a run has to name its model (--model, ')
   })
 
   it('reads the lists of Anthropic and Google [S1.07] [S3.06]', async () => {
@@ -108,8 +149,8 @@ describe('caisson models', () => {
       .split('\n')
       .map((line) => JSON.parse(line))
     expect(rows).toMatchObject([
-      { provider: 'anthropic', model: 'claude-sonnet-5-5', isDefault: true },
-      { provider: 'google', model: 'gemini-3.8-flash', contextTokens: 1_048_576, isDefault: true },
+      { provider: 'anthropic', model: 'claude-sonnet-5-5', isDefault: false },
+      { provider: 'google', model: 'gemini-3.8-flash', contextTokens: 1_048_576, isDefault: false },
     ])
     expect(server.asked.map(({ headers }) => headers['x-api-key'] ?? headers['x-goog-api-key'])).toEqual([
       key,
@@ -152,7 +193,7 @@ describe('the model of a run that names none', () => {
       message: expect.stringMatching(/No model is named, and local lists 2 models: a, b\. Name one/),
     })
     const { stdout } = await cli('config', 'check')
-    expect(stdout).toMatch(/model +the first of .* that the server lists, else its only one/)
+    expect(stdout).toMatch(/model +chosen from the list of local at http.*, as caisson models shows/)
     expect(server.asked).toHaveLength(2)
   })
 
