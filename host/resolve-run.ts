@@ -37,7 +37,7 @@ import {
 } from './runs/given-plan.ts'
 import { checkOutputSchema } from './runs/output-schema.ts'
 import type { BuildOptions, PlannedRun } from './runs/resolved-run.ts'
-import { patternOf, readTaskImages } from './runs/task-images.ts'
+import { describeUnseen, patternOf, readTaskImages } from './runs/task-images.ts'
 import { type SecretChanges, Secrets } from './secrets/secrets.ts'
 import type { Settings } from './settings.ts'
 import { skillRoots, UserSkills } from './skills/user-skills.ts'
@@ -130,8 +130,10 @@ export async function resolveRun(
     ),
     ...told.hooks,
   ]
-  if (options.onNotes !== undefined) giveNotes(options.onNotes, choice.notes)
-  else if (onProgress === undefined) warn(choice.notes)
+  const unseen = recording === undefined ? describeUnseen(images, choice) : null
+  const notes = unseen === null ? choice.notes : [...choice.notes, unseen]
+  if (options.onNotes !== undefined) giveNotes(options.onNotes, notes)
+  else if (onProgress === undefined) warn(notes)
   const { keep = continues !== undefined, sleepAfterMs = config.vm.sleepAfterMs, ...machine } = vm
   await requireAccelerator(machine, folders, options.signal)
   await prepareFolders(folders)

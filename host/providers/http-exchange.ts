@@ -310,7 +310,7 @@ function remedyFor(
 ): string {
   if (status === 401 || status === 403) {
     if (key !== null) return ` (check the key in ${keySetting ?? 'its setting'})`
-    return ` (set a key for the provider ${name})`
+    return name === 'custom' ? ' (set its key in CAISSON_LLM_KEY)' : ` (set a key for the provider ${name})`
   }
   if (status === 402) return ' (the account of the key has no credit left)'
   if (status === 404 && /^\s*404 page not found/i.test(body)) {

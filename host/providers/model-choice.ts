@@ -120,10 +120,18 @@ function chooseDefault(
   if (hasNvidiaKey || providers.nvidia?.key !== undefined)
     return { ok: true, value: { name: 'nvidia', model } }
   if (model === undefined) return { ok: true, value: { name: 'offline', model } }
-  return failure('missing_model', purpose === 'chat' ? noServer(model) : noServerForVectors(model))
+  return failure(
+    'missing_model',
+    purpose === 'chat' ? noServer(model, Object.keys(providers)) : noServerForVectors(model),
+  )
 }
 
-function noServer(model: string): string {
+function noServer(model: string, [one, ...others]: readonly string[]): string {
+  if (one !== undefined)
+    return (
+      `No provider of the configuration lists the model "${model}". Add it to the models of one ` +
+      `(${[one, ...others].join(', ')}), or put its name before the id: ${one}/${model}.`
+    )
   return (
     `No model server is set for the model "${model}". Set NVIDIA_API_KEY, or CAISSON_LLM_URL and ` +
     'CAISSON_LLM_KEY, or list it below a provider of the configuration; or omit the model to use the offline model.'

@@ -30,6 +30,9 @@ export function readServerAddress(text: string, setting: string): Result<ServerA
       'must not hold a user, a query or a fragment; the key has a setting of its own.',
     )
   }
+  if (/\/chat\/completions\/*$/.test(url.pathname)) {
+    return fail('invalid_url', 'must end before /chat/completions, such as http://127.0.0.1:8080/v1.')
+  }
   const reach = url.protocol === 'http:' ? reachOfHost(url.hostname) : 'encrypted'
   if (reach === 'public') {
     return fail(

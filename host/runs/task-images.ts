@@ -6,6 +6,8 @@ import { createHash } from 'node:crypto'
 import { closeSync, constants, fstatSync, openSync, readSync, realpathSync } from 'node:fs'
 import path from 'node:path'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
+import { capabilitiesOf } from '#specs/node/provider-quirks/capabilities.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import {
   type ImageRef,
@@ -42,6 +44,7 @@ export function readTaskImages(files: readonly string[], directory: string): Tas
 function readTaskImage(file: string, directory: string): Result<TaskImage, string> {
   const root = realpathSync(directory)
   const named = path.resolve(directory, file)
+  if (named === root || named === path.resolve(directory)) return { ok: false, error: notFile }
   // First by name: an error must not tell what is elsewhere.
   if (isOutside(directory, named) && isOutside(root, named)) return outside
   let fd: number
@@ -51,7 +54,7 @@ function readTaskImage(file: string, directory: string): Result<TaskImage, strin
     if (isOutside(root, real)) return outside
     fd = openSync(real, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
   } catch (error) {
-    return { ok: false, error: errorMessage(error) }
+    return { ok: false, error: errnoOf(error) === 'ENOENT' ? 'it does not exist' : errorMessage(error) }
   }
   try {
     const image = readOpenImage(fd)
@@ -66,7 +69,7 @@ function readTaskImage(file: string, directory: string): Result<TaskImage, strin
 
 function readOpenImage(fd: number): Result<ImageRef, string> {
   const stat = fstatSync(fd)
-  if (!stat.isFile()) return { ok: false, error: 'it is no regular file' }
+  if (!stat.isFile()) return { ok: false, error: notFile }
   if (stat.size > imageMaxBytes) {
     return { ok: false, error: `it has ${stat.size} bytes, of at most ${imageMaxBytes}; make a smaller copy` }
   }
@@ -78,16 +81,35 @@ function readOpenImage(fd: number): Result<ImageRef, string> {
   }
   const whole = bytes.subarray(0, size)
   const read = readImage(whole)
-  if (!read.ok) return read
+  if (!read.ok) return { ok: false, error: `${read.error}; convert it, or make a smaller copy` }
   return { ok: true, value: { sha256: createHash('sha256').update(whole).digest('hex'), ...read.value } }
 }
 
+const notFile = 'it is no regular file; name the image itself'
 const outside = { ok: false, error: 'it is outside of the workspace; copy it there' } as const
 
 function isOutside(root: string, file: string): boolean {
   const relative = path.relative(root, file)
   return (
     relative === '' || relative === '..' || relative.startsWith(`..${path.sep}`) || path.isAbsolute(relative)
+  )
+}
+
+/**
+ * What a person should know whose model does not see; null: it sees, or there is nothing to see.
+ * @param maxImages as configured; absent: by the id of the model
+ */
+export function describeUnseen(
+  images: readonly TaskImage[],
+  {
+    model,
+    maxImages = capabilitiesOf(model).maxImages,
+  }: { readonly model: string; readonly maxImages?: number },
+): string | null {
+  if (images.length === 0 || maxImages > 0) return null
+  return (
+    `As far as is known, ${model} does not see images: in place of each it gets a note with format and size. Choose another ` +
+    `model (option model), or if this one sees, set models."${model}".maxImages in the configuration.`
   )
 }
 

@@ -23,7 +23,9 @@ export const StepModels = z.union(
       .record(ModelName, ModelId)
       .refine((models) => Object.keys(models).length <= stepModelsMax, `expected at most ${stepModelsMax}`),
   ],
-  { error: `expected a list of at most ${stepModelsMax} model ids, or a map from names to ids` },
+  {
+    error: `expected a list of at most ${stepModelsMax} model ids, or a map from names to ids; a name has no spaces and begins with a letter or digit`,
+  },
 )
 export type StepModels = readonly string[] | Readonly<Record<string, string>>
 

@@ -1,6 +1,7 @@
 /** What `caisson run` accepts, and the options of the library that it stands for. */
 
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 import type { Effort } from '#specs/protocol/plan.ts'
 import type { ApprovalMode } from '../../approvals/queue.ts'
 import { readApprovalRules } from '../../approvals/rules.ts'
@@ -91,9 +92,20 @@ function readFolder(text: string): AddedFolder {
 }
 
 /** `ID` or `NAME=ID`: the name with its id. */
-function readStepModel(text: string): [name: string, id: string] {
-  const at = text.indexOf('=')
-  return at < 0 ? [text, text] : [text.slice(0, at), text.slice(at + 1)]
+function readStepModels(texts: readonly string[]): Record<string, string> {
+  const models = new Map<string, string>()
+  for (const text of texts) {
+    const at = text.indexOf('=')
+    const [name, id] = at < 0 ? [text, text] : [text.slice(0, at), text.slice(at + 1)]
+    const earlier = models.get(name) ?? id
+    if (earlier !== id)
+      throw new CaissonError(
+        'invalid_options',
+        `--step-model gives the name ${JSON.stringify(name)} to two models, ${earlier} and ${id}. Give each a name of its own.`,
+      )
+    models.set(name, id)
+  }
+  return Object.fromEntries(models)
 }
 
 export async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOptions> {
@@ -105,7 +117,7 @@ export async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promis
     ...given('model', flags.model),
     ...given('effort', flags.effort),
     ...given('fallback', flags.fallback),
-    ...given('stepModels', flags.stepModel && Object.fromEntries(flags.stepModel.map(readStepModel))),
+    ...given('stepModels', flags.stepModel && readStepModels(flags.stepModel)),
     ...given('tools', flags.tool),
     ...given('continue', flags.continue),
     ...given('replay', flags.replay),

@@ -90,7 +90,8 @@ async function detach(io: Io, options: RunOptions, flags: RunFlags): Promise<Exi
   const told = {
     ...options,
     approvals: { ...options.approvals, interactive: true },
-    onNotes: (notes: readonly string[]) => io.stderr.write(notes.map((note) => `${note}\n`).join('')),
+    onNotes: (notes: readonly string[]) =>
+      io.stderr.write(notes.map((note) => `${withFlags(note)}\n`).join('')),
   }
   const runId = await startInService(io, hostOf(io, flags.config), told, place)
   if (runId === undefined) return await runDetached(io, options, flags)

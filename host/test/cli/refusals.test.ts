@@ -57,6 +57,23 @@ describe('caisson run that cannot start', () => {
     expect((await at.run('runs', 'list')).stdout).toContain('no runs yet')
   })
 
+  it('refuses one name for two models of steps, and a name that is none, and exits with 2 [S3.06]', async () => {
+    const at = await place({})
+    const refused = async (...models: string[]) => {
+      const named = models.flatMap((model) => ['--step-model', model])
+      return await at.run('run', 'x', '-w', at.workspace, ...named)
+    }
+    expect(await refused('fast=a', 'fast=b')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('gives the name "fast" to two models, a and b'),
+    })
+    for (const name of ['=a', 'fa st=a'])
+      expect(await refused(name)).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining('a name has no spaces'),
+      })
+  })
+
   it('refuses folders that cannot be added, by path or by name, and exits with 2 [W.08 H.01]', async () => {
     const at = await place({ 'file.txt': '', 'a/x': '', 'b/x': '', 'c=d/x': '' })
     const inside = (name: string) => path.join(at.workspace, name)

@@ -30,6 +30,17 @@ function chosen(...question: Parameters<typeof choose>): string {
 }
 
 describe('the provider of a model', () => {
+  it('is missing where no list has the model, and the message names the providers [S1.07]', () => {
+    const providers = { local: { ...local, models: ['qwen*'] }, far: { ...far, models: ['far-*'] } }
+    expect(choose({ providers }, 'llama')).toMatchObject({
+      ok: false,
+      error: {
+        code: 'missing_model',
+        message: expect.stringContaining('(local, far), or put its name before the id: local/llama'),
+      },
+    })
+  })
+
   const listed = {
     providers: {
       local: { ...local, models: ['qwen*', 'qwen3-coder'] },

@@ -217,6 +217,7 @@ describe('the provider', () => {
     ['not an address', 'invalid_url'],
     ['https://user:pass@llm.example/v1', 'invalid_url'],
     ['https://llm.example/v1?key=x', 'invalid_url'],
+    ['https://llm.example/v1/chat/completions', 'invalid_url'],
   ])('refuses %s as %s, without repeating what may be a key [S0.09]', async (url, code) => {
     const result = await resolveProvider({
       env: { CAISSON_LLM_URL: url, CAISSON_MODEL: 'm', CAISSON_LLM_KEY: key },

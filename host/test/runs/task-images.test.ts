@@ -7,7 +7,7 @@ import ignore from 'ignore'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { imageMaxBytes } from '#specs/protocol/image.ts'
 import { png } from '#specs/testing/images.ts'
-import { patternOf, readTaskImages } from '../../runs/task-images.ts'
+import { describeUnseen, patternOf, readTaskImages } from '../../runs/task-images.ts'
 
 const picture = png(640, 480)
 let folder: string
@@ -53,12 +53,12 @@ describe('images of a task', () => {
     ['/etc/passwd', 'outside of the workspace'],
     ['out.png', 'outside of the workspace'],
     ['zero.png', 'outside of the workspace'],
-    ['.', 'outside of the workspace'],
+    ['.', 'no regular file'],
     ['shots', 'no regular file'],
     ['fifo.png', 'no regular file'],
-    ['missing.png', 'ENOENT'],
+    ['missing.png', 'it does not exist'],
     ['cut.png', 'no whole PNG'],
-    ['picture.svg', 'no whole PNG'],
+    ['picture.svg', 'no whole PNG, JPEG, WebP or GIF image; convert it'],
     ['huge.png', `of at most ${imageMaxBytes}`],
   ])('are refused where they are none that a model could get: %s [G.09]', (file, why) => {
     expect(() => readTaskImages(['a.png', file], root)).toThrow(
@@ -80,6 +80,16 @@ describe('images of a task', () => {
         root,
       ),
     ).toThrow(/at most 8 images/)
+  })
+
+  it('are named to a person whose model does not see them, with what to do [G.09]', () => {
+    const images = readTaskImages(['a.png'], root)
+    expect(describeUnseen(images, { model: 'qwen3-coder' })).toMatch(
+      /qwen3-coder does not see images.*models\."qwen3-coder"\.maxImages/,
+    )
+    expect(describeUnseen(images, { model: 'qwen3-coder', maxImages: 1 })).toBeNull()
+    expect(describeUnseen(images, { model: 'claude-sonnet-5-5' })).toBeNull()
+    expect(describeUnseen([], { model: 'qwen3-coder' })).toBeNull()
   })
 
   it('come into the VM though they are ignored, and nothing else with them [G.09]', () => {
