@@ -120,6 +120,14 @@ export function collect(value: string, previous: string[] = []): string[] {
   return [...previous, value]
 }
 
+/** Variables for one command. */
+export function addEnvFileOption(command: Command): Command {
+  return command.option(
+    '--env-file <file>',
+    'file of variables, as .env.example has them; those of the environment win',
+  )
+}
+
 /** Settings of the configuration for one command. */
 export function addConfigOption(command: Command): Command {
   return command.option(

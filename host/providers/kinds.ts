@@ -41,7 +41,7 @@ export function preferredModels(kind: ServerKindName): readonly string[] {
 }
 
 /** Variables that name a model, and so its server. */
-const modelVariables: Readonly<Record<NamedKind, string>> = {
+export const modelVariables: Readonly<Record<NamedKind, string>> = {
   openai: 'OPENAI_MODEL',
   anthropic: 'ANTHROPIC_MODEL',
   google: 'GEMINI_MODEL',
@@ -78,6 +78,13 @@ export function findVariable(
 /** The variable with the key of a kind, where it is set. */
 export function keyVariable(kind: ServerKindName, env: Env): string | undefined {
   return findVariable(env, serverKinds[kind].variables.apiKey)?.name
+}
+
+/** The variable with the address of a kind, where it is set. */
+export function addressVariable(kind: NamedKind, env: Env): string | undefined {
+  const { baseUrl = [], resourceName = [] } = serverKinds[kind].variables
+  const names = [...baseUrl, ...resourceName, ...(kind === 'ollama' ? ['OLLAMA_HOST'] : [])]
+  return findVariable(env, names)?.name
 }
 
 /** The address of a kind and the setting that it is from; null where it has none. */
@@ -122,10 +129,9 @@ export function modelOfVariables(
 
 /** Whether the environment has a key or an address for the kind. */
 export function isReachable(kind: NamedKind, env: Env): boolean {
-  const { apiKey = [], baseUrl = [], resourceName = [] } = serverKinds[kind].variables
-  const places = [...baseUrl, ...resourceName, ...(kind === 'ollama' ? ['OLLAMA_HOST'] : [])]
-  if (kind === 'azure') return findVariable(env, places) !== undefined
-  return findVariable(env, [...apiKey, ...places]) !== undefined
+  return (
+    addressVariable(kind, env) !== undefined || (kind !== 'azure' && keyVariable(kind, env) !== undefined)
+  )
 }
 
 /**

@@ -11,11 +11,13 @@ import { describeSource, type KeyPlace, resolveKey } from '../keys/keys.ts'
 import type { Secret } from '../keys/secret.ts'
 import {
   addressOf,
+  addressVariable,
   findVariable,
   keyVariable,
   kindOf,
   kindOfModel,
   modelOfVariables,
+  modelVariables,
   namedKinds,
   preferredModels,
   withoutModelVariables,
@@ -241,18 +243,23 @@ function offlineChoice(noted: boolean, others: readonly string[] = []): Provider
   return { name: 'offline', model: offlineModel, baseUrl: null, keySource: null, notes }
 }
 
-/** What to do about keys that are set but unused; undefined if there are none. Reveals only that a key exists. */
+/** What to do about keys and addresses that are set but unused; undefined if there are none. Reveals only that a key exists. */
 function describeUnreadKeys(env: ProviderQuestion['env'], config: Config): string | undefined {
   const read = Object.values(config.providers).flatMap(({ key }) =>
     key !== undefined && 'env' in key ? [key.env] : [],
   )
   const isUnread = (name: string | undefined): name is string => name !== undefined && !read.includes(name)
-  const kind = namedKinds.find((one) => isUnread(keyVariable(one, env)))
-  if (kind !== undefined)
+  for (const kind of namedKinds) {
+    const key = keyVariable(kind, env)
+    if (key !== undefined && !isUnread(key)) continue
+    const name = key ?? addressVariable(kind, env)
+    if (name === undefined) continue
     return (
-      `${keyVariable(kind, env)} is set, but a key alone sends nothing. Name a model (option model: ${kind}/MODEL), or set ` +
-      `provider = "${kind}" in the configuration; caisson models lists its models.`
+      `${name} is set, but ${key === undefined ? 'an address' : 'a key'} alone sends nothing. Name a model (option model: ` +
+      `${kind}/MODEL, or the variable ${modelVariables[kind]}), or set provider = "${kind}" in the configuration; caisson ` +
+      'models lists its models.'
     )
+  }
   if (nonEmpty(env.CAISSON_LLM_KEY) !== undefined && isUnread('CAISSON_LLM_KEY'))
     return 'CAISSON_LLM_KEY is set, but not used without CAISSON_LLM_URL, the URL of its server including /v1.'
   const other = keysOfOthers.find((name) => nonEmpty(env[name]) !== undefined && isUnread(name))

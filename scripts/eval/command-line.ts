@@ -24,12 +24,17 @@ Key and model are those of "caisson run". compare takes folders of two evaluatio
   --max-cost USD     bound on the cost of what this command starts
   --out FOLDER       new folder for the results (default eval-results/DATE)
   --resume FOLDER    make the attempts that are missing in FOLDER
-  --json             print the results as JSON
+  --json             print the tasks or the results as JSON
 `
 
 export type Order =
   | { readonly kind: 'help' }
-  | { readonly kind: 'list'; readonly only: readonly string[]; readonly tags: readonly string[] }
+  | {
+      readonly kind: 'list'
+      readonly only: readonly string[]
+      readonly tags: readonly string[]
+      readonly json: boolean
+    }
   | { readonly kind: 'compare'; readonly a: string; readonly b: string; readonly json: boolean }
   | RunOrder
 
@@ -90,7 +95,7 @@ export function readOrder(argv: readonly string[], directory: string): Order {
   if (command !== undefined) throw usage(`unknown argument ${JSON.stringify(command)}`)
   const only = splitList(values.only)
   const tags = splitList(values.tag)
-  if (values.list === true && values.resume === undefined) return { kind: 'list', only, tags }
+  if (values.list === true && values.resume === undefined) return { kind: 'list', only, tags, json }
   const maxCost = values['max-cost']
   const shared = {
     ...{ kind: 'run' as const, json },
@@ -120,7 +125,8 @@ function parseWords(argv: readonly string[]) {
   try {
     return parseArgs({ args: [...argv], options, allowPositionals: true })
   } catch (error) {
-    throw usage(errorMessage(error))
+    // Node adds advice about positional arguments, of no use here.
+    throw usage(errorMessage(error).replace(/\. To specify a positional argument .*$/s, ''))
   }
 }
 

@@ -71,6 +71,8 @@ describe('npm run eval', () => {
     expect(out).toMatch(/^sql-query +\w+ +sql$/m)
     expect(out).toMatch(/^git-patch +\w+ +git$/m)
     expect(out).not.toContain('config-ini')
+    const { out: json } = await evalIn('/', ['--list', '--only', 'git-patch', '--json'])
+    expect(JSON.parse(json)).toEqual([{ name: 'git-patch', difficulty: expect.any(String), tags: ['git'] }])
   })
 
   it('never says what a file of settings has in a line that is wrong', async () => {

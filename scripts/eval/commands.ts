@@ -50,8 +50,7 @@ async function carryOut(order: Order, io: EvalIo): Promise<number> {
       io.out(help)
       return exitCodes.completed
     case 'list':
-      for (const { name, difficulty, tags } of chooseTasks(order))
-        io.out(`${name.padEnd(26)} ${difficulty.padEnd(7)} ${tags.join(', ')}\n`)
+      listTasks(order, io)
       return exitCodes.completed
     case 'compare':
       compare(order.a, order.b, order.json, io)
@@ -59,6 +58,16 @@ async function carryOut(order: Order, io: EvalIo): Promise<number> {
     case 'run':
       return await runOrder(order, io)
   }
+}
+
+function listTasks(order: Order & { readonly kind: 'list' }, io: EvalIo): void {
+  const rows = chooseTasks(order).map(({ name, difficulty, tags }) => ({ name, difficulty, tags }))
+  if (order.json) {
+    io.out(toPlainJson(rows))
+    return
+  }
+  for (const { name, difficulty, tags } of rows)
+    io.out(`${name.padEnd(26)} ${difficulty.padEnd(7)} ${tags.join(', ')}\n`)
 }
 
 function compare(a: string, b: string, json: boolean, io: EvalIo): void {

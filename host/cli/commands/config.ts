@@ -3,6 +3,7 @@ import { access } from 'node:fs/promises'
 import { configFile } from '../../config/load.ts'
 import { withoutOverridden } from '../../config/overrides.ts'
 import { inspectModel, inspectSections } from '../../doctor/inspect-config.ts'
+import { withEnvFile } from '../env-file.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { withFlags } from '../options.ts'
@@ -16,7 +17,11 @@ export async function configPath(io: Io): Promise<ExitCode> {
 }
 
 /** A file that does not fit is an error like in every command. What keeps runs from starting ends with 4, a warning with 0. */
-export async function configCheck(io: Io, flags: { json?: boolean; config?: string[] }): Promise<ExitCode> {
+export async function configCheck(
+  given: Io,
+  flags: { json?: boolean; config?: string[]; envFile?: string },
+): Promise<ExitCode> {
+  const io = await withEnvFile(given, flags.envFile)
   const host = hostOf(io, flags.config)
   const file = configFile(host.folders)
   const config = await host.config()

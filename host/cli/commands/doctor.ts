@@ -1,6 +1,7 @@
 /** `caisson doctor`: what was found on this machine, each with ok or the remedy. */
 
 import type { Finding } from '../../doctor/doctor.ts'
+import { withEnvFile } from '../env-file.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { withFlags } from '../options.ts'
@@ -8,7 +9,8 @@ import { type Colors, colorsFor } from '../render/colors.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 
-export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+export async function doctor(given: Io, flags: { json?: boolean; envFile?: string }): Promise<ExitCode> {
+  const io = await withEnvFile(given, flags.envFile)
   const findings = await hostOf(io).doctor({ fresh: true })
   const colors = colorsFor(io.stdout)
   for (const finding of findings) {

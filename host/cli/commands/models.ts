@@ -3,6 +3,7 @@ import { CaissonError } from '#specs/errors.ts'
 import { withoutOverridden } from '../../config/overrides.ts'
 import { type OfferedModel, type OfferedModels, offeredModels } from '../../offered-models.ts'
 import { Settings } from '../../settings.ts'
+import { withEnvFile } from '../env-file.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { withFlags } from '../options.ts'
@@ -12,10 +13,11 @@ import { sanitizeLine } from '../render/sanitize.ts'
 
 /** @param provider name of one. Absent: all */
 export async function models(
-  io: Io,
+  given: Io,
   provider: string | undefined,
-  flags: { json?: boolean; config?: string[] },
+  flags: { json?: boolean; config?: string[]; envFile?: string },
 ): Promise<ExitCode> {
+  const io = await withEnvFile(given, flags.envFile)
   const { folders } = hostOf(io, flags.config)
   const place = { folders, env: withoutOverridden(io.env, flags.config ?? []) }
   const settings = new Settings(place, undefined, flags.config)

@@ -1,9 +1,16 @@
 /** What `doctor`, `clean`, `config`, `models`, `policy` and `key` accept. */
 import type { Command } from 'commander'
-import { addConfigOption, addEgressOptions, lazy, parseAge, type RunAction } from '../options.ts'
+import {
+  addConfigOption,
+  addEgressOptions,
+  addEnvFileOption,
+  lazy,
+  parseAge,
+  type RunAction,
+} from '../options.ts'
 
 export function addDoctorCommand(command: Command, run: RunAction): void {
-  command
+  addEnvFileOption(command)
     .option('--json', 'print as JSON')
     .action(run(lazy(async () => (await import('../commands/doctor.ts')).doctor)))
 }
@@ -27,14 +34,14 @@ export function addConfigCommands(config: Command, run: RunAction): void {
     .command('path')
     .description('Print the path of the configuration file, even if it does not exist')
     .action(run(lazy(async () => (await import('../commands/config.ts')).configPath)))
-  addConfigOption(config.command('check'))
+  addEnvFileOption(addConfigOption(config.command('check')))
     .description('Check the configuration file, the models and their providers, and the keys')
     .option('--json', 'print as JSON')
     .action(run(lazy(async () => (await import('../commands/config.ts')).configCheck)))
 }
 
 export function addModelsCommand(command: Command, run: RunAction): void {
-  addConfigOption(command.argument('[provider]', 'name of one provider; without it, all'))
+  addEnvFileOption(addConfigOption(command.argument('[provider]', 'name of one provider; without it, all')))
     .option('--json', 'print one JSON object per line')
     .action(run(lazy(async () => (await import('../commands/models.ts')).models)))
 }

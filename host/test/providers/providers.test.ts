@@ -52,6 +52,15 @@ describe('the provider', () => {
       expect(notes.join(' ')).toContain(`${kind}/MODEL`)
       expect(notes.join(' ')).not.toContain('sk-abc')
     }
+    for (const [name, setting] of [
+      ['OLLAMA_HOST', 'OLLAMA_MODEL'],
+      ['OPENAI_BASE_URL', 'OPENAI_MODEL'],
+    ] as const) {
+      const { name: chosen, notes } = await provider({ [name]: 'http://127.0.0.1:11434' })
+      expect(chosen).toBe('offline')
+      expect(notes.join(' ')).toContain(`${name} is set, but an address alone sends nothing`)
+      expect(notes.join(' ')).toContain(`the variable ${setting}`)
+    }
     const groq = await provider({ GROQ_API_KEY: 'k' })
     expect(groq.notes.join(' ')).toContain('key = { env = "GROQ_API_KEY" }')
     const openAi = { OPENAI_API_KEY: 'sk-abcdefghijklmnop' }

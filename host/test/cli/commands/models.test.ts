@@ -111,7 +111,7 @@ describe('caisson models', () => {
     )
     const checked = await keyAlone.cli('config', 'check')
     expect(checked.stdout).toContain('caisson/offline, built in')
-    expect(checked.stdout).toContain('Name a model (--model openai/MODEL)')
+    expect(checked.stdout).toContain('Name a model (--model openai/MODEL, or the variable OPENAI_MODEL)')
     expect(checked.stdout).not.toContain('No model key is set')
     const { cli } = await place(local(server.baseUrl))
     expect((await cli('models')).stdout).toContain('Of local, a run has to name its model (--model, ')
@@ -195,6 +195,19 @@ describe('the model of a run that names none', () => {
     const { stdout } = await cli('config', 'check')
     expect(stdout).toMatch(/model +chosen from the list of local at http.*, as caisson models shows/)
     expect(server.asked).toHaveLength(2)
+  })
+
+  it('is that of a file of --env-file, for models, config check and doctor [S0.09]', async () => {
+    await using server = await startModelServer(() => list({ id: 'qwen' }))
+    const { cli, folders } = await place()
+    const file = path.join(folders.config, 'variables')
+    const lines = `OPENAI_API_KEY=${key}\nOPENAI_BASE_URL=${server.baseUrl}\nOPENAI_MODEL=qwen\n`
+    await writeFile(file, lines, { mode: 0o600 })
+    expect((await cli('models', '--env-file', file)).stdout).toContain('* qwen\n')
+    for (const command of [['config', 'check'], ['doctor']])
+      expect((await cli(...command, '--env-file', file)).stdout).toContain(
+        'qwen (the variable OPENAI_MODEL) of openai',
+      )
   })
 
   it('is said by config check, with who named it [S0.09]', async () => {
