@@ -25,6 +25,7 @@ import { searchProgram } from './processes/programs.ts'
 import { smallestContext } from './providers/model-choice.ts'
 import type { ProviderChoice } from './providers/providers.ts'
 import { openRecording, type Recording, recordedProvider, recordedStepModels } from './recording/replay.ts'
+import { notesOfRun } from './run-notes.ts'
 import { type PlanOptions, type RunOptions, runDefaults } from './run-options.ts'
 import { nameFolders } from './runs/added-folders.ts'
 import { findContinued } from './runs/continued-run.ts'
@@ -37,7 +38,7 @@ import {
 } from './runs/given-plan.ts'
 import { checkOutputSchema } from './runs/output-schema.ts'
 import type { BuildOptions, PlannedRun } from './runs/resolved-run.ts'
-import { describeUnseen, patternOf, readTaskImages } from './runs/task-images.ts'
+import { patternOf, readTaskImages } from './runs/task-images.ts'
 import { type SecretChanges, Secrets } from './secrets/secrets.ts'
 import type { Settings } from './settings.ts'
 import { skillRoots, UserSkills } from './skills/user-skills.ts'
@@ -130,8 +131,9 @@ export async function resolveRun(
     ),
     ...told.hooks,
   ]
-  const unseen = recording === undefined ? describeUnseen(images, choice) : null
-  const notes = unseen === null ? choice.notes : [...choice.notes, unseen]
+  const { fallback } = options
+  const asked = { hasImages: images.length > 0, effort: options.effort, fallback, fallbacks }
+  const notes = recording === undefined ? notesOfRun(choice, asked) : choice.notes
   if (options.onNotes !== undefined) giveNotes(options.onNotes, notes)
   else if (onProgress === undefined) warn(notes)
   const { keep = continues !== undefined, sleepAfterMs = config.vm.sleepAfterMs, ...machine } = vm

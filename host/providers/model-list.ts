@@ -23,13 +23,14 @@ const modelsMaxCount = 5_000
 
 const Id = z.string().regex(/^[\x21-\x7e]{1,200}$/)
 const Tokens = z.int().min(1).max(1e9).optional().catch(undefined)
-/** Names of the context size: vLLM, OpenRouter, Mistral, LM Studio. */
+/** Names of the context size: vLLM, OpenRouter, Mistral, LM Studio; in `meta` llama.cpp, that of one request. */
 const ListedRow = z.object({
   id: Id,
   max_model_len: Tokens,
   context_length: Tokens,
   max_context_length: Tokens,
   context_window: Tokens,
+  meta: z.object({ n_ctx: Tokens }).optional().catch(undefined),
 })
 const GoogleRow = z.object({
   name: Id,
@@ -94,7 +95,11 @@ function readRow(row: unknown): ListedModel[] {
   if (read === undefined) return []
   const { id } = read
   const contextTokens =
-    read.max_model_len ?? read.context_length ?? read.max_context_length ?? read.context_window
+    read.max_model_len ??
+    read.context_length ??
+    read.max_context_length ??
+    read.context_window ??
+    read.meta?.n_ctx
   return [contextTokens === undefined ? { id } : { id, contextTokens }]
 }
 

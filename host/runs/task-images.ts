@@ -7,7 +7,6 @@ import { closeSync, constants, fstatSync, openSync, readSync, realpathSync } fro
 import path from 'node:path'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { errnoOf } from '#specs/node/file-error.ts'
-import { capabilitiesOf } from '#specs/node/provider-quirks/capabilities.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import {
   type ImageRef,
@@ -92,24 +91,6 @@ function isOutside(root: string, file: string): boolean {
   const relative = path.relative(root, file)
   return (
     relative === '' || relative === '..' || relative.startsWith(`..${path.sep}`) || path.isAbsolute(relative)
-  )
-}
-
-/**
- * What a person should know whose model does not see; null: it sees, or there is nothing to see.
- * @param maxImages as configured; absent: by the id of the model
- */
-export function describeUnseen(
-  images: readonly TaskImage[],
-  {
-    model,
-    maxImages = capabilitiesOf(model).maxImages,
-  }: { readonly model: string; readonly maxImages?: number },
-): string | null {
-  if (images.length === 0 || maxImages > 0) return null
-  return (
-    `As far as is known, ${model} does not see images: in place of each it gets a note with format and size. Choose another ` +
-    `model (option model), or if this one sees, set models."${model}".maxImages in the configuration.`
   )
 }
 

@@ -7,7 +7,7 @@ import ignore from 'ignore'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { imageMaxBytes } from '#specs/protocol/image.ts'
 import { png } from '#specs/testing/images.ts'
-import { describeUnseen, patternOf, readTaskImages } from '../../runs/task-images.ts'
+import { patternOf, readTaskImages } from '../../runs/task-images.ts'
 
 const picture = png(640, 480)
 let folder: string
@@ -80,16 +80,6 @@ describe('images of a task', () => {
         root,
       ),
     ).toThrow(/at most 8 images/)
-  })
-
-  it('are named to a person whose model does not see them, with what to do [G.09]', () => {
-    const images = readTaskImages(['a.png'], root)
-    expect(describeUnseen(images, { model: 'qwen3-coder' })).toMatch(
-      /qwen3-coder does not see images.*models\."qwen3-coder"\.maxImages/,
-    )
-    expect(describeUnseen(images, { model: 'qwen3-coder', maxImages: 1 })).toBeNull()
-    expect(describeUnseen(images, { model: 'claude-sonnet-5-5' })).toBeNull()
-    expect(describeUnseen([], { model: 'qwen3-coder' })).toBeNull()
   })
 
   it('come into the VM though they are ignored, and nothing else with them [G.09]', () => {

@@ -198,12 +198,12 @@ describe('the model of a run that names none', () => {
   })
 
   it('is that of a file of --env-file, for models, config check and doctor [S0.09]', async () => {
-    await using server = await startModelServer(() => list({ id: 'qwen' }))
+    await using server = await startModelServer(() => list({ id: 'qwen', meta: { n_ctx: 8_192 } }))
     const { cli, folders } = await place()
     const file = path.join(folders.config, 'variables')
     const lines = `OPENAI_API_KEY=${key}\nOPENAI_BASE_URL=${server.baseUrl}\nOPENAI_MODEL=qwen\n`
     await writeFile(file, lines, { mode: 0o600 })
-    expect((await cli('models', '--env-file', file)).stdout).toContain('* qwen\n')
+    expect((await cli('models', '--env-file', file)).stdout).toContain('* qwen  8,192 tokens of context\n')
     for (const command of [['config', 'check'], ['doctor']])
       expect((await cli(...command, '--env-file', file)).stdout).toContain(
         'qwen (the variable OPENAI_MODEL) of openai',
