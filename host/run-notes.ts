@@ -18,10 +18,11 @@ export function notesOfRun(choice: ProviderChoice, asked: AskedOfModel): readonl
 }
 
 function describeImages(
-  { model, maxImages = capabilitiesOf(model).maxImages }: ProviderChoice,
+  { model, baseUrl, maxImages = capabilitiesOf(model).maxImages }: ProviderChoice,
   { hasImages }: AskedOfModel,
 ): string[] {
   if (!hasImages || maxImages > 0) return []
+  if (baseUrl === null) return ['The offline model does not see images; name a model that does (option model).']
   return [
     `As far as is known, ${model} does not see images: in place of each it gets a note with format and size. Choose another ` +
       `model (option model), or if this one sees, set models."${model}".maxImages in the configuration.`,

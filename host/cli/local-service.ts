@@ -99,7 +99,7 @@ export async function startRun(
 }
 
 function whyUnused(socket: string, error: unknown, answerMs: number = healthMs): string {
-  if (isNotThere(error)) return `the service on ${socket} has ended`
+  if (isNotThere(error)) return `the service on ${socket} has ended; start it again, or delete this socket`
   if (error instanceof Error && error.name === 'TimeoutError')
     return `the service on ${socket} did not answer for ${answerMs / 1_000} seconds`
   return `the service on ${socket} cannot be used: ${errorMessage(error)}`

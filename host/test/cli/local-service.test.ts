@@ -140,7 +140,7 @@ describe('the service of this user', () => {
     await close()
     await link(path.join(folder, 'left'), socket)
     expect(await findLocalService(home, version)).toEqual({
-      problem: `the service on ${socket} has ended`,
+      problem: `the service on ${socket} has ended; start it again, or delete this socket`,
     })
     await rm(socket)
     const silent = createServer(() => undefined)
@@ -184,7 +184,7 @@ describe('the service of this user', () => {
     const { socket, close } = await standIn(home)
     await close()
     expect(await startRun({ socket, token }, given)).toEqual({
-      problem: `the service on ${socket} has ended`,
+      problem: `the service on ${socket} has ended; start it again, or delete this socket`,
     })
   })
 })
