@@ -114,7 +114,7 @@ export class ProgressView {
     this.lines([
       this.#colors.red(`Run ${end.outcome}`),
       sanitizeBlock(describeEnd(end.reason, end.message)),
-      'The journal does not record this end.',
+      'The run stays interrupted: the journal does not record this end.',
     ])
   }
 
