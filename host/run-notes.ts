@@ -22,7 +22,8 @@ function describeImages(
   { hasImages }: AskedOfModel,
 ): string[] {
   if (!hasImages || maxImages > 0) return []
-  if (baseUrl === null) return ['The offline model does not see images; name a model that does (option model).']
+  if (baseUrl === null)
+    return ['The offline model does not see images; name a model that does (option model).']
   return [
     `As far as is known, ${model} does not see images: in place of each it gets a note with format and size. Choose another ` +
       `model (option model), or if this one sees, set models."${model}".maxImages in the configuration.`,

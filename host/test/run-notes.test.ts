@@ -22,7 +22,9 @@ describe('the notes of a run', () => {
     expect(notes('qwen3-coder', { hasImages: true }, { 'qwen3*': { maxImages: 1 } })).toBe('')
     expect(notes('claude-sonnet-5-5', { hasImages: true })).toBe('')
     expect(notes('qwen3-coder', {})).toBe('')
-    expect(notes('caisson/offline', { hasImages: true })).toContain('does not see images; name a model that does')
+    expect(notes('caisson/offline', { hasImages: true })).toContain(
+      'does not see images; name a model that does',
+    )
   })
 
   it('name options that have no effect with its model [S1.07] [S3.06]', () => {
