@@ -73,7 +73,10 @@ export function toolEndLines(
   const head = `    ${isBad ? '✘' : '✔'} ${facts.join(' · ')}`
   const isCommand = exitCode !== undefined || commands.includes(tool)
   const isOutputShown = detail.verbose === true || (diffs.length === 0 && (isBad || isCommand))
-  const repeated = error !== undefined && event.output.includes(error.message)
+  // The model gets refused arguments as JSON; the head says the same in words.
+  const isRefusal = error?.code === 'invalid_input' && event.output.startsWith('{"ok":false,')
+  const repeated =
+    error !== undefined && (event.output.includes(error.message) || (isRefusal && detail.verbose !== true))
   // The head says so already.
   const text =
     exitCode === undefined ? event.output : event.output.replace(/\n?\[exit code [^\n[]*\]\s*$/, '')

@@ -24,6 +24,24 @@ it('an image that the model looks at shows format and size [G.09]', () => {
   ])
 })
 
+it('refused arguments are said once, and as the model gets them only in all detail [H.01]', () => {
+  const error = {
+    code: 'invalid_input',
+    message: 'the arguments do not fit; path: is required',
+    retryable: false,
+  } as const
+  const call = {
+    ...end,
+    tool: 'read_file',
+    error,
+    output: '{"ok":false,"message":"the arguments do not fit"}',
+  }
+  expect(toolEndLines(call, colors, {}, true)).toEqual([
+    '    ✘ read_file · invalid_input: the arguments do not fit; path: is required · 1.2 s',
+  ])
+  expect(toolEndLines(call, colors, { verbose: true }, true)).toHaveLength(2)
+})
+
 it('arguments show line ends as such, and a backslash before an n as it is [H.01]', () => {
   const given = { code: 'one\ntext.split("\\n")' }
   expect(argumentLines(JSON.stringify(given), colors).map((line) => line.trim())).toEqual([
