@@ -13,6 +13,7 @@ import { type WaitArguments, type WorkflowStep, waitTool } from '#specs/protocol
 import type { Opening } from '../context/opening.ts'
 import { atEffort } from '../run/effort.ts'
 import type { AgentRun } from '../run/run.ts'
+import { atModel } from '../run/step-model.ts'
 import { describeFunctionFailure, type StepResult } from '../step/step.ts'
 import { askPerson, makeCall } from '../step/step-calls.ts'
 import { checkOutput, settleOutput } from '../step/step-output.ts'
@@ -123,7 +124,7 @@ async function chat(
   { values, run, signal, converse, historyOf }: WorkflowParts,
   before?: readonly ChatMessage[],
 ): Promise<WorkflowResult> {
-  const narrowed = runOfStep(step, atEffort(run, step.effort))
+  const narrowed = runOfStep(step, atEffort(atModel(run, plan.model), plan.effort))
   if (!narrowed.ok) return failed(narrowed.error)
   const earlier = before ?? step.continues?.map(historyOf).findLast((history) => history !== undefined)
   const opening = openChat(step, values, round, earlier)

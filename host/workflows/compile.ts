@@ -151,20 +151,8 @@ function compileStep(step: WorkflowStep, data: WorkspaceData, ids: ReadonlyMap<s
         from.next.some(({ to, on }) => to === step.id && on === 'completed'),
     )
     .map(({ id }) => idOf(ids, id))
-  const {
-    chat,
-    when,
-    tools,
-    runFunctionsInParallel,
-    maxTurns,
-    call,
-    ask,
-    wait,
-    each,
-    repeat,
-    output,
-    effort,
-  } = details
+  const { chat, when, tools, runFunctionsInParallel, maxTurns, call, ask, wait, each, repeat, output } =
+    details
   return {
     name: step.id,
     after: data.steps.flatMap((from) => waysFrom(from, step.id, idOf(ids, from.id))),
@@ -191,7 +179,6 @@ function compileStep(step: WorkflowStep, data: WorkspaceData, ids: ReadonlyMap<s
     ...(repeat === undefined ? {} : { repeat }),
     ...(wait === undefined ? {} : { wait: 'until' in wait ? wait : { forMs: millisecondsOf(wait.for) } }),
     ...(output === undefined ? {} : { output }),
-    ...(effort === undefined ? {} : { effort }),
   }
 }
 
@@ -217,7 +204,7 @@ function planStepOf(
   own: TaskStep,
   provided: ReadonlySet<string>,
 ): PlanInput['steps'][number] {
-  const { onFailure, retries, effort, description, writes } = details
+  const { onFailure, retries, model, effort, description, writes } = details
   const calls = [...(own.functions ?? []), ...(own.call === undefined ? [] : [own.call.function])]
   // What runs outside the VM alone changes nothing in the workspace.
   const isOutside = own.tools === undefined && calls.every((one) => provided.has(one))
@@ -229,6 +216,7 @@ function planStepOf(
     writes: writes ?? (isOutside ? [] : ['*']),
     ...(retries === undefined ? {} : { retries }),
     ...(onFailure === undefined || onFailure === 'abort' ? {} : { onFailure: 'continue' }),
+    ...(model === undefined ? {} : { model }),
     ...(effort === undefined ? {} : { effort }),
   }
 }

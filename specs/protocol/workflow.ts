@@ -5,7 +5,7 @@
 import * as z from 'zod'
 import { ToolName } from './extension.ts'
 import { limits } from './limits.ts'
-import { Effort, OutputSchema, StepId } from './plan.ts'
+import { OutputSchema, StepId } from './plan.ts'
 import { Document, Line, Milliseconds, Sha256, Text } from './text.ts'
 
 const Expression = z.string().min(1).max(limits.expressionMaxChars)
@@ -68,8 +68,6 @@ export const WorkflowStep = z.strictObject({
   repeat: z.strictObject({ until: Expression, max: z.int().min(1).max(100) }).optional(),
   /** JSON schema of the output. Absent: text, or what the call returns. */
   output: OutputSchema.optional(),
-  /** Absent: the run's. */
-  effort: Effort.optional(),
 })
 export type WorkflowStep = z.infer<typeof WorkflowStep>
 

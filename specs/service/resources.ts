@@ -162,6 +162,7 @@ export type RunRequest = z.infer<typeof RunRequest>
 /** What a run of a workflow is started with. */
 export const WorkflowRunRequest = RunFields.omit({
   prompt: true,
+  images: true,
   context: true,
   outputSchema: true,
   continue: true,
