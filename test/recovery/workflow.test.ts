@@ -53,6 +53,7 @@ const file = {
   'Agent - V1@develop@step-4. Report#details': {
     chat: [{ role: 'user', content: 'Report: {{steps["2. Order"].output}}' }],
     tools: ['write_file'],
+    model: 'another',
     nextStep: '-',
   },
   'Agent - V1@develop@func-read_data_from_sheet#details': {
@@ -112,7 +113,6 @@ const start = async (host: Host, world: World, orders: string[]): Promise<Run> =
 
 let folder: string
 let worlds: Worlds
-let undisturbed: readonly JournalEvent[]
 
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'caisson-workflow-'))
@@ -124,9 +124,13 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-it('a workflow runs as its file says, and its result is the answer of the run [S3.01 S3.03 S3.04]', async () => {
+it('a workflow runs as its file says, and its result is the answer of the run [S3.01 S3.02 S3.03 S3.04]', async () => {
   await using world = await worlds.openWorld()
-  world.answers = answer
+  const models: unknown[] = []
+  world.answers = (asked) => {
+    models.push(asked.body.model)
+    return answer(asked)
+  }
   const orders: string[] = []
   const run = await start(world.host, world, orders)
   const result = await run.result()
@@ -136,13 +140,14 @@ it('a workflow runs as its file says, and its result is the answer of the run [S
     value: { part: 'a7', said: 'reported' },
   })
   expect(orders).toEqual(['a7'])
-  undisturbed = await world.host.runs.read(run.id)
-  expect(undisturbed[0]?.event).toMatchObject({
+  expect(models).toEqual(['scripted', 'scripted', 'another', 'another'])
+  const lines = await world.host.runs.read(run.id)
+  expect(lines[0]?.event).toMatchObject({
     type: 'run-start',
     prompt: 'Agent - V1@develop',
     workflow: { name: 'Agent - V1', version: 'develop', sha256: expect.stringMatching(/^[0-9a-f]{64}$/) },
   })
-  const ended = undisturbed.flatMap(({ event }) =>
+  const ended = lines.flatMap(({ event }) =>
     event.type === 'step-end' ? [`${event.stepId} ${event.state}`] : [],
   )
   expect(ended).toEqual([
@@ -268,8 +273,7 @@ it('waits for a time without a VM, and continues by itself [S3.09 R.01]', async 
 }, 60_000)
 
 it('a workflow whose agent dies at any line of its work continues there, and calls each function once [S3.08 R.01]', async () => {
-  const lines = undisturbed.filter(isAtWork)
-  const seqs = lines.map(({ seq }) => seq)
+  const seqs = await seqsAtWork()
   const step = perTier(Math.ceil(seqs.length / 6), 1)
   // Each day begins elsewhere, so that all lines have their turn.
   const first = Math.floor(Date.now() / 86_400_000) % step
@@ -289,6 +293,15 @@ it('a workflow whose agent dies at any line of its work continues there, and cal
       })),
   )
 }, 300_000)
+
+/** Of a run that nobody disturbs. */
+async function seqsAtWork(): Promise<number[]> {
+  await using world = await worlds.openWorld()
+  world.answers = answer
+  const run = await start(world.host, world, [])
+  await run.result()
+  return (await world.host.runs.read(run.id)).filter(isAtWork).map(({ seq }) => seq)
+}
 
 /** Runs in which the agent dies when the line is written. */
 async function killAt(seqs: readonly number[]): Promise<object[]> {
