@@ -56,7 +56,7 @@ const Functions = z.record(
   }),
 )
 
-/** A copy, of which those for a run are still to be checked. @throws {OptionsError} */
+/** A copy; the options of a run in it are checked later. @throws {OptionsError} */
 function readGiven(options: WorkflowOptions): WorkflowOptions {
   return readOptions(optionsProblem, () => {
     if (typeof options !== 'object' || options === null)
