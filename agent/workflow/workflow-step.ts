@@ -173,7 +173,7 @@ async function ask(
   return reply.success ? await settleValue({}, reply.data.answer) : failed('the question has no answer')
 }
 
-/** The host waits, without a VM where it takes long. A person may end the wait; the output is the time that it was for. */
+/** The host waits, without a VM where it takes long. A person may end the wait. It has no output. */
 async function waitFor(
   plan: Step,
   wait: NonNullable<WorkflowStep['wait']>,
@@ -195,7 +195,7 @@ async function waitFor(
     preview: `Waits until ${time}. Allow it to continue now, deny it to end the step.`,
   }
   const { decision } = await askPerson(plan.id, question, run, signal)
-  return decision === 'allow' ? await settleValue({}, time) : failed('a person ended the wait', 'denied')
+  return decision === 'allow' ? await settleValue({}, '') : failed('a person ended the wait', 'denied')
 }
 
 const waitMaxMs = 366 * 86_400_000
