@@ -81,7 +81,7 @@ export async function readWorkflow(
 ): Promise<StartedWorkflow> {
   const { input, functions = {}, ...rest } = readGiven(options)
   const { data, origin } = await load(from)
-  const hostTools = { ...rest.extensions?.hostTools, ...functionsOf(data, functions) }
+  const hostTools = { ...rest.extensions?.hostTools, ...workflowTools(data, functions) }
   const { plan, workflow } = await compileWorkflow(data, input, new Set(Object.keys(hostTools)))
   return {
     options: {
@@ -119,7 +119,7 @@ async function load(from: string | URL | WorkspaceData): Promise<{ data: Workspa
  * The application's functions as tools of the host, such as {@link Host.resume} takes.
  * @throws {CaissonError} `invalid_options`
  */
-export function functionsOf(
+export function workflowTools(
   { functions }: Pick<WorkspaceData, 'functions'>,
   given: WorkflowFunctions,
 ): HostTools {

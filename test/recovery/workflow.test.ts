@@ -12,8 +12,9 @@ import type { Asked, ServerReply } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { perTier } from '#specs/testing/tier.ts'
 import { runCli } from '../../host/cli/main.ts'
-import type { Host, WorkflowOptions } from '../../host/host.ts'
+import { Host, type WorkflowOptions } from '../../host/host.ts'
 import type { Run } from '../../host/runs/run.ts'
+import { workflowTools } from '../../host/start-workflow.ts'
 import { WorkspaceManager } from '../../host/workflows/workspace-manager.ts'
 import { Worlds } from './kills.ts'
 import { installMachine } from './machine/install.ts'
@@ -83,7 +84,7 @@ function answer({ messages }: Asked): ServerReply {
   return reply({ text: `unexpected: ${asked}` })
 }
 
-function functionsOf(orders: string[]): NonNullable<WorkflowOptions['functions']> {
+function functionsFor(orders: string[]): NonNullable<WorkflowOptions['functions']> {
   return {
     read_data_from_sheet: ({ sheet_url }) => ({ rows: [`${sheet_url}: a7 is missing`] }),
     order_part: ({ id }) => {
@@ -95,7 +96,7 @@ function functionsOf(orders: string[]): NonNullable<WorkflowOptions['functions']
 
 const options = (world: World, orders: string[]): WorkflowOptions => ({
   input: { sheet: 's1' },
-  functions: functionsOf(orders),
+  functions: functionsFor(orders),
   workspace: world.scene.workspace,
   approvals: { mode: 'all' },
   vm: { memoryBytes: 256 * 1024 ** 2, diskBytes: 64 * 1024 ** 2, start: 'cold' },
@@ -274,6 +275,36 @@ it('waits for a time without a VM, and continues by itself [S3.09 R.01]', async 
     'run-sleep',
     'run-resume',
   ])
+}, 60_000)
+
+it('a workflow that left its process while it waited continues in another one, with its functions [S3.08 S3.09]', async () => {
+  const waiting = new WorkspaceManager().parse(
+    JSON.stringify({
+      'A@1#details': { steps: [{ id: 'pause' }, { id: 'order' }] },
+      'A@1@step-pause#details': { wait: { for: 5 } },
+      'A@1@step-order#details': { call: { function: 'order_part', arguments: { id: 'b8' } } },
+      'A@1@func-order_part#details': file['Agent - V1@develop@func-order_part#details'],
+    }),
+  )
+  await using world = await worlds.openWorld()
+  const orders: string[] = []
+  const given = options(world, orders)
+  const { functions = {}, vm } = given
+  const run = await world.host.startWorkflow(waiting, {
+    ...given,
+    functions: { order_part: functions.order_part ?? (() => undefined) },
+    vm: { ...vm, sleepAfterMs: 300 },
+    leaveOnSleep: true,
+  })
+  expect((await run.ended).end).toBeNull()
+  await using later = new Host({ env: { ...process.env, ...world.env } })
+  await expect(later.resume(run.id)).rejects.toThrow(/host tools order_part/)
+  const hostTools = workflowTools(waiting, {
+    order_part: functionsFor(orders).order_part ?? (() => undefined),
+  })
+  const next = await later.resume(run.id, { extensions: { hostTools }, onNotes: () => undefined })
+  expect(await next.result()).toMatchObject({ outcome: 'completed', value: { ordered: 'b8' } })
+  expect(orders).toEqual(['b8'])
 }, 60_000)
 
 it('a workflow whose agent dies at any line of its work continues there, and calls each function once [S3.08 R.01]', async () => {
