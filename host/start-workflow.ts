@@ -1,7 +1,8 @@
 /** What {@link Host.startWorkflow} takes, and how a workflow becomes the options of a run. */
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
-import type { Plan } from '#specs/protocol/plan.ts'
 import { namedModels, type StepModels } from '#specs/protocol/run-models.ts'
 import type { Workflow } from '#specs/protocol/workflow.ts'
 import { OptionsError, ToolOption } from './check-options.ts'
@@ -10,8 +11,9 @@ import { checkArguments, copyOptions, readOptions } from './files/check-argument
 import type { RunOptions } from './run-options.ts'
 import type { GivenPlan } from './runs/given-plan.ts'
 import type { HostToolContext, HostToolDefinition, HostTools } from './tools/host-tools.ts'
-import { compileWorkflow, describeGoal } from './workflows/compile.ts'
+import { type CompiledWorkflow, compileWorkflow, describeGoal } from './workflows/compile.ts'
 import { parametersOf } from './workflows/function-schema.ts'
+import { loadParts } from './workflows/load-parts.ts'
 import type { WorkspaceData } from './workflows/workspace-data.ts'
 import { WorkspaceManager } from './workflows/workspace-manager.ts'
 
@@ -80,15 +82,20 @@ export async function readWorkflow(
   { stepModels }: Pick<Config, 'stepModels'>,
 ): Promise<StartedWorkflow> {
   const { input, functions = {}, ...rest } = readGiven(options)
-  const { data, origin } = await load(from)
-  const hostTools = { ...rest.extensions?.hostTools, ...workflowTools(data, functions) }
-  const { plan, workflow } = await compileWorkflow(data, input, new Set(Object.keys(hostTools)))
+  const { data, origin, folder } = await load(from)
+  const parts = await loadParts(data, folder)
+  const described = [data, ...parts.values()].flatMap((one) => one.functions)
+  const hostTools = { ...rest.extensions?.hostTools, ...workflowTools({ functions: described }, functions) }
+  const { plan, workflow } = await compileWorkflow(data, input, {
+    provided: new Set(Object.keys(hostTools)),
+    parts,
+  })
   return {
     options: {
       ...rest,
       prompt: describeGoal(data),
       extensions: { ...rest.extensions, hostTools },
-      ...modelsOf(plan, rest.stepModels, stepModels),
+      ...modelsOf({ plan, workflow }, rest.stepModels, stepModels),
     },
     given: { plan, from: origin },
     workflow,
@@ -97,22 +104,33 @@ export async function readWorkflow(
 
 /** Models that the steps name: names of the options, else of the configuration, else ids. */
 function modelsOf(
-  { steps }: Plan,
+  { plan, workflow }: CompiledWorkflow,
   given: StepModels | undefined,
   configured: StepModels = [],
 ): Pick<RunOptions, 'stepModels'> {
   const models = new Map(namedModels(given ?? []))
   const known = namedModels(configured)
-  for (const { model } of steps)
+  const plans = [plan, ...Object.values(workflow.parts ?? {}).map((part) => part.plan)]
+  for (const { model } of plans.flatMap(({ steps }) => steps))
     if (model !== undefined && !models.has(model)) models.set(model, known.get(model) ?? model)
   return models.size === 0 ? {} : { stepModels: Object.fromEntries(models) }
 }
 
-async function load(from: string | URL | WorkspaceData): Promise<{ data: WorkspaceData; origin: string }> {
+interface Loaded {
+  readonly data: WorkspaceData
+  /** For people. */
+  readonly origin: string
+  /** Where files beside it are; null: it is of no file. */
+  readonly folder: string | null
+}
+
+async function load(from: string | URL | WorkspaceData): Promise<Loaded> {
   const manager = new WorkspaceManager()
-  if (typeof from === 'string' || from instanceof URL)
-    return { data: await manager.load(from), origin: String(from) }
-  return { data: manager.check(from), origin: 'the application' }
+  if (typeof from !== 'string' && !(from instanceof URL))
+    return { data: manager.check(from), origin: 'the application', folder: null }
+  const data = await manager.load(from)
+  const file = path.resolve(from instanceof URL ? fileURLToPath(from) : from)
+  return { data, origin: String(from), folder: path.dirname(file) }
 }
 
 /**

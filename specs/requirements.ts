@@ -205,8 +205,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S3.07': later('Steps and functions are shared by workflows', 'a file has all its steps and functions'),
   'S3.08': now('Long runs survive their process'),
   'S3.09': now(
-    'Workflows branch on conditions, repeat steps, wait and go through lists, by expressions that cannot run code and always end',
-    'a step cannot be a workflow of its own',
+    'Workflows branch on conditions, repeat steps, wait, go through lists and run other workflows, by expressions that cannot run code and always end',
   ),
   'S3.10': now('Functions of a user run in a sandbox, with bounds of time and memory'),
   'S3.11': later(

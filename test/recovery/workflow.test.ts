@@ -159,8 +159,18 @@ it('a workflow runs as its file says, and its result is the answer of the run [S
   ])
 }, 60_000)
 
-it('asks a person, runs code of the file for each entry of a list, and is replayed [S3.09 S3.10]', async () => {
-  const each = new WorkspaceManager().parse(
+it('asks a person, runs code of the file and another workflow for each entry of a list, and is replayed [S3.09 S3.10]', async () => {
+  const place = await temporaryFolder('workflow-parts')
+  await writeFile(
+    path.join(place, 'say.json'),
+    JSON.stringify({
+      'Say@1#details': { steps: [{ id: 'say' }], result: 'steps.say.output' },
+      'Say@1@step-say#details': { chat: [{ role: 'user', content: 'say {{input.what}}' }] },
+    }),
+  )
+  const each = path.join(place, 'a.workflow.json')
+  await writeFile(
+    each,
     JSON.stringify({
       'A@1#details': { steps: [{ id: 'ask' }, { id: 'square' }, { id: 'say' }], result: 'steps.say.output' },
       'A@1@step-ask#details': { ask: { question: 'Which factor?', options: ['2', '3'] } },
@@ -170,7 +180,7 @@ it('asks a person, runs code of the file for each entry of a list, and is replay
       },
       'A@1@step-say#details': {
         each: { in: 'steps.square.output' },
-        chat: [{ role: 'user', content: 'say {{item}}' }],
+        workflow: { from: 'say.json', input: { what: '{{item}}' } },
         nextStep: '-',
       },
       'A@1@func-times#details': {
@@ -257,7 +267,7 @@ it('waits for a time without a VM, and continues by itself [S3.09 R.01]', async 
   const waiting = new WorkspaceManager().parse(
     JSON.stringify({
       'A@1#details': { steps: [{ id: 'pause' }, { id: 'say' }] },
-      'A@1@step-pause#details': { wait: { for: 4 } },
+      'A@1@step-pause#details': { wait: { for: 3 } },
       'A@1@step-say#details': { chat: [{ role: 'user', content: 'after: {{steps.pause.state}}' }] },
     }),
   )
@@ -281,7 +291,7 @@ it('a workflow that left its process while it waited continues in another one, w
   const waiting = new WorkspaceManager().parse(
     JSON.stringify({
       'A@1#details': { steps: [{ id: 'pause' }, { id: 'order' }] },
-      'A@1@step-pause#details': { wait: { for: 5 } },
+      'A@1@step-pause#details': { wait: { for: 3 } },
       'A@1@step-order#details': { call: { function: 'order_part', arguments: { id: 'b8' } } },
       'A@1@func-order_part#details': file['Agent - V1@develop@func-order_part#details'],
     }),
@@ -309,7 +319,7 @@ it('a workflow that left its process while it waited continues in another one, w
 
 it('a workflow whose agent dies at any line of its work continues there, and calls each function once [S3.08 R.01]', async () => {
   const seqs = await seqsAtWork()
-  const step = perTier(Math.ceil(seqs.length / 6), 1)
+  const step = perTier(Math.ceil(seqs.length / 3), 1)
   // Each day begins elsewhere, so that all lines have their turn.
   const first = Math.floor(Date.now() / 86_400_000) % step
   const chosen = seqs.filter((_, index) => index % step === first)
