@@ -1,11 +1,12 @@
 // A workflow in the real host and the real agent, with a program in the place of QEMU: as it runs, and killed at positions of
 // its journal.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import * as z from 'zod'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Asked, ServerReply } from '#specs/testing/model-server.ts'
@@ -157,6 +158,35 @@ it('a workflow runs as its file says, and its result is the answer of the run [S
     '2-order completed',
     '4-report completed',
   ])
+}, 60_000)
+
+it('the first sample of the documents runs unchanged, with the functions of the application [S3.02 S3.03 S3.12]', async () => {
+  const page = await readFile(path.join(import.meta.dirname, '../../docs/sample-workspace-json.md'), 'utf8')
+  const sample = new WorkspaceManager().parse(/```json5\n([\s\S]*?)```/.exec(page)?.[1] ?? '')
+  await using world = await worlds.openWorld()
+  const models = new Set<unknown>()
+  const call = (id: string, name: string, args: object) => ({ id, name, arguments: JSON.stringify(args) })
+  world.answers = ({ body, messages }) => {
+    models.add(body.model)
+    if (messages.at(-1)?.role === 'tool') return reply({ text: 'planned' })
+    const read = call('c1', 'read_data_from_sheet', { sheet_url: 's', tab_name: 't' })
+    return reply({ calls: [read, call('c2', 'send_plan_to_pm', { plan: 'p' })] })
+  }
+  const calls: unknown[] = []
+  const run = await world.host.startWorkflow(sample, {
+    ...options(world, []),
+    functions: {
+      read_data_from_sheet: (input) => void calls.push(input),
+      send_plan_to_pm: {
+        description: 'Sends the plan.',
+        inputSchema: z.strictObject({ plan: z.string() }),
+        execute: (input) => void calls.push(input),
+      },
+    },
+  })
+  expect(await run.result()).toMatchObject({ outcome: 'completed', summary: 'planned' })
+  expect(calls).toEqual([{ sheet_url: 's', tab_name: 't' }, { plan: 'p' }])
+  expect([...models]).toEqual(['gpt-4o'])
 }, 60_000)
 
 it('asks a person, runs code of the file and another workflow for each entry of a list, and is replayed [S3.09 S3.10]', async () => {
