@@ -1,10 +1,11 @@
 /**
- * Loads the workflows that steps of a workflow run, and theirs. Each is a file beside the first one; what is elsewhere, leads
- * back to itself or is not what its digest says is refused.
+ * Loads the workflows that steps of a workflow run, and theirs. Each is a file beside the first one, by its name or by agent
+ * and version. Refuses what is elsewhere, leads back to itself, or is not what its digest says.
  */
+import { lstat } from 'node:fs/promises'
 import path from 'node:path'
 import type { WorkflowStep, WorkspaceData } from './workspace-data.ts'
-import { loadFile, WorkflowError } from './workspace-manager.ts'
+import { loadFile, WorkflowError, WorkspaceManager } from './workspace-manager.ts'
 
 /** Workflows by the name of their file. */
 export type LoadedParts = ReadonlyMap<string, WorkspaceData>
@@ -23,8 +24,9 @@ export async function loadParts(data: WorkspaceData, folder: string | null): Pro
       if (way.includes(named.from)) throw refuse(`"${named.from}" leads back to itself`)
       if (way.length >= depthMax) throw refuse(`more than ${depthMax} workflows are inside one another`)
       if (folder === null) throw refuse('a workflow that is of no file has no files beside it')
-      if (!isPlainName(named.from)) throw refuse('expected the name of a file beside this one')
-      const known = loaded.get(named.from) ?? (await loadFile(path.join(folder, named.from)))
+      if (!isPlainName(named.from))
+        throw refuse('expected the name of a file beside this one, or AGENT@VERSION of one')
+      const known = loaded.get(named.from) ?? (await loadFile(await findFile(folder, named.from, refuse)))
       if (named.sha256 !== undefined && named.sha256 !== known.sha256)
         throw refuse(`"${named.from}" has the SHA-256 ${known.sha256}, expected ${named.sha256}`)
       const isNew = !loaded.has(named.from)
@@ -46,6 +48,25 @@ export async function loadParts(data: WorkspaceData, folder: string | null): Pro
   }
   await follow(data, [])
   return new Map([...loaded].map(([name, { workflow }]) => [name, workflow]))
+}
+
+/** A file of this name; else the only workflow of the folder with this agent and version. */
+async function findFile(
+  folder: string,
+  name: string,
+  refuse: (what: string) => WorkflowError,
+): Promise<string> {
+  const file = path.join(folder, name)
+  if (!name.includes('@') || (await lstat(file).catch(() => undefined)) !== undefined) return file
+  const listed = await new WorkspaceManager().list(folder)
+  const found = listed.filter(
+    ({ workflow }) => workflow !== null && `${workflow.agent}@${workflow.version}` === name,
+  )
+  const [first, second] = found
+  if (first === undefined) throw refuse(`the folder has neither a file nor a workflow "${name}"`)
+  if (second !== undefined)
+    throw refuse(`"${name}" is in ${path.basename(first.file)} and in ${path.basename(second.file)}`)
+  return first.file
 }
 
 function describe({ agent, version }: WorkspaceData, { id }: WorkflowStep, what: string): string {

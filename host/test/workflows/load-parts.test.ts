@@ -69,6 +69,20 @@ describe('a workflow in a step', () => {
     expect(plan.steps[0]?.writes).toEqual([])
   })
 
+  it('is found by its agent and version in the folder, if only one has them [S3.07]', async () => {
+    const inner = file('B', { x: { chat } })
+    const folder = await folderOf({
+      'b.workflow.json': inner,
+      'other.workflow.yaml': file('C', { x: { chat } }),
+    })
+    const outer = (from: string) => file('A', { one: { workflow: { from } } })
+    const { workflow } = await compile(outer('B@1'), folder)
+    expect(workflow.parts).toMatchObject({ 'B@1': { name: 'B', version: '1' } })
+    await expect(compile(outer('B@2'), folder)).rejects.toThrow(/neither a file nor a workflow "B@2"/)
+    await writeFile(path.join(folder, 'second.workflow.json'), inner)
+    await expect(compile(outer('B@1'), folder)).rejects.toThrow(/"B@1" is in b\.workflow\.json and in second/)
+  })
+
   it.each([
     ['../b.json', /expected the name of a file beside this one/],
     ['/etc/passwd', /expected the name of a file beside this one/],
