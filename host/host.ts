@@ -352,7 +352,7 @@ export class Host implements AsyncDisposable {
   async startWorkflow(workflow: string | URL | WorkspaceData, options: WorkflowOptions = {}): Promise<Run> {
     return await withCode(async () => {
       this.#requireOpen()
-      const read = await readWorkflow(workflow, options)
+      const read = await readWorkflow(workflow, options, await this.config())
       const checked = checkRunOptions(read.options)
       return await this.#start(checked, (started) => this.#startRun(started, read))
     }, options)

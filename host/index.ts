@@ -162,7 +162,7 @@ export type { FileOptions, ReadFileOptions, SandboxFile } from './sandbox/guest-
 export type { ForwardedPort, PortOptions, Sandbox, SandboxVm } from './sandbox/sandbox.ts'
 export type { SecretChanges, SecretSetting } from './secrets/secrets.ts'
 export type { UserSkills } from './skills/user-skills.ts'
-export type { WorkflowFunctions } from './start-workflow.ts'
+export { type WorkflowFunctions, workflowTools } from './start-workflow.ts'
 export type { Folders } from './state/folders.ts'
 export {
   defineHostTool,

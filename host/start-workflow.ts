@@ -1,13 +1,19 @@
 /** What {@link Host.startWorkflow} takes, and how a workflow becomes the options of a run. */
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
+import { namedModels, type StepModels } from '#specs/protocol/run-models.ts'
 import type { Workflow } from '#specs/protocol/workflow.ts'
-import { OptionsError } from './check-options.ts'
+import { OptionsError, ToolOption } from './check-options.ts'
+import type { Config } from './config/schema.ts'
+import { checkArguments, copyOptions, readOptions } from './files/check-arguments.ts'
 import type { RunOptions } from './run-options.ts'
 import type { GivenPlan } from './runs/given-plan.ts'
 import type { HostToolContext, HostToolDefinition, HostTools } from './tools/host-tools.ts'
-import { compileWorkflow, describeGoal } from './workflows/compile.ts'
+import { type CompiledWorkflow, compileWorkflow, describeGoal } from './workflows/compile.ts'
 import { parametersOf } from './workflows/function-schema.ts'
+import { loadParts } from './workflows/load-parts.ts'
 import type { WorkspaceData } from './workflows/workspace-data.ts'
 import { WorkspaceManager } from './workflows/workspace-manager.ts'
 
@@ -25,7 +31,10 @@ export type WorkflowFunctions = Readonly<
 
 /** Options of {@link Host.startWorkflow}: those of a run, without what the workflow itself says. */
 export interface WorkflowOptions
-  extends Omit<RunOptions, 'prompt' | 'plan' | 'outputSchema' | 'context' | 'continue' | 'replay'> {
+  extends Omit<
+    RunOptions,
+    'prompt' | 'images' | 'plan' | 'outputSchema' | 'context' | 'continue' | 'replay'
+  > {
   /** What its expressions read as `input`. Default: null. */
   readonly input?: unknown
   /** Implementations of its functions. Default: none; code in the file runs in the VM. */
@@ -39,45 +48,96 @@ export interface StartedWorkflow {
   readonly workflow: Workflow
 }
 
-const refused = ['prompt', 'plan', 'outputSchema', 'context', 'continue', 'replay'] as const
+const optionsProblem = 'the options of the workflow cannot be used'
+/** The workflow itself says these. */
+const refused = ['prompt', 'images', 'plan', 'outputSchema', 'context', 'continue', 'replay'] as const
+const Functions = z.record(
+  z.string(),
+  z.union([z.custom((value) => typeof value === 'function'), ToolOption], {
+    error: 'expected a function, or a tool with description, inputSchema and execute',
+  }),
+)
+
+/** A copy; the options of a run in it are checked later. @throws {OptionsError} */
+function readGiven(options: WorkflowOptions): WorkflowOptions {
+  return readOptions(optionsProblem, () => {
+    if (typeof options !== 'object' || options === null)
+      throw new OptionsError(optionsProblem, [{ field: '', message: 'expected an object' }])
+    const copy = copyOptions(options)
+    const wrong = refused.filter((name) => Object.hasOwn(copy, name))
+    if (wrong.length > 0)
+      throw new OptionsError(
+        optionsProblem,
+        wrong.map((field) => ({ field, message: 'the workflow itself says this' })),
+      )
+    checkArguments(optionsProblem, z.looseObject({ functions: Functions.optional() }), copy)
+    return copy
+  })
+}
 
 /** @throws {WorkflowError} @throws {OptionsError} */
 export async function readWorkflow(
   from: string | URL | WorkspaceData,
   options: WorkflowOptions,
+  { stepModels }: Pick<Config, 'stepModels'>,
 ): Promise<StartedWorkflow> {
-  const problem = 'the options of the workflow cannot be used'
-  const given = z.record(z.string(), z.unknown()).safeParse(options)
-  if (!given.success) throw new OptionsError(problem, [{ field: '', message: 'expected an object' }])
-  const wrong = refused.filter((name) => Object.hasOwn(options, name))
-  if (wrong.length > 0)
-    throw new OptionsError(
-      problem,
-      wrong.map((field) => ({ field, message: 'the workflow itself says this' })),
-    )
-  const { input, functions = {}, ...rest } = options
-  const { data, origin } = await load(from)
-  const hostTools = { ...rest.extensions?.hostTools, ...functionsOf(data, functions) }
-  const { plan, workflow } = await compileWorkflow(data, input, new Set(Object.keys(hostTools)))
+  const { input, functions = {}, ...rest } = readGiven(options)
+  const { data, origin, folder } = await load(from)
+  const parts = await loadParts(data, folder)
+  const described = [data, ...parts.values()].flatMap((one) => one.functions)
+  const hostTools = { ...rest.extensions?.hostTools, ...workflowTools({ functions: described }, functions) }
+  const { plan, workflow } = await compileWorkflow(data, input, {
+    provided: new Set(Object.keys(hostTools)),
+    parts,
+  })
   return {
-    options: { ...rest, prompt: describeGoal(data), extensions: { ...rest.extensions, hostTools } },
+    options: {
+      ...rest,
+      prompt: describeGoal(data),
+      extensions: { ...rest.extensions, hostTools },
+      ...modelsOf({ plan, workflow }, rest.stepModels, stepModels),
+    },
     given: { plan, from: origin },
     workflow,
   }
 }
 
-async function load(from: string | URL | WorkspaceData): Promise<{ data: WorkspaceData; origin: string }> {
+/** Models that the steps name: names of the options, else of the configuration, else ids. */
+function modelsOf(
+  { plan, workflow }: CompiledWorkflow,
+  given: StepModels | undefined,
+  configured: StepModels = [],
+): Pick<RunOptions, 'stepModels'> {
+  const models = new Map(namedModels(given ?? []))
+  const known = namedModels(configured)
+  const plans = [plan, ...Object.values(workflow.parts ?? {}).map((part) => part.plan)]
+  for (const { model } of plans.flatMap(({ steps }) => steps))
+    if (model !== undefined && !models.has(model)) models.set(model, known.get(model) ?? model)
+  return models.size === 0 ? {} : { stepModels: Object.fromEntries(models) }
+}
+
+interface Loaded {
+  readonly data: WorkspaceData
+  /** For people. */
+  readonly origin: string
+  /** Where files beside it are; null: it is of no file. */
+  readonly folder: string | null
+}
+
+async function load(from: string | URL | WorkspaceData): Promise<Loaded> {
   const manager = new WorkspaceManager()
-  if (typeof from === 'string' || from instanceof URL)
-    return { data: await manager.load(from), origin: String(from) }
-  return { data: manager.check(from), origin: 'the application' }
+  if (typeof from !== 'string' && !(from instanceof URL))
+    return { data: manager.check(from), origin: 'the application', folder: null }
+  const data = await manager.load(from)
+  const file = path.resolve(from instanceof URL ? fileURLToPath(from) : from)
+  return { data, origin: String(from), folder: path.dirname(file) }
 }
 
 /**
  * The application's functions as tools of the host, such as {@link Host.resume} takes.
  * @throws {CaissonError} `invalid_options`
  */
-export function functionsOf(
+export function workflowTools(
   { functions }: Pick<WorkspaceData, 'functions'>,
   given: WorkflowFunctions,
 ): HostTools {

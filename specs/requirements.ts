@@ -202,11 +202,13 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A function that fails ends its step and its workflow with a typed reason; the result is sent at every end',
   ),
   'S3.06': now('Any configured model of any provider is used by its id'),
-  'S3.07': later('Steps and functions are shared by workflows', 'a file has all its steps and functions'),
+  'S3.07': now(
+    'Workflows run others of their folder, by file or by name and version, pinned by digest',
+    'single steps and functions are not shared; stores are folders alone',
+  ),
   'S3.08': now('Long runs survive their process'),
   'S3.09': now(
-    'Workflows branch on conditions, repeat steps, wait and go through lists, by expressions that cannot run code and always end',
-    'a step cannot be a workflow of its own',
+    'Workflows branch on conditions, repeat steps, wait, go through lists and run other workflows, by expressions that cannot run code and always end',
   ),
   'S3.10': now('Functions of a user run in a sandbox, with bounds of time and memory'),
   'S3.11': later(

@@ -16,7 +16,7 @@ import { runStep, type StepResult } from '../step/step.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import { WorkflowValues } from '../workflow/values.ts'
-import { failed, performWorkflowStep } from '../workflow/workflow-step.ts'
+import { noteEnd, performStep } from '../workflow/workflow-step.ts'
 import { type AgentStepResult, isForAgent, narrowRun, runAgentStep } from './agent-step.ts'
 import { lastSteps, planEnding } from './ending.ts'
 import { settleAnswer } from './final-answer.ts'
@@ -27,6 +27,7 @@ import { makePlan, type PlanFailure, type Planner } from './planner.ts'
 import { Revisions } from './revisions.ts'
 import { type HoldsCondition, type IsReached, Schedule, type SkippedStep } from './schedule.ts'
 import { workflowEnding } from './workflow-ending.ts'
+import { performPart } from './workflow-part.ts'
 
 /** Runs one step; in production `runStep`. */
 export type StepRunner = (
@@ -252,8 +253,9 @@ class Execution {
 
   #performOf(values: WorkflowValues, step: Step): Promise<Result> {
     return this.#guard(step, () =>
-      performWorkflowStep(step, {
+      performStep(step, values.stepOf(step.id), values.condition(step.id), {
         values,
+        performPart,
         run: this.#run,
         signal: this.#signal,
         converse: this.#performStep,
@@ -315,21 +317,6 @@ const whySkipped: Readonly<Record<SkippedStep['because'], string>> = {
   need: 'a step that this one needs did not complete',
   way: 'no step led here',
   condition: 'its condition does not hold',
-}
-
-/** Notes the end of a workflow's step for what follows; where that cannot be decided, the step has failed. */
-function noteEnd(values: WorkflowValues, stepId: string, result: Result): Result {
-  const { state, text } = result
-  const output = state === 'completed' ? ('value' in result ? result.value : text) : null
-  if (state === 'completed') {
-    const taken = values.findTaken(stepId, { state, output })
-    if (!taken.ok) {
-      values.note(stepId, { state: 'failed', output: null })
-      return { ...failed(taken.error), history: result.history }
-    }
-    values.note(stepId, { state, output }, { taken: taken.value })
-  } else values.note(stepId, { state, output })
-  return result
 }
 
 /** The step's result as its dependents see it. */

@@ -5,6 +5,7 @@ import type { WorkflowStep } from '#specs/protocol/workflow.ts'
 import { workflowSystemPrompt } from '../context/prompts.ts'
 import type { AgentRun } from '../run/run.ts'
 import { describeOutput } from '../step/step-output.ts'
+import type { Agents } from '../tool-calls/sub-agent-types.ts'
 import { revisePlanName } from '../tools/revise-plan.ts'
 import type { Round, WorkflowValues } from './values.ts'
 
@@ -29,7 +30,25 @@ export function runOfStep(step: WorkflowStep, run: AgentRun): Result<AgentRun, s
       task: { ...run.task, limits: { ...limits, maxTurnsPerStep } },
       registry: registry.value,
       functions: { names: functions, atOnce: step.callsAtOnce === true },
+      ...(run.agents === undefined ? {} : { agents: agentsWithin(run.agents, registry.value.names) }),
     },
+  }
+}
+
+/** The same sub-agents, with no tool that the step does not have. */
+function agentsWithin(agents: Agents, names: readonly string[]): Agents {
+  return {
+    get begun() {
+      return agents.begun
+    },
+    spawn: (request, stepId, signal) =>
+      agents.spawn(
+        { ...request, tools: names.filter((name) => request.tools?.includes(name) ?? true) },
+        stepId,
+        signal,
+      ),
+    findView: (agent) => agents.findView(agent),
+    takeFile: (agent, path) => agents.takeFile(agent, path),
   }
 }
 

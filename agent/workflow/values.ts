@@ -32,13 +32,16 @@ interface NotedEnd {
 /** A path, a number or a name: nothing that could be read as an instruction. */
 const plainWord = /^[\p{L}\p{N}_@%+=:,./~-]{1,200}$/u
 
+/** A workflow as it runs: that of the task, or one of its parts. */
+export type RunWorkflow = Pick<Workflow, 'steps' | 'result' | 'parts'> & { readonly input: unknown }
+
 export class WorkflowValues {
-  readonly workflow: Workflow
+  readonly workflow: RunWorkflow
   readonly #ended = new Map<string, EndedStep & Required<NotedEnd>>()
   /** Steps that run when they are reached; those whose condition cannot be evaluated run too, and fail with the reason. */
   readonly #conditions = new Map<string, boolean>()
 
-  constructor(workflow: Workflow) {
+  constructor(workflow: RunWorkflow) {
     this.workflow = workflow
   }
 

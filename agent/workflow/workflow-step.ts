@@ -1,11 +1,11 @@
 /**
- * Carries out a step of a workflow: a chat with the model, a call, or a question. Whatever fails is the
- * step's result; nothing throws.
+ * Carries out a step of a workflow: a chat with the model, a call, a question, a wait, or a workflow of its own. Whatever
+ * fails is the step's result; nothing throws.
  */
 import * as z from 'zod'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
-import type { RunReason } from '#specs/protocol/error.ts'
+import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import { askTool, UserAnswer } from '#specs/protocol/question.ts'
@@ -13,6 +13,7 @@ import { type WaitArguments, type WorkflowStep, waitTool } from '#specs/protocol
 import type { Opening } from '../context/opening.ts'
 import { atEffort } from '../run/effort.ts'
 import type { AgentRun } from '../run/run.ts'
+import { atModel } from '../run/step-model.ts'
 import { describeFunctionFailure, type StepResult } from '../step/step.ts'
 import { askPerson, makeCall } from '../step/step-calls.ts'
 import { checkOutput, settleOutput } from '../step/step-output.ts'
@@ -30,16 +31,26 @@ export interface WorkflowParts {
   readonly converse: Converse
   /** Conversations of steps that have completed. */
   readonly historyOf: (stepId: string) => readonly ChatMessage[] | undefined
+  /** Runs a workflow that is a step. */
+  readonly performPart: (
+    plan: Step,
+    part: NonNullable<WorkflowStep['workflow']>,
+    round: Round,
+    parts: WorkflowParts,
+  ) => Promise<WorkflowResult>
 }
 
 /** `value`: what expressions read as its output. Absent: the text. */
 export type WorkflowResult = StepResult & { readonly value?: unknown }
 
-export async function performWorkflowStep(plan: Step, parts: WorkflowParts): Promise<WorkflowResult> {
-  const { values } = parts
-  const condition = values.condition(plan.id)
+/** @param plan its id is that of turns and calls; @param condition whether it may run */
+export async function performStep(
+  plan: Step,
+  step: WorkflowStep,
+  condition: Result<boolean, string>,
+  parts: WorkflowParts,
+): Promise<WorkflowResult> {
   if (!condition.ok) return failed(condition.error)
-  const step = values.stepOf(plan.id)
   return step.each === undefined
     ? await performRounds(plan, step, {}, parts)
     : await performEach(plan, step, step.each, parts)
@@ -112,6 +123,10 @@ async function performOnce(
   if (step.chat !== undefined) return await chat(plan, step, round, parts, before)
   if (step.call !== undefined) return await call(plan, step, round, parts)
   if (step.ask !== undefined) return await ask(plan, step.ask, round, parts)
+  if (step.workflow !== undefined) {
+    const result = await parts.performPart(plan, step.workflow, round, parts)
+    return result.state === 'completed' ? await settleValue(step, outputOf(result)) : result
+  }
   if (step.wait !== undefined) return await waitFor(plan, step.wait, round, parts)
   return failed('the step has nothing to do')
 }
@@ -123,7 +138,7 @@ async function chat(
   { values, run, signal, converse, historyOf }: WorkflowParts,
   before?: readonly ChatMessage[],
 ): Promise<WorkflowResult> {
-  const narrowed = runOfStep(step, atEffort(run, step.effort))
+  const narrowed = runOfStep(step, atEffort(atModel(run, plan.model), plan.effort))
   if (!narrowed.ok) return failed(narrowed.error)
   const earlier = before ?? step.continues?.map(historyOf).findLast((history) => history !== undefined)
   const opening = openChat(step, values, round, earlier)
@@ -172,7 +187,7 @@ async function ask(
   return reply.success ? await settleValue({}, reply.data.answer) : failed('the question has no answer')
 }
 
-/** The host waits, without a VM where it takes long. A person may end the wait; the output is the time that it was for. */
+/** The host waits, without a VM where it takes long. A person may end the wait. It has no output. */
 async function waitFor(
   plan: Step,
   wait: NonNullable<WorkflowStep['wait']>,
@@ -194,7 +209,7 @@ async function waitFor(
     preview: `Waits until ${time}. Allow it to continue now, deny it to end the step.`,
   }
   const { decision } = await askPerson(plan.id, question, run, signal)
-  return decision === 'allow' ? await settleValue({}, time) : failed('a person ended the wait', 'denied')
+  return decision === 'allow' ? await settleValue({}, '') : failed('a person ended the wait', 'denied')
 }
 
 const waitMaxMs = 366 * 86_400_000
@@ -234,6 +249,27 @@ function readValue(given: unknown): unknown {
   } catch {
     return given
   }
+}
+
+/** Notes the end of a step for what follows; where that cannot be decided, the step has failed. */
+export function noteEnd<R extends WorkflowResult>(
+  values: WorkflowValues,
+  stepId: string,
+  result: R,
+): R | WorkflowResult {
+  const { state } = result
+  const output = state === 'completed' ? outputOf(result) : null
+  if (state !== 'completed') {
+    values.note(stepId, { state, output })
+    return result
+  }
+  const taken = values.findTaken(stepId, { state, output })
+  if (taken.ok) {
+    values.note(stepId, { state, output }, { taken: taken.value })
+    return result
+  }
+  values.note(stepId, { state: 'failed', output: null })
+  return { ...failed(taken.error), history: result.history }
 }
 
 export function failed(text: string, reason: RunReason = 'step_failed'): WorkflowResult {

@@ -7,8 +7,12 @@ import { CaissonError, withCode } from '#specs/errors.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { checkRunOptions } from '../check-options.ts'
 import { Host } from '../host.ts'
+import { WorkspaceManager } from '../workflows/workspace-manager.ts'
 import { expectRefusal, hostileRuns, thrownBy, wrongOptions, wrongText } from './support/hostile-values.ts'
 
+const someWorkflow = new WorkspaceManager().parse(
+  '{"A@1#details": {"steps": [{"id": "a"}]}, "A@1@step-a#details": {"chat": [{"role": "user", "content": "x"}]}}',
+)
 const anyText = fc.oneof(wrongText, fc.string(), fc.constantFrom('last', 'run-', '\0', '../..', 'a/b'))
 const runOptions = fc.oneof(
   fc.anything().filter((value) => value !== undefined),
@@ -77,8 +81,12 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
     (host, value) => host.startWorkflow(value),
   ],
   'startWorkflow, its options': [
-    fc.oneof(wrongOptions, fc.record({ prompt: fc.anything() }), fc.record({ functions: fc.anything() })),
-    (host, value) => host.startWorkflow('/nowhere/a.workflow.json', value),
+    fc.oneof(
+      wrongOptions,
+      fc.record({ prompt: fc.anything() }),
+      fc.record({ functions: fc.constantFrom(null, 5, 'x', [1], { a: 1 }, { a: null }, { a: {} }) }),
+    ),
+    (host, value) => host.startWorkflow(someWorkflow, value),
   ],
   fork: [anyText, (host, value) => host.fork(value, { at: 'end' })],
   'fork, its options': [wrongOptions, (host, value) => host.fork('run-0123456789abcdef0123', value)],

@@ -9,11 +9,25 @@ import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Plan, type PlanInput } from '#specs/protocol/plan.ts'
-import { isReservedToolName } from '#specs/protocol/tool-names.ts'
-import { type CodeFunction, type WorkflowStep as TaskStep, Workflow } from '#specs/protocol/workflow.ts'
-import { parametersOf } from './function-schema.ts'
-import { stepKeyOf } from './keys.ts'
-import type { Edge, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
+import {
+  type CodeFunction,
+  type WorkflowStep as TaskStep,
+  Workflow,
+  WorkflowPart,
+} from '#specs/protocol/workflow.ts'
+import {
+  compileStep,
+  findCodeProblem,
+  idOf,
+  idsOf,
+  nameOf,
+  namesOf,
+  planStepOf,
+  refusalOf,
+  toCodeFunction,
+} from './compile-step.ts'
+import type { LoadedParts } from './load-parts.ts'
+import type { WorkspaceData } from './workspace-data.ts'
 import { WorkflowError } from './workspace-manager.ts'
 
 export interface CompiledWorkflow {
@@ -21,49 +35,110 @@ export interface CompiledWorkflow {
   readonly workflow: Workflow
 }
 
+interface CompileOptions {
+  /** Names of functions that the application provides. */
+  readonly provided: ReadonlySet<string>
+  /** Workflows that its steps run. Absent: none. */
+  readonly parts?: LoadedParts
+}
+
 /** Deeper input would not fit into a message. */
 const inputMaxDepth = 32
-/** A step with `each` adds `--` and a number below 1,000 to its id: none of these ids has two dashes in a row. */
-const idMaxChars = 26
-const codeTimeoutMs = 30_000
-const codeMemoryMiB = 256
-const eachMaxCount = 100
 
-/** @param provided names of functions that the application provides @throws {WorkflowError} */
+/** @throws {WorkflowError} */
 export async function compileWorkflow(
   data: WorkspaceData,
   input: unknown,
-  provided: ReadonlySet<string>,
+  options: CompileOptions,
 ): Promise<CompiledWorkflow> {
   const given = await checkInput(data, input)
-  const ids = idsOf(data.steps)
-  const needed = namesOf(data.steps)
-  const code = data.functions.filter(({ name }) => needed.has(name) && !provided.has(name))
-  for (const one of code) {
-    const problem = findCodeProblem(one)
-    if (problem !== null) throw refusalOf(data, `the function "${one.name}" ${problem}`)
-  }
-  const steps = data.steps.map((step) => ({ step, own: compileStep(step, data, ids) }))
-  const plan = Plan.safeParse(
-    {
-      goal: describeGoal(data),
-      steps: steps.map(({ step, own }) => planStepOf(step, idOf(ids, step.id), own, provided)),
-    } satisfies PlanInput,
-    plainMessages,
-  )
-  if (!plan.success) throw refusalOf(data, plan.error.issues[0]?.message ?? 'its plan cannot run')
+  const compiler = new Compiler(options)
+  const { plan, steps } = compiler.compile(data)
+  const { parts, functions } = compiler
   const workflow = Workflow.safeParse(
     {
       ...identify(data),
       input: given,
       ...(data.result === undefined ? {} : { result: data.result }),
-      steps: Object.fromEntries(steps.map(({ step, own }) => [idOf(ids, step.id), own])),
-      ...(code.length === 0 ? {} : { functions: code.map(toCodeFunction) }),
+      steps,
+      ...(functions.length === 0 ? {} : { functions }),
+      ...(parts.size === 0 ? {} : { parts: Object.fromEntries(parts) }),
     },
     plainMessages,
   )
   if (!workflow.success) throw refusalOf(data, workflow.error.issues[0]?.message ?? 'it cannot run')
-  return { plan: plan.data, workflow: workflow.data }
+  return { plan, workflow: workflow.data }
+}
+
+/** Compiles a workflow with its parts, of each one only once. */
+class Compiler {
+  /** By the name of their file. */
+  readonly parts = new Map<string, WorkflowPart>()
+  readonly #options: CompileOptions
+  readonly #functions = new Map<string, CodeFunction>()
+
+  constructor(options: CompileOptions) {
+    this.#options = options
+  }
+
+  get functions(): readonly CodeFunction[] {
+    return [...this.#functions.values()]
+  }
+
+  compile(data: WorkspaceData): Pick<WorkflowPart, 'plan' | 'steps'> {
+    const ids = idsOf(data.steps)
+    const { provided } = this.#options
+    this.#takeCode(data)
+    const steps = data.steps.map((step) => {
+      const own = compileStep(step, data, ids)
+      const part = own.workflow === undefined ? undefined : this.#partOf(data, own.workflow)
+      const writes = part?.plan.steps.flatMap((one) => one.writes)
+      return {
+        id: idOf(ids, step.id),
+        own,
+        planned: planStepOf(step, idOf(ids, step.id), { own, provided, writes }),
+      }
+    })
+    const plan = Plan.safeParse(
+      { goal: describeGoal(data), steps: steps.map(({ planned }) => planned) } satisfies PlanInput,
+      plainMessages,
+    )
+    if (!plan.success) throw refusalOf(data, plan.error.issues[0]?.message ?? 'its plan cannot run')
+    return { plan: plan.data, steps: Object.fromEntries(steps.map(({ id, own }) => [id, own])) }
+  }
+
+  #partOf(of: WorkspaceData, { part: name }: NonNullable<TaskStep['workflow']>): WorkflowPart {
+    const known = this.parts.get(name)
+    if (known !== undefined) return known
+    const data = this.#options.parts?.get(name)
+    if (data === undefined) throw refusalOf(of, `it runs the workflow "${name}", which is not there`)
+    const part = WorkflowPart.safeParse(
+      {
+        ...identify(data),
+        ...(data.input === undefined ? {} : { inputSchema: data.input }),
+        ...(data.result === undefined ? {} : { result: data.result }),
+        ...this.compile(data),
+      },
+      plainMessages,
+    )
+    if (!part.success) throw refusalOf(data, part.error.issues[0]?.message ?? 'it cannot run')
+    this.parts.set(name, part.data)
+    return part.data
+  }
+
+  #takeCode(data: WorkspaceData): void {
+    const needed = namesOf(data.steps)
+    for (const one of data.functions) {
+      if (!needed.has(one.name) || this.#options.provided.has(one.name)) continue
+      const problem = findCodeProblem(one)
+      if (problem !== null) throw refusalOf(data, `the function "${one.name}" ${problem}`)
+      const made = toCodeFunction(one)
+      const known = this.#functions.get(one.name)
+      if (known !== undefined && toCanonicalJson(known) !== toCanonicalJson(made))
+        throw refusalOf(data, `another workflow that it runs with has a function "${one.name}" that differs`)
+      this.#functions.set(one.name, made)
+    }
+  }
 }
 
 /** Name, version and digest. */
@@ -94,179 +169,4 @@ async function checkInput(data: WorkspaceData, input: unknown): Promise<Workflow
     if (!checked.ok) throw refuse(`does not fit its schema: ${checked.error}`)
   }
   return copy as Workflow['input']
-}
-
-/** Ids of the plan: short, of few characters, each once. */
-function idsOf(steps: readonly WorkflowStep[]): ReadonlyMap<string, string> {
-  const ids = new Map<string, string>()
-  const taken = new Set<string>()
-  for (const { id } of steps) {
-    const plain = id
-      .toLowerCase()
-      .replaceAll(/[^a-z0-9_]+/g, '-')
-      .replaceAll(/^[-_]+|[-_]+$/g, '')
-    const base = plain.slice(0, idMaxChars) || 'step'
-    let made = base
-    for (let count = 2; taken.has(made); count++) {
-      const end = `-${count}`
-      made = `${base.slice(0, idMaxChars - end.length)}${end}`
-    }
-    taken.add(made)
-    ids.set(id, made)
-  }
-  return ids
-}
-
-function idOf(ids: ReadonlyMap<string, string>, id: string): string {
-  const made = ids.get(id)
-  if (made === undefined) throw new TypeError(`no step ${id}`)
-  return made
-}
-
-function namesOf(steps: readonly WorkflowStep[]): ReadonlySet<string> {
-  return new Set(
-    steps.flatMap(({ details }) => [
-      ...functionsOf(details),
-      ...(details.call === undefined ? [] : [details.call.function]),
-    ]),
-  )
-}
-
-function functionsOf({ function: listed = [] }: WorkflowStep['details']): string[] {
-  return listed.map((one) => (typeof one === 'string' ? one : one.name))
-}
-
-function compileStep(step: WorkflowStep, data: WorkspaceData, ids: ReadonlyMap<string, string>): TaskStep {
-  const { details } = step
-  const refuse = (field: string, what: string) =>
-    new WorkflowError(`${nameOf(data)} cannot run yet: "${stepKeyOf(data, step.id)}" ${field}: ${what}`, [])
-  if (details.workflow !== undefined) throw refuse('workflow', 'a step cannot be another workflow yet')
-  if (details.mayAdd !== undefined) throw refuse('mayAdd', 'a step cannot add steps yet')
-  const functions = functionsOf(details)
-  const cases = step.next.filter(({ isCase }) => isCase)
-  const continues = data.steps
-    .filter(
-      (from) =>
-        from.details.passConversationToNextStep === true &&
-        from.next.some(({ to, on }) => to === step.id && on === 'completed'),
-    )
-    .map(({ id }) => idOf(ids, id))
-  const {
-    chat,
-    when,
-    tools,
-    runFunctionsInParallel,
-    maxTurns,
-    call,
-    ask,
-    wait,
-    each,
-    repeat,
-    output,
-    effort,
-  } = details
-  return {
-    name: step.id,
-    after: data.steps.flatMap((from) => waysFrom(from, step.id, idOf(ids, from.id))),
-    ...(cases.length === 0 ? {} : { cases: cases.map((one) => one.when ?? null) }),
-    ...(when === undefined ? {} : { when }),
-    ...(chat === undefined
-      ? {}
-      : {
-          chat: chat.map(({ role, content }) => ({
-            role: role === 'developer' ? 'system' : role,
-            text: content,
-          })),
-        }),
-    ...(continues.length === 0 || chat === undefined ? {} : { continues }),
-    ...(functions.length === 0 ? {} : { functions }),
-    ...(tools === undefined || tools.length === 0 ? {} : { tools }),
-    ...(runFunctionsInParallel === true ? { callsAtOnce: true } : {}),
-    ...(maxTurns === undefined ? {} : { maxTurns }),
-    ...(call === undefined ? {} : { call }),
-    ...(ask === undefined ? {} : { ask }),
-    ...(each === undefined
-      ? {}
-      : { each: { in: each.in, parallel: each.parallel ?? 1, max: each.max ?? eachMaxCount } }),
-    ...(repeat === undefined ? {} : { repeat }),
-    ...(wait === undefined ? {} : { wait: 'until' in wait ? wait : { forMs: millisecondsOf(wait.for) } }),
-    ...(output === undefined ? {} : { output }),
-    ...(effort === undefined ? {} : { effort }),
-  }
-}
-
-/** @param duration seconds, or a number with s, m, h or d */
-function millisecondsOf(duration: number | string): number {
-  if (typeof duration === 'number') return Math.ceil(duration * 1_000)
-  const units: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
-  return Number.parseInt(duration, 10) * (units[duration.at(-1) ?? ''] ?? 0)
-}
-
-/** Ways from a step that lead to another one. */
-function waysFrom(from: WorkflowStep, to: string, id: string): TaskStep['after'] {
-  const cases = from.next.filter(({ isCase }) => isCase)
-  return from.next
-    .filter((edge: Edge) => edge.to === to)
-    .map((edge) => ({ step: id, on: edge.on, ...(edge.isCase ? { case: cases.indexOf(edge) } : {}) }))
-}
-
-/** The step as the plan has it, which people see. */
-function planStepOf(
-  { name, work, details }: WorkflowStep,
-  id: string,
-  own: TaskStep,
-  provided: ReadonlySet<string>,
-): PlanInput['steps'][number] {
-  const { onFailure, retries, effort, description, writes } = details
-  const calls = [...(own.functions ?? []), ...(own.call === undefined ? [] : [own.call.function])]
-  // What runs outside the VM alone changes nothing in the workspace.
-  const isOutside = own.tools === undefined && calls.every((one) => provided.has(one))
-  return {
-    id,
-    title: name,
-    instructions: description ?? describeWork(work, details),
-    needs: [...new Set(own.after.map(({ step }) => step))],
-    writes: writes ?? (isOutside ? [] : ['*']),
-    ...(retries === undefined ? {} : { retries }),
-    ...(onFailure === undefined || onFailure === 'abort' ? {} : { onFailure: 'continue' }),
-    ...(effort === undefined ? {} : { effort }),
-  }
-}
-
-function describeWork(work: WorkflowStep['work'], { chat = [], call, ask }: WorkflowStep['details']): string {
-  if (ask !== undefined)
-    return `asks: ${ask.question}`.replaceAll('{{', '{ {').slice(0, limits.textMaxChars).toWellFormed()
-  if (call !== undefined) return `calls ${call.function}`
-  if (work !== 'chat') return work
-  // Two braces would be a reference of a plan.
-  const text = chat.map(({ role, content }) => `${role}: ${content}`).join('\n\n')
-  return text.replaceAll('{{', '{ {').slice(0, limits.textMaxChars).toWellFormed()
-}
-
-function findCodeProblem({ name, code }: WorkflowFunction): string | null {
-  if (code === undefined) return 'has no code, and the application provides none of this name'
-  if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) return 'has code, so its name may have A-Z a-z 0-9 _ alone'
-  return isReservedToolName(name) ? 'has the name of a tool of Caisson; give it another' : null
-}
-
-function toCodeFunction(made: WorkflowFunction): CodeFunction {
-  const { name, description, code = '', language = 'javascript', returns, timeoutMs, memoryMiB } = made
-  return {
-    name,
-    description,
-    parameters: parametersOf(made),
-    language,
-    code,
-    ...(returns === undefined ? {} : { returns }),
-    timeoutMs: timeoutMs ?? codeTimeoutMs,
-    memoryMiB: memoryMiB ?? codeMemoryMiB,
-  }
-}
-
-function nameOf({ agent, version }: WorkspaceData): string {
-  return `the workflow ${agent}@${version}`
-}
-
-function refusalOf(data: WorkspaceData, message: string): WorkflowError {
-  return new WorkflowError(`${nameOf(data)} cannot run: ${message}`, [])
 }

@@ -85,7 +85,7 @@ const StepWork = z.strictObject({
   /** Another workflow; its result is the step's output. */
   workflow: z
     .strictObject({
-      /** A file beside this one, or `AGENT@VERSION` in the store. */
+      /** A file beside this one, or `AGENT@VERSION` of one. */
       from: Line.min(1),
       /** SHA-256 of its content, in hex. Absent: not checked. */
       sha256: z

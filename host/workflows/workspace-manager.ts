@@ -1,4 +1,5 @@
 /** Loads workflow files: reads them with bounds and checks them whole before anything runs. */
+import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
 import { open, readdir } from 'node:fs/promises'
 import path from 'node:path'
@@ -37,8 +38,7 @@ const shownProblems = 3
 export class WorkspaceManager {
   /** @param file a path, relative to the current directory, or a `file:` URL @throws {WorkflowError} */
   async load(file: string | URL): Promise<WorkspaceData> {
-    const name = pathOf(file)
-    return this.parse(await readText(name), name)
+    return (await loadFile(file)).workflow
   }
 
   /** @param name of the text, for errors @throws {WorkflowError} */
@@ -119,6 +119,24 @@ export function describeProblem({ key, path: below, message, line, column }: Wor
   return `${line}:${column}: ${place === '' ? '' : `${place}: `}${message}`
 }
 
+/** @param file as of {@link WorkspaceManager.load} @returns the workflow, and the SHA-256 of the file @throws {WorkflowError} */
+export async function loadFile(
+  file: string | URL,
+): Promise<{ readonly workflow: WorkspaceData; readonly sha256: string }> {
+  const name = pathOf(file)
+  const bytes = await readBytes(name)
+  const workflow = new WorkspaceManager().parse(toText(bytes, name), name)
+  return { workflow, sha256: createHash('sha256').update(bytes).digest('hex') }
+}
+
+function toText(bytes: Buffer, file: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch (cause) {
+    throw new WorkflowError(`${file} is not UTF-8 text`, [], cause)
+  }
+}
+
 function pathOf(file: unknown): string {
   if (typeof file === 'string' && file !== '' && !file.includes('\0')) return file
   try {
@@ -129,7 +147,7 @@ function pathOf(file: unknown): string {
   throw new WorkflowError('the address of a workflow must be a path or a file: URL', [])
 }
 
-async function readText(file: string): Promise<string> {
+async function readBytes(file: string): Promise<Buffer> {
   try {
     // Without O_NONBLOCK, opening a FIFO without a writer would block before it could be refused.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
@@ -140,10 +158,9 @@ async function readText(file: string): Promise<string> {
     for (let read = -1; read !== 0 && length < bytes.length; length += read)
       read = (await handle.read(bytes, length)).bytesRead
     if (length > fileMaxBytes) throw new WorkflowError(`${file} is longer than ${fileMaxBytes} bytes`, [])
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, length))
+    return bytes.subarray(0, length)
   } catch (cause) {
     if (cause instanceof WorkflowError) throw cause
-    if (cause instanceof TypeError) throw new WorkflowError(`${file} is not UTF-8 text`, [], cause)
     throw new WorkflowError(`cannot read the workflow ${file}: ${reasonOf(cause)}`, [], cause)
   }
 }

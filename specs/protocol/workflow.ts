@@ -5,7 +5,7 @@
 import * as z from 'zod'
 import { ToolName } from './extension.ts'
 import { limits } from './limits.ts'
-import { Effort, OutputSchema, StepId } from './plan.ts'
+import { OutputSchema, Plan, StepId } from './plan.ts'
 import { Document, Line, Milliseconds, Sha256, Text } from './text.ts'
 
 const Expression = z.string().min(1).max(limits.expressionMaxChars)
@@ -56,6 +56,15 @@ export const WorkflowStep = z.strictObject({
     .optional(),
   /** A time to wait. */
   wait: z.union([z.strictObject({ forMs: Milliseconds }), z.strictObject({ until: Expression })]).optional(),
+  /** A workflow of its own, whose result is the output. */
+  workflow: z
+    .strictObject({
+      /** Key in the parts of the workflow. */
+      part: Line.min(1),
+      /** Text in it is a template. */
+      input: z.json(),
+    })
+    .optional(),
   /** Once for each entry of a list. */
   each: z
     .strictObject({
@@ -68,8 +77,6 @@ export const WorkflowStep = z.strictObject({
   repeat: z.strictObject({ until: Expression, max: z.int().min(1).max(100) }).optional(),
   /** JSON schema of the output. Absent: text, or what the call returns. */
   output: OutputSchema.optional(),
-  /** Absent: the run's. */
-  effort: Effort.optional(),
 })
 export type WorkflowStep = z.infer<typeof WorkflowStep>
 
@@ -106,6 +113,19 @@ export const WorkflowId = z.strictObject({
 })
 export type WorkflowId = z.infer<typeof WorkflowId>
 
+/** A workflow that steps of another one run. */
+export const WorkflowPart = z.strictObject({
+  ...WorkflowId.shape,
+  /** JSON schema of its input. Absent: any. */
+  inputSchema: OutputSchema.optional(),
+  /** As of a workflow. */
+  result: Expression.optional(),
+  plan: Plan,
+  /** By id of the step in its plan. */
+  steps: z.record(StepId, WorkflowStep),
+})
+export type WorkflowPart = z.infer<typeof WorkflowPart>
+
 /** The workflow of a task whose plan has the same steps. */
 export const Workflow = z.strictObject({
   ...WorkflowId.shape,
@@ -117,5 +137,7 @@ export const Workflow = z.strictObject({
   steps: z.record(StepId, WorkflowStep),
   /** Functions with code that no application and no server offers. Absent: none. */
   functions: z.array(CodeFunction).max(64).optional(),
+  /** Workflows that its steps run, and theirs. Absent: none. */
+  parts: z.record(Line, WorkflowPart).optional(),
 })
 export type Workflow = z.infer<typeof Workflow>

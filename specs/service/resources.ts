@@ -162,6 +162,7 @@ export type RunRequest = z.infer<typeof RunRequest>
 /** What a run of a workflow is started with. */
 export const WorkflowRunRequest = RunFields.omit({
   prompt: true,
+  images: true,
   context: true,
   outputSchema: true,
   continue: true,
@@ -174,10 +175,10 @@ export const WorkflowRunRequest = RunFields.omit({
         .string()
         .min(1)
         .max(512 * 1024),
-      z.record(z.string(), z.json()),
+      z.record(z.string(), z.unknown()),
     ]),
     /** Input of the workflow. Absent: null. */
-    input: z.json().optional(),
+    input: z.unknown().optional(),
   })
   .refine(({ workspace, uploadedWorkspace }) => workspace === undefined || uploadedWorkspace === undefined, {
     path: ['uploadedWorkspace'],

@@ -1,19 +1,21 @@
 // A workflow in the real host and the real agent, with a program in the place of QEMU: as it runs, and killed at positions of
 // its journal.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import * as z from 'zod'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Asked, ServerReply } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { perTier } from '#specs/testing/tier.ts'
 import { runCli } from '../../host/cli/main.ts'
-import type { Host, WorkflowOptions } from '../../host/host.ts'
+import { Host, type WorkflowOptions } from '../../host/host.ts'
 import type { Run } from '../../host/runs/run.ts'
+import { workflowTools } from '../../host/start-workflow.ts'
 import { WorkspaceManager } from '../../host/workflows/workspace-manager.ts'
 import { Worlds } from './kills.ts'
 import { installMachine } from './machine/install.ts'
@@ -53,6 +55,7 @@ const file = {
   'Agent - V1@develop@step-4. Report#details': {
     chat: [{ role: 'user', content: 'Report: {{steps["2. Order"].output}}' }],
     tools: ['write_file'],
+    model: 'another',
     nextStep: '-',
   },
   'Agent - V1@develop@func-read_data_from_sheet#details': {
@@ -82,7 +85,7 @@ function answer({ messages }: Asked): ServerReply {
   return reply({ text: `unexpected: ${asked}` })
 }
 
-function functionsOf(orders: string[]): NonNullable<WorkflowOptions['functions']> {
+function functionsFor(orders: string[]): NonNullable<WorkflowOptions['functions']> {
   return {
     read_data_from_sheet: ({ sheet_url }) => ({ rows: [`${sheet_url}: a7 is missing`] }),
     order_part: ({ id }) => {
@@ -94,7 +97,7 @@ function functionsOf(orders: string[]): NonNullable<WorkflowOptions['functions']
 
 const options = (world: World, orders: string[]): WorkflowOptions => ({
   input: { sheet: 's1' },
-  functions: functionsOf(orders),
+  functions: functionsFor(orders),
   workspace: world.scene.workspace,
   approvals: { mode: 'all' },
   vm: { memoryBytes: 256 * 1024 ** 2, diskBytes: 64 * 1024 ** 2, start: 'cold' },
@@ -112,7 +115,6 @@ const start = async (host: Host, world: World, orders: string[]): Promise<Run> =
 
 let folder: string
 let worlds: Worlds
-let undisturbed: readonly JournalEvent[]
 
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'caisson-workflow-'))
@@ -124,9 +126,13 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-it('a workflow runs as its file says, and its result is the answer of the run [S3.01 S3.03 S3.04]', async () => {
+it('a workflow runs as its file says, and its result is the answer of the run [S3.01 S3.02 S3.03 S3.04]', async () => {
   await using world = await worlds.openWorld()
-  world.answers = answer
+  const models: unknown[] = []
+  world.answers = (asked) => {
+    models.push(asked.body.model)
+    return answer(asked)
+  }
   const orders: string[] = []
   const run = await start(world.host, world, orders)
   const result = await run.result()
@@ -136,13 +142,14 @@ it('a workflow runs as its file says, and its result is the answer of the run [S
     value: { part: 'a7', said: 'reported' },
   })
   expect(orders).toEqual(['a7'])
-  undisturbed = await world.host.runs.read(run.id)
-  expect(undisturbed[0]?.event).toMatchObject({
+  expect(models).toEqual(['scripted', 'scripted', 'another', 'another'])
+  const lines = await world.host.runs.read(run.id)
+  expect(lines[0]?.event).toMatchObject({
     type: 'run-start',
     prompt: 'Agent - V1@develop',
     workflow: { name: 'Agent - V1', version: 'develop', sha256: expect.stringMatching(/^[0-9a-f]{64}$/) },
   })
-  const ended = undisturbed.flatMap(({ event }) =>
+  const ended = lines.flatMap(({ event }) =>
     event.type === 'step-end' ? [`${event.stepId} ${event.state}`] : [],
   )
   expect(ended).toEqual([
@@ -153,8 +160,47 @@ it('a workflow runs as its file says, and its result is the answer of the run [S
   ])
 }, 60_000)
 
-it('asks a person, and runs code of the file for each entry of a list [S3.09 S3.10]', async () => {
-  const each = new WorkspaceManager().parse(
+it('the first sample of the documents runs unchanged, with the functions of the application [S3.02 S3.03 S3.12]', async () => {
+  const page = await readFile(path.join(import.meta.dirname, '../../docs/sample-workspace-json.md'), 'utf8')
+  const sample = new WorkspaceManager().parse(/```json5\n([\s\S]*?)```/.exec(page)?.[1] ?? '')
+  await using world = await worlds.openWorld()
+  const models = new Set<unknown>()
+  const call = (id: string, name: string, args: object) => ({ id, name, arguments: JSON.stringify(args) })
+  world.answers = ({ body, messages }) => {
+    models.add(body.model)
+    if (messages.at(-1)?.role === 'tool') return reply({ text: 'planned' })
+    const read = call('c1', 'read_data_from_sheet', { sheet_url: 's', tab_name: 't' })
+    return reply({ calls: [read, call('c2', 'send_plan_to_pm', { plan: 'p' })] })
+  }
+  const calls: unknown[] = []
+  const run = await world.host.startWorkflow(sample, {
+    ...options(world, []),
+    functions: {
+      read_data_from_sheet: (input) => void calls.push(input),
+      send_plan_to_pm: {
+        description: 'Sends the plan.',
+        inputSchema: z.strictObject({ plan: z.string() }),
+        execute: (input) => void calls.push(input),
+      },
+    },
+  })
+  expect(await run.result()).toMatchObject({ outcome: 'completed', summary: 'planned' })
+  expect(calls).toEqual([{ sheet_url: 's', tab_name: 't' }, { plan: 'p' }])
+  expect([...models]).toEqual(['gpt-4o'])
+}, 60_000)
+
+it('asks a person, runs code of the file and another workflow for each entry of a list, and is replayed [S3.09 S3.10]', async () => {
+  const place = await temporaryFolder('workflow-parts')
+  await writeFile(
+    path.join(place, 'say.json'),
+    JSON.stringify({
+      'Say@1#details': { steps: [{ id: 'say' }], result: 'steps.say.output' },
+      'Say@1@step-say#details': { chat: [{ role: 'user', content: 'say {{input.what}}' }] },
+    }),
+  )
+  const each = path.join(place, 'a.workflow.json')
+  await writeFile(
+    each,
     JSON.stringify({
       'A@1#details': { steps: [{ id: 'ask' }, { id: 'square' }, { id: 'say' }], result: 'steps.say.output' },
       'A@1@step-ask#details': { ask: { question: 'Which factor?', options: ['2', '3'] } },
@@ -164,7 +210,7 @@ it('asks a person, and runs code of the file for each entry of a list [S3.09 S3.
       },
       'A@1@step-say#details': {
         each: { in: 'steps.square.output' },
-        chat: [{ role: 'user', content: 'say {{item}}' }],
+        workflow: { from: 'say.json', input: { what: '{{item}}' } },
         nextStep: '-',
       },
       'A@1@func-times#details': {
@@ -195,6 +241,8 @@ it('asks a person, and runs code of the file for each entry of a list [S3.09 S3.
     value: ['say 3!', 'say 6!', 'say 9!'],
   })
   expect(questions).toHaveLength(1)
+  const replay = await world.host.replay(run.id)
+  expect(await replay.result()).toMatchObject({ isSame: true, difference: null })
 }, 60_000)
 
 it('runs from the command line, and prints the result alone with --quiet [H.01 S3.04 S3.10]', async () => {
@@ -249,8 +297,8 @@ it('waits for a time without a VM, and continues by itself [S3.09 R.01]', async 
   const waiting = new WorkspaceManager().parse(
     JSON.stringify({
       'A@1#details': { steps: [{ id: 'pause' }, { id: 'say' }] },
-      'A@1@step-pause#details': { wait: { for: 4 } },
-      'A@1@step-say#details': { chat: [{ role: 'user', content: 'after {{steps.pause.output}}' }] },
+      'A@1@step-pause#details': { wait: { for: 3 } },
+      'A@1@step-say#details': { chat: [{ role: 'user', content: 'after: {{steps.pause.state}}' }] },
     }),
   )
   await using world = await worlds.openWorld()
@@ -259,18 +307,49 @@ it('waits for a time without a VM, and continues by itself [S3.09 R.01]', async 
   const run = await world.host.startWorkflow(waiting, { ...rest, vm: { ...vm, sleepAfterMs: 300 } })
   const { outcome, summary } = await run.result()
   expect(outcome).toBe('completed')
-  expect(summary).toMatch(/^after \d{4}-\d\d-\d\dT.*Z!$/)
+  expect(summary).toBe('after: completed!')
   const types = (await world.host.runs.read(run.id)).map(({ event }) => event.type)
+  const replay = await world.host.replay(run.id)
+  expect(await replay.result()).toMatchObject({ isSame: true, difference: null })
   expect(types.filter((type) => type === 'run-sleep' || type === 'run-resume')).toEqual([
     'run-sleep',
     'run-resume',
   ])
 }, 60_000)
 
+it('a workflow that left its process while it waited continues in another one, with its functions [S3.08 S3.09]', async () => {
+  const waiting = new WorkspaceManager().parse(
+    JSON.stringify({
+      'A@1#details': { steps: [{ id: 'pause' }, { id: 'order' }] },
+      'A@1@step-pause#details': { wait: { for: 3 } },
+      'A@1@step-order#details': { call: { function: 'order_part', arguments: { id: 'b8' } } },
+      'A@1@func-order_part#details': file['Agent - V1@develop@func-order_part#details'],
+    }),
+  )
+  await using world = await worlds.openWorld()
+  const orders: string[] = []
+  const given = options(world, orders)
+  const { functions = {}, vm } = given
+  const run = await world.host.startWorkflow(waiting, {
+    ...given,
+    functions: { order_part: functions.order_part ?? (() => undefined) },
+    vm: { ...vm, sleepAfterMs: 300 },
+    leaveOnSleep: true,
+  })
+  expect((await run.ended).end).toBeNull()
+  await using later = new Host({ env: { ...process.env, ...world.env } })
+  await expect(later.resume(run.id)).rejects.toThrow(/host tools order_part/)
+  const hostTools = workflowTools(waiting, {
+    order_part: functionsFor(orders).order_part ?? (() => undefined),
+  })
+  const next = await later.resume(run.id, { extensions: { hostTools }, onNotes: () => undefined })
+  expect(await next.result()).toMatchObject({ outcome: 'completed', value: { ordered: 'b8' } })
+  expect(orders).toEqual(['b8'])
+}, 60_000)
+
 it('a workflow whose agent dies at any line of its work continues there, and calls each function once [S3.08 R.01]', async () => {
-  const lines = undisturbed.filter(isAtWork)
-  const seqs = lines.map(({ seq }) => seq)
-  const step = perTier(Math.ceil(seqs.length / 6), 1)
+  const seqs = await seqsAtWork()
+  const step = perTier(Math.ceil(seqs.length / 3), 1)
   // Each day begins elsewhere, so that all lines have their turn.
   const first = Math.floor(Date.now() / 86_400_000) % step
   const chosen = seqs.filter((_, index) => index % step === first)
@@ -289,6 +368,15 @@ it('a workflow whose agent dies at any line of its work continues there, and cal
       })),
   )
 }, 300_000)
+
+/** Of a run that nobody disturbs. */
+async function seqsAtWork(): Promise<number[]> {
+  await using world = await worlds.openWorld()
+  world.answers = answer
+  const run = await start(world.host, world, [])
+  await run.result()
+  return (await world.host.runs.read(run.id)).filter(isAtWork).map(({ seq }) => seq)
+}
 
 /** Runs in which the agent dies when the line is written. */
 async function killAt(seqs: readonly number[]): Promise<object[]> {

@@ -357,3 +357,94 @@ describe('a step for each entry of a list', () => {
     expect((await run(long)).completion.message).toMatch(/each\.in: gives 4 entries; at most 3 are allowed/)
   })
 })
+
+describe('a workflow in a step', () => {
+  const part = (steps: Parameters<typeof workflowTask>[0], more: object = {}) => {
+    const { plan, workflow } = workflowTask(steps)
+    return { name: 'Part', version: '2', sha256: '1'.repeat(64), plan, steps: workflow.steps, ...more }
+  }
+  const echo = ({ messages }: Asked) => reply({ text: `${messages.at(-1)?.content}` })
+
+  it('has steps, input and result of its own, again for each entry and until a condition holds [S3.09]', async () => {
+    const inner = part(
+      {
+        a: { chat: chat('one {{input.x}}') },
+        b: { chat: chat('two {{steps.a.state}}'), after: ways('a'), when: 'input.x == "q"' },
+        c: { chat: chat('three'), after: ways('b') },
+      },
+      { result: 'steps.a.output + "/" + steps.b.state + "/" + steps.c.output' },
+    )
+    const { completion, events } = await run(
+      workflowTask(
+        {
+          outer: {
+            each: { in: 'input', parallel: 2, max: 5 },
+            workflow: { part: 'p', input: { x: '{{item}}' } },
+          },
+          again: {
+            workflow: { part: 'p', input: { x: '{{index}}' } },
+            repeat: { until: 'steps.again.output.startsWith("one 2")', max: 5 },
+            after: ways('outer'),
+          },
+        },
+        { input: ['p', 'q'], parts: { p: inner }, result: '[steps.outer.output, steps.again.output]' },
+      ),
+      echo,
+    )
+    expect(completion.outcome).toBe('completed')
+    expect(JSON.parse(completion.summary)).toEqual([
+      ['one p/skipped/three', 'one q/completed/three'],
+      'one 2/skipped/three',
+    ])
+    const turns = events.flatMap((event) => (event.type === 'turn-end' ? [event.stepId] : []))
+    expect(new Set(turns)).toEqual(
+      new Set([
+        'outer--0--a',
+        'outer--0--c',
+        'outer--1--a',
+        'outer--1--b',
+        'outer--1--c',
+        'again--a',
+        'again--c',
+      ]),
+    )
+  })
+
+  it('fails with its step, and has its own retries and ways for failures [S3.05 S3.09]', async () => {
+    const broken = part({
+      a: { call: { function: 'read_note', arguments: { path: 'missing' } }, retries: 1 },
+      b: { chat: chat('never'), after: ways('a') },
+    })
+    const failing = await run(
+      workflowTask({ outer: { workflow: { part: 'p', input: null } } }, { parts: { p: broken } }),
+    )
+    expect(failing.completion).toMatchObject({ outcome: 'failed', reason: 'step_failed' })
+    expect(failing.completion.message).toContain(
+      'step "outer" failed: step "a" failed: the function read_note failed (not_found): no note missing',
+    )
+    expect(failing.diary.calls).toEqual(['read missing', 'read missing'])
+    const handled = part({
+      a: { call: { function: 'read_note', arguments: { path: 'missing' } }, onFailure: 'continue' },
+      b: { chat: chat('recovered'), after: ways('a failed') },
+    })
+    const { completion } = await run(
+      workflowTask({ outer: { workflow: { part: 'p', input: null } } }, { parts: { p: handled } }),
+      echo,
+    )
+    expect(completion).toMatchObject({ outcome: 'completed', summary: 'recovered' })
+  })
+
+  it('is not run with an input that does not fit, nor with functions that are not there [S3.09]', async () => {
+    const typed = part({ a: { chat: chat('x') } }, { inputSchema: { type: 'object', required: ['n'] } })
+    const { completion } = await run(
+      workflowTask({ outer: { workflow: { part: 'p', input: {} } } }, { parts: { p: typed } }),
+    )
+    expect(completion.message).toMatch(/workflow\.input: does not fit Part@2: /)
+    const lost = part({ a: { chat: chat('x'), functions: ['send_mail'] } })
+    const refused = await run(
+      workflowTask({ outer: { workflow: { part: 'p', input: null } } }, { parts: { p: lost } }),
+    )
+    expect(refused.completion).toMatchObject({ reason: 'plan_invalid' })
+    expect(refused.completion.message).toMatch(/Part@2: step "a": function: /)
+  })
+})

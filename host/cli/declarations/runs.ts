@@ -37,10 +37,9 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
         ),
       ),
     )
-  addWorkOptions(command.optionsGroup('Task and files:')).option(
-    '--replay <run>',
-    'replay a recorded run, without network access',
-  )
+  addWorkOptions(command.optionsGroup('Task and files:'))
+    .option('--image <file>', 'image in the directory that the model sees with the task; repeatable', collect)
+    .option('--replay <run>', 'replay a recorded run, without network access')
   addShowOptions(command)
     .addOption(
       new Option('--detach', 'run in a background process; see: caisson attach, caisson approvals').conflicts(
@@ -102,7 +101,6 @@ function addWorkOptions(command: Command): Command {
       'also copy this folder, read-only, to /mnt/folders/NAME; NAME=DIR names it; repeatable',
       collect,
     )
-    .option('--image <file>', 'image in the directory that the model sees with the task; repeatable', collect)
     .option(
       '--include <pattern>',
       'also copy matching paths that are ignored or look like secrets; repeatable',

@@ -5,6 +5,7 @@
  */
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
+import { waitTool } from '#specs/protocol/workflow.ts'
 import { readPastLines } from './past-lines.ts'
 
 /** The first place where a replay is another than the run. */
@@ -46,6 +47,7 @@ const notCompared: ReadonlySet<string> = new Set([
   'vm-end',
   'vm-access',
   'checkpoint',
+  'run-sleep',
   'run-resume',
   'session-start',
   'session-end',
@@ -266,6 +268,8 @@ interface FormParts {
 
 function formOf({ event, ...line }: JournalEvent, parts: FormParts): Readonly<Record<string, unknown>> {
   const dropped = new Set(volatileOf[event.type] ?? [])
+  // The time of a wait follows from when it began.
+  if (event.type === 'approval-request' && event.request.tool === waitTool) dropped.add('arguments')
   const form = plain(withoutLineCounts(event), parts) as Record<string, unknown>
   const kept = Object.entries(form).map(([key, value]) => [
     key,

@@ -18,7 +18,7 @@ function read(steps: Readonly<Record<string, object>>, more: object = {}, list: 
 
 const chat = [{ role: 'user', content: 'go' }]
 const compile = (data: WorkspaceData, input: unknown = null, provided: string[] = []) =>
-  compileWorkflow(data, input, new Set(provided))
+  compileWorkflow(data, input, { provided: new Set(provided) })
 
 describe('a compiled workflow', () => {
   it('has its steps in a plan, under short ids, with their names [S3.01 S3.02]', async () => {
