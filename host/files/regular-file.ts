@@ -33,6 +33,15 @@ export async function readRegular(file: string, maxBytes = Number.POSITIVE_INFIN
   return await handle.readFile()
 }
 
+/** The bytes from its beginning, also of a file that grows meanwhile; null for more than `maxBytes`. */
+export async function readBounded(handle: FileHandle, maxBytes: number): Promise<Buffer | null> {
+  const bytes = Buffer.alloc(maxBytes + 1)
+  let length = 0
+  for (let read = -1; read !== 0 && length < bytes.length; length += read)
+    read = (await handle.read(bytes, length)).bytesRead
+  return length > maxBytes ? null : bytes.subarray(0, length)
+}
+
 /** The descriptor. Throws like {@link openRegular}. */
 export function openRegularSync(file: string, way: Way = 'read'): number {
   const fd = openSync(file, flagsOf(way), 0o600)

@@ -9,6 +9,7 @@ import type { Plan } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findStepModelProblems } from '#specs/protocol/run-models.ts'
 import { parseOutsidePlan, readPlanText } from '../approvals/plan-question.ts'
+import { readBounded } from '../files/regular-file.ts'
 import { RunFold } from '../journal/run-outline.ts'
 import type { RunStore } from '../journal/run-store.ts'
 
@@ -85,12 +86,9 @@ async function readPlanFile(file: string, isSure: boolean): Promise<GivenPlan> {
     // Without O_NONBLOCK, opening a FIFO without a writer would block before it could be refused.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     if (!(await handle.stat()).isFile()) throw new CaissonError('invalid_plan', `${file} is not a file`)
-    const bytes = Buffer.alloc(maxBytes + 1)
-    let length = 0
-    for (let read = -1; read !== 0 && length < bytes.length; length += read)
-      read = (await handle.read(bytes, length)).bytesRead
-    if (length > maxBytes) throw new CaissonError('invalid_plan', `${file} is longer than ${maxBytes} bytes`)
-    text = bytes.toString('utf8', 0, length)
+    const bytes = await readBounded(handle, maxBytes)
+    if (bytes === null) throw new CaissonError('invalid_plan', `${file} is longer than ${maxBytes} bytes`)
+    text = bytes.toString('utf8')
   } catch (error) {
     if (hasCode(error, 'invalid_plan')) throw error
     const other = isSure ? '' : 'no run has this ID, and '

@@ -14,11 +14,12 @@ import { parseJson } from '../files/json.ts'
 import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from './folders.ts'
 
-export class JsonFile<T> {
+/** A file of the state folder with its lock, the form of its content, and what no file means. */
+class StateFile<T> {
   readonly file: string
-  readonly #lock: string
-  readonly #schema: z.ZodType<T>
-  readonly #empty: T
+  protected readonly lock: string
+  protected readonly schema: z.ZodType<T>
+  protected readonly empty: T
 
   /** @param name of the file in the state folder @param empty what no file means */
   constructor(
@@ -28,21 +29,23 @@ export class JsonFile<T> {
     empty: T,
   ) {
     this.file = path.join(home, name)
-    this.#lock = path.join(locks, `${name}.lock`)
-    this.#schema = schema
-    this.#empty = empty
+    this.lock = path.join(locks, `${name}.lock`)
+    this.schema = schema
+    this.empty = empty
   }
+}
 
+export class JsonFile<T> extends StateFile<T> {
   /** @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async read(): Promise<T> {
     let text: string
     try {
       text = await readFile(this.file, 'utf8')
     } catch (cause) {
-      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return this.#empty
+      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return this.empty
       throw this.#error(`cannot read ${this.file}: ${reasonOf(cause)}`, cause)
     }
-    const parsed = this.#schema.safeParse(parseJson(text), plainMessagesWithoutValues)
+    const parsed = this.schema.safeParse(parseJson(text), plainMessagesWithoutValues)
     if (parsed.success) return parsed.data
     const issues = describeIssues(parsed.error, { root: 'its content', max: 1 })
     throw new CaissonError('state_corrupted', `${this.file} cannot be read: ${issues}`, {
@@ -56,7 +59,7 @@ export class JsonFile<T> {
    * `state_unavailable`, `state_corrupted`
    */
   async change(make: (content: T) => T): Promise<void> {
-    await using _ = await takeLock(this.#lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
+    await using _ = await takeLock(this.lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
       throw this.#error(`cannot change ${this.file}: ${reasonOf(cause)}`, cause)
     })
     const before = await this.read()
@@ -83,25 +86,7 @@ const savedWaitMs = 5_000
  * A file that only saves work, such as requests: an unreadable one counts as empty and is written anew, and a change that
  * cannot be written is lost.
  */
-export class SavedWork<T> {
-  readonly file: string
-  readonly #lock: string
-  readonly #schema: z.ZodType<T>
-  readonly #empty: T
-
-  /** @param name of the file in the state folder @param empty what no file means */
-  constructor(
-    { home, locks }: Pick<Folders, 'home' | 'locks'>,
-    name: string,
-    schema: z.ZodType<T>,
-    empty: T,
-  ) {
-    this.file = path.join(home, name)
-    this.#lock = path.join(locks, `${name}.lock`)
-    this.#schema = schema
-    this.#empty = empty
-  }
-
+export class SavedWork<T> extends StateFile<T> {
   /** Another text for each content of the file; empty without a file. */
   async stamp(): Promise<string> {
     const found = await stat(this.file, { bigint: true }).catch(() => undefined)
@@ -112,18 +97,18 @@ export class SavedWork<T> {
   async read(): Promise<T> {
     try {
       const found = await stat(this.file)
-      if (!found.isFile() || found.size > savedMaxBytes) return this.#empty
-      const parsed = this.#schema.safeParse(parseJson(await readFile(this.file, 'utf8')))
-      return parsed.success ? parsed.data : this.#empty
+      if (!found.isFile() || found.size > savedMaxBytes) return this.empty
+      const parsed = this.schema.safeParse(parseJson(await readFile(this.file, 'utf8')))
+      return parsed.success ? parsed.data : this.empty
     } catch {
-      return this.#empty
+      return this.empty
     }
   }
 
   /** Writes what `make` makes of the content. Never rejects. */
   async change(make: (content: T) => T): Promise<void> {
     try {
-      await using _ = await takeLock(this.#lock, { waitMs: savedWaitMs })
+      await using _ = await takeLock(this.lock, { waitMs: savedWaitMs })
       await replaceFile(this.file, `${JSON.stringify(make(await this.read()))}\n`)
     } catch {
       // Only saved work is lost.

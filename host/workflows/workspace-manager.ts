@@ -6,6 +6,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
+import { readBounded } from '../files/regular-file.ts'
 import { readWorkspace, type WorkflowProblem } from './read-workspace.ts'
 import type { WorkspaceData } from './workspace-data.ts'
 
@@ -153,12 +154,9 @@ async function readBytes(file: string): Promise<Buffer> {
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     const stats = await handle.stat()
     if (!stats.isFile()) throw new WorkflowError(`${file} is not a file`, [])
-    const bytes = Buffer.alloc(fileMaxBytes + 1)
-    let length = 0
-    for (let read = -1; read !== 0 && length < bytes.length; length += read)
-      read = (await handle.read(bytes, length)).bytesRead
-    if (length > fileMaxBytes) throw new WorkflowError(`${file} is longer than ${fileMaxBytes} bytes`, [])
-    return bytes.subarray(0, length)
+    const bytes = await readBounded(handle, fileMaxBytes)
+    if (bytes === null) throw new WorkflowError(`${file} is longer than ${fileMaxBytes} bytes`, [])
+    return bytes
   } catch (cause) {
     if (cause instanceof WorkflowError) throw cause
     throw new WorkflowError(`cannot read the workflow ${file}: ${reasonOf(cause)}`, [], cause)
