@@ -112,7 +112,7 @@ export function openServer(options: HttpUpstreamOptions) {
       if (!taken.ok)
         return fail(
           taken.error === 'limited'
-            ? limited(model, queue.limitedMs(model))
+            ? limited(model, queue.limitedMs(model), queue.refusalWords(model, runId))
             : noTurn(taken.error, timeouts.queueTimeoutMs, queue.heldMs(model)),
         )
       const turn = taken.value
@@ -275,9 +275,9 @@ function withLengthField(request: CompletionRequest, kind: ServerKindName): Adap
 }
 
 /** Pauses the queue as the server asked; null if it did not ask. */
-function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: QueueTurn): number | null {
-  if (status === 429) return turn.refused(retryAfterMs)
-  if (status === 503 && retryAfterMs !== null) return turn.refused(retryAfterMs)
+function pauseAfter({ status, retryAfterMs, error }: ExchangeFailure, turn: QueueTurn): number | null {
+  if (status === 429) return turn.refused(retryAfterMs, error.message)
+  if (status === 503 && retryAfterMs !== null) return turn.refused(retryAfterMs, error.message)
   if (status !== null) turn.accepted()
   return null
 }
@@ -313,7 +313,7 @@ function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: numbe
   return { ...gatewayError('upstream_busy', text), retryAfterMs: Math.round(heldMs) }
 }
 
-/** @param said the server's own words, where it was asked now */
+/** @param said the server's own words, where this run heard them */
 function limited(model: string, limitedMs: number, said?: string): WireError {
   const until = formatTime(Date.now() + limitedMs)
   const text = `The model server takes requests for ${model} again after ${until}`

@@ -27,9 +27,10 @@ export interface QueueTurn {
    * The server said "too many requests": no request for this model starts until the pause is over. Without the server's
    * own value the pause is 2 s, doubled up to 60 s while the model keeps refusing.
    * @param retryAfterMs the server's value; null if none
+   * @param words the server's own, for the other requests of the run
    * @returns the pause in milliseconds
    */
-  refused(retryAfterMs: number | null): number
+  refused(retryAfterMs: number | null, words?: string): number
   /** Ends the request; only the first call counts. */
   release(): void
 }
@@ -79,6 +80,8 @@ export class RequestQueue {
   #limits: QueueLimits
   readonly #now: () => number
   readonly #pauses: ModelPauses
+  /** By model: the last refusal. Servers may name things of the run, so another run does not get them. */
+  readonly #refusals = new Map<string, { readonly runId: string; readonly words: string }>()
   /** By run; the first run is next. */
   readonly #waiting = new Map<string, Waiter[]>()
   /** Start times of the requests of the last minute, oldest first. */
@@ -106,6 +109,12 @@ export class RequestQueue {
   /** Time until a server expects a request for the model that it refused for long; 0 where it did not, or not any more. */
   limitedMs(model: string): number {
     return this.#pauses.limitedMs(model)
+  }
+
+  /** What the server said to this run as it refused the model last. */
+  refusalWords(model: string, runId: string): string | undefined {
+    const last = this.#refusals.get(model)
+    return last?.runId === runId ? last.words : undefined
   }
 
   /** Takes over what another process learned. */
@@ -234,7 +243,7 @@ export class RequestQueue {
     else this.#waiting.set(waiter.runId, line)
   }
 
-  #begin({ model, since }: Waiter): QueueTurn {
+  #begin({ model, since, runId }: Waiter): QueueTurn {
     const begunAt = this.#now()
     this.#open += 1
     if (this.#limits.requestsPerMinute !== null) this.#begun.push(begunAt)
@@ -242,7 +251,10 @@ export class RequestQueue {
     return {
       waitedMs: begunAt - since,
       accepted: () => this.#pauses.accepted(model, begunAt),
-      refused: (retryAfterMs) => this.#pauses.refused(model, begunAt, retryAfterMs),
+      refused: (retryAfterMs, words) => {
+        if (words !== undefined) this.#refusals.set(model, { runId, words })
+        return this.#pauses.refused(model, begunAt, retryAfterMs)
+      },
       release: () => {
         if (isOver) return
         isOver = true

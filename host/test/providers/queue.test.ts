@@ -144,6 +144,19 @@ describe('the queue of a key', () => {
     expect(turnOf(5).waitedMs).toBe(0)
   })
 
+  it('keeps what the server said of a limit for the other requests of that run, and for no other run [G.05]', async () => {
+    const { queue, got, ask, turnOf, wait } = startQueue({ maxConcurrent: 1 })
+    ask('a')
+    ask('a')
+    await wait(0)
+    turnOf(0).refused(5 * 3_600_000, 'try again in 5 hours')
+    turnOf(0).release()
+    await wait(0)
+    expect(got[1]).toMatchObject({ runId: 'a', turn: 'limited' })
+    expect(queue.refusalWords('m', 'a')).toBe('try again in 5 hours')
+    expect([queue.refusalWords('m', 'b'), queue.refusalWords('other', 'a')]).toEqual([undefined, undefined])
+  })
+
   it('tells each request the pause of its own model [G.05]', async () => {
     const { ask, turnOf, wait } = startQueue({ maxConcurrent: 1 })
     ask('a')
