@@ -16,10 +16,14 @@ export class ByCall<T> {
     return this.#values.get(keyOf(call))?.some(isIt) === true
   }
 
-  /** Takes what is its own by `isOwn`, else the oldest of the same call. */
-  take(call: Call, isOwn: (value: T) => boolean): T | undefined {
+  /** Takes what is its own by `isOwn`, else the oldest of the same call that `isForAny` allows. */
+  take(
+    call: Call,
+    isOwn: (value: T) => boolean,
+    isForAny: (value: T) => boolean = () => true,
+  ): T | undefined {
     const found = this.#values.get(keyOf(call)) ?? []
-    const value = found.find(isOwn) ?? found[0]
+    const value = found.find(isOwn) ?? found.find(isForAny)
     if (value !== undefined) this.remove(call, value)
     return value
   }

@@ -73,8 +73,11 @@ export type AskedEvent = Extract<HostEvent, { type: 'approval-request' }>
 
 /** What a run's journal says of approvals, for an agent that continues the run. */
 export interface EarlierApprovals {
-  /** What was decided before the agent was lost: it is not asked again. */
-  readonly decided: readonly DecidedRequest[]
+  /**
+   * What was decided before the agent was lost: it is not asked again. `onlyUnderItsId`: the agent may have it, so that no
+   * other question about the same call gets it.
+   */
+  readonly decided: readonly (DecidedRequest & { readonly onlyUnderItsId?: true })[]
   /** What people answered another process for the rest of the run. */
   readonly runAnswers?: readonly DecidedRequest[]
   /** Calls and questions of another process that nobody decided: answers apply before the agent asks again. */
@@ -108,6 +111,7 @@ interface Earlier {
   readonly approvalId: string
   readonly ruling: DecisionRecord
   readonly isNetwork: boolean
+  readonly onlyUnderItsId?: true
 }
 
 /** Decisions that are remembered. */
@@ -149,11 +153,11 @@ export class ApprovalQueue {
       if (access === undefined) this.#runAnswers.add(request, ruling)
       else this.#runAnswers.addNetwork(request, access, ruling)
     }
-    for (const { request, ruling, access } of decided) {
+    for (const { request, ruling, access, ...under } of decided) {
       const { approvalId } = request
       // The agent before this one may not have asked for it.
       this.#earlier.drop((earlier) => earlier.approvalId === approvalId)
-      this.#earlier.add(request, { approvalId, ruling, isNetwork: access !== undefined })
+      this.#earlier.add(request, { approvalId, ruling, isNetwork: access !== undefined, ...under })
       this.#noteDecided(approvalId, ruling)
     }
     for (const asked of open) this.#restoreOpen(runId, asked)
@@ -457,7 +461,8 @@ export class ApprovalQueue {
 
   #takeEarlier(request: ApprovalRequest): DecisionRecord | undefined {
     if (this.#closed !== undefined) return undefined
-    return this.#earlier.take(request, (one) => one.approvalId === request.approvalId)?.ruling
+    const isOwn = ({ approvalId }: Earlier) => approvalId === request.approvalId
+    return this.#earlier.take(request, isOwn, ({ onlyUnderItsId }) => onlyUnderItsId !== true)?.ruling
   }
 
   /** The decision without a person; undefined if one must be asked. */

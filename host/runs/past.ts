@@ -3,22 +3,19 @@
  * agent is given both again, and neither happens twice.
  */
 import * as z from 'zod'
-import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { HostToolResult } from '#specs/protocol/extension.ts'
 import { AgentPath, Id } from '#specs/protocol/text.ts'
-import type { DecisionRecord } from '../approvals/decisions.ts'
-import type { AskedEvent } from '../approvals/queue.ts'
+import type { AskedEvent, DecidedRequest } from '../approvals/queue.ts'
 import { keyOfAnswer } from '../approvals/run-answers.ts'
 import type { Recording } from '../recording/replay.ts'
 import { type HostCallResult, type HostCallResults, hostToolFailure, keyOf } from '../tools/calls.ts'
 import type { AgentMessage } from './guest/agent-control.ts'
 
-export interface DecidedApproval {
-  readonly request: Omit<ApprovalRequest, 'runId'>
-  readonly ruling: DecisionRecord
-  /** Of a question about network access. */
-  readonly access?: AccessQuestion | undefined
+/** Decided before the agent was lost. */
+export interface DecidedApproval extends DecidedRequest {
+  /** The agent's log may have the decision: no other question about the same call gets it. */
+  readonly onlyUnderItsId?: true
 }
 
 /** Without a number it is none of an archive. */
@@ -91,9 +88,12 @@ export class Past {
         break
       case 'checkpoint':
         if (event.checkpointId === this.#forkedAt) this.#isFork = true
-        // Decisions before are in the agent's log.
         if (event.checkpointId !== this.#checkpointId) break
-        this.#decided = []
+        // Decisions before are in the agent's log, but for those that had not reached it. It asks for those again under their
+        // ids; the host draws the ids of its own questions anew.
+        this.#decided = this.#decided
+          .filter(({ access }) => access === undefined)
+          .map((decided) => ({ ...decided, onlyUnderItsId: true as const }))
         this.#reached.clear()
         this.newMessages = this.newMessages.filter(
           (message) => !this.#seen.has(message.messageId) && !this.#ended.has(message.agentPath ?? 'root'),
@@ -196,7 +196,7 @@ export class Past {
     return [...this.#open.values()]
   }
 
-  /** Decisions that the agent has not acted on at the checkpoint. */
+  /** Decisions that the agent at the checkpoint may ask for again. */
   get decided(): readonly DecidedApproval[] {
     return this.#decided
   }

@@ -59,9 +59,9 @@ function judgePrefix({ killedAfter, lines, events }: Outcome, kill: Kill | undef
   return resumes === 1 ? [] : [{ property, seen: `${resumes} times it continued` }]
 }
 
-/** Whether the run went to sleep next, and so had no more need of its VM. */
+/** Whether the run went to sleep next, and so had no more need of its VM; another agent may have begun to connect. */
 function isParted(later: Outcome['events']): boolean {
-  const next = later.find(({ event }) => ['session-start', 'run-resume', 'run-sleep'].includes(event.type))
+  const next = later.find(({ event }) => event.type === 'run-resume' || event.type === 'run-sleep')
   return next?.event.type === 'run-sleep'
 }
 

@@ -87,6 +87,20 @@ describe('the approval queue', () => {
     expect(await again).toMatchObject({ decision: 'deny' })
   })
 
+  it('gives a decision that the agent may have had to no other question about the same call [R.01 S1.11]', async () => {
+    const { queue, events } = open()
+    const { runId: _, ...asked } = request()
+    const ruling = { decision: 'allow', scope: 'once', by: 'person' } as const
+    queue.restore(request().runId, { decided: [{ request: asked, ruling, onlyUnderItsId: true }] })
+    const other = queue.ask(request({ approvalId: 'a2' }))
+    await expect.poll(() => queue.pending).toEqual(['a2'])
+    queue.answer('a2', { decision: 'deny', scope: 'once' })
+    expect(await other).toMatchObject({ decision: 'deny' })
+    const before = events.length
+    expect(await queue.ask(request())).toEqual({ decision: 'allow' })
+    expect(events).toHaveLength(before)
+  })
+
   it('a question that waits while another agent continues the run keeps its id, and answers of meanwhile apply [R.12 S1.11]', async () => {
     const { queue, events, waits } = open()
     const old = new AbortController()

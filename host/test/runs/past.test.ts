@@ -26,7 +26,7 @@ const calls = (callId: string): HostEvent => ({
   ...{ agentPath: 'root', stepId: 's', callId, tool: 'order_part', arguments: '{}' },
 })
 
-it('an interrupted run has its decisions since the checkpoint, without those that were withdrawn [R.01]', () => {
+it('an interrupted run has its decisions, those before the checkpoint under their ids alone, without the withdrawn [R.01]', () => {
   const past = new Past('cp-2')
   const lines = [
     ...[asks('a1'), decides('a1', 'person'), checkpoint('cp-1'), checkpoint('cp-2')],
@@ -41,7 +41,10 @@ it('an interrupted run has its decisions since the checkpoint, without those tha
     ],
   ]
   for (const event of lines) past.next({ event })
-  expect(past.decided.map(({ request }) => request.approvalId)).toEqual(['a2'])
+  expect(past.decided.map(({ request, onlyUnderItsId }) => [request.approvalId, onlyUnderItsId])).toEqual([
+    ['a1', true],
+    ['a2', undefined],
+  ])
 })
 
 it('messages and cancellations before the checkpoint that had no effect by then reach the next agent [R.01 A.08]', () => {
