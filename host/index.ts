@@ -116,6 +116,7 @@ export type { DamagedLine } from './memory/note-file.ts'
 export type { NoteStorage, ProposalNote, StoredNote, WorkspaceNote } from './memory/note-storage.ts'
 export { createMemoryNotes, SqliteNotes } from './memory/note-storages.ts'
 export type { NoteStore } from './memory/note-store.ts'
+export type { DesktopMessage } from './notify/desktop.ts'
 export type {
   Messenger,
   PushMessage,

@@ -231,6 +231,8 @@ export const Config = z.strictObject({
         .optional(),
       /** Whether push services of browsers may be on this machine or its network. Absent: they may not. */
       localPush: z.boolean().optional(),
+      /** Whether questions show on the desktop of the user, too. Absent: they do not. */
+      desktop: z.boolean().optional(),
       /** By name. */
       webhooks: z
         .record(Name, WebhookConfig)

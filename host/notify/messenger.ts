@@ -5,6 +5,7 @@ import type { Config } from '../config/schema.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import type { Secret } from '../keys/secret.ts'
 import type { Network } from '../net/network.ts'
+import { type DesktopMessage, showOnDesktop } from './desktop.ts'
 import { createPost, type Post, refuseUrl, type SendResult } from './post.ts'
 import { encryptPush, type PushKeys, readVapidIdentity, type VapidIdentity, vapidHeader } from './web-push.ts'
 import { readWebhookSecret, signWebhook } from './webhook-signature.ts'
@@ -47,6 +48,10 @@ export interface Messenger {
   readonly linkMs: number
   /** Names of the webhooks. */
   readonly webhooks: readonly string[]
+  /** Whether questions show on the desktop of the user. */
+  readonly desktop: boolean
+  /** Makes one attempt. What fails is a value. */
+  showOnDesktop(message: DesktopMessage, signal: AbortSignal): Promise<SendResult>
   /** Makes one attempt. What fails is a value. @throws {CaissonError} `invalid_options` for a name that is not there */
   sendWebhook(name: string, message: WebhookMessage, signal: AbortSignal): Promise<SendResult>
   /** @param secret 32 random bytes in base64url @param contact an https or mailto address of who sends */
@@ -64,7 +69,7 @@ interface Surroundings {
 type Settings = Config['notify']
 type Webhook = Settings['webhooks'][string]
 
-const defaultAfterMs = 30_000
+export const defaultAfterMs = 30_000
 /** For which a push service keeps a message of a browser that is off. */
 const pushLifeSeconds = 24 * 3_600
 const localPushSetting = 'notify.localPush = true'
@@ -72,7 +77,13 @@ const defaultLinkMs = 24 * 3_600_000
 
 /** @throws {CaissonError} `invalid_config` for a webhook whose secret cannot be used */
 export async function openMessenger(
-  { afterMs = defaultAfterMs, linkMs = defaultLinkMs, localPush = false, webhooks }: Settings,
+  {
+    afterMs = defaultAfterMs,
+    linkMs = defaultLinkMs,
+    localPush = false,
+    desktop = false,
+    webhooks,
+  }: Settings,
   surroundings: Surroundings,
 ): Promise<Messenger> {
   const { network, timeoutMs } = surroundings
@@ -83,7 +94,8 @@ export async function openMessenger(
     if (!key.ok) throw new CaissonError('invalid_config', `notify.webhooks.${name}.secret: ${key.error}`)
   }
   return {
-    ...{ afterMs, linkMs },
+    ...{ afterMs, linkMs, desktop },
+    showOnDesktop: (message, signal) => showOnDesktop(message, { signal }),
     webhooks: Object.keys(webhooks),
     async sendWebhook(name, message, signal) {
       requireText('name', name)

@@ -16,7 +16,7 @@ const closeMs = 2_000
 
 /** Who hears of questions. */
 export interface Receiver {
-  readonly kind: 'webhook' | 'browser'
+  readonly kind: 'webhook' | 'browser' | 'desktop'
   /** Stable over restarts. */
   readonly id: string
   /** Name of the key or subject whose runs it hears of. Absent: of all. */

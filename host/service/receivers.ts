@@ -1,4 +1,4 @@
-/** Webhooks as receivers of questions: what they get, and under which id. */
+/** What the configuration names as receivers of questions, webhooks and the desktop: what they get, and under which id. */
 import { createHash } from 'node:crypto'
 import type { Messenger, RunApproval } from '../index.ts'
 import type { Links } from './links.ts'
@@ -21,6 +21,16 @@ export function webhookReceivers(messenger: Messenger, links?: Links): readonly 
       },
     }
   })
+}
+
+/** The desktop of the service's user, where the configuration names it. */
+export function desktopReceivers(messenger: Messenger): readonly Receiver[] {
+  if (!messenger.desktop) return []
+  const send: Receiver['send'] = async (question, _since, signal) => {
+    const { title, text } = noticeOf(question)
+    return await messenger.showOnDesktop({ title, text }, signal)
+  }
+  return [{ kind: 'desktop', id: 'desktop', send }]
 }
 
 /** The same for each attempt and after a restart, so that a receiver can drop doubles. */

@@ -23,12 +23,12 @@ import { keepAddress, keepSocketPlace, readToken, serviceFolder, socketName } fr
 import { Push } from './push.ts'
 import { Quotas } from './quotas.ts'
 import { Readiness } from './readiness.ts'
+import { desktopReceivers, webhookReceivers } from './receivers.ts'
 import { RunMetrics } from './run-metrics.ts'
 import { Scrape } from './scrape.ts'
 import { ServiceRuns } from './service-runs.ts'
 import { listenOnSocket } from './unix-socket.ts'
 import { Uploads } from './uploads.ts'
-import { webhookReceivers } from './webhooks.ts'
 
 export const defaultPort = 3789
 
@@ -209,6 +209,7 @@ export class Service implements AsyncDisposable {
     for (const { host: name } of publicHost) names.add(name)
     const resumed = isBrief ? [] : await runs.resumeAll()
     const webhooks = webhookReceivers(messenger, links)
+    const desktops = desktopReceivers(messenger)
     const receivers = async () => {
       const browsers = await push.receivers().catch((error: unknown) => {
         log({
@@ -218,7 +219,7 @@ export class Service implements AsyncDisposable {
         })
         return []
       })
-      return [...webhooks, ...browsers]
+      return [...webhooks, ...desktops, ...browsers]
     }
     const notices = isBrief
       ? undefined

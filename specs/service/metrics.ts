@@ -57,7 +57,7 @@ export const metrics = {
   caisson_notices_total: {
     type: 'counter',
     help: 'Attempts to tell people of questions that wait, by receiver and result',
-    labels: { receiver: ['webhook', 'browser'], result: ['sent', 'retried', 'failed'] },
+    labels: { receiver: ['webhook', 'browser', 'desktop'], result: ['sent', 'retried', 'failed'] },
   },
   caisson_runs_starting: {
     type: 'gauge',

@@ -5,6 +5,7 @@
 import type { Writable } from 'node:stream'
 import type { RunClient, WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
+import { openDesktopNotices } from '../desktop-notices.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
@@ -37,7 +38,11 @@ export async function attach(io: Io, name: string, flags: { json?: boolean } & D
     using leaving = new Leaving(run, io.stdout, tell)
     using _ = watchAnswers(host, runId, { say: tell, leaving: howToLeave })
     const isInteractive = io.stdin.isTTY === true && io.stdout.isTTY === true
-    await follow(io, view, run, leaving, { isInteractive, folder: host.runs.paths(run.id).directory })
+    const tellLater = await openDesktopNotices(host, tell)
+    await follow(io, view, run, leaving, {
+      ...{ isInteractive, tellLater },
+      folder: host.runs.paths(run.id).directory,
+    })
   }
   const end = await run.ended
   view.end()

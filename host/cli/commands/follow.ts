@@ -4,6 +4,7 @@ import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import type { RunHandle } from '../../control/run-handle.ts'
 import type { FeedItem } from '../../journal/run-feed.ts'
+import type { TellLater } from '../desktop-notices.ts'
 import { type Io, userName } from '../io.ts'
 import { promptApproval } from '../prompts/approval-prompt.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
@@ -38,6 +39,8 @@ interface FollowOptions {
   readonly takesMessages?: boolean
   /** The run's own folder, for what is edited. */
   readonly folder: string
+  /** Tells the person of a question elsewhere, too. */
+  readonly tellLater?: TellLater | undefined
   /** Time without a key before an answer counts; absent: a second. */
   readonly quietMs?: number
 }
@@ -47,7 +50,7 @@ export async function follow(
   view: ProgressView,
   run: FollowedRun,
   interrupts: FollowInterruption,
-  { isInteractive, takesMessages = true, folder, ...quiet }: FollowOptions,
+  { isInteractive, takesMessages = true, folder, tellLater, ...quiet }: FollowOptions,
 ): Promise<void> {
   if (!isInteractive) {
     for await (const item of run.watch()) view.show(item)
@@ -78,6 +81,9 @@ export async function follow(
     if (run.pendingCount > 1)
       view.lines([`${run.pendingCount} questions wait for an answer; the oldest of them:`])
     const keepTyped = (keys: string) => talk.keep(keys)
+    using _ = tellLater?.(
+      'access' in asked ? asked.access.address : (asked.question?.question ?? asked.preview),
+    )
     await putQuestion(io, view, run, interrupts, asked, folder, { keepTyped, ...quiet })
     talk.listen()
   }

@@ -5,6 +5,7 @@ import { CaissonError } from '#specs/errors.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Host, RunOptions } from '../../host.ts'
 import { type CarriedRun, followStarted, ownRun, startInService } from '../carried-run.ts'
+import { openDesktopNotices } from '../desktop-notices.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
@@ -179,6 +180,7 @@ async function runShown(io: Io, given: RunOptions, flags: ShowFlags, begin: Begi
     using _ = watchCarried(host, carried, (line) => view.lines([line]))
     await follow(io, view, run, interrupts, {
       isInteractive,
+      tellLater: await openDesktopNotices(host, (line) => view.lines([line])),
       // Nothing on the screen says what a key would do.
       takesMessages: flags.quiet !== true,
       folder: host.runs.paths(run.id).directory,
