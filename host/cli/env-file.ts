@@ -3,6 +3,7 @@ import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { parseEnv } from 'node:util'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
+import { readBounded } from '../files/regular-file.ts'
 import type { Io } from './io.ts'
 import { sanitizeLine } from './render/sanitize.ts'
 
@@ -34,11 +35,11 @@ async function readEnvFile(file: string): Promise<string> {
       ? 'is not a file'
       : (found.mode & 0o022) !== 0 || (found.uid !== me && found.uid !== 0)
         ? 'can be written by other users'
-        : found.size > fileMaxBytes
-          ? `is larger than ${fileMaxBytes} bytes`
-          : undefined
-    if (why === undefined) return await handle.readFile('utf8')
-    throw new CaissonError('invalid_options', `--env-file ${shown(file)} ${why}`, {
+        : undefined
+    const bytes = why === undefined ? await readBounded(handle, fileMaxBytes) : null
+    if (bytes !== null) return bytes.toString('utf8')
+    const problem = why ?? `is larger than ${fileMaxBytes} bytes`
+    throw new CaissonError('invalid_options', `--env-file ${shown(file)} ${problem}`, {
       remedy: 'name a file of lines NAME=value that only you can write, such as a copy of .env.example',
     })
   } catch (error) {

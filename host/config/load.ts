@@ -12,6 +12,7 @@ import { reasonOf } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { findDistrust } from '../files/path-trust.ts'
+import { readBounded } from '../files/regular-file.ts'
 import { applyOverrides, suggestSetting } from './overrides.ts'
 import { Config } from './schema.ts'
 
@@ -43,7 +44,7 @@ export async function loadConfig(
     }
     // A pipe in its place must not be waited for.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
-    const text = await readBounded(handle)
+    const text = await readText(handle)
     return text.ok ? readConfig(text.value, file, overrides) : refuse(text.error)
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
@@ -52,18 +53,12 @@ export async function loadConfig(
   }
 }
 
-async function readBounded(handle: FileHandle): Promise<Result<string, string>> {
+async function readText(handle: FileHandle): Promise<Result<string, string>> {
   if (!(await handle.stat()).isFile()) return { ok: false, error: 'is not a file; move it away' }
-  const bytes = Buffer.alloc(MAX_BYTES + 1)
-  let length = 0
-  while (length < bytes.length) {
-    const { bytesRead } = await handle.read(bytes, length)
-    if (bytesRead === 0) break
-    length += bytesRead
-  }
-  if (length > MAX_BYTES) return { ok: false, error: `is longer than ${MAX_BYTES} bytes; shorten it` }
+  const bytes = await readBounded(handle, MAX_BYTES)
+  if (bytes === null) return { ok: false, error: `is longer than ${MAX_BYTES} bytes; shorten it` }
   try {
-    return { ok: true, value: new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, length)) }
+    return { ok: true, value: new TextDecoder('utf-8', { fatal: true }).decode(bytes) }
   } catch {
     return { ok: false, error: 'is not UTF-8; save it as UTF-8' }
   }

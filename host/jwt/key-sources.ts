@@ -7,6 +7,7 @@ import { open, stat } from 'node:fs/promises'
 import { type Dispatcher, request } from 'undici'
 import { CaissonError, hasCode } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
+import { readBounded } from '../files/regular-file.ts'
 import { type KeySet, keySetMaxBytes, parseKeySet } from './key-set.ts'
 
 export interface KeySource {
@@ -52,13 +53,8 @@ export class KeyFile implements KeySource {
   async #text(): Promise<string> {
     try {
       await using handle = await open(this.#file, constants.O_RDONLY | constants.O_NONBLOCK)
-      const { buffer, bytesRead } = await handle.read(
-        Buffer.alloc(keySetMaxBytes + 1),
-        0,
-        keySetMaxBytes + 1,
-        0,
-      )
-      if (bytesRead <= keySetMaxBytes) return buffer.toString('utf8', 0, bytesRead)
+      const bytes = await readBounded(handle, keySetMaxBytes)
+      if (bytes !== null) return bytes.toString('utf8')
     } catch (cause) {
       throw this.#unreadable(cause)
     }
