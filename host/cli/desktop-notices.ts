@@ -6,7 +6,7 @@ import { defaultAfterMs } from '../notify/messenger.ts'
 /** Called when a question is put. It shows on the desktop unless the result is disposed within `notify.afterMs`. */
 export type TellLater = (text: string) => Disposable
 
-/** @param say gets why the desktop could not be told. @returns undefined: the configuration names no desktop */
+/** @param say gets why no question could be shown. @returns undefined: the configuration names no desktop */
 export async function openDesktopNotices(
   host: Host,
   say: (line: string) => void,

@@ -43,7 +43,7 @@ it('a question that waits is shown once on the desktop of the service, as text [
   )
 })
 
-it('a desktop that cannot be told says why, and is tried again unless its program is missing [H.02]', async () => {
+it('a desktop that shows nothing says why, and is tried again unless its program is missing [H.02]', async () => {
   const { signal } = new AbortController()
   const message = { title: 't'.repeat(500), text: `-x \u0007${'y'.repeat(500)}` }
   const shown = await installDesktop(1)
