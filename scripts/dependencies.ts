@@ -56,8 +56,8 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['support'],
     ['link'],
     ['control', 'egress'],
-    ['acp', 'daemon', 'offline-model', 'recorded-runs', 'recovery', 'repository', 'sandbox', 'service', 'vm'],
-    ['page'],
+    ['daemon', 'offline-model', 'recorded-runs', 'recovery', 'repository', 'sandbox', 'service', 'vm'],
+    ['acp', 'page'],
   ],
 }
 

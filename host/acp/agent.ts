@@ -11,11 +11,12 @@ import {
   agent,
   type ClientCapabilities,
   type InitializeResponse,
+  MessageTooLargeError,
   methods,
   PROTOCOL_VERSION,
   RequestError,
 } from '@agentclientprotocol/sdk'
-import type { Host, RunOptions } from '../index.ts'
+import { CaissonError, type Host, type RunOptions } from '../index.ts'
 import { Editor } from './editor.ts'
 import { openFrames } from './frames.ts'
 import { deleteSession, listSessions, tellAgain } from './history.ts'
@@ -38,12 +39,18 @@ export interface AcpOptions {
 /** Of one connection. */
 const sessionsMax = 256
 
-/** Serves until the editor closes the connection. */
+/** Serves until the editor closes the connection. @throws {CaissonError} `limit_reached` for a frame that is too long */
 export async function serveAcp(options: AcpOptions): Promise<void> {
   const served = new AcpAgent(options)
   const connection = served.open()
   await connection.closed
   served.leave()
+  const { reason } = connection.signal
+  if (reason instanceof MessageTooLargeError)
+    throw new CaissonError(
+      'limit_reached',
+      `the editor sent a frame longer than ${reason.maxMessageBytes} bytes`,
+    )
 }
 
 class AcpAgent {
@@ -75,10 +82,14 @@ class AcpAgent {
         this.#offerCommands(session.id, client)
         return { sessionId: session.id, ...state }
       })
-      .onRequest(methods.agent.session.load, async ({ params, client }) =>
-        await this.#restore(params, client, true))
-      .onRequest(methods.agent.session.resume, async ({ params, client }) =>
-        await this.#restore(params, client, false))
+      .onRequest(
+        methods.agent.session.load,
+        async ({ params, client }) => await this.#restore(params, client, true),
+      )
+      .onRequest(
+        methods.agent.session.resume,
+        async ({ params, client }) => await this.#restore(params, client, false),
+      )
       .onRequest(methods.agent.session.list, async ({ params }) => {
         const { cwd = null } = params
         return { sessions: await listSessions(this.#options.host, cwd, this.#options.words) }
@@ -151,12 +162,12 @@ class AcpAgent {
   async #restore(
     { sessionId, cwd }: { readonly sessionId: string; readonly cwd: string },
     client: AgentContext,
-    isTold: boolean,
+    isShown: boolean,
   ) {
     const { host, words } = this.#options
     const { session, editor } = await this.#create(sessionId, cwd, client)
     const past = await tellAgain(host, sessionId, words, async (updates) => {
-      if (isTold) await editor.tell(updates)
+      if (isShown) await editor.tell(updates)
     })
     if (past === undefined || past.last.workspace !== session.directory) {
       this.#drop(sessionId)

@@ -18,7 +18,7 @@ const diffsMaxBytes = 4 * 1024 * 1024
 const namedMax = 50
 
 /** Applies what is neither flagged nor in conflict, or asks first. @param signal withdraws the question */
-export async function bringHome(
+export async function reviewChanges(
   parts: ReviewParts,
   { runId, state, isAsked }: { readonly runId: string; readonly state: RunState; readonly isAsked: boolean },
   signal: AbortSignal,

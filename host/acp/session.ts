@@ -5,7 +5,7 @@ import type { Host, RunOptions, RunState } from '../index.ts'
 import type { Editor } from './editor.ts'
 import { metadataKeys, type PastSession, titleOf } from './history.ts'
 import { readPrompt } from './prompt.ts'
-import { apply, bringHome, type ReviewParts } from './review.ts'
+import { apply, type ReviewParts, reviewChanges } from './review.ts'
 import { firstSettings, type SessionSettings } from './settings.ts'
 import { type Carrier, lostWords, Turn } from './turn.ts'
 import { message, RunUpdates, thought, type Words } from './updates.ts'
@@ -45,7 +45,8 @@ export class Session {
   /** From a prompt until its run is there, and at its end. */
   #isBusy = false
   #isCancelled = false
-  #review = new AbortController()
+  readonly #closings = new WeakMap<Turn, Promise<StopReason>>()
+  #reviewing = new AbortController()
 
   constructor(parts: SessionParts) {
     this.#parts = parts
@@ -88,13 +89,13 @@ export class Session {
 
   async cancel(): Promise<void> {
     this.#isCancelled = true
-    this.#review.abort()
+    this.#reviewing.abort()
     await this.#turn?.cancel()
   }
 
   /** Its run continues without a watcher. */
   leave(): void {
-    this.#review.abort()
+    this.#reviewing.abort()
     this.#turn?.leave()
   }
 
@@ -132,7 +133,7 @@ export class Session {
     const { host, runs, editor, words, by, log } = this.#parts
     const turn = new Turn({ host, runId, editor, updates, words, by, log, carrier: runs, from })
     this.#turn = turn
-    this.#review = new AbortController()
+    this.#reviewing = new AbortController()
     return turn
   }
 
@@ -147,29 +148,33 @@ export class Session {
     return await this.#close(turn, state)
   }
 
-  async #close(turn: Turn, state: RunState | undefined): Promise<StopReason> {
-    if (this.#turn !== turn) return 'end_turn'
+  /** Once, for whoever waits for the end of the turn. */
+  #close(turn: Turn, state: RunState | undefined): Promise<StopReason> {
+    const closing = this.#closings.get(turn) ?? this.#review(turn, state)
+    this.#closings.set(turn, closing)
+    return closing
+  }
+
+  async #review(turn: Turn, state: RunState | undefined): Promise<StopReason> {
     try {
       const isCancelled = turn.isCancelled || state?.end?.outcome === 'cancelled'
       if (state !== undefined && !isCancelled) {
         const isAsked = this.settings.mode !== 'apply'
-        await bringHome(this.#reviewParts, { runId: turn.runId, state, isAsked }, this.#review.signal)
+        await reviewChanges(this.#reviewParts, { runId: turn.runId, state, isAsked }, this.#reviewing.signal)
       }
-      return isCancelled || this.#review.signal.aborted ? 'cancelled' : 'end_turn'
+      return isCancelled || this.#reviewing.signal.aborted ? 'cancelled' : 'end_turn'
     } finally {
-      this.#turn = undefined
+      if (this.#turn === turn) this.#turn = undefined
     }
   }
 
   /** A run that no prompt waits for. */
   #inBackground(turn: Turn): void {
     const { log } = this.#parts
-    this.#background = turn
     void turn.ended
-      .then((state) => (this.#background === turn ? this.#close(turn, state) : undefined))
+      .then((state) => this.#close(turn, state))
       .catch((error: unknown) => log(`the end of ${turn.runId}: ${CaissonError.from(error).message}`))
   }
-  #background: Turn | undefined
 
   /** A prompt while a run is at work: the answer to a question, or a message to the agent. */
   async #speakTo(turn: Turn, blocks: readonly ContentBlock[]): Promise<StopReason> {
@@ -184,7 +189,6 @@ export class Session {
         )
       })
     }
-    this.#background = undefined
     return await this.#endOf(turn)
   }
 

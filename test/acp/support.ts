@@ -9,9 +9,10 @@ import {
   type AnyMessage,
   type ClientCapabilities,
   type ClientContext,
-  client,
+  type ContentBlock,
   type CreateElicitationRequest,
   type CreateElicitationResponse,
+  client,
   methods,
   ndJsonStream,
   type RequestPermissionRequest,
@@ -72,7 +73,9 @@ export async function editorPlace(
 
 export interface EditorOptions {
   readonly capabilities?: ClientCapabilities
-  readonly permit?: (request: RequestPermissionRequest) => RequestPermissionResponse | Promise<RequestPermissionResponse>
+  readonly permit?: (
+    request: RequestPermissionRequest,
+  ) => RequestPermissionResponse | Promise<RequestPermissionResponse>
   readonly fill?: (request: CreateElicitationRequest) => CreateElicitationResponse
   readonly readFile?: (file: string) => string
   /** Options of `caisson acp`. */
@@ -206,6 +209,6 @@ export async function newSession({ agent }: TestEditor, cwd: string): Promise<st
 }
 
 export async function ask({ agent }: TestEditor, sessionId: string, text: string): Promise<string> {
-  const prompt = [{ type: 'text' as const, text }]
+  const prompt: ContentBlock[] = [{ type: 'text', text }]
   return (await agent.request(methods.agent.session.prompt, { sessionId, prompt })).stopReason
 }

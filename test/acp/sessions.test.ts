@@ -1,0 +1,90 @@
+// Sessions that outlive their editor: a real `caisson acp` that is killed, and the one that comes after it.
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import { methods } from '@agentclientprotocol/sdk'
+import { expect, it } from 'vitest'
+import { reply } from '#specs/testing/model-replies.ts'
+import {
+  ask,
+  call,
+  choose,
+  editorPlace,
+  hasResult,
+  newSession,
+  openEditor,
+  type TestEditor,
+  useMachine,
+} from './support.ts'
+
+const machine = useMachine()
+
+const sessionsOf = async ({ agent }: TestEditor, cwd: string) =>
+  (await agent.request(methods.agent.session.list, { cwd })).sessions
+
+it('a run stays when its editor dies at a question: nothing is allowed, and the next editor is asked [H.03 S1.11]', async () => {
+  const place = await editorPlace(machine(), { 'a.txt': 'a\n' }, (asked) =>
+    hasResult(asked) ? reply({ text: 'It is gone.' }) : call('delete_file', { path: 'a.txt' }),
+  )
+  const { workspace: cwd, host } = place
+  const first = await openEditor(place)
+  const sessionId = await newSession(first, cwd)
+  void ask(first, sessionId, 'Delete a.txt').catch(() => undefined)
+  await expect.poll(() => first.permissions.length, { timeout: 60_000 }).toBe(1)
+  first.program.child.kill('SIGKILL')
+  await first.program.ended
+  const [run] = await host.runs.list()
+  expect(run).toMatchObject({ isLive: true, pendingApprovals: 1, metadata: { 'acp.session': sessionId } })
+
+  const second = await openEditor(place, { permit: choose('allow_once') })
+  expect(await sessionsOf(second, cwd)).toMatchObject([{ sessionId, cwd, title: 'Delete a.txt' }])
+  await expect(second.agent.request(methods.agent.session.delete, { sessionId })).rejects.toMatchObject({
+    message: expect.stringContaining('cancel it first'),
+  })
+  await second.agent.request(methods.agent.session.load, { sessionId, cwd, mcpServers: [] })
+  expect(second.updates[0]).toMatchObject({
+    ...{ sessionUpdate: 'user_message_chunk', content: { text: 'Delete a.txt' } },
+  })
+  await expect.poll(() => second.said(), { timeout: 60_000 }).toContain('Applied 1 change')
+  expect(second.permissions.map(({ toolCall }) => toolCall.kind)).toEqual(['delete', 'edit'])
+  expect(existsSync(path.join(cwd, 'a.txt'))).toBe(false)
+
+  // What the next one is told again, and what is left of the session.
+  const third = await openEditor(place)
+  await third.agent.request(methods.agent.session.load, { sessionId, cwd, mcpServers: [] })
+  expect(third.said()).toContain('It is gone.')
+  expect(third.permissions).toEqual([])
+  await third.agent.request(methods.agent.session.delete, { sessionId })
+  expect(await sessionsOf(third, cwd)).toEqual([])
+  expect(await host.runs.list()).toEqual([])
+  await expect(
+    third.agent.request(methods.agent.session.resume, { sessionId, cwd, mcpServers: [] }),
+  ).rejects.toMatchObject({ code: -32002 })
+  for (const { faults } of [first, second, third]) expect(faults).toEqual([])
+  await Promise.all([second.close(), third.close()])
+}, 180_000)
+
+it('a session that is closed ends its run; a message while it works reaches the agent [H.03 A.08]', async () => {
+  const place = await editorPlace(machine(), {}, ({ text }) =>
+    text.includes('Look at the clock')
+      ? reply({ text: 'I looked.' })
+      : call('run_bash', { command: 'for i in $(seq 300); do sleep 0.1; [ -e stop ] && break; done' }),
+  )
+  const { workspace: cwd, host } = place
+  const editor = await openEditor(place)
+  const sessionId = await newSession(editor, cwd)
+  const turn = ask(editor, sessionId, 'Wait.')
+  const isAtWork = () => editor.updates.some((update) => update.sessionUpdate === 'tool_call')
+  await expect.poll(isAtWork, { timeout: 60_000 }).toBe(true)
+  const message = ask(editor, sessionId, 'Look at the clock')
+  const sent = async () => {
+    const [run] = await host.runs.list()
+    return (await host.runs.read(run?.id ?? '')).some(({ event }) => event.type === 'steer-request')
+  }
+  await expect.poll(sent, { timeout: 30_000 }).toBe(true)
+  await editor.agent.request(methods.agent.session.close, { sessionId })
+  expect((await Promise.all([turn, message])).sort()).toEqual(['cancelled', 'cancelled'])
+  const ended = async () => (await host.runs.list())[0]?.state.end?.outcome
+  await expect.poll(ended, { timeout: 60_000 }).toBe('cancelled')
+  await expect(ask(editor, sessionId, 'More.')).rejects.toMatchObject({ code: -32002 })
+  await editor.close()
+}, 180_000)
