@@ -105,7 +105,7 @@ export class Turn {
     } catch (error) {
       if (this.#left.signal.aborted) return undefined
       log(`${this.runId} is not followed any more: ${errorMessage(error)}`)
-      await editor.tell([message(lostWords(this.runId, errorMessage(error)))])
+      await editor.tell([message(lostWords(this.runId, errorMessage(error)))]).catch(() => undefined)
     } finally {
       this.questions.withdrawAll()
     }

@@ -14,6 +14,7 @@ import {
   openEditor,
   type TestEditor,
   useMachine,
+  vmFlags,
 } from './support.ts'
 
 const machine = useMachine()
@@ -34,6 +35,14 @@ it('a run stays when its editor dies at a question: nothing is allowed, and the 
   await first.program.ended
   const [run] = await host.runs.list()
   expect(run).toMatchObject({ isLive: true, pendingApprovals: 1, metadata: { 'acp.session': sessionId } })
+
+  // One that closes the connection in order, with the same question open.
+  const between = await openEditor(place)
+  await between.agent.request(methods.agent.session.resume, { sessionId, cwd, mcpServers: [] })
+  await expect.poll(() => between.permissions.length, { timeout: 60_000 }).toBe(1)
+  await between.close()
+  expect(await between.program.ended).toBe(0)
+  expect((await host.runs.list())[0]).toMatchObject({ isLive: true, pendingApprovals: 1 })
 
   const second = await openEditor(place, { permit: choose('allow_once') })
   expect(await sessionsOf(second, cwd)).toMatchObject([{ sessionId, cwd, title: 'Delete a.txt' }])
@@ -59,7 +68,7 @@ it('a run stays when its editor dies at a question: nothing is allowed, and the 
   await expect(
     third.agent.request(methods.agent.session.resume, { sessionId, cwd, mcpServers: [] }),
   ).rejects.toMatchObject({ code: -32002 })
-  for (const { faults } of [first, second, third]) expect(faults).toEqual([])
+  for (const { faults } of [first, between, second, third]) expect(faults).toEqual([])
   await Promise.all([second.close(), third.close()])
 }, 180_000)
 
@@ -87,4 +96,48 @@ it('a session that is closed ends its run; a message while it works reaches the 
   await expect.poll(ended, { timeout: 60_000 }).toBe('cancelled')
   await expect(ask(editor, sessionId, 'More.')).rejects.toMatchObject({ code: -32002 })
   await editor.close()
+}, 180_000)
+
+it('a run that sleeps at a question is woken by the answer in the editor [H.03 R.12]', async () => {
+  const place = await editorPlace(machine(), { 'a.txt': 'a\n' }, (asked) =>
+    hasResult(asked) ? reply({ text: 'It is gone.' }) : call('delete_file', { path: 'a.txt' }),
+  )
+  const isAsleep = Promise.withResolvers<void>()
+  const editor = await openEditor(place, {
+    flags: [...vmFlags, '-c', 'vm.sleepAfterMs=300'],
+    permit: async (request) => {
+      if (request.toolCall.kind === 'delete') await isAsleep.promise
+      return choose('allow_once')(request)
+    },
+  })
+  const turn = ask(editor, await newSession(editor, place.workspace), 'Delete a.txt')
+  const status = async () => (await place.host.runs.list())[0]?.status
+  await expect.poll(status, { timeout: 60_000 }).toBe('sleeping')
+  isAsleep.resolve()
+  expect(await turn).toBe('end_turn')
+  expect(editor.permissions.map(({ toolCall }) => toolCall.kind)).toEqual(['delete', 'edit'])
+  expect(editor.said()).toContain('It is gone.')
+  expect(existsSync(path.join(place.workspace, 'a.txt'))).toBe(false)
+  expect(editor.faults).toEqual([])
+  await editor.close()
+}, 180_000)
+
+it('a run is carried out by the service of the user while it runs [H.03 H.02]', async () => {
+  const place = await editorPlace(machine(), { 'a.txt': 'a\n' }, (asked) =>
+    hasResult(asked) ? reply({ text: 'It is gone.' }) : call('delete_file', { path: 'a.txt' }),
+  )
+  const service = place.start('serve', '--port', '0')
+  await expect.poll(() => service.errors(), { timeout: 60_000 }).toContain('Caisson listens on')
+  const editor = await openEditor(place, {
+    flags: vmFlags.filter((flag) => flag !== '--no-template'),
+    permit: choose('allow_once'),
+  })
+  expect(await ask(editor, await newSession(editor, place.workspace), 'Delete a.txt')).toBe('end_turn')
+  expect(existsSync(path.join(place.workspace, 'a.txt'))).toBe(false)
+  const [run] = await place.host.runs.list()
+  expect(existsSync(place.host.runs.paths(run?.id ?? '').hostLog)).toBe(false)
+  expect(editor.faults).toEqual([])
+  await editor.close()
+  service.child.kill('SIGTERM')
+  await service.ended
 }, 180_000)
