@@ -4,7 +4,7 @@ import { CaissonError } from '#specs/errors.ts'
 import type { Host, RunOptions, RunState } from '../index.ts'
 import type { Editor } from './editor.ts'
 import { metadataKeys, type PastSession, titleOf } from './history.ts'
-import { readPrompt } from './prompt.ts'
+import { readPrompt, type Task } from './prompt.ts'
 import { apply, type ReviewParts, reviewChanges } from './review.ts'
 import { firstSettings, type SessionSettings } from './settings.ts'
 import { type Carrier, lostWords, Turn } from './turn.ts'
@@ -33,6 +33,7 @@ export interface SessionParts {
 /** What a person types for the session itself. */
 export const commands = [
   { name: 'apply', description: 'Apply the changes of the last turn, except flagged paths and conflicts' },
+  { name: 'run', description: 'Carry out the plan of the last turn' },
   { name: 'undo', description: 'Undo what was applied of the last turn' },
 ]
 
@@ -78,7 +79,9 @@ export class Session {
       const [only] = blocks
       const command = blocks.length === 1 && only?.type === 'text' ? only.text.trim() : ''
       if (command === '/apply' || command === '/undo') return await this.#command(command)
-      return await this.#run(blocks)
+      if (command === '/run') return await this.#run({ prompt: '', images: [], context: {} }, this.#lastRun())
+      const { directory: workspace, editor } = this.#parts
+      return await this.#run(await readPrompt(blocks, { workspace, readFile: editor.readFile }))
     } catch (error) {
       if (error instanceof RequestError) throw error
       throw RequestError.internalError(undefined, CaissonError.from(error).message)
@@ -99,20 +102,20 @@ export class Session {
     this.#turn?.leave()
   }
 
-  async #run(blocks: readonly ContentBlock[]): Promise<StopReason> {
+  /** @param planFrom the run whose plan is carried out */
+  async #run(task: Task, planFrom?: string): Promise<StopReason> {
     const { directory, editor, words, runs } = this.#parts
-    const task = await readPrompt(blocks, { workspace: directory, readFile: editor.readFile })
     const isFirst = this.#last === undefined
     if (isFirst)
       await editor.tell([{ sessionUpdate: 'session_info_update', title: titleOf(task.prompt, words) }])
-    const runId = await runs.start(this.#optionsOf(task))
+    const runId = await runs.start(this.#optionsOf(task, planFrom))
     this.#last = runId
     const turn = this.#follow(runId, new RunUpdates({ runId, directory, words }), 1)
     if (this.#isCancelled) await turn.cancel()
     return await this.#endOf(turn)
   }
 
-  #optionsOf({ prompt, images, context }: Awaited<ReturnType<typeof readPrompt>>): RunOptions {
+  #optionsOf({ prompt, images, context }: Task, from: string | undefined): RunOptions {
     const { id, directory, editor, options } = this.#parts
     const { mode, model, effort } = this.settings
     return {
@@ -120,7 +123,7 @@ export class Session {
       ...(model === undefined ? {} : { model }),
       ...(effort === undefined ? {} : { effort }),
       ...(this.#last === undefined ? {} : { continue: this.#last }),
-      ...(mode === 'plan' ? { plan: { only: true } } : {}),
+      ...(from !== undefined ? { plan: { from } } : mode === 'plan' ? { plan: { only: true } } : {}),
       metadata: { [metadataKeys.session]: id, [metadataKeys.mode]: mode },
       approvals: { interactive: true },
       vm: { ...options.vm, keep: true },
@@ -194,17 +197,22 @@ export class Session {
 
   async #command(command: '/apply' | '/undo'): Promise<StopReason> {
     const { host, editor, by } = this.#parts
-    if (this.#last === undefined) throw RequestError.invalidRequest(undefined, 'the session has no turn yet')
+    const last = this.#lastRun()
     if (command === '/apply') {
-      await apply(this.#reviewParts, await host.changes(this.#last), 'all')
+      await apply(this.#reviewParts, await host.changes(last), 'all')
       return 'end_turn'
     }
-    const { restored, conflicts } = await host.undo(this.#last, { by })
+    const { restored, conflicts } = await host.undo(last, { by })
     const left = conflicts.length === 0 ? '' : ` ${conflicts.length} changed since and stay.`
     await editor.tell([
       message(`Restored ${restored.length} ${restored.length === 1 ? 'path' : 'paths'}.${left}\n\n`),
     ])
     return 'end_turn'
+  }
+
+  #lastRun(): string {
+    if (this.#last === undefined) throw RequestError.invalidRequest(undefined, 'the session has no turn yet')
+    return this.#last
   }
 
   get #reviewParts(): ReviewParts {

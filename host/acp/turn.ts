@@ -87,9 +87,10 @@ export class Turn {
   }
 
   async #follow(): Promise<RunState | undefined> {
-    const { carrier, editor, log } = this.#parts
+    const { host, carrier, editor, log } = this.#parts
     try {
       while (!this.#left.signal.aborted) {
+        if ((await host.runs.summary(this.runId)).status === 'sleeping') await this.#sleep()
         this.#followed = await carrier.follow(this.runId)
         if (this.#left.signal.aborted) this.#followed.leave?.()
         await this.#show(this.#followed)
@@ -100,7 +101,6 @@ export class Turn {
           await editor.tell([message(lostWords(this.runId, over.message))])
           return undefined
         }
-        await this.#sleep()
       }
     } catch (error) {
       if (this.#left.signal.aborted) return undefined
@@ -115,6 +115,8 @@ export class Turn {
   async #show({ run }: FollowedRun): Promise<void> {
     const { editor, updates } = this.#parts
     for await (const item of run.watch({ from: this.#next })) {
+      // A run that ended meanwhile is given from its start.
+      if (item.source !== 'delta' && item.seq < this.#next) continue
       if (item.source !== 'delta') this.#next = item.seq + 1
       await editor.tell(updates.of(item))
       if (item.source !== 'host') continue

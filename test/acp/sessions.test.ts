@@ -98,29 +98,42 @@ it('a session that is closed ends its run; a message while it works reaches the 
   await editor.close()
 }, 180_000)
 
-it('a run that sleeps at a question is woken by the answer in the editor [H.03 R.12]', async () => {
-  const place = await editorPlace(machine(), { 'a.txt': 'a\n' }, (asked) =>
-    hasResult(asked) ? reply({ text: 'It is gone.' }) : call('delete_file', { path: 'a.txt' }),
-  )
-  const isAsleep = Promise.withResolvers<void>()
-  const editor = await openEditor(place, {
-    flags: [...vmFlags, '-c', 'vm.sleepAfterMs=300'],
-    permit: async (request) => {
-      if (request.toolCall.kind === 'delete') await isAsleep.promise
-      return choose('allow_once')(request)
-    },
-  })
-  const turn = ask(editor, await newSession(editor, place.workspace), 'Delete a.txt')
-  const status = async () => (await place.host.runs.list())[0]?.status
-  await expect.poll(status, { timeout: 60_000 }).toBe('sleeping')
-  isAsleep.resolve()
-  expect(await turn).toBe('end_turn')
-  expect(editor.permissions.map(({ toolCall }) => toolCall.kind)).toEqual(['delete', 'edit'])
-  expect(editor.said()).toContain('It is gone.')
-  expect(existsSync(path.join(place.workspace, 'a.txt'))).toBe(false)
-  expect(editor.faults).toEqual([])
-  await editor.close()
-}, 180_000)
+it.each(['the same editor', 'the next editor'])(
+  'a run that sleeps at a question is woken by the answer in %s [H.03 R.12]',
+  async (who) => {
+    const place = await editorPlace(machine(), { 'a.txt': 'a\n' }, (asked) =>
+      hasResult(asked) ? reply({ text: 'It is gone.' }) : call('delete_file', { path: 'a.txt' }),
+    )
+    const { workspace: cwd } = place
+    const flags = [...vmFlags, '-c', 'vm.sleepAfterMs=300']
+    const isAsleep = Promise.withResolvers<void>()
+    const first = await openEditor(place, {
+      flags,
+      permit: async (request) => {
+        if (request.toolCall.kind === 'delete') await isAsleep.promise
+        return choose('allow_once')(request)
+      },
+    })
+    const sessionId = await newSession(first, cwd)
+    const turn = ask(first, sessionId, 'Delete a.txt').catch(() => 'its editor is gone')
+    const status = async () => (await place.host.runs.list())[0]?.status
+    await expect.poll(status, { timeout: 60_000 }).toBe('sleeping')
+    let editor = first
+    if (who === 'the same editor') isAsleep.resolve()
+    else {
+      first.program.child.kill('SIGKILL')
+      editor = await openEditor(place, { flags, permit: choose('allow_once') })
+      await editor.agent.request(methods.agent.session.load, { sessionId, cwd, mcpServers: [] })
+    }
+    expect(await turn).toBe(who === 'the same editor' ? 'end_turn' : 'its editor is gone')
+    await expect.poll(() => editor.said(), { timeout: 60_000 }).toContain('Applied 1 change')
+    expect(editor.permissions.map(({ toolCall }) => toolCall.kind)).toEqual(['delete', 'edit'])
+    expect(existsSync(path.join(cwd, 'a.txt'))).toBe(false)
+    expect(editor.faults).toEqual([])
+    await editor.close()
+  },
+  180_000,
+)
 
 it('a run is carried out by the service of the user while it runs [H.03 H.02]', async () => {
   const place = await editorPlace(machine(), { 'a.txt': 'a\n' }, (asked) =>

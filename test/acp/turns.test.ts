@@ -60,8 +60,10 @@ describe('a turn', { timeout: 90_000 }, () => {
   })
 
   it('in the mode apply brings its changes home without a question, in the mode plan makes a plan alone [H.03 W.01]', async () => {
-    const steps = ['one', 'two'].map((id) => ({ id, title: id, instructions: id }))
+    const steps = ['one', 'two'].map((id) => ({ id, title: id, instructions: `Do step ${id}` }))
     const place = await editorPlace(machine(), {}, (asked) => {
+      if (asked.text.includes('Do step one') && !asked.text.includes('submit_plan'))
+        return reply({ text: 'Done.' })
       if (asked.text.includes('Plan it.')) return call('submit_plan', { goal: 'Both', steps })
       return calling(call('write_file', { path: 'new.txt', content: 'new\n' }))(asked)
     })
@@ -84,6 +86,11 @@ describe('a turn', { timeout: 90_000 }, () => {
       ],
     })
     const [newest, first] = await place.host.runs.list()
+    await setMode('apply')
+    expect(await ask(editor, session, '/run')).toBe('end_turn')
+    const carriedOut = (await place.host.runs.list())[0]
+    const start = (await place.host.runs.read(carriedOut?.id ?? ''))[0]?.event
+    expect(start).toMatchObject({ type: 'run-start', prompt: 'Plan it.', planFrom: newest?.id })
     expect(newest).toMatchObject({ continues: first?.id, metadata: { 'acp.mode': 'plan' } })
     expect(editor.faults).toEqual([])
     await editor.close()
