@@ -7,6 +7,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type ContentBlock, RequestError } from '@agentclientprotocol/sdk'
 import { limits } from '#specs/protocol/limits.ts'
+import { isPlainRelativePath } from '#specs/protocol/text.ts'
 
 /** Of all contents together: task and context reach the VM in one message. */
 const contentsMaxChars = 512 * 1024
@@ -44,9 +45,8 @@ export function pathInWorkspace(workspace: string, uri: string): string | undefi
   } catch {
     return undefined
   }
-  const relative = path.relative(workspace, file)
-  if (relative === '' || path.isAbsolute(relative) || relative.split(path.sep)[0] === '..') return undefined
-  return relative.split(path.sep).join('/')
+  const relative = path.relative(workspace, file).split(path.sep).join('/')
+  return isPlainRelativePath(relative) ? relative : undefined
 }
 
 class PromptReader {

@@ -87,10 +87,21 @@ describe('a turn', { timeout: 90_000 }, () => {
     })
     const [newest, first] = await place.host.runs.list()
     await setMode('apply')
+    const setOption = (configId: string, value: string) =>
+      editor.agent.request(methods.agent.session.setConfigOption, { sessionId: session, configId, value })
+    await expect(setOption('effort', 'utmost')).rejects.toMatchObject({ code: -32602 })
+    expect(await setOption('effort', 'low')).toMatchObject({
+      configOptions: [{ id: 'mode', currentValue: 'apply' }, { id: 'model' }, { currentValue: 'low' }],
+    })
     expect(await ask(editor, session, '/run')).toBe('end_turn')
     const carriedOut = (await place.host.runs.list())[0]
     const start = (await place.host.runs.read(carriedOut?.id ?? ''))[0]?.event
-    expect(start).toMatchObject({ type: 'run-start', prompt: 'Plan it.', planFrom: newest?.id })
+    expect(start).toMatchObject({
+      type: 'run-start',
+      prompt: 'Plan it.',
+      effort: 'low',
+      planFrom: newest?.id,
+    })
     expect(newest).toMatchObject({ continues: first?.id, metadata: { 'acp.mode': 'plan' } })
     expect(editor.faults).toEqual([])
     await editor.close()
