@@ -1,4 +1,4 @@
-// `caisson acp` as an editor starts it, with real VMs: two turns in one VM, a question, and changes that come home.
+// `caisson acp` as an editor starts it, with real VMs: two turns in one VM, a question, and changes that are applied.
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { expect, it } from 'vitest'

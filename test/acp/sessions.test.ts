@@ -57,7 +57,7 @@ it('a run stays when its editor dies at a question: nothing is allowed, and the 
   expect(second.permissions.map(({ toolCall }) => toolCall.kind)).toEqual(['delete', 'edit'])
   expect(existsSync(path.join(cwd, 'a.txt'))).toBe(false)
 
-  // What the next one is told again, and what is left of the session.
+  // What the next one shows again, and what is left of the session.
   const third = await openEditor(place)
   await third.agent.request(methods.agent.session.load, { sessionId, cwd, mcpServers: [] })
   expect(third.said()).toContain('It is gone.')
@@ -106,11 +106,11 @@ it.each(['the same editor', 'the next editor'])(
     )
     const { workspace: cwd } = place
     const flags = [...vmFlags, '-c', 'vm.sleepAfterMs=300']
-    const isAsleep = Promise.withResolvers<void>()
+    const isSleeping = Promise.withResolvers<void>()
     const first = await openEditor(place, {
       flags,
       permit: async (request) => {
-        if (request.toolCall.kind === 'delete') await isAsleep.promise
+        if (request.toolCall.kind === 'delete') await isSleeping.promise
         return choose('allow_once')(request)
       },
     })
@@ -119,7 +119,7 @@ it.each(['the same editor', 'the next editor'])(
     const status = async () => (await place.host.runs.list())[0]?.status
     await expect.poll(status, { timeout: 60_000 }).toBe('sleeping')
     let editor = first
-    if (who === 'the same editor') isAsleep.resolve()
+    if (who === 'the same editor') isSleeping.resolve()
     else {
       first.program.child.kill('SIGKILL')
       editor = await openEditor(place, { flags, permit: choose('allow_once') })

@@ -59,7 +59,7 @@ describe('a turn', { timeout: 90_000 }, () => {
     await editor.close()
   })
 
-  it('in the mode apply brings its changes home without a question, in the mode plan makes a plan alone [H.03 W.01]', async () => {
+  it('in the mode apply applies its changes without a question, in the mode plan makes a plan alone [H.03 W.01]', async () => {
     const steps = ['one', 'two'].map((id) => ({ id, title: id, instructions: `Do step ${id}` }))
     const place = await editorPlace(machine(), {}, (asked) => {
       if (asked.text.includes('Do step one') && !asked.text.includes('submit_plan'))
