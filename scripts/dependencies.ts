@@ -27,7 +27,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['runs'],
     ['archive', 'blame', 'compare', 'sandbox'],
     [root],
-    ['service'],
+    ['acp', 'service'],
     ['cli'],
   ],
   agent: [
@@ -57,7 +57,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['link'],
     ['control', 'egress'],
     ['daemon', 'offline-model', 'recorded-runs', 'recovery', 'repository', 'sandbox', 'service', 'vm'],
-    ['page'],
+    ['acp', 'page'],
   ],
 }
 
@@ -228,6 +228,12 @@ export default {
       severity: 'error',
       from: { path: '^host/service/' },
       to: { path: '^host/', pathNot: ['^host/service/', '^host/index\\.ts$'] },
+    },
+    {
+      name: 'acp-imports-the-library-alone',
+      severity: 'error',
+      from: { path: '^host/acp/' },
+      to: { path: '^host/', pathNot: ['^host/acp/', '^host/index\\.ts$'] },
     },
     {
       name: 'contract-has-no-node',

@@ -86,6 +86,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
     ],
     page: 'docs/http.md',
   },
+  acp: { examples: ['acp', 'acp --ram 1G'], page: 'docs/editors.md' },
   memory: { examples: ['memory list', 'memory add "The tests need a database"'], page: 'specs/memory.md' },
   notes: { examples: ['notes list', 'notes add PROP-1 "Agreed"'], page: 'docs/commands.md' },
   skills: { examples: ['skills list'], page: 'specs/skills.md' },

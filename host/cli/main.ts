@@ -144,6 +144,11 @@ const commands: readonly CommandRow[] = [
     load: async () => (await import('./declarations/service.ts')).addServeCommand,
   },
   {
+    name: 'acp',
+    description: 'Serve an editor on standard input and output (Agent Client Protocol)',
+    load: async () => (await import('./declarations/service.ts')).addAcpCommand,
+  },
+  {
     name: 'memory',
     description: 'Manage the notes that runs remember about a workspace',
     load: async () => (await import('./declarations/knowledge.ts')).addMemoryCommands,

@@ -1,7 +1,8 @@
-/** What `serve` and `serve keys` accept. */
+/** What `serve`, `serve keys` and `acp` accept. */
 import type { Command } from 'commander'
 import {
   addConfigOption,
+  addVmOptions,
   collect,
   lazy,
   parseAge,
@@ -119,4 +120,11 @@ function addKeyCommands(keys: Command, run: RunAction): void {
     .argument('<key>', 'name or ID of the key')
     .description('Revoke an API key at once; its runs continue')
     .action(run(lazy(async () => (await import('../commands/serve-keys.ts')).revokeKey)))
+}
+
+export function addAcpCommand(command: Command, run: RunAction): void {
+  addVmOptions(addConfigOption(command))
+    .option('--no-template', 'boot the VM instead of copying a template')
+    .option('--here', 'carry runs out in processes of their own, also while a service runs')
+    .action(run(lazy(async () => (await import('../commands/acp.ts')).acp)))
 }

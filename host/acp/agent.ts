@@ -1,0 +1,246 @@
+/**
+ * The agent of the Agent Client Protocol, version 1: an editor starts this process and speaks to it on its standard streams.
+ * Runs are carried out elsewhere, so they outlive the editor; nothing is allowed because the editor is gone.
+ */
+import { randomBytes } from 'node:crypto'
+import { stat } from 'node:fs/promises'
+import path from 'node:path'
+import type { Readable, Writable } from 'node:stream'
+import {
+  type AgentContext,
+  agent,
+  type ClientCapabilities,
+  type InitializeResponse,
+  MessageTooLargeError,
+  methods,
+  PROTOCOL_VERSION,
+  RequestError,
+} from '@agentclientprotocol/sdk'
+import { CaissonError, type Host, type RunOptions } from '../index.ts'
+import { Editor } from './editor.ts'
+import { openFrames } from './frames.ts'
+import { deleteSession, listSessions, tellAgain } from './history.ts'
+import { commands, type RunStarter, Session } from './session.ts'
+import { configOptions, type ModelChoices, modelChoices, modeState, withOption } from './settings.ts'
+import type { Words } from './updates.ts'
+
+export interface AcpOptions {
+  readonly host: Host
+  readonly runs: RunStarter
+  readonly input: Readable
+  /** Gets frames only. */
+  readonly output: Writable
+  readonly version: string
+  readonly words: Words
+  readonly log: (line: string) => void
+  readonly options: Pick<RunOptions, 'vm'>
+}
+
+/** Of one connection. */
+const sessionsMax = 256
+
+/** Serves until the editor closes the connection. @throws {CaissonError} `limit_reached` for a frame that is too long */
+export async function serveAcp(options: AcpOptions): Promise<void> {
+  const served = new AcpAgent(options)
+  const connection = served.open()
+  await connection.closed
+  served.leave()
+  const { reason } = connection.signal
+  if (reason instanceof MessageTooLargeError)
+    throw new CaissonError(
+      'limit_reached',
+      `the editor sent a frame longer than ${reason.maxMessageBytes} bytes`,
+    )
+}
+
+class AcpAgent {
+  readonly #options: AcpOptions
+  readonly #sessions = new Map<string, Session>()
+  #capabilities: ClientCapabilities = {}
+  #by = 'an ACP client'
+  #models: Promise<ModelChoices> | undefined
+
+  constructor(options: AcpOptions) {
+    this.#options = options
+  }
+
+  open() {
+    const app = agent({ name: 'caisson' })
+      .onRequest(methods.agent.initialize, ({ params }) => {
+        const { clientCapabilities, clientInfo } = params
+        this.#capabilities = clientCapabilities ?? {}
+        const name = clientInfo?.title ?? clientInfo?.name ?? ''
+        if (name !== '') this.#by = `${this.#options.words.line(name, 100)} (ACP)`
+        return this.#describe()
+      })
+      .onRequest(methods.agent.authenticate, () => {
+        throw RequestError.invalidRequest(undefined, 'this agent needs no authentication')
+      })
+      .onRequest(methods.agent.session.new, async ({ params, client }) => {
+        const session = await this.#create(`session-${randomBytes(10).toString('hex')}`, params.cwd, client)
+        const state = await this.#stateOf(session.session)
+        this.#offerCommands(session.id, client)
+        return { sessionId: session.id, ...state }
+      })
+      .onRequest(
+        methods.agent.session.load,
+        async ({ params, client }) => await this.#restore(params, client, true),
+      )
+      .onRequest(
+        methods.agent.session.resume,
+        async ({ params, client }) => await this.#restore(params, client, false),
+      )
+      .onRequest(methods.agent.session.list, async ({ params }) => {
+        const { cwd = null } = params
+        return { sessions: await listSessions(this.#options.host, cwd, this.#options.words) }
+      })
+      .onRequest(methods.agent.session.close, async ({ params }) => {
+        await this.#find(params.sessionId).cancel()
+        this.#drop(params.sessionId)
+        return {}
+      })
+      .onRequest(methods.agent.session.delete, async ({ params }) => {
+        await deleteSession(this.#options.host, params.sessionId)
+        this.#drop(params.sessionId)
+        return {}
+      })
+      .onRequest(methods.agent.session.setMode, async ({ params, client }) => {
+        await this.#set(params.sessionId, 'mode', params.modeId, client)
+        return {}
+      })
+      .onRequest(methods.agent.session.setConfigOption, async ({ params, client }) => {
+        const session = await this.#set(params.sessionId, params.configId, params.value, client)
+        return { configOptions: (await this.#stateOf(session)).configOptions }
+      })
+      .onRequest(methods.agent.session.prompt, async ({ params }) => ({
+        stopReason: await this.#find(params.sessionId).prompt(params.prompt),
+      }))
+      .onNotification(methods.agent.session.cancel, async ({ params }) => {
+        await this.#sessions.get(params.sessionId)?.cancel()
+      })
+    return app.connect(openFrames(this.#options))
+  }
+
+  leave(): void {
+    for (const session of this.#sessions.values()) session.leave()
+    this.#sessions.clear()
+  }
+
+  #describe(): InitializeResponse {
+    return {
+      protocolVersion: PROTOCOL_VERSION,
+      agentInfo: { name: 'caisson', title: 'Caisson', version: this.#options.version },
+      agentCapabilities: {
+        loadSession: true,
+        promptCapabilities: { image: false, audio: false, embeddedContext: true },
+        mcpCapabilities: { http: false, sse: false },
+        sessionCapabilities: { list: {}, delete: {}, resume: {}, close: {} },
+      },
+      authMethods: [],
+    }
+  }
+
+  async #create(
+    id: string,
+    cwd: string,
+    client: AgentContext,
+  ): Promise<{ readonly id: string; readonly session: Session; readonly editor: Editor }> {
+    const directory = await checkDirectory(cwd)
+    if (this.#sessions.size >= sessionsMax && !this.#sessions.has(id))
+      throw RequestError.invalidRequest(
+        undefined,
+        `at most ${sessionsMax} sessions may be open; close one first`,
+      )
+    const { host, runs, words, log, options } = this.#options
+    const editor = new Editor({ client, sessionId: id, capabilities: this.#capabilities, log })
+    const session = new Session({ id, directory, host, runs, editor, words, by: this.#by, log, options })
+    this.#sessions.get(id)?.leave()
+    this.#sessions.set(id, session)
+    return { id, session, editor }
+  }
+
+  async #restore(
+    { sessionId, cwd }: { readonly sessionId: string; readonly cwd: string },
+    client: AgentContext,
+    isShown: boolean,
+  ) {
+    const { host, words } = this.#options
+    const { session, editor } = await this.#create(sessionId, cwd, client)
+    const past = await tellAgain(host, sessionId, words, async (updates) => {
+      if (isShown) await editor.tell(updates)
+    })
+    if (past === undefined || past.last.workspace !== session.directory) {
+      this.#drop(sessionId)
+      throw RequestError.resourceNotFound(sessionId)
+    }
+    session.settings = past.settings
+    const state = await this.#stateOf(session)
+    // Behind the answer, so that the editor knows the session by then.
+    setImmediate(() => {
+      void session.restore(past).catch((error: unknown) => this.#options.log(String(error)))
+    })
+    this.#offerCommands(sessionId, client)
+    return state
+  }
+
+  #find(sessionId: string): Session {
+    const found = this.#sessions.get(sessionId)
+    if (found === undefined) throw RequestError.resourceNotFound(sessionId)
+    return found
+  }
+
+  #drop(sessionId: string): void {
+    this.#sessions.get(sessionId)?.leave()
+    this.#sessions.delete(sessionId)
+  }
+
+  async #set(sessionId: string, option: string, value: unknown, client: AgentContext): Promise<Session> {
+    const session = this.#find(sessionId)
+    const models = await this.#offeredModels()
+    const settings = withOption(session.settings, models, option, value)
+    if (settings === undefined)
+      throw RequestError.invalidParams(undefined, `${option} has no value ${JSON.stringify(value)}`)
+    session.settings = settings
+    if (option === 'mode') {
+      const update = { sessionUpdate: 'current_mode_update' as const, currentModeId: settings.mode }
+      await client.notify(methods.client.session.update, { sessionId, update })
+    }
+    const options = configOptions(settings, models)
+    const update = { sessionUpdate: 'config_option_update' as const, configOptions: options }
+    await client.notify(methods.client.session.update, { sessionId, update })
+    return session
+  }
+
+  async #stateOf({ settings }: Session) {
+    return { modes: modeState(settings), configOptions: configOptions(settings, await this.#offeredModels()) }
+  }
+
+  #offeredModels(): Promise<ModelChoices> {
+    const { host } = this.#options
+    this.#models ??= Promise.all([host.config(), host.provider()]).then(([config, { model }]) =>
+      modelChoices(config, model),
+    )
+    // A configuration that is corrected counts with the next session.
+    this.#models.catch(() => {
+      this.#models = undefined
+    })
+    return this.#models
+  }
+
+  #offerCommands(sessionId: string, client: AgentContext): void {
+    const update = { sessionUpdate: 'available_commands_update' as const, availableCommands: commands }
+    setImmediate(
+      () => void client.notify(methods.client.session.update, { sessionId, update }).catch(() => undefined),
+    )
+  }
+}
+
+async function checkDirectory(cwd: string): Promise<string> {
+  const isThere = path.isAbsolute(cwd) && (await stat(cwd).catch(() => undefined))?.isDirectory() === true
+  if (!isThere)
+    throw RequestError.invalidParams(
+      undefined,
+      `${JSON.stringify(cwd)} is no directory; expected an absolute path`,
+    )
+  return path.resolve(cwd)
+}

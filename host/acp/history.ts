@@ -1,0 +1,96 @@
+/**
+ * Sessions as the journals know them: a session is its runs, which carry its id in their metadata. There is no other record,
+ * so a session without a run is forgotten with its process.
+ */
+import { RequestError, type SessionInfo, type SessionUpdate } from '@agentclientprotocol/sdk'
+import type { Host, RunSummary } from '../index.ts'
+import { firstSettings, Mode, type SessionSettings } from './settings.ts'
+import { RunUpdates, type Words } from './updates.ts'
+
+/** Keys of the metadata of a run. */
+export const metadataKeys = { session: 'acp.session', mode: 'acp.mode' } as const
+
+const listedMax = 1_000
+const titleMaxChars = 100
+const sessionIdForm = /^session-[0-9a-f]{20}$/
+
+/** Oldest first. */
+export async function runsOf(host: Host, sessionId: string): Promise<readonly RunSummary[]> {
+  if (!sessionIdForm.test(sessionId)) return []
+  const runs = await host.runs.select({ metadata: { [metadataKeys.session]: sessionId } })
+  return [...runs].sort((one, other) => one.startedAt - other.startedAt)
+}
+
+/** Newest first. @param cwd absolute path of the workspace; null for all */
+export async function listSessions(host: Host, cwd: string | null, words: Words): Promise<SessionInfo[]> {
+  const runs = await host.runs.select(cwd === null ? {} : { workspace: cwd })
+  const sessions = new Map<string, { first: RunSummary; last: RunSummary }>()
+  for (const run of runs) {
+    const id = run.metadata?.[metadataKeys.session]
+    if (id === undefined || !sessionIdForm.test(id)) continue
+    const known = sessions.get(id)
+    const first = known === undefined || run.startedAt < known.first.startedAt ? run : known.first
+    const last = known === undefined || run.startedAt > known.last.startedAt ? run : known.last
+    sessions.set(id, { first, last })
+  }
+  return [...sessions]
+    .sort(([, one], [, other]) => other.last.startedAt - one.last.startedAt)
+    .slice(0, listedMax)
+    .map(([sessionId, { first, last }]) => ({
+      ...{ sessionId, cwd: first.workspace, title: titleOf(first.prompt, words) },
+      updatedAt: new Date(last.startedAt).toISOString(),
+    }))
+}
+
+export function titleOf(prompt: string, words: Words): string {
+  const [line = ''] = prompt.trim().split('\n')
+  return words.line(line, titleMaxChars)
+}
+
+/** Removes all runs of a session. @throws {RequestError} while one of them is at work */
+export async function deleteSession(host: Host, sessionId: string): Promise<void> {
+  const runs = await runsOf(host, sessionId)
+  const [atWork] = runs.filter(({ isLive }) => isLive)
+  if (atWork !== undefined)
+    throw RequestError.invalidParams(undefined, `${atWork.id} of this session is at work; cancel it first`)
+  for (const { id } of runs) await host.runs.remove(id)
+}
+
+export interface PastSession {
+  readonly settings: SessionSettings
+  readonly last: RunSummary
+  /** Of the last run, as far as its journal goes. */
+  readonly updates: RunUpdates
+  /** `seq` of its next event. */
+  readonly next: number
+}
+
+/** Tells a session again, from the journals of its runs. @returns undefined for one that is not known */
+export async function tellAgain(
+  host: Host,
+  sessionId: string,
+  words: Words,
+  tell: (updates: readonly SessionUpdate[]) => Promise<void>,
+): Promise<PastSession | undefined> {
+  let past: PastSession | undefined
+  for (const summary of await runsOf(host, sessionId)) {
+    const { id: runId, workspace: directory } = summary
+    const updates = new RunUpdates({ runId, directory, words })
+    let next = 1
+    for await (const event of host.runs.stream(runId)) {
+      next = event.seq + 1
+      if (event.event.type === 'run-start')
+        await tell([
+          { sessionUpdate: 'user_message_chunk', content: { type: 'text', text: event.event.prompt } },
+        ])
+      await tell(updates.of(event))
+    }
+    past = { settings: settingsOf(summary), last: summary, updates, next }
+  }
+  return past
+}
+
+function settingsOf({ metadata }: RunSummary): SessionSettings {
+  const mode = Mode.safeParse(metadata?.[metadataKeys.mode])
+  return mode.success ? { mode: mode.data } : firstSettings
+}

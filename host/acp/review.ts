@@ -1,0 +1,140 @@
+/** The changes of a turn, put before the person at its end: nothing is applied without a word. */
+import type { ToolCallContent } from '@agentclientprotocol/sdk'
+import type { ApplySummary, Host, ReviewItem, RunChanges, RunState } from '../index.ts'
+import type { Editor } from './editor.ts'
+import { placeOf, textContent } from './tool-calls.ts'
+import { message, type Words } from './updates.ts'
+
+export interface ReviewParts {
+  readonly host: Host
+  readonly editor: Editor
+  readonly words: Words
+  readonly by: string
+}
+
+const diffsMax = 100
+const diffMaxBytes = 256 * 1024
+const diffsMaxBytes = 4 * 1024 * 1024
+const namedMax = 50
+
+/** Applies what is neither flagged nor in conflict, or asks first. @param signal withdraws the question */
+export async function reviewChanges(
+  parts: ReviewParts,
+  { runId, state, isAsked }: { readonly runId: string; readonly state: RunState; readonly isAsked: boolean },
+  signal: AbortSignal,
+): Promise<void> {
+  if ((state.changes?.entries ?? 0) === 0) return
+  const changes = await parts.host.changes(runId)
+  const items = await changes.review()
+  // As in the terminal: what did not complete is applied only by a person who saw it.
+  const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
+  if (!isAsked && isWhole) return await apply(parts, changes, 'all')
+  const selection = await askForChanges(parts, changes, items, signal)
+  if (selection !== undefined) return await apply(parts, changes, selection)
+  const later = `The changes are not applied. \`/apply\` applies them; to review them: \`caisson workspace diff ${runId}\``
+  await parts.editor.tell([message(`${later}\n\n`)])
+}
+
+/** Applies what is neither flagged nor in conflict, or the selection. */
+export async function apply(
+  { editor, words, by }: ReviewParts,
+  changes: RunChanges,
+  selection: 'all' | { readonly paths: readonly string[] },
+): Promise<void> {
+  const summary = await changes.apply(selection, { by })
+  await editor.tell([message(`${describe(summary, changes.runId, words)}\n\n`)])
+}
+
+async function askForChanges(
+  { editor, words }: ReviewParts,
+  changes: RunChanges,
+  items: readonly ReviewItem[],
+  signal: AbortSignal,
+): Promise<'all' | { paths: string[] } | undefined> {
+  const { runId, directory } = changes
+  const flagged = items.filter((item) => item.flagged !== undefined)
+  const toolCallId = `${runId}/changes`
+  const title = `Apply ${items.length === 1 ? 'the change' : `the ${items.length} changes`} to ${words.line(directory, 200)}`
+  const places = items.flatMap(({ path }) => placeOf(directory, path) ?? []).slice(0, diffsMax)
+  const content = [...flagNotes(flagged, words), ...(await diffsOf(changes, items))]
+  const call = { toolCallId, title, kind: 'edit' as const, status: 'pending' as const }
+  await editor.tell([
+    { sessionUpdate: 'tool_call', ...call, content, locations: places.map((path) => ({ path })) },
+  ])
+  const options = [
+    {
+      optionId: 'apply',
+      name: flagged.length === 0 ? 'Apply' : 'Apply what is not flagged',
+      kind: 'allow_once' as const,
+    },
+    ...(flagged.length === 0
+      ? []
+      : [
+          { optionId: 'apply-flagged', name: 'Apply all, also what is flagged', kind: 'allow_once' as const },
+        ]),
+    { optionId: 'keep', name: 'Do not apply', kind: 'reject_once' as const },
+  ]
+  const chosen = await editor.askPermission({ toolCall: { ...call, content }, options }, signal)
+  const option = chosen?.outcome.outcome === 'selected' ? chosen.outcome.optionId : undefined
+  const isTaken = option === 'apply' || option === 'apply-flagged'
+  await editor.tell([
+    { sessionUpdate: 'tool_call_update', toolCallId, status: isTaken ? 'completed' : 'failed' },
+  ])
+  if (option === 'apply') return 'all'
+  return option === 'apply-flagged' ? { paths: items.map(({ path }) => path) } : undefined
+}
+
+function flagNotes(flagged: readonly ReviewItem[], words: Words): ToolCallContent[] {
+  if (flagged.length === 0) return []
+  const lines = flagged
+    .slice(0, namedMax)
+    .map((item) => `- ${words.line(item.path, 300)}: ${words.line(item.flagged ?? '')}`)
+  return [textContent(['Flagged, because programs on your machine may run them:', ...lines].join('\n'))]
+}
+
+/** Whole texts of both sides, as far as they have room; other changes are named. */
+async function diffsOf(changes: RunChanges, items: readonly ReviewItem[]): Promise<ToolCallContent[]> {
+  const content: ToolCallContent[] = []
+  let bytes = 0
+  for (const item of items.slice(0, diffsMax)) {
+    const place = placeOf(changes.directory, item.path)
+    if (
+      place === undefined ||
+      item.binary === true ||
+      !['added', 'modified', 'deleted'].includes(item.change)
+    )
+      continue
+    const { host, run } = await changes.versions(item.path)
+    const [before, after] = [host, run].map((side) => ('content' in side ? side.content : undefined))
+    const size = Math.max(before?.length ?? 0, after?.length ?? 0)
+    if ((before ?? after) === undefined || size > diffMaxBytes || bytes + size > diffsMaxBytes) continue
+    bytes += size
+    content.push({
+      ...{ type: 'diff', path: place, newText: after?.toString('utf8') ?? '' },
+      oldText: before?.toString('utf8') ?? null,
+    })
+  }
+  return content
+}
+
+function describe(summary: ApplySummary, runId: string, words: Words): string {
+  const { applied, leftOut, conflicts, failed, already, stopped } = summary
+  const named = (title: string, held: readonly { path: string; reason: string }[]) =>
+    held.length === 0
+      ? []
+      : [
+          `${title}:`,
+          ...held
+            .slice(0, namedMax)
+            .map(({ path, reason }) => `- ${words.line(path, 300)}: ${words.line(reason)}`),
+        ]
+  const count = applied.length + already.length
+  return [
+    `Applied ${count} ${count === 1 ? 'change' : 'changes'}. \`/undo\` restores the files.`,
+    ...named('Left out', leftOut),
+    ...named('In conflict', conflicts),
+    ...named('Failed', failed),
+    ...(stopped === undefined ? [] : [`Stopped: ${words.line(stopped.message)}`]),
+    ...(leftOut.length === 0 ? [] : [`To apply them too: \`caisson workspace apply ${runId} PATH\``]),
+  ].join('\n')
+}

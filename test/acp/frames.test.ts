@@ -1,0 +1,124 @@
+// Frames of bad clients, to a real `caisson acp` and to the part that checks them: nothing of them starts a run or decides.
+import { text } from 'node:stream/consumers'
+import type { AnyMessage } from '@agentclientprotocol/sdk'
+import { describe, expect, it } from 'vitest'
+import { checkFrames } from '../../host/acp/frames.ts'
+import { cliPlace } from '../../host/test/support/cli.ts'
+import { startProgram, vmFlags } from './support.ts'
+
+const initialize = { id: 0, method: 'initialize', params: { protocolVersion: 1 } }
+
+/** Sends these bytes, and closes when the request `last` is answered; what the program answered, line by line. */
+async function send(...lines: readonly (object | string)[]) {
+  const place = await cliPlace({})
+  const program = startProgram(place, vmFlags)
+  const output = text(program.child.stdout)
+  for (const line of lines)
+    program.child.stdin.write(
+      typeof line === 'string' ? line : `${JSON.stringify({ jsonrpc: '2.0', ...line })}\n`,
+    )
+  program.child.stdout.on('data', (part: Buffer) => {
+    if (part.includes('"id":"last"')) program.child.stdin.end()
+  })
+  if (!lines.some((line) => typeof line !== 'string' && 'id' in line && line.id === 'last'))
+    program.child.stdin.end()
+  const code = await program.ended
+  const answers = (await output)
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+  return { code, answers, errors: program.errors(), runs: (await place.run('runs', 'list')).stdout }
+}
+
+describe('a frame of a bad client', { timeout: 60_000 }, () => {
+  it('is answered with an error where it is no request, unknown, early or of another form [H.03]', async () => {
+    const { code, answers, runs } = await send(
+      { id: 'early', method: 'session/list', params: {} },
+      'no json\n',
+      '[{"jsonrpc":"2.0","id":9,"method":"initialize"}]\n',
+      '42\n',
+      initialize,
+      { id: 1, method: 'session/invent', params: {} },
+      { id: 2, method: 'session/new', params: { cwd: 7 } },
+      { id: 3, method: 'session/new', params: { cwd: 'relative', mcpServers: [] } },
+      { id: 4, method: 'session/prompt', params: { sessionId: 'session-x', prompt: [] } },
+      { id: 5, method: 'session/load', params: { sessionId: '../../etc', cwd: '/tmp', mcpServers: [] } },
+      { method: 'session/cancel', params: { sessionId: 'session-x' } },
+      { method: 'session/invent', params: {} },
+      { id: 77, result: { outcome: { outcome: 'selected', optionId: 'answer-1' } } },
+      { id: 'last', method: 'session/list', params: {} },
+    )
+    const codeOf = (id: unknown) =>
+      answers.filter((answer) => answer.id === id).map(({ error }) => (error as { code: number })?.code)
+    expect(codeOf('early')).toEqual([-32600])
+    expect(codeOf(null)).toEqual([-32700, -32600, -32600])
+    expect([1, 2, 3, 4, 5].map((id) => codeOf(id)[0])).toEqual([-32601, -32602, -32602, -32002, -32002])
+    expect(answers.find(({ id }) => id === 'last')).toMatchObject({ result: { sessions: [] } })
+    expect([code, runs]).toEqual([0, expect.not.stringContaining('run-')])
+  })
+
+  it('is answered, each once, when there are thousands; a cut one ends with the connection [H.03]', async () => {
+    const flood = Array.from({ length: 3_000 }, (_, at) => ({
+      id: at + 1,
+      method: 'session/invent',
+      params: {},
+    }))
+    const { code, answers } = await send(initialize, ...flood, '{"jsonrpc":"2.0","id":"cut","meth')
+    expect(answers.filter(({ id }) => typeof id === 'number').length).toBe(3_001)
+    expect(code).toBe(0)
+  })
+
+  it('ends the connection when it is longer than 32 MiB, whoever waits [H.03]', async () => {
+    const long = `{"jsonrpc":"2.0","id":1,"method":"${'x'.repeat(33 * 1024 * 1024)}`
+    const { code, answers, errors } = await send(initialize, long)
+    expect(answers.map(({ id }) => id)).toEqual([0])
+    expect([code, errors]).toEqual([4, expect.stringContaining('longer than')])
+  })
+})
+
+/** Frames through the check, over streams of the test. */
+function checked() {
+  const logged: string[] = []
+  const [sent, given] = [new TransformStream<AnyMessage>(), new TransformStream<AnyMessage>()]
+  const { readable, writable } = checkFrames({ readable: given.readable, writable: sent.writable }, (line) =>
+    logged.push(line),
+  )
+  return {
+    logged,
+    fromClient: given.writable.getWriter(),
+    toAgent: readable.getReader(),
+    fromAgent: writable.getWriter(),
+    toClient: sent.readable.getReader(),
+  }
+}
+
+describe('a frame that is checked', () => {
+  const request = (optionId: string): AnyMessage => ({
+    ...{ jsonrpc: '2.0', id: 1, method: 'session/request_permission' },
+    params: {
+      sessionId: 's',
+      toolCall: { toolCallId: 't' },
+      options: [{ optionId, name: 'yes', kind: 'allow_once' }],
+    },
+  })
+
+  it('as an answer to a question is an error where it does not fit: no choice [H.03]', async () => {
+    const { fromAgent, toClient, fromClient, toAgent, logged } = checked()
+    void fromAgent.write(request('yes'))
+    await toClient.read()
+    void fromClient.write({ jsonrpc: '2.0', id: 1, result: { outcome: { outcome: 'selected' } } })
+    expect((await toAgent.read()).value).toMatchObject({ id: 1, error: { code: -32603 } })
+    expect(logged).toEqual([expect.stringContaining('does not fit')])
+  })
+
+  it('of this side is not sent where it does not fit, and its asker learns it [H.03]', async () => {
+    const { fromAgent, toClient, toAgent, logged } = checked()
+    const bad = { jsonrpc: '2.0', method: 'session/update', params: { sessionId: 's', update: {} } } as const
+    void fromAgent.write(bad as unknown as AnyMessage)
+    void fromAgent.write({ ...request('yes'), params: {} } as AnyMessage)
+    expect((await toAgent.read()).value).toMatchObject({ id: 1, error: { code: -32603 } })
+    void fromAgent.write(request('\udc80 \\udc80'))
+    expect(JSON.stringify((await toClient.read()).value)).toContain('\ufffd \\\\udc80')
+    expect(logged).toHaveLength(2)
+  })
+})
