@@ -2,7 +2,7 @@
 // is said in `scripts/test.ts`.
 import { globSync, readFileSync } from 'node:fs'
 import { defineConfig } from 'vitest/config'
-import { BaseSequencer, type TestSpecification } from 'vitest/node'
+import { BaseSequencer, ForksPoolWorker, type TestSpecification, type WorkerRequest } from 'vitest/node'
 
 const conditions = ['caisson-source', 'node', 'import', 'default']
 const execArgv = ['--conditions=caisson-source']
@@ -10,6 +10,23 @@ const execArgv = ['--conditions=caisson-source']
 const VMS_AT_ONCE = 2
 /** Of the fast and slow tiers, on two processors: many of their tests wait more than they work. */
 const FILES_AT_ONCE = 3
+
+/** More would make each start of a program slower: the system copies the page tables of a process that has grown. */
+const FILES_PER_PROCESS = 24
+
+class SharedProcess extends ForksPoolWorker {
+  override readonly name = 'shared-process'
+  #files = 0
+
+  override send(message: WorkerRequest): void {
+    if (message.type === 'run') this.#files += 1
+    super.send(message)
+  }
+
+  canReuse(): boolean {
+    return this.#files < FILES_PER_PROCESS
+  }
+}
 
 /** Those that take minutes, the longest first: one that begins as the last keeps the others waiting. */
 const longest = [
@@ -58,6 +75,7 @@ export default defineConfig({
           testTimeout: 60_000,
           // A process for each file takes a third of the processor time; `test/environment.ts` has what files share.
           isolate: false,
+          pool: { name: 'shared-process', createPoolWorker: (options) => new SharedProcess(options) },
           maxWorkers: FILES_AT_ONCE,
           sequence: { groupOrder: 0 },
         },
