@@ -2,12 +2,47 @@
 // is said in `scripts/test.ts`.
 import { globSync, readFileSync } from 'node:fs'
 import { defineConfig } from 'vitest/config'
+import { BaseSequencer, ForksPoolWorker, type TestSpecification, type WorkerRequest } from 'vitest/node'
 
 const conditions = ['caisson-source', 'node', 'import', 'default']
 const execArgv = ['--conditions=caisson-source']
 /** Files at once that boot VMs: an emulated guest keeps about one processor busy, and waits in between. */
 const VMS_AT_ONCE = 2
-const FILES_AT_ONCE = 2
+/** Of the fast and slow tiers, on two processors: many of their tests wait more than they work. */
+const FILES_AT_ONCE = 3
+
+/** More would make each start of a program slower: the system copies the page tables of a process that has grown. */
+const FILES_PER_PROCESS = 24
+
+class SharedProcess extends ForksPoolWorker {
+  override readonly name = 'shared-process'
+  #files = 0
+
+  override send(message: WorkerRequest): void {
+    if (message.type === 'run') this.#files += 1
+    super.send(message)
+  }
+
+  canReuse(): boolean {
+    return this.#files < FILES_PER_PROCESS
+  }
+}
+
+/** Those that take minutes, the longest first: one that begins as the last keeps the others waiting. */
+const longest = [
+  ...['test/vm/faults.slow', 'scripts/bench/bench.slow', 'test/recovery/recovery', 'scripts/soak/soak.slow'],
+  ...['test/vm/reseed.slow', 'scripts/mutation/mutation.slow', 'host/test/cli/stopped.slow'],
+  ...['host/test/runs/recovery.slow', 'host/test/image/build.slow', 'test/recovery/sleeping'],
+].map((name) => `${import.meta.dirname}/${name}.test.ts`)
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification): number =>
+      longest.includes(moduleId) ? longest.indexOf(moduleId) : longest.length
+    const sorted = await super.sort(files)
+    return sorted.toSorted((a, b) => rank(a) - rank(b))
+  }
+}
 
 /** Fast files that do more in the slow tier. */
 const perTierFiles = globSync('{specs,runtime,agent,host,client,goals,page,test}/**/*.test.ts', {
@@ -23,6 +58,7 @@ export default defineConfig({
     pool: 'forks',
     execArgv,
     setupFiles: [`${import.meta.dirname}/test/environment.ts`],
+    sequence: { sequencer: LongestFirst },
     // What comes about soon on a quiet machine; the default of a second is an absolute time on a loaded one.
     expect: { poll: { timeout: 10_000 } },
     projects: [
@@ -37,7 +73,9 @@ export default defineConfig({
             ...(process.env.CAISSON_TEST_ONCE === undefined ? [] : perTierFiles),
           ],
           testTimeout: 60_000,
-          // One would leave the second processor to nobody: many tests wait more than they work.
+          // A process for each file takes a third of the processor time; `test/environment.ts` has what files share.
+          isolate: false,
+          pool: { name: 'shared-process', createPoolWorker: (options) => new SharedProcess(options) },
           maxWorkers: FILES_AT_ONCE,
           sequence: { groupOrder: 0 },
         },
@@ -65,7 +103,7 @@ export default defineConfig({
           env: { CAISSON_TEST_TIER: 'slow' },
           testTimeout: 600_000,
           hookTimeout: 600_000,
-          maxWorkers: VMS_AT_ONCE,
+          maxWorkers: FILES_AT_ONCE,
           sequence: { groupOrder: 2 },
         },
       },

@@ -363,7 +363,7 @@ it('an application that learns of nothing else is warned once of a key that is n
     // Of options that cannot be used nothing but what is wrong is said.
     await expect(host.run({ prompt: 'x', workspace: '/' })).rejects.toThrow('workspace')
     await new Promise((resolve) => setImmediate(resolve))
-    expect(warnings).toEqual([])
+    expect(warnings.filter(({ name }) => name === 'CaissonWarning')).toEqual([])
     // Given up before anything starts.
     const ended = { prompt: 'x', workspace, signal: AbortSignal.abort(new Error('given up')) }
     const notes: string[] = []

@@ -24,11 +24,14 @@ export const cuts = ['before', 'torn', 'after'] as const
 
 type Append = (data: unknown, options?: unknown) => Promise<void>
 
-/** @param onLine `torn` is called only where `isTorn` says so, after half of the line was written */
+/**
+ * @param onLine `torn` is called only where `isTorn` says so, after half of the line was written
+ * @returns what ends the watch
+ */
 export async function watchLines(
   onLine: (line: CutLine, cut: Cut) => void,
   isTorn: (line: CutLine) => boolean = () => false,
-): Promise<void> {
+): Promise<Disposable> {
   await using some = await open('/dev/null')
   const prototype = Object.getPrototypeOf(some) as { appendFile: Append }
   const append = prototype.appendFile
@@ -44,6 +47,11 @@ export async function watchLines(
     }
     await append.call(this, text.slice(written), options)
     onLine(line, 'after')
+  }
+  return {
+    [Symbol.dispose]: () => {
+      prototype.appendFile = append
+    },
   }
 }
 

@@ -29,6 +29,7 @@ export class Worlds implements AsyncDisposable {
   readonly #folder: string
   readonly #scene: Pick<Scene, 'sleepAfterMs'>
   readonly #handlers = new Map<string, (line: CutLine, cut: Cut) => void>()
+  #watch: Disposable | undefined
   #spare: ChildProcess | undefined
   #count = 0
 
@@ -45,12 +46,13 @@ export class Worlds implements AsyncDisposable {
     scene: Pick<Scene, 'sleepAfterMs'> = {},
   ): Promise<Worlds> {
     const worlds = new Worlds(machine, folder, scene)
-    await watchLines((line, cut) => worlds.#handlers.get(line.runId)?.(line, cut))
+    worlds.#watch = await watchLines((line, cut) => worlds.#handlers.get(line.runId)?.(line, cut))
     process.env.PATH = `${machine.programs}:${process.env.PATH}`
     return worlds
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#watch?.[Symbol.dispose]()
     this.#spare?.kill('SIGKILL')
   }
 

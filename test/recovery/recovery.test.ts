@@ -20,11 +20,9 @@ import type { Outcome, World } from './world.ts'
 
 const takesAll = process.env.CAISSON_TEST_POSITIONS === 'all'
 const unbounded = { ms: Number.POSITIVE_INFINITY, atLeast: Number.POSITIVE_INFINITY }
-const positionsBudget = takesAll
-  ? unbounded
-  : perTier({ ms: 30_000, atLeast: 6 }, { ms: 60_000, atLeast: 30 })
-const momentsBudget = takesAll ? unbounded : perTier({ ms: 8_000, atLeast: 3 }, { ms: 20_000, atLeast: 8 })
-const programBudget = takesAll ? unbounded : perTier({ ms: 6_000, atLeast: 4 }, { ms: 20_000, atLeast: 12 })
+const positionsBudget = takesAll ? unbounded : perTier({ ms: 8_000, atLeast: 6 }, { ms: 60_000, atLeast: 30 })
+const momentsBudget = takesAll ? unbounded : perTier({ ms: 3_000, atLeast: 3 }, { ms: 20_000, atLeast: 8 })
+const programBudget = takesAll ? unbounded : perTier({ ms: 3_000, atLeast: 4 }, { ms: 20_000, atLeast: 12 })
 const momentsCount = 200
 const timeoutMs = takesAll ? 3_600_000 : 600_000
 

