@@ -24,6 +24,21 @@ export function parseKey(text: string): WorkflowKey | null {
   return { agent, version, kind: kind === 'step' || kind === 'func' ? kind : 'list', name }
 }
 
+/** What `from` of a step or function looks like: a key without `#details`. */
+export const stepReference = new RegExp(`^${part}@{1,2}${part}@{1,2}step-${part}$`)
+export const functionReference = new RegExp(`^${part}@{1,2}${part}@{1,2}func-${part}$`)
+
+/** @param text `AGENT@VERSION`, also with a step or function @returns null where it is none, or may be a path */
+export function parseReference(text: string): WorkflowKey | null {
+  const key = parseKey(`${text}#details`)
+  return key === null || !isStoreName(key.agent) || !isStoreName(key.version) ? null : key
+}
+
+/** Whether a store may have an agent or a version of this name. */
+export function isStoreName(name: string): boolean {
+  return !/[/\\\u007f]/.test(name) && !/^\.*$/.test(name) && name.isWellFormed()
+}
+
 /** The key of a step's details. */
 export function stepKeyOf({ agent, version }: Pick<WorkflowKey, 'agent' | 'version'>, id: string): string {
   return `${agent}@${version}@step-${id}#details`

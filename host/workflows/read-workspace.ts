@@ -14,10 +14,17 @@ import {
 import type * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
-import { FunctionDetails, type NextStep, StepDetails, stepWorks, WorkflowDetails } from './format.ts'
+import {
+  FunctionDetails,
+  type NextStep,
+  StepDetails,
+  stepWorks,
+  TakenFunctionDetails,
+  WorkflowDetails,
+} from './format.ts'
 import { findGraphProblems } from './graph.ts'
-import { keyForms, parseKey, stepKeyOf, type WorkflowKey } from './keys.ts'
-import type { Edge, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
+import { keyForms, parseKey, parseReference, stepKeyOf, type WorkflowKey } from './keys.ts'
+import type { Edge, TakenFunction, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
 
 export interface WorkflowProblem {
   /** Key of the file; empty for the file as a whole. */
@@ -185,9 +192,11 @@ function collect(value: unknown, place: Place): Collected {
       )
   }
   const head = readDetails(WorkflowDetails, list, place, problems)
-  const functions = keys
-    .filter(({ key }) => key.kind === 'func')
+  const described = keys.filter(({ key }) => key.kind === 'func')
+  const functions = described
+    .filter((read) => !isTaken(read))
     .flatMap((read) => toFunction(read, place, problems))
+  const taken = described.filter(isTaken).flatMap((read) => toTaken(read, place, problems))
   const details = keys
     .filter(({ key }) => key.kind === 'step')
     .map((read) => ({ ...read, details: readDetails(StepDetails, read, place, problems) }))
@@ -195,7 +204,8 @@ function collect(value: unknown, place: Place): Collected {
   const { steps: listed, ...rest } = head
   const steps = toSteps(listed, { list, details, place, problems })
   const { agent, version } = list.key
-  return { data: { agent, version, ...rest, steps, functions }, problems }
+  const others = taken.length === 0 ? {} : { taken }
+  return { data: { agent, version, ...rest, steps, functions, ...others }, problems }
 }
 
 interface ReadKey {
@@ -238,6 +248,29 @@ function toFunction(read: ReadKey, place: Place, problems: WorkflowProblem[]): W
   return [{ ...details, name }]
 }
 
+function isTaken({ details }: ReadKey): boolean {
+  return typeof details === 'object' && details !== null && Object.hasOwn(details, 'from')
+}
+
+function toTaken(read: ReadKey, place: Place, problems: WorkflowProblem[]): TakenFunction[] {
+  const details = readDetails(TakenFunctionDetails, read, place, problems)
+  if (details === null) return []
+  const { name } = read.key
+  const reference = parseReference(details.from)
+  if (reference === null) problems.push(place(read.text, ['from'], notOfStore))
+  else if (reference.name !== name)
+    problems.push(
+      place(
+        read.text,
+        ['from'],
+        `must end in "func-${name}" as the key does, since functions keep their names`,
+      ),
+    )
+  return [{ ...details, name }]
+}
+
+const notOfStore = 'names an agent or version with / or \\, or of dots alone, which no store has'
+
 interface StepParts {
   readonly list: ReadKey
   readonly details: readonly (ReadKey & { readonly details: StepDetails | null })[]
@@ -274,6 +307,10 @@ function toSteps(listed: Listed, { list, details, place, problems }: StepParts):
       problems.push(place(read.text, [], `must have one of ${stepWorks.join(', ')}; has ${got}`))
       return []
     }
+    if (step.sha256 !== undefined && work !== 'from')
+      problems.push(place(read.text, ['sha256'], 'belongs to `from`, which this step does not have'))
+    if (step.from !== undefined && parseReference(step.from) === null)
+      problems.push(place(read.text, ['from'], notOfStore))
     const following = listed[index + 1]?.id
     return [{ id, name, work, details: step, next: edgesOf(step, following) }]
   })

@@ -133,7 +133,7 @@ describe('a workflow file', () => {
       file({ a: { chat: [{ role: 'sys', content: 'x' }] } }),
       'chat.0.role: must be one of "system"',
     ],
-    ['no work', file({ a: {} }), 'must have one of chat, call, ask, wait, workflow; has none of them'],
+    ['no work', file({ a: {} }), 'must have one of chat, call, ask, wait, workflow, from; has none of them'],
     ['two kinds of work', file({ a: { ...message('x'), ask: { question: 'x' } } }), 'has chat and ask'],
     ['another id', file({ a: { ...message('x'), id: 'b' } }), 'id: must be "a" as in the list, got "b"'],
     [
