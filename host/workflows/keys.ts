@@ -14,6 +14,7 @@ export const keyForms =
   'AGENT@VERSION#details, AGENT@VERSION@step-NAME#details or AGENT@VERSION@func-NAME#details'
 
 const part = '[^@#\\u0000-\\u001f]{1,100}'
+const oneName = new RegExp(`^${part}$`)
 const form = new RegExp(`^(${part})@{1,2}(${part})(?:@{1,2}(step|func)-(${part}))?#details$`)
 
 /** @returns null where the text is no key */
@@ -36,7 +37,7 @@ export function parseReference(text: string): WorkflowKey | null {
 
 /** Whether a store may have an agent or a version of this name. */
 export function isStoreName(name: string): boolean {
-  return !/[/\\\u007f]/.test(name) && !/^\.*$/.test(name) && name.isWellFormed()
+  return oneName.test(name) && !/[/\\\u007f]/.test(name) && !/^\.*$/.test(name) && name.isWellFormed()
 }
 
 /** The key of a step's details. */

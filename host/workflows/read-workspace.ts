@@ -5,6 +5,7 @@
 import {
   isNode,
   isScalar,
+  Lexer,
   LineCounter,
   parseDocument,
   visit,
@@ -41,6 +42,7 @@ export interface WorkflowProblem {
 const fileMaxChars = 512 * 1024
 const problemsMaxCount = 100
 const keysMaxCount = 256
+const depthMax = 256
 const messageMaxChars = 400
 
 /** @returns the workflow, or every problem in the order of the file */
@@ -87,17 +89,31 @@ interface Parsed {
   readonly value: unknown
 }
 
+/** Whether brackets nest too deeply: the parser takes seconds for each 100,000 of them. */
+function isTooDeep(text: string): boolean {
+  let depth = 0
+  for (const token of new Lexer().lex(text)) {
+    if (token === '[' || token === '{') depth += 1
+    if (token === ']' || token === '}') depth -= 1
+    if (depth > depthMax) return true
+  }
+  return false
+}
+
 function parse(text: string, lineCounter: LineCounter): Result<Parsed, string> {
+  if (isTooDeep(text)) return { ok: false, error: 'is nested too deeply' }
   try {
     const document = parseDocument(text, {
       schema: 'core',
       merge: false,
-      // Takes quadratic time; `refuseDoubles` does not.
+      // Takes quadratic time; `refuseKeys` does not.
       uniqueKeys: false,
       lineCounter,
+      // Takes the whole line for each error; `readWorkspace` says where it is.
+      prettyErrors: false,
       logLevel: 'silent',
     })
-    refuseDoubles(document)
+    refuseKeys(document)
     // An alias can expand a small text enormously.
     const value: unknown = document.errors.length > 0 ? undefined : document.toJS({ maxAliasCount: 0 })
     return { ok: true, value: { document, value } }
@@ -110,12 +126,16 @@ function parse(text: string, lineCounter: LineCounter): Result<Parsed, string> {
   }
 }
 
-/** Adds an error for each key that is twice in an object. */
-function refuseDoubles(document: YamlDocument): void {
+/** Adds an error for each key that is twice in an object, and for each that is no text: some take exponential time. */
+function refuseKeys(document: YamlDocument): void {
   visit(document, {
     Map: (_, { items }) => {
       const seen = new Set<unknown>()
       for (const { key } of items) {
+        if (isNode(key) && !isScalar(key)) {
+          const [start, end] = key.range ?? [0, 0]
+          document.errors.push(new YAMLParseError([start, end], 'IMPOSSIBLE', 'a name must be text'))
+        }
         if (!isScalar(key) || key.range == null) continue
         const [start, end] = key.range
         if (seen.has(key.value))

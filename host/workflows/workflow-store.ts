@@ -5,14 +5,16 @@
 import * as z from 'zod'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
-import { Line, Sha256 } from '#specs/protocol/text.ts'
+import { Sha256 } from '#specs/protocol/text.ts'
 import { isStoreName } from './keys.ts'
 import { digestOf, fileMaxBytes, type LoadedFile, parseWorkflow, WorkflowError } from './workflow-file.ts'
 
+const StoreName = z.string().refine(isStoreName, 'expected an agent or version that a store may have')
+
 const StoredWorkflow = z.object({
   /** The agent of its file. */
-  name: Line.min(1),
-  version: Line.min(1),
+  name: StoreName,
+  version: StoreName,
   /** SHA-256 of its text in UTF-8, in hex. */
   sha256: Sha256,
 })

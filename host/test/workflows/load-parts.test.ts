@@ -78,7 +78,9 @@ describe('a workflow in a step', () => {
     const outer = (from: string) => file('A', { one: { workflow: { from } } })
     const { workflow } = await compile(outer('B@1'), folder)
     expect(workflow.parts).toMatchObject({ 'B@1': { name: 'B', version: '1' } })
-    await expect(compile(outer('B@2'), folder)).rejects.toThrow(/no workflow "B@2": the folder has neither a file nor/)
+    await expect(compile(outer('B@2'), folder)).rejects.toThrow(
+      /no workflow "B@2": the folder has neither a file nor/,
+    )
     await writeFile(path.join(folder, 'second.workflow.json'), inner)
     await expect(compile(outer('B@1'), folder)).rejects.toThrow(/"B@1" is in b\.workflow\.json and in second/)
   })
