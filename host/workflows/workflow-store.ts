@@ -11,14 +11,16 @@ import { digestOf, fileMaxBytes, type LoadedFile, parseWorkflow, WorkflowError }
 
 const StoreName = z.string().refine(isStoreName, 'expected an agent or version that a store may have')
 
-const StoredWorkflow = z.object({
+/** A published workflow. */
+export interface StoredWorkflow {
   /** The agent of its file. */
-  name: StoreName,
-  version: StoreName,
+  readonly name: string
+  readonly version: string
   /** SHA-256 of its text in UTF-8, in hex. */
-  sha256: Sha256,
-})
-export type StoredWorkflow = Readonly<z.infer<typeof StoredWorkflow>>
+  readonly sha256: string
+}
+
+const StoredWorkflows = z.array(z.object({ name: StoreName, version: StoreName, sha256: Sha256 }))
 
 /** Published workflows. What has a name and a version never changes. */
 export interface WorkflowStore {
@@ -68,7 +70,7 @@ export async function readStored(
 /** By name and version. @throws {CaissonError} `state_unavailable` */
 export async function listStored(store: WorkflowStore): Promise<StoredWorkflow[]> {
   const found: unknown = await ask('list', () => store.list())
-  const read = z.array(StoredWorkflow).max(storeMaxCount).safeParse(found, plainMessagesWithoutValues)
+  const read = StoredWorkflows.max(storeMaxCount).safeParse(found, plainMessagesWithoutValues)
   if (!read.success)
     throw unavailable(
       'list',

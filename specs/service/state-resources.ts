@@ -1,4 +1,4 @@
-/** JSON of what belongs to the user of the service and to no run: notes, permanent answers, skills, workflows, and the machine. */
+/** JSON of what belongs to the user of the service and to no run: notes, permanent answers, skills, workflows, the machine. */
 import * as z from 'zod'
 import { EgressRule } from '../protocol/egress.ts'
 import { SkillHead } from '../protocol/extension.ts'

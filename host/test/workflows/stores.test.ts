@@ -46,7 +46,7 @@ describe.each(kinds)('a store in %s', (_, open) => {
     expect(await open(home).get('B c', '2')).toBeNull()
   })
 
-  it('keeps a version for ever: the same content may come again, other content is refused [S3.07]', async () => {
+  it('never changes a version: the same content may come again, other content is refused [S3.07]', async () => {
     const home = await temporaryFolder('store')
     const manager = new WorkspaceManager({ store: open(home) })
     const first = await manager.publish(await fileWith(textOf('A')))
@@ -59,7 +59,7 @@ describe.each(kinds)('a store in %s', (_, open) => {
     expect(await store.get('A', '1')).toBe(textOf('A'))
   })
 
-  it('has one content where many publish at once, and the others are told [S3.07]', async () => {
+  it('has one content where many publish at once, and refuses the others [S3.07]', async () => {
     const home = await temporaryFolder('store')
     const count = perTier(8, 40)
     const files = await Promise.all(
