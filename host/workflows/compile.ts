@@ -27,8 +27,8 @@ import {
   toCodeFunction,
 } from './compile-step.ts'
 import type { LoadedParts, WholeWorkflow } from './load-parts.ts'
+import { WorkflowError } from './workflow-file.ts'
 import type { WorkspaceData } from './workspace-data.ts'
-import { WorkflowError } from './workspace-manager.ts'
 
 export interface CompiledWorkflow {
   readonly plan: Plan

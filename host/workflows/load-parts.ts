@@ -5,13 +5,12 @@
  */
 import { lstat } from 'node:fs/promises'
 import path from 'node:path'
-import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { FolderWorkflowStore } from './folder-store.ts'
-import { findGraphProblems } from './graph.ts'
 import { parseReference } from './keys.ts'
+import { referenceOf, refusalFor, takeParts } from './take-parts.ts'
 import { digestOf, type LoadedFile, loadFile, parseWorkflow, pathOf, WorkflowError } from './workflow-file.ts'
 import { readStored, type WorkflowStore } from './workflow-store.ts'
-import type { TakenFunction, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
+import type { TakenFunction, WorkspaceData } from './workspace-data.ts'
 
 /** Workflows by the name under which steps run them. */
 export type LoadedParts = ReadonlyMap<string, WorkspaceData>
@@ -25,7 +24,7 @@ interface UsedFile {
 
 /** A workflow with all that it names. */
 export interface WholeWorkflow {
-  /** Without steps and functions that are still to be taken. */
+  /** With the steps and functions that it takes. */
   readonly data: WorkspaceData
   readonly parts: LoadedParts
   readonly uses: readonly UsedFile[]
@@ -131,13 +130,17 @@ class Loader {
     let depth = 0
     for (const reference of referencesOf(of.data)) {
       const { name, sha256, refuse } = reference
+      if (!of.isOfFolder && !isStoreReference(name))
+        throw refuse(
+          `"${name}" is not AGENT@VERSION, and a workflow that is not of a folder has no files beside it`,
+        )
       if (way.includes(name)) throw refuse(`"${name}" leads back to itself`)
       const file = this.files.get(name) ?? (await this.#load(reference, of, way))
       requireDigest(file, { name, sha256, refuse })
       depth = Math.max(depth, file.depth + 1)
       if (depth > depthMax) throw refuse(`more than ${depthMax} workflows are inside one another`)
     }
-    return { whole: this.#take(of.data), depth }
+    return { whole: takeParts(of.data, (name) => this.files.get(name)?.whole), depth }
   }
 
   async #load(reference: Reference, of: Place, way: readonly string[]): Promise<KnownFile> {
@@ -165,11 +168,7 @@ class Loader {
     }
     const reference = isStoreReference(name) ? parseReference(name) : null
     if (reference === null)
-      throw refuse(
-        isOfFolder
-          ? 'expected the name of a file beside this one, or AGENT@VERSION of one'
-          : `"${name}" is not AGENT@VERSION, and a workflow that is not of a folder has no files beside it`,
-      )
+      throw refuse('expected the name of a file beside this one, or AGENT@VERSION of one')
     if (folder !== null) {
       const text = await new FolderWorkflowStore(folder).get(reference.agent, reference.version)
       if (text !== null)
@@ -185,61 +184,6 @@ class Loader {
       `there is no workflow "${name}": ${seen.join(', ') || 'there is neither a folder nor a store'}`,
     )
   }
-
-  /** The workflow with the steps and functions that it takes. */
-  #take(data: WorkspaceData): WorkspaceData {
-    const functions = new Map(data.functions.map((one) => [one.name, one]))
-    const add = (one: WorkflowFunction, refuse: (what: string) => WorkflowError): void => {
-      const known = functions.get(one.name)
-      if (known !== undefined && toCanonicalJson(known) !== toCanonicalJson(one))
-        throw refuse(`the function "${one.name}" that comes with it differs from the one here`)
-      functions.set(one.name, one)
-    }
-    for (const one of data.taken ?? []) {
-      const [reference, refuse] = [referenceOf(one.from), refusalFor(data, `function "${one.name}"`)]
-      const found = this.#wholeOf(reference.file)?.functions.find(({ name }) => name === reference.item)
-      if (found === undefined) throw refuse(`"${reference.file}" has no function "${reference.item}"`)
-      add(found, refuse)
-    }
-    const steps = data.steps.map((step) => {
-      if (step.details.from === undefined) return step
-      const [reference, refuse] = [referenceOf(step.details.from), refusalFor(data, `step "${step.id}"`)]
-      const other = this.#wholeOf(reference.file)
-      const found = other?.steps.find(({ id }) => id === reference.item)
-      if (other === undefined || found === undefined)
-        throw refuse(`"${reference.file}" has no step "${reference.item}"`)
-      for (const name of namesOf(found)) {
-        const described = other.functions.find((one) => one.name === name)
-        if (described !== undefined) add(described, refuse)
-      }
-      return takeStep(step, found)
-    })
-    const { taken, ...rest } = data
-    const isChanged = taken !== undefined || steps.some((step, index) => step !== data.steps[index])
-    if (!isChanged) return data
-    const whole = { ...rest, steps, functions: [...functions.values()] }
-    const [problem] = findGraphProblems(whole)
-    if (problem === undefined) return whole
-    const where = problem.step === null ? 'the list of steps' : `step "${problem.step}"`
-    throw refusalFor(data, [where, ...problem.path].join(' '))(problem.message)
-  }
-
-  #wholeOf(name: string): WorkspaceData | undefined {
-    return this.files.get(name)?.whole
-  }
-}
-
-/** The step of another workflow, as a step of this one: what is said here goes before, and where it leads is said here. */
-function takeStep(step: WorkflowStep, { work, details }: WorkflowStep): WorkflowStep {
-  const { id: _, nextStep: __, onFailure, ...taken } = details
-  const { from: ___, sha256: ____, ...own } = step.details
-  const kept = typeof onFailure === 'string' ? { onFailure } : {}
-  return { ...step, work, details: { ...taken, ...kept, ...own } }
-}
-
-function namesOf({ details: { function: listed = [], call } }: WorkflowStep): string[] {
-  const named = listed.map((one) => (typeof one === 'string' ? one : one.name))
-  return call === undefined ? named : [...named, call.function]
 }
 
 function referencesOf(data: WorkspaceData): Reference[] {
@@ -265,20 +209,9 @@ function referencesOf(data: WorkspaceData): Reference[] {
   ]
 }
 
-/** The file and what is taken of it. */
-function referenceOf(from: string): { readonly file: string; readonly item: string } {
-  const reference = parseReference(from)
-  if (reference === null) throw new TypeError(`no reference: ${from}`)
-  return { file: `${reference.agent}@${reference.version}`, item: reference.name }
-}
-
 function requireDigest(file: Pick<KnownFile, 'sha256'>, { name, sha256, refuse }: Reference): void {
   if (sha256 !== undefined && sha256 !== file.sha256)
     throw refuse(`"${name}" has the SHA-256 ${file.sha256}, expected ${sha256}`)
-}
-
-function refusalFor({ agent, version }: WorkspaceData, where: string): (what: string) => WorkflowError {
-  return (what) => new WorkflowError(`the workflow ${agent}@${version} cannot run: ${where}: ${what}`, [])
 }
 
 function isPlainName(name: string): boolean {

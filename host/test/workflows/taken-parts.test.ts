@@ -90,6 +90,19 @@ describe('a step and a function of another workflow', () => {
     expect(workflow.uses?.map(({ from }) => from)).toEqual(['Lib@1', 'Mid@1'])
   })
 
+  it('cannot be files beside the workflow that runs, for a workflow of the store [S3.07]', async () => {
+    const folder = await temporaryFolder('taken')
+    await writeFile(path.join(folder, 'b.json'), file('B@1', ['x'], { 'step-x': { chat } }))
+    const text = file('A@1', ['a', 'b'], {
+      'step-a': { workflow: { from: 'b.json' } },
+      'step-b': { workflow: { from: 'Lib@1' } },
+    })
+    const library = file('Lib@1', ['x'], { 'step-x': { workflow: { from: 'b.json' } } })
+    await expect(compile(text, { 'Lib@1': library }, folder)).rejects.toThrow(
+      /Lib@1 cannot run: step "x" workflow.from: "b\.json" is not AGENT@VERSION/,
+    )
+  })
+
   it('are read once for each run, so that a store cannot change them meanwhile [S3.07]', async () => {
     let count = 0
     const get = () => Promise.resolve(count++ === 0 ? library : library.replaceAll('greet {{', 'other {{'))
