@@ -42,6 +42,7 @@ import type {
 import { type AddedFolder, addedFoldersMax, folderName } from './runs/added-folders.ts'
 import { VmError } from './vm/vm-error.ts'
 import { type RunVmOptions, resolveSize, type VmOptions, type VmSize } from './vm/vm-options.ts'
+import { isStore, storeExpected } from './workflows/workflow-store.ts'
 
 export { OptionsError } from './files/check-arguments.ts'
 
@@ -227,6 +228,7 @@ const HostSchema = z.strictObject({
       'expected a storage of notes: an object with the functions list and change',
     )
     .optional(),
+  workflows: z.custom(isStore, storeExpected).optional(),
   /** Not a record, since `process.env` is not a plain object. */
   env: z
     .custom(

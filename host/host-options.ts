@@ -5,6 +5,7 @@ import type { NoteStorage } from './memory/note-storage.ts'
 import type { RunOptions } from './run-options.ts'
 import { DEFAULT_MEMORY_BYTES, type VmOptions } from './vm/vm-options.ts'
 import type { VmPoolOptions } from './vm/vm-pool.ts'
+import type { WorkflowStore } from './workflows/workflow-store.ts'
 
 /** VMs that are kept ready for runs of one kind; other runs start their own as without a pool. */
 export interface HostPoolOptions extends VmPoolOptions {
@@ -42,6 +43,8 @@ export interface HostOptions {
   readonly overrides?: readonly string[]
   /** Where the notes of workspaces and proposals are kept. Default: a file in the state folder. */
   readonly notes?: NoteStorage
+  /** Where published workflows are. Default: `workflows.sqlite` in the state folder. */
+  readonly workflows?: WorkflowStore
   /** The variables from which keys, model and folders are read. Default: `process.env`. */
   readonly env?: Readonly<Record<string, string | undefined>>
 }

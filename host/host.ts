@@ -137,6 +137,8 @@ import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts
 import { readStoredRun, resumedOptions, storeRun, withinLimits, withValues } from './stored-run.ts'
 import { TemplateStore, toVmTemplate, type VmTemplate } from './vm/template/template-store.ts'
 import { VmPool } from './vm/vm-pool.ts'
+import { userStore } from './workflows/sqlite-store.ts'
+import type { WorkflowStore } from './workflows/workflow-store.ts'
 import type { WorkspaceData } from './workflows/workspace-data.ts'
 import type { UndoSummary } from './workspace/index.ts'
 import { endRunHolder } from './workspace/run-lock.ts'
@@ -169,6 +171,8 @@ export class Host implements AsyncDisposable {
   readonly grants: PersistentGrants
   /** What is remembered of workspaces, and the notes of proposals: to list, to change and to remove. */
   readonly notes: NoteStore
+  /** Published workflows; a {@link WorkspaceManager} publishes and lists. */
+  readonly workflows: WorkflowStore
   /** What MCP servers said of themselves when they were allowed: to list and to remove. */
   readonly mcpPins: McpPins
   /** Keys of the HTTP service: to create, to list and to revoke, also while it runs. */
@@ -203,6 +207,7 @@ export class Host implements AsyncDisposable {
     this.vms = new VmDirectory(this.folders)
     this.grants = new PersistentGrants(this.folders)
     this.notes = new NoteStore(this.folders, options.notes)
+    this.workflows = options.workflows ?? userStore(this.folders)
     this.mcpPins = new McpPins(this.folders)
     this.apiKeys = new ApiKeys(this.folders)
     const { folders, runs, secrets, notes, mcpPins } = this
@@ -345,14 +350,14 @@ export class Host implements AsyncDisposable {
   /**
    * Starts a run that carries out a workflow: the same as {@link run}, whose plan is the workflow's. Its final answer is the
    * workflow's result, as JSON where that is no text; {@link RunResult} then has it as `value`.
-   * @param workflow a file, or what {@link WorkspaceManager} read
+   * @param workflow a file, `AGENT@VERSION` of the store, or what {@link WorkspaceManager} read
    * @throws {WorkflowError} for a workflow that cannot run, or an input that does not fit @throws {OptionsError}
    * @throws {CaissonError} as {@link run}
    */
   async startWorkflow(workflow: string | URL | WorkspaceData, options: WorkflowOptions = {}): Promise<Run> {
     return await withCode(async () => {
       this.#requireOpen()
-      const read = await readWorkflow(workflow, options, await this.config())
+      const read = await readWorkflow(workflow, options, await this.config(), this.workflows)
       const checked = checkRunOptions(read.options)
       return await this.#start(checked, (started) => this.#startRun(started, read))
     }, options)

@@ -184,15 +184,24 @@ export { VmError, type VmErrorDetails, type VmErrorKind, type VmPhase } from './
 export type { RunVmOptions, VmOptions } from './vm/vm-options.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'
 export { drawMermaid, drawSvg } from './workflows/draw.ts'
-export type { FunctionDetails, StepDetails, StepWorkName } from './workflows/format.ts'
+export { FolderWorkflowStore } from './workflows/folder-store.ts'
+export type { FunctionDetails, StepDetails, StepWorkName, TakenFunctionDetails } from './workflows/format.ts'
 export type { WorkflowProblem } from './workflows/read-workspace.ts'
+export { SqliteWorkflowStore } from './workflows/sqlite-store.ts'
+export type { StoredWorkflow, WorkflowStore } from './workflows/workflow-store.ts'
 export type {
   Edge as WorkflowEdge,
+  TakenFunction as TakenWorkflowFunction,
   WorkflowFunction,
   WorkflowStep,
   WorkspaceData,
 } from './workflows/workspace-data.ts'
-export { type ListedWorkflow, WorkflowError, WorkspaceManager } from './workflows/workspace-manager.ts'
+export {
+  type ListedWorkflow,
+  WorkflowError,
+  WorkspaceManager,
+  type WorkspaceManagerOptions,
+} from './workflows/workspace-manager.ts'
 export type { ConflictState } from './workspace/conflicts.ts'
 export type {
   AppliedPart,

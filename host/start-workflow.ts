@@ -1,6 +1,4 @@
 /** What {@link Host.startWorkflow} takes, and how a workflow becomes the options of a run. */
-import path from 'node:path'
-import { fileURLToPath } from 'node:url'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { namedModels, type StepModels } from '#specs/protocol/run-models.ts'
@@ -13,7 +11,8 @@ import type { GivenPlan } from './runs/given-plan.ts'
 import type { HostToolContext, HostToolDefinition, HostTools } from './tools/host-tools.ts'
 import { type CompiledWorkflow, compileWorkflow, describeGoal } from './workflows/compile.ts'
 import { parametersOf } from './workflows/function-schema.ts'
-import { loadParts } from './workflows/load-parts.ts'
+import { type FoundWorkflow, findWorkflow, loadWhole } from './workflows/load-parts.ts'
+import { isStore, storeExpected, type WorkflowStore } from './workflows/workflow-store.ts'
 import type { WorkspaceData } from './workflows/workspace-data.ts'
 import { WorkspaceManager } from './workflows/workspace-manager.ts'
 
@@ -39,6 +38,8 @@ export interface WorkflowOptions
   readonly input?: unknown
   /** Implementations of its functions. Default: none; code in the file runs in the VM. */
   readonly functions?: WorkflowFunctions
+  /** Where `AGENT@VERSION` is looked up if the folder of the file does not have it. Default: `workflows` of the host. */
+  readonly store?: WorkflowStore
 }
 
 /** A workflow with the run that carries it out. */
@@ -58,6 +59,11 @@ const Functions = z.record(
   }),
 )
 
+const Given = z.looseObject({
+  functions: Functions.optional(),
+  store: z.custom(isStore, storeExpected).optional(),
+})
+
 /** A copy; the options of a run in it are checked later. @throws {OptionsError} */
 function readGiven(options: WorkflowOptions): WorkflowOptions {
   return readOptions(optionsProblem, () => {
@@ -70,7 +76,7 @@ function readGiven(options: WorkflowOptions): WorkflowOptions {
         optionsProblem,
         wrong.map((field) => ({ field, message: 'the workflow itself says this' })),
       )
-    checkArguments(optionsProblem, z.looseObject({ functions: Functions.optional() }), copy)
+    checkArguments(optionsProblem, Given, copy)
     return copy
   })
 }
@@ -80,15 +86,17 @@ export async function readWorkflow(
   from: string | URL | WorkspaceData,
   options: WorkflowOptions,
   { stepModels }: Pick<Config, 'stepModels'>,
+  hostStore: WorkflowStore,
 ): Promise<StartedWorkflow> {
-  const { input, functions = {}, ...rest } = readGiven(options)
-  const { data, origin, folder } = await load(from)
-  const parts = await loadParts(data, folder)
+  const { input, functions = {}, store = hostStore, ...rest } = readGiven(options)
+  const found = await find(from, store)
+  const { data, parts, uses } = await loadWhole(found.data, { folder: found.folder, store })
   const described = [data, ...parts.values()].flatMap((one) => one.functions)
   const hostTools = { ...rest.extensions?.hostTools, ...workflowTools({ functions: described }, functions) }
   const { plan, workflow } = await compileWorkflow(data, input, {
     provided: new Set(Object.keys(hostTools)),
     parts,
+    uses,
   })
   return {
     options: {
@@ -97,7 +105,7 @@ export async function readWorkflow(
       extensions: { ...rest.extensions, hostTools },
       ...modelsOf({ plan, workflow }, rest.stepModels, stepModels),
     },
-    given: { plan, from: origin },
+    given: { plan, from: found.origin },
     workflow,
   }
 }
@@ -116,21 +124,9 @@ function modelsOf(
   return models.size === 0 ? {} : { stepModels: Object.fromEntries(models) }
 }
 
-interface Loaded {
-  readonly data: WorkspaceData
-  /** For people. */
-  readonly origin: string
-  /** Where files beside it are; null: it is of no file. */
-  readonly folder: string | null
-}
-
-async function load(from: string | URL | WorkspaceData): Promise<Loaded> {
-  const manager = new WorkspaceManager()
-  if (typeof from !== 'string' && !(from instanceof URL))
-    return { data: manager.check(from), origin: 'the application', folder: null }
-  const data = await manager.load(from)
-  const file = path.resolve(from instanceof URL ? fileURLToPath(from) : from)
-  return { data, origin: String(from), folder: path.dirname(file) }
+async function find(from: string | URL | WorkspaceData, store: WorkflowStore): Promise<FoundWorkflow> {
+  if (typeof from === 'string' || from instanceof URL) return await findWorkflow(from, store)
+  return { data: new WorkspaceManager().check(from), origin: 'the application', folder: null }
 }
 
 /**

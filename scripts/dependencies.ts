@@ -12,9 +12,9 @@ const root = '(root)'
 export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = {
   host: [
     ['files', 'guest'],
-    ['processes', 'workflows'],
+    ['processes'],
     ['database', 'keys', 'locks'],
-    ['image', 'net', 'state', 'workspace'],
+    ['image', 'net', 'state', 'workflows', 'workspace'],
     ['api-keys', 'jwt', 'queue', 'secrets', 'vm'],
     ['approvals', 'memory'],
     ['egress', 'mcp', 'tools'],

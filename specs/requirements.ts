@@ -206,8 +206,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S3.06': now('Any configured model of any provider is used by its id'),
   'S3.07': now(
-    'Workflows run others of their folder, by file or by name and version, pinned by digest',
-    'single steps and functions are not shared; stores are folders alone',
+    'Workflows run others, and take steps and functions of them, by name and version from a folder, SQLite or a store of the application, pinned by digest; a run keeps what it took',
   ),
   'S3.08': now('Long runs survive their process'),
   'S3.09': now(

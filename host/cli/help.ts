@@ -50,6 +50,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
     examples: [
       'workflow run flow.workflow.json --input @input.json',
       'workflow draw --svg -o flow.svg flow.workflow.json',
+      'workflow publish flow.workflow.json',
     ],
     page: 'docs/workspace.md',
   },

@@ -175,7 +175,7 @@ const commands: readonly CommandRow[] = [
   },
   {
     name: 'workflow',
-    description: 'Check, draw and list workflow files',
+    description: 'Run, check, draw and publish workflow files',
     load: async () => (await import('./declarations/runs.ts')).addWorkflowCommands,
   },
 ]

@@ -1,5 +1,7 @@
 /** The two points of a run at which its host asks hooks: before anything else, and after all else. */
+import type * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
+import type { Workflow, WorkflowSource } from '#specs/protocol/workflow.ts'
 import type { RunHooks } from '../hooks/run-hooks.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import type { Ending } from './ending.ts'
@@ -33,11 +35,13 @@ export async function beginRun(
     ...(mode === 'work' ? {} : { mode }),
     ...(approvesPlan ? { approvePlan: true } : {}),
     ...(given === undefined ? {} : { planFrom: given.from.slice(0, 500) }),
-    ...(workflow === undefined
-      ? {}
-      : { workflow: { name: workflow.name, version: workflow.version, sha256: workflow.sha256 } }),
+    ...(workflow === undefined ? {} : { workflow: sourceOf(workflow) }),
     limits: plan.limits,
   })
+}
+
+function sourceOf({ name, version, sha256, uses }: Workflow): z.infer<typeof WorkflowSource> {
+  return { name, version, sha256, ...(uses === undefined ? {} : { uses }) }
 }
 
 /** Before the run uses anything. @throws {CaissonError} `denied` when a hook refuses the run */

@@ -382,12 +382,12 @@ function runResource(run: RunSummary): RunResource {
 
 type StartOptions = RunOptions | (WorkflowOptions & Pick<WorkflowRunRequest, 'workflow'>)
 
-/** Never reads a file: what a caller sends is the workflow itself. */
+/** Never reads a file: what a caller sends is the workflow itself, or the name of one in the store. */
 async function startOn(host: Host, options: StartOptions): Promise<Run> {
   if (!('workflow' in options)) return await host.run(options)
   const { workflow, ...rest } = options
   const text = typeof workflow === 'string' ? workflow : JSON.stringify(workflow)
-  return await host.startWorkflow(new WorkspaceManager().parse(text), rest)
+  return await host.startWorkflow(await new WorkspaceManager({ store: host.workflows }).find(text), rest)
 }
 
 function digestOf(text: string): string {

@@ -1,7 +1,7 @@
-/** The routes of what belongs to the user of the service and to no run. Each needs the scope `admin`. */
+/** The routes of what belongs to the user of the service and to no run. All but the list of workflows need the scope `admin`. */
 import type { ReplyOf, RequestOf } from '#specs/service/route.ts'
 import type { routes } from '#specs/service/routes.ts'
-import type { Host } from '../index.ts'
+import { type Host, WorkspaceManager } from '../index.ts'
 import { Refusal } from './problems.ts'
 
 /** As in `Handlers`. */
@@ -11,6 +11,7 @@ export type StateHandlers = {
     | 'listGrants'
     | 'revokeGrant'
     | 'listSkills'
+    | 'listWorkflows'
     | 'inspectMachine'
     | 'listTemplates']: (
     request: RequestOf<(typeof routes)[N]>,
@@ -40,6 +41,9 @@ export function makeStateHandlers(host: Host): StateHandlers {
         body: { roots: [...skills.roots], skills: skills.heads(), problems: [...skills.problems] },
       }
     },
+    listWorkflows: async () => ({
+      body: { workflows: await new WorkspaceManager({ store: host.workflows }).listStored() },
+    }),
     listTemplates: async () => ({ body: { templates: [...(await host.templates())] } }),
     inspectMachine: async () => ({ body: { findings: [...(await host.doctor())] } }),
   }

@@ -13,6 +13,7 @@ import {
 } from '../check-options.ts'
 import { Host, type HostOptions, type RunOptions } from '../host.ts'
 import { createMemoryNotes } from '../memory/note-storages.ts'
+import { FolderWorkflowStore } from '../workflows/folder-store.ts'
 
 const wrong: [string, object, string[], RegExp][] = [
   ['an empty prompt', { prompt: '' }, ['prompt'], /may be empty only with plan\.from/],
@@ -265,7 +266,7 @@ describe('the options of a host', () => {
       'an unknown option',
       { cofig: {} },
       ['cofig'],
-      /the names are pool, queue, config, overrides, notes, env/,
+      /the names are pool, queue, config, overrides, notes, workflows, env/,
     ],
     ['a size below zero', { pool: { size: -4 } }, ['pool.size'], /must be 0 or more, got -4/],
     ['a queue without a run at work', { queue: { maxAtWork: 0 } }, ['queue.maxAtWork'], /must be 1 or more/],
@@ -301,6 +302,7 @@ describe('the options of a host', () => {
       config: { model: 'm' },
       overrides: ['model=x'],
       notes: createMemoryNotes(),
+      workflows: new FolderWorkflowStore('/tmp'),
       env: { HOME: '/tmp', PATH: undefined },
     }
     expect(() => new Host(all)).not.toThrow()

@@ -84,6 +84,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
     fc.oneof(
       wrongOptions,
       fc.record({ prompt: fc.anything() }),
+      fc.record({ store: fc.constantFrom(null, 5, 'x', {}, { get: () => null }) }),
       fc.record({ functions: fc.constantFrom(null, 5, 'x', [1], { a: 1 }, { a: null }, { a: {} }) }),
     ),
     (host, value) => host.startWorkflow(someWorkflow, value),

@@ -5,8 +5,8 @@ import { isReservedToolName } from '#specs/protocol/tool-names.ts'
 import type { CodeFunction, WorkflowStep as TaskStep } from '#specs/protocol/workflow.ts'
 import { parametersOf } from './function-schema.ts'
 import { stepKeyOf } from './keys.ts'
+import { WorkflowError } from './workflow-file.ts'
 import type { Edge, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
-import { WorkflowError } from './workspace-manager.ts'
 
 /** A step with `each` adds `--` and a number below 1,000 to its id: none of these ids has two dashes in a row. */
 const idMaxChars = 26

@@ -26,9 +26,9 @@ import {
   refusalOf,
   toCodeFunction,
 } from './compile-step.ts'
-import type { LoadedParts } from './load-parts.ts'
+import type { LoadedParts, WholeWorkflow } from './load-parts.ts'
+import { WorkflowError } from './workflow-file.ts'
 import type { WorkspaceData } from './workspace-data.ts'
-import { WorkflowError } from './workspace-manager.ts'
 
 export interface CompiledWorkflow {
   readonly plan: Plan
@@ -40,6 +40,8 @@ interface CompileOptions {
   readonly provided: ReadonlySet<string>
   /** Workflows that its steps run. Absent: none. */
   readonly parts?: LoadedParts
+  /** Files that it uses. Absent: none. */
+  readonly uses?: WholeWorkflow['uses']
 }
 
 /** Deeper input would not fit into a message. */
@@ -55,6 +57,7 @@ export async function compileWorkflow(
   const compiler = new Compiler(options)
   const { plan, steps } = compiler.compile(data)
   const { parts, functions } = compiler
+  const { uses = [] } = options
   const workflow = Workflow.safeParse(
     {
       ...identify(data),
@@ -63,6 +66,7 @@ export async function compileWorkflow(
       steps,
       ...(functions.length === 0 ? {} : { functions }),
       ...(parts.size === 0 ? {} : { parts: Object.fromEntries(parts) }),
+      ...(uses.length === 0 ? {} : { uses }),
     },
     plainMessages,
   )

@@ -29,6 +29,7 @@ const mermaidShapes: Readonly<Record<StepWorkName, readonly [string, string]>> =
   ask: ['{{', '}}'],
   wait: ['([', '])'],
   workflow: ['[/', '/]'],
+  from: ['[/', '/]'],
 }
 
 /** Mermaid reads entities as `#NUMBER;`; text has no other way to end its quotes. */
@@ -80,6 +81,7 @@ const graphvizShapes: Readonly<Record<StepWorkName, string>> = {
   ask: 'hexagon',
   wait: 'oval',
   workflow: 'folder',
+  from: 'folder',
 }
 
 /**
@@ -93,9 +95,9 @@ function graphvizText(text: string): string {
 
 /** What is written in the box of a step. */
 function linesOf({ id, name, work, details }: WorkflowStep): string[] {
-  const { each, repeat, model, when } = details
+  const { each, repeat, model, when, from = '' } = details
   const extra = [
-    work === 'chat' ? (model ?? '') : work === 'call' ? `call ${details.call?.function ?? ''}` : work,
+    work === 'chat' ? (model ?? '') : work === 'call' ? `call ${details.call?.function ?? ''}` : from || work,
     when === undefined ? '' : `if ${when}`,
     each === undefined ? '' : `for each of ${each.in}`,
     repeat === undefined ? '' : `until ${repeat.until}, at most ${repeat.max} times`,

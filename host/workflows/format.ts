@@ -1,11 +1,12 @@
 /**
  * The details of steps and functions in a workflow file. A step is one of: a chat with the model, a call of a function, a
- * question to a person, a wait, or another workflow. The file's keys are in `keys.ts`.
+ * question to a person, a wait, another workflow, or a step of one. The file's keys are in `keys.ts`.
  */
 import * as z from 'zod'
 import { expressionMaxChars } from '#specs/node/workflow/expression.ts'
 import { Effort, OutputSchema } from '#specs/protocol/plan.ts'
 import { Document, Line, Text } from '#specs/protocol/text.ts'
+import { functionReference, stepReference } from './keys.ts'
 
 /** A CEL expression over `input`, `steps` and, with `each` or `repeat`, `item` and `index`. */
 const ExpressionText = z.string().min(1).max(expressionMaxChars)
@@ -46,6 +47,9 @@ export type NextStep = z.infer<typeof NextStep>
 
 const FunctionReference = z.union([FunctionName, z.strictObject({ name: FunctionName })])
 
+/** SHA-256 of the whole file that `from` names, in hex. Absent: not checked. */
+const FileDigest = z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hex digits')
+
 /** A number of seconds, or a time in a day's units: `90s`, `15m`, `2h`, `3d`. */
 const Duration = z.union([
   z
@@ -85,17 +89,18 @@ const StepWork = z.strictObject({
   /** Another workflow; its result is the step's output. */
   workflow: z
     .strictObject({
-      /** A file beside this one, or `AGENT@VERSION` of one. */
+      /** A file beside this one, or `AGENT@VERSION` of one there or in the store. */
       from: Line.min(1),
-      /** SHA-256 of its content, in hex. Absent: not checked. */
-      sha256: z
-        .string()
-        .regex(/^[0-9a-f]{64}$/, 'expected 64 hex digits')
-        .optional(),
+      sha256: FileDigest.optional(),
       /** Text in it is a template. */
       input: z.json().optional(),
     })
     .optional(),
+  /**
+   * A step of another workflow, beside this one or in the store, with the functions that it names. Fields given here replace
+   * those of that step; where it leads is said here alone.
+   */
+  from: z.string().regex(stepReference, 'expected AGENT@VERSION@step-NAME').optional(),
 })
 
 export const StepDetails = z.strictObject({
@@ -104,6 +109,7 @@ export const StepDetails = z.strictObject({
   /** For people. */
   description: Text.optional(),
   ...StepWork.shape,
+  sha256: FileDigest.optional(),
   /** Functions of the file, the application, or MCP servers that the model may call. Absent: none. */
   function: z.array(FunctionReference).max(128).optional(),
   /** Tools of Caisson that the model may call; `*` for all. Absent: none. */
@@ -161,8 +167,9 @@ export const StepDetails = z.strictObject({
 export type StepDetails = z.infer<typeof StepDetails>
 
 /** Fields that exclude one another: a step has exactly one. */
-export const stepWorks: readonly StepWorkName[] = ['chat', 'call', 'ask', 'wait', 'workflow']
-export type StepWorkName = 'chat' | 'call' | 'ask' | 'wait' | 'workflow'
+export const stepWorks: readonly StepWorkName[] = ['chat', 'call', 'ask', 'wait', 'workflow', 'from']
+/** `from`: it is not known before the other workflow is read. */
+export type StepWorkName = 'chat' | 'call' | 'ask' | 'wait' | 'workflow' | 'from'
 
 const ParameterType = z.enum(['string', 'number', 'integer', 'boolean', 'object', 'array'])
 
@@ -201,6 +208,13 @@ export const FunctionDetails = z.strictObject({
   memoryMiB: z.int().min(16).max(2_048).optional(),
 })
 export type FunctionDetails = z.infer<typeof FunctionDetails>
+
+/** A function of another workflow, beside this one or in the store, under the same name. */
+export const TakenFunctionDetails = z.strictObject({
+  from: z.string().regex(functionReference, 'expected AGENT@VERSION@func-NAME'),
+  sha256: FileDigest.optional(),
+})
+export type TakenFunctionDetails = z.infer<typeof TakenFunctionDetails>
 
 export const WorkflowDetails = z.strictObject({
   /** In order; a step without `nextStep` leads to the next one. */

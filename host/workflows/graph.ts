@@ -113,7 +113,8 @@ function findUnreached(
 
 function findConversationProblems(step: WorkflowStep, steps: readonly WorkflowStep[]): GraphProblem[] {
   const problems: GraphProblem[] = []
-  if (step.details.passConversationToNextStep === true && step.work !== 'chat')
+  const { work } = step
+  if (step.details.passConversationToNextStep === true && work !== 'chat' && work !== 'from')
     problems.push({
       step: step.id,
       path: ['passConversationToNextStep'],

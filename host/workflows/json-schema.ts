@@ -1,9 +1,13 @@
 /** The JSON schema of workflow files, for editors. Says less than `readWorkspace`: nothing about the graph. */
 import * as z from 'zod'
-import { FunctionDetails, StepDetails, WorkflowDetails } from './format.ts'
+import { FunctionDetails, StepDetails, TakenFunctionDetails, WorkflowDetails } from './format.ts'
 
 export function workflowJsonSchema(): Readonly<Record<string, unknown>> {
-  const parts = z.object({ list: WorkflowDetails, step: StepDetails, function: FunctionDetails })
+  const parts = z.object({
+    list: WorkflowDetails,
+    step: StepDetails,
+    function: z.union([FunctionDetails, TakenFunctionDetails]),
+  })
   // One schema, so that what the parts share has one definition.
   const { $schema, $defs, properties } = z.toJSONSchema(parts, { io: 'input' })
   const part = '[^@#]{1,100}'

@@ -5,6 +5,7 @@
 import {
   isNode,
   isScalar,
+  Lexer,
   LineCounter,
   parseDocument,
   visit,
@@ -14,10 +15,17 @@ import {
 import type * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
-import { FunctionDetails, type NextStep, StepDetails, stepWorks, WorkflowDetails } from './format.ts'
+import {
+  FunctionDetails,
+  type NextStep,
+  StepDetails,
+  stepWorks,
+  TakenFunctionDetails,
+  WorkflowDetails,
+} from './format.ts'
 import { findGraphProblems } from './graph.ts'
-import { keyForms, parseKey, stepKeyOf, type WorkflowKey } from './keys.ts'
-import type { Edge, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
+import { keyForms, parseKey, parseReference, stepKeyOf, type WorkflowKey } from './keys.ts'
+import type { Edge, TakenFunction, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
 
 export interface WorkflowProblem {
   /** Key of the file; empty for the file as a whole. */
@@ -34,6 +42,7 @@ export interface WorkflowProblem {
 const fileMaxChars = 512 * 1024
 const problemsMaxCount = 100
 const keysMaxCount = 256
+const depthMax = 256
 const messageMaxChars = 400
 
 /** @returns the workflow, or every problem in the order of the file */
@@ -80,17 +89,31 @@ interface Parsed {
   readonly value: unknown
 }
 
+/** Whether brackets nest too deeply: the parser takes seconds for each 100,000 of them. */
+function isTooDeep(text: string): boolean {
+  let depth = 0
+  for (const token of new Lexer().lex(text)) {
+    if (token === '[' || token === '{') depth += 1
+    if (token === ']' || token === '}') depth -= 1
+    if (depth > depthMax) return true
+  }
+  return false
+}
+
 function parse(text: string, lineCounter: LineCounter): Result<Parsed, string> {
+  if (isTooDeep(text)) return { ok: false, error: 'is nested too deeply' }
   try {
     const document = parseDocument(text, {
       schema: 'core',
       merge: false,
-      // Takes quadratic time; `refuseDoubles` does not.
+      // Takes quadratic time; `refuseKeys` does not.
       uniqueKeys: false,
       lineCounter,
+      // Takes the whole line for each error; `readWorkspace` says where it is.
+      prettyErrors: false,
       logLevel: 'silent',
     })
-    refuseDoubles(document)
+    refuseKeys(document)
     // An alias can expand a small text enormously.
     const value: unknown = document.errors.length > 0 ? undefined : document.toJS({ maxAliasCount: 0 })
     return { ok: true, value: { document, value } }
@@ -103,12 +126,16 @@ function parse(text: string, lineCounter: LineCounter): Result<Parsed, string> {
   }
 }
 
-/** Adds an error for each key that is twice in an object. */
-function refuseDoubles(document: YamlDocument): void {
+/** Adds an error for each key that is twice in an object, and for each that is no text: some take exponential time. */
+function refuseKeys(document: YamlDocument): void {
   visit(document, {
     Map: (_, { items }) => {
       const seen = new Set<unknown>()
       for (const { key } of items) {
+        if (isNode(key) && !isScalar(key)) {
+          const [start, end] = key.range ?? [0, 0]
+          document.errors.push(new YAMLParseError([start, end], 'IMPOSSIBLE', 'a name must be text'))
+        }
         if (!isScalar(key) || key.range == null) continue
         const [start, end] = key.range
         if (seen.has(key.value))
@@ -185,9 +212,11 @@ function collect(value: unknown, place: Place): Collected {
       )
   }
   const head = readDetails(WorkflowDetails, list, place, problems)
-  const functions = keys
-    .filter(({ key }) => key.kind === 'func')
+  const described = keys.filter(({ key }) => key.kind === 'func')
+  const functions = described
+    .filter((read) => !isTaken(read))
     .flatMap((read) => toFunction(read, place, problems))
+  const taken = described.filter(isTaken).flatMap((read) => toTaken(read, place, problems))
   const details = keys
     .filter(({ key }) => key.kind === 'step')
     .map((read) => ({ ...read, details: readDetails(StepDetails, read, place, problems) }))
@@ -195,7 +224,8 @@ function collect(value: unknown, place: Place): Collected {
   const { steps: listed, ...rest } = head
   const steps = toSteps(listed, { list, details, place, problems })
   const { agent, version } = list.key
-  return { data: { agent, version, ...rest, steps, functions }, problems }
+  const others = taken.length === 0 ? {} : { taken }
+  return { data: { agent, version, ...rest, steps, functions, ...others }, problems }
 }
 
 interface ReadKey {
@@ -238,6 +268,29 @@ function toFunction(read: ReadKey, place: Place, problems: WorkflowProblem[]): W
   return [{ ...details, name }]
 }
 
+function isTaken({ details }: ReadKey): boolean {
+  return typeof details === 'object' && details !== null && Object.hasOwn(details, 'from')
+}
+
+function toTaken(read: ReadKey, place: Place, problems: WorkflowProblem[]): TakenFunction[] {
+  const details = readDetails(TakenFunctionDetails, read, place, problems)
+  if (details === null) return []
+  const { name } = read.key
+  const reference = parseReference(details.from)
+  if (reference === null) problems.push(place(read.text, ['from'], notOfStore))
+  else if (reference.name !== name)
+    problems.push(
+      place(
+        read.text,
+        ['from'],
+        `must end in "func-${name}" as the key does, since functions keep their names`,
+      ),
+    )
+  return [{ ...details, name }]
+}
+
+const notOfStore = 'names an agent or version with / or \\, or of dots alone, which no store has'
+
 interface StepParts {
   readonly list: ReadKey
   readonly details: readonly (ReadKey & { readonly details: StepDetails | null })[]
@@ -274,6 +327,10 @@ function toSteps(listed: Listed, { list, details, place, problems }: StepParts):
       problems.push(place(read.text, [], `must have one of ${stepWorks.join(', ')}; has ${got}`))
       return []
     }
+    if (step.sha256 !== undefined && work !== 'from')
+      problems.push(place(read.text, ['sha256'], 'belongs to `from`, which this step does not have'))
+    if (step.from !== undefined && parseReference(step.from) === null)
+      problems.push(place(read.text, ['from'], notOfStore))
     const following = listed[index + 1]?.id
     return [{ id, name, work, details: step, next: edgesOf(step, following) }]
   })

@@ -1,6 +1,6 @@
 /** A workflow as it runs: the form of a file after it was read and checked. */
 import type { OutputSchema } from '#specs/protocol/plan.ts'
-import type { FunctionDetails, StepDetails, StepWorkName } from './format.ts'
+import type { FunctionDetails, StepDetails, StepWorkName, TakenFunctionDetails } from './format.ts'
 
 /** A workflow file, read and checked. */
 export interface WorkspaceData {
@@ -14,6 +14,8 @@ export interface WorkspaceData {
   /** In the order of the file's list; the first one begins. */
   readonly steps: readonly WorkflowStep[]
   readonly functions: readonly WorkflowFunction[]
+  /** Functions of other workflows that were not read yet. Absent: none. */
+  readonly taken?: readonly TakenFunction[]
 }
 
 export interface WorkflowStep {
@@ -38,3 +40,5 @@ export interface Edge {
 }
 
 export type WorkflowFunction = FunctionDetails & { readonly name: string }
+
+export type TakenFunction = TakenFunctionDetails & { readonly name: string }

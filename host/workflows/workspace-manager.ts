@@ -1,58 +1,60 @@
-/** Loads workflow files: reads them with bounds and checks them whole before anything runs. */
-import { createHash } from 'node:crypto'
-import { constants } from 'node:fs'
-import { open, readdir } from 'node:fs/promises'
-import path from 'node:path'
-import { fileURLToPath } from 'node:url'
+/** Loads workflow files and publishes them: reads them with bounds and checks them whole before anything runs. */
 import { CaissonError } from '#specs/errors.ts'
-import { reasonOf } from '#specs/node/file-error.ts'
-import { readBounded } from '../files/regular-file.ts'
-import { readWorkspace, type WorkflowProblem } from './read-workspace.ts'
+import { findStored, findWorkflow, isStoreReference, loadWhole } from './load-parts.ts'
+import { type ListedWorkflow, listFolder, loadFile, parseWorkflow, WorkflowError } from './workflow-file.ts'
+import {
+  isStore,
+  listStored,
+  putStored,
+  type StoredWorkflow,
+  storeExpected,
+  type WorkflowStore,
+} from './workflow-store.ts'
 import type { WorkspaceData } from './workspace-data.ts'
 
-/** A workflow file that cannot run; `problems` has every reason, in the order of the file. */
-export class WorkflowError extends CaissonError {
-  override readonly name: string = 'WorkflowError'
-  readonly problems: readonly WorkflowProblem[]
+export { describeProblem, type ListedWorkflow, WorkflowError } from './workflow-file.ts'
 
-  constructor(message: string, problems: readonly WorkflowProblem[], cause?: unknown) {
-    super('invalid_workflow', message, cause === undefined ? {} : { cause })
-    this.problems = problems
-  }
+export interface WorkspaceManagerOptions {
+  /** Where `AGENT@VERSION` is looked up if no folder has it, such as `host.workflows`. Default: nowhere. */
+  readonly store?: WorkflowStore
 }
-
-/** A workflow file of a folder. */
-export interface ListedWorkflow {
-  /** Absolute path. */
-  readonly file: string
-  /** Null where it has problems. */
-  readonly workflow: WorkspaceData | null
-  readonly problems: readonly WorkflowProblem[]
-}
-
-/** In UTF-8, up to four bytes for each character that a file may have. */
-const fileMaxBytes = 2 * 1024 * 1024
-const listMaxCount = 1_000
-const listed = /\.workflow\.(json|ya?ml)$/i
-const shownProblems = 3
 
 export class WorkspaceManager {
-  /** @param file a path, relative to the current directory, or a `file:` URL @throws {WorkflowError} */
-  async load(file: string | URL): Promise<WorkspaceData> {
-    return (await loadFile(file)).workflow
+  readonly #store: WorkflowStore | undefined
+
+  /** @throws {CaissonError} `invalid_options` for what is no store */
+  constructor({ store }: WorkspaceManagerOptions = {}) {
+    if (store !== undefined && !isStore(store))
+      throw new CaissonError('invalid_options', `store: ${storeExpected}`)
+    this.#store = store
   }
 
-  /** @param name of the text, for errors @throws {WorkflowError} */
+  /**
+   * A workflow with the steps and functions that it takes of others.
+   * @param file a path, relative to the current directory, a `file:` URL, or `AGENT@VERSION` of the store
+   * @throws {WorkflowError} @throws {CaissonError} `state_unavailable` when the store fails
+   */
+  async load(file: string | URL): Promise<WorkspaceData> {
+    const { data, folder } = await findWorkflow(file, this.#store)
+    return (await loadWhole(data, { folder, store: this.#store })).data
+  }
+
+  /**
+   * A workflow that a caller sent; reads no file. What it takes of others is still to be taken.
+   * @param text of a workflow file, or `AGENT@VERSION` of the store
+   * @throws {WorkflowError} @throws {CaissonError} `state_unavailable` when the store fails
+   */
+  async find(text: string): Promise<WorkspaceData> {
+    if (!isStoreReference(text)) return this.parse(text)
+    return (await findStored(text, this.#requireStore())).workflow
+  }
+
+  /**
+   * Checks text alone: what it takes of others is still to be taken.
+   * @param name of the text, for errors @throws {WorkflowError}
+   */
   parse(text: string, name = 'the workflow'): WorkspaceData {
-    if (typeof text !== 'string') throw new WorkflowError(`${name}: must be text`, [])
-    const read = readWorkspace(text)
-    if (read.ok) return read.value
-    const shown = read.error.slice(0, shownProblems).map(describeProblem)
-    const more = read.error.length - shown.length
-    throw new WorkflowError(
-      `${name} cannot run: ${shown.join('; ')}${more > 0 ? `; and ${more} more` : ''}`,
-      read.error,
-    )
+    return parseWorkflow(text, name)
   }
 
   /** A copy of a workflow of the application, checked as a file is. @throws {WorkflowError} */
@@ -72,34 +74,38 @@ export class WorkspaceManager {
    * @throws {WorkflowError} when the folder cannot be read
    */
   async list(folder: string | URL): Promise<ListedWorkflow[]> {
-    const directory = pathOf(folder)
-    const entries = await readdir(directory).catch((cause: unknown) => {
-      throw new WorkflowError(`cannot read the folder ${directory}: ${reasonOf(cause)}`, [], cause)
-    })
-    const files = entries.filter((entry) => listed.test(entry)).toSorted()
-    if (files.length > listMaxCount)
-      throw new WorkflowError(
-        `${directory} has ${files.length} workflows; at most ${listMaxCount} can be listed`,
-        [],
-      )
-    const workflows: ListedWorkflow[] = []
-    for (const entry of files) workflows.push(await this.#readListed(path.resolve(directory, entry)))
-    return workflows
+    return await listFolder(folder)
   }
 
-  async #readListed(file: string): Promise<ListedWorkflow> {
-    try {
-      return { file, workflow: await this.load(file), problems: [] }
-    } catch (error) {
-      if (!(error instanceof WorkflowError)) throw error
-      const whole = { key: '', path: '', message: error.message, line: 1, column: 1 }
-      return { file, workflow: null, problems: error.problems.length > 0 ? error.problems : [whole] }
-    }
+  /**
+   * Puts a file into the store, under its agent and version. All that it names must be in the store already. The same content
+   * may be published again; other content needs a new version.
+   * @throws {WorkflowError} @throws {CaissonError} `state_unavailable` when the store fails
+   */
+  async publish(file: string | URL): Promise<StoredWorkflow> {
+    const store = this.#requireStore()
+    const loaded = await loadFile(file)
+    await loadWhole(loaded.workflow, { folder: null, store })
+    return await putStored(store, loaded)
+  }
+
+  /** What the store has, by name and version. @throws {CaissonError} `state_unavailable` when it fails */
+  async listStored(): Promise<StoredWorkflow[]> {
+    return await listStored(this.#requireStore())
+  }
+
+  #requireStore(): WorkflowStore {
+    if (this.#store === undefined)
+      throw new CaissonError('invalid_options', 'this WorkspaceManager was made without a store', {
+        remedy: 'pass one: new WorkspaceManager({ store: host.workflows })',
+      })
+    return this.#store
   }
 }
 
 /** The workflow in the form of a file. */
-function fileOf({ agent, version, steps, functions, description, input, result }: WorkspaceData): object {
+function fileOf(data: WorkspaceData): object {
+  const { agent, version, steps, functions, taken = [], description, input, result } = data
   const name = `${agent}@${version}`
   const list = {
     steps: steps.map(({ id, name: title }) => ({ id, name: title })),
@@ -111,54 +117,6 @@ function fileOf({ agent, version, steps, functions, description, input, result }
     [`${name}#details`, list],
     ...steps.map(({ id, details }) => [`${name}@step-${id}#details`, details]),
     ...functions.map((one) => [`${name}@func-${one.name}#details`, one]),
+    ...taken.map(({ name: own, ...details }) => [`${name}@func-${own}#details`, details]),
   ])
-}
-
-/** `LINE:COLUMN: "KEY" PATH: MESSAGE`. May contain text of the file. */
-export function describeProblem({ key, path: below, message, line, column }: WorkflowProblem): string {
-  const place = [...(key === '' ? [] : [JSON.stringify(key)]), ...(below === '' ? [] : [below])].join(' ')
-  return `${line}:${column}: ${place === '' ? '' : `${place}: `}${message}`
-}
-
-/** @param file as of {@link WorkspaceManager.load} @returns the workflow, and the SHA-256 of the file @throws {WorkflowError} */
-export async function loadFile(
-  file: string | URL,
-): Promise<{ readonly workflow: WorkspaceData; readonly sha256: string }> {
-  const name = pathOf(file)
-  const bytes = await readBytes(name)
-  const workflow = new WorkspaceManager().parse(toText(bytes, name), name)
-  return { workflow, sha256: createHash('sha256').update(bytes).digest('hex') }
-}
-
-function toText(bytes: Buffer, file: string): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-  } catch (cause) {
-    throw new WorkflowError(`${file} is not UTF-8 text`, [], cause)
-  }
-}
-
-function pathOf(file: unknown): string {
-  if (typeof file === 'string' && file !== '' && !file.includes('\0')) return file
-  try {
-    if (file instanceof URL) return fileURLToPath(file)
-  } catch (cause) {
-    throw new WorkflowError('the address of a workflow must be a path or a file: URL', [], cause)
-  }
-  throw new WorkflowError('the address of a workflow must be a path or a file: URL', [])
-}
-
-async function readBytes(file: string): Promise<Buffer> {
-  try {
-    // Without O_NONBLOCK, opening a FIFO without a writer would block before it could be refused.
-    await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
-    const stats = await handle.stat()
-    if (!stats.isFile()) throw new WorkflowError(`${file} is not a file`, [])
-    const bytes = await readBounded(handle, fileMaxBytes)
-    if (bytes === null) throw new WorkflowError(`${file} is longer than ${fileMaxBytes} bytes`, [])
-    return bytes
-  } catch (cause) {
-    if (cause instanceof WorkflowError) throw cause
-    throw new WorkflowError(`cannot read the workflow ${file}: ${reasonOf(cause)}`, [], cause)
-  }
 }

@@ -25,7 +25,7 @@ import {
   Text,
   WorkspacePath,
 } from './text.ts'
-import { WorkflowId } from './workflow.ts'
+import { WorkflowSource } from './workflow.ts'
 
 /** A path that was not copied into the VM, and why. */
 export const LeftOut = z.strictObject({
@@ -102,7 +102,7 @@ const RunStart = z.strictObject({
   /** Origin of its plan: the id of a run, a file, or `the application`. Absent: the model makes it. */
   planFrom: Line.optional(),
   /** The workflow that it carries out. Absent: none. */
-  workflow: WorkflowId.optional(),
+  workflow: WorkflowSource.optional(),
   limits: RunLimits,
   /** Absent: `vm-ready` has it. */
   imageKey: Line.optional(),

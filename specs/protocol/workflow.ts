@@ -113,6 +113,21 @@ export const WorkflowId = z.strictObject({
 })
 export type WorkflowId = z.infer<typeof WorkflowId>
 
+/** A file that a workflow runs, or takes steps or functions of. */
+const UsedFile = z.strictObject({
+  /** As the workflow names it: a file beside it, or `AGENT@VERSION`. */
+  from: Line.min(1),
+  /** Digest of its bytes. */
+  sha256: Sha256,
+})
+
+/** The workflow of a run, and what it uses. */
+export const WorkflowSource = z.strictObject({
+  ...WorkflowId.shape,
+  /** Absent: nothing. */
+  uses: z.array(UsedFile).max(16).optional(),
+})
+
 /** A workflow that steps of another one run. */
 export const WorkflowPart = z.strictObject({
   ...WorkflowId.shape,
@@ -128,7 +143,7 @@ export type WorkflowPart = z.infer<typeof WorkflowPart>
 
 /** The workflow of a task whose plan has the same steps. */
 export const Workflow = z.strictObject({
-  ...WorkflowId.shape,
+  ...WorkflowSource.shape,
   /** What expressions read as `input`. */
   input: z.json(),
   /** Gives the result of the run. Absent: the outputs of the steps that nothing follows. */

@@ -169,7 +169,7 @@ export const WorkflowRunRequest = RunFields.omit({
   plan: true,
 })
   .extend({
-    /** The workflow file: its text, or its JSON. */
+    /** The workflow file, as text or JSON; or `AGENT@VERSION` of a published one. */
     workflow: z.union([
       z
         .string()

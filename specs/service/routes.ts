@@ -46,6 +46,7 @@ import {
   GrantResource,
   NoteResource,
   SkillsResource,
+  StoredWorkflowResource,
   TemplateResource,
 } from './state-resources.ts'
 import {
@@ -129,6 +130,17 @@ export const routes = {
     isIdempotent: true,
     reply: { status: 201, description: 'The run; `Location` has its address', schema: RunResource },
     refusals: [409, 422],
+  }),
+  listWorkflows: defineRoute({
+    method: 'GET',
+    path: '/v1/workflows',
+    summary: 'List the published workflows of the service, which a request starts by name and version',
+    scope: 'read',
+    reply: {
+      status: 200,
+      description: 'The workflows, by name and version',
+      schema: z.strictObject({ workflows: z.array(StoredWorkflowResource) }),
+    },
   }),
   listRuns: defineRoute({
     method: 'GET',

@@ -1,8 +1,8 @@
-/** JSON of what belongs to the user of the service and to no run: notes, permanent answers, skills, and the machine. */
+/** JSON of what belongs to the user of the service and to no run: notes, permanent answers, skills, workflows, the machine. */
 import * as z from 'zod'
 import { EgressRule } from '../protocol/egress.ts'
 import { SkillHead } from '../protocol/extension.ts'
-import { Count, Milliseconds, RunId } from '../protocol/text.ts'
+import { Count, Milliseconds, RunId, Sha256 } from '../protocol/text.ts'
 
 /** A kept note: of a workspace (`memory`), which its runs get, or of a proposal (`governance`). */
 export const NoteResource = z.looseObject({
@@ -27,6 +27,15 @@ export const SkillsResource = z.strictObject({
   roots: z.array(z.string()),
   skills: z.array(SkillHead),
   problems: z.array(z.strictObject({ path: z.string(), problem: z.string() })),
+})
+
+/** A published workflow: `name@version` starts it. */
+export const StoredWorkflowResource = z.strictObject({
+  /** The agent of its file. */
+  name: z.string(),
+  version: z.string(),
+  /** Of its text. */
+  sha256: Sha256,
 })
 
 /** What a VM needs on the service's machine, as `caisson doctor` shows it. */

@@ -1,5 +1,6 @@
 // A workflow in the real host and the real agent, with a program in the place of QEMU: as it runs, and killed at positions of
 // its journal.
+import { createHash } from 'node:crypto'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -16,6 +17,7 @@ import { runCli } from '../../host/cli/main.ts'
 import { Host, type WorkflowOptions } from '../../host/host.ts'
 import type { Run } from '../../host/runs/run.ts'
 import { workflowTools } from '../../host/start-workflow.ts'
+import type { WorkflowStore } from '../../host/workflows/workflow-store.ts'
 import { WorkspaceManager } from '../../host/workflows/workspace-manager.ts'
 import { Worlds } from './kills.ts'
 import { installMachine } from './machine/install.ts'
@@ -346,6 +348,79 @@ it('a workflow that left its process while it waited continues in another one, w
   expect(await next.result()).toMatchObject({ outcome: 'completed', value: { ordered: 'b8' } })
   expect(orders).toEqual(['b8'])
 }, 60_000)
+
+it('what a run took of a store is what resume, fork, rewind and replay use, whatever the store has by then [S3.07 S3.08]', async () => {
+  const library = (says: string) =>
+    JSON.stringify({
+      'Lib@1#details': { steps: [{ id: 'say' }], result: 'steps.say.output' },
+      'Lib@1@step-say#details': {
+        chat: [{ role: 'user', content: `${says} {{input}}` }],
+        function: ['mark'],
+      },
+      'Lib@1@func-mark#details': {
+        description: 'marks',
+        parameters: [{ type: 'string', name: 'text' }],
+        code: `function mark(text) { return text + ' ${says}' }`,
+      },
+    })
+  const texts = new Map([['Lib@1', library('first')]])
+  const asked: string[] = []
+  const store: WorkflowStore = {
+    get: async (name, version) => {
+      asked.push(`${name}@${version}`)
+      return texts.get(`${name}@${version}`) ?? null
+    },
+    list: async () => [],
+    put: async () => undefined,
+  }
+  const sha256 = createHash('sha256').update(library('first')).digest('hex')
+  const taking = JSON.stringify({
+    'A@1#details': {
+      steps: [{ id: 'pause' }, { id: 'say' }, { id: 'mark' }, { id: 'inner' }],
+      result: '[steps.say.output, steps.mark.output, steps.inner.output]',
+    },
+    'A@1@step-pause#details': { wait: { for: 3 } },
+    'A@1@step-say#details': { from: 'Lib@1@step-say', sha256 },
+    'A@1@step-mark#details': { call: { function: 'mark', arguments: { text: '{{steps.say.output}}' } } },
+    'A@1@step-inner#details': { workflow: { from: 'Lib@1', input: '{{steps.mark.output}}' } },
+    'A@1@func-mark#details': { from: 'Lib@1@func-mark' },
+  })
+  texts.set('A@1', taking)
+  await using world = await worlds.openWorld()
+  world.answers = ({ messages }) => reply({ text: `${messages.at(-1)?.content}!` })
+  const { functions: _, vm, ...rest } = options(world, [])
+  const given = { ...rest, input: 'x', store }
+  const run = await world.host.startWorkflow('A@1', {
+    ...given,
+    vm: { ...vm, sleepAfterMs: 300 },
+    leaveOnSleep: true,
+  })
+  expect((await run.ended).end).toBeNull()
+  const [started] = await world.host.runs.read(run.id)
+  expect(started?.event).toMatchObject({
+    type: 'run-start',
+    workflow: { name: 'A', uses: [{ from: 'Lib@1', sha256 }] },
+  })
+
+  texts.set('Lib@1', library('second'))
+  const before = [...asked]
+  const value = ['first x!', 'first x! first', 'first first x! first!']
+  await using later = new Host({ env: { ...process.env, ...world.env } })
+  const quiet = { onNotes: () => undefined }
+  const resumed = await later.resume(run.id, quiet)
+  expect(await resumed.result()).toMatchObject({ outcome: 'completed', value })
+  const replay = await later.replay(run.id)
+  expect(await replay.result()).toMatchObject({ isSame: true, difference: null })
+  const { runIds } = await later.fork(run.id, { at: 'mark' })
+  for (const id of [...runIds, (await later.rewind(run.id, { to: 'say' })).runId]) {
+    const again = await later.resume(id, quiet)
+    expect(await again.result()).toMatchObject({ outcome: 'completed', value })
+  }
+  expect(asked).toEqual(before)
+  await expect(world.host.startWorkflow('A@1', given)).rejects.toThrow(
+    /step "say" from: "Lib@1" has the SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}/,
+  )
+}, 120_000)
 
 it('a workflow whose agent dies at any line of its work continues there, and calls each function once [S3.08 R.01]', async () => {
   const seqs = await seqsAtWork()

@@ -1,8 +1,11 @@
 // Workflows over HTTP, with a hook in the place of a VM.
+import { createHash } from 'node:crypto'
+import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { Host } from '../../host/index.ts'
+import { Host, WorkspaceManager } from '../../host/index.ts'
+import { holderOf } from './keys-support.ts'
 import { heldRuns } from './queue-support.ts'
 import { serveHost } from './support.ts'
 
@@ -14,7 +17,8 @@ const file = {
   'A@1@step-a#details': { chat: [{ role: 'user', content: 'say {{input.n}}' }], nextStep: '-' },
 }
 
-it('starts a run that carries out the workflow of a request, with its input [H.02 S3.04]', async () => {
+/** Its runs wait in a hook until the test ends. */
+async function makeHost() {
   const held = await heldRuns()
   const home = await temporaryFolder('workflows')
   const host = new Host({
@@ -28,6 +32,11 @@ it('starts a run that carries out the workflow of a request, with its input [H.0
     await vi.waitUntil(async () => (await host.runs.live()).size === 0, { timeout: 30_000 })
     await host.close()
   })
+  return { home, host }
+}
+
+it('starts a run that carries out the workflow of a request, with its input [H.02 S3.04]', async () => {
+  const { host } = await makeHost()
   const { client, send } = await serveHost(host)
   for (const [workflow, expected] of [
     [{ ...file, 'A@1@step-a#details': {} }, /"A@1@step-a#details": must have one of chat/],
@@ -56,4 +65,71 @@ it('starts a run that carries out the workflow of a request, with its input [H.0
   const [first] = await host.runs.read(started.id)
   expect(first?.event).toMatchObject({ type: 'run-start', workflow: { name: 'A', version: '1' } })
   await client.call('cancelRun', { params: { run: started.id }, body: {} })
+})
+
+/** A service whose store has two workflows, one taking a step of the other. */
+async function servePublished() {
+  const { home, host } = await makeHost()
+  const manager = new WorkspaceManager({ store: host.workflows })
+  const using = {
+    'B@2#details': { steps: [{ id: 'b' }] },
+    'B@2@step-b#details': { from: 'A@1@step-a' },
+  }
+  for (const [name, content] of Object.entries({ a: file, b: using })) {
+    await writeFile(path.join(home, name), JSON.stringify(content))
+    await manager.publish(path.join(home, name))
+  }
+  return { home, host, ...(await serveHost(host)) }
+}
+
+it('lists what is published to keys that read, and refuses other names without reading a file [H.02 S3.07]', async () => {
+  const { home, host, client, ...served } = await servePublished()
+  const { workflows } = await client.call('listWorkflows', {})
+  expect(workflows).toEqual([
+    { name: 'A', version: '1', sha256: createHash('sha256').update(JSON.stringify(file)).digest('hex') },
+    { name: 'B', version: '2', sha256: expect.stringMatching(/^[0-9a-f]{64}$/) },
+  ])
+  const reader = await holderOf(host, served, 'reader', { scopes: ['read'] })
+  expect((await reader.send('GET', '/v1/workflows')).json).toEqual({ workflows })
+  const approver = await holderOf(host, served, 'approver', { scopes: ['approve'] })
+  expect((await approver.send('GET', '/v1/workflows')).status).toBe(403)
+  // A file of this name is in the directory of the service.
+  const before = process.cwd()
+  await writeFile(path.join(home, 'C@1'), JSON.stringify(file))
+  process.chdir(home)
+  onTestFinished(() => process.chdir(before))
+  for (const workflow of ['C@1', 'A@2', '../A@1', 'file:///etc/passwd', 'a'])
+    await expect(client.call('createWorkflowRun', { body: { workflow } })).rejects.toMatchObject({
+      status: 400,
+      code: 'invalid_workflow',
+    })
+  expect((await client.call('listRuns', {})).runs).toEqual([])
+})
+
+it('starts a published workflow by name and version, with all that it takes [H.02 S3.07]', async () => {
+  const { host, client } = await servePublished()
+  await expect(
+    client.call('createWorkflowRun', { body: { workflow: 'A@1', input: { n: 'x' } } }),
+  ).rejects.toMatchObject({ status: 400, message: expect.stringMatching(/the input .*n: /) })
+  const { id } = await client.call('createWorkflowRun', { body: { workflow: 'B@2', input: 1 } })
+  const [first] = await host.runs.read(id)
+  const { workflows } = await client.call('listWorkflows', {})
+  expect(first?.event).toMatchObject({
+    type: 'run-start',
+    workflow: { name: 'B', version: '2', uses: [{ from: 'A@1', sha256: workflows[0]?.sha256 }] },
+  })
+  await client.call('cancelRun', { params: { run: id }, body: {} })
+})
+
+it('answers 503 while its store fails [H.02 S3.07]', async () => {
+  const home = await temporaryFolder('published')
+  const fail = () => Promise.reject(new Error('no network'))
+  const host = new Host({
+    env: { HOME: home, CAISSON_HOME: path.join(home, 'state'), PATH: process.env.PATH },
+    workflows: { get: fail, list: fail, put: fail },
+  })
+  const { client } = await serveHost(host)
+  const refusal = { status: 503, message: expect.stringContaining('no network') }
+  await expect(client.call('listWorkflows', {})).rejects.toMatchObject(refusal)
+  await expect(client.call('createWorkflowRun', { body: { workflow: 'A@1' } })).rejects.toMatchObject(refusal)
 })

@@ -1,9 +1,13 @@
-/** `caisson workflow`: checks, draws and lists workflow files. */
+/** `caisson workflow`: checks, draws, lists and publishes workflow files. */
 import { writeFile } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
+import { resolveFolders } from '../../state/folders.ts'
 import { drawMermaid, drawSvg } from '../../workflows/draw.ts'
 import { workflowJsonSchema } from '../../workflows/json-schema.ts'
+import { findStored } from '../../workflows/load-parts.ts'
+import { userStore } from '../../workflows/sqlite-store.ts'
+import type { StoredWorkflow, WorkflowStore } from '../../workflows/workflow-store.ts'
 import { describeProblem, WorkflowError, WorkspaceManager } from '../../workflows/workspace-manager.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import type { Io } from '../io.ts'
@@ -17,7 +21,7 @@ export async function workflowCheck(
   files: readonly string[],
   flags: { json?: boolean },
 ): Promise<ExitCode> {
-  const manager = new WorkspaceManager()
+  const manager = managerOf(io)
   let code: ExitCode = exitCodes.completed
   for (const file of files) {
     try {
@@ -45,7 +49,7 @@ export async function workflowDraw(
   file: string,
   flags: { svg?: boolean; output?: string },
 ): Promise<ExitCode> {
-  const data = await new WorkspaceManager().load(file)
+  const data = await managerOf(io).load(file)
   const drawing = flags.svg === true ? await drawSvg(data) : drawMermaid(data)
   if (flags.output === undefined) {
     // In a terminal, names of the file are escaped; a program gets the bytes.
@@ -60,12 +64,15 @@ export async function workflowDraw(
   return exitCodes.completed
 }
 
+/** The files of a folder. Without one: those of the current directory, and what is published. */
 export async function workflowList(
   io: Io,
   folder: string | undefined,
   flags: { json?: boolean },
 ): Promise<ExitCode> {
-  const workflows = await new WorkspaceManager().list(folder ?? '.')
+  const manager = managerOf(io)
+  const workflows = await manager.list(folder ?? '.')
+  const published = folder === undefined ? await manager.listStored() : []
   const colors = colorsFor(io.stdout)
   for (const { file, workflow, problems } of workflows) {
     if (flags.json === true) {
@@ -81,14 +88,47 @@ export async function workflowList(
         : `${sanitizeLine(`${workflow.agent}@${workflow.version}`)}  ${count(workflow.steps, 'step')}  ${colors.dim(sanitizeLine(workflow.description ?? ''))}`
     io.stdout.write(`${sanitizeLine(file)}  ${what.trimEnd()}\n`)
   }
-  if (workflows.length === 0 && flags.json !== true)
+  for (const { name, version, sha256 } of published) await showPublished(io, { name, version, sha256 }, flags)
+  if (workflows.length + published.length === 0 && flags.json !== true)
     io.stdout.write('No workflow here: their names end in .workflow.json, .workflow.yaml or .workflow.yml.\n')
   return exitCodes.completed
+}
+
+export async function workflowPublish(
+  io: Io,
+  files: readonly string[],
+  flags: { json?: boolean },
+): Promise<ExitCode> {
+  const manager = managerOf(io)
+  for (const file of files) await showPublished(io, await manager.publish(file), flags)
+  return exitCodes.completed
+}
+
+/** Prints the text as it was published. */
+export async function workflowShow(io: Io, name: string): Promise<ExitCode> {
+  const { text } = await findStored(name, storeOf(io))
+  // In a terminal, text of the file is escaped; a program gets the bytes.
+  io.stdout.write(io.stdout.isTTY === true ? `${sanitizeBlock(text, '', Number.POSITIVE_INFINITY)}\n` : text)
+  return exitCodes.completed
+}
+
+async function showPublished(io: Io, stored: StoredWorkflow, { json }: { json?: boolean }): Promise<void> {
+  const { name: agent, version, sha256 } = stored
+  if (json === true) await writeJsonLine(io.stdout, { file: null, agent, version, sha256 })
+  else io.stdout.write(`${sanitizeLine(`${agent}@${version}`)}  published, SHA-256 ${sha256}\n`)
 }
 
 export function workflowSchema(io: Io): Promise<ExitCode> {
   io.stdout.write(`${JSON.stringify(workflowJsonSchema(), null, 2)}\n`)
   return Promise.resolve(exitCodes.completed)
+}
+
+function managerOf(io: Io): WorkspaceManager {
+  return new WorkspaceManager({ store: storeOf(io) })
+}
+
+function storeOf(io: Io): WorkflowStore {
+  return userStore(resolveFolders(io.env))
 }
 
 function count(list: readonly unknown[], noun: string): string {

@@ -73,7 +73,7 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
 /** `caisson workflow run`. */
 function addWorkflowRunCommand(command: Command, run: RunAction): void {
   command
-    .argument('<file>', 'workflow file')
+    .argument('<file>', 'workflow file, or AGENT@VERSION of a published one')
     .description('Run a workflow')
     .action(
       run(async (io: Io, file: string, flags: WorkflowRunFlags) =>
@@ -376,13 +376,13 @@ export function addWorkflowCommands(workflow: Command, run: RunAction): void {
   addWorkflowRunCommand(workflow.command('run'), run)
   workflow
     .command('check')
-    .argument('<file...>', 'workflow file')
+    .argument('<file...>', 'workflow file, or AGENT@VERSION of a published one')
     .description('Check workflow files; print every problem with its line')
     .option('--json', 'print one JSON object per line')
     .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowCheck)))
   workflow
     .command('draw')
-    .argument('<file>', 'workflow file')
+    .argument('<file>', 'workflow file, or AGENT@VERSION of a published one')
     .option('--svg', 'draw an SVG image instead of a Mermaid flowchart')
     .option('-o, --output <file>', 'write to a new file instead of standard output')
     .description('Draw a workflow as a Mermaid flowchart or an SVG image')
@@ -390,9 +390,20 @@ export function addWorkflowCommands(workflow: Command, run: RunAction): void {
   workflow
     .command('list')
     .argument('[folder]', 'folder with workflow files; without it, the current directory')
-    .description('List the workflow files of a folder')
+    .description('List the workflow files of a folder; without a folder also the published ones')
     .option('--json', 'print one JSON object per line')
     .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowList)))
+  workflow
+    .command('publish')
+    .argument('<file...>', 'workflow file')
+    .description('Publish workflow files under their AGENT@VERSION, which never changes')
+    .option('--json', 'print one JSON object per line')
+    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowPublish)))
+  workflow
+    .command('show')
+    .argument('<name>', 'AGENT@VERSION of a published workflow')
+    .description('Print a published workflow')
+    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowShow)))
   workflow
     .command('schema')
     .description('Print the JSON schema of workflow files, for editors')

@@ -4,7 +4,7 @@ import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { compileWorkflow } from '../../workflows/compile.ts'
-import { loadParts } from '../../workflows/load-parts.ts'
+import { loadWhole } from '../../workflows/load-parts.ts'
 import { WorkspaceManager } from '../../workflows/workspace-manager.ts'
 
 const manager = new WorkspaceManager()
@@ -31,9 +31,8 @@ async function folderOf(files: Readonly<Record<string, string>>): Promise<string
 }
 
 const compile = async (text: string, folder: string | null, provided: string[] = []) => {
-  const data = manager.parse(text)
-  const parts = await loadParts(data, folder)
-  return await compileWorkflow(data, null, { provided: new Set(provided), parts })
+  const { data, parts, uses } = await loadWhole(manager.parse(text), { folder })
+  return await compileWorkflow(data, null, { provided: new Set(provided), parts, uses })
 }
 
 describe('a workflow in a step', () => {
@@ -60,6 +59,7 @@ describe('a workflow in a step', () => {
       'b.json': { name: 'B', version: '1', inputSchema: input, steps: { x: { call: { function: 'add' } } } },
     })
     expect(workflow.functions?.map(({ name }) => name)).toEqual(['add'])
+    expect(workflow.uses).toEqual([{ from: 'b.json', sha256 }])
     expect(plan.steps.map(({ writes }) => writes)).toEqual([['*'], ['a.txt']])
   })
 
@@ -78,7 +78,9 @@ describe('a workflow in a step', () => {
     const outer = (from: string) => file('A', { one: { workflow: { from } } })
     const { workflow } = await compile(outer('B@1'), folder)
     expect(workflow.parts).toMatchObject({ 'B@1': { name: 'B', version: '1' } })
-    await expect(compile(outer('B@2'), folder)).rejects.toThrow(/neither a file nor a workflow "B@2"/)
+    await expect(compile(outer('B@2'), folder)).rejects.toThrow(
+      /no workflow "B@2": the folder has neither a file nor/,
+    )
     await writeFile(path.join(folder, 'second.workflow.json'), inner)
     await expect(compile(outer('B@1'), folder)).rejects.toThrow(/"B@1" is in b\.workflow\.json and in second/)
   })
@@ -121,7 +123,7 @@ describe('a workflow in a step', () => {
     await expect(compile(one({ from: 'b.json', sha256: '0'.repeat(64) }), folder)).rejects.toThrow(
       /"b\.json" has the SHA-256 [0-9a-f]{64}, expected 0{64}/,
     )
-    await expect(compile(one({ from: 'b.json' }), null)).rejects.toThrow(/is of no file/)
+    await expect(compile(one({ from: 'b.json' }), null)).rejects.toThrow(/is not of a folder/)
     await expect(compile(one({ from: 'd1.json' }), folder)).rejects.toThrow(
       /more than 4 workflows are inside/,
     )

@@ -133,7 +133,7 @@ describe('a workflow file', () => {
       file({ a: { chat: [{ role: 'sys', content: 'x' }] } }),
       'chat.0.role: must be one of "system"',
     ],
-    ['no work', file({ a: {} }), 'must have one of chat, call, ask, wait, workflow; has none of them'],
+    ['no work', file({ a: {} }), 'must have one of chat, call, ask, wait, workflow, from; has none of them'],
     ['two kinds of work', file({ a: { ...message('x'), ask: { question: 'x' } } }), 'has chat and ask'],
     ['another id', file({ a: { ...message('x'), id: 'b' } }), 'id: must be "a" as in the list, got "b"'],
     [
@@ -231,9 +231,14 @@ describe('a workflow file', () => {
 
   it.each([
     ['nesting', '['.repeat(50_000)],
+    ['nesting of 400,000 levels', '['.repeat(400_000)],
+    ['closed nesting', `${'['.repeat(1_000)}${']'.repeat(1_000)}`],
+    ['keys that are objects', '? '.repeat(1_000)],
+    ['keys that are lists', '? - '.repeat(1_000)],
     ['nesting of objects', '{"a":'.repeat(20_000)],
     ['keys', `{${Array.from({ length: 10_000 }, (_, index) => `"k${index}":1`).join(',')}}`],
     ['length', `"${'x'.repeat(600_000)}"`],
+    ['tags', '!!x '.repeat(100_000)],
     ['marks', '!'.repeat(500_000)],
     ['lines', '#\n'.repeat(50_000)],
   ])('of hostile %s is refused with few problems', (_, text) => {

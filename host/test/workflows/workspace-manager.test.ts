@@ -7,6 +7,7 @@ import { pathToFileURL } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { runCli } from '../../cli/main.ts'
+import { digestOf } from '../../workflows/workflow-file.ts'
 import { WorkflowError, WorkspaceManager } from '../../workflows/workspace-manager.ts'
 
 const good = {
@@ -31,9 +32,11 @@ async function folder(): Promise<string> {
   return home
 }
 
-async function cli(...argv: string[]) {
+const cli = async (...argv: string[]) => await cliAt(await temporaryFolder('workflow-home'), ...argv)
+
+async function cliAt(home: string, ...argv: string[]) {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()]
-  const env = { HOME: await temporaryFolder('workflow-home'), PATH: process.env.PATH }
+  const env = { HOME: home, CAISSON_HOME: path.join(home, 'state'), PATH: process.env.PATH }
   const code = await runCli(argv, { stdin: new PassThrough(), stdout, stderr, env, version: '0' })
   stdout.end()
   stderr.end()
@@ -121,6 +124,42 @@ describe('caisson workflow', () => {
     expect((await cli('workflow', 'list', await temporaryFolder('none'))).stdout).toContain(
       'No workflow here',
     )
+  })
+
+  it('publishes files, and lists, checks, draws and shows them by name and version [S3.07]', async () => {
+    const [home, place] = [await temporaryFolder('workflow-home'), await folder()]
+    const file = path.join(place, 'good.workflow.json')
+    const published = await cliAt(home, 'workflow', 'publish', file)
+    expect(published).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^A@1 {2}published, SHA-256 [0-9a-f]{64}\n$/),
+    })
+    expect((await cliAt(home, 'workflow', 'list')).stdout).toContain(published.stdout)
+    expect((await cliAt(home, 'workflow', 'list', place)).stdout).not.toContain('published')
+    const { stdout } = await cliAt(home, 'workflow', 'list', '--json')
+    expect(JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')).toEqual({
+      file: null,
+      agent: 'A',
+      version: '1',
+      sha256: digestOf(JSON.stringify(good)),
+    })
+    expect((await cliAt(home, 'workflow', 'show', 'A@1')).stdout).toBe(JSON.stringify(good))
+    expect((await cliAt(home, 'workflow', 'check', 'A@1')).stdout).toContain('A@1: A@1: 1 step')
+    expect((await cliAt(home, 'workflow', 'draw', 'A@1')).stdout).toContain('flowchart TD')
+    await writeFile(file, JSON.stringify({ ...good, 'A@1#details': { steps: [{ id: 'a' }] } }))
+    for (const [argv, why] of [
+      [['publish', file], /published with other content/],
+      [['publish', path.join(place, 'bad.workflow.yaml')], /no step has the id/],
+      [['show', 'A@2'], /no workflow "A@2"/],
+      [['show', '../x'], /must be AGENT@VERSION/],
+      [['check', 'B@1'], /no workflow "B@1"/],
+      [['run', 'B@1'], /no workflow "B@1"/],
+    ] as const)
+      expect(await cliAt(home, 'workflow', ...argv)).toMatchObject({
+        code: 2,
+        stdout: '',
+        stderr: expect.stringMatching(why),
+      })
   })
 
   it('prints the JSON schema', async () => {
