@@ -27,7 +27,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['runs'],
     ['archive', 'blame', 'compare', 'sandbox'],
     [root],
-    ['acp', 'service'],
+    ['acp', 'mcp-server', 'service'],
     ['cli'],
   ],
   agent: [
@@ -234,6 +234,12 @@ export default {
       severity: 'error',
       from: { path: '^host/acp/' },
       to: { path: '^host/', pathNot: ['^host/acp/', '^host/index\\.ts$'] },
+    },
+    {
+      name: 'mcp-server-imports-the-client-alone',
+      severity: 'error',
+      from: { path: '^host/mcp-server/' },
+      to: { path: '^host/', pathNot: ['^host/mcp-server/'] },
     },
     {
       name: 'contract-has-no-node',

@@ -91,7 +91,10 @@ export const commandHelp: Readonly<Record<string, Help>> = {
   memory: { examples: ['memory list', 'memory add "The tests need a database"'], page: 'specs/memory.md' },
   notes: { examples: ['notes list', 'notes add PROP-1 "Agreed"'], page: 'docs/commands.md' },
   skills: { examples: ['skills list'], page: 'specs/skills.md' },
-  mcp: { examples: ['mcp list', 'mcp forget notes'], page: 'specs/mcp.md' },
+  mcp: {
+    examples: ['mcp serve -w ~/project', 'mcp serve --port 3790', 'mcp list', 'mcp forget notes'],
+    page: 'docs/mcp-clients.md',
+  },
   workspace: {
     examples: [
       'workspace diff last',

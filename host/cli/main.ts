@@ -165,7 +165,7 @@ const commands: readonly CommandRow[] = [
   },
   {
     name: 'mcp',
-    description: 'Manage approved MCP servers',
+    description: 'Serve runs to MCP clients; manage approved MCP servers',
     load: async () => (await import('./declarations/knowledge.ts')).addMcpCommands,
   },
   {

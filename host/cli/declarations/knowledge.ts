@@ -1,7 +1,7 @@
 /** What `memory`, `notes`, `skills` and `mcp` accept. */
 import type { Command } from 'commander'
 import type { Io } from '../io.ts'
-import { collect, lazy, type RunAction, runArgument } from '../options.ts'
+import { collect, lazy, parseCountOrNone, type RunAction, runArgument } from '../options.ts'
 
 export function addMemoryCommands(memory: Command, run: RunAction): void {
   const add = (name: string) =>
@@ -79,6 +79,24 @@ export function addSkillCommands(command: Command, run: RunAction): void {
 }
 
 export function addMcpCommands(mcp: Command, run: RunAction): void {
+  mcp
+    .command('serve')
+    .description('Serve runs to MCP clients over standard input and output, or over HTTP with --port')
+    .option('--port <port>', 'serve HTTP on this port of 127.0.0.1; 0 for a free one', parseCountOrNone)
+    .option('--service <url>', 'address of the service (default: that of this user on this machine)')
+    .option('-w, --workspace <dir>', 'workspace of tasks that name none (default: an empty one)')
+    .option('--all-runs', 'also show runs that no MCP client started')
+    .option(
+      '--state-key-file <file>',
+      'key that signs questions, the same for each server (default: one in the state folder)',
+    )
+    .option('--allow-host-name <name>', 'another name of this server, as behind a proxy; repeatable', collect)
+    .option(
+      '--allow-origin-name <name>',
+      'let pages of this host call instead of those of this machine; repeatable',
+      collect,
+    )
+    .action(run(lazy(async () => (await import('../commands/mcp-serve.ts')).mcpServe)))
   mcp
     .command('list')
     .description('List approved MCP servers')

@@ -1,0 +1,93 @@
+/** Sessions of clients of revision 2025-11-25 over HTTP: each belongs to its caller, and ends when nobody uses it. */
+import { randomUUID } from 'node:crypto'
+import { type McpServer, WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/server'
+import type { McpCaller } from './caller.ts'
+
+const sessionsMax = 128
+const sessionsMaxOfCaller = 16
+const idleMs = 60 * 60_000
+const checkMs = 60_000
+
+interface Session {
+  readonly callerId: string
+  readonly server: McpServer
+  readonly transport: WebStandardStreamableHTTPServerTransport
+  usedAt: number
+}
+
+export interface McpSessionsOptions {
+  readonly bodyMaxBytes: number
+  readonly create: (caller: McpCaller) => McpServer
+}
+
+export class McpSessions {
+  readonly #options: McpSessionsOptions
+  readonly #sessions = new Map<string, Session>()
+  readonly #timer: NodeJS.Timeout
+
+  constructor(options: McpSessionsOptions) {
+    this.#options = options
+    this.#timer = setInterval(() => void this.#closeIdle(), checkMs).unref()
+  }
+
+  async respond(request: Request, caller: McpCaller): Promise<Response> {
+    const id = request.headers.get('mcp-session-id')
+    if (id === null) return await this.#begin(request, caller)
+    const session = this.#sessions.get(id)
+    // A session of another caller is not there.
+    if (session?.callerId !== caller.id) return refuse(404, -32_001, 'Session not found')
+    session.usedAt = performance.now()
+    return await session.transport.handleRequest(request)
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer)
+    await Promise.all([...this.#sessions.keys()].map((id) => this.#end(id)))
+  }
+
+  async #begin(request: Request, caller: McpCaller): Promise<Response> {
+    if (request.method !== 'POST')
+      return refuse(400, -32_000, 'Bad Request: Mcp-Session-Id header is required')
+    if (!(await this.#makeRoom(caller.id))) return refuse(503, -32_000, 'Too many sessions; try again later')
+    const server = this.#options.create(caller)
+    let began = false
+    const transport = new WebStandardStreamableHTTPServerTransport({
+      sessionIdGenerator: randomUUID,
+      maxRequestBodySize: this.#options.bodyMaxBytes,
+      onsessioninitialized: (id) => {
+        began = true
+        this.#sessions.set(id, { callerId: caller.id, server, transport, usedAt: performance.now() })
+      },
+      onsessionclosed: (id) => void this.#sessions.delete(id),
+    })
+    await server.connect(transport)
+    const response = await transport.handleRequest(request)
+    if (!began) await server.close()
+    return response
+  }
+
+  /** The oldest session of a caller with too many gives way; that of another never does. */
+  async #makeRoom(callerId: string): Promise<boolean> {
+    const own = [...this.#sessions].filter(([, session]) => session.callerId === callerId)
+    if (own.length >= sessionsMaxOfCaller) {
+      const [oldest] = own.toSorted(([, a], [, b]) => a.usedAt - b.usedAt)
+      if (oldest !== undefined) await this.#end(oldest[0])
+    }
+    return this.#sessions.size < sessionsMax
+  }
+
+  async #closeIdle(): Promise<void> {
+    const before = performance.now() - idleMs
+    for (const [id, { usedAt }] of this.#sessions) if (usedAt < before) await this.#end(id)
+  }
+
+  async #end(id: string): Promise<void> {
+    const session = this.#sessions.get(id)
+    this.#sessions.delete(id)
+    await session?.server.close()
+  }
+}
+
+function refuse(status: number, code: number, message: string): Response {
+  return Response.json({ jsonrpc: '2.0', error: { code, message }, id: null }, { status })
+}
