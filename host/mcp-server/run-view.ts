@@ -16,6 +16,8 @@ export interface RunView {
   readonly questions: readonly Question[]
 }
 
+/** A run tells its result a little after its last event. */
+const resultWaitMs = 10_000
 /** Time of one request for events; the state is looked at again after it. */
 const waitStepMs = 15_000
 const eventsOfStep = 1_000
@@ -34,7 +36,7 @@ export async function viewRun(
     throw new CaissonError('run_not_found', `no run of this server has the ID "${runId}"`, {
       remedy: 'use an ID that run_task or list_runs gave; a person sees other runs with `caisson runs list`',
     })
-  const result = run.end === null ? undefined : await service.call('getResult', { ...call, query: {} })
+  const result = run.end === null ? undefined : await service.call('getResult', { ...call, query: { waitMs: resultWaitMs } })
   const questions =
     run.end !== null || run.pendingApprovals === 0
       ? []

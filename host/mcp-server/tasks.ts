@@ -25,14 +25,10 @@ const pollIntervalMs = 1_000
 const questionsMax = 8
 
 const TaskParams = z.looseObject({ taskId: z.string().max(200) })
-const UpdateParams = z.looseObject({
-  taskId: z.string().max(200),
-  inputResponses: z
-    .record(z.string().max(200), z.unknown())
-    .refine((given) => Object.keys(given).length <= questionsMax, {
-      message: `expected at most ${questionsMax} responses`,
-    }),
-})
+/** The SDK takes them out of the parameters. */
+const Responses = z
+  .record(z.string().max(200), z.unknown())
+  .refine((given) => Object.keys(given).length <= questionsMax, `expected at most ${questionsMax} responses`)
 const FormResponse = z.looseObject({
   action: z.enum(['accept', 'decline', 'cancel']),
   content: z.unknown().optional(),
@@ -60,16 +56,19 @@ export function addTasks(server: McpServer, options: ToolOptions): void {
       async () => await detailedTask(server, options, await viewRun(options.caller, runOf(taskId)), context),
     ),
   )
-  server.server.setRequestHandler(
-    'tasks/update',
-    { params: UpdateParams },
-    async ({ taskId, inputResponses }, context) =>
-      guarded(context, async () => {
-        const view = await viewRun(options.caller, runOf(taskId))
-        for (const [key, response] of Object.entries(inputResponses))
-          await takeResponse(options, view, key, response, clientNameOf(server, context))
-        return {}
-      }),
+  server.server.setRequestHandler('tasks/update', { params: TaskParams }, async ({ taskId }, context) =>
+    guarded(context, async () => {
+      const responses = Responses.safeParse(context.mcpReq.inputResponses ?? {})
+      if (!responses.success)
+        throw new ProtocolError(
+          ProtocolErrorCode.InvalidParams,
+          `inputResponses: ${responses.error.issues[0]?.message}`,
+        )
+      const view = await viewRun(options.caller, runOf(taskId))
+      for (const [key, response] of Object.entries(responses.data))
+        await takeResponse(options, view, key, response, clientNameOf(server, context))
+      return {}
+    }),
   )
   server.server.setRequestHandler('tasks/cancel', { params: TaskParams }, async ({ taskId }, context) =>
     guarded(context, async () => {

@@ -8,17 +8,31 @@ import { connectMcp, httpTransport, revisions, type ShownForm, startMcp } from '
 import { serveHost } from './support.ts'
 
 /** A run of a key that asks whether it may delete a file. */
-export async function askingRun() {
+async function askingRun() {
   const run = await runAtWork()
   const host = new Host({ env: run.env })
   const served = await serveHost(host)
   const mine = await holderOf(host, served, 'mine')
   await run.record.host(startOf(mine.metadata))
-  const call = { ...someCall, approvalId: 'q1', tool: 'delete_file', arguments: '{"path":"old.txt"}', preview: 'delete old.txt\u202e' }
+  const call = {
+    ...someCall,
+    approvalId: 'q1',
+    tool: 'delete_file',
+    arguments: '{"path":"old.txt"}',
+    preview: 'delete old.txt\u202e',
+  }
   return { run, host, served, mine, ask: () => run.queue.ask(call) }
 }
 
-const finished = { type: 'run-end', outcome: 'completed', reason: 'completed', message: '', summary: 'It is done.', usage: { requests: 0, inputTokens: 0, outputTokens: 0, reasoningTokens: 0 }, durationMs: 1 } as const
+const finished = {
+  type: 'run-end',
+  outcome: 'completed',
+  reason: 'completed',
+  message: '',
+  summary: 'It is done.',
+  usage: { requests: 0, inputTokens: 0, outputTokens: 0, reasoningTokens: 0 },
+  durationMs: 1,
+} as const
 
 describe.each(revisions)('an MCP client of %s over HTTP', (revision) => {
   it('sees the tools, none of which approves or applies, and a person approves at its form [H.03 A.09]', async () => {
@@ -33,13 +47,20 @@ describe.each(revisions)('an MCP client of %s over HTTP', (revision) => {
       },
     })
     const { tools } = await client.listTools()
-    expect(tools.map(({ name }) => name).toSorted()).toEqual(['cancel_run', 'get_run', 'list_runs', 'run_task'])
+    expect(tools.map(({ name }) => name).toSorted()).toEqual([
+      'cancel_run',
+      'get_run',
+      'list_runs',
+      'run_task',
+    ])
     const asked = ask()
     await expect.poll(async () => (await mine.send('GET', '/v1/approvals')).text).toContain('q1')
     const got = client.callTool({ name: 'get_run', arguments: { runId, waitSeconds: 20 } })
     expect(await asked).toMatchObject({ decision: 'allow' })
     await run.end(finished)
-    expect(await got).toMatchObject({ structuredContent: { runId, status: 'completed', hasEnded: true, answer: 'It is done.' } })
+    expect(await got).toMatchObject({
+      structuredContent: { runId, status: 'completed', hasEnded: true, answer: 'It is done.' },
+    })
     expect(forms).toHaveLength(1)
     expect(forms[0]?.message).toContain('old.txt')
     expect(forms[0]?.message).not.toContain('\u202e')

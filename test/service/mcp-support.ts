@@ -4,7 +4,7 @@ import { Client, StreamableHTTPClientTransport, type Transport } from '@modelcon
 import { onTestFinished } from 'vitest'
 import { ServiceClient } from '../../client/index.ts'
 import { sanitizeBlock, sanitizeLine } from '../../host/cli/render/sanitize.ts'
-import { CallSlots, McpHttpServer, type McpHttpOptions } from '../../host/mcp-server/index.ts'
+import { CallSlots, type McpHttpOptions, McpHttpServer } from '../../host/mcp-server/index.ts'
 
 export const revisions = ['2025-11-25', '2026-07-28'] as const
 export type Revision = (typeof revisions)[number]
@@ -14,12 +14,24 @@ export interface ShownForm {
   readonly message: string
   readonly properties: Readonly<Record<string, { readonly enum?: readonly string[]; readonly type?: string }>>
 }
-export type FormResponse = { action: 'accept' | 'decline' | 'cancel'; content?: Record<string, string | number | boolean | string[]> }
+export type FormResponse = {
+  action: 'accept' | 'decline' | 'cancel'
+  content?: Record<string, string | number | boolean | string[]>
+}
 
 /** Call it from within a test. @param serviceUrl of a served host */
-export async function startMcp(serviceUrl: string, options: Partial<McpHttpOptions> = {}): Promise<McpHttpServer> {
+export async function startMcp(
+  serviceUrl: string,
+  options: Partial<McpHttpOptions> = {},
+): Promise<McpHttpServer> {
   const server = await McpHttpServer.start({
-    ...{ version: '0.0.0-test', port: 0, stateKey: randomBytes(32), slots: new CallSlots(), log: () => undefined },
+    ...{
+      version: '0.0.0-test',
+      port: 0,
+      stateKey: randomBytes(32),
+      slots: new CallSlots(),
+      log: () => undefined,
+    },
     serviceOf: (token) => new ServiceClient({ baseUrl: serviceUrl, token }),
     clean: { line: sanitizeLine, block: (text) => sanitizeBlock(text) },
     ...options,
@@ -38,7 +50,10 @@ export interface ClientOptions {
 }
 
 /** Call it from within a test. */
-export async function connectMcp(transport: Transport, { revision, onForm, extensions, isManual = false }: ClientOptions): Promise<Client> {
+export async function connectMcp(
+  transport: Transport,
+  { revision, onForm, extensions, isManual = false }: ClientOptions,
+): Promise<Client> {
   const client = new Client(
     { name: 'test-client', version: '1.0.0' },
     {
@@ -52,7 +67,10 @@ export async function connectMcp(transport: Transport, { revision, onForm, exten
   )
   if (onForm !== undefined)
     client.setRequestHandler('elicitation/create', async ({ params }) => {
-      const { message, requestedSchema } = params as unknown as { message: string; requestedSchema: ShownForm }
+      const { message, requestedSchema } = params as unknown as {
+        message: string
+        requestedSchema: ShownForm
+      }
       return await onForm({ message, properties: requestedSchema.properties })
     })
   onTestFinished(() => client.close())
@@ -61,7 +79,9 @@ export async function connectMcp(transport: Transport, { revision, onForm, exten
 }
 
 export function httpTransport(url: string, secret: string): StreamableHTTPClientTransport {
-  return new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { authorization: `Bearer ${secret}` } } })
+  return new StreamableHTTPClientTransport(new URL(url), {
+    requestInit: { headers: { authorization: `Bearer ${secret}` } },
+  })
 }
 
 /** `tools/call` as a program sends it in the revision 2026-07-28. */
@@ -69,8 +89,15 @@ export async function sendCall(
   url: string,
   secret: string,
   params: Readonly<Record<string, unknown>>,
-  { method = 'tools/call', headers = {}, extensions = {} }: { method?: string; headers?: Record<string, string>; extensions?: object } = {},
-): Promise<{ status: number; json: { result?: Record<string, unknown>; error?: { code: number; message: string } } }> {
+  {
+    method = 'tools/call',
+    headers = {},
+    extensions = {},
+  }: { method?: string; headers?: Record<string, string>; extensions?: object } = {},
+): Promise<{
+  status: number
+  json: { result?: Record<string, unknown>; error?: { code: number; message: string } }
+}> {
   const meta = {
     'io.modelcontextprotocol/protocolVersion': '2026-07-28',
     'io.modelcontextprotocol/clientInfo': { name: 'raw', version: '1' },
@@ -80,7 +107,11 @@ export async function sendCall(
   const response = await fetch(url, {
     method: 'POST',
     headers: {
-      ...{ authorization: `Bearer ${secret}`, 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+      ...{
+        authorization: `Bearer ${secret}`,
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+      },
       ...{ 'mcp-protocol-version': '2026-07-28', 'mcp-method': method },
       ...(typeof name === 'string' ? { 'mcp-name': name } : {}),
       ...headers,
