@@ -284,7 +284,6 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'A.09': now(
     'MCP servers, skills, AGENTS.md, memory and a search over the workspace serve a run; what of them comes from strangers is asked about, bounded, and shown as theirs',
-    'an MCP server for other agents: see H.03',
   ),
   'A.10': now(
     'What the user’s hooks refuse around runs, steps, model requests and tool calls does not happen, at every depth',
@@ -443,8 +442,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'HTTP API with OpenAPI 3.1, events from any number on, idempotency keys, a token, API keys and JWTs with scopes, quotas and runs of their own; a request from another site, another machine without TLS or without the token is refused; runs outlive the service; sub-agents are steered and cancelled, answers for a run revoked, runs forked, rewound and compared as by the library; metrics for Prometheus with bounded labels and cost, and readiness with reasons beside liveness; callers upload workspaces as tar and download changes as tar and patch; the command line starts its runs in a running service of the same user and version, and sends the token to no other; a dashboard and a unit of systemd fit them; a web page starts, shows, answers, reviews, forks and replays runs, and keeps untrusted text as text; a question that waits reaches signed webhooks and browsers of those who may answer once, also after a restart, with a link that answers that question alone, once',
   ),
   'H.03': now(
-    'An ACP agent for editors: sessions are runs that outlive the editor and are shown again from their journals; prompts, plans, tool calls with diffs, thoughts and usage appear as they happen; a permission request is an approval with its scopes, and one that is not answered decides nothing; changes are applied in a mode for it or by a choice at the end; each frame that is sent, and each answer, fits the schema of the protocol',
-    'pasted images, MCP servers of the editor, an MCP server for other agents, and a VS Code extension',
+    'An ACP agent for editors: sessions are runs that outlive the editor and are shown again from their journals; prompts, plans, tool calls with diffs, thoughts and usage appear as they happen; a permission request is an approval with its scopes, and one that is not answered decides nothing; changes are applied in a mode for it or by a choice at the end; each frame that is sent, and each answer, fits the schema of the protocol; an MCP server over stdio and HTTP gives clients of both revisions tools and resources for runs, with the rights of their keys; only the person at a client answers questions, once and for what was shown; no tool approves or applies',
+    'pasted images, MCP servers of the editor, and a VS Code extension',
   ),
   'H.04': later(
     'A fleet on a queue: many machines, retries, priorities, and recovery of stalled jobs',

@@ -26,8 +26,10 @@ export function showsForms({ elicitation }: Capabilities): boolean {
   return elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined)
 }
 
-export function hasTasks({ extensions }: Capabilities): boolean {
-  return extensions?.[tasksExtension] !== undefined
+/** In a request of 2026-07-28; before, tasks were another part of the protocol. */
+export function hasTasks({ mcpReq }: ServerContext): boolean {
+  const declared = Capabilities.safeParse(envelopeOf(mcpReq)[CLIENT_CAPABILITIES_META_KEY]).data
+  return declared?.extensions?.[tasksExtension] !== undefined
 }
 
 /** Letters, digits and signs alone, since journals and lists show it. */

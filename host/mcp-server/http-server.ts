@@ -37,8 +37,6 @@ export interface McpHttpOptions extends CaissonMcpOptions {
   readonly serviceOf: (token: string) => ServiceClient
   /** Further names of this server in `Host`, without a port. */
   readonly hostNames?: readonly string[]
-  /** Host names of origins whose pages may call. Absent: those of loopback addresses. */
-  readonly originNames?: readonly string[]
   readonly log: (line: string) => void
 }
 
@@ -118,10 +116,10 @@ export class McpHttpServer {
   }
 
   async #respond(request: Request): Promise<Response> {
-    const { hostNames = [], originNames = loopbackNames } = this.#options
+    const { hostNames = [] } = this.#options
     const refused =
       hostHeaderValidationResponse(request, [...loopbackNames, ...hostNames]) ??
-      originValidationResponse(request, [...originNames])
+      originValidationResponse(request, loopbackNames)
     if (refused !== undefined) return refused
     if (new URL(request.url).pathname !== mcpPath)
       return refusal(404, `There is nothing here; the MCP server is at ${mcpPath}`)

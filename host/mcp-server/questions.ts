@@ -37,10 +37,16 @@ export function digestOf({ runId, approval }: Question): string {
   return createHash('sha256').update(toCanonicalJson({ runId, approval })).digest('hex')
 }
 
-/** Whether a form can show all of it. */
-export function fitsForm({ approval: { preview, arguments: given, question, access } }: Question): boolean {
-  const shown = [preview, given, question?.question ?? '', access === undefined ? '' : JSON.stringify(access)]
-  return shown.join('').length <= shownMaxChars
+/** Whether a form can show all of it, with an answer to choose. */
+export function fitsForm(asked: Question): boolean {
+  const { preview, arguments: given, question, access } = asked.approval
+  const shown = [
+    preview,
+    given,
+    question === undefined ? '' : JSON.stringify(question),
+    access === undefined ? '' : JSON.stringify(access),
+  ]
+  return shown.join('').length <= shownMaxChars && (question !== undefined || offersOf(asked).length > 0)
 }
 
 /** @param again what was wrong with the answer before */

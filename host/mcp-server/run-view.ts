@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalResource, RunResource, RunResultResource } from '#specs/service/resources.ts'
-import type { JournalEvent, ServiceCall, ServiceReply } from '../../client/index.ts'
+import type { JournalEvent, ServiceReply } from '../../client/index.ts'
 import { type McpCaller, mcpMark } from './caller.ts'
 
 export type Question = z.infer<typeof ApprovalResource>
@@ -18,11 +18,11 @@ export interface RunView {
 
 /** A run tells its result a little after its last event. */
 const resultWaitMs = 10_000
-/** Time of one request for events; the state is looked at again after it. */
+/** Time of one request for events; the state is looked at again after one without any. */
 const waitStepMs = 15_000
-const eventsOfStep = 1_000
-/** Between two looks where no event tells of a change. */
-const lookAgainMs = 500
+const eventsOfPage = 1_000
+/** Between two requests for events, so that a run with many of them uses up no quota of its caller. */
+const pageGapMs = 1_000
 
 /** @throws {ServiceError} `run_not_found` of a run that the caller does not see */
 export async function viewRun(
@@ -36,7 +36,10 @@ export async function viewRun(
     throw new CaissonError('run_not_found', `no run of this server has the ID "${runId}"`, {
       remedy: 'use an ID that run_task or list_runs gave; a person sees other runs with `caisson runs list`',
     })
-  const result = run.end === null ? undefined : await service.call('getResult', { ...call, query: { waitMs: resultWaitMs } })
+  const result =
+    run.end === null
+      ? undefined
+      : await service.call('getResult', { ...call, query: { waitMs: resultWaitMs } })
   const questions =
     run.end !== null || run.pendingApprovals === 0
       ? []
@@ -63,27 +66,40 @@ export interface Followed extends RunView {
 }
 
 /** Waits until the run has ended or asks, or the time is over. */
-export async function followRun(caller: McpCaller, runId: string, options: FollowOptions): Promise<Followed> {
-  const { waitMs, signal, onEvents } = options
+export async function followRun(
+  caller: McpCaller,
+  runId: string,
+  { waitMs, signal, from, onEvents }: FollowOptions,
+): Promise<Followed> {
   const until = performance.now() + waitMs
-  let next = options.from
+  let next = from
   for (;;) {
     const view = await viewRun(caller, runId, signal)
-    const left = until - performance.now()
-    if (view.result !== undefined || view.questions.length > 0 || left <= 0) return { ...view, next }
-    const query: ServiceCall<'listEvents'>['query'] = {
-      from: next,
-      limit: eventsOfStep,
-      waitMs: Math.ceil(Math.min(left, waitStepMs)),
+    const isOver = () => performance.now() >= until
+    if (view.result !== undefined || view.questions.length > 0 || isOver()) return { ...view, next }
+    let hasTurned = false
+    while (!hasTurned && !isOver()) {
+      const left = until - performance.now()
+      const page = await readEvents(caller, runId, { from: next, waitMs: Math.min(left, waitStepMs), signal })
+      next = page.next
+      await onEvents(page.events)
+      // A run that no process carries out gives an empty page at once.
+      hasTurned = page.events.length === 0 || page.events.some(isTurningPoint)
+      if (!hasTurned || page.events.length === 0)
+        await sleep(Math.max(1, Math.min(pageGapMs, left)), undefined, { signal })
     }
-    const page: ServiceReply<'listEvents'> = await caller.service.call('listEvents', {
-      params: { run: runId },
-      query,
-      signal,
-    })
-    next = page.next
-    await onEvents(page.events)
-    // A run that has no process any more answers at once.
-    if (page.events.length === 0) await sleep(Math.min(lookAgainMs, Math.max(1, left)), undefined, { signal })
   }
+}
+
+async function readEvents(
+  { service }: McpCaller,
+  runId: string,
+  { from, waitMs, signal }: { readonly from: number; readonly waitMs: number; readonly signal: AbortSignal },
+): Promise<ServiceReply<'listEvents'>> {
+  const query = { from, limit: eventsOfPage, waitMs: Math.max(0, Math.floor(waitMs)) }
+  return await service.call('listEvents', { params: { run: runId }, query, signal })
+}
+
+function isTurningPoint({ event: { type } }: JournalEvent): boolean {
+  return type === 'run-end' || type === 'approval-request'
 }

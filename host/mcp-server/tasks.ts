@@ -36,7 +36,7 @@ const FormResponse = z.looseObject({
 
 export function addTasks(server: McpServer, options: ToolOptions): void {
   const guarded = async <T>(context: ServerContext, work: () => Promise<T>): Promise<T> => {
-    if (!hasTasks(capabilitiesOf(server, context)))
+    if (!hasTasks(context))
       throw new ProtocolError(
         ProtocolErrorCode.MissingRequiredClientCapability,
         'the request does not declare the tasks extension',

@@ -132,7 +132,7 @@ async function runTask(
   const call = digestOfCall('run_task', input)
   const state = stateOf(context, call)
   const runId = state?.runId ?? (await startRun(options, input, clientNameOf(server, context)))
-  if (state === undefined && hasTasks(capabilitiesOf(server, context)))
+  if (state === undefined && hasTasks(context))
     return createdTask((await viewRun(options.caller, runId)).run) as unknown as CallToolResult
   return await converse(options, {
     ...{ context, runId, call },

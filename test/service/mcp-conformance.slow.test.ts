@@ -64,11 +64,17 @@ it.each(Object.keys(passed) as Revision[])(
   'the scenarios for servers of %s that apply pass, and each other one has its reason [H.03]',
   async (revision) => {
     const { code, stdout } = await runSuite(await startOpenServer(), revision)
-    const results = [...stdout.matchAll(/^([✓✗]) ([\w.-]+): \d+ passed/gm)].map(([, mark, name = '']) => ({ name, isPassed: mark === '✓' }))
+    const results = [...stdout.matchAll(/^([✓✗]) ([\w.-]+): \d+ passed/gm)].map(([, mark, name = '']) => ({
+      name,
+      isPassed: mark === '✓',
+    }))
     expect(results.length, stdout.slice(-2_000)).toBeGreaterThan(30)
-    const names = (isPassed: boolean) => results.filter((result) => result.isPassed === isPassed).map(({ name }) => name)
+    const names = (isPassed: boolean) =>
+      results.filter((result) => result.isPassed === isPassed).map(({ name }) => name)
     expect(names(true).toSorted()).toEqual(passed[revision])
-    expect(names(false).filter((name) => !Object.keys(left).some((head) => name.startsWith(head)))).toEqual([])
+    expect(names(false).filter((name) => !Object.keys(left).some((head) => name.startsWith(head)))).toEqual(
+      [],
+    )
     expect(code).toBe(1)
     expect(stdout).not.toMatch(/✗ wire-schema-valid|WireSchemaValid.*FAILURE/)
   },
@@ -105,9 +111,17 @@ async function runSuite(url: string, revision: Revision): Promise<{ code: number
   // The suite writes its results to where it is.
   const cwd = await temporaryFolder('conformance')
   const argv = [suite, 'server', '--url', url, '--requirements', revision, '--timeout', '30000', '-o', cwd]
-  const settings = { cwd, timeout: 150_000, maxBuffer: 64 * 1024 * 1024, env: { ...process.env, NO_COLOR: '1' } }
+  const settings = {
+    cwd,
+    timeout: 150_000,
+    maxBuffer: 64 * 1024 * 1024,
+    env: { ...process.env, NO_COLOR: '1' },
+  }
   return await promisify(execFile)(process.execPath, argv, settings).then(
     ({ stdout }) => ({ code: 0, stdout }),
-    (failed: { code?: number; stdout?: string }) => ({ code: failed.code ?? -1, stdout: failed.stdout ?? '' }),
+    (failed: { code?: number; stdout?: string }) => ({
+      code: failed.code ?? -1,
+      stdout: failed.stdout ?? '',
+    }),
   )
 }

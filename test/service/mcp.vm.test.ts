@@ -24,12 +24,21 @@ it('a task in a real VM asks the person at the MCP client, ends with its answer,
         : { calls: [{ id: `call${call[0].slice(0, 5)}`, name: call[0], arguments: call[1] }] },
     )
   })
-  const place = await cliPlace({ 'old.txt': 'old\n' }, { CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'scripted' })
+  const place = await cliPlace(
+    { 'old.txt': 'old\n' },
+    { CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'scripted' },
+  )
   const service = place.start('serve', '--port', '0')
   await expect.poll(() => service.errors(), { timeout: 30_000 }).toContain('Caisson listens on')
   const forms: ShownForm[] = []
   const args = ['--conditions=caisson-source', '--', bin, 'mcp', 'serve', '-w', place.workspace]
-  const transport = new StdioClientTransport({ command: process.execPath, args, env: place.env, cwd: place.home, stderr: 'pipe' })
+  const transport = new StdioClientTransport({
+    command: process.execPath,
+    args,
+    env: place.env,
+    cwd: place.home,
+    stderr: 'pipe',
+  })
   const client = await connectMcp(transport, {
     revision: '2026-07-28',
     onForm: (form) => {
@@ -38,11 +47,19 @@ it('a task in a real VM asks the person at the MCP client, ends with its answer,
     },
   })
   const settings = { timeout: 200_000 }
-  const answered = await client.callTool({ name: 'run_task', arguments: { prompt: 'Replace old.txt by new.txt', waitSeconds: 180 } }, settings)
-  expect(answered.structuredContent).toMatchObject({ status: 'completed', answer: 'It is done.', changes: { entries: 2 } })
+  const answered = await client.callTool(
+    { name: 'run_task', arguments: { prompt: 'Replace old.txt by new.txt', waitSeconds: 180 } },
+    settings,
+  )
+  expect(answered.structuredContent).toMatchObject({
+    status: 'completed',
+    answer: 'It is done.',
+    changes: { entries: 2 },
+  })
   expect(forms.map(({ message }) => message)).toEqual([expect.stringContaining('old.txt')])
   const { runId } = answered.structuredContent as { runId: string }
-  const read = async (part: string) => (await client.readResource({ uri: `caisson://runs/${runId}/${part}` })).contents[0] as { text: string }
+  const read = async (part: string) =>
+    (await client.readResource({ uri: `caisson://runs/${runId}/${part}` })).contents[0] as { text: string }
   expect((await read('changes')).text).toContain('+new')
   expect(JSON.parse((await read('plan')).text)).toMatchObject({ status: 'completed', hasEnded: true })
   expect((await read('journal')).text).toContain('"name":"person at test-client"')

@@ -26,7 +26,6 @@ export interface McpServeFlags {
   readonly workspace?: string
   readonly allRuns?: boolean
   readonly allowHostName?: readonly string[]
-  readonly allowOriginName?: readonly string[]
 }
 
 /** Key, JWT or token for the service, over stdio. Absent: the token of the owner, of the service on this machine. */
@@ -78,7 +77,6 @@ async function serveOverHttp(
   const server = await McpHttpServer.start({
     ...{ ...options, port, serviceOf: clientOf },
     ...(flags.allowHostName === undefined ? {} : { hostNames: flags.allowHostName }),
-    ...(flags.allowOriginName === undefined ? {} : { originNames: flags.allowOriginName }),
     log: (line) => void io.stderr.write(`${sanitizeLine(line)}\n`),
   })
   io.stderr.write(
@@ -140,7 +138,6 @@ function checkFlags({
   workspace,
   allRuns,
   allowHostName,
-  allowOriginName,
 }: McpServeFlags): void {
   const url = service === undefined ? undefined : URL.parse(service)
   const isSafe =
@@ -154,8 +151,8 @@ function checkFlags({
         remedy: 'such as https://caisson.example.com',
       },
     )
-  if (port === undefined && (allowHostName ?? allowOriginName) !== undefined)
-    throw new CaissonError('invalid_options', '--allow-host-name and --allow-origin-name are for HTTP', {
+  if (port === undefined && allowHostName !== undefined)
+    throw new CaissonError('invalid_options', '--allow-host-name is for HTTP', {
       remedy: 'add --port',
     })
   if (port !== undefined && allRuns === true)

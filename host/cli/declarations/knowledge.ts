@@ -91,11 +91,6 @@ export function addMcpCommands(mcp: Command, run: RunAction): void {
       'key that signs questions, the same for each server (default: one in the state folder)',
     )
     .option('--allow-host-name <name>', 'another name of this server, as behind a proxy; repeatable', collect)
-    .option(
-      '--allow-origin-name <name>',
-      'let pages of this host call instead of those of this machine; repeatable',
-      collect,
-    )
     .action(run(lazy(async () => (await import('../commands/mcp-serve.ts')).mcpServe)))
   mcp
     .command('list')
