@@ -28,7 +28,7 @@ const TaskParams = z.looseObject({ taskId: z.string().max(200) })
 /** The SDK takes them out of the parameters. */
 const Responses = z
   .record(z.string().max(200), z.unknown())
-  .refine((given) => Object.keys(given).length <= questionsMax, `expected at most ${questionsMax} responses`)
+  .refine((given) => Object.keys(given).length <= questionsMax)
 const FormResponse = z.looseObject({
   action: z.enum(['accept', 'decline', 'cancel']),
   content: z.unknown().optional(),
@@ -62,7 +62,7 @@ export function addTasks(server: McpServer, options: ToolOptions): void {
       if (!responses.success)
         throw new ProtocolError(
           ProtocolErrorCode.InvalidParams,
-          `inputResponses: ${responses.error.issues[0]?.message}`,
+          `inputResponses: expected at most ${questionsMax}, with the keys of inputRequests`,
         )
       const view = await viewRun(options.caller, runOf(taskId))
       for (const [key, response] of Object.entries(responses.data))

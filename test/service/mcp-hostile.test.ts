@@ -264,7 +264,7 @@ describe('a client', () => {
     })
   })
 
-  it('that floods has its share of calls alone, and one too many is told so [H.03]', async () => {
+  it('that floods has its share of calls alone, and one too many learns of it [H.03]', async () => {
     const { host, served, mine, server } = await waitingRun()
     await mine.send('POST', `/v1/runs/${runId}/approvals/q1`, { decision: 'deny' })
     const flood = Array.from({ length: 40 }, () =>

@@ -45,7 +45,7 @@ async function servedPlace() {
 describe.each(revisions)('an MCP client of %s over stdio', (revision) => {
   it('starts a run with progress, which outlives it and is found again, and sees no run of others [H.03 A.09]', async () => {
     const { held, place, client: service } = await servedPlace()
-    const foreignRun = await service.call('createRun', {
+    const otherRun = await service.call('createRun', {
       body: { prompt: 'Not of MCP', workspace: place.workspace },
     })
     const first = await connectMcp(stdioTransport(place, '-w', place.workspace), { revision })
@@ -72,10 +72,10 @@ describe.each(revisions)('an MCP client of %s over stdio', (revision) => {
     expect((await second.callTool({ name: 'list_runs', arguments: {} })).structuredContent).toMatchObject({
       runs: [{ runId: id, prompt: 'Count the words', workspace: place.workspace }],
     })
-    expect(await second.callTool({ name: 'get_run', arguments: { runId: foreignRun.id } })).toMatchObject({
+    expect(await second.callTool({ name: 'get_run', arguments: { runId: otherRun.id } })).toMatchObject({
       isError: true,
     })
-    await expect(second.readResource({ uri: `caisson://runs/${foreignRun.id}/journal` })).rejects.toThrow(
+    await expect(second.readResource({ uri: `caisson://runs/${otherRun.id}/journal` })).rejects.toThrow(
       'not found',
     )
     const waiting = second.callTool({ name: 'get_run', arguments: { runId: id, waitSeconds: 60 } })

@@ -35,7 +35,7 @@ const finished = {
 } as const
 
 describe.each(revisions)('an MCP client of %s over HTTP', (revision) => {
-  it('sees the tools, none of which approves or applies, and a person approves at its form [H.03 A.09]', async () => {
+  it('sees tools that neither approve nor apply, and a person approves at its form [H.03 A.09]', async () => {
     const { run, served, mine, ask } = await askingRun()
     const server = await startMcp(served.service.url)
     const forms: ShownForm[] = []

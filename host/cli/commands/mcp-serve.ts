@@ -132,13 +132,7 @@ function remoteAccess(service: string): ServiceAccess {
   return { clientOf: (token) => new ServiceClient({ baseUrl: service, token }), ownerToken: undefined }
 }
 
-function checkFlags({
-  service,
-  port,
-  workspace,
-  allRuns,
-  allowHostName,
-}: McpServeFlags): void {
+function checkFlags({ service, port, workspace, allRuns, allowHostName }: McpServeFlags): void {
   const url = service === undefined ? undefined : URL.parse(service)
   const isSafe =
     url === undefined ||
