@@ -13,12 +13,12 @@ import {
   hostHeaderValidationResponse,
   isLegacyRequest,
   type McpHttpHandler,
+  type McpServer,
   originValidationResponse,
 } from '@modelcontextprotocol/server'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { type ServiceClient, ServiceError } from '../../client/index.ts'
 import type { McpCaller } from './caller.ts'
-import { type CaissonMcpOptions, createCaissonServer } from './server.ts'
 import { McpSessions } from './sessions.ts'
 
 export const mcpPath = '/mcp'
@@ -30,7 +30,9 @@ const requestTimeoutMs = 30_000
 const acceptedMs = 10_000
 const acceptedMax = 500
 
-export interface McpHttpOptions extends CaissonMcpOptions {
+export interface McpHttpOptions {
+  /** Makes the server of a caller: for each request of 2026-07-28, for each session of 2025-11-25. */
+  readonly create: (caller: McpCaller) => McpServer
   /** 0 for a free one. */
   readonly port: number
   /** A client of the service that sends the token. */
@@ -55,10 +57,10 @@ export class McpHttpServer {
     const onerror = (error: Error): void => log(`MCP: ${errorMessage(error)}`)
     this.#sessions = new McpSessions({
       bodyMaxBytes,
-      create: (caller) => createCaissonServer(options, caller),
+      create: options.create,
     })
     this.#handler = createMcpHandler(
-      ({ authInfo }) => createCaissonServer(options, this.#callerOf(authInfo?.token ?? '')),
+      ({ authInfo }) => options.create(this.#callerOf(authInfo?.token ?? '')),
       {
         ...{
           legacy: 'reject',

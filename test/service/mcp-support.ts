@@ -4,7 +4,13 @@ import { Client, StreamableHTTPClientTransport, type Transport } from '@modelcon
 import { onTestFinished } from 'vitest'
 import { ServiceClient } from '../../client/index.ts'
 import { sanitizeBlock, sanitizeLine } from '../../host/cli/render/sanitize.ts'
-import { CallSlots, type McpHttpOptions, McpHttpServer } from '../../host/mcp-server/index.ts'
+import {
+  type CaissonMcpOptions,
+  CallSlots,
+  createCaissonServer,
+  type McpHttpOptions,
+  McpHttpServer,
+} from '../../host/mcp-server/index.ts'
 
 export const revisions = ['2025-11-25', '2026-07-28'] as const
 export type Revision = (typeof revisions)[number]
@@ -19,22 +25,20 @@ export type FormResponse = {
   content?: Record<string, string | number | boolean | string[]>
 }
 
-/** Call it from within a test. @param serviceUrl of a served host */
+/** Call it from within a test. @param serviceUrl of a served host; @param create absent: the server of Caisson */
 export async function startMcp(
   serviceUrl: string,
-  options: Partial<McpHttpOptions> = {},
+  { stateKey = randomBytes(32), create }: { stateKey?: Uint8Array; create?: McpHttpOptions['create'] } = {},
 ): Promise<McpHttpServer> {
-  const server = await McpHttpServer.start({
-    ...{
-      version: '0.0.0-test',
-      port: 0,
-      stateKey: randomBytes(32),
-      slots: new CallSlots(),
-      log: () => undefined,
-    },
-    serviceOf: (token) => new ServiceClient({ baseUrl: serviceUrl, token }),
+  const options: CaissonMcpOptions = {
+    ...{ version: '0.0.0-test', stateKey, slots: new CallSlots() },
     clean: { line: sanitizeLine, block: (text) => sanitizeBlock(text) },
-    ...options,
+  }
+  const server = await McpHttpServer.start({
+    port: 0,
+    log: () => undefined,
+    serviceOf: (token) => new ServiceClient({ baseUrl: serviceUrl, token }),
+    create: create ?? ((caller) => createCaissonServer(options, caller)),
   })
   onTestFinished(() => server.close())
   return server
@@ -44,25 +48,17 @@ export interface ClientOptions {
   readonly revision: Revision
   /** Answers the forms of questions. Absent: the client shows none. */
   readonly onForm?: (form: ShownForm) => FormResponse | Promise<FormResponse>
-  readonly extensions?: Readonly<Record<string, object>>
-  /** Hands `input_required` results back, as a client does that is stopped before its person answers. */
-  readonly isManual?: boolean
 }
 
 /** Call it from within a test. */
-export async function connectMcp(
-  transport: Transport,
-  { revision, onForm, extensions, isManual = false }: ClientOptions,
-): Promise<Client> {
+export async function connectMcp(transport: Transport, { revision, onForm }: ClientOptions): Promise<Client> {
   const client = new Client(
     { name: 'test-client', version: '1.0.0' },
     {
       capabilities: {
-        ...(onForm === undefined && !isManual ? {} : { elicitation: { form: {} } }),
-        ...(extensions === undefined ? {} : { extensions: extensions as never }),
+        ...(onForm === undefined ? {} : { elicitation: { form: {} } }),
       },
       versionNegotiation: { mode: revision === '2025-11-25' ? 'legacy' : { pin: revision } },
-      ...(isManual ? { inputRequired: { autoFulfill: false } } : {}),
     },
   )
   if (onForm !== undefined)

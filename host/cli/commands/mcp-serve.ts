@@ -7,6 +7,7 @@ import {
   type CaissonMcpOptions,
   CallSlots,
   callerIdOf,
+  createCaissonServer,
   McpHttpServer,
   serveMcpStdio,
 } from '../../mcp-server/index.ts'
@@ -75,7 +76,8 @@ async function serveOverHttp(
   options: CaissonMcpOptions,
 ): Promise<ExitCode> {
   const server = await McpHttpServer.start({
-    ...{ ...options, port, serviceOf: clientOf },
+    ...{ port, serviceOf: clientOf },
+    create: (caller) => createCaissonServer(options, caller),
     ...(flags.allowHostName === undefined ? {} : { hostNames: flags.allowHostName }),
     log: (line) => void io.stderr.write(`${sanitizeLine(line)}\n`),
   })
