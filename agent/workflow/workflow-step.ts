@@ -9,7 +9,12 @@ import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import { askTool, UserAnswer } from '#specs/protocol/question.ts'
-import { type WaitArguments, type WorkflowStep, waitTool } from '#specs/protocol/workflow.ts'
+import {
+  findValueProblem,
+  type WaitArguments,
+  type WorkflowStep,
+  waitTool,
+} from '#specs/protocol/workflow.ts'
 import type { Opening } from '../context/opening.ts'
 import { atEffort } from '../run/effort.ts'
 import type { AgentRun } from '../run/run.ts'
@@ -163,7 +168,10 @@ async function call(
     const reason = made.error.code === 'denied' ? 'denied' : 'step_failed'
     return failed(describeFunctionFailure(made.tool, made.error), reason)
   }
-  return await settleValue(step, readValue(made.value ?? made.output))
+  // Code gives typed values; a text that looks like JSON is one.
+  const hasCode = run.task.workflow?.functions?.some((one) => one.name === made.tool) === true
+  const value = made.value === undefined ? made.output : made.value
+  return await settleValue(step, hasCode ? value : readValue(value))
 }
 
 /** The answer of a person is the output. */
@@ -225,6 +233,8 @@ export async function settleValue(
   { output }: Pick<WorkflowStep, 'output'>,
   value: unknown,
 ): Promise<WorkflowResult> {
+  const problem = findValueProblem(value)
+  if (problem !== null) return failed(`output: ${problem}`)
   if (output !== undefined) {
     const checked = await checkOutput(value, output)
     if (!checked.ok) return failed(`output: ${checked.error}`)

@@ -173,10 +173,25 @@ function describeWork(work: WorkflowStep['work'], { chat = [], call, ask }: Work
   return text.replaceAll('{{', '{ {').slice(0, limits.textMaxChars).toWellFormed()
 }
 
-export function findCodeProblem({ name, code }: WorkflowFunction): string | null {
+export function findCodeProblem({ name, code, language = 'javascript' }: WorkflowFunction): string | null {
   if (code === undefined) return 'has no code, and the application provides none of this name'
   if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) return 'has code, so its name may have A-Z a-z 0-9 _ alone'
+  if (reservedWords[language].has(name)) return `has a name that ${language} reserves; give it another`
   return isReservedToolName(name) ? 'has the name of a tool of Caisson; give it another' : null
+}
+
+/** Names that no function of a module can have. */
+const reservedWords: Readonly<Record<'javascript' | 'python', ReadonlySet<string>>> = {
+  javascript: new Set(
+    'arguments await break case catch class const continue debugger default delete do else enum eval export extends false finally for function if implements import in instanceof interface let new null package private protected public return static super switch this throw true try typeof var void while with yield'.split(
+      ' ',
+    ),
+  ),
+  python: new Set(
+    'False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield'.split(
+      ' ',
+    ),
+  ),
 }
 
 export function toCodeFunction(made: WorkflowFunction): CodeFunction {

@@ -6,11 +6,11 @@ import { createHash } from 'node:crypto'
 import { openSchema } from '#specs/node/json-schema.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
-import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Plan, type PlanInput } from '#specs/protocol/plan.ts'
 import {
   type CodeFunction,
+  findValueProblem,
   type WorkflowStep as TaskStep,
   Workflow,
   WorkflowPart,
@@ -43,9 +43,6 @@ interface CompileOptions {
   /** Files that it uses. Absent: none. */
   readonly uses?: WholeWorkflow['uses']
 }
-
-/** Deeper input would not fit into a message. */
-const inputMaxDepth = 32
 
 /** @throws {WorkflowError} */
 export async function compileWorkflow(
@@ -165,7 +162,8 @@ async function checkInput(data: WorkspaceData, input: unknown): Promise<Workflow
   } catch (cause) {
     throw new WorkflowError(`the input of ${nameOf(data)} must be JSON`, [], cause)
   }
-  if (!isWithinDepth(copy, inputMaxDepth)) throw refuse(`nests deeper than ${inputMaxDepth} levels`)
+  const problem = findValueProblem(copy)
+  if (problem !== null) throw refuse(problem)
   if (data.input !== undefined) {
     const opened = await openSchema(data.input)
     if (!opened.ok) throw refusalOf(data, `the schema of the input: ${opened.error}`)

@@ -175,7 +175,7 @@ const ParameterType = z.enum(['string', 'number', 'integer', 'boolean', 'object'
 
 const Parameter = z.strictObject({
   type: ParameterType,
-  name: z.string().regex(/^[A-Za-z_$][A-Za-z0-9_$]{0,63}$/, 'expected the name of a parameter'),
+  name: z.string().regex(/^(?!__proto__$)[A-Za-z_$][A-Za-z0-9_$]{0,63}$/, 'expected the name of a parameter'),
   description: Text.optional(),
   /** Absent: true. */
   required: z.boolean().optional(),

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod'
 import { ToolName } from './extension.ts'
+import { isWithinDepth } from './json-depth.ts'
 import { limits } from './limits.ts'
 import { OutputSchema, Plan, StepId } from './plan.ts'
 import { Document, Line, Milliseconds, Sha256, Text } from './text.ts'
@@ -156,3 +157,25 @@ export const Workflow = z.strictObject({
   parts: z.record(Line, WorkflowPart).optional(),
 })
 export type Workflow = z.infer<typeof Workflow>
+
+/** Maximum nesting of a value that a workflow keeps: its input, and the outputs of its steps. */
+const valueMaxDepth = 32
+
+/** @returns why a workflow cannot keep the parsed JSON; null: it can */
+export function findValueProblem(value: unknown): string | null {
+  if (!isWithinDepth(value, valueMaxDepth)) return `nests deeper than ${valueMaxDepth} levels`
+  const parts = listParts(value)
+  if (parts.some((part) => typeof part === 'number' && !Number.isFinite(part)))
+    return 'has a number that is too large for JSON programs'
+  const isForged = (part: unknown) =>
+    typeof part === 'object' && part !== null && Object.hasOwn(part, '__proto__')
+  return parts.some(isForged) ? 'has the key "__proto__"' : null
+}
+
+/** The value and everything in it. */
+function listParts(value: unknown): unknown[] {
+  if (typeof value !== 'object' || value === null) return [value]
+  const parts: unknown[] = [value]
+  for (const child of Object.values(value)) for (const part of listParts(child)) parts.push(part)
+  return parts
+}

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -21,8 +21,13 @@ export class TestPrograms implements AsyncDisposable {
   readonly #server: Server
   readonly #running = new Set<ChildProcess>()
 
+  /** Where programs start. */
+  readonly workspace: string
+
   constructor(folder: string) {
     this.#folder = folder
+    this.workspace = path.join(folder, 'workspace')
+    mkdirSync(this.workspace)
     const socket = path.join(folder, 'helper.sock')
     this.helper = createHelper(socket)
     this.#server = createServer((connection) => this.#serve(connection)).listen(socket)
@@ -75,7 +80,7 @@ export class TestPrograms implements AsyncDisposable {
     const [command = '', ...args] = argv
     // The Node of this process is the one of the guest.
     const PATH = `${path.dirname(process.execPath)}:${process.env.PATH}`
-    const child = spawn(command, args, { env: { PATH, ...env }, detached: true })
+    const child = spawn(command, args, { env: { PATH, ...env }, cwd: this.workspace, detached: true })
     this.#running.add(child)
     const send = (kind: FrameKind) => (piece: Buffer) => {
       if (connection.writable) connection.write(encodeTypedFrame(kind, piece))
@@ -91,9 +96,14 @@ export class TestPrograms implements AsyncDisposable {
     }
     child.once('error', ({ message }) => end({ ok: false, error: { code: 'bad_request', message } }))
     const facts = { timedOut: false, oomKilled: false, pidsRefused: 0, durationMs: 1 }
-    child.once('exit', (exitCode, signal) =>
-      setTimeout(() => end({ ok: true, exitCode, signal, ...facts }), 50),
-    )
+    const timer = setTimeout(() => {
+      facts.timedOut = true
+      killGroup(child)
+    }, request.limits.wallMs)
+    child.once('exit', (exitCode, signal) => {
+      clearTimeout(timer)
+      setTimeout(() => end({ ok: true, exitCode, signal, ...facts }), 50)
+    })
     return child
   }
 }

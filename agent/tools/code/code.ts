@@ -170,7 +170,7 @@ export function createRunSandboxed(helper: Helper, options: CodeToolsOptions = {
   return async ({ argv, timeoutMs: wallMs }, { signal, onOutput }) => {
     const request = requestOf({ argv, wallMs }, options)
     const ended = await helper.execInSandbox(request, { signal, onOutput })
-    return ended.ok ? toolSuccess(ended.value) : failed(ended.error)
+    return ended.ok ? toolSuccess(ended.value) : notRun(ended.error)
   }
 }
 
@@ -224,7 +224,7 @@ async function run(
   if (context.signal.aborted) return toolFailure('cancelled', 'The call was cancelled.')
   output.finish()
   const outputExceeded = tooMuch.signal.aborted
-  if (!ended.ok && !outputExceeded) return failed(ended.error)
+  if (!ended.ok && !outputExceeded) return notRun(ended.error)
   const result = ended.ok ? ended.value : endedByUs(performance.now() - startedAt)
   context.tell?.({ exitCode: result.exitCode, signal: result.signal, ...output.dropped })
   const diskFull = result.exitCode !== 0 && (await isDiskFull(helper))
@@ -324,7 +324,8 @@ const toolCodes: Record<HelperErrorCode, { code: ToolErrorCode; retryable: boole
   unavailable: { code: 'unavailable', retryable: true },
 }
 
-function failed(error: HelperError): { ok: false; error: ReturnType<typeof toolFailure>['error'] } {
+/** The failure of a call whose program could not be run. */
+export function notRun(error: HelperError): { ok: false; error: ReturnType<typeof toolFailure>['error'] } {
   const { code, retryable } = toolCodes[error.code]
   return toolFailure(code, `The program could not be run: ${error.message}`, retryable)
 }

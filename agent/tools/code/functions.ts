@@ -8,21 +8,23 @@ import * as z from 'zod'
 import { openSchema } from '#specs/node/json-schema.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { limits } from '#specs/protocol/limits.ts'
-import type { CodeFunction } from '#specs/protocol/workflow.ts'
+import { limits as limitsOf } from '#specs/protocol/limits.ts'
+import { type CodeFunction, findValueProblem } from '#specs/protocol/workflow.ts'
 import type { OpenExtension } from '../../extensions/extension.ts'
 import type { Helper } from '../../link/root-helper.ts'
 import type { ProgramNetwork } from '../../proxy/proxy.ts'
 import { truncateMiddle } from '../../text/truncate.ts'
 import { defineTool, type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
-import { defaultProgramLimits, programEnvironment } from './code.ts'
-import { pythonCommand } from './python-runner.ts'
+import { defaultProgramLimits, notRun, programEnvironment } from './code.ts'
+import { functionProgram } from './function-program.ts'
 
 const MiB = 1024 * 1024
 /** Output with the result; a program that writes more is ended. */
 const outputMaxBytes = 2 * MiB
 /** Characters of standard error in the message of a failure. */
 const errorMaxChars = 2_000
+/** How long a program may continue after its result, such as to close files. */
+const endGraceMs = 1_000
 
 interface FunctionParts {
   readonly helper: Pick<Helper, 'execInSandbox'>
@@ -81,59 +83,117 @@ async function runCode(
 ): Promise<Result<unknown>> {
   // Of each call anew, so that nothing printed is taken for the result by accident.
   const mark = randomBytes(12).toString('hex')
-  const tooMuch = new AbortController()
-  const kept = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
-  let bytes = 0
-  const { argv, stdin } = commandOf(one, input, mark)
   const env = (await network?.prepare())?.env
+  const limits = { ...defaultProgramLimits(), memoryBytes: one.memoryMiB * MiB, wallMs: one.timeoutMs }
+  using output = new FunctionOutput(mark)
   const ended = await helper.execInSandbox(
     {
-      argv,
-      stdin,
+      ...functionProgram(one, argumentsOf(one, input), mark),
       ...(view === undefined ? {} : { view }),
       env: { ...programEnvironment, ...env },
-      limits: { ...defaultProgramLimits(), memoryBytes: one.memoryMiB * MiB, wallMs: one.timeoutMs },
+      limits,
     },
     {
-      signal: AbortSignal.any([signal, tooMuch.signal]),
-      onOutput: (stream, piece) => {
-        bytes += piece.length
-        if (bytes > outputMaxBytes) tooMuch.abort()
-        else kept[stream].push(Buffer.from(piece))
-      },
+      signal: AbortSignal.any([signal, output.enough]),
+      onOutput: (stream, piece) => output.take(stream, piece),
     },
   )
   if (signal.aborted) return toolFailure('cancelled', 'The call was cancelled.')
-  if (tooMuch.signal.aborted)
-    return toolFailure('too_large', `${one.name} wrote more than ${outputMaxBytes} bytes`)
-  if (!ended.ok)
-    return toolFailure('unavailable', `${one.name} could not be run: ${ended.error.message}`, true)
-  const stderr = Buffer.concat(kept.stderr).toString()
-  if (stderr !== '') emitOutput('stderr', truncateMiddle(stderr, limits.textMaxChars))
-  const { timedOut, oomKilled, exitCode } = ended.value
-  if (timedOut) return toolFailure('timed_out', `${one.name} was ended after ${one.timeoutMs} ms`)
+  if (output.stderr.trim() !== '') emitOutput('stderr', truncateMiddle(output.stderr, limitsOf.textMaxChars))
+  if (output.isTooMuch) return toolFailure('too_large', `${one.name} wrote more than ${outputMaxBytes} bytes`)
+  if (output.hasResult && output.enough.aborted) return output.readResult()
+  if (!ended.ok) return notRun(ended.error)
+  const { timedOut, oomKilled, pidsRefused, exitCode } = ended.value
   if (oomKilled) return toolFailure('limit_reached', `${one.name} needed more than ${one.memoryMiB} MiB`)
-  const result = readResult(Buffer.concat(kept.stdout).toString(), mark)
-  if (exitCode === 0 && result.ok) return toolSuccess(result.value)
-  const why = stderr.trim() === '' ? (result.ok ? `exit code ${exitCode}` : result.error) : stderr.trim()
-  return toolFailure('internal', truncateMiddle(why.toWellFormed(), errorMaxChars))
+  if (timedOut && !output.hasResult)
+    return toolFailure('timed_out', `${one.name} was ended after ${one.timeoutMs} ms`)
+  if ((exitCode === 0 || timedOut) && output.hasResult) return output.readResult()
+  if (pidsRefused > 0)
+    return toolFailure('limit_reached', `${one.name} started more than ${limits.pids} processes`)
+  return toolFailure('internal', describeEnd(exitCode, output))
 }
 
-/** JSON behind the mark, on the last line that has it. */
-function readResult(stdout: string, mark: string): Result<unknown, string> {
-  const at = stdout.lastIndexOf(mark)
-  if (at < 0) return { ok: false, error: 'the code ended before the function returned' }
-  const [text = ''] = stdout.slice(at + mark.length).split('\n')
-  if (text.length > limits.documentMaxChars)
-    return {
-      ok: false,
-      error: `the result has ${text.length} characters; at most ${limits.documentMaxChars} are kept`,
-    }
-  try {
-    return { ok: true, value: JSON.parse(text) }
-  } catch {
-    return { ok: false, error: 'the result is no JSON' }
+/** What a program writes: bounded, and searched for its result. */
+class FunctionOutput implements Disposable {
+  readonly #mark: string
+  readonly #kept = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
+  readonly #enough = new AbortController()
+  #bytes = 0
+  /** End of standard output, in which the mark may have begun. */
+  #last: Buffer = Buffer.alloc(0)
+  #grace: NodeJS.Timeout | undefined
+
+  constructor(mark: string) {
+    this.#mark = mark
   }
+
+  /** Aborted when the program has written too much, or does not end after its result. */
+  get enough(): AbortSignal {
+    return this.#enough.signal
+  }
+
+  get isTooMuch(): boolean {
+    return this.#bytes > outputMaxBytes
+  }
+
+  get hasResult(): boolean {
+    return this.#grace !== undefined
+  }
+
+  get stderr(): string {
+    return Buffer.concat(this.#kept.stderr).toString()
+  }
+
+  take(stream: 'stdout' | 'stderr', piece: Buffer): void {
+    this.#bytes += piece.length
+    if (this.isTooMuch) {
+      this.#enough.abort()
+      return
+    }
+    this.#kept[stream].push(Buffer.from(piece))
+    if (stream === 'stderr' || this.hasResult) return
+    this.#last = Buffer.concat([this.#last, piece])
+    if (this.#last.includes(this.#mark)) this.#grace = setTimeout(() => this.#enough.abort(), endGraceMs)
+    else this.#last = this.#last.subarray(-this.#mark.length)
+  }
+
+  /** JSON behind the mark, on the last line that has it. */
+  readResult(): Result<unknown> {
+    const stdout = Buffer.concat(this.#kept.stdout).toString()
+    const [text = ''] = stdout.slice(stdout.lastIndexOf(this.#mark) + this.#mark.length).split('\n')
+    if (text.length > limitsOf.documentMaxChars)
+      return toolFailure(
+        'too_large',
+        `the result has ${text.length} characters; at most ${limitsOf.documentMaxChars} are kept`,
+      )
+    const value = parseJson(text)
+    const problem = value === undefined ? 'is no JSON' : findValueProblem(value)
+    return problem === null ? toolSuccess(value) : toolFailure('invalid_output', `the result ${problem}`)
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#grace)
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text, (_, value) => (typeof value === 'string' ? value.toWellFormed() : value))
+  } catch {
+    return undefined
+  }
+}
+
+/** Standard error, which has the exception; else how the program ended. */
+function describeEnd(exitCode: number | null, { stderr, hasResult }: FunctionOutput): string {
+  const said = stderr.trim()
+  if (said !== '') return truncateMiddle(said.toWellFormed(), errorMaxChars)
+  const code = exitCode === null ? 'a signal' : `exit code ${exitCode}`
+  // What Node gives where a promise that the module waits for can never settle.
+  if (exitCode === 13) return 'the function waits for a promise that never settles (exit code 13)'
+  return hasResult
+    ? `the code ended with ${code}`
+    : `the code ended before the function returned, with ${code}`
 }
 
 /** The arguments in the order of the parameters; null where one in between is missing. */
@@ -142,45 +202,3 @@ function argumentsOf({ parameters }: CodeFunction, input: Readonly<Record<string
   const count = names.findLastIndex((name) => Object.hasOwn(input, name)) + 1
   return names.slice(0, count).map((name) => (Object.hasOwn(input, name) ? input[name] : null))
 }
-
-function commandOf(
-  one: CodeFunction,
-  input: Readonly<Record<string, unknown>>,
-  mark: string,
-): { readonly argv: readonly string[]; readonly stdin: string } {
-  // A string of JSON is one of both languages.
-  const given = JSON.stringify(JSON.stringify(argumentsOf(one, input)))
-  const { name, code } = one
-  if (one.language === 'python')
-    return { argv: pythonCommand([]), stdin: `${code}\n${pythonEnd(name, given, mark)}` }
-  // Node strips types that can be erased.
-  return {
-    argv: ['node', '--no-warnings', '--input-type=module-typescript', '-'],
-    stdin: `${code}\n${javascriptEnd(name, given, mark)}`,
-  }
-}
-
-const javascriptEnd = (name: string, given: string, mark: string) => `;{
-  if (typeof ${name} !== 'function') throw new TypeError('the code defines no function ${name}')
-  const caissonValue = await ${name}(...JSON.parse(${given}))
-  const caissonText = JSON.stringify(caissonValue === undefined ? null : caissonValue)
-  if (caissonText === undefined) throw new TypeError('${name} returned what JSON does not have')
-  process.stdout.write('\\n${mark}' + caissonText + '\\n')
-}
-`
-
-const pythonEnd = (name: string, given: string, mark: string) => `
-def _caisson_call():
-    import asyncio, inspect, json, sys
-    function = globals().get('${name}')
-    if not callable(function):
-        raise TypeError('the code defines no function ${name}')
-    value = function(*json.loads(${given}))
-    if inspect.isawaitable(value):
-        async def finish():
-            return await value
-        value = asyncio.run(finish())
-    sys.stdout.write('\\n${mark}' + json.dumps(value, allow_nan=False) + '\\n')
-    sys.stdout.flush()
-_caisson_call()
-`

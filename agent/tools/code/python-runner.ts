@@ -143,12 +143,17 @@ def _open_tools(place):
     return module
 `
 
-/** Runs in `__main__`, so that pickle and multiprocessing find the code's definitions; adds no name but `tools`. */
-const RUNNER = `${TOOLS}
-def _run():
-    import linecache, os, sys, traceback
+/**
+ * Compiles code so that tracebacks quote its lines, and show none of the runner's. Modules of the workspace do not stand in
+ * for those that this needs.
+ */
+export const COMPILE = `
+def _compile(text):
+    import sys
+    first = sys.path.pop(0)
+    import linecache, traceback
+    sys.path.insert(0, first)
     name = '${PYTHON_CODE_NAME}'
-    text = sys.stdin.buffer.read().decode()
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     def show(kind, error, trace):
         while trace is not None and trace.tb_frame.f_code.co_filename != name:
@@ -156,11 +161,18 @@ def _run():
         traceback.print_exception(kind, error, trace)
     sys.excepthook = show
     sys.argv[0] = name
-    code = compile(text, name, 'exec', dont_inherit=True)
+    return compile(text, name, 'exec', dont_inherit=True)
+`
+
+/** Runs in `__main__`, so that pickle and multiprocessing find the code's definitions; adds no name but `tools`. */
+const RUNNER = `${TOOLS}${COMPILE}
+def _run():
+    import os, sys
+    code = _compile(sys.stdin.buffer.read().decode())
     place = os.environ.pop('${channelVariable}', None)
     if place is not None:
         globals()['tools'] = _open_tools(place)
-    del globals()['_run'], globals()['_open_tools']
+    del globals()['_run'], globals()['_compile'], globals()['_open_tools']
     exec(code, globals())
 _run()
 `

@@ -135,6 +135,32 @@ describe('a compiled workflow', () => {
     await expect(compile(reserved)).rejects.toThrow(/"run_bash" has the name of a tool of Caisson/)
   })
 
+  it.each([
+    ['javascript', 'delete'],
+    ['javascript', 'await'],
+    ['python', 'lambda'],
+    ['python', 'None'],
+  ])('refuses code whose name %s reserves: %s [S3.03]', async (language, name) => {
+    const details = { description: 'x', code: 'x', language }
+    const data = read({ a: { chat, function: [name] } }, { [`func-${name}`]: details })
+    await expect(compile(data)).rejects.toThrow(
+      `the function "${name}" has a name that ${language} reserves; give it another`,
+    )
+  })
+
+  it('refuses input that no message can carry, and a parameter __proto__ [S3.01 S3.03]', async () => {
+    const data = read({ a: { chat } })
+    await expect(compile(data, JSON.parse('{"a":{"__proto__":1}}'))).rejects.toThrow(
+      'has the key "__proto__"',
+    )
+    const deep = JSON.parse(`${'['.repeat(40)}${']'.repeat(40)}`)
+    await expect(compile(data, deep)).rejects.toThrow('nests deeper than 32 levels')
+    const parameters = [{ type: 'string', name: '__proto__' }]
+    expect(() => read({ a: { chat } }, { 'func-mine': { description: 'x', parameters } })).toThrow(
+      /name of a parameter/,
+    )
+  })
+
   it('has the same digest for the same content, whatever the order of its keys [S3.01]', async () => {
     const a = read({ a: { chat, maxTurns: 3 } })
     const b = read({ a: { maxTurns: 3, chat } })

@@ -11,6 +11,8 @@ import { promisify } from 'node:util'
 import { createPortOpener } from '../../../agent/link/port.ts'
 import { createHelper, DEFAULT_HELPER_SOCKET, type ExecRequest } from '../../../agent/link/root-helper.ts'
 import { createCodeSearch } from '../../../agent/search/code-search.ts'
+import { callFunction } from '../../../agent/test/support/code-functions.ts'
+import type { HostileCode } from '../../../agent/test/support/hostile-code.ts'
 import { type CodeToolsOptions, createCodeTools } from '../../../agent/tools/code/code.ts'
 
 /** What a test asks for; the reply is `{ id, value }`. */
@@ -22,6 +24,11 @@ export type ProbeRequest =
       readonly input: unknown
       readonly options?: CodeToolsOptions
       readonly cancelAfterMs?: number
+    }
+  /** Calls a function with code. Value: JSON of its result, or `CODE: MESSAGE`. */
+  | {
+      readonly op: 'function'
+      readonly code: Pick<HostileCode, 'code' | 'language'> & Omit<Partial<HostileCode>, 'gives'>
     }
   /** Runs a program with the helper alone, counting its output; `pauseMs` is slept after each chunk. */
   | { readonly op: 'exec'; readonly request: ExecRequest; readonly pauseMs?: number }
@@ -54,6 +61,8 @@ async function serve(request: ProbeRequest): Promise<unknown> {
   switch (request.op) {
     case 'tool':
       return callTool(request)
+    case 'function':
+      return callFunction(request.code, { helper })
     case 'exec':
       return runProgram(request)
     case 'search':
