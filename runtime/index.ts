@@ -20,6 +20,7 @@ export { complete, streamComplete } from './complete/complete.ts'
 export { DEFAULT_CONTROL_TOOL_RECOVERY_INSTRUCTION } from './complete/control-tools.ts'
 export { createRuntime, type LLMRuntime, type RuntimeRequest } from './complete/runtime.ts'
 export type * from './complete/types.ts'
+export type { WebSearchFunction, WebSearchResult } from './complete/web-search.ts'
 export type * from './contract/contract.ts'
 export {
   type ConvenienceOptions,

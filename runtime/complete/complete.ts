@@ -18,6 +18,7 @@ import type {
   CompleteResult,
   CompleteStatus,
 } from './types.ts'
+import { withWebSearch } from './web-search.ts'
 
 const rejectedTextRetries = 2
 
@@ -69,6 +70,8 @@ function check(request: CompleteRequest): CompleteRequest {
   requireSignal('abortSignal', request.abortSignal)
   if (!Array.isArray(request.messages))
     throw new CaissonError('invalid_options', 'expected messages as a list')
+  if (!['undefined', 'boolean', 'function'].includes(typeof request.webSearch))
+    throw new CaissonError('invalid_options', 'expected webSearch as true, false or a function')
   return request
 }
 
@@ -81,12 +84,7 @@ async function run(
   const evidence = new Evidence(request)
   const environment = environmentOf(request)
   const { messages, abortSignal, providers: _p, skillRoots: _s, mcpConfig: _m, ...call } = request
-  const tools = hasControlTools ? withControlTools({ ...call.extraTools, ...call.tools }) : call.tools
-  const offered = {
-    ...call,
-    ...(tools === undefined ? {} : { tools }),
-    ...(hasControlTools ? { extraTools: {} } : {}),
-  }
+  const offered = { ...call, ...toolsOf(request), webSearch: request.webSearch === true }
   const context: RoundContext = { environment, options: offered, hasControlTools, evidence, report }
   const usage: LLMUsage[] = []
   let iteration = 0
@@ -154,6 +152,21 @@ async function run(
   const ended = toResult(result, evidence, usage)
   report({ type: ended.status, result: ended })
   return ended
+}
+
+/** The application's tools, and those that options add. */
+function toolsOf({
+  tools,
+  extraTools,
+  controlTools,
+  webSearch,
+}: CompleteRequest): Pick<CompleteRequest, 'tools' | 'extraTools'> {
+  const hasControlTools = controlTools === true
+  const search = typeof webSearch === 'function' ? webSearch : null
+  if (!hasControlTools && search === null) return {}
+  const own = { ...extraTools, ...tools }
+  const all = search === null ? own : withWebSearch(own, search)
+  return { tools: hasControlTools ? withControlTools(all) : all, extraTools: {} }
 }
 
 function limitsOf(request: CompleteRequest) {

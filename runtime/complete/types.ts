@@ -11,6 +11,7 @@ import type { LLMRequest } from '../generate/generate.ts'
 import type { PendingUserInput } from '../tools/ask-user-input.ts'
 import type { TurnLoopTerminalReason } from '../turn-loop/trace.ts'
 import type { RunTurnLoopOptions, RunTurnLoopResult } from '../turn-loop/types.ts'
+import type { WebSearchFunction } from './web-search.ts'
 
 /** What a call can prove. */
 export type ActionEvidence = Exclude<EvidenceKind, 'none'>
@@ -27,7 +28,7 @@ export type CompleteLimits = Pick<
 >
 
 export interface CompleteRequest
-  extends LLMRequest,
+  extends Omit<LLMRequest, 'webSearch'>,
     CompleteLimits,
     Pick<ExecuteToolOptions, 'askPermission' | 'errorMode'> {
   /**
@@ -35,6 +36,11 @@ export interface CompleteRequest
    * but `interaction`. Absent: nothing.
    */
   readonly requiredEvidence?: boolean | ActionEvidence | readonly ActionEvidence[]
+  /**
+   * Web search for this run. `true`: the provider's own, as of `generate`. A function: the tool `web_search` calls it, with
+   * any provider. Absent: none.
+   */
+  readonly webSearch?: boolean | WebSearchFunction
   /** What a run proved that this one continues; default nothing. */
   readonly initialEvidence?: readonly ActionEvidence[]
   /** Whether the model ends the run with the tools `final_answer`, `need_user_input` or `blocked` alone; default false. */

@@ -119,6 +119,8 @@ export interface ProviderRequest {
   readonly maxTokens?: number
   /** Absent: the server's default. */
   readonly temperature?: number
+  /** Whether its server searches the web itself; only where {@link Provider.hasWebSearch} says so. Absent: no. */
+  readonly webSearch?: boolean
   /** False: requests a complete answer without streaming, for servers that stream badly. */
   readonly streamed?: boolean
   /**
@@ -139,4 +141,6 @@ export interface Provider {
    * retried here. Ends soon after the request's signal is aborted.
    */
   stream(request: ProviderRequest): AsyncIterable<readonly StreamPart[]>
+  /** Whether its server can search the web itself. Absent: no. */
+  readonly hasWebSearch?: boolean
 }

@@ -48,6 +48,11 @@ export interface LLMRequest extends Omit<ToolSelection, 'toolPermission'>, Conve
   /** Absent: the provider's default, else 16,384. */
   readonly maxTokens?: number
   readonly temperature?: number
+  /**
+   * Whether the provider's own server searches the web for this answer: `anthropic`, `google`, and `openai` with models that
+   * can. Absent: no.
+   */
+  readonly webSearch?: boolean
 }
 
 /**
@@ -97,6 +102,11 @@ async function ask(request: LLMRequest, hooks: Omit<TurnHooks, 'signal'>): Promi
   const signal = request.abortSignal ?? new AbortController().signal
   signal.throwIfAborted()
   const { provider, maxAttempts } = environment.providerStore.get(request.provider)
+  if (request.webSearch === true && provider.hasWebSearch !== true)
+    throw new CaissonError(
+      'invalid_options',
+      `the provider ${request.provider} has no web search of its own; give complete() a function as webSearch`,
+    )
   const toolPermission = checkPermission(request.toolPermission ?? environment.defaults.toolPermission)
   const tools = await untilAborted(resolveTools(environment, { ...request, toolPermission }), signal)
   const sent = toProviderRequest(request, environment, tools, signal)
@@ -134,6 +144,7 @@ function toProviderRequest(
     ...(responseFormat === undefined ? {} : { responseFormat }),
     ...(maxTokens === undefined ? {} : { maxTokens }),
     ...(temperature === undefined ? {} : { temperature }),
+    ...(request.webSearch === true ? { webSearch: true } : {}),
     signal,
   }
 }
@@ -160,7 +171,9 @@ function withSafeNames(message: LLMChatMessage, tools: ToolSet): LLMChatMessage 
   return { ...message, tool_calls: calls }
 }
 
-function checkRequest({ provider, model, messages }: LLMRequest): void {
+function checkRequest({ provider, model, messages, webSearch = false }: LLMRequest): void {
+  if (typeof webSearch !== 'boolean')
+    throw new CaissonError('invalid_options', 'expected webSearch as true or false')
   if (typeof provider !== 'string' || provider === '')
     throw new CaissonError('invalid_options', 'expected a provider by its name')
   if (typeof model !== 'string' || model === '')

@@ -17,6 +17,7 @@ export function createAnthropicProvider(connection: Connection): Provider {
   const { maxTokens, body } = connection.config
   const otherForm = new Set<string>()
   return {
+    hasWebSearch: true,
     async *stream(request) {
       for (;;) {
         const form = thinkingForm(request.model, otherForm.has(request.model))

@@ -8,6 +8,7 @@ import type { Connection } from './connection.ts'
 export function createGoogleProvider(connection: Connection): Provider {
   const { maxTokens, body } = connection.config
   return {
+    hasWebSearch: true,
     stream: (request) =>
       exchange(
         {

@@ -33,6 +33,7 @@ export function createProvider(kind: ProviderKind, config: ProviderConfig, baseU
     query: azureQuery({ kind, baseUrl, apiVersion }),
     maxTokensField,
     headers,
+    hasWebSearch: kind === 'openai',
   })
 }
 

@@ -15,11 +15,14 @@ export interface ChatDialect {
   readonly query?: string
   readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens'
   readonly headers?: Readonly<Record<string, string>>
+  /** Whether the server takes `web_search_options`; default no. */
+  readonly hasWebSearch?: boolean
 }
 
 export function createChatProvider(connection: Connection, dialect: ChatDialect = {}): Provider {
   const { baseUrl } = connection
   return {
+    hasWebSearch: dialect.hasWebSearch === true,
     stream: (request) =>
       streamChat(toChatRequest(request, connection, dialect), {
         ...connection.options(request.signal, dialect.headers),
@@ -35,6 +38,7 @@ function toChatRequest(request: ProviderRequest, connection: Connection, dialect
   const extra = {
     ...(reasoningEffort === 'default' ? {} : { reasoning_effort: reasoningEffort }),
     ...(temperature === undefined ? {} : { temperature }),
+    ...(request.webSearch === true ? { web_search_options: {} } : {}),
     ...config.body,
   }
   return {

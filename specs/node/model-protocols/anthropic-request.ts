@@ -70,15 +70,14 @@ export function toMessagesRequest(
   const outputConfig = { ...thinking.output_config, ...format }
   const mark = defaults.caches === true ? markLast : (blocks: readonly Block[]) => blocks
   const turns = toTurns(request.messages.slice(leading.length))
+  const offered = [...tools.map(toWireTool), ...(request.webSearch === true ? [searchTool] : [])]
   return {
     model: request.model,
     max_tokens: maxTokens,
     ...(system.length === 0 ? {} : { system: mark(system.map(textBlock)) }),
     messages: defaults.caches === true ? markTurns(turns) : turns,
     // The system message comes after the tools, so its mark is for both.
-    ...(tools.length === 0
-      ? {}
-      : { tools: system.length === 0 ? mark(tools.map(toWireTool)) : tools.map(toWireTool) }),
+    ...(offered.length === 0 ? {} : { tools: system.length === 0 ? mark(offered) : offered }),
     ...(tools.length === 0 || toolChoice === undefined ? {} : { tool_choice: toChoice(toolChoice) }),
     // The API rejects a temperature together with thinking.
     ...(temperature === undefined || thinking.thinking !== undefined ? {} : { temperature }),
@@ -229,6 +228,9 @@ export function parseArgumentsObject(text: string): Record<string, unknown> {
     return {}
   }
 }
+
+/** Runs on the provider's server (platform.claude.com, web search tool, 2026-11). */
+const searchTool: Block = { type: 'web_search_20250305', name: 'web_search' }
 
 function toWireTool(tool: ProtocolRequest['tools'][number]): Block {
   return {

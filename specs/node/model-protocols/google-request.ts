@@ -38,10 +38,14 @@ export function toGeminiRequest(request: ProtocolRequest, maxTokens?: number): R
   const first = messages.findIndex(({ role }) => role !== 'system')
   const leading = messages.slice(0, first < 0 ? undefined : first)
   const system = leading.map(({ content }) => content).filter((text) => text.trim() !== '')
+  const offered = [
+    ...(tools.length === 0 ? [] : [{ functionDeclarations: tools.map(toDeclaration) }]),
+    ...(request.webSearch === true ? [{ googleSearch: {} }] : []),
+  ]
   return {
     contents: toTurns(messages.slice(leading.length), needsSignatures(request.model)),
     ...(system.length === 0 ? {} : { systemInstruction: { parts: system.map((text) => ({ text })) } }),
-    ...(tools.length === 0 ? {} : { tools: [{ functionDeclarations: tools.map(toDeclaration) }] }),
+    ...(offered.length === 0 ? {} : { tools: offered }),
     ...(tools.length === 0 || request.toolChoice === undefined
       ? {}
       : { toolConfig: { functionCallingConfig: toCallingConfig(request.toolChoice) } }),

@@ -45,6 +45,8 @@ export interface ProtocolRequest {
   readonly topP?: number
   /** Texts that end the answer. Absent: none. */
   readonly stop?: readonly string[]
+  /** Whether the provider's server searches the web itself. Absent: no. */
+  readonly webSearch?: boolean
 }
 
 /** Maximum tokens of an answer where the request has no number. */
