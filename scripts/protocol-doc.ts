@@ -1,10 +1,11 @@
-// Writes specs/protocol.md, docs/events.md, specs/protocol/digest.ts and specs/workflow.schema.json from the schemas; `--check`
-// only reports whether they are current.
+// Writes specs/protocol.md, docs/events.md, specs/protocol/digest.ts, specs/workflow.schema.json and the diagrams of the pages
+// about workflows from the code; `--check` only reports whether they are current.
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { workflowJsonSchema } from '../host/workflows/json-schema.ts'
 import { renderEventDocument } from '../specs/node/event-document.ts'
 import { renderDigestFile, renderProtocolDocument } from '../specs/node/protocol-document.ts'
+import { pagesWithDiagrams, withDiagrams } from './workflow-diagrams.ts'
 
 const root = path.join(import.meta.dirname, '..')
 const files = [
@@ -12,6 +13,9 @@ const files = [
   ['docs/events.md', renderEventDocument()],
   ['specs/protocol/digest.ts', renderDigestFile()],
   ['specs/workflow.schema.json', `${JSON.stringify(workflowJsonSchema(), null, 2)}\n`],
+  ...pagesWithDiagrams.map(
+    (name) => [name, withDiagrams(readFileSync(path.join(root, name), 'utf8'))] as const,
+  ),
 ] as const
 
 let stale = 0

@@ -10,7 +10,11 @@ import {
 import { WebSearchAnswer } from '#specs/protocol/egress.ts'
 import type { ApplicationTools } from '../environment/tool-set.ts'
 
-export type WebSearchResult = WebSearchAnswer['results'][number]
+export interface WebSearchResult {
+  readonly title: string
+  readonly url: string
+  readonly snippet: string
+}
 
 /** Searches the web; what it throws is the call's failure. `count`: results at most, from 1 to 20. */
 export type WebSearchFunction = (

@@ -4,7 +4,7 @@ import { ShownSection, sectionsMaxCount, turnSectionsMaxCount } from './context-
 import { RunReason, ToolError } from './error.ts'
 import { ImageRef } from './image.ts'
 import { limits } from './limits.ts'
-import { AgentBounds, AgentLimits, Effort, Plan, StepId, StepState } from './plan.ts'
+import { AgentBounds, AgentLimits, Effort, Plan, StepEndState, StepId } from './plan.ts'
 import { ModelName } from './run-models.ts'
 import { Usage } from './task.ts'
 import { Count, Document, Id, Line, Milliseconds, Text, WorkspacePath } from './text.ts'
@@ -31,7 +31,7 @@ const StepStart = z.strictObject({ type: z.literal('step-start'), stepId: StepId
 const StepEnd = z.strictObject({
   type: z.literal('step-end'),
   stepId: StepId,
-  state: StepState.exclude(['pending', 'running']),
+  state: StepEndState,
   /** The step's answer, or why it did not complete. */
   text: Document,
 })

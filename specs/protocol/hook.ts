@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { GivenTurnSection, turnSectionsMaxCount } from './context-section.ts'
 import { ToolError } from './error.ts'
 import { matchesPattern } from './pattern.ts'
-import { StepState } from './plan.ts'
+import { StepEndState } from './plan.ts'
 import { AgentPath, Document, Id, Line, RunId, Text } from './text.ts'
 import { plainName, toolKey } from './tool-names.ts'
 
@@ -87,7 +87,7 @@ export const HookRequest = z.strictObject({
     z.strictObject({
       point: z.literal('after-step'),
       ...HookedStep.shape,
-      state: StepState.exclude(['pending', 'running']),
+      state: StepEndState,
       text: Document,
     }),
   ]),

@@ -142,6 +142,8 @@ export type PlanInput = z.input<typeof Plan>
 
 export const StepState = z.enum(['pending', 'running', 'completed', 'failed', 'skipped', 'cancelled'])
 export type StepState = z.infer<typeof StepState>
+/** How a step has ended. */
+export const StepEndState = StepState.exclude(['pending', 'running'])
 
 interface GraphProblem {
   readonly index: number
