@@ -121,6 +121,7 @@ class FunctionOutput implements Disposable {
   #bytes = 0
   /** End of standard output, in which the mark may have begun. */
   #last: Buffer = Buffer.alloc(0)
+  #isInResult = false
   #grace: NodeJS.Timeout | undefined
 
   constructor(mark: string) {
@@ -152,9 +153,18 @@ class FunctionOutput implements Disposable {
     }
     this.#kept[stream].push(Buffer.from(piece))
     if (stream === 'stderr' || this.hasResult) return
+    if (this.#endsResult(piece)) this.#grace = setTimeout(() => this.#enough.abort(), endGraceMs)
+  }
+
+  /** Whether the line with the mark is complete. */
+  #endsResult(piece: Buffer): boolean {
+    if (this.#isInResult) return piece.includes('\n')
     this.#last = Buffer.concat([this.#last, piece])
-    if (this.#last.includes(this.#mark)) this.#grace = setTimeout(() => this.#enough.abort(), endGraceMs)
-    else this.#last = this.#last.subarray(-this.#mark.length)
+    const at = this.#last.indexOf(this.#mark)
+    this.#isInResult = at >= 0
+    if (this.#isInResult) return this.#last.includes('\n', at)
+    this.#last = this.#last.subarray(-this.#mark.length)
+    return false
   }
 
   /** JSON behind the mark, on the last line that has it. */
