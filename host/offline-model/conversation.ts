@@ -19,7 +19,7 @@ export interface PastCall {
 }
 
 export interface PastConversation {
-  readonly stage: 'plan' | 'step' | 'other'
+  readonly stage: 'plan' | 'step' | 'workflow' | 'other'
   readonly task: string
   /** One entry a line: `path (N bytes)`, folders as `path/`. */
   readonly workspace: readonly string[]
@@ -33,15 +33,19 @@ export interface PastConversation {
 
 const plannerMark = "You are Caisson's planner."
 const agentMark = "You are Caisson's agent."
+const workflowMark = 'You carry out one step of a workflow. Do what the messages say.'
+/** Begins what the agent says of the form of an answer, behind the messages of a step. */
+const formMark = 'When the step is done, answer with JSON alone,'
 
 export function readConversation(request: CompletionRequest): PastConversation {
   const { messages } = request
   const system = contentText(messages.find((message) => message.role === 'system')?.content)
+  const firstLine = system.split('\n', 1)[0]
+  if (firstLine === workflowMark) return readWorkflowStep(request)
   const lastStart = messages.findIndex((message) => message.role === 'user')
   const user = messages[lastStart]
   const text = contentText(user?.content)
   const sections = readSections(text)
-  const firstLine = system.split('\n', 1)[0]
   const stage = firstLine === plannerMark ? 'plan' : firstLine === agentMark ? 'step' : 'other'
   return {
     stage,
@@ -51,6 +55,22 @@ export function readConversation(request: CompletionRequest): PastConversation {
     results: sections.get('result') ?? [],
     tools: readTools(request),
     calls: readCalls(messages.slice(lastStart + 1)),
+  }
+}
+
+/** A step of a workflow file: its last user message is the task. It may continue the conversation of another step. */
+function readWorkflowStep(request: CompletionRequest): PastConversation {
+  const { messages } = request
+  const lastStart = messages.findLastIndex((message) => message.role === 'user')
+  const [said = ''] = contentText(messages[lastStart]?.content).split(formMark, 1)
+  const task = said.trim()
+  const rest = { workspace: [], results: [], tools: readTools(request) }
+  return {
+    stage: 'workflow',
+    task,
+    instructions: task,
+    calls: readCalls(messages.slice(lastStart + 1)),
+    ...rest,
   }
 }
 

@@ -11,7 +11,7 @@ import { type PastConversation, readConversation } from './conversation.ts'
 import { answerInForm } from './form.ts'
 import { readIntent } from './intents.ts'
 import { planTask, readBrief } from './plan.ts'
-import { type OfflineReply, say } from './reply.ts'
+import { type OfflineReply, say, sayNotDone } from './reply.ts'
 import { understandTask } from './understand.ts'
 
 /** Characters of one delta. */
@@ -146,6 +146,7 @@ export function answerOffline(request: CompletionRequest): OfflineReply {
     // A step of another plan is parsed like a task.
     return intent === null ? actOn(conversation, instructions) : act(intent, conversation)
   }
+  if (conversation.stage === 'workflow') return actOn(conversation, conversation.task)
   return say(
     'I answer only inside a Caisson run, in the form of its planner and steps. Set a model key for free conversation.',
     'The request has neither the planner’s nor the agent’s first line.',
@@ -155,9 +156,12 @@ export function answerOffline(request: CompletionRequest): OfflineReply {
 /** The next turn of work whose words are a person's. */
 function actOn(conversation: PastConversation, words: string): OfflineReply {
   const read = understandTask(words, conversation.workspace)
-  return read.ok
-    ? actInTurn(read.intents, conversation)
-    : act({ kind: 'look', reason: read.reason }, conversation)
+  if (read.ok) return actInTurn(read.intents, conversation)
+  if (conversation.tools.has('list_files')) return act({ kind: 'look', reason: read.reason }, conversation)
+  return sayNotDone(
+    `I could not do this task: ${read.reason}. I am a set of rules; set a model key for other requests.`,
+    'No rule covers the words.',
+  )
 }
 
 /** Sub-agents that a plan may need, after a plan was rejected for too many; else undefined. */

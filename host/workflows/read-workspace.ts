@@ -15,6 +15,7 @@ import {
 import type * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
+import { findCallProblems } from './call-problems.ts'
 import {
   FunctionDetails,
   type NextStep,
@@ -184,7 +185,7 @@ function collect(value: unknown, place: Place): Collected {
   const problems: WorkflowProblem[] = []
   const keys = entries.flatMap(([text, details]): ReadKey[] => {
     const key = parseKey(text)
-    if (key === null) problems.push(place(text, [], `is no key of a workflow; expected ${keyForms}`))
+    if (key === null) problems.push(place(text, [], describeNoKey(text)))
     return key === null ? [] : [{ text, key, details }]
   })
   if (keys.length === 0)
@@ -226,6 +227,13 @@ function collect(value: unknown, place: Place): Collected {
   const { agent, version } = list.key
   const others = taken.length === 0 ? {} : { taken }
   return { data: { agent, version, ...rest, steps, functions, ...others }, problems }
+}
+
+/** YAML takes a comment of another language, with the key behind it, for one key. */
+function describeNoKey(text: string): string {
+  return /^\/[/*]/.test(text)
+    ? 'begins with a comment of another form; comments begin with #'
+    : `is no key of a workflow; expected ${keyForms}`
 }
 
 interface ReadKey {
@@ -367,7 +375,7 @@ function toEdges(after: NextStep): Edge[] {
 
 /** Problems of a file whose parts are each in order. */
 function check(data: WorkspaceData, place: Place): WorkflowProblem[] {
-  return findGraphProblems(data).map(({ step, path, message }) =>
+  return [...findGraphProblems(data), ...findCallProblems(data)].map(({ step, path, message }) =>
     place(step === null ? `${data.agent}@${data.version}#details` : stepKeyOf(data, step), path, message),
   )
 }

@@ -16,6 +16,15 @@ const example = readFileSync(
 
 const message = (content: string) => ({ chat: [{ role: 'user', content }] })
 
+const described = {
+  description: 'x',
+  parameters: [
+    { type: 'integer', name: 'n' },
+    { type: 'integer', name: 'o', required: false },
+  ],
+  code: 'function f(n, o) {}',
+}
+
 /** A file with these steps, in this order, and what else is given. */
 function file(steps: Record<string, unknown>, more: Record<string, unknown> = {}): string {
   return JSON.stringify(
@@ -106,6 +115,21 @@ describe('a workflow file', () => {
       'an unknown key',
       file({ a: message('x') }, { 'A@1@stp-b#details': {} }),
       'A@1@stp-b#details : is no key',
+    ],
+    [
+      'a comment of JavaScript',
+      file({ a: message('x') }, { 'func-f#details': {} }).replace('"func-f', '// of f\n"A@1@func-f'),
+      'begins with a comment of another form; comments begin with #',
+    ],
+    [
+      'an argument that the function does not take, without the one that it takes',
+      file({ a: { call: { function: 'f', arguments: { m: 1 } } } }, { 'A@1@func-f#details': described }),
+      'call.arguments.m: is no argument of the function "f", whose parameters are "n", "o"',
+    ],
+    [
+      'a call without an argument',
+      file({ a: { call: { function: 'f' } } }, { 'A@1@func-f#details': described }),
+      'call.arguments: lacks "n", which the function "f" requires',
     ],
     [
       'another agent',

@@ -17,7 +17,14 @@ function file(name: string, ids: readonly string[], keys: Readonly<Record<string
 }
 
 const chat = [{ role: 'user', content: 'go' }]
-const add = { description: 'adds', code: 'function add(a, b) { return a + b }' }
+const add = {
+  description: 'adds',
+  parameters: [
+    { type: 'number', name: 'a' },
+    { type: 'number', name: 'b', required: false },
+  ],
+  code: 'function add(a, b = 0) { return a + b }',
+}
 const greet = { chat: [{ role: 'user', content: 'greet {{input}}' }], function: ['add'], retries: 2 }
 const library = file('Lib@1', ['greet', 'end'], {
   'step-greet': { ...greet, nextStep: 'end', onFailure: { step: 'end' } },
