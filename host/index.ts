@@ -185,7 +185,7 @@ export type { RunVmOptions, VmOptions } from './vm/vm-options.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'
 export { drawMermaid, drawSvg } from './workflows/draw.ts'
 export { FolderWorkflowStore } from './workflows/folder-store.ts'
-export type { FunctionDetails, StepDetails, StepWorkName, TakenFunctionDetails } from './workflows/format.ts'
+export type { FunctionDetails, StepDetails, StepWorkName, TakenFunctionDetails } from '#specs/protocol/workflow-format.ts'
 export type { WorkflowProblem } from './workflows/read-workspace.ts'
 export { SqliteWorkflowStore } from './workflows/sqlite-store.ts'
 export type { StoredWorkflow, WorkflowStore } from './workflows/workflow-store.ts'
@@ -195,7 +195,7 @@ export type {
   WorkflowFunction,
   WorkflowStep,
   WorkspaceData,
-} from './workflows/workspace-data.ts'
+} from '#specs/node/workflow/workspace-data.ts'
 export {
   type ListedWorkflow,
   WorkflowError,

@@ -8,7 +8,7 @@ import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { readBounded } from '../files/regular-file.ts'
 import { readWorkspace, type WorkflowProblem } from './read-workspace.ts'
-import type { WorkspaceData } from './workspace-data.ts'
+import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 
 /** A workflow file that cannot run; `problems` has every reason, in the order of the file. */
 export class WorkflowError extends CaissonError {

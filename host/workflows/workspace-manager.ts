@@ -10,7 +10,7 @@ import {
   storeExpected,
   type WorkflowStore,
 } from './workflow-store.ts'
-import type { WorkspaceData } from './workspace-data.ts'
+import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 
 export { describeProblem, type ListedWorkflow, WorkflowError } from './workflow-file.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import { compileWorkflow } from '../../workflows/compile.ts'
-import type { WorkspaceData } from '../../workflows/workspace-data.ts'
 import { WorkspaceManager } from '../../workflows/workspace-manager.ts'
 
 const manager = new WorkspaceManager()
