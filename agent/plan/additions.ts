@@ -91,10 +91,11 @@ export class Additions {
   /** Which of two steps adds first decides about both: a continued run takes the order that its log has. */
   async #untilNext(callId: string, signal: AbortSignal): Promise<void> {
     for (;;) {
+      // Of this moment: the call that comes next may be gone before this one reads which it was.
+      const taken = this.#taken.promise
       this.#next ??= this.#run.log.once('addition', () => Promise.resolve(callId))
-      const next = await this.#next
-      if (next === callId || signal.aborted) break
-      await this.#taken.promise
+      if ((await this.#next) === callId || signal.aborted) break
+      await taken
     }
     this.#next = undefined
     this.#taken.resolve()

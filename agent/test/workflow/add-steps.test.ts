@@ -1,9 +1,11 @@
 // A step of a workflow that adds steps and functions, in the real executor over a scripted model's server.
+import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Asked, ServerReply } from '#specs/testing/model-server.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import type { OpenExtension } from '../../extensions/extension.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
 import { defineTool, toolSuccess } from '../../tool-calls/tool.ts'
@@ -346,3 +348,48 @@ describe('an addition is refused, with everything that is wrong, and changes not
     expect(completion.summary).toBe('re: end: 3')
   })
 })
+
+it.each([
+  ['a', 'b'],
+  ['b', 'a'],
+])(
+  'steps that add at the same time, %s first, add in this order when another agent continues the run [S3.11 R.01]',
+  async (...order) => {
+    const place = await temporaryFolder('add-steps')
+    const log = { file: path.join(place, 'run.jsonl'), minIntervalMs: 0 }
+    const may = { mayAdd: { steps: 1, functions: 0 } }
+    const task = workflowTask({
+      a: { chat: chat('Plan a.'), ...may },
+      b: { chat: chat('Plan b.'), ...may },
+      c: { chat: chat('end'), after: ways('a', 'b') },
+    })
+    const later = Promise.withResolvers<void>()
+    const live = (resume: boolean): Promise<WholeRun> =>
+      runWhole(
+        async (_, { messages }) => {
+          const id = /Plan ([ab])/.exec(messages.at(-1)?.content ?? '')?.[1]
+          if (id === order[1]) await later.promise
+          if (id === undefined) {
+            // The first has added its step by then.
+            later.resolve()
+            return reply({ text: 'done' })
+          }
+          return reply({ calls: [addCall(id, { steps: [{ id: `of-${id}`, chat: say('x') }] })] })
+        },
+        {
+          task: { ...task, ...(resume ? { resume } : {}) },
+          parts: { log },
+          host: { makeCheckpoint: async () => ({ ok: true, value: { made: true } }) },
+        },
+      )
+    const first = await live(false)
+    const ids = first.events.flatMap((event) =>
+      event.type === 'plan-update' && event.added !== undefined ? event.added.steps.map(({ id }) => id) : [],
+    )
+    expect(ids).toEqual(order.map((id) => `of-${id}`))
+    const second = await live(true)
+    expect(second.asked).toEqual([])
+    expect(second.events).toEqual([])
+    expect(second.completion).toMatchObject({ outcome: 'completed', message: 'all 5 steps completed' })
+  },
+)
