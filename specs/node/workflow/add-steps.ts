@@ -3,6 +3,7 @@
  * it accepts the change. The steps of the file keep their ways; those that follow the adding step wait for the new ones. Pure.
  */
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
@@ -214,13 +215,16 @@ function settle(
       ? { ...step, needs: [...step.needs, ...ends] }
       : step,
   )
-  const next = Plan.safeParse({
-    goal: plan.goal,
-    steps: [...waiting.slice(0, at), ...compiled.map(({ planned }) => planned), ...waiting.slice(at)],
-  })
+  const next = Plan.safeParse(
+    {
+      goal: plan.goal,
+      steps: [...waiting.slice(0, at), ...compiled.map(({ planned }) => planned), ...waiting.slice(at)],
+    },
+    plainMessages,
+  )
   if (!next.success) return { ok: false, error: next.error.issues.map(describeIssue) }
   const problems = compiled.flatMap((one) => {
-    const read = TaskStep.safeParse(one.own)
+    const read = TaskStep.safeParse(one.own, plainMessages)
     return read.success
       ? []
       : read.error.issues.map((issue) => `step "${one.own.name}": ${describeIssue(issue)}`)
