@@ -88,7 +88,10 @@ export class Additions {
     })
   }
 
-  /** Which of two steps adds first decides about both: a continued run takes the order that its log has. */
+  /**
+   * Which of two steps adds first decides about both: a continued run takes the order that its log has. Steps begin
+   * meanwhile, since the one that comes next may be among them.
+   */
   async #untilNext(callId: string, signal: AbortSignal): Promise<void> {
     for (;;) {
       // Of this moment: the call that comes next may be gone before this one reads which it was.
