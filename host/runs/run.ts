@@ -109,8 +109,7 @@ export class Run implements RunHandle {
       ...(givenPlan === undefined ? {} : { plan: givenPlan }),
       ...(workflow === undefined ? {} : { workflow }),
     })
-    const mayWait =
-      workflow === undefined ? undefined : plan.replays === undefined ? 'kept' : 'passed'
+    const mayWait = workflow === undefined ? undefined : plan.replays === undefined ? 'kept' : 'passed'
     this.#approvals = new ApprovalQueue({
       ...approvals,
       ...(mayWait === undefined ? {} : { mayWait }),

@@ -189,7 +189,8 @@ export class AgentEventValidator {
     if (state !== 'running') return `steps added by "${added.by}", which is ${state ?? 'pending'}`
     const grown = this.#grow(workflow, added)
     if (!grown.ok) return `an invalid addition to the workflow: ${grown.error[0]}`
-    if (digestOf(plan) !== digestOf(grown.value.plan)) return 'another plan than what follows from the added steps'
+    if (digestOf(plan) !== digestOf(grown.value.plan))
+      return 'another plan than what follows from the added steps'
     this.#plan = plan
     this.#revision = revision
     this.#added = grown.value.added
@@ -202,8 +203,7 @@ export class AgentEventValidator {
     if (plan === undefined) return { ok: false, error: ['the workflow has no plan'] }
     const { steps, functions = [] } = workflow
     let grown: ReturnType<typeof addSteps> = { ok: true, value: { plan, steps, functions, added: [] } }
-    for (const one of [...this.#added, addition])
-      if (grown.ok) grown = addSteps(grown.value, one, stepModels)
+    for (const one of [...this.#added, addition]) if (grown.ok) grown = addSteps(grown.value, one, stepModels)
     return grown
   }
 
