@@ -15,7 +15,12 @@ import {
 import type * as z from 'zod'
 import { edgesOf, readWork } from '#specs/node/workflow/edges.ts'
 import { findGraphProblems } from '#specs/node/workflow/graph.ts'
-import type { TakenFunction, WorkflowFunction, WorkflowStep, WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
+import type {
+  TakenFunction,
+  WorkflowFunction,
+  WorkflowStep,
+  WorkspaceData,
+} from '#specs/node/workflow/workspace-data.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 import {
@@ -24,7 +29,13 @@ import {
   TakenFunctionDetails,
   WorkflowDetails,
 } from '#specs/protocol/workflow-format.ts'
-import { keyForms, parseKey, parseReference, stepKeyOf, type WorkflowKey } from '#specs/protocol/workflow-keys.ts'
+import {
+  keyForms,
+  parseKey,
+  parseReference,
+  stepKeyOf,
+  type WorkflowKey,
+} from '#specs/protocol/workflow-keys.ts'
 
 export interface WorkflowProblem {
   /** Key of the file; empty for the file as a whole. */

@@ -240,7 +240,13 @@ export type WorkflowDetails = z.infer<typeof WorkflowDetails>
 const additionMaxCount = 32
 
 /** A step that another one adds: it chats, calls or asks, and adds nothing itself. */
-export const AddedStep = StepDetails.omit({ workflow: true, wait: true, mayAdd: true, from: true, sha256: true }).extend({
+export const AddedStep = StepDetails.omit({
+  workflow: true,
+  wait: true,
+  mayAdd: true,
+  from: true,
+  sha256: true,
+}).extend({
   id: StepName,
 })
 export type AddedStep = z.infer<typeof AddedStep>
