@@ -140,6 +140,8 @@ export async function runTask(context: TaskContext, parts: RunParts): Promise<Ru
   const asIs: AgentRun = {
     ...(images.length === 0 ? {} : { images }),
     task: { ...task, askTools: tools.value.askTools },
+    askPatterns: task.askTools,
+    ...(extensions.makeFunction === undefined ? {} : { makeFunction: extensions.makeFunction }),
     agentPath: task.subAgent === undefined ? 'root' : parentOf(task.subAgent.agentPath),
     model: modelOf(task.model),
     ...(stepModels.length === 0

@@ -3,6 +3,13 @@ export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } fr
 export type { ServerKindName } from '#specs/node/model-protocols/server-kinds.ts'
 export type { SkillFinding } from '#specs/node/skills/registry.ts'
 export type {
+  Edge as WorkflowEdge,
+  TakenFunction as TakenWorkflowFunction,
+  WorkflowFunction,
+  WorkflowStep,
+  WorkspaceData,
+} from '#specs/node/workflow/workspace-data.ts'
+export type {
   AccessQuestion,
   AnsweredVia,
   AnswerReach,
@@ -45,6 +52,13 @@ export {
   type ToolValidationFailure,
   type ToolValidationIssue,
 } from '#specs/protocol/validation-failure.ts'
+export type {
+  FunctionDetails,
+  StepDetails,
+  StepWorkName,
+  TakenFunctionDetails,
+  WorkflowAddition,
+} from '#specs/protocol/workflow-format.ts'
 export type { TaskAnswer, TraceEntry } from '#specs/service/task-resources.ts'
 export type { ApiKey, ApiKeyOptions, ApiKeyQuotas, ApiKeys, CreatedApiKey } from './api-keys/api-keys.ts'
 export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
@@ -185,17 +199,9 @@ export type { RunVmOptions, VmOptions } from './vm/vm-options.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'
 export { drawMermaid, drawSvg } from './workflows/draw.ts'
 export { FolderWorkflowStore } from './workflows/folder-store.ts'
-export type { FunctionDetails, StepDetails, StepWorkName, TakenFunctionDetails } from './workflows/format.ts'
 export type { WorkflowProblem } from './workflows/read-workspace.ts'
 export { SqliteWorkflowStore } from './workflows/sqlite-store.ts'
 export type { StoredWorkflow, WorkflowStore } from './workflows/workflow-store.ts'
-export type {
-  Edge as WorkflowEdge,
-  TakenFunction as TakenWorkflowFunction,
-  WorkflowFunction,
-  WorkflowStep,
-  WorkspaceData,
-} from './workflows/workspace-data.ts'
 export {
   type ListedWorkflow,
   WorkflowError,

@@ -1,6 +1,8 @@
 /** What {@link Host.startWorkflow} takes, and how a workflow becomes the options of a run. */
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
+import { parametersOf } from '#specs/node/workflow/function-schema.ts'
+import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import { namedModels, type StepModels } from '#specs/protocol/run-models.ts'
 import type { Workflow } from '#specs/protocol/workflow.ts'
 import { OptionsError, ToolOption } from './check-options.ts'
@@ -10,10 +12,8 @@ import type { RunOptions } from './run-options.ts'
 import type { GivenPlan } from './runs/given-plan.ts'
 import type { HostToolContext, HostToolDefinition, HostTools } from './tools/host-tools.ts'
 import { type CompiledWorkflow, compileWorkflow, describeGoal } from './workflows/compile.ts'
-import { parametersOf } from './workflows/function-schema.ts'
 import { type FoundWorkflow, findWorkflow, loadWhole } from './workflows/load-parts.ts'
 import { isStore, storeExpected, type WorkflowStore } from './workflows/workflow-store.ts'
-import type { WorkspaceData } from './workflows/workspace-data.ts'
 import { WorkspaceManager } from './workflows/workspace-manager.ts'
 
 /**

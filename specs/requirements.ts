@@ -213,9 +213,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Workflows branch on conditions, repeat steps, wait, go through lists and run other workflows, by expressions that cannot run code and always end',
   ),
   'S3.10': now('Functions of a user run in a sandbox, with bounds of time and memory'),
-  'S3.11': later(
-    'Steps are made while a workflow runs',
-    'plans are revised (A.01); workflows stay as they are',
+  'S3.11': now(
+    'A step of a workflow adds steps and functions while it runs, within declared bounds and with no more rights than its own',
   ),
   'S3.12': now('A sample workflow, checked and drawn; its run has the journal and the logs of any run'),
 

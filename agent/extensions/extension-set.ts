@@ -32,6 +32,8 @@ export interface OpenedExtensions {
   readonly tools: readonly Tool[]
   /** The same tools for a sub-agent over its view; whatever they start ends with `signal`. */
   toolsFor(workspace: AgentWorkspace, signal: AbortSignal): Promise<readonly Tool[]>
+  /** Makes a tool of a function that a step of a workflow adds; undefined where no extension does. */
+  readonly makeFunction: Extension['toolOf']
   /** Closes all of them; waits a few seconds at most. */
   close(): Promise<void>
 }
@@ -78,6 +80,7 @@ export async function openExtensions(
       })
       return (await Promise.all(lists)).flat()
     },
+    makeFunction: opened.find(({ extension }) => extension.toolOf !== undefined)?.extension.toolOf,
     close: () => closeAll(opened, parts.logger),
   }
 }

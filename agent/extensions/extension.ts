@@ -5,6 +5,7 @@
  */
 import type { Logger } from 'pino'
 import type { Task } from '#specs/protocol/task.ts'
+import type { CodeFunction } from '#specs/protocol/workflow.ts'
 import type { HostRequests } from '../link/host-link.ts'
 import type { Tool } from '../tool-calls/tool.ts'
 
@@ -41,6 +42,8 @@ export interface Extension {
    * ends with `signal`.
    */
   toolsFor(workspace: AgentWorkspace, signal: AbortSignal): Promise<readonly Tool[]>
+  /** The tool for a function with code that a step of a workflow adds, over the root's workspace. Absent: it makes none. */
+  toolOf?(added: CodeFunction): Tool
   /** Ends what it started. */
   close(): Promise<void>
 }

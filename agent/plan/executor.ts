@@ -17,6 +17,7 @@ import { describeOutput, settleOutput } from '../step/step-output.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import { WorkflowValues } from '../workflow/values.ts'
 import { noteEnd, performStep } from '../workflow/workflow-step.ts'
+import { Additions } from './additions.ts'
 import { type AgentStepResult, isForAgent, narrowRun, runAgentStep } from './agent-step.ts'
 import { lastSteps, planEnding } from './ending.ts'
 import { settleAnswer } from './final-answer.ts'
@@ -71,6 +72,8 @@ class Execution {
   readonly #unplanned = new Map<string, PlanFailure>()
   /** Of a run whose plan is a workflow; else null. */
   readonly #workflow: WorkflowValues | null
+  /** What its steps add. */
+  readonly #additions: Additions | null
   readonly #running = new Map<string, Promise<string>>()
   readonly #stop = new AbortController()
   readonly #signal: AbortSignal
@@ -105,6 +108,17 @@ class Execution {
       },
       signal: this.#signal,
     })
+    this.#additions =
+      given === undefined || workflow === null
+        ? null
+        : new Additions({
+            book,
+            run,
+            workflow: given,
+            values: workflow,
+            revisions: this.#revisions,
+            onAdopted: (plan) => this.#schedule.setPlan(plan),
+          })
   }
 
   async finish(): Promise<RunEnding> {
@@ -256,7 +270,7 @@ class Execution {
       performStep(step, values.stepOf(step.id), values.condition(step.id), {
         values,
         performPart,
-        run: this.#run,
+        run: this.#additions?.runFor(step.id) ?? this.#run,
         signal: this.#signal,
         converse: this.#performStep,
         historyOf: (id) => {

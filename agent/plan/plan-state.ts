@@ -2,6 +2,7 @@
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { isSameStep } from '#specs/protocol/plan-revision.ts'
+import type { WorkflowAddition } from '#specs/protocol/workflow-format.ts'
 import type { AgentRun } from '../run/run.ts'
 import { truncate } from '../text/truncate.ts'
 
@@ -32,12 +33,13 @@ export class PlanState {
     return this.#revision >= limits.planMaxRevisions
   }
 
-  /** Makes `plan` current; resolves when the host has it, with the reason. */
-  async adopt(plan: Plan, reason: string, run: AgentRun): Promise<void> {
+  /** Makes `plan` current; resolves when the host has it, with the reason. @param added by a step of a workflow */
+  async adopt(plan: Plan, reason: string, run: AgentRun, added?: WorkflowAddition): Promise<void> {
     this.#plan = plan
     this.#revision++
     const why = truncate(reason.replaceAll(/\s+/g, ' ').trim(), limits.lineMaxChars)
-    await run.report.event({ type: 'plan-update', revision: this.#revision, plan, reason: why })
+    const more = added === undefined ? {} : { added }
+    await run.report.event({ type: 'plan-update', revision: this.#revision, plan, reason: why, ...more })
   }
 }
 

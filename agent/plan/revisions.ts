@@ -56,7 +56,7 @@ export class Revisions {
 
   /** A running step submits a complete plan; returns the text for the model. */
   propose(stepId: string, value: unknown, reason: string, signal: AbortSignal): Promise<Result<string>> {
-    return this.#alone(async () => {
+    return this.alone(async () => {
       const { book } = this.#parts
       if (book.isFull)
         return toolFailure(
@@ -86,7 +86,7 @@ export class Revisions {
 
   /** Replans the rest after a step failed; returns why there is no new plan, or null. */
   replan(failedStep: string): Promise<PlanFailure | null> {
-    return this.#alone(() => this.#replan(failedStep))
+    return this.alone(() => this.#replan(failedStep))
   }
 
   async #replan(failedStep: string): Promise<PlanFailure | null> {
@@ -128,8 +128,8 @@ export class Revisions {
     return null
   }
 
-  /** One at a time, in request order. */
-  async #alone<T>(work: () => Promise<T>): Promise<T> {
+  /** One change of the plan at a time, in request order. */
+  async alone<T>(work: () => Promise<T>): Promise<T> {
     const before = this.#last
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#last = promise

@@ -12,11 +12,12 @@ import { sourceHeaders } from '#specs/protocol/model-request.ts'
 import type { RpcFailure } from '#specs/protocol/peer.ts'
 import type { StepModel } from '#specs/protocol/run-models.ts'
 import type { RunOutcome, Task } from '#specs/protocol/task.ts'
+import type { CodeFunction } from '#specs/protocol/workflow.ts'
 import type { HostLink, HostRequests } from '../link/host-link.ts'
 import { truncate } from '../text/truncate.ts'
 import type { Registry } from '../tool-calls/registry.ts'
 import type { Agents } from '../tool-calls/sub-agent-types.ts'
-import type { Picture, RevisePlan, SkillCatalog } from '../tool-calls/tool.ts'
+import type { AddSteps, Picture, RevisePlan, SkillCatalog, Tool } from '../tool-calls/tool.ts'
 import type { RunBudget } from './budget.ts'
 import type { AgentHooks } from './hooks.ts'
 import { noLog, type RunLog } from './run-log.ts'
@@ -174,6 +175,14 @@ export interface AgentRun {
   readonly agents?: Agents
   /** For the executing step; absent in a sub-agent, and outside of a plan's execution. */
   readonly revisePlan?: RevisePlan
+  /** For the executing step of a workflow. Absent: it adds no steps. */
+  readonly addSteps?: AddSteps
+  /** Makes a tool of a function that a step of a workflow adds. Absent: none may be added. */
+  readonly makeFunction?: (added: CodeFunction) => Tool
+  /** Names of such functions; sub-agents do not have them. Absent: none. */
+  readonly addedFunctions?: readonly string[]
+  /** Names and patterns of tools that require approval, for those that come later. Absent: none. */
+  readonly askPatterns?: readonly string[]
   /** Aborted when the run is cancelled or its budget has tripped. */
   readonly signal: AbortSignal
   /** Aborted when the run is cancelled, or a budget above it has tripped: its own leaves it one turn to conclude. */

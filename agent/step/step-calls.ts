@@ -19,6 +19,7 @@ import { type ApprovalQuestion, type Invocation, type InvokeContext, invokeTool 
 import { describeFacts } from '../tool-calls/call-facts.ts'
 import { findTool } from '../tool-calls/registry.ts'
 import { type AskUser, type Picture, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
+import { addStepsName } from '../tools/add-steps.ts'
 import { revisePlanName } from '../tools/revise-plan.ts'
 import { createProgramTools, type ProgramCall } from './program-calls.ts'
 
@@ -114,7 +115,10 @@ export async function makeCall(
   })
 }
 
-/** The result that the run's log has of the call, or that of `work`. A revised plan is read again: it changes the run. */
+/** Calls that a continued run makes again: they change the run, and nothing else. */
+const changesPlan: ReadonlySet<string> = new Set([revisePlanName, addStepsName])
+
+/** The result that the run's log has of the call, or that of `work`. */
 async function oncePerCall(
   stepId: string,
   call: ToolCallRequest,
@@ -123,7 +127,7 @@ async function oncePerCall(
 ): Promise<MadeCall> {
   const { log, outputs } = run
   const tool = findTool(run.registry.byName, call.name)
-  if (tool?.name === revisePlanName) return await work()
+  if (tool !== undefined && changesPlan.has(tool.name)) return await work()
   const name = `call ${stepId} ${call.id}`
   let shown: Picture | undefined
   const once = () =>
@@ -155,7 +159,7 @@ async function oncePerCall(
 /** Whether the run's log counts the call as one that changes something. */
 function isEffect({ name }: ToolCallRequest, { registry }: AgentRun): boolean {
   const tool = findTool(registry.byName, name)
-  return tool?.readOnly === false && tool.name !== revisePlanName
+  return tool?.readOnly === false && !changesPlan.has(tool.name)
 }
 
 async function runCall(
@@ -194,6 +198,7 @@ async function runCall(
     },
     outputs: run.outputs,
     ...(run.revisePlan === undefined ? {} : { revisePlan: run.revisePlan }),
+    ...(run.addSteps === undefined ? {} : { addSteps: run.addSteps }),
     ...(run.agents === undefined ? {} : { agents: run.agents }),
     ...(run.skills === undefined ? {} : { skills: run.skills }),
     runId: run.task.runId,

@@ -47,7 +47,7 @@ interface ChildParts {
 /** Creates the child's run, without sub-agents of its own. */
 export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildParts): AgentRun {
   // The brief names the images that it is about; the sub-agent reads them itself.
-  const { agents: _agents, revisePlan: _revisePlan, images: _images, ...shared } = parent
+  const { agents: _agents, revisePlan: _revisePlan, addSteps: _addSteps, images: _images, ...shared } = parent
   const { outputSchema: _schema, images: __images, ...task } = parent.task
   const child = {
     ...shared,

@@ -133,6 +133,16 @@ function isOwn({ runs = 'agent', isOwn: own = runs === 'agent' }: Tool): boolean
   return own
 }
 
+/** Whether such a list has the name; entries that match nothing count for nothing. */
+export function isAmong(name: string, wanted: readonly string[]): boolean {
+  let isIn = wanted[0]?.startsWith('!') === true
+  for (const entry of wanted) {
+    const isNegative = entry.startsWith('!')
+    if (matchesPattern(isNegative ? entry.slice(1) : entry, name)) isIn = !isNegative
+  }
+  return isIn
+}
+
 /** The matching names in the order of `all`; the error holds the entries that match nothing. */
 export function chooseNames(
   all: readonly string[],

@@ -29,6 +29,16 @@ export interface OutputReader {
  */
 export type RevisePlan = (plan: unknown, reason: string, signal: AbortSignal) => Promise<Result<string>>
 
+/** What a model adds to its workflow. `steps` and `functions` are not validated yet. */
+export interface GivenSteps {
+  readonly reason: string
+  readonly steps: unknown
+  readonly functions: unknown
+}
+
+/** Adds to the workflow that runs; returns the text for the model. */
+export type AddSteps = (given: GivenSteps, callId: string, signal: AbortSignal) => Promise<Result<string>>
+
 /** The answer to a question. */
 interface UserReply {
   readonly answer: UserAnswer
@@ -100,6 +110,8 @@ export interface ToolContext {
   readonly outputs?: OutputReader
   /** Absent when the call belongs to no plan step. */
   readonly revisePlan?: RevisePlan
+  /** Absent where no workflow runs. */
+  readonly addSteps?: AddSteps
   /** Absent without sub-agents. */
   readonly agents?: Agents
   /** Id of the calling run; with the two fields below it identifies the conversation. Absent: there is only one. */

@@ -6,6 +6,7 @@ import { workflowSystemPrompt } from '../context/prompts.ts'
 import type { AgentRun } from '../run/run.ts'
 import { describeOutput } from '../step/step-output.ts'
 import type { Agents } from '../tool-calls/sub-agent-types.ts'
+import { createAddStepsTool } from '../tools/add-steps.ts'
 import { revisePlanName } from '../tools/revise-plan.ts'
 import type { Round, WorkflowValues } from './values.ts'
 
@@ -14,13 +15,15 @@ const beginning = 'Begin.'
 
 /** The run as the step has it: with its functions and tools alone, and its bound of turns. */
 export function runOfStep(step: WorkflowStep, run: AgentRun): Result<AgentRun, string> {
-  const { functions = [], tools = [], maxTurns } = step
+  const { functions = [], tools = [], maxTurns, mayAdd } = step
   const chosen = tools.length === 0 ? { ok: true as const, value: [] } : run.registry.choose(tools)
   if (!chosen.ok) return { ok: false, error: `tools: ${chosen.error.message}` }
   // A workflow is changed by what its file allows, not by its model.
   const names = new Set([...functions, ...chosen.value].filter((name) => name !== revisePlanName))
   const registry = run.registry.select([...names])
   if (!registry.ok) return { ok: false, error: `function: ${registry.error.message}` }
+  const { addedFunctions = [] } = run
+  const shared = registry.value.names.filter((name) => !addedFunctions.includes(name))
   const { limits } = run.task
   const maxTurnsPerStep = Math.min(maxTurns ?? limits.maxTurnsPerStep, limits.maxTurnsPerStep)
   return {
@@ -28,9 +31,9 @@ export function runOfStep(step: WorkflowStep, run: AgentRun): Result<AgentRun, s
     value: {
       ...run,
       task: { ...run.task, limits: { ...limits, maxTurnsPerStep } },
-      registry: registry.value,
+      registry: mayAdd === undefined ? registry.value : registry.value.with([createAddStepsTool(mayAdd)]),
       functions: { names: functions, atOnce: step.callsAtOnce === true },
-      ...(run.agents === undefined ? {} : { agents: agentsWithin(run.agents, registry.value.names) }),
+      ...(run.agents === undefined ? {} : { agents: agentsWithin(run.agents, shared) }),
     },
   }
 }
@@ -73,7 +76,7 @@ export function openChat(
   if (step.output !== undefined) said.push({ role: 'user', content: describeOutput(step.output) })
   if (said.at(-1)?.role !== 'user') said.push({ role: 'user', content: beginning })
   if (earlier !== undefined) return { ok: true, value: [...earlier, ...joinUsers(said)] }
-  const hasCalls = (step.functions ?? []).length + (step.tools ?? []).length > 0
+  const hasCalls = (step.functions ?? []).length + (step.tools ?? []).length > 0 || step.mayAdd !== undefined
   const system: ChatMessage = {
     role: 'system',
     content: [workflowSystemPrompt(hasCalls), ...rules].join('\n\n'),

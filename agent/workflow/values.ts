@@ -4,12 +4,14 @@
  */
 
 import { block } from '#specs/node/prompt-block.ts'
+import { type GrownWorkflow, roomOf } from '#specs/node/workflow/add-steps.ts'
 import { type ExpressionValues, parseExpression, type StepValue } from '#specs/node/workflow/expression.ts'
 import { parseTemplate } from '#specs/node/workflow/template.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { IncomingWay, Workflow, WorkflowStep } from '#specs/protocol/workflow.ts'
+import type { WorkflowAddition } from '#specs/protocol/workflow-format.ts'
 
 /** How a step ended. */
 export interface EndedStep {
@@ -36,13 +38,25 @@ const plainWord = /^[\p{L}\p{N}_@%+=:,./~-]{1,200}$/u
 export type RunWorkflow = Pick<Workflow, 'steps' | 'result' | 'parts'> & { readonly input: unknown }
 
 export class WorkflowValues {
-  readonly workflow: RunWorkflow
+  #workflow: RunWorkflow
+  /** What steps added, by the id of the adding step. */
+  #added: readonly WorkflowAddition[] = []
   readonly #ended = new Map<string, EndedStep & Required<NotedEnd>>()
   /** Steps that run when they are reached; those whose condition cannot be evaluated run too, and fail with the reason. */
   readonly #conditions = new Map<string, boolean>()
 
   constructor(workflow: RunWorkflow) {
-    this.workflow = workflow
+    this.#workflow = workflow
+  }
+
+  get workflow(): RunWorkflow {
+    return this.#workflow
+  }
+
+  /** Takes the steps that were added. */
+  grow({ steps, added }: Pick<GrownWorkflow, 'steps' | 'added'>): void {
+    this.#workflow = { ...this.#workflow, steps }
+    this.#added = added
   }
 
   stepOf(id: string): WorkflowStep {
@@ -142,8 +156,24 @@ export class WorkflowValues {
   }
 
   #values(own: Readonly<Record<string, StepValue>>, round: Round): ExpressionValues {
-    const steps = [...this.#ended].map(([id, { state, output }]) => [this.stepOf(id).name, { state, output }])
+    const steps = [...this.#ended].map(([id, { state, output }]) => [
+      this.stepOf(id).name,
+      { state, output, ...this.#addedBy(id) },
+    ])
     return { input: this.workflow.input, steps: { ...Object.fromEntries(steps), ...own }, ...round }
+  }
+
+  /** The steps that one may add, in its order, as far as they have ended. */
+  #addedBy(id: string): Pick<StepValue, 'added'> {
+    if (this.stepOf(id).mayAdd === undefined) return {}
+    const names = roomOf({ added: this.#added }, id).steps
+    const ended = new Map([...this.#ended].map(([one, value]) => [this.stepOf(one).name, value]))
+    return {
+      added: names.flatMap((name) => {
+        const value = ended.get(name)
+        return value === undefined ? [] : [{ id: name, state: value.state, output: value.output }]
+      }),
+    }
   }
 
   /** A text for the model: what it takes from steps is marked as data. */

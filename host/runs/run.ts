@@ -89,6 +89,7 @@ export class Run implements RunHandle {
     this.#record = record
     const { mode, given, approvals } = plan
     const givenPlan = given?.plan ?? plan.resumed?.task.plan
+    const workflow = workflowOf(plan)
     this.#clock = new RunClock(plan.limits.maxWallMs, record)
     this.#approvesPlan = plan.approvePlan || asksAboutPlan(approvals.rules)
     this.#hooks = new RunHooks({
@@ -106,10 +107,9 @@ export class Run implements RunHandle {
       maxDepth: plan.limits.maxDepth,
       hooks: this.#hooks.ofAgent,
       ...(givenPlan === undefined ? {} : { plan: givenPlan }),
-      isPlanFixed: workflowOf(plan) !== undefined,
+      ...(workflow === undefined ? {} : { workflow }),
     })
-    const mayWait =
-      workflowOf(plan) === undefined ? undefined : plan.replays === undefined ? 'kept' : 'passed'
+    const mayWait = workflow === undefined ? undefined : plan.replays === undefined ? 'kept' : 'passed'
     this.#approvals = new ApprovalQueue({
       ...approvals,
       ...(mayWait === undefined ? {} : { mayWait }),

@@ -4,6 +4,16 @@
  */
 import { createHash } from 'node:crypto'
 import { openSchema } from '#specs/node/json-schema.ts'
+import {
+  compileStep,
+  findCodeProblem,
+  idOf,
+  idsOf,
+  namesOf,
+  planStepOf,
+  toCodeFunction,
+} from '#specs/node/workflow/compile-step.ts'
+import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -15,20 +25,8 @@ import {
   Workflow,
   WorkflowPart,
 } from '#specs/protocol/workflow.ts'
-import {
-  compileStep,
-  findCodeProblem,
-  idOf,
-  idsOf,
-  nameOf,
-  namesOf,
-  planStepOf,
-  refusalOf,
-  toCodeFunction,
-} from './compile-step.ts'
 import type { LoadedParts, WholeWorkflow } from './load-parts.ts'
 import { WorkflowError } from './workflow-file.ts'
-import type { WorkspaceData } from './workspace-data.ts'
 
 export interface CompiledWorkflow {
   readonly plan: Plan
@@ -91,7 +89,7 @@ class Compiler {
     const { provided } = this.#options
     this.#takeCode(data)
     const steps = data.steps.map((step) => {
-      const own = compileStep(step, data, ids)
+      const own = compileStep(step, data.steps, ids)
       const part = own.workflow === undefined ? undefined : this.#partOf(data, own.workflow)
       const writes = part?.plan.steps.flatMap((one) => one.writes)
       return {
@@ -113,6 +111,12 @@ class Compiler {
     if (known !== undefined) return known
     const data = this.#options.parts?.get(name)
     if (data === undefined) throw refusalOf(of, `it runs the workflow "${name}", which is not there`)
+    const adding = data.steps.find(({ details }) => details.mayAdd !== undefined)
+    if (adding !== undefined)
+      throw refusalOf(
+        data,
+        `step "${adding.id}" mayAdd: only the workflow itself gets further steps, none that a step of it runs`,
+      )
     const part = WorkflowPart.safeParse(
       {
         ...identify(data),
@@ -171,4 +175,12 @@ async function checkInput(data: WorkspaceData, input: unknown): Promise<Workflow
     if (!checked.ok) throw refuse(`does not fit its schema: ${checked.error}`)
   }
   return copy as Workflow['input']
+}
+
+function nameOf({ agent, version }: WorkspaceData): string {
+  return `the workflow ${agent}@${version}`
+}
+
+function refusalOf(data: WorkspaceData, message: string): WorkflowError {
+  return new WorkflowError(`${nameOf(data)} cannot run: ${message}`, [])
 }

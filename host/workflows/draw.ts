@@ -1,7 +1,7 @@
 /** Draws a workflow: as text for Mermaid, which GitHub and editors show, or as an SVG image by Graphviz. */
 import { expressionMaxChars } from '#specs/node/workflow/expression.ts'
-import type { StepWorkName } from './format.ts'
-import type { Edge, WorkflowStep, WorkspaceData } from './workspace-data.ts'
+import type { Edge, WorkflowStep, WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
+import type { StepWorkName } from '#specs/protocol/workflow-format.ts'
 
 const labelMaxChars = 60
 

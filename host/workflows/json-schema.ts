@@ -1,6 +1,11 @@
 /** The JSON schema of workflow files, for editors. Says less than `readWorkspace`: nothing about the graph. */
 import * as z from 'zod'
-import { FunctionDetails, StepDetails, TakenFunctionDetails, WorkflowDetails } from './format.ts'
+import {
+  FunctionDetails,
+  StepDetails,
+  TakenFunctionDetails,
+  WorkflowDetails,
+} from '#specs/protocol/workflow-format.ts'
 
 export function workflowJsonSchema(): Readonly<Record<string, unknown>> {
   const parts = z.object({

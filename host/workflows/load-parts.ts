@@ -5,12 +5,12 @@
  */
 import { lstat } from 'node:fs/promises'
 import path from 'node:path'
+import type { TakenFunction, WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
+import { parseReference } from '#specs/protocol/workflow-keys.ts'
 import { FolderWorkflowStore } from './folder-store.ts'
-import { parseReference } from './keys.ts'
 import { referenceOf, refusalFor, takeParts } from './take-parts.ts'
 import { digestOf, type LoadedFile, loadFile, parseWorkflow, pathOf, WorkflowError } from './workflow-file.ts'
 import { readStored, type WorkflowStore } from './workflow-store.ts'
-import type { TakenFunction, WorkspaceData } from './workspace-data.ts'
 
 /** Workflows by the name under which steps run them. */
 export type LoadedParts = ReadonlyMap<string, WorkspaceData>

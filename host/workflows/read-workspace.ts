@@ -13,20 +13,30 @@ import {
   type Document as YamlDocument,
 } from 'yaml'
 import type * as z from 'zod'
+import { edgesOf, readWork } from '#specs/node/workflow/edges.ts'
+import { findGraphProblems } from '#specs/node/workflow/graph.ts'
+import type {
+  TakenFunction,
+  WorkflowFunction,
+  WorkflowStep,
+  WorkspaceData,
+} from '#specs/node/workflow/workspace-data.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { findCallProblems } from './call-problems.ts'
 import {
   FunctionDetails,
-  type NextStep,
   StepDetails,
-  stepWorks,
   TakenFunctionDetails,
   WorkflowDetails,
-} from './format.ts'
-import { findGraphProblems } from './graph.ts'
-import { keyForms, parseKey, parseReference, stepKeyOf, type WorkflowKey } from './keys.ts'
-import type { Edge, TakenFunction, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
+} from '#specs/protocol/workflow-format.ts'
+import {
+  keyForms,
+  parseKey,
+  parseReference,
+  stepKeyOf,
+  type WorkflowKey,
+} from '#specs/protocol/workflow-keys.ts'
 
 export interface WorkflowProblem {
   /** Key of the file; empty for the file as a whole. */
@@ -328,19 +338,17 @@ function toSteps(listed: Listed, { list, details, place, problems }: StepParts):
     const step = read.details
     if (step.id !== undefined && step.id !== id)
       problems.push(place(read.text, ['id'], `must be "${id}" as in the list, got "${step.id}"`))
-    const works = stepWorks.filter((work) => step[work] !== undefined)
-    const [work = 'chat'] = works
-    if (works.length !== 1) {
-      const got = works.length === 0 ? 'none of them' : works.join(' and ')
-      problems.push(place(read.text, [], `must have one of ${stepWorks.join(', ')}; has ${got}`))
+    const work = readWork(step)
+    if (!work.ok) {
+      problems.push(place(read.text, [], work.error))
       return []
     }
-    if (step.sha256 !== undefined && work !== 'from')
+    if (step.sha256 !== undefined && work.value !== 'from')
       problems.push(place(read.text, ['sha256'], 'belongs to `from`, which this step does not have'))
     if (step.from !== undefined && parseReference(step.from) === null)
       problems.push(place(read.text, ['from'], notOfStore))
     const following = listed[index + 1]?.id
-    return [{ id, name, work, details: step, next: edgesOf(step, following) }]
+    return [{ id, name, work: work.value, details: step, next: edgesOf(step, following) }]
   })
   for (const { text, key } of details) {
     if (!used.has(text))
@@ -349,28 +357,6 @@ function toSteps(listed: Listed, { list, details, place, problems }: StepParts):
       )
   }
   return steps
-}
-
-/** What follows a step: its `nextStep`, else the next one of the list; and the step for a failure. */
-function edgesOf({ nextStep, onFailure }: StepDetails, following: string | undefined): Edge[] {
-  const after = nextStep ?? following ?? '-'
-  const edges = toEdges(after).filter(({ to }) => to !== '-' || Array.isArray(after))
-  const failure = typeof onFailure === 'object' ? onFailure.step : null
-  return failure === null ? edges : [...edges, { to: failure, on: 'failed', isCase: false }]
-}
-
-function toEdges(after: NextStep): Edge[] {
-  if (typeof after === 'string') return [{ to: after, on: 'completed', isCase: false }]
-  return after.map((one) =>
-    typeof one === 'string'
-      ? { to: one, on: 'completed', isCase: false }
-      : {
-          to: one.step,
-          on: 'completed',
-          isCase: true,
-          ...(one.when === undefined ? {} : { when: one.when }),
-        },
-  )
 }
 
 /** Problems of a file whose parts are each in order. */

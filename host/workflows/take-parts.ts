@@ -1,10 +1,11 @@
 /** Puts steps and functions of other workflows in the place of what names them. Refuses what does not fit there. */
+
+import { namesOf } from '#specs/node/workflow/compile-step.ts'
+import { findGraphProblems } from '#specs/node/workflow/graph.ts'
+import type { WorkflowFunction, WorkflowStep, WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
-import { namesOf } from './compile-step.ts'
-import { findGraphProblems } from './graph.ts'
-import { parseReference } from './keys.ts'
+import { parseReference } from '#specs/protocol/workflow-keys.ts'
 import { WorkflowError } from './workflow-file.ts'
-import type { WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
 
 type Refuse = (what: string) => WorkflowError
 

@@ -6,9 +6,9 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
+import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import { readBounded } from '../files/regular-file.ts'
 import { readWorkspace, type WorkflowProblem } from './read-workspace.ts'
-import type { WorkspaceData } from './workspace-data.ts'
 
 /** A workflow file that cannot run; `problems` has every reason, in the order of the file. */
 export class WorkflowError extends CaissonError {

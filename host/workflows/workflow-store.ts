@@ -6,7 +6,7 @@ import * as z from 'zod'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { Sha256 } from '#specs/protocol/text.ts'
-import { isStoreName } from './keys.ts'
+import { isStoreName } from '#specs/protocol/workflow-keys.ts'
 import { digestOf, fileMaxBytes, type LoadedFile, parseWorkflow, WorkflowError } from './workflow-file.ts'
 
 const StoreName = z.string().refine(isStoreName, 'expected an agent or version that a store may have')

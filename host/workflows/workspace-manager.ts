@@ -1,5 +1,6 @@
 /** Loads workflow files and publishes them: reads them with bounds and checks them whole before anything runs. */
 import { CaissonError } from '#specs/errors.ts'
+import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import { findStored, findWorkflow, isStoreReference, loadWhole } from './load-parts.ts'
 import { type ListedWorkflow, listFolder, loadFile, parseWorkflow, WorkflowError } from './workflow-file.ts'
 import {
@@ -10,7 +11,6 @@ import {
   storeExpected,
   type WorkflowStore,
 } from './workflow-store.ts'
-import type { WorkspaceData } from './workspace-data.ts'
 
 export { describeProblem, type ListedWorkflow, WorkflowError } from './workflow-file.ts'
 

@@ -9,6 +9,7 @@ import { ModelName } from './run-models.ts'
 import { Usage } from './task.ts'
 import { Count, Document, Id, Line, Milliseconds, Text, WorkspacePath } from './text.ts'
 import { ToolKind } from './tool-names.ts'
+import { WorkflowAddition } from './workflow-format.ts'
 
 const PlanUpdate = z.strictObject({
   type: z.literal('plan-update'),
@@ -17,6 +18,8 @@ const PlanUpdate = z.strictObject({
   plan: Plan,
   /** Why it was changed; absent for the first. */
   reason: Line.optional(),
+  /** What a step of a workflow added, from which this plan follows. Absent: nothing. */
+  added: WorkflowAddition.optional(),
 })
 /** A failed step is retried. */
 const StepRetry = z.strictObject({

@@ -53,6 +53,10 @@ export const limits = {
   stepMaxRetries: 5,
   /** An expression of a workflow. */
   expressionMaxChars: 2_000,
+  /** Maximum characters, as JSON, of what a step adds to its workflow at once. */
+  additionMaxChars: 64 * KiB,
+  /** Maximum nesting of that. */
+  additionMaxDepth: 16,
   /** Maximum unseen messages of a person to a running agent. */
   steerMaxPending: 32,
   /** Maximum questions of `ask_user` to a person in one run, including its sub-agents. */

@@ -6,6 +6,7 @@ import type { RunPriority } from './host-event.ts'
 import type { RequestSource } from './model-request.ts'
 import type { Plan, StepState } from './plan.ts'
 import { addUsage, noUsage, type RunOutcome, type Usage } from './task.ts'
+import type { WorkflowAddition } from './workflow-format.ts'
 
 /** An undecided approval: the agent's request, and what its `approval-request` says of it. */
 export type PendingApproval = Extract<HostEvent, { type: 'approval-request' }>['request'] &
@@ -42,6 +43,8 @@ export interface RunState {
   phase: 'preparing' | 'planning' | 'working' | 'ended'
   plan: Plan | null
   revision: number
+  /** What steps of its workflow added, in order. */
+  added: readonly WorkflowAddition[]
   /** By step id, in plan order. */
   steps: Record<string, { state: StepState; text: string }>
   /** Sub-agents by path, in start order. */
@@ -94,7 +97,7 @@ export interface RunState {
 }
 
 /** What of the state another agent continues with. */
-export type RunMoment = Pick<RunState, 'phase' | 'plan' | 'revision' | 'steps' | 'agents'>
+export type RunMoment = Pick<RunState, 'phase' | 'plan' | 'revision' | 'added' | 'steps' | 'agents'>
 
 /** A checkpoint, and what the run was there. */
 export type CheckpointMoment = RunMoment & {
@@ -110,6 +113,7 @@ export const initialRunState: RunState = {
   phase: 'preparing',
   plan: null,
   revision: 0,
+  added: [],
   steps: {},
   agents: {},
   checkpoint: null,
@@ -173,6 +177,7 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
         phase: 'working',
         plan: event.plan,
         revision: event.revision,
+        added: event.added === undefined ? state.added : [...state.added, event.added],
         steps: stepsOf(event.plan, state),
       }
     case 'step-start':
@@ -304,8 +309,8 @@ function queuedRun(
   return { priority, isContinued, ...(startBy === undefined ? {} : { startBy }) }
 }
 
-function momentOf({ phase, plan, revision, steps, agents }: RunState): RunMoment {
-  return { phase, plan, revision, steps, agents }
+function momentOf({ phase, plan, revision, added, steps, agents }: RunState): RunMoment {
+  return { phase, plan, revision, added, steps, agents }
 }
 
 /** What was under way is done again; what was paid stays paid. */

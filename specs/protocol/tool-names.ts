@@ -20,6 +20,7 @@ export type ToolKind = z.infer<typeof ToolKind>
 
 /** The agent's own tools; the agent decides which of them a run has. */
 export const agentToolNames = [
+  'add_steps',
   'apply_patch',
   'ask_user',
   'delete_file',
@@ -55,6 +56,7 @@ export const agentToolNames = [
 
 /** What each of the agent's own tools does. A tool of an application or MCP server is `other`. */
 export const toolKinds: Readonly<Record<(typeof agentToolNames)[number], ToolKind>> = {
+  add_steps: 'think',
   apply_patch: 'edit',
   ask_user: 'other',
   delete_file: 'delete',

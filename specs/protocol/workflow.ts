@@ -78,6 +78,8 @@ export const WorkflowStep = z.strictObject({
   repeat: z.strictObject({ until: Expression, max: z.int().min(1).max(100) }).optional(),
   /** JSON schema of the output. Absent: text, or what the call returns. */
   output: OutputSchema.optional(),
+  /** How many steps and functions it may add while it runs, in all. Absent: none. */
+  mayAdd: z.strictObject({ steps: z.int().min(0).max(32), functions: z.int().min(0).max(32) }).optional(),
 })
 export type WorkflowStep = z.infer<typeof WorkflowStep>
 

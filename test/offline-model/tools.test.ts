@@ -41,8 +41,8 @@ const files = {
   '.agents/skills/deploy/SKILL.md': '---\nname: deploy\ndescription: Deploys it\n---\nRun make deploy.\n',
 }
 
-/** `use_mcp_server` names the question of the host about a server, which no model calls. */
-const notCalled: ReadonlySet<string> = new Set(['use_mcp_server'])
+/** `use_mcp_server` names the question of the host about a server, which no model calls; `add_steps` is of workflows alone. */
+const notCalled: ReadonlySet<string> = new Set(['use_mcp_server', 'add_steps'])
 
 describe('the offline model', () => {
   it('has a request in plain words for every tool of the agent [S4.06]', () => {

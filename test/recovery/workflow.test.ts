@@ -15,12 +15,12 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { perTier } from '#specs/testing/tier.ts'
 import { runCli } from '../../host/cli/main.ts'
 import { Host, type WorkflowOptions } from '../../host/host.ts'
-import type { Run } from '../../host/runs/run.ts'
 import { workflowTools } from '../../host/start-workflow.ts'
 import type { WorkflowStore } from '../../host/workflows/workflow-store.ts'
 import { WorkspaceManager } from '../../host/workflows/workspace-manager.ts'
 import { Worlds } from './kills.ts'
 import { installMachine } from './machine/install.ts'
+import { type KilledWorkflow, killAtAll, undisturbed } from './workflow-kills.ts'
 import type { World } from './world.ts'
 
 /** As the README of Agent Runner writes it, with a branch, a call and a result. */
@@ -112,8 +112,10 @@ const isAtWork = ({ event }: JournalEvent): boolean =>
     event.type,
   )
 
-const start = async (host: Host, world: World, orders: string[]): Promise<Run> =>
-  await host.startWorkflow(workflow, options(world, orders))
+const scripted: KilledWorkflow = {
+  answers: answer,
+  start: (world, orders) => world.host.startWorkflow(workflow, options(world, orders)),
+}
 
 let folder: string
 let worlds: Worlds
@@ -136,7 +138,7 @@ it('a workflow runs as its file says, and its result is the answer of the run [S
     return answer(asked)
   }
   const orders: string[] = []
-  const run = await start(world.host, world, orders)
+  const run = await scripted.start(world, orders)
   const result = await run.result()
   expect(result).toMatchObject({
     outcome: 'completed',
@@ -423,54 +425,24 @@ it('what a run took of a store is what resume, fork, rewind and replay use, what
 }, 120_000)
 
 it('a workflow whose agent dies at any line of its work continues there, and calls each function once [S3.08 R.01]', async () => {
-  const seqs = await seqsAtWork()
+  const lines = await undisturbed(worlds, scripted)
+  const seqs = lines.filter(isAtWork).map(({ seq }) => seq)
   const step = perTier(Math.ceil(seqs.length / 3), 1)
   // Each day begins elsewhere, so that all lines have their turn.
   const first = Math.floor(Date.now() / 86_400_000) % step
   const chosen = seqs.filter((_, index) => index % step === first)
-  const seen = await Promise.all(
-    [0, 1].map((half) => killAt(chosen.filter((_, index) => index % 2 === half))),
+  const runs = await killAtAll(
+    worlds,
+    scripted,
+    chosen.map((seq) => ({ seq, victim: 'agent' as const })),
   )
-  expect(seen.flat()).toEqual(
-    chosen
-      .toSorted((a, b) => (chosen.indexOf(a) % 2) - (chosen.indexOf(b) % 2))
-      .map((seq) => ({
-        seq,
-        end: 'completed',
-        value: { part: 'a7', said: 'reported' },
-        orders: ['a7'],
-        killed: true,
-      })),
+  expect(runs.map(({ seq, end, value, orders, killed }) => ({ seq, end, value, orders, killed }))).toEqual(
+    chosen.map((seq) => ({
+      seq,
+      end: 'completed',
+      value: { part: 'a7', said: 'reported' },
+      orders: ['a7'],
+      killed: true,
+    })),
   )
 }, 300_000)
-
-/** Of a run that nobody disturbs. */
-async function seqsAtWork(): Promise<number[]> {
-  await using world = await worlds.openWorld()
-  world.answers = answer
-  const run = await start(world.host, world, [])
-  await run.result()
-  return (await world.host.runs.read(run.id)).filter(isAtWork).map(({ seq }) => seq)
-}
-
-/** Runs in which the agent dies when the line is written. */
-async function killAt(seqs: readonly number[]): Promise<object[]> {
-  const ends: object[] = []
-  for (const seq of seqs) {
-    await using world = await worlds.openWorld()
-    world.answers = answer
-    const orders: string[] = []
-    let killed = false
-    const run = await start(world.host, world, orders)
-    worlds.watch(run.id, (line, cut) => {
-      const agent = world.findMachine()?.agent
-      if (killed || cut !== 'after' || line.seq < seq || agent === undefined) return
-      process.kill(agent, 'SIGKILL')
-      killed = true
-    })
-    const { outcome, reason, message, value } = await run.result()
-    const end = outcome === 'completed' ? outcome : `${reason}: ${message}`
-    ends.push({ seq, end, value, orders, killed })
-  }
-  return ends
-}

@@ -12,6 +12,7 @@ import { createLogger } from '../../agent/link/logger.ts'
 import { createHelper } from '../../agent/link/root-helper.ts'
 import { createCodeSearch } from '../../agent/search/code-search.ts'
 import { createRegistry } from '../../agent/tool-calls/registry.ts'
+import { createAddStepsTool } from '../../agent/tools/add-steps.ts'
 import { createAskTool } from '../../agent/tools/ask-user.ts'
 import { createCodeTools, createRunSandboxed } from '../../agent/tools/code/code.ts'
 import { createFileTools } from '../../agent/tools/file-tools.ts'
@@ -291,6 +292,7 @@ describe('the document on tools', () => {
     createOutputTool(),
     createMath(),
     createRevisePlanTool(),
+    createAddStepsTool({ steps: 1, functions: 1 }),
     ...createAgentTools(),
     ...createWebTools(gateway),
     ...createMemoryTools(gateway),

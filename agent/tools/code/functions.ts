@@ -36,8 +36,10 @@ interface FunctionParts {
 export function openCodeFunctions(parts: FunctionParts): OpenExtension {
   return async ({ task }) => {
     const functions = task.workflow?.functions ?? []
-    if (functions.length === 0) return null
+    const mayAdd = Object.values(task.workflow?.steps ?? {}).some((step) => (step.mayAdd?.functions ?? 0) > 0)
+    if (functions.length === 0 && !mayAdd) return null
     return {
+      ...(mayAdd ? { toolOf: (added: CodeFunction) => toTool(added, parts) } : {}),
       toolsFor: async ({ view }) => functions.map((one) => toTool(one, { ...parts, view })),
       close: () => Promise.resolve(),
     }

@@ -5,6 +5,7 @@
  */
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { addSteps } from '#specs/node/workflow/add-steps.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import type { AgentHook, HookRequest } from '#specs/protocol/hook.ts'
@@ -14,6 +15,8 @@ import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import { findStepModelProblems } from '#specs/protocol/run-models.ts'
 import type { RunMoment } from '#specs/protocol/run-state.ts'
+import type { Workflow } from '#specs/protocol/workflow.ts'
+import type { WorkflowAddition } from '#specs/protocol/workflow-format.ts'
 import { HookEventValidator } from './hook-claims.ts'
 
 /** A request can arrive before the event that starts its agent. */
@@ -28,8 +31,8 @@ export interface ClaimBounds {
   readonly plan?: Plan
   /** Names of the models that steps may have. Absent: none. */
   readonly stepModels?: readonly string[]
-  /** Whether no revision may replace it, as of a workflow. Absent: false. */
-  readonly isPlanFixed?: boolean
+  /** The workflow of that plan, which changes only by what its steps add. Absent: none. */
+  readonly workflow?: Workflow
   readonly maxAgents: number
   /** Depth of sub-agents; 1: none has its own. */
   readonly maxDepth: number
@@ -47,6 +50,8 @@ export class AgentEventValidator {
   readonly #hooks: HookEventValidator
   #plan: Plan | null = null
   #revision = 0
+  /** What steps of the workflow have added. */
+  #added: readonly WorkflowAddition[] = []
 
   constructor(bounds: ClaimBounds) {
     this.#bounds = bounds
@@ -54,8 +59,9 @@ export class AgentEventValidator {
   }
 
   /** Begins again with another agent, which continues from there. */
-  restore({ plan, revision, steps, agents }: RunMoment): void {
+  restore({ plan, revision, added, steps, agents }: RunMoment): void {
     this.#plan = plan
+    this.#added = added
     if (plan !== null) this.allowPlan(plan)
     this.#revision = revision
     this.#states.clear()
@@ -98,7 +104,7 @@ export class AgentEventValidator {
       case 'agent-end':
         return 'agent-end of root: the run ends by its completion'
       case 'plan-update':
-        return this.#takePlan(event.plan, event.revision)
+        return this.#takePlan(event)
       case 'step-start':
         return this.#startStep(event.stepId)
       case 'step-end':
@@ -157,14 +163,14 @@ export class AgentEventValidator {
     return null
   }
 
-  #takePlan(plan: Plan, revision: number): string | null {
+  #takePlan({ plan, revision, added }: Extract<AgentEvent, { type: 'plan-update' }>): string | null {
     const expected = this.#revision + 1
     if (revision !== expected) return `revision ${revision} of the plan where ${expected} was due`
     if (revision > limits.planMaxRevisions)
       return `revision ${revision} of the plan, where a run has at most ${limits.planMaxRevisions}`
-    const { plan: given, isPlanFixed = false } = this.#bounds
-    if (isPlanFixed && revision > 1)
-      return `revision ${revision} of the plan of a workflow, which stays as it is`
+    const { plan: given, workflow } = this.#bounds
+    if (this.#plan !== null && workflow !== undefined) return this.#takeAddition(plan, workflow, added)
+    if (added !== undefined) return 'steps that were added to no workflow'
     const isGiven = given === undefined || digestOf(plan) === digestOf(given)
     if (revision === 1 && !isGiven && !this.#allowed.has(digestOf(plan)))
       return 'another plan than the one that it was handed'
@@ -173,6 +179,32 @@ export class AgentEventValidator {
     this.#plan = plan
     this.#revision = revision
     return null
+  }
+
+  /** The plan must be exactly what this host makes of the addition. */
+  #takeAddition(plan: Plan, workflow: Workflow, added: WorkflowAddition | undefined): string | null {
+    const revision = this.#revision + 1
+    if (added === undefined) return `revision ${revision} of the plan of a workflow, to which no step added`
+    const state = this.#states.get(added.by)?.state
+    if (state !== 'running') return `steps added by "${added.by}", which is ${state ?? 'pending'}`
+    const grown = this.#grow(workflow, added)
+    if (!grown.ok) return `an invalid addition to the workflow: ${grown.error[0]}`
+    if (digestOf(plan) !== digestOf(grown.value.plan))
+      return 'another plan than what follows from the added steps'
+    this.#plan = plan
+    this.#revision = revision
+    this.#added = grown.value.added
+    return null
+  }
+
+  /** The workflow with all that was added, and this. */
+  #grow(workflow: Workflow, addition: WorkflowAddition): ReturnType<typeof addSteps> {
+    const { plan, stepModels = [] } = this.#bounds
+    if (plan === undefined) return { ok: false, error: ['the workflow has no plan'] }
+    const { steps, functions = [] } = workflow
+    let grown: ReturnType<typeof addSteps> = { ok: true, value: { plan, steps, functions, added: [] } }
+    for (const one of [...this.#added, addition]) if (grown.ok) grown = addSteps(grown.value, one, stepModels)
+    return grown
   }
 
   #findRevisionProblems(plan: Plan): string[] {

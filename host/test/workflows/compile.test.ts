@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import { compileWorkflow } from '../../workflows/compile.ts'
-import type { WorkspaceData } from '../../workflows/workspace-data.ts'
 import { WorkspaceManager } from '../../workflows/workspace-manager.ts'
 
 const manager = new WorkspaceManager()
@@ -40,6 +40,17 @@ describe('a compiled workflow', () => {
       version: '1',
       sha256: expect.stringMatching(/^[0-9a-f]{64}$/),
     })
+  })
+
+  it('says what a step may add; one that runs within another may add nothing [S3.11]', async () => {
+    const adding = read({ a: { chat, mayAdd: { steps: 3 } }, b: { chat, mayAdd: {} } })
+    const { workflow } = await compile(adding)
+    expect(workflow.steps.a?.mayAdd).toEqual({ steps: 3, functions: 0 })
+    expect(workflow.steps.b).not.toHaveProperty('mayAdd')
+    const outer = read({ a: { workflow: { from: 'inner.json' } } })
+    await expect(
+      compileWorkflow(outer, null, { provided: new Set(), parts: new Map([['inner.json', adding]]) }),
+    ).rejects.toThrow(/step "a" mayAdd: only the workflow itself gets further steps/)
   })
 
   it('says how steps are reached: cases, joins, failures and conversations [S3.09]', async () => {

@@ -233,6 +233,16 @@ describe('a workflow file', () => {
       { a: { ...message('x'), when: 'steps.z.output' } },
       'when: reads step "z", but no step has this id',
     ],
+    [
+      'added steps of a call',
+      { a: { call: { function: 'f' }, mayAdd: { steps: 1 } } },
+      'mayAdd: only a step with `chat` adds steps',
+    ],
+    [
+      'added steps of each entry',
+      { a: { ...message('x'), each: { in: 'input' }, mayAdd: { steps: 1 } } },
+      'a step with `each` has several conversations, and adds no steps',
+    ],
     ['an item without a list', { a: message('{{ item }}') }, '`item` and `index` exist only'],
     ['a broken expression', { a: { ...message('x'), when: 'input. ==' } }, '(expression: CEL)'],
     ['braces that are no expression', { a: message('{{ not one }}') }, 'for two braces as text write'],

@@ -23,6 +23,8 @@ export interface StepValue {
   readonly state: 'completed' | 'failed' | 'skipped' | 'cancelled'
   /** Text, or the value that the step's `output` describes; null when it did not complete. */
   readonly output: unknown
+  /** The steps that it added, as far as they have ended. Absent: it may add none. */
+  readonly added?: readonly (Pick<StepValue, 'state' | 'output'> & { readonly id: string })[]
 }
 
 export interface Expression {

@@ -1,9 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { addSteps, type GrownWorkflow } from '#specs/node/workflow/add-steps.ts'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { noUsage } from '#specs/protocol/task.ts'
+import { Workflow } from '#specs/protocol/workflow.ts'
+import { WorkflowAddition } from '#specs/protocol/workflow-format.ts'
 import { AgentEventValidator, type ClaimBounds } from '../../../runs/guest/agent-event-validator.ts'
 
 const work: ClaimBounds = { mode: 'work', approvePlan: false, maxAgents: 2, maxDepth: 1 }
@@ -285,8 +288,115 @@ describe('whatever is said in whatever order', () => {
 it('an agent that continues starts what had not started, and nothing a second time [R.01 W.04]', () => {
   const claims = new AgentEventValidator(work)
   claims.restore({
-    ...{ phase: 'working', plan: planOf(step('a'), step('b')), revision: 1, agents: {} },
+    ...{ phase: 'working', plan: planOf(step('a'), step('b')), revision: 1, added: [], agents: {} },
     steps: { a: { state: 'running', text: '' }, b: { state: 'pending', text: '' } },
   })
   expect(say(claims, start('b'), start('a'))).toEqual([null, 'a second start of step "a"'])
+})
+
+describe('steps that are added to a workflow', () => {
+  const chat = [{ role: 'user' as const, text: 'go' }]
+  const workflow = Workflow.parse({
+    ...{ name: 'A', version: '1', sha256: '0'.repeat(64), input: null },
+    steps: {
+      a: { name: 'A', after: [], chat, tools: ['read_*'], mayAdd: { steps: 2, functions: 0 } },
+      b: { name: 'b', after: [{ step: 'a', on: 'completed' }], chat },
+    },
+  })
+  const plan = planOf(step('a'), step('b', { needs: ['a'] }))
+  const bounds: ClaimBounds = { ...work, plan, workflow }
+  const begun: GrownWorkflow = { plan, steps: workflow.steps, functions: [], added: [] }
+  const addition = (ids: readonly string[], more: object = {}, by = 'a') =>
+    WorkflowAddition.parse({
+      by,
+      steps: ids.map((id) => ({ id, chat: [{ role: 'user', content: 'x' }], ...more })),
+      functions: [],
+    })
+  const grow = (to: GrownWorkflow, added: WorkflowAddition): GrownWorkflow => {
+    const grown = addSteps(to, added, [])
+    if (!grown.ok) throw new Error(grown.error.join('; '))
+    return grown.value
+  }
+  const updateBy = (revision: number, added: WorkflowAddition, next: Plan): AgentEvent => ({
+    ...{ type: 'plan-update', revision, plan: next, added },
+  })
+  const x = grow(begun, addition(['x']))
+  const xy = grow(x, addition(['y']))
+
+  it('are accepted where the host makes the same plan of them, also by another agent later [S3.11 R.01]', () => {
+    const claims = new AgentEventValidator(bounds)
+    const first = [update(1, plan), start('a'), updateBy(2, addition(['x']), x.plan)]
+    expect(say(claims, ...first)).toEqual([null, null, null])
+    const later = new AgentEventValidator(bounds)
+    later.restore({
+      ...{ phase: 'working', plan: x.plan, revision: 2, added: x.added, agents: {} },
+      steps: { a: { state: 'running', text: '' } },
+    })
+    for (const one of [claims, later])
+      expect(
+        say(one, updateBy(3, addition(['y']), xy.plan), end('a'), start('x'), start('y'), start('b')),
+      ).toEqual([null, null, null, null, null])
+  })
+
+  const unchecked = { ...plan, steps: [...plan.steps, ...planOf(step('x')).steps] }
+  it.each<[string, AgentEvent, RegExp]>([
+    ['without an addition', update(2, x.plan), /to which no step added/],
+    [
+      'with another plan than follows',
+      updateBy(2, addition(['x']), xy.plan),
+      /another plan than what follows/,
+    ],
+    [
+      'with a step that runs too early',
+      updateBy(2, addition(['x']), unchecked),
+      /another plan than what follows/,
+    ],
+    [
+      'by a step that does not run',
+      updateBy(2, addition(['x'], {}, 'b'), x.plan),
+      /by "b", which is pending/,
+    ],
+    ['by a step that is none', updateBy(2, addition(['x'], {}, 'constructor'), x.plan), /which is pending/],
+    ['with too many steps', updateBy(2, addition(['x', 'y', 'z']), x.plan), /adds 3; 2 of 2 are left/],
+    [
+      'with a tool that the step lacks',
+      updateBy(2, addition(['x'], { tools: ['write_file'] }), x.plan),
+      /"write_file"/,
+    ],
+    [
+      'with a model of its own',
+      updateBy(2, addition(['x'], { model: 'm' }), x.plan),
+      /model: the run has no model/,
+    ],
+    ['with a way back', updateBy(2, addition(['x'], { nextStep: 'A' }), x.plan), /leads back to "A"/],
+  ])('are refused %s [S3.11 S0.07]', (_, event, why) => {
+    const said = say(new AgentEventValidator(bounds), update(1, plan), start('a'), event)
+    expect(said[2]).toMatch(why)
+  })
+
+  it('are refused after the most that the step may add, from a step without a right to, and without a workflow [S3.11]', () => {
+    const claims = new AgentEventValidator(bounds)
+    const [, , , , third] = say(
+      claims,
+      ...[
+        update(1, plan),
+        start('a'),
+        updateBy(2, addition(['x']), x.plan),
+        updateBy(3, addition(['y']), xy.plan),
+      ],
+      updateBy(4, addition(['z']), xy.plan),
+    )
+    expect(third).toMatch(/adds 1; 0 of 2 are left/)
+    expect(say(claims, end('a'), start('b'), updateBy(4, addition(['z'], {}, 'b'), xy.plan))[2]).toMatch(
+      /step "b" may not add steps/,
+    )
+    expect(
+      say(
+        new AgentEventValidator({ ...work, plan }),
+        update(1, plan),
+        start('a'),
+        updateBy(2, addition(['x']), x.plan),
+      )[2],
+    ).toMatch(/added to no workflow/)
+  })
 })

@@ -4,9 +4,7 @@ import type { PlanInput } from '#specs/protocol/plan.ts'
 import { isReservedToolName } from '#specs/protocol/tool-names.ts'
 import type { CodeFunction, WorkflowStep as TaskStep } from '#specs/protocol/workflow.ts'
 import { parametersOf } from './function-schema.ts'
-import { stepKeyOf } from './keys.ts'
-import { WorkflowError } from './workflow-file.ts'
-import type { Edge, WorkflowFunction, WorkflowStep, WorkspaceData } from './workspace-data.ts'
+import type { Edge, WorkflowFunction, WorkflowStep } from './workspace-data.ts'
 
 /** A step with `each` adds `--` and a number below 1,000 to its id: none of these ids has two dashes in a row. */
 const idMaxChars = 26
@@ -14,10 +12,13 @@ const codeTimeoutMs = 30_000
 const codeMemoryMiB = 256
 const eachMaxCount = 100
 
-/** Ids of the plan: short, of few characters, each once. */
-export function idsOf(steps: readonly WorkflowStep[]): ReadonlyMap<string, string> {
+/** Ids of the plan: short, of few characters, each once. @param used ids that others have */
+export function idsOf(
+  steps: readonly WorkflowStep[],
+  used: Iterable<string> = [],
+): ReadonlyMap<string, string> {
   const ids = new Map<string, string>()
-  const taken = new Set<string>()
+  const taken = new Set<string>(used)
   for (const { id } of steps) {
     const plain = id
       .toLowerCase()
@@ -50,22 +51,19 @@ export function namesOf(steps: readonly WorkflowStep[]): ReadonlySet<string> {
   )
 }
 
-function functionsOf({ function: listed = [] }: WorkflowStep['details']): string[] {
+export function functionsOf({ function: listed = [] }: WorkflowStep['details']): string[] {
   return listed.map((one) => (typeof one === 'string' ? one : one.name))
 }
 
 export function compileStep(
   step: WorkflowStep,
-  data: WorkspaceData,
+  steps: readonly WorkflowStep[],
   ids: ReadonlyMap<string, string>,
 ): TaskStep {
   const { details } = step
-  const refuse = (field: string, what: string) =>
-    new WorkflowError(`${nameOf(data)} cannot run yet: "${stepKeyOf(data, step.id)}" ${field}: ${what}`, [])
-  if (details.mayAdd !== undefined) throw refuse('mayAdd', 'a step cannot add steps yet')
   const functions = functionsOf(details)
   const cases = step.next.filter(({ isCase }) => isCase)
-  const continues = data.steps
+  const continues = steps
     .filter(
       (from) =>
         from.details.passConversationToNextStep === true &&
@@ -85,10 +83,11 @@ export function compileStep(
     each,
     repeat,
     output,
+    mayAdd: { steps: addsSteps = 0, functions: addsFunctions = 0 } = {},
   } = details
   return {
     name: step.id,
-    after: data.steps.flatMap((from) => waysFrom(from, step.id, idOf(ids, from.id))),
+    after: steps.flatMap((from) => waysFrom(from, step.id, idOf(ids, from.id))),
     ...(cases.length === 0 ? {} : { cases: cases.map((one) => one.when ?? null) }),
     ...(when === undefined ? {} : { when }),
     ...(chat === undefined
@@ -113,6 +112,7 @@ export function compileStep(
     ...(repeat === undefined ? {} : { repeat }),
     ...(wait === undefined ? {} : { wait: 'until' in wait ? wait : { forMs: millisecondsOf(wait.for) } }),
     ...(output === undefined ? {} : { output }),
+    ...(addsSteps + addsFunctions === 0 ? {} : { mayAdd: { steps: addsSteps, functions: addsFunctions } }),
   }
 }
 
@@ -206,12 +206,4 @@ export function toCodeFunction(made: WorkflowFunction): CodeFunction {
     timeoutMs: timeoutMs ?? codeTimeoutMs,
     memoryMiB: memoryMiB ?? codeMemoryMiB,
   }
-}
-
-export function nameOf({ agent, version }: WorkspaceData): string {
-  return `the workflow ${agent}@${version}`
-}
-
-export function refusalOf(data: WorkspaceData, message: string): WorkflowError {
-  return new WorkflowError(`${nameOf(data)} cannot run: ${message}`, [])
 }

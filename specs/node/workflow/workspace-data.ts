@@ -1,6 +1,11 @@
 /** A workflow as it runs: the form of a file after it was read and checked. */
 import type { OutputSchema } from '#specs/protocol/plan.ts'
-import type { FunctionDetails, StepDetails, StepWorkName, TakenFunctionDetails } from './format.ts'
+import type {
+  FunctionDetails,
+  StepDetails,
+  StepWorkName,
+  TakenFunctionDetails,
+} from '#specs/protocol/workflow-format.ts'
 
 /** A workflow file, read and checked. */
 export interface WorkspaceData {

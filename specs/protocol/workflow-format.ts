@@ -1,15 +1,15 @@
 /**
  * The details of steps and functions in a workflow file. A step is one of: a chat with the model, a call of a function, a
- * question to a person, a wait, another workflow, or a step of one. The file's keys are in `keys.ts`.
+ * question to a person, a wait, another workflow, or a step of one. The file's keys are in `workflow-keys.ts`.
  */
 import * as z from 'zod'
-import { expressionMaxChars } from '#specs/node/workflow/expression.ts'
-import { Effort, OutputSchema } from '#specs/protocol/plan.ts'
-import { Document, Line, Text } from '#specs/protocol/text.ts'
-import { functionReference, stepReference } from './keys.ts'
+import { limits } from './limits.ts'
+import { Effort, OutputSchema, StepId } from './plan.ts'
+import { Document, Line, Text } from './text.ts'
+import { functionReference, stepReference } from './workflow-keys.ts'
 
 /** A CEL expression over `input`, `steps` and, with `each` or `repeat`, `item` and `index`. */
-const ExpressionText = z.string().min(1).max(expressionMaxChars)
+const ExpressionText = z.string().min(1).max(limits.expressionMaxChars)
 
 /** Id of a step: the part of its key behind `step-`. */
 const StepName = Line.min(1).max(100)
@@ -156,7 +156,7 @@ export const StepDetails = z.strictObject({
   onFailure: z.union([z.enum(['abort', 'continue']), z.strictObject({ step: StepName })]).optional(),
   /** Paths of the workspace that the step writes; `*` for any. Steps with one in common never run at once. Absent: `*`. */
   writes: z.array(Line.min(1)).max(64).optional(),
-  /** What the step may add to the workflow while it runs. Absent: nothing. */
+  /** What a step with `chat` may add to the workflow while it runs, in all. Absent: nothing. */
   mayAdd: z
     .strictObject({
       steps: z.int().min(0).max(32).optional(),
@@ -236,3 +236,28 @@ export const WorkflowDetails = z.strictObject({
   result: ExpressionText.optional(),
 })
 export type WorkflowDetails = z.infer<typeof WorkflowDetails>
+
+const additionMaxCount = 32
+
+/** A step that another one adds: it chats, calls or asks, and adds nothing itself. */
+export const AddedStep = StepDetails.omit({
+  workflow: true,
+  wait: true,
+  mayAdd: true,
+  from: true,
+  sha256: true,
+}).extend({
+  id: StepName,
+})
+export type AddedStep = z.infer<typeof AddedStep>
+
+const AddedFunction = FunctionDetails.extend({ name: FunctionName, code: Document.min(1) })
+
+/** What a running step adds to its workflow, in the form of a file. */
+export const WorkflowAddition = z.strictObject({
+  /** Id of the adding step in the plan. */
+  by: StepId,
+  steps: z.array(AddedStep).max(additionMaxCount),
+  functions: z.array(AddedFunction).max(additionMaxCount),
+})
+export type WorkflowAddition = z.infer<typeof WorkflowAddition>

@@ -2,8 +2,8 @@
  * The graph of a workflow: where its steps lead, and whether it can run. Refuses circles, steps that nothing leads to, and
  * expressions that read a step which has not ended by then.
  */
-import { type Expression, parseExpression } from '#specs/node/workflow/expression.ts'
-import { parseTemplate } from '#specs/node/workflow/template.ts'
+import { type Expression, parseExpression } from './expression.ts'
+import { parseTemplate } from './template.ts'
 import type { Edge, WorkflowStep, WorkspaceData } from './workspace-data.ts'
 
 export interface GraphProblem {
@@ -24,6 +24,7 @@ export function findGraphProblems(data: Pick<WorkspaceData, 'steps' | 'result'>)
   return [
     ...findUnreached(data.steps, before),
     ...data.steps.flatMap((step) => findConversationProblems(step, data.steps)),
+    ...data.steps.flatMap(findAddingProblems),
     ...data.steps.flatMap((step) => findExpressionProblems(step, before.get(step.id) ?? new Set(), byId)),
     ...findResultProblems(data.result, byId),
   ]
@@ -139,6 +140,17 @@ function findConversationProblems(step: WorkflowStep, steps: readonly WorkflowSt
       message: 'a step with `each` has several conversations; read its `output` instead',
     })
   return problems
+}
+
+function findAddingProblems({ id, work, details }: WorkflowStep): GraphProblem[] {
+  if (details.mayAdd === undefined) return []
+  const message =
+    work !== 'chat'
+      ? `only a step with \`chat\` adds steps, this one has \`${work}\``
+      : details.each === undefined
+        ? null
+        : 'a step with `each` has several conversations, and adds no steps'
+  return message === null ? [] : [{ step: id, path: ['mayAdd'], message }]
 }
 
 /** Whether two steps are reached by different cases of one step. */
