@@ -201,6 +201,13 @@ const RunSleep = z.strictObject({
   /** Whether a person has paused it: answers alone do not wake it. */
   paused: z.literal(true).optional(),
 })
+/** The process left the run, which stays interrupted: another one can continue it from its last checkpoint. */
+const RunInterrupt = z.strictObject({
+  type: z.literal('run-interrupt'),
+  reason: RunReason,
+  /** For people, with what to do. */
+  message: Text,
+})
 /** Another agent continues the run, in a new VM: everything after the checkpoint is done again. */
 const RunResume = z.strictObject({
   type: z.literal('run-resume'),
@@ -473,6 +480,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   VmKept,
   Checkpoint,
   RunSleep,
+  RunInterrupt,
   RunResume,
   VmKeepFailed,
   VmEnd,

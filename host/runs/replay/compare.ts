@@ -48,6 +48,7 @@ const notCompared: ReadonlySet<string> = new Set([
   'vm-access',
   'checkpoint',
   'run-sleep',
+  'run-interrupt',
   'run-resume',
   'session-start',
   'session-end',
