@@ -132,7 +132,11 @@ export async function resolveRun(
     ...told.hooks,
   ]
   const { fallback } = options
-  const asked = { hasImages: images.length > 0, effort: options.effort, fallback, fallbacks }
+  const isOneModel = stepModels.size === 0 && embeddings === undefined
+  const asked = {
+    ...{ hasImages: images.length > 0, effort: options.effort, fallback, fallbacks },
+    maxCostUsd: isOneModel ? options.limits?.maxCostUsd : undefined,
+  }
   const notes = recording === undefined ? notesOfRun(choice, asked) : choice.notes
   if (options.onNotes !== undefined) giveNotes(options.onNotes, notes)
   else if (onProgress === undefined) warn(notes)

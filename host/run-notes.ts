@@ -8,6 +8,8 @@ export interface AskedOfModel {
   /** Options of the run, without what the configuration says. */
   readonly effort?: string | undefined
   readonly fallback?: readonly string[] | undefined
+  /** Absent too where another model of the run may cost something. */
+  readonly maxCostUsd?: number | undefined
   /** The servers of `fallback`. */
   readonly fallbacks: readonly Pick<ProviderChoice, 'model' | 'baseUrl'>[]
 }
@@ -33,7 +35,12 @@ function describeImages(
 function describeVoid({ model, baseUrl }: ProviderChoice, asked: AskedOfModel): string[] {
   if (baseUrl === null) {
     const given = (['effort', 'fallback'] as const).filter((name) => asked[name] !== undefined)
-    return given.map((name) => `The offline model answers, so option ${name} has no effect.`)
+    return [
+      ...given.map((name) => `The offline model answers, so option ${name} has no effect.`),
+      ...(asked.maxCostUsd === undefined
+        ? []
+        : ['The offline model costs nothing, so option limits.maxCostUsd has no effect.']),
+    ]
   }
   const isOwn = asked.fallbacks.some((other) => other.model === model && other.baseUrl === baseUrl)
   return isOwn ? [`The fallback ${model} is the model of the run itself, so it has no effect.`] : []

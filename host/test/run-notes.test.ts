@@ -31,6 +31,8 @@ describe('the notes of a run', () => {
     expect(notes('caisson/offline', { effort: 'low', fallback: ['m'] })).toBe(
       'The offline model answers, so option effort has no effect.\nThe offline model answers, so option fallback has no effect.',
     )
+    expect(notes('caisson/offline', { maxCostUsd: 1 })).toContain('option limits.maxCostUsd has no effect')
+    expect(notes('m', { maxCostUsd: 1 })).toBe('')
     const fallbacks = [{ model: 'm', baseUrl: 'http://127.0.0.1:8000/v1' }]
     expect(notes('m', { effort: 'low', fallback: ['m'], fallbacks })).toContain(
       'is the model of the run itself',
