@@ -25,7 +25,7 @@ import { searchProgram } from './processes/programs.ts'
 import { smallestContext } from './providers/model-choice.ts'
 import type { ProviderChoice } from './providers/providers.ts'
 import { openRecording, type Recording, recordedProvider, recordedStepModels } from './recording/replay.ts'
-import { notesOfRun } from './run-notes.ts'
+import { notesOnOptions } from './run-notes.ts'
 import { type PlanOptions, type RunOptions, runDefaults } from './run-options.ts'
 import { nameFolders } from './runs/added-folders.ts'
 import { findContinued } from './runs/continued-run.ts'
@@ -137,7 +137,8 @@ export async function resolveRun(
     ...{ hasImages: images.length > 0, effort: options.effort, fallback, fallbacks },
     maxCostUsd: isOneModel ? options.limits?.maxCostUsd : undefined,
   }
-  const notes = recording === undefined ? notesOfRun(choice, asked) : choice.notes
+  const onOptions = recording === undefined ? notesOnOptions(choice, asked) : []
+  const notes = [...choice.notes, ...onOptions]
   if (options.onNotes !== undefined) giveNotes(options.onNotes, notes)
   else if (onProgress === undefined) warn(notes)
   const { keep = continues !== undefined, sleepAfterMs = config.vm.sleepAfterMs, ...machine } = vm
@@ -168,6 +169,7 @@ export async function resolveRun(
     ...(embeddings === undefined ? {} : { embeddings }),
     prompt,
     ...(images.length === 0 ? {} : { images }),
+    ...(onOptions.length === 0 ? {} : { notes: onOptions }),
     ...(await readTaskContext(config, await readSkills(config, host), host.notes, directory, onProgress)),
     directory,
     addedFolders,

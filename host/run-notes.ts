@@ -1,4 +1,4 @@
-/** What a person should know before a run begins: notes of its server, and options that have no effect with its model. */
+/** Options of a run that have no effect with its model: what a person should know before it begins. */
 import { capabilitiesOf } from '#specs/node/provider-quirks/capabilities.ts'
 import type { ProviderChoice } from './providers/providers.ts'
 
@@ -14,9 +14,9 @@ export interface AskedOfModel {
   readonly fallbacks: readonly Pick<ProviderChoice, 'model' | 'baseUrl'>[]
 }
 
-/** One sentence or two each. */
-export function notesOfRun(choice: ProviderChoice, asked: AskedOfModel): readonly string[] {
-  return [...choice.notes, ...describeImages(choice, asked), ...describeVoid(choice, asked)]
+/** Options that have no effect with its model; one sentence or two each. */
+export function notesOnOptions(choice: ProviderChoice, asked: AskedOfModel): readonly string[] {
+  return [...describeImages(choice, asked), ...describeVoid(choice, asked)]
 }
 
 function describeImages(

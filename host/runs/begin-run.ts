@@ -19,8 +19,8 @@ export async function beginRun(
   approvesPlan: boolean,
   record: Pick<RunRecord, 'host'>,
 ): Promise<void> {
-  const { prompt, images, provider, effort, directory, metadata, continues, replays, mode, given, workflow } =
-    plan
+  const { prompt, images, notes, provider, effort, directory, metadata, continues, replays } = plan
+  const { mode, given, workflow } = plan
   await record.host({
     type: 'run-start',
     prompt,
@@ -37,6 +37,7 @@ export async function beginRun(
     ...(given === undefined ? {} : { planFrom: given.from.slice(0, 500) }),
     ...(workflow === undefined ? {} : { workflow: sourceOf(workflow) }),
     limits: plan.limits,
+    ...(notes === undefined ? {} : { notes: [...notes] }),
   })
 }
 

@@ -21,6 +21,8 @@ export type Entry = Place &
         readonly kind: 'prompt'
         readonly text: string
         readonly images: NonNullable<Of<'run-start'>['images']>
+        /** Options that have no effect. */
+        readonly notes: readonly string[]
       }
     | { readonly kind: 'text'; readonly event: Of<'turn-end'> }
     | { readonly kind: 'call'; readonly event: Of<'tool-start'>; end?: Later<'tool-end'> }
@@ -111,7 +113,10 @@ export class RunHistory {
       case 'run-start':
         this.start = event
         this.startedAt = place.at
-        this.#push({ ...place, kind: 'prompt', text: event.prompt, images: event.images ?? [] })
+        this.#push({
+          ...place,
+          ...{ kind: 'prompt', text: event.prompt, images: event.images ?? [], notes: event.notes ?? [] },
+        })
         return
       case 'turn-end':
         if (event.text.trim() !== '' || (event.reasoning ?? '') !== '')

@@ -149,6 +149,11 @@ function Body({ entry, limit, ...rest }: RowProps) {
           {entry.images.map(({ path, image }) => (
             <Thumbnail key={path} shown={{ name: path, image }} {...rest.images} />
           ))}
+          {entry.notes.map((note) => (
+            <p key={note} class="warning">
+              {visible(note)}
+            </p>
+          ))}
         </>
       )
     case 'text':

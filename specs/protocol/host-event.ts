@@ -104,6 +104,8 @@ const RunStart = z.strictObject({
   /** The workflow that it carries out. Absent: none. */
   workflow: WorkflowSource.optional(),
   limits: RunLimits,
+  /** Options that have no effect with its model, for people. Absent: none. */
+  notes: z.array(Text).min(1).max(16).optional(),
   /** Absent: `vm-ready` has it. */
   imageKey: Line.optional(),
   /** Absent: `vm-ready` has it. */

@@ -223,6 +223,8 @@ export const RunResource = z.strictObject({
   workspace: z.string(),
   model: Line,
   metadata: RunMetadata.optional(),
+  /** Options of the request that have no effect with its model, a sentence or two each. Absent: none. */
+  notes: z.array(Text).optional(),
   continues: RunId.optional(),
   /** The run that it continues from an earlier moment, as its fork. */
   forkedFrom: RunId.optional(),

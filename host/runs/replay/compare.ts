@@ -97,6 +97,8 @@ const volatileFields: ReadonlySet<string> = new Set([
   'maxCostUsd',
 ])
 const volatileOf: Readonly<Record<string, readonly string[]>> = {
+  // Of the model, which a replay does not ask.
+  'run-start': ['notes'],
   // The paths are compared one by one.
   'changes-ready': ['sha256'],
   // Who decided is the recording; rules of today may word a question in another way.
