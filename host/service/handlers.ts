@@ -31,6 +31,7 @@ import type { ServiceRuns } from './service-runs.ts'
 import { makeStateHandlers } from './state-handlers.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
 import type { Uploads } from './uploads.ts'
+import { checkWorkflow } from './workflow-handlers.ts'
 import { findQuestion } from './waiting-question.ts'
 
 export interface Call {
@@ -106,6 +107,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       return { body: await uploads.take(upload, caller, signal) }
     },
     createRun: ({ body }, call) => start(body, call),
+    checkWorkflow: async ({ body }) => ({ body: checkWorkflow(body) }),
     createWorkflowRun: ({ body }, call) => start(body, call),
     listRuns: async ({ query: { status, workspace, model, metadata = {}, ...range } }, { caller }) => {
       if (Object.keys(metadata).some((name) => name.startsWith(ownPrefix)))

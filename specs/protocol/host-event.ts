@@ -25,7 +25,7 @@ import {
   Text,
   WorkspacePath,
 } from './text.ts'
-import { WorkflowSource } from './workflow.ts'
+import { WorkflowOutline, WorkflowSource } from './workflow.ts'
 
 /** A path that was not copied into the VM, and why. */
 export const LeftOut = z.strictObject({
@@ -102,7 +102,10 @@ const RunStart = z.strictObject({
   /** Origin of its plan: the id of a run, a file, or `the application`. Absent: the model makes it. */
   planFrom: Line.optional(),
   /** The workflow that it carries out. Absent: none. */
-  workflow: WorkflowSource.optional(),
+  workflow: WorkflowSource.extend({
+    /** Its steps, for people. Absent: they are too many, or the journal is older. */
+    outline: WorkflowOutline.optional(),
+  }).optional(),
   limits: RunLimits,
   /** Options that have no effect with its model, for people. Absent: none. */
   notes: z.array(Text).min(1).max(16).optional(),

@@ -42,7 +42,7 @@ it('a run that another process continues has the sections of each turn that its 
   await accompany(later, next, scene)
   expect(await next.result()).toMatchObject({ outcome: 'completed' })
   // A turn that was under way keeps what it was given.
-  const begun = asked.filter((text) => /\bdo (first|second|last)\b/.test(text))
+  const begun = asked.filter((text) => /do (first|second|last)/.test(text))
   expect(begun.length).toBeGreaterThan(0)
   expect(begun.filter((text) => !text.includes('it is midnight'))).toEqual([])
 }, 120_000)

@@ -84,6 +84,8 @@ const volatileFields: ReadonlySet<string> = new Set([
   'replays',
   'imageKey',
   'agentDigest',
+  // Of a workflow: follows from it.
+  'outline',
   'approvalId',
   'messageIds',
   'noteId',
