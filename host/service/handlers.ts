@@ -31,8 +31,8 @@ import type { ServiceRuns } from './service-runs.ts'
 import { makeStateHandlers } from './state-handlers.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
 import type { Uploads } from './uploads.ts'
-import { checkWorkflow } from './workflow-handlers.ts'
 import { findQuestion } from './waiting-question.ts'
+import { checkWorkflow } from './workflow-handlers.ts'
 
 export interface Call {
   readonly caller: Caller

@@ -2,6 +2,7 @@
 import type { AgentEvent, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { bytes, count, duration } from '../parts/text.ts'
+import { innerOf } from './workflow-words.ts'
 
 type Of<T extends (AgentEvent | HostEvent)['type']> = Extract<AgentEvent | HostEvent, { type: T }>
 type Later<T extends (AgentEvent | HostEvent)['type']> = { readonly seq: number; readonly event: Of<T> }
@@ -67,6 +68,8 @@ export class RunHistory {
   /** Texts of the agents: the end of a step often says the last of them again. */
   readonly #said = new Set<string>()
   readonly #messages = new Map<string, EntryOf<'message'>>()
+  /** Entries that began, by step with `each`. */
+  readonly #rounds = new Map<string, Set<string>>()
 
   /** Number of lines. */
   get length(): number {
@@ -106,6 +109,19 @@ export class RunHistory {
   /** The question with this id, decided or not. */
   question(approvalId: string): EntryOf<'question'> | undefined {
     return this.#questions.get(approvalId)
+  }
+
+  /** Number of entries that began, by step with `each`. */
+  get rounds(): ReadonlyMap<string, number> {
+    return new Map([...this.#rounds].map(([stepId, entries]) => [stepId, entries.size]))
+  }
+
+  #noteRound(stepId: string): void {
+    const found = innerOf(stepId)
+    const [, entry] = /^(\d+)(?:--|$)/.exec(found?.inner ?? '') ?? []
+    if (found === undefined || entry === undefined) return
+    const entries = this.#rounds.get(found.outer) ?? new Set()
+    this.#rounds.set(found.outer, entries.add(entry))
   }
 
   #enter(event: AgentEvent | HostEvent, place: Place): void {
@@ -206,6 +222,7 @@ export class RunHistory {
   }
 
   #push(entry: Entry): void {
+    if (entry.stepId !== undefined) this.#noteRound(entry.stepId)
     this.entries.push(entry)
   }
 }

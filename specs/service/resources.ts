@@ -212,7 +212,7 @@ export const WorkflowCheckResource = z.strictObject({
             z.strictObject({
               to: z.string(),
               on: z.enum(['completed', 'failed']),
-              /** Whether it is one of several cases, of which the first that holds is taken. */
+              /** Whether it is one of several cases; the first that holds is taken. */
               isCase: z.boolean(),
               when: z.string().optional(),
             }),
