@@ -74,11 +74,7 @@ export class Settings {
    * @param isAsked whether `model` is of the caller, and not of the configuration
    * @throws {CaissonError} `invalid_options` when no server has the caller's model; `provider_unavailable`
    */
-  async chooseServer(
-    config: Config,
-    model?: string,
-    isAsked = model !== undefined,
-  ): Promise<ProviderChoice> {
+  async chooseServer(config: Config, model?: string, isAsked = model !== undefined): Promise<ProviderChoice> {
     const chosen = chooseProvider({
       env: this.#place.env,
       config,
