@@ -1,7 +1,12 @@
 /** The two points of a run at which its host asks hooks: before anything else, and after all else. */
 import type * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
-import { outlineOf, type Workflow, type WorkflowOutline, type WorkflowSource } from '#specs/protocol/workflow.ts'
+import {
+  outlineOf,
+  type Workflow,
+  type WorkflowOutline,
+  type WorkflowSource,
+} from '#specs/protocol/workflow.ts'
 import type { RunHooks } from '../hooks/run-hooks.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import type { Ending } from './ending.ts'
@@ -41,7 +46,9 @@ export async function beginRun(
   })
 }
 
-function shownOf(workflow: Workflow): z.infer<typeof WorkflowSource> & { readonly outline?: WorkflowOutline } {
+function shownOf(
+  workflow: Workflow,
+): z.infer<typeof WorkflowSource> & { readonly outline?: WorkflowOutline } {
   const { name, version, sha256, uses } = workflow
   const outline = outlineOf(workflow)
   return {

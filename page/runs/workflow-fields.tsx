@@ -107,7 +107,10 @@ function showPlace(area: HTMLTextAreaElement | null, { line, column }: Problem):
   area.scrollTop = (area.scrollHeight / Math.max(1, lines.length)) * Math.max(0, line - 3)
 }
 
-const works = { chat: 'chat', call: 'call', ask: 'question', wait: 'wait', workflow: 'workflow' } as const
+const works = {
+  ...{ chat: 'chat', call: 'call', ask: 'question', wait: 'wait', workflow: 'workflow' },
+  from: 'of another workflow',
+} as const
 
 function Drawing({ workflow }: { readonly workflow: Workflow }) {
   const { name, version, description = '', steps } = workflow

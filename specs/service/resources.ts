@@ -206,7 +206,8 @@ export const WorkflowCheckResource = z.strictObject({
         z.strictObject({
           id: z.string(),
           name: z.string(),
-          work: workOfStep,
+          /** `from`: it is a step of another workflow. */
+          work: z.enum([...workOfStep.options, 'from']),
           /** What follows, in the order in which conditions are tried; `-` ends the workflow. */
           next: z.array(
             z.strictObject({
