@@ -142,6 +142,13 @@ const ContextSectionSchema = z
   })
   .refine(({ per, place }) => per !== 'turn' || place === undefined)
 
+/** Sections stand in tags of the prompt. */
+function checkSectionNames(facts: Readonly<Record<string, unknown>>, context: z.RefinementCtx): void {
+  for (const [name, value] of Object.entries(facts))
+    if (typeof value !== 'string' && !SectionName.safeParse(name).success)
+      context.addIssue({ code: 'custom', path: [name], message: sectionNames })
+}
+
 const RunQueueSchema = z.strictObject({
   lane: Line.optional(),
   laneMaxAtWork: z.int().min(1).optional(),
@@ -167,11 +174,7 @@ const RunSchema = z.strictObject({
   context: z
     .record(Line.min(1), z.union([Document, ContextSectionSchema], { error: contextValue }))
     .refine((facts) => Object.keys(facts).length <= 1_000, 'expected at most 1,000 facts')
-    .superRefine((facts, context) => {
-      for (const [name, value] of Object.entries(facts))
-        if (typeof value !== 'string' && !SectionName.safeParse(name).success)
-          context.addIssue({ code: 'custom', path: [name], message: sectionNames })
-    })
+    .superRefine(checkSectionNames)
     .optional(),
   metadata: RunMetadata.optional(),
   leaveOnSleep: z.boolean().optional(),
@@ -332,6 +335,16 @@ const ResumeSchema = RunSchema.pick({
   leaveOnSleep: true,
 }).extend({
   interactive: z.union([z.boolean(), z.literal('stored')]).optional(),
+  context: z
+    .record(
+      Line.min(1),
+      ContextSectionSchema.refine(({ per }) => per === 'turn', {
+        path: ['per'],
+        error: "expected 'turn'; the other sections of the run are in its task",
+      }),
+    )
+    .superRefine(checkSectionNames)
+    .optional(),
   takeOver: z.boolean().optional(),
   fromBeginning: z.boolean().optional(),
   limits: RunLimits.pick({ maxTokens: true, maxCostUsd: true }).partial().optional(),

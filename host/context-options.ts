@@ -38,6 +38,17 @@ export type ContextText = (about: {
 
 export type ContextOption = Readonly<Record<string, string | ContextSection>>
 
+/** Sections of each turn: their functions cannot be stored with a run. */
+export type TurnContextOption = Readonly<Record<string, ContextSection & { readonly per: 'turn' }>>
+
+/** Without functions: what those of the run gave is in its task, and those of a turn are given again. */
+export function storedContext(given: ContextOption): ContextOption {
+  const stored = Object.entries(given).filter(
+    ([, value]) => typeof value === 'string' || typeof value.text === 'string',
+  )
+  return Object.fromEntries(stored)
+}
+
 interface ResolvedContext {
   readonly context?: Readonly<Record<string, string>>
   readonly sections?: readonly RunSection[]

@@ -70,7 +70,7 @@ export type { ComparedChange, ComparedPath, ComparedRun, RunComparison } from '.
 export type { MergeConflict, Take } from './compare/merge-runs.ts'
 export type { MergedRuns, MergeOptions } from './compare/merged-run.ts'
 export type { Config, ConfigInput, PriceConfig } from './config/schema.ts'
-export type { ContextOption, ContextSection, ContextText } from './context-options.ts'
+export type { ContextOption, ContextSection, ContextText, TurnContextOption } from './context-options.ts'
 export type { CopyOptions, CopyResult } from './control/copy.ts'
 export type { VmDetails, VmInfo, VmUsage } from './control/messages.ts'
 export type { RunClient, WatchEnd } from './control/run-client.ts'

@@ -73,12 +73,18 @@ export async function offeredModels(
   ])
   const own = chooseProvider({ env, config, storedKeys: keys })
   const wanted = [...names].filter((name) => only === undefined || name === only)
-  return {
-    servers: await Promise.all(wanted.map(ask)),
-    providers: [...names],
-    ofRuns: own.ok
-      ? { provider: own.value.name, model: own.value.preferred === undefined ? own.value.model : null }
-      : { problem: own.error.message },
+  const servers = await Promise.all(wanted.map(ask))
+  const isUnread = servers.some(
+    ({ provider, problem }) => own.ok && provider === own.value.name && problem !== undefined,
+  )
+  return { servers, providers: [...names], ofRuns: defaultOf(isUnread) }
+
+  /** @param isUnread the list of its server; some servers have a model for that case */
+  function defaultOf(isUnread: boolean): DefaultOfRuns {
+    if (!own.ok) return { problem: own.error.message }
+    const { name: provider, model, preferred } = own.value
+    const isKnown = preferred === undefined || (isUnread && model !== '')
+    return { provider, model: isKnown ? model : null }
   }
 
   async function ask(provider: string): Promise<OfferedServer> {

@@ -25,7 +25,7 @@ import { searchProgram } from './processes/programs.ts'
 import { smallestContext } from './providers/model-choice.ts'
 import type { ProviderChoice } from './providers/providers.ts'
 import { openRecording, type Recording, recordedProvider, recordedStepModels } from './recording/replay.ts'
-import { notesOfRun } from './run-notes.ts'
+import { notesOnOptions } from './run-notes.ts'
 import { type PlanOptions, type RunOptions, runDefaults } from './run-options.ts'
 import { nameFolders } from './runs/added-folders.ts'
 import { findContinued } from './runs/continued-run.ts'
@@ -132,8 +132,13 @@ export async function resolveRun(
     ...told.hooks,
   ]
   const { fallback } = options
-  const asked = { hasImages: images.length > 0, effort: options.effort, fallback, fallbacks }
-  const notes = recording === undefined ? notesOfRun(choice, asked) : choice.notes
+  const isOneModel = stepModels.size === 0 && embeddings === undefined
+  const asked = {
+    ...{ hasImages: images.length > 0, effort: options.effort, fallback, fallbacks },
+    maxCostUsd: isOneModel ? options.limits?.maxCostUsd : undefined,
+  }
+  const onOptions = recording === undefined ? notesOnOptions(choice, asked) : []
+  const notes = [...choice.notes, ...onOptions]
   if (options.onNotes !== undefined) giveNotes(options.onNotes, notes)
   else if (onProgress === undefined) warn(notes)
   const { keep = continues !== undefined, sleepAfterMs = config.vm.sleepAfterMs, ...machine } = vm
@@ -164,6 +169,7 @@ export async function resolveRun(
     ...(embeddings === undefined ? {} : { embeddings }),
     prompt,
     ...(images.length === 0 ? {} : { images }),
+    ...(onOptions.length === 0 ? {} : { notes: onOptions }),
     ...(await readTaskContext(config, await readSkills(config, host), host.notes, directory, onProgress)),
     directory,
     addedFolders,

@@ -1,4 +1,4 @@
-/** What a person should know before a run begins: notes of its server, and options that have no effect with its model. */
+/** Options of a run that have no effect with its model: what a person should know before it begins. */
 import { capabilitiesOf } from '#specs/node/provider-quirks/capabilities.ts'
 import type { ProviderChoice } from './providers/providers.ts'
 
@@ -8,13 +8,15 @@ export interface AskedOfModel {
   /** Options of the run, without what the configuration says. */
   readonly effort?: string | undefined
   readonly fallback?: readonly string[] | undefined
+  /** Absent too where another model of the run may cost something. */
+  readonly maxCostUsd?: number | undefined
   /** The servers of `fallback`. */
   readonly fallbacks: readonly Pick<ProviderChoice, 'model' | 'baseUrl'>[]
 }
 
-/** One sentence or two each. */
-export function notesOfRun(choice: ProviderChoice, asked: AskedOfModel): readonly string[] {
-  return [...choice.notes, ...describeImages(choice, asked), ...describeVoid(choice, asked)]
+/** Options that have no effect with its model; one sentence or two each. */
+export function notesOnOptions(choice: ProviderChoice, asked: AskedOfModel): readonly string[] {
+  return [...describeImages(choice, asked), ...describeVoid(choice, asked)]
 }
 
 function describeImages(
@@ -33,7 +35,12 @@ function describeImages(
 function describeVoid({ model, baseUrl }: ProviderChoice, asked: AskedOfModel): string[] {
   if (baseUrl === null) {
     const given = (['effort', 'fallback'] as const).filter((name) => asked[name] !== undefined)
-    return given.map((name) => `The offline model answers, so option ${name} has no effect.`)
+    return [
+      ...given.map((name) => `The offline model answers, so option ${name} has no effect.`),
+      ...(asked.maxCostUsd === undefined
+        ? []
+        : ['The offline model costs nothing, so option limits.maxCostUsd has no effect.']),
+    ]
   }
   const isOwn = asked.fallbacks.some((other) => other.model === model && other.baseUrl === baseUrl)
   return isOwn ? [`The fallback ${model} is the model of the run itself, so it has no effect.`] : []

@@ -9,7 +9,7 @@ import type { Effort, PlanInput } from '#specs/protocol/plan.ts'
 import type { StepModels } from '#specs/protocol/run-models.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
-import type { ContextOption } from './context-options.ts'
+import type { ContextOption, TurnContextOption } from './context-options.ts'
 import type { CodeHook } from './hooks/code-hook.ts'
 import type { AddedFolder } from './runs/added-folders.ts'
 import type { OnApproval } from './runs/approval-handler.ts'
@@ -171,6 +171,8 @@ export interface ResumeOptions
    * Default: false.
    */
   readonly takeOver?: boolean
+  /** Sections with `per: 'turn'`, whose functions cannot be stored; the others are in its task. Default: none. */
+  readonly context?: TurnContextOption
   /** Whether to start again from the beginning, as is needed with another version of the agent. Default: false. */
   readonly fromBeginning?: boolean
   /** Lower bounds of the whole run, with what it has used; higher ones change nothing. Default: as it was started. */

@@ -62,15 +62,19 @@ export class Settings {
 
   /**
    * Who is asked for a model. Where nobody names one, the server is asked for its list, with its key.
-   * @throws {CaissonError} `provider_unavailable`
+   * @throws {CaissonError} as {@link chooseServer}
    */
   async chooseProvider(config: Config, model?: string): Promise<ProviderChoice> {
     const choice = await this.chooseServer(config, model)
     return choice.preferred === undefined ? choice : await this.#chooseListed(choice, config)
   }
 
-  /** The same, but a model that nobody names stays open. Asks no server. @throws {CaissonError} `provider_unavailable` */
-  async chooseServer(config: Config, model?: string): Promise<ProviderChoice> {
+  /**
+   * The same, but a model that nobody names stays open. Asks no server.
+   * @param isAsked whether `model` is of the caller, and not of the configuration
+   * @throws {CaissonError} `invalid_options` when no server has the caller's model; `provider_unavailable`
+   */
+  async chooseServer(config: Config, model?: string, isAsked = model !== undefined): Promise<ProviderChoice> {
     const chosen = chooseProvider({
       env: this.#place.env,
       config,
@@ -78,6 +82,8 @@ export class Settings {
       ...(model === undefined ? {} : { model }),
     })
     if (chosen.ok) return chosen.value
+    if (isAsked && (chosen.error.code === 'missing_model' || chosen.error.code === 'invalid_model'))
+      throw new CaissonError('invalid_options', chosen.error.message)
     throw new CaissonError('provider_unavailable', chosen.error.message)
   }
 
@@ -183,7 +189,7 @@ export class Settings {
     maxCostUsd: number | undefined,
     where: string,
   ): Promise<ModelProvider> {
-    const choice = await this.chooseServer(config, model)
+    const choice = await this.chooseServer(config, model, where === '')
     const unpriced = describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
     if (unpriced !== null) throw new CaissonError('price_unknown', `${where}${unpriced}`)
     return await this.fetchKey(choice)

@@ -10,6 +10,7 @@ import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { type RunLimits, Task } from '#specs/protocol/task.ts'
 import type { Withheld } from './archive/format.ts'
 import { checkRunOptions } from './check-options.ts'
+import { storedContext } from './context-options.ts'
 import { replaceFile } from './files/durable.ts'
 import { parseJson } from './files/json.ts'
 import type { RunPaths } from './journal/run-store.ts'
@@ -44,12 +45,17 @@ export async function storeRun(
     onNotes: ____,
     leaveOnSleep: _____,
     extensions = {},
+    context,
     ...plain
   } = options
   const { hostTools = {}, hooks = [], mcpServers } = extensions
   const stored: z.input<typeof Stored> = {
     version: 1,
-    options: { ...plain, ...(mcpServers === undefined ? {} : { extensions: { mcpServers } }) },
+    options: {
+      ...plain,
+      ...(context === undefined ? {} : { context: storedContext(context) }),
+      ...(mcpServers === undefined ? {} : { extensions: { mcpServers } }),
+    },
     task,
     functions: { hostTools: Object.keys(hostTools), hooks: hooks.length },
   }
@@ -220,6 +226,7 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
     takeOver: ___,
     fromBeginning: ____,
     limits: _____,
+    context = {},
     ...functionsGiven
   } = given
   const missing = functions.hostTools.filter((name) => !Object.hasOwn(extensions.hostTools ?? {}, name))
@@ -239,6 +246,7 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
     plan,
     approvals: { ...stored.approvals, interactive: isInteractive },
     extensions: { ...stored.extensions, ...extensions },
+    context: { ...stored.context, ...context },
   }
 }
 

@@ -75,7 +75,8 @@ export async function startInService(
   const started = await startRun(service, asked.request)
   if ('problem' in started) return sayHere(started.problem)
   if (io.stdout.isTTY === true) say('The service carries out the run; closing this terminal does not end it.')
-  options.onNotes?.(asked.choice.notes)
+  const { notes = [] } = await host.runs.summary(started.runId)
+  options.onNotes?.([...asked.choice.notes, ...notes])
   return started.runId
 }
 

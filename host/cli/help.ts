@@ -22,7 +22,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
     page: 'docs/first-run.md',
   },
   chat: {
-    examples: ['chat', 'chat --continue last', 'chat -- --allow-host example.com'],
+    examples: ['chat', 'chat --continue last', 'chat --effort high', 'chat -- --allow-host example.com'],
     page: 'docs/conversation.md',
   },
   attach: { examples: ['attach last'], page: 'docs/commands.md' },

@@ -99,6 +99,7 @@ const flags: Readonly<Record<string, string>> = {
   folders: '--add-dir',
   images: '--image',
   'limits.maxAgents': '--max-agents',
+  'limits.maxCostUsd': '--max-cost',
   'limits.maxDepth': '--max-depth',
   model: '--model',
   outputSchema: '--output-schema',

@@ -10,7 +10,11 @@ import { parse, TomlError } from 'smol-toml'
 import type * as z from 'zod'
 import { reasonOf } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
+import {
+  describeIssues,
+  plainMessagesWithChoices,
+  plainMessagesWithoutValues,
+} from '#specs/protocol/issue-text.ts'
 import { findDistrust } from '../files/path-trust.ts'
 import { readBounded } from '../files/regular-file.ts'
 import { applyOverrides, suggestSetting } from './overrides.ts'
@@ -85,7 +89,7 @@ export function readConfig(
 }
 
 /**
- * Errors name no value, which may be a key that does not belong there.
+ * Errors name no value, which may be a key that does not belong there; of `overrides`, words in the place of choices.
  * @param from named in errors
  * @param overrides see {@link loadConfig}
  */
@@ -103,7 +107,7 @@ export function parseConfig(
   if (overrides.length === 0) return { ok: true, value: parsed.data }
   const merged = applyOverrides(value, overrides)
   if (!merged.ok) return merged
-  const whole = Config.safeParse(merged.value, plainMessagesWithoutValues)
+  const whole = Config.safeParse(merged.value, plainMessagesWithChoices)
   return whole.success
     ? { ok: true, value: whole.data }
     : { ok: false, error: `a setting of the command line (-c) does not fit: ${describe(whole.error)}` }

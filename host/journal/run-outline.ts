@@ -10,7 +10,7 @@ import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunOutcome, Usage } from '#specs/protocol/task.ts'
-import { Count, Id, Line, Milliseconds, RunId, Sha256 } from '#specs/protocol/text.ts'
+import { Count, Id, Line, Milliseconds, RunId, Sha256, Text } from '#specs/protocol/text.ts'
 import type { JournalPoint } from './journal-lines.ts'
 
 /** An undecided approval, and the position in the journal before the line of its request. */
@@ -44,6 +44,8 @@ export const RunOutline = z.strictObject({
   sleepsPaused: z.literal(true).optional(),
   /** Since when the run waits in the queue of its host, ms since 1970. Absent: it does not. */
   queuedSince: Milliseconds.optional(),
+  /** Options that have no effect with its model. Absent: none, or it is in an older summary. */
+  notes: z.array(Text).max(16).optional(),
   /** The run that it was forked from. */
   forkedFrom: RunId.optional(),
   /** When it was forked, ms since 1970. Absent: it is no fork, or an older one. */
@@ -115,7 +117,7 @@ export class RunFold {
     this.#bytes = end.bytes
     const { event } = line
     if (event.type !== 'run-start' || this.#facts.startedAt !== null) return
-    const { prompt, directory, model, metadata, continues, replays, forkedFrom } = event
+    const { prompt, directory, model, metadata, notes, continues, replays, forkedFrom } = event
     this.#facts = {
       ...this.#facts,
       startedAt: line.at,
@@ -123,6 +125,7 @@ export class RunFold {
       workspace: directory,
       model,
       ...(metadata === undefined ? {} : { metadata }),
+      ...(notes === undefined ? {} : { notes }),
       ...(continues === undefined ? {} : { continues }),
       ...(replays === undefined ? {} : { replays }),
       ...(forkedFrom === undefined ? {} : { forkedFrom: forkedFrom.runId }),

@@ -23,6 +23,8 @@ export interface RunSummary {
   readonly model: string
   /** Given by the application. */
   readonly metadata?: Readonly<Record<string, string>> | undefined
+  /** Options that have no effect with its model, for people. Absent: none. */
+  readonly notes?: readonly string[] | undefined
   /** The continued run. */
   readonly continues?: string | undefined
   /** The replayed run; nothing of a replay is applied. */

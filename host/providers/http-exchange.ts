@@ -267,7 +267,7 @@ function discard(response: Dispatcher.ResponseData): void {
 export function readUpstreamError(
   status: number,
   body: string,
-  provider: Pick<ModelProvider, 'key' | 'keySetting' | 'name'>,
+  provider: Pick<ModelProvider, 'key' | 'keySetting'>,
 ): WireError {
   const redaction = createKeyRedaction(provider.key?.reveal() ?? null)
   const read = readErrorBody(body)
@@ -306,11 +306,10 @@ function typeOfStatus(status: number): string {
 function remedyFor(
   status: number,
   body: string,
-  { key, keySetting, name }: Pick<ModelProvider, 'key' | 'keySetting' | 'name'>,
+  { key, keySetting = 'its setting' }: Pick<ModelProvider, 'key' | 'keySetting'>,
 ): string {
   if (status === 401 || status === 403) {
-    if (key !== null) return ` (check the key in ${keySetting ?? 'its setting'})`
-    return name === 'custom' ? ' (set its key in CAISSON_LLM_KEY)' : ` (set a key for the provider ${name})`
+    return key === null ? ` (set its key in ${keySetting})` : ` (check the key in ${keySetting})`
   }
   if (status === 402) return ' (the account of the key has no credit left)'
   if (status === 404 && /^\s*404 page not found/i.test(body)) {

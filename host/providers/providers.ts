@@ -54,7 +54,7 @@ export interface ProviderChoice {
   readonly apiVersion?: string
   /** Null: used without a key. */
   readonly keySource: KeySource | null
-  /** Where to set its key, for error messages: `the variable NVIDIA_API_KEY`. Absent: not set. */
+  /** Where its key is, or where to set one, for error messages: `the variable NVIDIA_API_KEY`. Absent: it takes none. */
   readonly keySetting?: string
   /** Maximum new requests per minute, over all runs with this key. Absent: unlimited. */
   readonly requestsPerMinute?: number
@@ -289,7 +289,8 @@ function chooseCustom(
       name: 'custom',
       keySource,
       ...named,
-      ...termsOf({}, keySource, { model: named.model, kind: 'openai-compatible' }, config),
+      ...termsOf({}, { model: named.model, kind: 'openai-compatible' }, config),
+      keySetting: describeSource({ env: 'CAISSON_LLM_KEY' }),
       ...address.value,
     },
   }
@@ -344,7 +345,6 @@ function chooseConfigured(
   if (clash !== undefined) return failure('invalid_key', clash)
   const terms = termsOf(
     { ...(isNvidia ? { requestsPerMinute: nvidiaRequestsPerMinute } : {}), ...given },
-    keySource,
     { model: named.model, kind },
     config,
   )
@@ -355,6 +355,8 @@ function chooseConfigured(
       ...named,
       ...kindOptions(kind, place?.setting, given, env),
       keySource,
+      keySetting:
+        keySource === null ? keyPlace(name, readsVariables ? kind : null) : describeSource(keySource),
       ...terms,
       ...address.value,
     },
@@ -386,11 +388,16 @@ function kindOptions(
 
 function missingKey(name: string, kind: ServerKindName, model: string): string {
   if (name === 'nvidia') return missingNvidiaKey(model)
-  const [variable] = serverKinds[kind].variables.apiKey ?? []
   return (
     `${model === '' ? '' : `The model "${model}" is asked of ${name}, but `}there is no key of ${name}. ` +
-    `Set ${name === kind ? variable : `providers.${name}.key in the configuration`}, or store one with: caisson key set ${name}.`
+    `Set ${keyPlace(name, name === kind ? kind : null)}, or store one with: caisson key set ${name}.`
   )
+}
+
+/** Where to set the key of a provider that has none. @param kind whose variables it reads; null: none */
+function keyPlace(name: string, kind: ServerKindName | null): string {
+  const [variable] = (kind === null ? undefined : serverKinds[kind].variables.apiKey) ?? []
+  return variable ?? `providers.${name}.key in the configuration`
 }
 
 function missingNvidiaKey(model: string): string {
@@ -405,15 +412,13 @@ function termsOf(
     requestsPerMinute,
     maxConcurrent,
   }: { readonly requestsPerMinute?: number | undefined; readonly maxConcurrent?: number | undefined },
-  keySource: KeySource | null,
   { model, kind }: { readonly model: string; readonly kind: ServerKindName },
   config: Config,
-): Pick<ModelProvider, 'requestsPerMinute' | 'maxConcurrent' | 'price' | 'maxImages' | 'keySetting'> {
+): Pick<ModelProvider, 'requestsPerMinute' | 'maxConcurrent' | 'price' | 'maxImages'> {
   return {
     ...(requestsPerMinute === undefined ? {} : { requestsPerMinute }),
     ...(maxConcurrent === undefined ? {} : { maxConcurrent }),
     ...modelTerms(kind, model, config),
-    ...(keySource === null ? {} : { keySetting: describeSource(keySource) }),
   }
 }
 

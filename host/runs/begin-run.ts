@@ -1,7 +1,12 @@
 /** The two points of a run at which its host asks hooks: before anything else, and after all else. */
 import type * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
-import type { Workflow, WorkflowSource } from '#specs/protocol/workflow.ts'
+import {
+  outlineOf,
+  type Workflow,
+  type WorkflowOutline,
+  type WorkflowSource,
+} from '#specs/protocol/workflow.ts'
 import type { RunHooks } from '../hooks/run-hooks.ts'
 import type { RunRecord } from '../journal/run-record.ts'
 import type { Ending } from './ending.ts'
@@ -19,8 +24,8 @@ export async function beginRun(
   approvesPlan: boolean,
   record: Pick<RunRecord, 'host'>,
 ): Promise<void> {
-  const { prompt, images, provider, effort, directory, metadata, continues, replays, mode, given, workflow } =
-    plan
+  const { prompt, images, notes, provider, effort, directory, metadata, continues, replays } = plan
+  const { mode, given, workflow } = plan
   await record.host({
     type: 'run-start',
     prompt,
@@ -35,13 +40,22 @@ export async function beginRun(
     ...(mode === 'work' ? {} : { mode }),
     ...(approvesPlan ? { approvePlan: true } : {}),
     ...(given === undefined ? {} : { planFrom: given.from.slice(0, 500) }),
-    ...(workflow === undefined ? {} : { workflow: sourceOf(workflow) }),
+    ...(workflow === undefined ? {} : { workflow: shownOf(workflow) }),
     limits: plan.limits,
+    ...(notes === undefined ? {} : { notes: [...notes] }),
   })
 }
 
-function sourceOf({ name, version, sha256, uses }: Workflow): z.infer<typeof WorkflowSource> {
-  return { name, version, sha256, ...(uses === undefined ? {} : { uses }) }
+function shownOf(
+  workflow: Workflow,
+): z.infer<typeof WorkflowSource> & { readonly outline?: WorkflowOutline } {
+  const { name, version, sha256, uses } = workflow
+  const outline = outlineOf(workflow)
+  return {
+    ...{ name, version, sha256 },
+    ...(uses === undefined ? {} : { uses }),
+    ...(outline === undefined ? {} : { outline }),
+  }
 }
 
 /** Before the run uses anything. @throws {CaissonError} `denied` when a hook refuses the run */

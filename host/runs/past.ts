@@ -34,6 +34,7 @@ export class Past {
   readonly #open = new Map<string, AskedEvent>()
   #decided: DecidedApproval[] = []
   #isSleeping = false
+  #interruption: string | undefined
   #agentDigest: string | undefined
   #imageKey: string | undefined
   /** What people said to the agent. */
@@ -81,8 +82,12 @@ export class Past {
       case 'run-sleep':
         this.#isSleeping = true
         break
+      case 'run-interrupt':
+        this.#interruption = event.message.split('\n')[0]
+        break
       case 'run-resume':
         this.#isSleeping = false
+        this.#interruption = undefined
         this.#isFork = false
         this.#open.clear()
         break
@@ -179,6 +184,11 @@ export class Past {
   /** Whether the run sleeps. */
   get isSleeping(): boolean {
     return this.#isSleeping
+  }
+
+  /** Why the last process left the run, in its own words; undefined where it did not say. */
+  get interruption(): string | undefined {
+    return this.#interruption
   }
 
   /** Of a fork that no agent has begun: where it comes from. */

@@ -84,11 +84,12 @@ export class Recovery {
     await record.visitPast((line) => past.next(line), isOther)
     if (checkpoint !== null && present !== undefined) requireSame(present, past.madeWith)
     if (isOther) clock.add(checkpoint?.elapsedMs ?? 0)
+    const why = past.origin ?? (past.isSleeping ? 'the run slept' : (past.interruption ?? message))
     await record.host({
       type: 'run-resume',
       epoch: epoch + 1,
       checkpointId,
-      message: (past.origin ?? (past.isSleeping ? 'the run slept' : message)).slice(0, limits.textMaxChars),
+      message: why.slice(0, limits.textMaxChars),
       ...(past.reached.length === 0 ? {} : { reached: past.reached }),
     })
     if (isOther) await this.#revokeImported(past)

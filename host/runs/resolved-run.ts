@@ -96,6 +96,8 @@ export interface PlannedRun {
   readonly prompt: string
   /** Images in the workspace that the task is about. Absent: none. */
   readonly images?: readonly TaskImage[]
+  /** Options that have no effect with its model, for people. Absent: none. */
+  readonly notes?: readonly string[]
   /** `plan`: the workspace is read-only, programs have no network access, and the run ends with its plan. */
   readonly mode: 'work' | 'plan'
   /** Whether a plan and each revision need approval. */

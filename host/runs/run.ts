@@ -316,7 +316,7 @@ export class Run implements RunHandle {
     this.#approvals.close()
     if (isParked) {
       this.#hooks.close()
-      return this.#park(ending, disk)
+      return await this.#park(ending, disk)
     }
     ending = await nameKeptVm(ending, this.#plan.continues)
     // A run that was ended at once waits only briefly.
@@ -352,10 +352,14 @@ export class Run implements RunHandle {
     return canContinue && (error === this.#modelLimit || CaissonError.from(error).code === 'no_space')
   }
 
-  #park(ending: Ending, disk: RunDisk): RunState {
+  async #park(ending: Ending, disk: RunDisk): Promise<RunState> {
     disk.keep()
     const durationMs = Math.round(performance.now() - this.#startedAt)
     const message = `${ending.message}\nThen continue the run: caisson runs resume ${this.id}`
+    const { reason } = ending
+    // Behind a line that found no space the journal has no other.
+    if (this.#modelLimit !== undefined)
+      await this.#note({ type: 'run-interrupt', reason, message }).catch(() => undefined)
     this.#record.leave({ type: 'run-end', ...ending, message, usage: this.#record.state.usage, durationMs })
     return this.#record.state
   }

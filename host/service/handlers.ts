@@ -32,6 +32,7 @@ import { makeStateHandlers } from './state-handlers.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
 import type { Uploads } from './uploads.ts'
 import { findQuestion } from './waiting-question.ts'
+import { checkWorkflow } from './workflow-handlers.ts'
 
 export interface Call {
   readonly caller: Caller
@@ -106,6 +107,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       return { body: await uploads.take(upload, caller, signal) }
     },
     createRun: ({ body }, call) => start(body, call),
+    checkWorkflow: async ({ body }) => ({ body: checkWorkflow(body) }),
     createWorkflowRun: ({ body }, call) => start(body, call),
     listRuns: async ({ query: { status, workspace, model, metadata = {}, ...range } }, { caller }) => {
       if (Object.keys(metadata).some((name) => name.startsWith(ownPrefix)))

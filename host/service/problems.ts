@@ -1,6 +1,7 @@
 /** Errors as RFC 9457 has them: which status each code has, and what a caller may read of it. */
 import type { CaissonError, ErrorCode } from '#specs/errors.ts'
 import type { Problem } from '#specs/service/resources.ts'
+import { WorkflowError } from '../index.ts'
 
 /** A refusal of the service itself. */
 export class Refusal extends Error {
@@ -77,13 +78,25 @@ const routeOf: Readonly<Record<string, (run: string) => string>> = {
 const commandOnRun = /\bcaisson ([a-z]+ [a-z]+) (run-[0-9a-f]{20})/g
 
 /** The remedy is a field of its own, so `detail` is without it. */
-export function problemOf({ code, message, remedy }: CaissonError): Problem {
+export function problemOf(error: CaissonError): Problem {
+  const { code, message, remedy } = error
   const status = statuses[code]
   // The cause of an internal error is for the log alone.
   if (code === 'internal')
     return makeProblem(status, code, 'an internal error; the log of the service has the details')
+  if (error instanceof WorkflowError) return makeProblem(status, code, message, errorsOf(error))
   if (remedy === undefined) return makeProblem(status, code, message)
   return makeProblem(status, code, withoutRemedy(message, remedy), { remedy: withRoutes(remedy) })
+}
+
+/** Each problem of a workflow, with its place. */
+function errorsOf({ problems }: WorkflowError): Pick<Problem, 'errors'> {
+  const errors = problems.map(({ key, path, message, line, column }) => {
+    const place = [key === '' ? '' : JSON.stringify(key), path].filter((part) => part !== '').join(' ')
+    const what = place === '' ? message : `${place}: ${message}`
+    return { field: 'workflow', message: `line ${line}, column ${column}: ${what}` }
+  })
+  return errors.length === 0 ? {} : { errors }
 }
 
 /** As {@link CaissonError} joins them. */

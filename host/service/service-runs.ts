@@ -362,7 +362,7 @@ export class ServiceRuns {
 
 function runResource(run: RunSummary): RunResource {
   const { id, status, since, startedAt, prompt, workspace, model, metadata, continues, state } = run
-  const { forkedFrom, pendingApprovals, isLive, isPaused, problem } = run
+  const { notes, forkedFrom, pendingApprovals, isLive, isPaused, problem } = run
   const { phase, toolCalls, usage, isUsageEstimated, costUsd, changes, applied, end } = state
   const shown = Object.entries(metadata ?? {}).filter(([name]) => !name.startsWith(ownPrefix))
   return {
@@ -371,6 +371,7 @@ function runResource(run: RunSummary): RunResource {
     ...(isPaused === undefined ? {} : { isPaused }),
     ...{ startedAt, prompt, workspace, model },
     ...(shown.length === 0 ? {} : { metadata: Object.fromEntries(shown) }),
+    ...(notes === undefined ? {} : { notes: [...notes] }),
     ...(continues === undefined ? {} : { continues }),
     ...(forkedFrom === undefined ? {} : { forkedFrom }),
     ...{ phase, toolCalls, usage, isUsageEstimated, costUsd },

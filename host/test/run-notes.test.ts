@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { Config } from '../config/schema.ts'
 import { chooseProvider } from '../providers/providers.ts'
-import { type AskedOfModel, notesOfRun } from '../run-notes.ts'
+import { type AskedOfModel, notesOnOptions } from '../run-notes.ts'
 
 function notes(
   model: string,
@@ -11,7 +11,7 @@ function notes(
   const providers = { local: { url: 'http://127.0.0.1:8000/v1' } }
   const chosen = chooseProvider({ env: {}, config: Config.parse({ providers, models }), model })
   if (!chosen.ok) throw new Error(chosen.error.message)
-  return notesOfRun(chosen.value, { hasImages: false, fallbacks: [], ...asked }).join('\n')
+  return notesOnOptions(chosen.value, { hasImages: false, fallbacks: [], ...asked }).join('\n')
 }
 
 describe('the notes of a run', () => {
@@ -31,6 +31,8 @@ describe('the notes of a run', () => {
     expect(notes('caisson/offline', { effort: 'low', fallback: ['m'] })).toBe(
       'The offline model answers, so option effort has no effect.\nThe offline model answers, so option fallback has no effect.',
     )
+    expect(notes('caisson/offline', { maxCostUsd: 1 })).toContain('option limits.maxCostUsd has no effect')
+    expect(notes('m', { maxCostUsd: 1 })).toBe('')
     const fallbacks = [{ model: 'm', baseUrl: 'http://127.0.0.1:8000/v1' }]
     expect(notes('m', { effort: 'low', fallback: ['m'], fallbacks })).toContain(
       'is the model of the run itself',

@@ -51,6 +51,26 @@ it('an unfinished run is stored without functions, for the user alone, and asks 
   expect(resumed.plan).not.toHaveProperty('from')
 })
 
+it('sections with functions of each turn are given again by whoever continues the run; texts are stored [R.01 S0.05]', async () => {
+  const { host, paths } = await place()
+  const context = {
+    branch: 'main',
+    rule: { text: 'be brief', per: 'turn' },
+    time: { text: () => 'noon', per: 'turn' },
+    prices: { text: () => '1' },
+  } as const
+  await storeRun(paths, { prompt: 'do it', context }, task)
+  const stored = await readStoredRun(paths)
+  const kept = { branch: 'main', rule: { text: 'be brief', per: 'turn' } }
+  expect(resumedOptions(stored, {}).context).toEqual(kept)
+  const again = { time: { text: () => 'later', per: 'turn' } } as const
+  expect(resumedOptions(stored, { context: again }).context).toEqual({ ...kept, ...again })
+  for (const wrong of [{ time: { text: 'x' } }, { time: 'x' }, { '<x>': { text: 'x', per: 'turn' } }])
+    await expect(
+      host.resume(paths.runId, { context: wrong } as unknown as ResumeOptions),
+    ).rejects.toMatchObject({ code: 'invalid_options', message: expect.stringContaining('context') })
+})
+
 it('a run that was started for nobody to answer continues so where the host asks for what is stored [R.01]', async () => {
   const { host, paths } = await place()
   const continued = async (

@@ -11,7 +11,7 @@ import { runAddress } from '../session/route.ts'
 import { actor, useSession } from '../session/session.ts'
 import { AnswerFields, firstAnswer, readAnswer } from './answer-fields.tsx'
 import { PlanReview, readPlanText } from './plan-review.tsx'
-import { type Question, titleOf } from './question.ts'
+import { type Question, titleOf, untilOf } from './question.ts'
 
 export interface QuestionCardProps {
   readonly question: Question
@@ -53,7 +53,8 @@ export function QuestionCard({ question, showsRun = false, onAnswered, isOnce = 
     onAnswered?.()
   }
   const isUserQuestion = approval.question !== undefined
-  const isToolCall = access === undefined && plan === undefined && !isUserQuestion
+  const isWait = untilOf(approval) !== undefined
+  const isToolCall = access === undefined && plan === undefined && !isUserQuestion && !isWait
   return (
     <article class="card question" aria-labelledby={`${id}-title`}>
       <header>
@@ -66,7 +67,11 @@ export function QuestionCard({ question, showsRun = false, onAnswered, isOnce = 
           )}
         </h3>
         <span class="question-meta">
-          {approval.kind === 'cooperative' ? 'in the words of the agent' : 'asked by the host'}
+          {isWait
+            ? 'the clock answers'
+            : approval.kind === 'cooperative'
+              ? 'in the words of the agent'
+              : 'asked by the host'}
           {approval.agentPath !== 'root' && <> · sub-agent {visibleLine(approval.agentPath.slice(5), 100)}</>}
           {approval.parentCallId !== undefined && ' · a program calls it'}
           {showsRun && (
@@ -89,15 +94,19 @@ export function QuestionCard({ question, showsRun = false, onAnswered, isOnce = 
       {approval.question !== undefined && <p class="asked">{visible(approval.question.question)}</p>}
       {isToolCall && approval.because !== undefined && <p class="because">{visible(approval.because)}</p>}
       {plan !== undefined && <PlanReview plan={plan} text={planText} onText={setPlanText} />}
-      {plan === undefined && !isUserQuestion && approval.preview !== '' && (
+      {isWait && <p>The step waits for this time. It needs no answer; you can end the wait earlier.</p>}
+      {plan === undefined && !isUserQuestion && !isWait && approval.preview !== '' && (
         <Preview text={approval.preview} />
       )}
       {approval.question !== undefined && (
         <AnswerFields question={approval.question} value={answer} onChange={setAnswer} />
       )}
       {problem !== undefined && <Failure text={problem} />}
-      <Answers answers={isOnce ? answers.filter(({ scope }) => scope === 'once') : answers} onAnswer={send}>
-        {!isUserQuestion && (
+      <Answers
+        answers={isWait ? waitAnswers : isOnce ? answers.filter(({ scope }) => scope === 'once') : answers}
+        onAnswer={send}
+      >
+        {!isWait && !isUserQuestion && (
           <label class="hint-field">
             With a no: what the agent should do instead
             <input type="text" value={hint} onInput={({ currentTarget }) => setHint(currentTarget.value)} />
@@ -141,14 +150,16 @@ function Answers({
             {sentence(no.label)}
           </ActionButton>
         )}
-        <button
-          type="button"
-          class="plain more-answers"
-          aria-expanded={isOpen}
-          onClick={() => setOpen(!isOpen)}
-        >
-          {isOpen ? 'Less' : 'More answers and details'}
-        </button>
+        {(broader.length > 0 || hasDetails(children)) && (
+          <button
+            type="button"
+            class="plain more-answers"
+            aria-expanded={isOpen}
+            onClick={() => setOpen(!isOpen)}
+          >
+            {isOpen ? 'Less' : 'More answers and details'}
+          </button>
+        )}
       </div>
       {isOpen && (
         <div class="stack">
@@ -169,6 +180,17 @@ function Answers({
     </div>
   )
 }
+
+/** Children are false where they are left out. */
+function hasDetails(children: ComponentChildren): boolean {
+  return Array.isArray(children) ? children.some(hasDetails) : Boolean(children)
+}
+
+/** Of a wait: its own words. */
+const waitAnswers: readonly OfferedAnswer[] = [
+  { label: 'continue now', decision: 'allow', scope: 'once' },
+  { label: 'end the step', decision: 'deny', scope: 'once' },
+]
 
 function Preview({ text }: { readonly text: string }) {
   return hasDiff(text) ? <DiffView diff={text} /> : <Untrusted class="preview" text={text} />

@@ -2,7 +2,9 @@
 import { AccessQuestion, OfferedAnswer } from '#specs/protocol/approval.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import type { PendingApproval } from '#specs/protocol/run-state.ts'
+import { WaitArguments, waitTool } from '#specs/protocol/workflow.ts'
 import type { ServiceReply } from '../../client/index.ts'
+import { dateTime } from '../parts/text.ts'
 
 export interface Question {
   readonly runId: string
@@ -57,8 +59,23 @@ function readPlan(text: string): Plan | undefined {
   }
 }
 
+/** When a wait of a workflow ends, ms since 1970; undefined for another question. */
+export function untilOf({
+  tool,
+  arguments: given,
+}: Pick<Question['approval'], 'tool' | 'arguments'>): number | undefined {
+  if (tool !== waitTool) return undefined
+  try {
+    return WaitArguments.safeParse(JSON.parse(given)).data?.until
+  } catch {
+    return undefined
+  }
+}
+
 /** What the card is called, in the page's own words. */
 export function titleOf({ approval, access, plan }: Question): string {
+  const until = untilOf(approval)
+  if (until !== undefined) return `Waits until ${dateTime(until)}`
   if (access !== undefined) return 'Allow network access?'
   if (approval.question !== undefined) return 'The agent asks you'
   if (plan !== undefined) return 'Approve this plan?'

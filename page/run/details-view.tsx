@@ -18,6 +18,7 @@ export function DetailsView({
   readonly history: RunHistory
 }) {
   const limits = history.start?.limits
+  const workflow = history.start?.workflow
   return (
     <div class="stack">
       <section class="card pad" aria-label="Facts">
@@ -30,6 +31,11 @@ export function DetailsView({
             <code>{visible(resource?.workspace ?? history.start?.directory ?? '')}</code>
           </Fact>
           <Fact name="Model">{visible(history.start?.model ?? resource?.model ?? '')}</Fact>
+          {workflow !== undefined && (
+            <Fact name="Workflow">
+              {visible(`${workflow.name}@${workflow.version}`)} <code>{workflow.sha256.slice(0, 12)}</code>
+            </Fact>
+          )}
           {limits !== undefined && (
             <Fact name="Limits">
               {duration(limits.maxWallMs)}, {tokens(limits.maxTokens)} tokens

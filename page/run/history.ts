@@ -2,6 +2,7 @@
 import type { AgentEvent, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { bytes, count, duration } from '../parts/text.ts'
+import { innerOf } from './workflow-words.ts'
 
 type Of<T extends (AgentEvent | HostEvent)['type']> = Extract<AgentEvent | HostEvent, { type: T }>
 type Later<T extends (AgentEvent | HostEvent)['type']> = { readonly seq: number; readonly event: Of<T> }
@@ -21,6 +22,8 @@ export type Entry = Place &
         readonly kind: 'prompt'
         readonly text: string
         readonly images: NonNullable<Of<'run-start'>['images']>
+        /** Options that have no effect. */
+        readonly notes: readonly string[]
       }
     | { readonly kind: 'text'; readonly event: Of<'turn-end'> }
     | { readonly kind: 'call'; readonly event: Of<'tool-start'>; end?: Later<'tool-end'> }
@@ -65,6 +68,8 @@ export class RunHistory {
   /** Texts of the agents: the end of a step often says the last of them again. */
   readonly #said = new Set<string>()
   readonly #messages = new Map<string, EntryOf<'message'>>()
+  /** Entries that began, by step with `each`. */
+  readonly #rounds = new Map<string, Set<string>>()
 
   /** Number of lines. */
   get length(): number {
@@ -106,12 +111,28 @@ export class RunHistory {
     return this.#questions.get(approvalId)
   }
 
+  /** Number of entries that began, by step with `each`. */
+  get rounds(): ReadonlyMap<string, number> {
+    return new Map([...this.#rounds].map(([stepId, entries]) => [stepId, entries.size]))
+  }
+
+  #noteRound(stepId: string): void {
+    const found = innerOf(stepId)
+    const [, entry] = /^(\d+)(?:--|$)/.exec(found?.inner ?? '') ?? []
+    if (found === undefined || entry === undefined) return
+    const entries = this.#rounds.get(found.outer) ?? new Set()
+    this.#rounds.set(found.outer, entries.add(entry))
+  }
+
   #enter(event: AgentEvent | HostEvent, place: Place): void {
     switch (event.type) {
       case 'run-start':
         this.start = event
         this.startedAt = place.at
-        this.#push({ ...place, kind: 'prompt', text: event.prompt, images: event.images ?? [] })
+        this.#push({
+          ...place,
+          ...{ kind: 'prompt', text: event.prompt, images: event.images ?? [], notes: event.notes ?? [] },
+        })
         return
       case 'turn-end':
         if (event.text.trim() !== '' || (event.reasoning ?? '') !== '')
@@ -201,6 +222,7 @@ export class RunHistory {
   }
 
   #push(entry: Entry): void {
+    if (entry.stepId !== undefined) this.#noteRound(entry.stepId)
     this.entries.push(entry)
   }
 }
@@ -224,6 +246,8 @@ function sayOf(event: AgentEvent | HostEvent): { level: 'info' | 'warn'; text: s
       return info('The VM is restored')
     case 'run-sleep':
       return info('The run sleeps without a VM; an answer continues it')
+    case 'run-interrupt':
+      return warn(`The run is interrupted: ${event.message}`)
     case 'run-resume':
       return warn(`The run continues from its last checkpoint: ${event.message}`)
     case 'vm-end':

@@ -1,10 +1,13 @@
 /** The log of a run: one row for each thing that happened, and what happens now behind the last. */
 import { useCallback, useMemo, useState } from 'preact/hooks'
+import type { Plan } from '#specs/protocol/plan.ts'
+import { waitTool } from '#specs/protocol/workflow.ts'
 import { Untrusted } from '../parts/parts.tsx'
 import {
   bytes,
   clock,
   count,
+  dateTime,
   duration,
   lastLines,
   prettyJson,
@@ -13,11 +16,13 @@ import {
   visibleLine,
 } from '../parts/text.ts'
 import { VirtualList } from '../parts/virtual-list.tsx'
+import { untilOf } from '../questions/question.ts'
 import { CallBody } from './call-body.tsx'
 import type { Entry, EntryOf, RunHistory } from './history.ts'
 import type { RunLive } from './live.ts'
 import type { Focus } from './plan-view.tsx'
 import { ImageDialog, type RunImages, type ShownImage, Thumbnail } from './run-image.tsx'
+import { labelOf } from './workflow-words.ts'
 
 export interface LogProps {
   readonly run: string
@@ -74,6 +79,7 @@ export function Log({ run, history, live, version, until, focus }: LogProps) {
             isOpen={open.has(entry.seq)}
             onToggle={toggle}
             images={images}
+            plan={history.state.plan}
             output={entry.kind === 'call' ? live?.outputs.get(entry.event.callId) : undefined}
           />
         )}
@@ -89,9 +95,9 @@ export function Log({ run, history, live, version, until, focus }: LogProps) {
 
 const keyOf = ({ seq }: Entry) => String(seq)
 
-function fits({ agentPath, stepId }: Entry, focus: Focus | undefined): boolean {
+function fits({ agentPath, stepId }: Pick<Entry, 'agentPath' | 'stepId'>, focus: Focus | undefined): boolean {
   if (focus === undefined) return true
-  if ('stepId' in focus) return stepId === focus.stepId
+  if ('stepId' in focus) return stepId === focus.stepId || stepId?.startsWith(`${focus.stepId}--`) === true
   return agentPath === focus.agentPath || agentPath.startsWith(`${focus.agentPath}/`)
 }
 
@@ -110,6 +116,7 @@ interface RowProps {
   readonly onToggle: (seq: number) => void
   readonly images: RunImages
   readonly output: string | undefined
+  readonly plan: Plan | null
 }
 
 function Row({ entry, ...rest }: RowProps) {
@@ -124,10 +131,23 @@ function Row({ entry, ...rest }: RowProps) {
         <AgentTag agentPath={agentPath} />
       </div>
       <div class="entry-body">
+        <StepTag stepId={entry.stepId} plan={rest.plan} />
         <Body entry={entry} {...rest} />
       </div>
     </div>
   )
+}
+
+/** Of a turn or call within a step: the entry of its list, or the inner step. */
+function StepTag({
+  stepId = '',
+  plan,
+}: {
+  readonly stepId?: string | undefined
+  readonly plan: Plan | null
+}) {
+  const label = labelOf(stepId, plan)
+  return label === undefined ? null : <p class="step-tag">{label}</p>
 }
 
 function AgentTag({ agentPath }: { readonly agentPath: string }) {
@@ -148,6 +168,11 @@ function Body({ entry, limit, ...rest }: RowProps) {
           <Untrusted class="say prompt" text={entry.text} />
           {entry.images.map(({ path, image }) => (
             <Thumbnail key={path} shown={{ name: path, image }} {...rest.images} />
+          ))}
+          {entry.notes.map((note) => (
+            <p key={note} class="warning">
+              {visible(note)}
+            </p>
           ))}
         </>
       )
@@ -225,6 +250,7 @@ function QuestionBody({ entry, limit }: { readonly entry: EntryOf<'question'>; r
   const decision =
     entry.decision !== undefined && entry.decision.seq <= limit ? entry.decision.event : undefined
   const about = access?.address ?? request.question?.question ?? request.tool
+  if (request.tool === waitTool) return <WaitBody entry={entry} decision={decision} />
   return (
     <p>
       {decision === undefined ? (
@@ -235,6 +261,36 @@ function QuestionBody({ entry, limit }: { readonly entry: EntryOf<'question'>; r
       {visibleLine(about, 200)}
       {decision?.answer !== undefined && <> → {visibleLine(String(decision.answer), 200)}</>}
       {decision?.hint !== undefined && <> · {visibleLine(decision.hint, 200)}</>}
+    </p>
+  )
+}
+
+function WaitBody({
+  entry,
+  decision,
+}: {
+  readonly entry: EntryOf<'question'>
+  readonly decision: NonNullable<EntryOf<'question'>['decision']>['event'] | undefined
+}) {
+  const until = untilOf(entry.event.request)
+  const time = until === undefined ? 'a time' : dateTime(until)
+  if (decision === undefined)
+    return (
+      <p>
+        <strong>Waits until</strong> {time}
+      </p>
+    )
+  const who = visibleLine(decision.name ?? 'A person', 100)
+  return (
+    <p>
+      Waited for {time}:{' '}
+      {decision.by === 'rule'
+        ? 'the time has come'
+        : decision.by !== 'person'
+          ? 'the run ended the wait'
+          : decision.decision === 'allow'
+            ? `${who} continued it earlier`
+            : `${who} ended the step`}
     </p>
   )
 }
@@ -274,8 +330,11 @@ function StepBody({ entry: { event, title, repeats } }: { readonly entry: EntryO
     <>
       <p class={event.state === 'failed' ? 'warning' : 'hint'}>
         Step {event.state}: {visibleLine(title)}
+        {event.state === 'skipped' && event.text !== '' && ` (${visibleLine(event.text)})`}
       </p>
-      {event.text !== '' && !repeats && <Untrusted class="say" text={event.text} />}
+      {event.state !== 'skipped' && event.text !== '' && !repeats && (
+        <Untrusted class="say" text={event.text} />
+      )}
     </>
   )
 }
@@ -319,9 +378,7 @@ function EndBody({ entry: { event, repeats } }: { readonly entry: EntryOf<'end'>
 
 /** What the model writes now. */
 function Now({ live, focus }: { readonly live: RunLive; readonly focus: Focus | undefined }) {
-  const texts = [...live.texts.values()].filter(({ agentPath, stepId }) =>
-    focus === undefined ? true : 'stepId' in focus ? focus.stepId === stepId : focus.agentPath === agentPath,
-  )
+  const texts = [...live.texts.values()].filter(({ agentPath, stepId }) => fits({ agentPath, stepId }, focus))
   return (
     <>
       {texts.map(({ agentPath, stepId, text, reasoning, tool }) => (

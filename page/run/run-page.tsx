@@ -5,7 +5,7 @@ import type { ServiceReply } from '../../client/index.ts'
 import { ChangesView } from '../changes/changes-view.tsx'
 import { ActionButton, Failure, Status, Tabs, useNow, useViewHeading } from '../parts/parts.tsx'
 import { dateTime, visible, visibleLine } from '../parts/text.ts'
-import { fromState } from '../questions/question.ts'
+import { fromState, untilOf } from '../questions/question.ts'
 import { QuestionCard } from '../questions/question-card.tsx'
 import { usePoll } from '../session/poll.ts'
 import { type RunTab, runAddress } from '../session/route.ts'
@@ -14,7 +14,7 @@ import { Composer } from './composer.tsx'
 import { DetailsView } from './details-view.tsx'
 import { Figures } from './figures.tsx'
 import { ForkDialog } from './fork-dialog.tsx'
-import type { RunHistory } from './history.ts'
+import type { EntryOf, RunHistory } from './history.ts'
 import type { RunLive } from './live.ts'
 import { decidedText, Log } from './log.tsx'
 import { NetworkView } from './network-view.tsx'
@@ -72,7 +72,8 @@ export function RunPage({ run, tab }: { readonly run: string; readonly tab: RunT
       )}
       <div class="run-columns">
         <PlanView
-          {...{ state: shown, focus, onFocus: setFocus }}
+          {...{ state: shown, focus, onFocus: setFocus, rounds: history.rounds }}
+          outline={history.start?.workflow?.outline}
           {...(isOver
             ? {}
             : {
@@ -313,8 +314,7 @@ function Questions({
           {answered.slice(-3).map(({ id, entry, decision }) => (
             <div key={id} class="answered" role="status">
               <span>
-                {decidedText(decision)}:{' '}
-                <strong>{visibleLine(entry.event.access?.address ?? entry.event.request.tool, 120)}</strong>
+                {decidedText(decision)}: <strong>{visibleLine(aboutOf(entry.event), 120)}</strong>
               </span>
               <button type="button" class="plain" onClick={() => setDismissed(new Set([...dismissed, id]))}>
                 Dismiss
@@ -325,6 +325,13 @@ function Questions({
       )}
     </>
   )
+}
+
+/** What a question was about, in a few words. */
+function aboutOf({ access, request }: EntryOf<'question'>['event']): string {
+  const until = untilOf(request)
+  if (until !== undefined) return `the wait until ${dateTime(until)}`
+  return access?.address ?? request.question?.question ?? request.tool
 }
 
 /** Before the run has ended, only names of what it changed are known. */

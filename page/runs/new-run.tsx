@@ -1,15 +1,17 @@
-/** The form that starts a run. */
+/** The form that starts a run: of a task, or of a workflow. */
 import { useRef, useState } from 'preact/hooks'
 import { type ServiceCall, ServiceError } from '../../client/index.ts'
 import { Failure, useViewHeading } from '../parts/parts.tsx'
 import { runAddress } from '../session/route.ts'
 import { newKey, useSession } from '../session/session.ts'
 import { folderTar } from './folder-tar.ts'
+import { useWorkflow } from './use-workflow.ts'
+import { WorkflowFields } from './workflow-fields.tsx'
 
 type Body = ServiceCall<'createRun'>['body']
 
 const empty = {
-  ...{ prompt: '', place: 'path', workspace: '', model: '', plan: 'none' },
+  ...{ what: 'task', prompt: '', place: 'path', workspace: '', model: '', plan: 'none' },
   ...{ minutes: '', tokens: '', dollars: '' },
 }
 type Fields = typeof empty
@@ -20,6 +22,8 @@ export function NewRun() {
   const [fields, setFields] = useState<Fields>(empty)
   const [key, setKey] = useState(newKey)
   const [error, setError] = useState<string>()
+  const draft = useWorkflow()
+  const isWorkflow = fields.what === 'workflow'
   const [isBusy, setBusy] = useState(false)
   const [files, setFiles] = useState<readonly File[]>([])
   /** A request that is refused after the upload does not upload again. */
@@ -46,8 +50,16 @@ export function NewRun() {
     setBusy(true)
     setError(undefined)
     try {
-      const body = { ...bodyOf(fields), ...(await workspaceOf(fields)) }
-      const { id } = await client.call('createRun', { body, idempotencyKey: key })
+      const input = isWorkflow ? draft.readInput() : undefined
+      if (input?.ok === false) return setError(input.error)
+      const more = { ...limitsOf(fields), ...(await workspaceOf(fields)) }
+      const { id } =
+        input === undefined
+          ? await client.call('createRun', { body: { ...taskOf(fields), ...more }, idempotencyKey: key })
+          : await client.call('createWorkflowRun', {
+              body: { workflow: draft.text, input: input.value, ...more },
+              idempotencyKey: key,
+            })
       location.hash = runAddress(id)
     } catch (thrown) {
       setError(fail(thrown))
@@ -66,13 +78,25 @@ export function NewRun() {
         class="card stack"
         onSubmit={(event) => {
           event.preventDefault()
-          if (!isBusy && fields.prompt.trim() !== '') void start()
+          if (!isBusy && (isWorkflow ? draft.checked?.workflow != null : fields.prompt.trim() !== ''))
+            void start()
         }}
       >
         <label>
-          Task
-          <textarea {...bind('prompt')} rows={5} required placeholder="What should the agent do?" />
+          What to run
+          <select {...bind('what')}>
+            <option value="task">A task in your words</option>
+            <option value="workflow">A workflow file</option>
+          </select>
         </label>
+        {isWorkflow ? (
+          <WorkflowFields draft={draft} />
+        ) : (
+          <label>
+            Task
+            <textarea {...bind('prompt')} rows={5} required placeholder="What should the agent do?" />
+          </label>
+        )}
         <label>
           Files to work on
           <select {...bind('place')}>
@@ -105,14 +129,16 @@ export function NewRun() {
             <span class="hint">The run works on a copy. Download its changes when it has ended.</span>
           </label>
         )}
-        <label>
-          Plan
-          <select {...bind('plan')}>
-            <option value="none">The agent follows its plan at once</option>
-            <option value="approve">I approve the plan first</option>
-            <option value="only">Only a plan; nothing changes</option>
-          </select>
-        </label>
+        {!isWorkflow && (
+          <label>
+            Plan
+            <select {...bind('plan')}>
+              <option value="none">The agent follows its plan at once</option>
+              <option value="approve">I approve the plan first</option>
+              <option value="only">Only a plan; nothing changes</option>
+            </select>
+          </label>
+        )}
         <details>
           <summary>Limits and model</summary>
           <div class="columns">
@@ -174,17 +200,23 @@ function choosesFolder(input: HTMLInputElement | null): void {
   if (input !== null) input.webkitdirectory = true
 }
 
-function bodyOf({ prompt, model, plan, minutes, tokens, dollars }: Fields): Body {
+function taskOf({ prompt, plan }: Fields): Body {
+  return {
+    prompt: prompt.trim(),
+    ...(plan === 'approve' ? { plan: { approve: true } } : {}),
+    ...(plan === 'only' ? { plan: { only: true } } : {}),
+  }
+}
+
+/** What a workflow has, too. */
+function limitsOf({ model, minutes, tokens, dollars }: Fields): Pick<Body, 'model' | 'limits'> {
   const limits = {
     ...(minutes === '' ? {} : { maxWallMs: Math.round(Number(minutes) * 60_000) }),
     ...(tokens === '' ? {} : { maxTokens: Number(tokens) }),
     ...(dollars === '' ? {} : { maxCostUsd: Number(dollars) }),
   }
   return {
-    prompt: prompt.trim(),
     ...(model.trim() === '' ? {} : { model: model.trim() }),
-    ...(plan === 'approve' ? { plan: { approve: true } } : {}),
-    ...(plan === 'only' ? { plan: { only: true } } : {}),
     ...(Object.keys(limits).length === 0 ? {} : { limits }),
   }
 }

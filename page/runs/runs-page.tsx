@@ -1,5 +1,6 @@
 /** All runs, newest first, with the questions that wait for an answer above them. */
 import { useState } from 'preact/hooks'
+import { waitTool } from '#specs/protocol/workflow.ts'
 import type { ServiceReply } from '../../client/index.ts'
 import { NotifyButton } from '../parts/notify-button.tsx'
 import { Failure, Status, useNow, useViewHeading } from '../parts/parts.tsx'
@@ -34,7 +35,8 @@ export function RunsPage() {
     client.call('listRuns', { query: { limit, ...(status === '' ? {} : { status }) }, signal }),
   )
   const questions = usePoll('questions', 2_000, (signal) => client.call('listApprovals', { signal }))
-  const approvals = questions.value?.approvals ?? []
+  // The clock answers waits of workflows.
+  const approvals = (questions.value?.approvals ?? []).filter(({ approval }) => approval.tool !== waitTool)
   const runs = value?.runs.filter((run) => matches(run, text)) ?? []
   return (
     <main id="main" class="wide">

@@ -73,6 +73,14 @@ export const hostExamples: Examples<HostEvent> = {
     'Another agent continues the run, in a new VM, from a checkpoint.',
     { epoch: 2, checkpointId: 'cp-0d4f1a8be2c6937f', message: 'the VM ended in the middle of the run' },
   ],
+  'run-interrupt': [
+    'The process of the run left it as it is: the run is interrupted, and another process can continue it.',
+    {
+      reason: 'model_unreachable',
+      message:
+        'The model server takes requests for big/model again after 2026-11-28 17:00 (UTC): HTTP 429: try again in 5 hours\nThen continue the run: caisson runs resume run-0123456789abcdef0123',
+    },
+  ],
   'vm-kept': ['The VM is saved for a run that continues this one.', {}],
   'vm-keep-failed': ['The VM could not be saved for a later run.', { message: 'the disk is full' }],
   'vm-end': ['The VM ended.', { expected: false, message: 'QEMU was killed by signal 9' }],

@@ -25,7 +25,7 @@ import {
   Text,
   WorkspacePath,
 } from './text.ts'
-import { WorkflowSource } from './workflow.ts'
+import { WorkflowOutline, WorkflowSource } from './workflow.ts'
 
 /** A path that was not copied into the VM, and why. */
 export const LeftOut = z.strictObject({
@@ -102,8 +102,13 @@ const RunStart = z.strictObject({
   /** Origin of its plan: the id of a run, a file, or `the application`. Absent: the model makes it. */
   planFrom: Line.optional(),
   /** The workflow that it carries out. Absent: none. */
-  workflow: WorkflowSource.optional(),
+  workflow: WorkflowSource.extend({
+    /** Its steps, for people. Absent: they are too many, or the journal is older. */
+    outline: WorkflowOutline.optional(),
+  }).optional(),
   limits: RunLimits,
+  /** Options that have no effect with its model, for people. Absent: none. */
+  notes: z.array(Text).min(1).max(16).optional(),
   /** Absent: `vm-ready` has it. */
   imageKey: Line.optional(),
   /** Absent: `vm-ready` has it. */
@@ -200,6 +205,13 @@ const RunSleep = z.strictObject({
   checkpointId: CheckpointId,
   /** Whether a person has paused it: answers alone do not wake it. */
   paused: z.literal(true).optional(),
+})
+/** The process left the run, which stays interrupted: another one can continue it from its last checkpoint. */
+const RunInterrupt = z.strictObject({
+  type: z.literal('run-interrupt'),
+  reason: RunReason,
+  /** For people, with what to do. */
+  message: Text,
 })
 /** Another agent continues the run, in a new VM: everything after the checkpoint is done again. */
 const RunResume = z.strictObject({
@@ -473,6 +485,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   VmKept,
   Checkpoint,
   RunSleep,
+  RunInterrupt,
   RunResume,
   VmKeepFailed,
   VmEnd,

@@ -27,6 +27,15 @@ export const plainMessagesWithoutValues: z.core.ParseContext<z.core.$ZodIssue> =
   error: (issue) => wordIssue(issue, true),
 }
 
+/** The same, but a short word in the place of one of several choices is repeated: it is no key. */
+export const plainMessagesWithChoices: z.core.ParseContext<z.core.$ZodIssue> = {
+  error: (issue) => wordIssue(issue, !isShortChoice(issue)),
+}
+
+function isShortChoice({ code, input }: RawIssue): boolean {
+  return code === 'invalid_value' && typeof input === 'string' && /^[\w.-]{1,16}$/.test(input)
+}
+
 /** The problems of a value checked with {@link plainMessages}, in one line, each with its path. */
 export function describeIssues(
   { issues }: z.ZodError,

@@ -83,6 +83,45 @@ export const WorkflowStep = z.strictObject({
 })
 export type WorkflowStep = z.infer<typeof WorkflowStep>
 
+export const workOfStep = z.enum(['chat', 'call', 'ask', 'wait', 'workflow'])
+
+/** What people see of a step besides the plan. */
+export const OutlineStep = z.strictObject({
+  work: workOfStep,
+  after: WorkflowStep.shape.after,
+  cases: WorkflowStep.shape.cases,
+  when: WorkflowStep.shape.when,
+  /** Expression of the list. Absent: it runs once. */
+  each: Expression.optional(),
+  /** The condition that ends its repetition. Absent: it is not repeated. */
+  repeat: Expression.optional(),
+})
+export type OutlineStep = z.infer<typeof OutlineStep>
+
+/** By id of the plan's step. */
+export const WorkflowOutline = z.record(StepId, OutlineStep)
+export type WorkflowOutline = z.infer<typeof WorkflowOutline>
+
+const outlineMaxChars = 64 * 1024
+
+/** Undefined where it would be too long for a journal's first line. */
+export function outlineOf({ steps }: Pick<Workflow, 'steps'>): WorkflowOutline | undefined {
+  const outline = Object.fromEntries(
+    Object.entries(steps).map(([id, { after, cases, when, each, repeat, ...step }]) => [
+      id,
+      {
+        work: workOfStep.options.find((work) => step[work] !== undefined) ?? 'chat',
+        after,
+        ...(cases === undefined ? {} : { cases }),
+        ...(when === undefined ? {} : { when }),
+        ...(each === undefined ? {} : { each: each.in }),
+        ...(repeat === undefined ? {} : { repeat: repeat.until }),
+      },
+    ]),
+  )
+  return JSON.stringify(outline).length > outlineMaxChars ? undefined : outline
+}
+
 /** Tool name of the approval request by which a step waits; nothing with this name ever runs. */
 export const waitTool = 'wait_until'
 /** Arguments of that request. */

@@ -30,6 +30,7 @@ import {
   Text,
   WorkspacePath,
 } from '../protocol/text.ts'
+import { workOfStep } from '../protocol/workflow.ts'
 import {
   FindingResource,
   GrantResource,
@@ -186,6 +187,61 @@ export const WorkflowRunRequest = RunFields.omit({
   })
 export type WorkflowRunRequest = z.infer<typeof WorkflowRunRequest>
 
+/** A workflow to look at. */
+export const WorkflowCheckRequest = z.strictObject({ workflow: WorkflowRunRequest.shape.workflow })
+export type WorkflowCheckRequest = z.infer<typeof WorkflowCheckRequest>
+
+/** What a workflow is, or what is wrong with it. */
+export const WorkflowCheckResource = z.strictObject({
+  /** Null where it has problems. Its texts are untrusted. */
+  workflow: z
+    .strictObject({
+      name: z.string(),
+      version: z.string(),
+      description: z.string().optional(),
+      /** JSON schema of its input. Absent: any. */
+      input: z.record(z.string(), z.unknown()).optional(),
+      /** In the order of the file; the first one begins. */
+      steps: z.array(
+        z.strictObject({
+          id: z.string(),
+          name: z.string(),
+          /** `from`: it is a step of another workflow. */
+          work: z.enum([...workOfStep.options, 'from']),
+          /** What follows, in the order in which conditions are tried; `-` ends the workflow. */
+          next: z.array(
+            z.strictObject({
+              to: z.string(),
+              on: z.enum(['completed', 'failed']),
+              /** Whether it is one of several cases; the first that holds is taken. */
+              isCase: z.boolean(),
+              when: z.string().optional(),
+            }),
+          ),
+          when: z.string().optional(),
+          /** Expression of the list for whose entries it runs. */
+          each: z.string().optional(),
+          repeat: z.string().optional(),
+        }),
+      ),
+    })
+    .nullable(),
+  /** In the order of the file, at most 100. */
+  problems: z.array(
+    z.strictObject({
+      /** Key of the file; empty for the file as a whole. */
+      key: z.string(),
+      /** Below the key, names joined by dots. */
+      path: z.string(),
+      message: z.string(),
+      /** From 1; of a workflow that was sent as JSON, of its compact text. */
+      line: Count,
+      column: Count,
+    }),
+  ),
+})
+export type WorkflowCheckResource = z.infer<typeof WorkflowCheckResource>
+
 /** What was uploaded. */
 export const WorkspaceResource = z.strictObject({
   /** For `uploadedWorkspace` of a run. */
@@ -223,6 +279,8 @@ export const RunResource = z.strictObject({
   workspace: z.string(),
   model: Line,
   metadata: RunMetadata.optional(),
+  /** Options of the request that have no effect with its model, a sentence or two each. Absent: none. */
+  notes: z.array(Text).optional(),
   continues: RunId.optional(),
   /** The run that it continues from an earlier moment, as its fork. */
   forkedFrom: RunId.optional(),

@@ -36,6 +36,8 @@ import {
   TestResource,
   UndoResource,
   VmResource,
+  WorkflowCheckRequest,
+  WorkflowCheckResource,
   WorkflowRunRequest,
   WorkspaceResource,
 } from './resources.ts'
@@ -120,6 +122,14 @@ export const routes = {
     isIdempotent: true,
     reply: { status: 201, description: 'The run; `Location` has its address', schema: RunResource },
     refusals: [409, 422],
+  }),
+  checkWorkflow: defineRoute({
+    method: 'POST',
+    path: '/v1/workflows/check',
+    summary: 'Show what a workflow is, or its problems with line and column; starts nothing',
+    scope: 'run',
+    body: WorkflowCheckRequest,
+    reply: { status: 200, description: 'The workflow, or its problems', schema: WorkflowCheckResource },
   }),
   createWorkflowRun: defineRoute({
     method: 'POST',

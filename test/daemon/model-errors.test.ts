@@ -59,7 +59,7 @@ describe('errors of providers', () => {
       status === null ? [] : [[provider, status, textOf(body), failure] as const],
     ),
   )("mean the same behind the gateway: %s's %i %s [G.05]", (_provider, status, body, failure) => {
-    const forwarded = readUpstreamError(status, body, { name: 'test', key: null })
+    const forwarded = readUpstreamError(status, body, { key: null })
     expect(errorFromResponse(forwarded.status, errorBody(forwarded), null).code).toBe(failure)
   })
 

@@ -62,7 +62,7 @@ it('a folder of this device is uploaded for a run, with names of any length; a r
   const bytes = Uint8Array.from({ length: 70_001 }, (_, at) => at % 251)
   await writeFile(path.join(folder, 'deep/c.bin'), bytes)
   await page.goto(`${service.url}/#/new`)
-  await page.getByLabel('Task').fill('Tidy the site')
+  await page.getByLabel('Task', { exact: true }).fill('Tidy the site')
   await page.getByLabel('Files to work on').selectOption('upload')
   await page.getByLabel('Folder to upload').setInputFiles(folder)
   let uploads = 0

@@ -427,7 +427,7 @@ describe('the page of a run that is over', limits, () => {
     await expect.poll(() => countOf(page, 'dialog')).toBe(0)
     expect(await page.evaluate('document.activeElement.textContent')).toContain('Fork or rewind')
     await page.goto(`${served.service.url}/#/new`)
-    await page.getByLabel('Task').waitFor()
+    await page.getByLabel('Task', { exact: true }).waitFor()
     expect(await axeFindings(page)).toEqual([])
     for (const colorScheme of ['light', 'dark'] as const) {
       const phone = await open(`${served.service.url}/#token=${served.token}`, {

@@ -35,7 +35,7 @@ it('a run is started, answered, applied and forked from the page [H.02 W.01 V.05
   const { page, complaints } = await open(`${address}#token=${token}`)
   page.setDefaultTimeout(120_000)
   await page.getByRole('link', { name: 'New run' }).first().click()
-  await page.getByLabel('Task').fill('Replace old.txt by new.txt')
+  await page.getByLabel('Task', { exact: true }).fill('Replace old.txt by new.txt')
   await page.getByLabel('Path of the folder').fill(place.workspace)
   await page.getByRole('button', { name: 'Start run' }).click()
   await page.getByRole('heading', { name: 'Allow delete_file' }).waitFor()

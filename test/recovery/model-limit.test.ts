@@ -47,6 +47,9 @@ it.concurrent.each(perTier([2], [0, 1, 2, 3, 5]))(
       /takes requests for scripted again after \d{4}-.*: HTTP 429: .* 5 hours\n.*caisson runs resume run-/,
     )
     expect((await world.host.runs.summary(run.id)).status).toBe('interrupted')
+    const left = (await world.host.runs.read(run.id)).at(-1)?.event
+    const said = left?.type === 'run-interrupt' ? left.message : ''
+    expect([left?.type, said]).toEqual(['run-interrupt', end.message])
     const killedAfter = wholeLines(world.journalOf(run.id))
 
     world.refusal = undefined
@@ -56,6 +59,8 @@ it.concurrent.each(perTier([2], [0, 1, 2, 3, 5]))(
     const next = await resumeRun(later, run.id, world.scene)
     await accompany(later, next, world.scene)
     const { outcome, message } = await next.result()
+    const resumed = (await later.runs.read(run.id)).find(({ event }) => event.type === 'run-resume')?.event
+    expect(resumed).toMatchObject({ message: said.split('\n')[0] })
     const result = await world.outcome({ runId: run.id, killedAfter, end: `${outcome}: ${message}` })
     expect(judge(result, undisturbed, { victim: 'host', afterMs: 0 })).toEqual([])
   },

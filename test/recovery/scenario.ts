@@ -137,7 +137,12 @@ function extensionsOf(
   }
 }
 
-export async function startRun(host: Host, scene: Scene): Promise<Run> {
+/** @param context further sections. Absent: none */
+export async function startRun(
+  host: Host,
+  scene: Scene,
+  context?: NonNullable<ResumeOptions['context']>,
+): Promise<Run> {
   const { outsidePort, sleepAfterMs, maxWallMs, leaveOnSleep = false } = scene
   const sleeps = sleepAfterMs === undefined ? {} : { sleepAfterMs }
   return await host.run({
@@ -151,11 +156,18 @@ export async function startRun(host: Host, scene: Scene): Promise<Run> {
     extensions: extensionsOf(scene, () => undefined),
     onNotes: () => undefined,
     leaveOnSleep,
+    ...(context === undefined ? {} : { context }),
   })
 }
 
-export async function resumeRun(host: Host, runId: string, scene: Scene): Promise<Run> {
+export async function resumeRun(
+  host: Host,
+  runId: string,
+  scene: Scene,
+  context?: NonNullable<ResumeOptions['context']>,
+): Promise<Run> {
   const options: ResumeOptions = {
+    ...(context === undefined ? {} : { context }),
     interactive: true,
     extensions: extensionsOf(scene, () => undefined),
     onNotes: () => undefined,

@@ -1,6 +1,6 @@
 // Workflows over HTTP, with a hook in the place of a VM.
 import { createHash } from 'node:crypto'
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
@@ -47,6 +47,7 @@ it('starts a run that carries out the workflow of a request, with its input [H.0
       status: 400,
       code: 'invalid_workflow',
       message: expect.stringMatching(expected),
+      problem: { errors: [{ field: 'workflow', message: expect.stringMatching(/^line 1, column \d+: /) }] },
     })
   await expect(
     client.call('createWorkflowRun', { body: { workflow: file, input: { n: 'x' } } }),
@@ -132,4 +133,68 @@ it('answers 503 while its store fails [H.02 S3.07]', async () => {
   const refusal = { status: 503, message: expect.stringContaining('no network') }
   await expect(client.call('listWorkflows', {})).rejects.toMatchObject(refusal)
   await expect(client.call('createWorkflowRun', { body: { workflow: 'A@1' } })).rejects.toMatchObject(refusal)
+})
+
+it('shows what a workflow is before it starts, or each of its problems with line and column [H.02 S3.04]', async () => {
+  const home = await temporaryFolder('workflow-check')
+  await using host = new Host({ env: { HOME: home, CAISSON_HOME: path.join(home, 'state') } })
+  const { client, send } = await serveHost(host)
+  const check = (workflow: string | object) =>
+    client.call('checkWorkflow', { body: { workflow: workflow as string } })
+  const example = await readFile(
+    path.join(import.meta.dirname, '../../examples/workflows/review.workflow.json'),
+    'utf8',
+  )
+  const { workflow, problems } = await check(example)
+  expect(problems).toEqual([])
+  expect(workflow).toMatchObject({ name: 'Review', version: '1', input: { required: ['file'] } })
+  expect(workflow?.steps.map(({ id, name, work }) => [id, name, work])).toEqual([
+    ['read', 'read', 'chat'],
+    ['estimate', 'estimate', 'chat'],
+    ['small', 'Small enough?', 'call'],
+    ['approve', 'approve', 'ask'],
+    ['write', 'write', 'chat'],
+    ['refuse', 'refuse', 'chat'],
+  ])
+  expect(workflow?.steps[1]).toMatchObject({ each: 'steps.read.output.tasks' })
+  expect(workflow?.steps[2]?.next).toEqual([
+    { to: 'write', on: 'completed', isCase: true, when: 'steps.small.output.hours <= 8' },
+    { to: 'approve', on: 'completed', isCase: true },
+  ])
+  expect(await check(JSON.parse(example))).toEqual({ workflow, problems: [] })
+
+  const broken =
+    '{\n  "A@1#details": {"steps": [{"id": "a"}, {"id": "b"}]},\n  "A@1@step-a#details": {"chat": 7}\n}'
+  expect(await check(broken)).toEqual({
+    workflow: null,
+    problems: [
+      {
+        key: 'A@1#details',
+        path: 'steps.1',
+        message: expect.stringContaining('has no details'),
+        line: 2,
+        column: 42,
+      },
+      {
+        key: 'A@1@step-a#details',
+        path: 'chat',
+        message: expect.stringContaining('list'),
+        line: 3,
+        column: 34,
+      },
+    ],
+  })
+  expect((await check('{')).problems).toMatchObject([{ line: 1, message: expect.stringContaining('JSON') }])
+  // It names no file of the machine.
+  expect((await check('/etc/passwd')).workflow).toBeNull()
+  for (const body of [{}, { workflow: 7 }, { workflow: '' }, { workflow: 'x', more: 1 }])
+    expect(
+      (
+        await send('POST', '/v1/workflows/check', {
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+        })
+      ).status,
+    ).toBe(400)
+  expect((await client.call('listRuns', {})).runs).toEqual([])
 })

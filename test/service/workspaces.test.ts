@@ -61,7 +61,10 @@ describe('a workspace that the service made', () => {
     const { host } = await placeOfRuns({})
     const { client } = await serveHost(host)
     const started = client.call('createRun', { body: { prompt: 'x', model: 'no/such-model' } })
-    await expect(started).rejects.toMatchObject({ code: 'provider_unavailable' })
+    await expect(started).rejects.toMatchObject({
+      ...{ status: 400, code: 'invalid_options' },
+      message: expect.stringContaining('No model server is set for the model "no/such-model"'),
+    })
     const folder = path.join(host.folders.home, 'service/workspaces')
     expect(await readdir(folder)).toEqual([])
     expect((await stat(folder)).mode & 0o777).toBe(0o700)

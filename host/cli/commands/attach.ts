@@ -83,7 +83,8 @@ async function showEnded(io: Io, runId: string, flags: { json?: boolean } & Deta
   await runsShow(io, runId, flags)
   const { state, status } = await host.runs.summary(runId)
   if (status === 'sleeping') return exitCodes.completed
-  if (state.end === null) io.stderr.write(`caisson: ${runId} was interrupted: its host process died\n`)
+  if (state.end === null)
+    io.stderr.write(`caisson: ${runId} was interrupted: its host process ended before the run did\n`)
   return exitCodeOfEnd(state.end)
 }
 

@@ -6,9 +6,11 @@
 import { randomUUID } from 'node:crypto'
 import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
+import type { Effort } from '#specs/protocol/plan.ts'
 import type { Host } from '../../host.ts'
 import type { RunSummary } from '../../journal/run-store.ts'
 import { resolveFolders } from '../../state/folders.ts'
+import { withEnvFile } from '../env-file.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io, printError } from '../io.ts'
 import type { CommandInput } from '../options.ts'
@@ -22,15 +24,19 @@ export interface ChatFlags {
   readonly workspace?: string
   readonly addDir?: readonly string[]
   readonly model?: string
+  readonly effort?: Effort
+  readonly fallback?: readonly string[]
+  readonly envFile?: string
   readonly continue?: string
 }
 
 export async function converse(
-  io: Io,
+  given: Io,
   options: readonly string[],
   flags: ChatFlags,
   runCommand: CommandInput['runCommand'],
 ): Promise<ExitCode> {
+  const io = await withEnvFile(given, flags.envFile)
   if (io.stdin.isTTY !== true || io.stdout.isTTY !== true)
     throw new CaissonError(
       'invalid_options',
@@ -100,13 +106,22 @@ export class Conversation {
       workspace,
       addDir = [],
       model,
+      effort,
+      fallback = [],
+      envFile,
       last,
     }: Omit<ChatFlags, 'continue'> & { readonly last?: string | undefined },
     runCommand: CommandInput['runCommand'],
   ) {
     this.#io = io
     this.#host = hostOf(io, settingsOf(options))
-    this.#options = [...addDir.map((folder) => `--add-dir=${folder}`), ...options]
+    this.#options = [
+      ...addDir.map((folder) => `--add-dir=${folder}`),
+      ...(effort === undefined ? [] : [`--effort=${effort}`]),
+      ...fallback.map((id) => `--fallback=${id}`),
+      ...(envFile === undefined ? [] : [`--env-file=${envFile}`]),
+      ...options,
+    ]
     this.#folder = path.resolve(workspace ?? io.directory ?? '.')
     this.#model = model
     this.#last = last

@@ -342,6 +342,6 @@ export async function findLive(io: Io, name: string): Promise<RunClient> {
           ? `it sleeps until its approvals are answered; list them: caisson approvals list ${runId}`
           : status === 'damaged'
             ? `its journal is damaged, so it cannot continue; what is wrong: caisson runs show ${runId}`
-            : `its host process died; what it was doing: caisson runs show ${runId}`
+            : `its host process ended before the run did; what it was doing: caisson runs show ${runId}`
   throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)
 }

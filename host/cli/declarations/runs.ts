@@ -9,6 +9,7 @@ import {
   addConfigOption,
   addDetailOptions,
   addEgressOptions,
+  addEnvFileOption,
   addVmOptions,
   type CommandInput,
   collect,
@@ -108,6 +109,25 @@ function addWorkOptions(command: Command): Command {
     )
     .option('--accept-ignore-rules', 'accept the ignore rules as changed by earlier runs')
     .option('-m, --model <id>', 'model to use (default: CAISSON_MODEL, else the configured one)')
+  addReasoningOptions(command).option(
+    '--step-model <id>',
+    'model that the agent may choose for a step or a sub-agent; NAME=ID names it; repeatable',
+    collect,
+  )
+  addConfigOption(addEnvFileOption(command))
+    .option('--tool <name>', 'allow only this tool; repeatable', collect)
+    .option('--mcp <file>', 'JSON file of MCP servers (mcpServers format)')
+    .option('--approve <how>', 'how to decide approvals: ask, all, none, or a file of rules', 'ask')
+    .option('--apply', 'apply changes that are neither flagged nor in conflict, without asking')
+    .option('--no-apply', 'apply nothing, without asking')
+    .option('--accept-memory', 'keep the notes that a completed run proposes, without asking')
+    .option('--metadata <key=value>', 'fact about the run for lists, such as ticket=T-1; repeatable', collect)
+  return command
+}
+
+/** What goes with the model of a run. */
+function addReasoningOptions(command: Command): Command {
+  return command
     .addOption(
       new Option('--effort <level>', 'how much the model reasons (default: as it does by itself)').choices([
         'none',
@@ -121,21 +141,6 @@ function addWorkOptions(command: Command): Command {
       'model to ask where the other cannot answer; repeatable, in this order',
       collect,
     )
-    .option(
-      '--step-model <id>',
-      'model that the agent may choose for a step or a sub-agent; NAME=ID names it; repeatable',
-      collect,
-    )
-    .option('--env-file <file>', 'file of variables, as .env.example has them; those of the environment win')
-  addConfigOption(command)
-    .option('--tool <name>', 'allow only this tool; repeatable', collect)
-    .option('--mcp <file>', 'JSON file of MCP servers (mcpServers format)')
-    .option('--approve <how>', 'how to decide approvals: ask, all, none, or a file of rules', 'ask')
-    .option('--apply', 'apply changes that are neither flagged nor in conflict, without asking')
-    .option('--no-apply', 'apply nothing, without asking')
-    .option('--accept-memory', 'keep the notes that a completed run proposes, without asking')
-    .option('--metadata <key=value>', 'fact about the run for lists, such as ticket=T-1; repeatable', collect)
-  return command
 }
 
 function addShowOptions(command: Command): Command {
@@ -179,6 +184,7 @@ export function addChatCommand(command: Command, run: RunAction, { runCommand }:
     .option('-w, --workspace <dir>', 'directory to work on (default: the current one)')
     .option('--add-dir <dir>', 'also copy this folder, read-only, as with `caisson run`; repeatable', collect)
     .option('-m, --model <id>', 'model to use')
+  addEnvFileOption(addReasoningOptions(command))
     .option('--continue <run>', `run to continue: ${runArgument}`)
     .action(
       run(async (io: Io, options: string[], flags: ChatFlags) =>
@@ -207,7 +213,7 @@ export function addRunsCommands(runs: Command, run: RunAction): void {
     .description('List runs, newest first')
     .option(
       '--filter <key=value>',
-      'list only runs with this status (completed, failed, cancelled, running, died or damaged), workspace, model or metadata=KEY=VALUE; repeatable',
+      'list only runs with this status (completed, failed, cancelled, running, waiting, sleeping, interrupted or damaged), workspace, model or metadata=KEY=VALUE; repeatable',
       collect,
     )
     .option('-n, --last <count>', 'list only the last runs', parseCount)

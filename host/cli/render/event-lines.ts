@@ -78,6 +78,11 @@ function linesOfEvent(
           `The run sleeps without a VM; it continues when you ${event.paused === true ? 'resume it' : 'answer'}`,
         ),
       ]
+    case 'run-interrupt':
+      return [
+        colors.yellow('Run interrupted'),
+        sanitizeBlock(withFlags(describeEnd(event.reason, event.message))),
+      ]
     case 'run-resume':
       return resumeLines(event, colors)
     case 'vm-keep-failed':

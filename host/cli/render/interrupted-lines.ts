@@ -80,10 +80,22 @@ function diedLines(
 ): string[] {
   const under = lastAt === undefined ? [] : underWay(events, lastAt, state)
   return [
-    'Interrupted: the host process of this run died (killed, crashed, or the machine stopped) before the run ended',
+    ...whyLines(events),
     ...(lastAt === undefined ? [] : [`  last event: ${formatTime(lastAt)}, ${interruptedWhile(state)}`]),
     ...(under.length === 0 ? [] : ['  under way at that time:', ...under.map((line) => `    ${line}`)]),
     ...whatNow(runId, events, state, left).map((line) => `  ${line}`),
+  ]
+}
+
+/** By the word of the process that left the run; one that died said nothing. */
+function whyLines(events: readonly JournalEvent[]): string[] {
+  const said = events.findLast(({ event: { type } }) => type === 'run-interrupt' || type === 'run-resume')
+  if (said?.event.type === 'run-interrupt') {
+    const [why = ''] = said.event.message.split('\n')
+    return [`Interrupted: ${sanitizeLine(why, 1_000)}`]
+  }
+  return [
+    'Interrupted: the host process of this run died (killed, crashed, or the machine stopped) before the run ended',
   ]
 }
 

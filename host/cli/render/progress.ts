@@ -26,6 +26,8 @@ export class ProgressView {
   #timer: NodeJS.Timeout | undefined
   #frame = 0
   #keys = ''
+  /** Whether the process of the run said that it left the run. */
+  #isInterrupted = false
 
   readonly #isQuiet: boolean
   readonly #detail: Detail
@@ -53,6 +55,7 @@ export class ProgressView {
       return
     }
     if (item.source === 'host' && item.event.type === 'run-start') this.#startedAt = item.at
+    if (item.source === 'host' && item.event.type === 'run-interrupt') this.#isInterrupted = true
     const before = this.#state
     this.#state = reduceRun(before, item)
     this.#hint = ''
@@ -67,6 +70,7 @@ export class ProgressView {
     if (item.source !== 'host') return false
     const { event } = item
     if (event.type === 'run-end') return event.outcome !== 'completed'
+    if (event.type === 'run-interrupt') return true
     return event.type === 'approval-request' || event.type === 'approval-decision'
   }
 
@@ -110,12 +114,8 @@ export class ProgressView {
   end(state?: RunState): void {
     this.pause()
     const { end } = state ?? {}
-    if (this.#state.end !== null || end == null) return
-    this.lines([
-      this.#colors.red(`Run ${end.outcome}`),
-      sanitizeBlock(describeEnd(end.reason, end.message)),
-      'The run stays interrupted: the journal does not record this end.',
-    ])
+    if (this.#state.end !== null || this.#isInterrupted || end == null) return
+    this.lines([this.#colors.yellow('Run interrupted'), sanitizeBlock(describeEnd(end.reason, end.message))])
   }
 
   [Symbol.dispose](): void {

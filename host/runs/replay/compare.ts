@@ -48,6 +48,7 @@ const notCompared: ReadonlySet<string> = new Set([
   'vm-access',
   'checkpoint',
   'run-sleep',
+  'run-interrupt',
   'run-resume',
   'session-start',
   'session-end',
@@ -83,6 +84,8 @@ const volatileFields: ReadonlySet<string> = new Set([
   'replays',
   'imageKey',
   'agentDigest',
+  // Of a workflow: follows from it.
+  'outline',
   'approvalId',
   'messageIds',
   'noteId',
@@ -96,6 +99,8 @@ const volatileFields: ReadonlySet<string> = new Set([
   'maxCostUsd',
 ])
 const volatileOf: Readonly<Record<string, readonly string[]>> = {
+  // Of the model, which a replay does not ask.
+  'run-start': ['notes'],
   // The paths are compared one by one.
   'changes-ready': ['sha256'],
   // Who decided is the recording; rules of today may word a question in another way.

@@ -76,6 +76,8 @@ describe('shell completion', () => {
     expect(await offered('ru')).toEqual(['run', 'runs'])
     expect(await offered('workspace', '')).toEqual(expect.arrayContaining(['diff', 'apply', 'undo']))
     expect(await offered('run', '--appr')).toEqual(['--approve', '--approve-plan'])
+    expect(await offered('chat', '--e')).toEqual(['--effort', '--env-file'])
+    expect(await offered('chat', '--effort', 'm')).toEqual(['medium'])
     expect(await offered('completion', '')).toEqual(expect.arrayContaining(['bash', 'zsh', 'fish']))
     expect(await offered('')).not.toContain('complete')
   })

@@ -33,6 +33,8 @@ describe('settings of the command line', () => {
     ['modle=x', 'did you mean model?'],
     ['providers.local.ulr="http://127.0.0.1/v1"', 'did you mean providers.local.url?'],
     ['limits.maxTokens=many', 'limits.maxTokens: must be a number, got text'],
+    ['effort=max', 'effort: must be one of "none", "low", "medium", "high", got "max"'],
+    ['effort=sk-0123456789abcdef', '"high", got text'],
     ['model=7', 'model: must be text'],
     ['model', 'expected KEY=VALUE'],
     ['=x', 'expected KEY=VALUE'],

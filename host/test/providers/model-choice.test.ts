@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Config, type ConfigInput } from '../../config/schema.ts'
 import { Host } from '../../host.ts'
+import { readUpstreamError } from '../../providers/http-exchange.ts'
 import { contextTokensOf, longestMatch } from '../../providers/model-choice.ts'
 import { chooseProvider, fetchKey, nvidiaBaseUrl, nvidiaDefaultModel } from '../../providers/providers.ts'
 import { testKeyring } from '../support/keyring.ts'
@@ -325,6 +326,23 @@ describe('the key of a configured provider', () => {
     expect(fetched.ok && fetched.value.key?.reveal()).toBe(key)
     expect(JSON.stringify(fetched)).not.toContain(key)
   })
+})
+
+it.each([
+  ['providers.own.key in the configuration', { own: local }, 'own/m', {}],
+  ['the variable CAISSON_LLM_KEY', {}, 'm', { CAISSON_LLM_URL: local.url }],
+  ['OPENAI_API_KEY', {}, 'openai/m', { OPENAI_BASE_URL: local.url }],
+  [
+    'providers.openai.key in the configuration',
+    { openai: local },
+    'openai/m',
+    { OPENAI_BASE_URL: local.url },
+  ],
+])('a server that wants a key is refused with where to set it: %s [G.01]', (place, providers, model, env) => {
+  const choice = choose({ providers }, model, env)
+  if (!choice.ok) throw new Error(choice.error.message)
+  const { message } = readUpstreamError(401, '{}', { ...choice.value, key: null })
+  expect(message).toContain(`(set its key in ${place})`)
 })
 
 describe('a host of the library', () => {

@@ -52,7 +52,6 @@ it('whatever an upstream answers, its error is one bounded form [S0.06]', () => 
   fc.assert(
     fc.property(bytes, fc.integer({ min: 400, max: 599 }), (body, status) => {
       const error = readUpstreamError(status, body.toString('utf8'), {
-        name: 'custom',
         key: new Secret('key'),
       })
       expect(error).toMatchObject({ status, type: expect.any(String), code: expect.any(String) })

@@ -19,7 +19,7 @@ import { finish, testBench } from '../support/runs.ts'
 import { findQemu } from '../support/vm-processes.ts'
 
 const onFullDisk = ['disk-wait', 'disk-full']
-const inLongWait = ['run-sleep']
+const inLongWait = ['run-sleep', 'run-interrupt']
 /** Shown by the test of the queue of a service. */
 const inQueue = ['queue-start', 'queue-end']
 /** Shown by the tests of sub-agents in a VM. */

@@ -28,7 +28,10 @@ async function sitDown(last?: string, env: Readonly<Record<string, string | unde
   const conversation = new Conversation(
     io,
     ['--ram', '512M'],
-    { workspace: '/w', addDir: ['a=/x', '-y'], last },
+    {
+      ...{ workspace: '/w', addDir: ['a=/x', '-y'], last },
+      ...{ effort: 'high', fallback: ['one', '-two'], envFile: '-e' },
+    },
     run,
   )
   const ended = conversation.hold()
@@ -51,7 +54,8 @@ describe('a conversation', () => {
     expect(ran).toHaveLength(2)
     expect(ran[0]?.slice(0, 4)).toEqual(['run', '-w', '/w', '--keep-vm'])
     expect(ran[0]?.slice(-4)).toEqual(['--ram', '512M', '--', '-n is a flag; what for?'])
-    expect(ran[0]).toEqual(expect.arrayContaining(['--add-dir=a=/x', '--add-dir=-y']))
+    const joined = ['--add-dir=a=/x', '--add-dir=-y', '--effort=high', '--fallback=one', '--fallback=-two']
+    expect(ran[0]).toEqual(expect.arrayContaining([...joined, '--env-file=-e']))
     expect(ran[1]).toEqual(
       expect.arrayContaining(['-m', 'big', '--approve', 'none', '--plan-only', 'Port it']),
     )

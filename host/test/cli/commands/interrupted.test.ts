@@ -70,10 +70,10 @@ it('says when its last event was, what was under way, and what to do [H.01 V.08]
   )
   const attached = await caisson('attach', runId)
   expect(attached.stdout).toContain('  under way at that time:\n')
-  expect(attached.stderr).toContain(`${runId} was interrupted: its host process died`)
+  expect(attached.stderr).toContain(`${runId} was interrupted: its host process ended before the run did`)
   expect(attached.code).toBe(1)
   expect((await caisson('runs', 'pause', runId)).stderr).toContain(
-    `its host process died; what it was doing: caisson runs show ${runId}`,
+    `its host process ended before the run did; what it was doing: caisson runs show ${runId}`,
   )
   // Cancelled by the process that asks, as no other has the run.
   const cancelled = await caisson('runs', 'cancel', runId)
@@ -83,6 +83,19 @@ it('says when its last event was, what was under way, and what to do [H.01 V.08]
   ])
   expect((await caisson('runs', 'list')).stdout).toContain(' cancelled ')
   expect((await caisson('runs', 'cancel', runId)).stderr).toContain('it has ended as cancelled')
+})
+
+it('gives the reason for which its process left it, until it is resumed [H.01 G.05]', async () => {
+  const { record, caisson, die } = await runAtWork()
+  await record.host(runStart)
+  const message = `m takes requests again at 17:00\u001b[2J\nThen continue the run: caisson runs resume ${runId}`
+  await record.host({ type: 'run-interrupt', reason: 'model_unreachable', message })
+  await die()
+  const { stdout } = await caisson('runs', 'show', runId)
+  expect(stdout).toMatch(/\nInterrupted: m takes requests again at 17:00\\e\[2J\n {2}last event: /)
+  expect(stdout).toMatch(/\nRun interrupted\n {2}│ model_unreachable: m takes requests/)
+  expect(stdout).not.toContain('died')
+  expect((await caisson('runs', 'list')).stdout).toContain(' interrupted ')
 })
 
 it('is not resumed without a terminal while it waits for an answer: the question would be denied [A.03 H.01]', async () => {

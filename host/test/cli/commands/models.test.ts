@@ -175,6 +175,15 @@ describe('caisson models', () => {
 })
 
 describe('the model of a run that names none', () => {
+  it("is NVIDIA's default where its list cannot be read [S1.07]", async () => {
+    const { cli } = await place('', { NVIDIA_API_KEY: key, HTTPS_PROXY: 'http://127.0.0.1:9' })
+    const { code, stdout } = await cli('models')
+    expect([code, stdout]).toEqual([
+      4,
+      expect.stringContaining(`A run that names no model uses ${nemotron} of nvidia.`),
+    ])
+  })
+
   it('is the first preferred one that the server lists, but for what it said is gone [S1.07] [S0.09]', async () => {
     const second = 'nvidia/nemotron-3.5-lightning-30b-a3b'
     await using server = await startModelServer([list({ id: 'x' }, { id: second }, { id: nemotron })])

@@ -40,6 +40,23 @@ it('a quiet run says why a step failed, and nothing of one that completed [H.01]
   expect(said).not.toContain('all well')
 })
 
+it.each([true, false])(
+  'a run that its process left is interrupted, as in lists, and not failed; quiet: %j [H.01 G.05]',
+  (isQuiet) => {
+    const out = Object.assign(new PassThrough(), { isTTY: false, columns: 80 })
+    const view = new ProgressView(out, { isQuiet })
+    const hash = 'a'.repeat(64)
+    const left = { reason: 'model_unreachable', message: 'it takes requests again at 17:00' } as const
+    const line = { source: 'host', runId, seq: 1, at: Date.now(), prev: hash, hash } as const
+    view.show({ ...line, event: { type: 'run-interrupt', ...left } })
+    const end = { outcome: 'failed', summary: '', structured: false, durationMs: 1, ...left } as const
+    view.end({ ...initialRunState, end })
+    expect(String(out.read())).toBe(
+      'Run interrupted\n  │ model_unreachable: it takes requests again at 17:00\n',
+    )
+  },
+)
+
 it('the status line counts from the start of the run, also for who attaches later [H.01]', async () => {
   const out = Object.assign(new PassThrough(), { isTTY: true, columns: 80, rows: 24 })
   using view = new ProgressView(out)

@@ -1,6 +1,10 @@
-/** Places the steps of a plan as rows with lanes, as a graph of commits is drawn. Pure. */
-import type { Plan } from '#specs/protocol/plan.ts'
-import { waitsOf } from '#specs/protocol/plan.ts'
+/** Places steps as rows with lanes, as a graph of commits is drawn. Pure. */
+
+/** `needs`: ids of the steps that it waits for. */
+export interface WaitingStep {
+  readonly id: string
+  readonly needs: readonly string[]
+}
 
 export interface PlacedStep {
   readonly id: string
@@ -16,8 +20,8 @@ export interface PlacedPlan {
 }
 
 /** Each step is below what it waits for; steps that can run at the same time have lanes of their own. */
-export function placeSteps(plan: Pick<Plan, 'steps'>): PlacedPlan {
-  const order = orderOf(plan)
+export function placeSteps(steps: readonly WaitingStep[]): PlacedPlan {
+  const order = orderOf(steps)
   const children = new Map<string, number>()
   for (const { needs } of order) for (const need of needs) children.set(need, (children.get(need) ?? 0) + 1)
   /** Step that each lane continues from; undefined: the lane is free. */
@@ -37,20 +41,18 @@ export function placeSteps(plan: Pick<Plan, 'steps'>): PlacedPlan {
   return { steps: placed, lanes: Math.max(1, lanes.length) }
 }
 
-/** In the order of the plan, but each behind its needs. */
-function orderOf({
-  steps,
-}: Pick<Plan, 'steps'>): { readonly id: string; readonly needs: readonly string[] }[] {
+/** In their order, but each behind its needs. */
+function orderOf(steps: readonly WaitingStep[]): WaitingStep[] {
   const known = new Set(steps.map(({ id }) => id))
   const waiting = steps.map((step) => ({
     id: step.id,
-    needs: [...new Set(waitsOf(step))].filter((id) => known.has(id)),
+    needs: [...new Set(step.needs)].filter((id) => known.has(id)),
   }))
   const done = new Set<string>()
   const order: typeof waiting = []
   while (waiting.length > 0) {
     const ready = waiting.findIndex(({ needs }) => needs.every((need) => done.has(need)))
-    // A plan has no cycle; were there one, its steps would keep their order.
+    // Plans and workflows have no cycle; were there one, its steps would keep their order.
     const [next] = waiting.splice(Math.max(0, ready), 1)
     if (next === undefined) break
     done.add(next.id)
