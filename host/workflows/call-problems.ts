@@ -1,6 +1,6 @@
 /** Calls of a workflow whose arguments do not have the names of the function's parameters. */
-import type { GraphProblem } from './graph.ts'
-import type { WorkspaceData } from './workspace-data.ts'
+import type { GraphProblem } from '#specs/node/workflow/graph.ts'
+import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 
 /** Says nothing of a function that the file does not describe, or describes without parameters and code. */
 export function findCallProblems({ steps, functions }: WorkspaceData): GraphProblem[] {

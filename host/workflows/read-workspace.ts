@@ -23,7 +23,6 @@ import type {
 } from '#specs/node/workflow/workspace-data.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
-import { findCallProblems } from './call-problems.ts'
 import {
   FunctionDetails,
   StepDetails,
@@ -37,6 +36,7 @@ import {
   stepKeyOf,
   type WorkflowKey,
 } from '#specs/protocol/workflow-keys.ts'
+import { findCallProblems } from './call-problems.ts'
 
 export interface WorkflowProblem {
   /** Key of the file; empty for the file as a whole. */
