@@ -5,7 +5,7 @@
 import * as z from 'zod'
 import { limits } from './limits.ts'
 import { Effort, OutputSchema, StepId } from './plan.ts'
-import { Document, Line, Text } from './text.ts'
+import { Document, JsonValue, Line, Text } from './text.ts'
 import { functionReference, stepReference } from './workflow-keys.ts'
 
 /** A CEL expression over `input`, `steps` and, with `each` or `repeat`, `item` and `index`. */
@@ -65,7 +65,7 @@ const StepWork = z.strictObject({
   chat: z.array(ChatMessage).min(1).max(64).optional(),
   /** One call without the model. Text in the arguments is a template. */
   call: z
-    .strictObject({ function: FunctionName, arguments: z.record(z.string(), z.json()).default({}) })
+    .strictObject({ function: FunctionName, arguments: z.record(z.string(), JsonValue).default({}) })
     .optional(),
   /** A question to a person; the answer is the step's output. */
   ask: z
@@ -93,7 +93,7 @@ const StepWork = z.strictObject({
       from: Line.min(1),
       sha256: FileDigest.optional(),
       /** Text in it is a template. */
-      input: z.json().optional(),
+      input: JsonValue.optional(),
     })
     .optional(),
   /**

@@ -7,7 +7,7 @@ import { ToolName } from './extension.ts'
 import { isWithinDepth } from './json-depth.ts'
 import { limits } from './limits.ts'
 import { OutputSchema, Plan, StepId } from './plan.ts'
-import { Document, Line, Milliseconds, Sha256, Text } from './text.ts'
+import { Document, JsonValue, Line, Milliseconds, Sha256, Text } from './text.ts'
 
 const Expression = z.string().min(1).max(limits.expressionMaxChars)
 
@@ -50,7 +50,7 @@ export const WorkflowStep = z.strictObject({
   /** Maximum turns of the model. Absent: the run's. */
   maxTurns: z.int().min(1).max(1_000).optional(),
   /** A call without the model. */
-  call: z.strictObject({ function: ToolName, arguments: z.record(z.string(), z.json()) }).optional(),
+  call: z.strictObject({ function: ToolName, arguments: z.record(z.string(), JsonValue) }).optional(),
   /** A question to a person. */
   ask: z
     .strictObject({ question: Text.min(1), options: z.array(Line.min(1)).min(2).max(20).optional() })
@@ -63,7 +63,7 @@ export const WorkflowStep = z.strictObject({
       /** Key in the parts of the workflow. */
       part: Line.min(1),
       /** Text in it is a template. */
-      input: z.json(),
+      input: JsonValue,
     })
     .optional(),
   /** Once for each entry of a list. */
@@ -187,7 +187,7 @@ export type WorkflowPart = z.infer<typeof WorkflowPart>
 export const Workflow = z.strictObject({
   ...WorkflowSource.shape,
   /** What expressions read as `input`. */
-  input: z.json(),
+  input: JsonValue,
   /** Gives the result of the run. Absent: the outputs of the steps that nothing follows. */
   result: Expression.optional(),
   /** By id of the plan's step. */

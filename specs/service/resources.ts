@@ -23,6 +23,7 @@ import {
   Count,
   Document,
   Id,
+  JsonValue,
   Line,
   Milliseconds,
   RunId,
@@ -724,6 +725,7 @@ export const TestResource = z.strictObject({
 /** Schemas with a name of their own in the OpenAPI document. */
 export const named = {
   Problem,
+  JsonValue,
   RunRequest,
   Workspace: WorkspaceResource,
   Run: RunResource,

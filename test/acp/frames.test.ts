@@ -1,5 +1,5 @@
 // Frames of bad clients, to a real `caisson acp` and to the part that checks them: nothing of them starts a run or decides.
-import { text } from 'node:stream/consumers'
+import { createInterface } from 'node:readline'
 import type { AnyMessage } from '@agentclientprotocol/sdk'
 import { describe, expect, it } from 'vitest'
 import { checkFrames } from '../../host/acp/frames.ts'
@@ -8,26 +8,32 @@ import { startProgram, vmFlags } from './support.ts'
 
 const initialize = { id: 0, method: 'initialize', params: { protocolVersion: 1 } }
 
-/** Sends these bytes, and closes when the request `last` is answered; what the program answered, line by line. */
+/** Sends these bytes, and closes once all requests have answers. @returns what the program answered, line by line */
 async function send(...lines: readonly (object | string)[]) {
   const place = await cliPlace({})
   const program = startProgram(place, vmFlags)
-  const output = text(program.child.stdout)
+  const answers: Record<string, unknown>[] = []
+  const open = new Set(lines.flatMap((line) => (isRequest(line) ? [line.id] : [])))
+  const read = async (): Promise<void> => {
+    for await (const line of createInterface({ input: program.child.stdout })) {
+      const answer = JSON.parse(line) as Record<string, unknown>
+      answers.push(answer)
+      open.delete(answer.id)
+      if (open.size === 0) program.child.stdin.end()
+    }
+  }
+  const over = read()
   for (const line of lines)
     program.child.stdin.write(
       typeof line === 'string' ? line : `${JSON.stringify({ jsonrpc: '2.0', ...line })}\n`,
     )
-  program.child.stdout.on('data', (part: Buffer) => {
-    if (part.includes('"id":"last"')) program.child.stdin.end()
-  })
-  if (!lines.some((line) => typeof line !== 'string' && 'id' in line && line.id === 'last'))
-    program.child.stdin.end()
   const code = await program.ended
-  const answers = (await output)
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Record<string, unknown>)
+  await over
   return { code, answers, errors: program.errors(), runs: (await place.run('runs', 'list')).stdout }
+}
+
+function isRequest(line: object | string): line is { id: unknown } {
+  return typeof line !== 'string' && 'id' in line && 'method' in line
 }
 
 describe('a frame of a bad client', { timeout: 60_000 }, () => {
