@@ -5,6 +5,7 @@ import { errorMessage, hasCode } from '#specs/errors.ts'
 import { Host } from '../../host/host.ts'
 import { type Cut, type CutLine, watchLines } from './journal-cuts.ts'
 import { accompany, resumeRun, type Scene, startRun } from './scenario.ts'
+import { startWorkflowRun } from './workflow-scenario.ts'
 
 export interface HostOrder {
   readonly scene: Scene
@@ -37,7 +38,11 @@ if (dieAt !== undefined) await dieAtLine(dieAt)
 const host = new Host({ env: { ...process.env, ...env } })
 if (rival?.does === 'answer') process.send?.(await answerAtOnce(rival))
 else if (rival?.does === 'resume') process.send?.(await resume(rival.runId))
-else {
+else if (scene.isWorkflow === true) {
+  const run = await startWorkflowRun(host, scene)
+  process.send?.({ runId: run.id } satisfies HostReport)
+  await run.result()
+} else {
   const run = await startRun(host, scene)
   process.send?.({ runId: run.id } satisfies HostReport)
   await accompany(host, run, scene)

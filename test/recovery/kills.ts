@@ -27,13 +27,17 @@ const PROGRAM = fileURLToPath(new URL('./host-program.ts', import.meta.url))
 export class Worlds implements AsyncDisposable {
   readonly #machine: InstalledMachine
   readonly #folder: string
-  readonly #scene: Pick<Scene, 'sleepAfterMs'>
+  readonly #scene: Pick<Scene, 'sleepAfterMs' | 'isWorkflow'>
   readonly #handlers = new Map<string, (line: CutLine, cut: Cut) => void>()
   #watch: Disposable | undefined
   #spare: ChildProcess | undefined
   #count = 0
 
-  private constructor(machine: InstalledMachine, folder: string, scene: Pick<Scene, 'sleepAfterMs'>) {
+  private constructor(
+    machine: InstalledMachine,
+    folder: string,
+    scene: Pick<Scene, 'sleepAfterMs' | 'isWorkflow'>,
+  ) {
     this.#machine = machine
     this.#folder = folder
     this.#scene = scene
@@ -43,7 +47,7 @@ export class Worlds implements AsyncDisposable {
   static async open(
     machine: InstalledMachine,
     folder: string,
-    scene: Pick<Scene, 'sleepAfterMs'> = {},
+    scene: Pick<Scene, 'sleepAfterMs' | 'isWorkflow'> = {},
   ): Promise<Worlds> {
     const worlds = new Worlds(machine, folder, scene)
     worlds.#watch = await watchLines((line, cut) => worlds.#handlers.get(line.runId)?.(line, cut))

@@ -20,6 +20,8 @@ export interface Scene {
   readonly sleepAfterMs?: number
   /** Time limit of the run, and of its waits for disk space. */
   readonly maxWallMs?: number
+  /** Whether the run is the workflow of `workflow-scenario.ts`. */
+  readonly isWorkflow?: boolean
   /** Whether a run that sleeps leaves its process. */
   readonly leaveOnSleep?: boolean
 }

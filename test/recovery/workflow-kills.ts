@@ -1,8 +1,10 @@
-/** Runs of a workflow whose agent or VM dies at lines of the journal. */
+/** Runs of a workflow whose agent, VM or host dies at lines of the journal. */
+import { readFile } from 'node:fs/promises'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import type { Asked, ServerReply } from '#specs/testing/model-server.ts'
 import type { Run } from '../../host/runs/run.ts'
 import type { Worlds } from './kills.ts'
+import { answerWorkflow, resumeWorkflowRun } from './workflow-scenario.ts'
 import type { World } from './world.ts'
 
 /** A workflow in a world, the same each time. */
@@ -84,4 +86,30 @@ export async function killAtAll(
   }
   await Promise.all([work(), work()])
   return runs.toSorted((a, b) => a.seq - b.seq)
+}
+
+/** What another process made of a run whose host process died. */
+export interface ContinuedRun
+  extends Pick<KilledRun, 'seq' | 'type' | 'end' | 'value' | 'orders' | 'events'> {
+  readonly victim: 'host' | 'power'
+}
+
+/** The host process of the workflow of `workflow-scenario.ts` dies behind a line, and this one continues the run. */
+export async function killHostAt(
+  worlds: Worlds,
+  { seq, victim }: Pick<ContinuedRun, 'seq' | 'victim'>,
+): Promise<ContinuedRun> {
+  await using world = await worlds.openWorld()
+  world.answers = answerWorkflow
+  const { runId, killedAfter } = await worlds.killHost(world, { victim, seq, cut: 'after' })
+  if (killedAfter === undefined) throw new Error('the host process was not killed')
+  const { event } = JSON.parse(killedAfter.at(-1) ?? '{}') as Partial<JournalEvent>
+  const run = await resumeWorkflowRun(world.host, runId, world.scene)
+  const { outcome, reason, message, value } = await run.result()
+  const orders = (await readFile(world.scene.ledger, 'utf8')).split('\n').filter((line) => line !== '')
+  return {
+    ...{ seq, type: event?.type ?? 'none', victim, value, orders },
+    end: outcome === 'completed' ? outcome : `${reason}: ${message}`,
+    events: await world.host.runs.read(runId),
+  }
 }

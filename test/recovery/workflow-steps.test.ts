@@ -4,100 +4,45 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { reply } from '#specs/testing/model-replies.ts'
 import { perTier } from '#specs/testing/tier.ts'
-import { Host, type WorkflowOptions } from '../../host/host.ts'
+import { Host } from '../../host/host.ts'
 import { workflowTools } from '../../host/start-workflow.ts'
-import { WorkspaceManager } from '../../host/workflows/workspace-manager.ts'
 import { Worlds } from './kills.ts'
 import { installMachine } from './machine/install.ts'
-import type { Scene } from './scenario.ts'
-import { type KilledWorkflow, killAtAll, undisturbed } from './workflow-kills.ts'
-
-const say = (content: string) => [{ role: 'user', content }]
-
-/** @param waitS seconds of its wait */
-const stepsThatWait = (waitS: number) =>
-  new WorkspaceManager().parse(
-    JSON.stringify({
-      'A@1#details': {
-        steps: ['plan', 'ask', 'each', 'wait', 'more', 'say'].map((id) => ({ id })),
-        result:
-          '{"added": (steps.plan.added + steps.more.added).map(one, one.output), "each": steps.each.output, "said": steps.say.output}',
-      },
-      'A@1@step-plan#details': { chat: say('Plan it.'), mayAdd: { steps: 2, functions: 1 } },
-      'A@1@step-ask#details': { ask: { question: 'Which factor?', options: ['2', '3'] } },
-      'A@1@step-each#details': {
-        each: { in: '[1, 2]', parallel: 2 },
-        chat: say('Order {{item}} times {{steps.ask.output}}'),
-        function: ['order_part'],
-      },
-      'A@1@step-wait#details': { wait: { for: waitS } },
-      'A@1@step-more#details': { chat: say('Is there more?'), mayAdd: { steps: 1 } },
-      'A@1@step-say#details': {
-        call: { function: 'times', arguments: { n: '{{size(steps.each.output)}}' } },
-      },
-      'A@1@func-order_part#details': { description: 'orders', parameters: [{ type: 'string', name: 'id' }] },
-      'A@1@func-times#details': {
-        description: 'multiplies',
-        parameters: [{ type: 'integer', name: 'n' }],
-        code: 'function times(n: number) { return { n: n * 10 } }',
-      },
-    }),
-  )
-
-const added = {
-  reason: 'There is more to do',
-  steps: [
-    { id: 'first', chat: say('First of {{steps.plan.output}}') },
-    { id: 'second', call: { function: 'length', arguments: { text: '{{steps.first.output}}' } } },
-  ],
-  functions: [
-    {
-      name: 'length',
-      description: 'counts',
-      parameters: [{ type: 'string', name: 'text' }],
-      language: 'python',
-      code: 'def length(text): return {"length": len(text)}',
-    },
-  ],
-}
-
-const addedLater = { reason: 'One more', steps: [{ id: 'last', chat: say('Added later') }] }
-
-const options = (scene: Scene, orders: string[]): WorkflowOptions => ({
-  functions: { order_part: ({ id }) => void orders.push(String(id)) },
-  workspace: scene.workspace,
-  approvals: { rules: [{ effect: 'allow', tool: 'order_part' }] },
-  onApproval: ({ question }) =>
-    question === undefined ? { decision: 'deny' } : { decision: 'allow', answer: '3' },
-  vm: { memoryBytes: 256 * 1024 ** 2, diskBytes: 64 * 1024 ** 2, start: 'cold' },
-  onNotes: () => undefined,
-})
+import {
+  type ContinuedRun,
+  type KilledWorkflow,
+  killAtAll,
+  killHostAt,
+  undisturbed,
+} from './workflow-kills.ts'
+import {
+  added,
+  answerWorkflow,
+  startWorkflowRun,
+  stepsThatWait,
+  workflowOptions,
+} from './workflow-scenario.ts'
 
 const workflow: KilledWorkflow = {
-  answers: ({ messages }) => {
-    const asked = messages.map(({ content }) => content ?? '').join('\n')
-    const isFirst = messages.at(-1)?.role !== 'tool'
-    const call = (name: string, args: object) =>
-      reply({ calls: [{ id: 'c1', name, arguments: JSON.stringify(args) }] })
-    if (asked.includes('Plan it.')) return isFirst ? call('add_steps', added) : reply({ text: 'plan' })
-    if (asked.includes('Is there more?'))
-      return isFirst ? call('add_steps', addedLater) : reply({ text: 'no' })
-    if (asked.includes('Added later')) return reply({ text: 'last' })
-    if (asked.includes('First of')) return reply({ text: 'four' })
-    const [, item, factor] = /Order (\d) times (\d)/.exec(asked) ?? []
-    return isFirst ? call('order_part', { id: `${item}x${factor}` }) : reply({ text: `ordered ${item}` })
-  },
-  start: ({ host, scene }, orders) => host.startWorkflow(stepsThatWait(1), options(scene, orders)),
+  answers: answerWorkflow,
+  start: ({ host, scene }, orders) => startWorkflowRun(host, scene, orders),
 }
+
+const today = Math.floor(Date.now() / 86_400_000)
 
 let folder: string
 let worlds: Worlds
+/** Lines from the first step to the last, of a run that nobody disturbs. */
+let positions: number[]
 
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'caisson-workflow-steps-'))
-  worlds = await Worlds.open(await installMachine(folder), folder)
+  worlds = await Worlds.open(await installMachine(folder), folder, { isWorkflow: true })
+  const lines = await undisturbed(worlds, workflow)
+  const first = lines.findIndex(({ event }) => event.type === 'step-start')
+  const last = lines.findLastIndex(({ event }) => event.type === 'step-end')
+  positions = lines.slice(first, last + 1).map(({ seq }) => seq)
 }, 120_000)
 
 afterAll(async () => {
@@ -115,7 +60,7 @@ it('steps add steps and a function with code to their run, also in another proce
   await using world = await worlds.openWorld()
   world.answers = workflow.answers
   const orders: string[] = []
-  const given = options(world.scene, orders)
+  const given = workflowOptions(world.scene, orders)
   const left = await world.host.startWorkflow(stepsThatWait(2), {
     ...given,
     vm: { ...given.vm, sleepAfterMs: 300 },
@@ -123,7 +68,7 @@ it('steps add steps and a function with code to their run, also in another proce
   })
   expect((await left.ended).end).toBeNull()
   await using later = new Host({ env: { ...process.env, ...world.env } })
-  const hostTools = workflowTools(stepsThatWait(2), given.functions ?? {})
+  const hostTools = workflowTools(stepsThatWait(2), given.functions)
   const run = await later.resume(left.id, { extensions: { hostTools }, onNotes: () => undefined })
   expect(await run.result()).toMatchObject({ outcome: 'completed', message: 'all 9 steps completed', value })
   expect(orders.toSorted()).toEqual(['1x3', '2x3'])
@@ -140,17 +85,17 @@ it('steps add steps and a function with code to their run, also in another proce
   expect(await replay.result()).toMatchObject({ isSame: true, difference: null })
 }, 60_000)
 
+/** So many of the lines; each day begins elsewhere, so that all have their turn with each victim. */
+function positionsOfToday(count: number): number[] {
+  const step = Math.ceil(positions.length / count)
+  return positions.filter((_, index) => index % step === today % step)
+}
+
 it('a workflow of any steps whose agent or VM dies at a line continues there, does nothing twice, and keeps what was added [S3.08 S3.11 R.01]', async () => {
-  const lines = await undisturbed(worlds, workflow)
-  const first = lines.findIndex(({ event }) => event.type === 'step-start')
-  const last = lines.findLastIndex(({ event }) => event.type === 'step-end')
-  const positions = lines.slice(first, last + 1).map(({ seq }) => seq)
-  const step = Math.ceil(positions.length / perTier(1, 16))
-  // Each day begins elsewhere, so that all lines have their turn, with the agent and with the VM.
-  const day = Math.floor(Date.now() / 86_400_000)
-  const kills = positions
-    .filter((_, index) => index % step === day % step)
-    .map((seq) => ({ seq, victim: (seq + day) % 2 === 0 ? ('agent' as const) : ('machine' as const) }))
+  const kills = positionsOfToday(perTier(1, 16)).map((seq) => ({
+    seq,
+    victim: (seq + today) % 2 === 0 ? ('agent' as const) : ('machine' as const),
+  }))
   const runs = await killAtAll(worlds, workflow, kills)
   const seen = runs.map(({ events, ...run }) => ({
     ...run,
@@ -163,4 +108,21 @@ it('a workflow of any steps whose agent or VM dies at a line continues there, do
       ...{ end: 'completed', value, orders: ['1x3', '2x3'], revisions: 3 },
     })),
   )
+}, 300_000)
+
+it('a workflow of any steps whose host process dies at a line continues in another; no call is made twice [S3.08 S3.11 R.01]', async () => {
+  const runs: ContinuedRun[] = []
+  for (const seq of positionsOfToday(perTier(1, 12)))
+    runs.push(await killHostAt(worlds, { seq, victim: (seq + today) % 2 === 0 ? 'host' : 'power' }))
+  for (const { seq, type, victim, end, orders, events, ...run } of runs) {
+    const at = `${victim} at line ${seq}, ${type}`
+    expect(new Set(orders).size, at).toBe(orders.length)
+    const isUnknown = JSON.stringify(events).includes('its result is not known')
+    // A call that was under way when its process died fails its step, and this workflow does not say otherwise.
+    if (isUnknown) expect(end, at).toMatch(/^step_failed: .*its result is not known/)
+    else {
+      expect({ ...run, end }, at).toEqual({ end: 'completed', value })
+      expect(orders.toSorted(), at).toEqual(['ordered 1x3', 'ordered 2x3'])
+    }
+  }
 }, 300_000)

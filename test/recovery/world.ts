@@ -85,7 +85,7 @@ export class World implements AsyncDisposable {
   static async open(
     machine: InstalledMachine,
     place: string,
-    scene: Pick<Scene, 'sleepAfterMs'> = {},
+    scene: Pick<Scene, 'sleepAfterMs' | 'isWorkflow'> = {},
   ): Promise<World> {
     const [workspace, ledger] = [path.join(place, 'work'), path.join(place, 'ledger')]
     await mkdir(workspace, { recursive: true })
