@@ -2,7 +2,7 @@
 import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import * as z from 'zod'
-import { CaissonError, requireText, withCode } from '#specs/errors.ts'
+import { requireText, withCode } from '#specs/errors.ts'
 import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunMetadata } from '#specs/protocol/host-event.ts'
@@ -66,82 +66,53 @@ import type { Forks } from './forks/fork-run.ts'
 import {
   defaultMaxAtWork,
   type HostOptions,
-  type HostPoolOptions,
   type HostQueueOptions,
   type SandboxOptions,
 } from './host-options.ts'
 import type { Image } from './image/image.ts'
 import { type ImportOptions, type ImportResult, importRun } from './import-run.ts'
-import { clearLeftStages } from './journal/archive-stages.ts'
-import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
-import {
-  boundMoments,
-  defaultMomentBounds,
-  keepLeftMoments,
-  type MomentBounds,
-} from './journal/kept-moments.ts'
 import type { FeedItem } from './journal/run-feed.ts'
-import { RunRecord } from './journal/run-record.ts'
-import { type RunPaths, RunStore } from './journal/run-store.ts'
+import { RunStore } from './journal/run-store.ts'
 import { type JwtOptions, type JwtVerifier, openJwtVerifiers } from './jwt/jwt.ts'
-import { mcpServersOf } from './mcp/config.ts'
+import { keptBoundsOf } from './kept-bounds.ts'
 import { McpPins } from './mcp/pins.ts'
 import { NoteStore } from './memory/note-store.ts'
 import { type Messenger, openMessenger } from './notify/messenger.ts'
 import type { ProviderChoice } from './providers/providers.ts'
-import { type HostQueue, type QueueEntry, type QueueLimits, RunQueue, type Turn } from './queue/run-queue.ts'
-import { planReplay, type ReplayOptions } from './replay-run.ts'
+import { type HostQueue, type QueueLimits, RunQueue } from './queue/run-queue.ts'
+import type { ReplayOptions } from './replay-run.ts'
 import {
   chooseProvider,
   type HostState,
   prepareImage,
   readSkills,
-  requireAccelerator,
   requireDirectory,
   resolveEgress,
-  resolveRun,
 } from './resolve-run.ts'
-import { type RunObserver, RunObservers } from './run-observers.ts'
-import { type ResumeOptions, type RunOptions, type RunQueueOptions, runDefaults } from './run-options.ts'
-import { RunTraces } from './run-traces.ts'
+import type { RunObserver } from './run-observers.ts'
+import type { ResumeOptions, RunOptions } from './run-options.ts'
+import { RunStarter } from './run-starter.ts'
 import { answerAnywhere, revokeAnywhere } from './runs/answer-anywhere.ts'
-import { answerApprovals, warnOfUnanswered } from './runs/approval-handler.ts'
 import { RunChanges } from './runs/changes.ts'
 import { cancelStored } from './runs/end-stored.ts'
-import { warmUp } from './runs/guest/warm-up.ts'
 import { findHeld, type HeldPaths } from './runs/prepare.ts'
-import { placeBase } from './runs/replay/base.ts'
-import { ActiveReplay, type Replay } from './runs/replay/replay.ts'
-import { keepReplaySetup } from './runs/replay/setup.ts'
-import {
-  type BuildOptions,
-  type PlannedRun,
-  type RunMachine,
-  requireTask,
-  taskOf,
-  vmOptions,
-} from './runs/resolved-run.ts'
-import { Run } from './runs/run.ts'
+import type { Replay } from './runs/replay/replay.ts'
+import type { Run } from './runs/run.ts'
 import { RunNotes } from './runs/run-notes.ts'
-import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/storage-bounds.ts'
+import { requireRoomForRun } from './runs/storage-bounds.ts'
 import { readTrace } from './runs/task-answer.ts'
 import { type ChangeOptions, undoRun } from './runs/undo-run.ts'
 import type { ExecOptions } from './sandbox/guest-command.ts'
-import { Sandbox } from './sandbox/sandbox.ts'
-import { openSandboxNetwork } from './sandbox/sandbox-network.ts'
-import { StandaloneVm } from './sandbox/standalone-vm.ts'
+import type { Sandbox } from './sandbox/sandbox.ts'
 import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import type { UserSkills } from './skills/user-skills.ts'
 import { readWorkflow, type WorkflowOptions } from './start-workflow.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
-import { readStoredRun, resumedOptions, storeRun, withinLimits, withValues } from './stored-run.ts'
 import { TemplateStore, toVmTemplate, type VmTemplate } from './vm/template/template-store.ts'
-import { VmPool } from './vm/vm-pool.ts'
 import { userStore } from './workflows/sqlite-store.ts'
 import type { WorkflowStore } from './workflows/workflow-store.ts'
 import type { UndoSummary } from './workspace/index.ts'
-import { endRunHolder } from './workspace/run-lock.ts'
 
 export type { HostOptions, HostPoolOptions, HostQueueOptions, SandboxOptions } from './host-options.ts'
 export type { ResumeOptions, RunOptions } from './run-options.ts'
@@ -179,25 +150,15 @@ export class Host implements AsyncDisposable {
   readonly apiKeys: ApiKeys
   /** Runs that wait; null without the option `queue`. */
   readonly queue: HostQueue | null
-  readonly #poolOptions: HostPoolOptions | undefined
   readonly #runQueue: RunQueue | undefined
   #index: HostIndex | undefined
   #openingIndex: Promise<void> | undefined
   readonly #state: HostState
-  #pool: Promise<VmPool> | undefined
-  readonly #warned = new Set<string>()
-  /** Sandboxes that are open. */
-  readonly #sandboxes = new Set<AsyncDisposable>()
-  readonly #traces: RunTraces
-  readonly #observers = new RunObservers()
-  /** Runs and sandboxes that are being started. */
-  readonly #starts = new Set<Promise<unknown>>()
-  readonly #closing = new AbortController()
+  readonly #starter: RunStarter
 
   /** Starts nothing and reads no file. @throws {OptionsError} for an option that cannot be used */
   constructor(options: HostOptions = {}) {
     const config = checkHostOptions(options)
-    this.#poolOptions = options.pool
     const { overrides = [] } = options
     const env = withoutOverridden(options.env ?? process.env, overrides)
     this.folders = resolveFolders(env)
@@ -213,7 +174,12 @@ export class Host implements AsyncDisposable {
     const { folders, runs, secrets, notes, mcpPins } = this
     const settings = new Settings({ folders, env }, config, overrides)
     this.#state = { env, folders, settings, runs, secrets, notes, mcpPins }
-    this.#traces = new RunTraces(env)
+    this.#starter = new RunStarter({
+      state: this.#state,
+      queue: this.#runQueue,
+      openIndex: () => this.openIndex(),
+      pool: options.pool,
+    })
   }
 
   /**
@@ -278,9 +244,7 @@ export class Host implements AsyncDisposable {
   async warm(options: Pick<RunOptions, 'onProgress' | 'signal'> = {}): Promise<void> {
     await withCode(async () => {
       checkCallOptions(options)
-      if (this.#poolOptions === undefined) return
-      const pool = await this.#openPool(this.#poolOptions, options)
-      await pool.whenFull(options.signal)
+      await this.#starter.warm(options)
     }, options)
   }
 
@@ -291,7 +255,7 @@ export class Host implements AsyncDisposable {
    */
   async openIndex(): Promise<void> {
     if (this.#runQueue === undefined) return
-    this.#requireOpen()
+    this.#starter.requireOpen()
     this.#openingIndex ??= this.#openIndex()
     // What failed is tried anew by whoever asks next.
     this.#openingIndex.catch(() => {
@@ -304,7 +268,7 @@ export class Host implements AsyncDisposable {
     await withCode(async () => {
       await prepareFolders(this.folders)
       const file = path.join(this.folders.home, 'index.sqlite')
-      const index = await HostIndex.open(file, (text) => this.#warn([text]))
+      const index = await HostIndex.open(file, (text) => this.#starter.warn([text]))
       const runIds = new Set(await this.runs.ids())
       index.queue((table) => table.keepOnly(runIds))
       this.#index = index
@@ -317,13 +281,7 @@ export class Host implements AsyncDisposable {
    * most three seconds.
    */
   async close(): Promise<void> {
-    this.#closing.abort()
-    this.#runQueue?.close()
-    await Promise.allSettled(this.#starts)
-    await Promise.all([...this.#sandboxes].map((sandbox) => sandbox[Symbol.asyncDispose]()))
-    const pool = await this.#pool?.catch(() => undefined)
-    await pool?.close()
-    await this.#traces.close()
+    await this.#starter.close()
     this.#index?.[Symbol.dispose]()
   }
 
@@ -341,9 +299,9 @@ export class Host implements AsyncDisposable {
    */
   async run(options: RunOptions): Promise<Run> {
     return await withCode(async () => {
-      this.#requireOpen()
+      this.#starter.requireOpen()
       const checked = checkRunOptions(options)
-      return await this.#start(checked, (started) => this.#startRun(started))
+      return await this.#starter.start(checked, (started) => this.#starter.run(started))
     }, options)
   }
 
@@ -356,10 +314,10 @@ export class Host implements AsyncDisposable {
    */
   async startWorkflow(workflow: string | URL | WorkspaceData, options: WorkflowOptions = {}): Promise<Run> {
     return await withCode(async () => {
-      this.#requireOpen()
+      this.#starter.requireOpen()
       const read = await readWorkflow(workflow, options, await this.config(), this.workflows)
       const checked = checkRunOptions(read.options)
-      return await this.#start(checked, (started) => this.#startRun(started, read))
+      return await this.#starter.start(checked, (started) => this.#starter.run(started, read))
     }, options)
   }
 
@@ -371,10 +329,10 @@ export class Host implements AsyncDisposable {
    */
   async resume(name: string, options: ResumeOptions = {}): Promise<Run> {
     return await withCode(async () => {
-      this.#requireOpen()
+      this.#starter.requireOpen()
       const checked = checkResumeOptions(options)
       const paths = await this.runs.find(name)
-      return await this.#start(checked, (started) => this.#resumeRun(paths, started))
+      return await this.#starter.start(checked, (started) => this.#starter.resume(paths, started))
     }, options)
   }
 
@@ -387,10 +345,10 @@ export class Host implements AsyncDisposable {
    */
   async replay(name: string, options: ReplayOptions = {}): Promise<Replay> {
     return await withCode(async () => {
-      this.#requireOpen()
+      this.#starter.requireOpen()
       checkReplayOptions(options)
       const paths = await this.runs.find(name)
-      return await this.#start(options, (started) => this.#startReplay(paths, started))
+      return await this.#starter.start(options, (started) => this.#starter.replay(paths, started))
     }, options)
   }
 
@@ -417,31 +375,6 @@ export class Host implements AsyncDisposable {
       checkImport(from, options)
       return await importRun(from, this.#state, keptBoundsOf(await this.config()), options)
     }, options)
-  }
-
-  async #startReplay(
-    from: RunPaths,
-    { signal, ...options }: ReplayOptions & { readonly signal?: AbortSignal },
-  ): Promise<Replay> {
-    const { folders, runs } = this
-    const planned = await planReplay(from, options, this.#state)
-    const { plan, setup, replays, journal, answers, recording } = planned
-    await requireRoomForRun(folders.runs, keptBoundsOf(await this.config()))
-    const paths = await runs.create(plan.runId)
-    try {
-      const { workspaceReady } = replays
-      const signalOf = signal ?? this.#closing.signal
-      await placeBase(from, paths, { setup, workspaceReady, folders, signal: signalOf })
-      const record = await RunRecord.open(paths)
-      const prepareMachine = async (building: BuildOptions) => ({
-        image: await prepareImage(building, folders),
-      })
-      const run = new Run({ ...plan, prepareMachine }, record)
-      return new ActiveReplay({ run, store: runs, replays: from.runId, journal, answers, recording })
-    } catch (error) {
-      await runs.remove(plan.runId)
-      throw error
-    }
   }
 
   /**
@@ -486,7 +419,7 @@ export class Host implements AsyncDisposable {
    */
   async fork(name: string, options: ForkOptions): Promise<Forks> {
     return await withCode(async () => {
-      this.#requireOpen()
+      this.#starter.requireOpen()
       const request = readForkOptions(options)
       const paths = await this.runs.find(name)
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
@@ -518,7 +451,7 @@ export class Host implements AsyncDisposable {
    */
   async rewind(name: string, options: RewindOptions): Promise<Rewound> {
     return await withCode(async () => {
-      this.#requireOpen()
+      this.#starter.requireOpen()
       const paths = await this.runs.find(name)
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
       return await rewindAnyRun(this.runs, paths, options)
@@ -602,155 +535,6 @@ export class Host implements AsyncDisposable {
     return await Promise.all(names.map(async (name) => (await this.runs.find(name)).runId))
   }
 
-  async #resumeRun(paths: RunPaths, options: ResumeOptions): Promise<Run> {
-    if (options.takeOver === true) await endRunHolder(paths.locks, paths.runId)
-    const record = await RunRecord.open(paths)
-    try {
-      if (record.state.end !== null)
-        throw new CaissonError('not_possible_now', `${paths.runId} has ended (${record.state.end.outcome})`)
-      const read = await readStoredRun(paths)
-      const imported = await readImported(paths.directory)
-      if (imported !== undefined) await this.#requireSameImage(paths.runId, imported, options)
-      const bound = imported === undefined ? read : withinLimits(read, (await this.config()).limits)
-      const stored = withinLimits(bound, options.limits ?? {})
-      const given = checkRunOptions(resumedOptions(stored, options))
-      const planned = await this.#plan(given)
-      // Was read for the plan.
-      const configured = mcpServersOf(planned.config.mcpServers)
-      const servers = { own: planned.mcp?.servers ?? {}, configured: configured.ok ? configured.value : {} }
-      const task = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
-      const fromBeginning = options.fromBeginning === true
-      const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
-      const plan = { ...planned, runId: paths.runId, resumed }
-      this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
-      this.#observers.follow(record, (note) => this.#warn([note]))
-      const { isContinued = true, startBy } = record.state.queue ?? {}
-      const entry = { runId: paths.runId, isContinued, ...(startBy === undefined ? {} : { startBy }) }
-      const turn = await this.#enterQueue(given.queue, entry, true)
-      const run = new Run(turn === undefined ? plan : { ...plan, turn }, record)
-      this.#attend(run, given)
-      await turn?.settled
-      return run
-    } catch (error) {
-      await record[Symbol.asyncDispose]()
-      throw error
-    }
-  }
-
-  /** A disk of another image or agent means nothing to this one. @throws {CaissonError} `version_mismatch` */
-  async #requireSameImage(
-    runId: string,
-    { image: made }: Pick<ImportedRun, 'image'>,
-    options: Pick<ResumeOptions, 'onProgress' | 'signal'>,
-  ): Promise<void> {
-    if (made === null) return
-    const { key, agentDigest } = await prepareImage(options, this.folders)
-    const other =
-      key !== made.key
-        ? `the image ${made.key}, and here is ${key}`
-        : agentDigest !== made.agentDigest
-          ? `the agent ${made.agentDigest}, and here is ${agentDigest}`
-          : undefined
-    if (other === undefined) return
-    throw new CaissonError('version_mismatch', `${runId} was made with ${other}; it cannot be continued`, {
-      remedy: 'continue it with the version of Caisson that exported it',
-    })
-  }
-
-  /** @param carriesOut the workflow of the run. Absent: none */
-  async #startRun(options: RunOptions, carriesOut?: Pick<PlannedRun, 'given' | 'workflow'>): Promise<Run> {
-    const { given, workflow } = carriesOut ?? {}
-    const planned = await this.#plan(options)
-    const plan = given === undefined || workflow === undefined ? planned : { ...planned, given, workflow }
-    requireTask(plan)
-    await this.runs.clearScratch()
-    await keepLeftMoments(this.runs)
-    await clearLeftStages(this.folders)
-    await this.#boundMoments()
-    await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
-    options.signal?.throwIfAborted()
-    const { startWithinMs } = options.queue ?? {}
-    const startBy = startWithinMs === undefined ? {} : { startBy: Date.now() + startWithinMs }
-    const entry = { runId: plan.runId, isContinued: false, ...startBy }
-    const turn = await this.#enterQueue(options.queue, entry, false)
-    try {
-      const run = await this.#beginRun(turn === undefined ? plan : { ...plan, turn }, options)
-      await turn?.settled
-      return run
-    } catch (error) {
-      turn?.leave()
-      throw error
-    }
-  }
-
-  async #beginRun(plan: PlannedRun, options: RunOptions): Promise<Run> {
-    const paths = await this.runs.create(plan.runId)
-    if (plan.vm.recoveries !== 0)
-      await storeRun(
-        paths,
-        { ...options, workspace: plan.directory, model: plan.provider.model },
-        taskOf(plan, plan.approvePlan),
-      )
-    await keepReplaySetup(paths, plan)
-    const record = await RunRecord.open(paths)
-    this.#traces.observe(record.feed, plan, options, (notes) => this.#warn(notes))
-    this.#observers.follow(record, (note) => this.#warn([note]))
-    const run = new Run(plan, record)
-    this.#attend(run, options)
-    return run
-  }
-
-  /**
-   * Undefined: the host has no queue.
-   * @param isAccepted whether it was accepted earlier: no bound counts. @throws {CaissonError} `queue_full`
-   */
-  async #enterQueue(
-    {
-      lane = runDefaults.queue.lane,
-      priority = runDefaults.queue.priority,
-      laneMaxAtWork,
-    }: RunQueueOptions = {},
-    entry: Pick<QueueEntry, 'runId' | 'isContinued' | 'startBy'>,
-    isAccepted: boolean,
-  ): Promise<Turn | undefined> {
-    if (this.#runQueue === undefined) return undefined
-    await this.openIndex()
-    if (!isAccepted) this.#runQueue.requireRoom(lane, laneMaxAtWork)
-    const bound = laneMaxAtWork === undefined ? {} : { laneMaxAtWork }
-    return this.#runQueue.enter({ ...entry, lane, priority, ...bound })
-  }
-
-  /** Frees the disks of ended runs beyond the bounds. */
-  async #boundMoments(): Promise<void> {
-    await boundMoments(this.runs, momentBoundsOf(await this.config()), Date.now())
-  }
-
-  /** Starts with a signal that the end of the host aborts as well; the end waits for it. */
-  async #start<O extends { readonly signal?: AbortSignal }, T>(
-    options: O,
-    begin: (options: O) => Promise<T>,
-  ): Promise<T> {
-    const signals = [this.#closing.signal, ...(options.signal === undefined ? [] : [options.signal])]
-    const started = begin({ ...options, signal: AbortSignal.any(signals) })
-    this.#starts.add(started)
-    try {
-      return await started
-    } catch (error) {
-      this.#requireOpen()
-      throw error
-    } finally {
-      this.#starts.delete(started)
-    }
-  }
-
-  /** Connects the run's approvals to who answers them; bounds what ended runs keep when it is one of them. */
-  #attend(run: Run, { onApproval, approvals: { interactive, mode } = {} }: RunOptions): void {
-    const warn = (text: string): void => this.#warn([text])
-    void run.ended.then(() => this.#boundMoments()).catch(() => undefined)
-    if (onApproval !== undefined) void answerApprovals(run, onApproval, warn)
-    else if (interactive === undefined && mode === undefined) void warnOfUnanswered(run, warn)
-  }
-
   /**
    * A VM without a task: commands, files and ports, for as long as it is not closed. Resolves when its agent has answered.
    * Call it from the main thread: a VM ends with the thread that started it.
@@ -758,55 +542,10 @@ export class Host implements AsyncDisposable {
    */
   async sandbox(options: SandboxOptions = {}): Promise<Sandbox> {
     return await withCode(async () => {
-      this.#requireOpen()
+      this.#starter.requireOpen()
       const checked = checkSandboxOptions(options)
-      return await this.#start(checked, (started) => this.#startSandbox(started))
+      return await this.#starter.start(checked, (started) => this.#starter.sandbox(started))
     }, options)
-  }
-
-  async #startSandbox(options: SandboxOptions): Promise<Sandbox> {
-    const { workspace, vm, egress, signal } = options
-    await requireAccelerator(vm ?? {}, this.folders, signal)
-    const config = await this.config()
-    const policy = resolveEgress(config, egress?.rules)
-    const network = this.#state.settings.network(config)
-    const directory = workspace === undefined ? {} : { directory: requireDirectory(workspace, this.folders) }
-    const bench = await StandaloneVm.open({
-      image: await prepareImage(options, this.folders),
-      folders: this.folders,
-      network: (log) => openSandboxNetwork({ policy, network, log }),
-      ...directory,
-      ...(vm === undefined ? {} : { vm }),
-      ...(signal === undefined ? {} : { signal }),
-    })
-    const end = () => bench[Symbol.asyncDispose]()
-    // A start that is aborted ends the VM at once, whatever its agent is doing.
-    const onAbort = (): void => void end().catch(() => undefined)
-    signal?.addEventListener('abort', onAbort, { once: true })
-    try {
-      await bench.ready
-      signal?.throwIfAborted()
-      const sandbox: Sandbox = await Sandbox.open(this.vms.socketOf(bench.vm.id), {
-        stopped: bench.stopped,
-        exited: bench.vm.exited,
-        collect: async () => {
-          await requireRoomForRun(this.folders.runs, keptBoundsOf(config))
-          return await bench.collect()
-        },
-        [Symbol.asyncDispose]: async () => {
-          this.#sandboxes.delete(sandbox)
-          await end()
-        },
-      })
-      signal?.throwIfAborted()
-      this.#sandboxes.add(sandbox)
-      return sandbox
-    } catch (error) {
-      await end()
-      throw error
-    } finally {
-      signal?.removeEventListener('abort', onAbort)
-    }
   }
 
   /**
@@ -824,7 +563,7 @@ export class Host implements AsyncDisposable {
    * @returns a function that ends this
    */
   observeRuns(observer: RunObserver): () => void {
-    return this.#observers.add(observer)
+    return this.#starter.observers.add(observer)
   }
 
   /** The saved VMs that others begin from, most recently used first, as `caisson vm templates` shows them. */
@@ -917,59 +656,6 @@ export class Host implements AsyncDisposable {
   async skills(): Promise<UserSkills> {
     return await withCode(async () => readSkills(await this.config(), this.#state))
   }
-
-  /** Warns of each once, where the application learns of nothing else before the run has a journal. */
-  #warn(notes: readonly string[]): void {
-    for (const note of notes) {
-      if (!this.#warned.has(note)) process.emitWarning(note, 'CaissonWarning')
-      this.#warned.add(note)
-    }
-  }
-
-  #requireOpen(): void {
-    if (this.#closing.signal.aborted) throw new CaissonError('not_possible_now', 'the host is closed')
-  }
-
-  async #plan(options: RunOptions): Promise<PlannedRun> {
-    const run = await resolveRun(options, this.#state, (notes) => this.#warn(notes))
-    return { ...run, prepareMachine: (building) => this.#prepareMachine(run, building) }
-  }
-
-  /** With a pool where its VMs are of the run's kind. */
-  async #prepareMachine(
-    { folders, vm, continues }: Pick<PlannedRun, 'folders' | 'vm' | 'continues'>,
-    { onProgress, signal }: BuildOptions,
-  ): Promise<RunMachine> {
-    const building = { onProgress, signal: AbortSignal.any([signal, this.#closing.signal]) }
-    const image = await prepareImage(building, folders)
-    this.#requireOpen()
-    // A run that continues has a VM that was kept for it.
-    if (this.#poolOptions === undefined || vm.start === 'cold' || continues !== undefined) return { image }
-    const pool = await this.#openPool(this.#poolOptions, building)
-    return pool.fits(vmOptions({ folders, vm, image }, {})) ? { image, pool } : { image }
-  }
-
-  #openPool(
-    { vm: { disk, ...vm } = {}, ...bounds }: HostPoolOptions,
-    options: Pick<RunOptions, 'onProgress' | 'signal'>,
-  ): Promise<VmPool> {
-    this.#requireOpen()
-    this.#pool ??= prepareImage(options, this.folders).then((image) => {
-      this.#requireOpen()
-      const { onProgress } = options
-      const deps = { warmUp, ...(onProgress === undefined ? {} : { onProgress }) }
-      return new VmPool(
-        { ...vm, image: disk ?? image, folders: this.folders, stopsWhenDiskFull: true },
-        deps,
-        bounds,
-      )
-    })
-    // What failed is tried anew by whoever asks next.
-    this.#pool.catch(() => {
-      this.#pool = undefined
-    })
-    return this.#pool
-  }
 }
 
 function queueLimits({
@@ -993,20 +679,3 @@ const Takes = z
 const BlameSchema = z.strictObject({ signal: SignalOption })
 const MergeSchema = z.strictObject({ metadata: RunMetadata.optional() })
 const RunNames = z.array(z.string().min(1)).min(2).max(resultsMaxCount)
-
-function keptBoundsOf({ kept }: Config): KeptBounds {
-  const { maxRuns, maxBytes } = defaultKeptBounds
-  return {
-    maxRuns: kept.maxRuns ?? maxRuns,
-    maxBytes: kept.maxGiB === undefined ? maxBytes : kept.maxGiB * 1024 ** 3,
-  }
-}
-
-function momentBoundsOf({ kept: { moments } }: Config): MomentBounds {
-  const { maxRuns, maxBytes, maxAgeMs } = defaultMomentBounds
-  return {
-    maxRuns: moments.maxRuns ?? maxRuns,
-    maxBytes: moments.maxGiB === undefined ? maxBytes : moments.maxGiB * 1024 ** 3,
-    maxAgeMs: moments.maxDays === undefined ? maxAgeMs : moments.maxDays * 24 * 60 * 60 * 1000,
-  }
-}
