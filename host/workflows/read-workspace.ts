@@ -260,7 +260,8 @@ function readDetails<T extends z.ZodType>(
 ): z.infer<T> | null {
   const read = schema.safeParse(details, plainMessages)
   if (read.success) return read.data
-  problems.push(...read.error.issues.map(({ path, message }) => place(text, path, message)))
+  const issues = read.error.issues.slice(0, problemsMaxCount)
+  problems.push(...issues.map(({ path, message }) => place(text, path, message)))
   return null
 }
 
@@ -361,7 +362,9 @@ function toSteps(listed: Listed, { list, details, place, problems }: StepParts):
 
 /** Problems of a file whose parts are each in order. */
 function check(data: WorkspaceData, place: Place): WorkflowProblem[] {
-  return [...findGraphProblems(data), ...findCallProblems(data)].map(({ step, path, message }) =>
+  // To find a place takes as long as its object is large.
+  const found = [...findGraphProblems(data), ...findCallProblems(data)].slice(0, problemsMaxCount)
+  return found.map(({ step, path, message }) =>
     place(step === null ? `${data.agent}@${data.version}#details` : stepKeyOf(data, step), path, message),
   )
 }

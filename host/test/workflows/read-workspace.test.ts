@@ -40,6 +40,13 @@ function file(steps: Record<string, unknown>, more: Record<string, unknown> = {}
   )
 }
 
+/** A call with as many arguments as a file can have, none of which its function takes. */
+function manyArguments(value: unknown): string {
+  const names = Array.from({ length: 20_000 }, (_, index) => `k${index}`)
+  const given = Object.fromEntries(names.map((name) => [name, value]))
+  return file({ a: { call: { function: 'f', arguments: given } } }, { 'A@1@func-f#details': described })
+}
+
 /** The problems as text: `LINE KEY PATH: MESSAGE`. */
 function problems(text: string): string[] {
   const read = readWorkspace(text)
@@ -275,6 +282,8 @@ describe('a workflow file', () => {
     ['tags', '!!x '.repeat(100_000)],
     ['marks', '!'.repeat(500_000)],
     ['lines', '#\n'.repeat(50_000)],
+    ['arguments', manyArguments(1)],
+    ['templates', manyArguments('{{x}}')],
   ])('of hostile %s is refused with few problems', (_, text) => {
     const found = problems(text)
     expect(found.length).toBeGreaterThan(0)

@@ -9,23 +9,30 @@ export interface Template {
   readonly render: (values: ExpressionValues) => Result<string, string>
 }
 
-const form = /(?<!\$)\{\{([\s\S]*?)\}\}/g
 const expressionsMaxCount = 64
 
 /** @returns the template, or what is wrong with it, in one line */
 export function parseTemplate(text: string): Result<Template, string> {
   const parts: (string | Expression)[] = []
   let end = 0
-  for (const match of text.matchAll(form)) {
-    const read = parseExpression((match[1] ?? '').trim())
-    if (!read.ok) return { ok: false, error: `${shorten(match[0])}: ${read.error}` }
-    parts.push(text.slice(end, match.index), read.value)
-    end = match.index + match[0].length
+  for (let place = findBraces(text, end); place !== null; place = findBraces(text, end)) {
+    const read = parseExpression(text.slice(place.start + 2, place.end - 2).trim())
+    if (!read.ok) return { ok: false, error: `${shorten(text.slice(place.start, place.end))}: ${read.error}` }
+    parts.push(text.slice(end, place.start), read.value)
+    end = place.end
     if (parts.length > 2 * expressionsMaxCount)
       return { ok: false, error: `has more than ${expressionsMaxCount} expressions` }
   }
   parts.push(text.slice(end))
   return { ok: true, value: { parts, render: (values) => render(parts, values) } }
+}
+
+/** The next `{{ … }}` that no `$` is before. A regular expression would take quadratic time for braces that nothing closes. */
+function findBraces(text: string, from: number): { readonly start: number; readonly end: number } | null {
+  let start = text.indexOf('{{', from)
+  while (start > 0 && text[start - 1] === '$') start = text.indexOf('{{', start + 1)
+  const close = start < 0 ? -1 : text.indexOf('}}', start + 2)
+  return close < 0 ? null : { start, end: close + 2 }
 }
 
 function render(parts: Template['parts'], values: ExpressionValues): Result<string, string> {

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type ExpressionValues, parseExpression } from '#specs/node/workflow/expression.ts'
 import { parseTemplate } from '#specs/node/workflow/template.ts'
+import { limits } from '#specs/protocol/limits.ts'
 
 const values: ExpressionValues = {
   input: { n: 5, part: 1.5, name: 'a', list: [1, 2, 3], nothing: { x: null } },
@@ -110,9 +111,17 @@ describe('a template of a workflow', () => {
     ['no expression', 'no expression'],
     [`$${'{{ github.sha }}'} and {{"{{"}}`, `$${'{{ github.sha }}'} and {{`],
     ['{{ {"a": 1} }}', '{"a":1}'],
+    [`$${'{{{input.name}}'}`, `$${'{a'}`],
+    ['{{input.name}} {{', 'a {{'],
   ])('%s becomes text', (text, expected) => {
     const read = parseTemplate(text)
     expect(read.ok && read.value.render(values)).toEqual({ ok: true, value: expected })
+  })
+
+  it('is text where nothing closes its braces, however many there are', () => {
+    const text = '{{'.repeat(limits.documentMaxChars / 2)
+    const read = parseTemplate(text)
+    expect(read.ok && read.value.render(values)).toEqual({ ok: true, value: text })
   })
 
   it('says which expression fails', () => {
