@@ -5,11 +5,18 @@
 import * as z from 'zod'
 import { limits } from './limits.ts'
 import { Effort, OutputSchema, StepId } from './plan.ts'
+import { findSchemaTypeProblems } from './schema-types.ts'
 import { Document, JsonValue, Line, Text } from './text.ts'
 import { functionReference, stepReference } from './workflow-keys.ts'
 
 /** A CEL expression over `input`, `steps` and, with `each` or `repeat`, `item` and `index`. */
 const ExpressionText = z.string().min(1).max(limits.expressionMaxChars)
+
+/** A JSON schema, with types that exist. */
+const JsonSchema = OutputSchema.superRefine((schema, context) => {
+  for (const { path, message } of findSchemaTypeProblems(schema))
+    context.addIssue({ code: 'custom', path: [...path], message })
+})
 
 /** Id of a step: the part of its key behind `step-`. */
 const StepName = Line.min(1).max(100)
@@ -149,7 +156,7 @@ export const StepDetails = z.strictObject({
     })
     .optional(),
   /** JSON schema of the answer. Absent: text. */
-  output: OutputSchema.optional(),
+  output: JsonSchema.optional(),
   /** Further attempts after a failure. Absent: none. */
   retries: z.int().min(0).max(5).optional(),
   /** What a failure does: end the run, continue without the steps behind it, or continue with another step. Absent: `abort`. */
@@ -186,7 +193,7 @@ const Parameter = z.strictObject({
     .max(64)
     .optional(),
   /** JSON schema of the entries of an `array`. */
-  items: OutputSchema.optional(),
+  items: JsonSchema.optional(),
 })
 
 export const FunctionDetails = z.strictObject({
@@ -201,7 +208,7 @@ export const FunctionDetails = z.strictObject({
   /** Language of the code. Absent: `javascript`, whose types are stripped. */
   language: z.enum(['javascript', 'python']).optional(),
   /** JSON schema of what the function returns. Absent: not checked. */
-  returns: OutputSchema.optional(),
+  returns: JsonSchema.optional(),
   /** Absent: 30 s. */
   timeoutMs: z.int().min(100).max(600_000).optional(),
   /** Absent: 256. */
@@ -231,7 +238,7 @@ export const WorkflowDetails = z.strictObject({
   /** For people. */
   description: Text.optional(),
   /** JSON schema of the input. Absent: any. */
-  input: OutputSchema.optional(),
+  input: JsonSchema.optional(),
   /** An expression that gives the result of the run. Absent: the outputs of the steps that nothing follows. */
   result: ExpressionText.optional(),
 })

@@ -189,6 +189,32 @@ describe('a workflow file', () => {
     expect(found.join('\n')).toContain(expected)
   })
 
+  it('with types of JSON schema that do not exist is refused by the place of each [S3.01]', () => {
+    const wrong = {
+      properties: { type: { type: 'objekt' }, n: { type: ['null', 'int'] } },
+      enum: [{ type: 'x' }],
+    }
+    const text = file(
+      { a: { ...message('x'), output: { anyOf: [{ items: wrong }] } } },
+      {
+        'A@1#details': { steps: [{ id: 'a' }], input: { type: 5 } },
+        'A@1@func-f#details': {
+          description: 'x',
+          parameters: [{ name: 'n', type: 'array', items: { type: 'any' } }],
+          returns: { type: 'text' },
+        },
+      },
+    )
+    const types = 'expected one of string, number, integer, boolean, object, array, null'
+    expect(problems(text).map((one) => one.replace(/^\d+ /, ''))).toEqual([
+      `A@1#details input.type: is no type of JSON schema, got no text; ${types}`,
+      `A@1@step-a#details output.anyOf.0.items.properties.type.type: is no type of JSON schema, got "objekt"; ${types}`,
+      `A@1@step-a#details output.anyOf.0.items.properties.n.type.1: is no type of JSON schema, got "int"; ${types}`,
+      `A@1@func-f#details parameters.0.items.type: is no type of JSON schema, got "any"; ${types}`,
+      `A@1@func-f#details returns.type: is no type of JSON schema, got "text"; ${types}`,
+    ])
+  })
+
   it.each<[string, Record<string, unknown>, string]>([
     [
       'a step that is not there',
