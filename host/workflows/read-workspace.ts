@@ -12,7 +12,7 @@ import {
   YAMLParseError,
   type Document as YamlDocument,
 } from 'yaml'
-import type * as z from 'zod'
+import * as z from 'zod'
 import { edgesOf, readWork } from '#specs/node/workflow/edges.ts'
 import { findGraphProblems } from '#specs/node/workflow/graph.ts'
 import type {
@@ -36,6 +36,7 @@ import {
   stepKeyOf,
   type WorkflowKey,
 } from '#specs/protocol/workflow-keys.ts'
+import { nearestName } from '../files/nearest-name.ts'
 import { findCallProblems } from './call-problems.ts'
 
 export interface WorkflowProblem {
@@ -252,13 +253,24 @@ interface ReadKey {
   readonly details: unknown
 }
 
+/** Names the field that somebody may have meant. */
+const messages: z.core.ParseContext<z.core.$ZodIssue> = {
+  error: (issue) => {
+    const said = plainMessages.error?.(issue)
+    if (typeof said !== 'string' || issue.code !== 'unrecognized_keys') return said
+    const fields = issue.inst instanceof z.ZodObject ? Object.keys(issue.inst.shape) : []
+    const meant = issue.keys.slice(0, 8).flatMap((key) => nearestName(key, fields) ?? [])
+    return meant.length === 0 ? said : `${said}; did you mean ${meant.map((name) => `"${name}"`).join(', ')}?`
+  },
+}
+
 function readDetails<T extends z.ZodType>(
   schema: T,
   { text, details }: ReadKey,
   place: Place,
   problems: WorkflowProblem[],
 ): z.infer<T> | null {
-  const read = schema.safeParse(details, plainMessages)
+  const read = schema.safeParse(details, messages)
   if (read.success) return read.data
   const issues = read.error.issues.slice(0, problemsMaxCount)
   problems.push(...issues.map(({ path, message }) => place(text, path, message)))

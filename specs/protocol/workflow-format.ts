@@ -66,6 +66,10 @@ const Duration = z.union([
   z.string().regex(/^[1-9][0-9]{0,5}(s|m|h|d)$/, 'expected a number and s, m, h or d, such as 15m'),
 ])
 
+function hasBothWaits(wait: unknown): boolean {
+  return typeof wait === 'object' && wait !== null && 'for' in wait && 'until' in wait
+}
+
 /** What a step is. Exactly one of these is given. */
 const StepWork = z.strictObject({
   /** Messages to the model, which then works with the step's functions and tools until it answers. */
@@ -85,13 +89,19 @@ const StepWork = z.strictObject({
     .optional(),
   /** A time to wait. No VM runs meanwhile. */
   wait: z
-    .union([
-      z.strictObject({ for: Duration }),
-      z.strictObject({
-        /** An expression that gives a time, such as `2026-01-31T12:00:00Z`. */
-        until: ExpressionText,
-      }),
-    ])
+    .union(
+      [
+        z.strictObject({ for: Duration }),
+        z.strictObject({
+          /** An expression that gives a time, such as `2026-01-31T12:00:00Z`. */
+          until: ExpressionText,
+        }),
+      ],
+      {
+        error: ({ input }) =>
+          hasBothWaits(input) ? 'has both `for` and `until`; give one of them' : undefined,
+      },
+    )
     .optional(),
   /** Another workflow; its result is the step's output. */
   workflow: z

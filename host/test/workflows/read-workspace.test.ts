@@ -160,6 +160,21 @@ describe('a workflow file', () => {
     ],
     ['an unknown field', file({ a: { ...message('x'), chats: [] } }), 'unknown field "chats"'],
     [
+      'a misspelled field',
+      file({ a: { ...message('x'), fuction: [] } }),
+      'unknown field "fuction"; did you mean "function"?',
+    ],
+    [
+      'misspelled fields within others',
+      file({ a: { ...message('x'), each: { in: 'input', paralel: 2, maxx: 3 } } }),
+      'each: unknown fields "paralel", "maxx"; did you mean "parallel", "max"?',
+    ],
+    [
+      'two times to wait',
+      file({ a: { wait: { for: '1m', until: 'input' } } }),
+      'wait: has both `for` and `until`; give one of them',
+    ],
+    [
       'a wrong role',
       file({ a: { chat: [{ role: 'sys', content: 'x' }] } }),
       'chat.0.role: must be one of "system"',
