@@ -164,7 +164,7 @@ async function checkInput(data: WorkspaceData, input: unknown): Promise<Workflow
   try {
     copy = input === undefined ? null : JSON.parse(JSON.stringify(input))
   } catch (cause) {
-    throw new WorkflowError(`the input of ${nameOf(data)} must be JSON`, [], cause)
+    throw new WorkflowError(`the input of ${nameOf(data)} must be JSON`, [], { cause })
   }
   const problem = findValueProblem(copy)
   if (problem !== null) throw refuse(problem)

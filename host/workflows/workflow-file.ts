@@ -14,10 +14,17 @@ import { readWorkspace, type WorkflowProblem } from './read-workspace.ts'
 export class WorkflowError extends CaissonError {
   override readonly name: string = 'WorkflowError'
   readonly problems: readonly WorkflowProblem[]
+  /** The file, or the workflow of the store, that has the problems: maybe one that the workflow names. Absent: none. */
+  readonly source: string | undefined
 
-  constructor(message: string, problems: readonly WorkflowProblem[], cause?: unknown) {
+  constructor(
+    message: string,
+    problems: readonly WorkflowProblem[],
+    { cause, source }: { readonly cause?: unknown; readonly source?: string } = {},
+  ) {
     super('invalid_workflow', message, cause === undefined ? {} : { cause })
     this.problems = problems
+    this.source = source
   }
 }
 
@@ -54,6 +61,7 @@ export function parseWorkflow(text: string, name: string): WorkspaceData {
   throw new WorkflowError(
     `${name} cannot run: ${shown.join('; ')}${more > 0 ? `; and ${more} more` : ''}`,
     read.error,
+    { source: name },
   )
 }
 
@@ -80,7 +88,7 @@ export function digestOf(text: string | Buffer): string {
 export async function listFolder(folder: string | URL): Promise<ListedWorkflow[]> {
   const directory = pathOf(folder)
   const entries = await readdir(directory).catch((cause: unknown) => {
-    throw new WorkflowError(`cannot read the folder ${directory}: ${reasonOf(cause)}`, [], cause)
+    throw new WorkflowError(`cannot read the folder ${directory}: ${reasonOf(cause)}`, [], { cause })
   })
   const files = entries.filter((entry) => listed.test(entry)).toSorted()
   if (files.length > listMaxCount)
@@ -107,7 +115,7 @@ function toText(bytes: Buffer, file: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch (cause) {
-    throw new WorkflowError(`${file} is not UTF-8 text`, [], cause)
+    throw new WorkflowError(`${file} is not UTF-8 text`, [], { cause })
   }
 }
 
@@ -117,7 +125,7 @@ export function pathOf(file: unknown): string {
   try {
     if (file instanceof URL) return fileURLToPath(file)
   } catch (cause) {
-    throw new WorkflowError('the address of a workflow must be a path or a file: URL', [], cause)
+    throw new WorkflowError('the address of a workflow must be a path or a file: URL', [], { cause })
   }
   throw new WorkflowError('the address of a workflow must be a path or a file: URL', [])
 }
@@ -133,6 +141,6 @@ async function readBytes(file: string): Promise<Buffer> {
     return bytes
   } catch (cause) {
     if (cause instanceof WorkflowError) throw cause
-    throw new WorkflowError(`cannot read the workflow ${file}: ${reasonOf(cause)}`, [], cause)
+    throw new WorkflowError(`cannot read the workflow ${file}: ${reasonOf(cause)}`, [], { cause })
   }
 }

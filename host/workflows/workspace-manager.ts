@@ -63,7 +63,7 @@ export class WorkspaceManager {
     try {
       text = JSON.stringify(fileOf(data))
     } catch (cause) {
-      throw new WorkflowError('the workflow must be a path, a file: URL, or a WorkspaceData', [], cause)
+      throw new WorkflowError('the workflow must be a path, a file: URL, or a WorkspaceData', [], { cause })
     }
     return this.parse(text)
   }

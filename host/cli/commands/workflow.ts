@@ -35,9 +35,10 @@ export async function workflowCheck(
       if (!(error instanceof WorkflowError)) throw error
       if (error.problems.length === 0) throw error
       code = exitCodes.usage
+      const { source = file } = error
       for (const problem of error.problems) {
-        if (flags.json === true) await writeJsonLine(io.stdout, { file, ok: false, ...problem })
-        else io.stdout.write(`${sanitizeLine(`${file}:${describeProblem(problem)}`, 1_000)}\n`)
+        if (flags.json === true) await writeJsonLine(io.stdout, { file: source, ok: false, ...problem })
+        else io.stdout.write(`${sanitizeLine(`${source}:${describeProblem(problem)}`, 1_000)}\n`)
       }
     }
   }

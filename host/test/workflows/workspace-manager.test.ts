@@ -105,6 +105,18 @@ describe('caisson workflow', () => {
     })
   })
 
+  it('names the file that has the problem, also where another one names it', async () => {
+    const home = await folder()
+    const [outer, inner] = ['outer.workflow.json', 'bad.workflow.yaml'].map((name) => path.join(home, name))
+    const step = { workflow: { from: 'bad.workflow.yaml' } }
+    await writeFile(outer ?? '', JSON.stringify({ ...good, 'A@1@step-a#details': step }))
+    const { code, stdout } = await cli('workflow', 'check', outer ?? '')
+    expect(code).toBe(2)
+    expect(stdout).toMatch(/^\S+bad\.workflow\.yaml:1:\d+: "A@1@step-a#details" nextStep: no step has the id/)
+    const json = await cli('workflow', 'check', '--json', outer ?? '')
+    expect(JSON.parse(json.stdout)).toMatchObject({ file: inner, ok: false, path: 'nextStep' })
+  })
+
   it('draws a file, and writes only a new one', async () => {
     const home = await folder()
     const file = path.join(home, 'good.workflow.json')
