@@ -5,6 +5,7 @@ import { findGraphProblems } from '#specs/node/workflow/graph.ts'
 import type { WorkflowFunction, WorkflowStep, WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { parseReference } from '#specs/protocol/workflow-keys.ts'
+import { findCallProblems } from './call-problems.ts'
 import { WorkflowError } from './workflow-file.ts'
 
 type Refuse = (what: string) => WorkflowError
@@ -35,7 +36,7 @@ export function takeParts(
     return takeStep(step, found)
   })
   const whole = { ...rest, steps, functions: functions.all }
-  requireGraph(whole)
+  requireWhole(whole)
   return whole
 }
 
@@ -67,9 +68,9 @@ function takeStep(step: WorkflowStep, { work, details }: WorkflowStep): Workflow
   return { ...step, work, details: { ...taken, ...kept, ...own } }
 }
 
-/** What was taken may read steps that are not here. */
-function requireGraph(data: WorkspaceData): void {
-  const [problem] = findGraphProblems(data)
+/** What was taken may read steps that are not here; calls of what was taken may have other arguments. */
+function requireWhole(data: WorkspaceData): void {
+  const [problem] = [...findGraphProblems(data), ...findCallProblems(data)]
   if (problem === undefined) return
   const where = problem.step === null ? 'the list of steps' : `step "${problem.step}"`
   throw refusalFor(data, [where, ...problem.path].join(' '))(problem.message)

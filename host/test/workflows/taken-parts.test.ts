@@ -157,6 +157,14 @@ describe('a step and a function of another workflow', () => {
       /step "a" chat 0 content: reads step "first", but no step has this id/,
     ],
     [
+      'a call of a function that takes other arguments',
+      {
+        'step-a': { call: { function: 'add', arguments: { c: 1 } } },
+        'func-add': { from: 'Lib@1@func-add' },
+      },
+      /step "a" call arguments c: is no argument of the function "add", whose parameters are "a", "b"/,
+    ],
+    [
       'a file that leads back to itself',
       { 'step-a': { from: 'Self@1@step-a' } },
       /"Self@1" leads back to itself/,
