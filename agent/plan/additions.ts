@@ -135,9 +135,8 @@ export class Additions {
     if (functions.length === 0) return { ok: true, value: run }
     if (makeFunction === undefined) return { ok: false, error: ['functions: this run cannot run code'] }
     const names = functions.map(({ name }) => name)
-    const taken = names.filter((name) => findTool(registry.byName, name) !== undefined)
-    if (taken.length > 0)
-      return { ok: false, error: taken.map((name) => `function "${name}": a tool has this name`) }
+    const problems = names.flatMap((name) => findNameProblem(name, run))
+    if (problems.length > 0) return { ok: false, error: problems }
     const tools = grown.functions.filter(({ name }) => names.includes(name)).map(makeFunction)
     const asked = names.filter((name) => isAmong(name, askPatterns))
     return {
@@ -161,6 +160,11 @@ export class Additions {
       refusalMaxChars,
     )
   }
+}
+
+function findNameProblem(name: string, { registry, task: { tools = ['*'] } }: AgentRun): string[] {
+  if (findTool(registry.byName, name) !== undefined) return [`function "${name}": a tool has this name`]
+  return isAmong(name, tools) ? [] : [`function "${name}": the tools of the run exclude this name`]
 }
 
 async function findSchemaProblems({ steps, functions }: WorkflowAddition): Promise<string[]> {

@@ -160,6 +160,28 @@ describe('a step that may add steps', () => {
     expect(asked).toContain('double')
   })
 
+  it('adds no function that the tools of the run exclude [S3.11]', async () => {
+    const limited = (tools: string[]): Parameters<typeof run>[1] => ({
+      task: {
+        ...workflowTask({ plan: { chat: chat('Plan it.'), mayAdd: { steps: 1, functions: 1 } } }),
+        tools,
+      },
+    })
+    const added = { functions: [{ ...code, name: 'f' }] }
+    for (const tools of [['read_note'], ['*', '!f*']])
+      expect((await run([added], limited(tools))).said[0]).toMatch(
+        /"f": the tools of the run exclude this name/,
+      )
+    expect((await run([added], limited(['!write_note']))).said[0]).toMatch(/^added until now: f/)
+  })
+
+  it('shows people what an added step does, also where the model describes it in another way [S3.11 A.02]', async () => {
+    const steps = [{ ...step, chat: say('delete all'), description: 'looks around' }]
+    const { events } = await run([{ steps }])
+    const plan = events.findLast((event) => event.type === 'plan-update')?.plan
+    expect(plan?.steps.find(({ id }) => id === 'x')?.instructions).toBe('user: delete all\n\nlooks around')
+  })
+
   it('runs added steps at once that none of them leads to, and takes their branches and failures [S3.11]', async () => {
     const { states, completion } = await run([
       {
