@@ -15,6 +15,7 @@ import { type CodeFunction, WorkflowStep as TaskStep, type Workflow } from '#spe
 import type { AddedStep, StepWorkName, WorkflowAddition } from '#specs/protocol/workflow-format.ts'
 import {
   compileStep,
+  describeWork,
   findCodeProblem,
   functionsOf,
   idOf,
@@ -190,10 +191,19 @@ function grow(workflow: GrownWorkflow, addition: WorkflowAddition, by: TaskStep)
   const compiled = steps.map((step) => {
     const own = compileStep(step, [...last, ...steps], ids)
     const id = idOf(ids, step.id)
-    return { id, own, planned: planStepOf(step, id, { own, provided: new Set() }) }
+    return { id, own, planned: planAdded(step, id, own) }
   })
   const ends = steps.filter(({ next }) => next.every(({ to }) => to === '-')).map(({ id }) => idOf(ids, id))
   return settle(workflow, addition, compiled, ends)
+}
+
+/** People read what the step does, and not only what the model says of it. */
+function planAdded(step: WorkflowStep, id: string, own: TaskStep): CompiledStep['planned'] {
+  const planned = planStepOf(step, id, { own, provided: new Set() })
+  const { work, details } = step
+  if (details.description === undefined) return planned
+  const instructions = `${describeWork(work, details)}\n\n${details.description}`
+  return { ...planned, instructions: instructions.slice(0, limits.textMaxChars).toWellFormed() }
 }
 
 interface CompiledStep {

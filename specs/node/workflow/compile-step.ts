@@ -163,7 +163,8 @@ export function planStepOf(
   }
 }
 
-function describeWork(work: WorkflowStep['work'], { chat = [], call, ask }: WorkflowStep['details']): string {
+/** What the step does, for people. */
+export function describeWork(work: WorkflowStep['work'], { chat = [], call, ask }: WorkflowStep['details']): string {
   if (ask !== undefined)
     return `asks: ${ask.question}`.replaceAll('{{', '{ {').slice(0, limits.textMaxChars).toWellFormed()
   if (call !== undefined) return `calls ${call.function}`
