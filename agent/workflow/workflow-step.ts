@@ -9,12 +9,8 @@ import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import { askTool, UserAnswer } from '#specs/protocol/question.ts'
-import {
-  findValueProblem,
-  type WaitArguments,
-  type WorkflowStep,
-  waitTool,
-} from '#specs/protocol/workflow.ts'
+import { waitTool } from '#specs/protocol/tool-names.ts'
+import { findValueProblem, type WaitArguments, type WorkflowStep } from '#specs/protocol/workflow.ts'
 import type { Opening } from '../context/opening.ts'
 import { atEffort } from '../run/effort.ts'
 import type { AgentRun } from '../run/run.ts'

@@ -3,7 +3,8 @@
  * the life of a question: it needs no VM, and another process continues it.
  */
 import type { ApprovalRequest } from '#specs/protocol/approval.ts'
-import { WaitArguments, waitTool } from '#specs/protocol/workflow.ts'
+import { waitTool } from '#specs/protocol/tool-names.ts'
+import { WaitArguments } from '#specs/protocol/workflow.ts'
 import { parseJson } from '../files/json.ts'
 import type { DecisionRecord } from './decisions.ts'
 

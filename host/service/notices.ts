@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError } from '#specs/errors.ts'
-import { waitTool } from '#specs/protocol/workflow.ts'
+import { waitTool } from '#specs/protocol/tool-names.ts'
 import type { Host, RunApproval, SendResult } from '../index.ts'
 import type { MetricValues } from './metric-values.ts'
 import { Outbox, type OutboxEntry, outboxMaxEntries } from './outbox.ts'

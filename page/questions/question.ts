@@ -2,7 +2,8 @@
 import { AccessQuestion, OfferedAnswer } from '#specs/protocol/approval.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import type { PendingApproval } from '#specs/protocol/run-state.ts'
-import { WaitArguments, waitTool } from '#specs/protocol/workflow.ts'
+import { waitTool } from '#specs/protocol/tool-names.ts'
+import { WaitArguments } from '#specs/protocol/workflow.ts'
 import type { ServiceReply } from '../../client/index.ts'
 import { dateTime } from '../parts/text.ts'
 

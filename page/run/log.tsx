@@ -1,7 +1,7 @@
 /** The log of a run: one row for each thing that happened, and what happens now behind the last. */
 import { useCallback, useMemo, useState } from 'preact/hooks'
 import type { Plan } from '#specs/protocol/plan.ts'
-import { waitTool } from '#specs/protocol/workflow.ts'
+import { waitTool } from '#specs/protocol/tool-names.ts'
 import { Untrusted } from '../parts/parts.tsx'
 import {
   bytes,

@@ -1,6 +1,6 @@
 /** All runs, newest first, with the questions that wait for an answer above them. */
 import { useState } from 'preact/hooks'
-import { waitTool } from '#specs/protocol/workflow.ts'
+import { waitTool } from '#specs/protocol/tool-names.ts'
 import type { ServiceReply } from '../../client/index.ts'
 import { NotifyButton } from '../parts/notify-button.tsx'
 import { Failure, Status, useNow, useViewHeading } from '../parts/parts.tsx'

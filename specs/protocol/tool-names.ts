@@ -102,7 +102,12 @@ export const toolAliases = {
   shell_cmd: 'run_bash',
 } as const satisfies Readonly<Record<string, string>>
 
-const reserved: ReadonlySet<string> = new Set([...agentToolNames, ...Object.keys(toolAliases)].map(plainName))
+/** Tool name of the approval request by which a step of a workflow waits. The clock answers it, so no tool has this name. */
+export const waitTool = 'wait_until'
+
+const reserved: ReadonlySet<string> = new Set(
+  [...agentToolNames, ...Object.keys(toolAliases), waitTool].map(plainName),
+)
 
 /** Whether a name is reserved, in any spelling that a model may use. */
 export function isReservedToolName(name: string): boolean {

@@ -122,9 +122,7 @@ export function outlineOf({ steps }: Pick<Workflow, 'steps'>): WorkflowOutline |
   return JSON.stringify(outline).length > outlineMaxChars ? undefined : outline
 }
 
-/** Tool name of the approval request by which a step waits; nothing with this name ever runs. */
-export const waitTool = 'wait_until'
-/** Arguments of that request. */
+/** Arguments of the approval request by which a step waits. */
 export const WaitArguments = z.strictObject({
   /** ms since 1970. */
   until: Milliseconds,

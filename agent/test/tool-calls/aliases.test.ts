@@ -77,6 +77,7 @@ describe('names of other systems', () => {
       'grep',
       'write_file',
       'list_files',
+      'Wait-Until',
     ])
       expect(isReservedToolName(name)).toBe(true)
     expect(isReservedToolName('deploy')).toBe(false)

@@ -5,7 +5,7 @@
  */
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
-import { waitTool } from '#specs/protocol/workflow.ts'
+import { waitTool } from '#specs/protocol/tool-names.ts'
 import { readPastLines } from './past-lines.ts'
 
 /** The first place where a replay is another than the run. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
-import { waitTool } from '#specs/protocol/workflow.ts'
+import { waitTool } from '#specs/protocol/tool-names.ts'
 import { ApprovalQueue, type ApprovalQueueOptions } from '../../approvals/queue.ts'
 
 const request = (until: unknown, approvalId = 'ap-1') => ({
