@@ -4,8 +4,8 @@ import type { Plan } from '#specs/protocol/plan.ts'
 import type { AgentRun, RunEnding } from '../run/run.ts'
 import type { StepResult } from '../step/step.ts'
 import { truncate } from '../text/truncate.ts'
-import { conclude, resultOf, toText } from '../workflow/conclusion.ts'
-import type { WorkflowValues } from '../workflow/values.ts'
+import { conclude, resultOf } from '../workflow/conclusion.ts'
+import { toText, type WorkflowValues } from '../workflow/values.ts'
 import { interruption } from './ending.ts'
 
 interface ExecutedWorkflow {

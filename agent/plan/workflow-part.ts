@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { limits } from '#specs/protocol/limits.ts'
-import type { Step } from '#specs/protocol/plan.ts'
+import type { Plan, Step } from '#specs/protocol/plan.ts'
 import type { WorkflowStep } from '#specs/protocol/workflow.ts'
 import { checkOutput } from '../step/step-output.ts'
 import { truncate } from '../text/truncate.ts'
@@ -53,7 +53,7 @@ export async function performPart(
 
 class PartExecution {
   readonly #outerId: string
-  readonly #plan: Parameters<typeof conclude>[0]['plan']
+  readonly #plan: Plan
   readonly #values: WorkflowValues
   readonly #parts: WorkflowParts
   readonly #schedule: Schedule
@@ -61,12 +61,7 @@ class PartExecution {
   readonly #stop = new AbortController()
   readonly #signal: AbortSignal
 
-  constructor(
-    outerId: string,
-    plan: Parameters<typeof conclude>[0]['plan'],
-    values: WorkflowValues,
-    parts: WorkflowParts,
-  ) {
+  constructor(outerId: string, plan: Plan, values: WorkflowValues, parts: WorkflowParts) {
     this.#outerId = outerId
     this.#plan = plan
     this.#values = values

@@ -1,11 +1,10 @@
 /** What came of the steps of a workflow, once all have ended: its result, or the step that failed. */
-import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
 import type { StepResult } from '../step/step.ts'
 import { truncate } from '../text/truncate.ts'
-import type { WorkflowValues } from './values.ts'
+import { toText, type WorkflowValues } from './values.ts'
 
 interface EndedSteps {
   readonly plan: Plan
@@ -91,8 +90,4 @@ function ancestorsOf(completed: readonly Step[], steps: readonly Step[]): Readon
   for (const id of found)
     for (const need of steps.find((step) => step.id === id)?.needs ?? []) found.add(need)
   return found
-}
-
-export function toText(value: unknown): string {
-  return typeof value === 'string' ? value : toCanonicalJson(value)
 }

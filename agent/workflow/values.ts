@@ -244,7 +244,8 @@ export class WorkflowValues {
   }
 }
 
-function toText(value: unknown): string {
+/** Text as it is; anything else as JSON. */
+export function toText(value: unknown): string {
   return typeof value === 'string' ? value : toCanonicalJson(value)
 }
 

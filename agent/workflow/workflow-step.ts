@@ -20,7 +20,7 @@ import { askPerson, makeCall } from '../step/step-calls.ts'
 import { checkOutput, settleOutput } from '../step/step-output.ts'
 import { truncate } from '../text/truncate.ts'
 import { openChat, runOfStep } from './chat-step.ts'
-import type { Round, WorkflowValues } from './values.ts'
+import { type Round, toText, type WorkflowValues } from './values.ts'
 
 /** Runs a conversation; in production `runStep`. */
 type Converse = (step: Step, opening: Opening, run: AgentRun, signal: AbortSignal) => Promise<StepResult>
@@ -235,7 +235,7 @@ export async function settleValue(
     const checked = await checkOutput(value, output)
     if (!checked.ok) return failed(`output: ${checked.error}`)
   }
-  const text = typeof value === 'string' ? value : toCanonicalJson(value)
+  const text = toText(value)
   if (text.length > limits.documentMaxChars)
     return failed(`the output has ${text.length} characters; at most ${limits.documentMaxChars} are kept`)
   return {

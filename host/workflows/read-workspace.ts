@@ -25,6 +25,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 import {
   FunctionDetails,
+  FunctionName,
   StepDetails,
   TakenFunctionDetails,
   WorkflowDetails,
@@ -283,7 +284,7 @@ function toFunction(read: ReadKey, place: Place, problems: WorkflowProblem[]): W
   const { name } = read.key
   if (details.name !== undefined && details.name !== name)
     problems.push(place(read.text, ['name'], `must be "${name}" as in the key, got "${details.name}"`))
-  if (!/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/.test(name))
+  if (!FunctionName.safeParse(name).success)
     problems.push(
       place(
         read.text,
@@ -342,8 +343,9 @@ function toSteps(listed: Listed, { list, details, place, problems }: StepParts):
     ids.add(id)
     const read = details.find(({ key }) => key.name === id) ?? details.find(({ key }) => key.name === name)
     if (read === undefined) {
-      const key = `${list.key.agent}@${list.key.version}@step-${id}#details`
-      problems.push(place(list.text, ['steps', index], `has no details; expected the key "${key}"`))
+      problems.push(
+        place(list.text, ['steps', index], `has no details; expected the key "${stepKeyOf(list.key, id)}"`),
+      )
       return []
     }
     used.add(read.text)
