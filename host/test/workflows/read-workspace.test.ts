@@ -40,7 +40,7 @@ function file(steps: Record<string, unknown>, more: Record<string, unknown> = {}
   )
 }
 
-/** A call with as many arguments as a file can have, none of which its function takes. */
+/** A call with as many arguments as a file can have; its function takes none of them. */
 function manyArguments(value: unknown): string {
   const names = Array.from({ length: 20_000 }, (_, index) => `k${index}`)
   const given = Object.fromEntries(names.map((name) => [name, value]))

@@ -164,7 +164,10 @@ export function planStepOf(
 }
 
 /** What the step does, for people. */
-export function describeWork(work: WorkflowStep['work'], { chat = [], call, ask }: WorkflowStep['details']): string {
+export function describeWork(
+  work: WorkflowStep['work'],
+  { chat = [], call, ask }: WorkflowStep['details'],
+): string {
   if (ask !== undefined)
     return `asks: ${ask.question}`.replaceAll('{{', '{ {').slice(0, limits.textMaxChars).toWellFormed()
   if (call !== undefined) return `calls ${call.function}`
