@@ -41,6 +41,7 @@ import { runSubAgentTask, withoutFrame } from './subagents/own-vm.ts'
 import { truncate } from './text/truncate.ts'
 import type { Registry } from './tool-calls/registry.ts'
 import type { Picture, SkillCatalog } from './tool-calls/tool.ts'
+import { addStepsName } from './tools/add-steps.ts'
 import { loadSkillName } from './tools/load-skill.ts'
 import { memoryToolNames } from './tools/memory.ts'
 import { createRevisePlanTool } from './tools/revise-plan.ts'
@@ -228,7 +229,8 @@ function chooseTools(
   if (!allowed.ok) return allowed
   const registry = all.select(allowed.value.filter(isOffered))
   if (!registry.ok) return registry
-  const asked = all.choose(task.askTools)
+  // Steps of a workflow have that tool, the run does not.
+  const asked = all.choose(task.askTools.filter((name) => name !== addStepsName))
   if (!asked.ok) return asked
   return { ok: true, value: { registry: registry.value, askTools: [...asked.value] } }
 }

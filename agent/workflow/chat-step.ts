@@ -5,8 +5,9 @@ import type { WorkflowStep } from '#specs/protocol/workflow.ts'
 import { workflowSystemPrompt } from '../context/prompts.ts'
 import type { AgentRun } from '../run/run.ts'
 import { describeOutput } from '../step/step-output.ts'
+import { isAmong } from '../tool-calls/registry.ts'
 import type { Agents } from '../tool-calls/sub-agent-types.ts'
-import { createAddStepsTool } from '../tools/add-steps.ts'
+import { addStepsName, createAddStepsTool } from '../tools/add-steps.ts'
 import { revisePlanName } from '../tools/revise-plan.ts'
 import type { Round, WorkflowValues } from './values.ts'
 
@@ -24,13 +25,18 @@ export function runOfStep(step: WorkflowStep, run: AgentRun): Result<AgentRun, s
   if (!registry.ok) return { ok: false, error: `function: ${registry.error.message}` }
   const { addedFunctions = [] } = run
   const shared = registry.value.names.filter((name) => !addedFunctions.includes(name))
-  const { limits } = run.task
+  const asksToAdd = mayAdd !== undefined && isAmong(addStepsName, run.askPatterns ?? [])
+  const { limits, askTools } = run.task
   const maxTurnsPerStep = Math.min(maxTurns ?? limits.maxTurnsPerStep, limits.maxTurnsPerStep)
   return {
     ok: true,
     value: {
       ...run,
-      task: { ...run.task, limits: { ...limits, maxTurnsPerStep } },
+      task: {
+        ...run.task,
+        limits: { ...limits, maxTurnsPerStep },
+        askTools: asksToAdd ? [...askTools, addStepsName] : askTools,
+      },
       registry: mayAdd === undefined ? registry.value : registry.value.with([createAddStepsTool(mayAdd)]),
       functions: { names: functions, atOnce: step.callsAtOnce === true },
       ...(run.agents === undefined ? {} : { agents: agentsWithin(run.agents, shared) }),

@@ -238,6 +238,33 @@ describe('a step that may add steps', () => {
     expect(states).not.toHaveProperty('x')
   })
 
+  it('asks a person before each call where a rule names the tool, with the steps and the code [S3.11 A.02]', async () => {
+    const added = { steps: [step], functions: [{ ...code, name: 'f' }] }
+    for (const [pattern, decision] of [
+      ['add_steps', 'deny'],
+      ['*', 'allow'],
+    ] as const) {
+      const asked: { readonly tool: string; readonly arguments: string }[] = []
+      const { said, states } = await run([added], {
+        task: {
+          ...workflowTask({ plan: { chat: chat('Plan it.'), mayAdd: { steps: 1, functions: 1 } } }),
+          askTools: [pattern],
+        },
+        host: {
+          requestApproval: async (question) => {
+            asked.push(question)
+            return { ok: true, value: { decision } }
+          },
+        },
+      })
+      expect(asked).toMatchObject([
+        { tool: 'add_steps', arguments: expect.stringContaining('function f() {}') },
+      ])
+      expect(said[0]).toMatch(decision === 'deny' ? /add_steps was denied/ : /^added until now: x, f/)
+      expect('x' in states).toBe(decision === 'allow')
+    }
+  })
+
   it('is the only one that has the tool [S3.11]', async () => {
     const { asked } = await run([], {
       steps: { plan: { chat: chat('other'), tools: ['*'] } },
