@@ -21,8 +21,6 @@ export interface QuestionParts {
   readonly log: (line: string) => void
 }
 
-const previewMaxChars = 16_384
-
 export class Questions {
   readonly #parts: QuestionParts
   readonly #asked = new Map<string, AbortController>()
@@ -141,7 +139,7 @@ export class Questions {
       ...(access === undefined ? [] : [words.line(access.because)]),
     ]
     const shown =
-      preview.trim() === '' ? [] : [textContent(fenced(words.block(preview.slice(0, previewMaxChars))))]
+      preview.trim() === '' ? [] : [textContent(fenced(words.block(preview)))]
     return [textContent(lines.join('\n\n')), ...shown]
   }
 

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { Client, StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client'
 import { onTestFinished } from 'vitest'
 import { ServiceClient } from '../../client/index.ts'
-import { sanitizeBlock, sanitizeLine } from '../../host/cli/render/sanitize.ts'
+import { sanitizeLine, sanitizeWhole } from '../../host/cli/render/sanitize.ts'
 import {
   type CaissonMcpOptions,
   CallSlots,
@@ -32,7 +32,7 @@ export async function startMcp(
 ): Promise<McpHttpServer> {
   const options: CaissonMcpOptions = {
     ...{ version: '0.0.0-test', stateKey, slots: new CallSlots() },
-    clean: { line: sanitizeLine, block: (text) => sanitizeBlock(text) },
+    clean: { line: sanitizeLine, block: (text) => sanitizeWhole(text) },
   }
   const server = await McpHttpServer.start({
     port: 0,

@@ -5,7 +5,7 @@ import { followStarted, startInService } from '../carried-run.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { type VmFlags, vmOptionsOf, withFlags } from '../options.ts'
-import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
+import { sanitizeLine, sanitizeWhole } from '../render/sanitize.ts'
 import { startDetached } from './detach.ts'
 
 export interface AcpFlags extends VmFlags {
@@ -36,7 +36,7 @@ export async function acp(io: Io, flags: AcpFlags): Promise<ExitCode> {
   }
   await serveAcp({
     ...{ host, runs, input: io.stdin, output: io.stdout, version: io.version, log },
-    words: { line: sanitizeLine, block: (text) => sanitizeBlock(text, '') },
+    words: { line: sanitizeLine, block: (text) => sanitizeWhole(text, '') },
     options: { vm: { ...vmOptionsOf(flags), start: flags.template === false ? 'cold' : 'auto' } },
   })
   return exitCodes.completed

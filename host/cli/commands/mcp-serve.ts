@@ -16,7 +16,7 @@ import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { findLocalService } from '../local-service.ts'
-import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
+import { sanitizeLine, sanitizeWhole } from '../render/sanitize.ts'
 import { realDirectory } from './memory.ts'
 import { endSignal } from './web-page.ts'
 
@@ -104,7 +104,7 @@ async function serverOptions(
   return {
     version: io.version,
     stateKey: Buffer.from(token, 'base64url'),
-    clean: { line: sanitizeLine, block: (text) => sanitizeBlock(text) },
+    clean: { line: sanitizeLine, block: (text) => sanitizeWhole(text) },
     slots: new CallSlots(),
     ...(workspace === undefined ? {} : { workspace: await realDirectory(workspace) }),
   }

@@ -15,6 +15,9 @@ const marks = /[\p{M}\u{1160}-\u{11ff}\u{d7b0}-\u{d7ff}]+/gv
 /** Marks on one character; no script's syllables need more. */
 const marksMax = 8
 
+/** Of a row in {@link sanitizeWhole}: editors and other clients break rows themselves. */
+const wholeRowCells = 1_000
+
 /** Blocks of scripts written from right to left, their digits and signs included. */
 const rightToLeft =
   /[\u{590}-\u{8ff}\u{fb1d}-\u{fdff}\u{fe70}-\u{fefc}\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/v
@@ -42,6 +45,11 @@ export function sanitizeBlock(text: string, margin = '  │ ', maxLines = 200): 
 /** All of a text behind a margin, in rows of at most `width` cells. */
 export function sanitizeRows(text: string, margin: string, width: number): string[] {
   return linesOf(text).flatMap((line) => fitLine(margin + fence(escapeText(line)), width))
+}
+
+/** All of a text, where a person decides by it: nothing is cut, and a long line continues in further rows. */
+export function sanitizeWhole(text: string, margin = '  │ '): string {
+  return sanitizeRows(text, margin, wholeRowCells).join('\n')
 }
 
 function linesOf(text: string): string[] {
