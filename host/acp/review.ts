@@ -26,6 +26,8 @@ export async function reviewChanges(
   if ((state.changes?.entries ?? 0) === 0) return
   const changes = await parts.host.changes(runId)
   const items = await changes.review()
+  // Stopped, or the editor has gone, meanwhile.
+  if (signal.aborted) return
   // As in the terminal: what did not complete is applied only by a person who saw it.
   const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
   if (!isAsked && isWhole) return await apply(parts, changes, 'all')
@@ -56,7 +58,7 @@ async function askForChanges(
   const toolCallId = `${runId}/changes`
   const title = `Apply ${items.length === 1 ? 'the change' : `the ${items.length} changes`} to ${words.line(directory, 200)}`
   const places = items.flatMap(({ path }) => placeOf(directory, path) ?? []).slice(0, diffsMax)
-  const content = [...flagNotes(flagged, words), ...(await diffsOf(changes, items))]
+  const content = [...flagNotes(flagged, words), ...(await diffsOf(changes, items, words))]
   const call = { toolCallId, title, kind: 'edit' as const, status: 'pending' as const }
   await editor.tell([
     { sessionUpdate: 'tool_call', ...call, content, locations: places.map((path) => ({ path })) },
@@ -93,28 +95,57 @@ function flagNotes(flagged: readonly ReviewItem[], words: Words): ToolCallConten
 }
 
 /** Whole texts of both sides, as far as they have room; other changes are named. */
-async function diffsOf(changes: RunChanges, items: readonly ReviewItem[]): Promise<ToolCallContent[]> {
-  const content: ToolCallContent[] = []
+async function diffsOf(
+  changes: RunChanges,
+  items: readonly ReviewItem[],
+  words: Words,
+): Promise<ToolCallContent[]> {
+  const diffs: ToolCallContent[] = []
+  const others: ReviewItem[] = []
   let bytes = 0
-  for (const item of items.slice(0, diffsMax)) {
-    const place = placeOf(changes.directory, item.path)
-    if (
-      place === undefined ||
-      item.binary === true ||
-      !['added', 'modified', 'deleted'].includes(item.change)
-    )
-      continue
-    const { host, run } = await changes.versions(item.path)
-    const [before, after] = [host, run].map((side) => ('content' in side ? side.content : undefined))
-    const size = Math.max(before?.length ?? 0, after?.length ?? 0)
-    if ((before ?? after) === undefined || size > diffMaxBytes || bytes + size > diffsMaxBytes) continue
-    bytes += size
-    content.push({
-      ...{ type: 'diff', path: place, newText: after?.toString('utf8') ?? '' },
-      oldText: before?.toString('utf8') ?? null,
-    })
+  for (const [at, item] of items.entries()) {
+    const found = at < diffsMax ? await diffOf(changes, item) : undefined
+    if (found === undefined || bytes + found.bytes > diffsMaxBytes) others.push(item)
+    else {
+      bytes += found.bytes
+      diffs.push(found.diff)
+    }
   }
-  return content
+  return [...diffs, ...namesOf(others, changes.runId, words)]
+}
+
+/** Undefined for what is no text, or too long. */
+async function diffOf(
+  changes: RunChanges,
+  item: ReviewItem,
+): Promise<{ readonly bytes: number; readonly diff: ToolCallContent } | undefined> {
+  const place = placeOf(changes.directory, item.path)
+  const isText =
+    ['added', 'modified', 'deleted'].includes(item.change) &&
+    item.binary !== true &&
+    [item.before, item.after].every((side) => side === undefined || side.kind === 'file')
+  if (place === undefined || !isText) return undefined
+  const { host, run } = await changes.versions(item.path)
+  const [before, after] = [host, run].map((side) => ('content' in side ? side.content : undefined))
+  const bytes = Math.max(before?.length ?? 0, after?.length ?? 0)
+  if ((before ?? after) === undefined || bytes > diffMaxBytes) return undefined
+  const oldText = before?.toString('utf8') ?? null
+  return { bytes, diff: { type: 'diff', path: place, newText: after?.toString('utf8') ?? '', oldText } }
+}
+
+/** Nobody applies what is not at least named. */
+function namesOf(others: readonly ReviewItem[], runId: string, words: Words): ToolCallContent[] {
+  if (others.length === 0) return []
+  const left = others.length - namedMax
+  const lines = others
+    .slice(0, namedMax)
+    .map(({ change, path, after }) => `- ${change}: ${words.line(path, 300)}${linkOf(after, words)}`)
+  const rest = left <= 0 ? [] : [`- ${left} more; \`caisson workspace diff ${runId}\` shows all`]
+  return [textContent(['Changed without a diff here:', ...lines, ...rest].join('\n'))]
+}
+
+function linkOf(after: ReviewItem['after'], words: Words): string {
+  return after?.kind === 'link' ? ` (a link to ${words.line(after.target ?? '', 300)})` : ''
 }
 
 function describe(summary: ApplySummary, runId: string, words: Words): string {

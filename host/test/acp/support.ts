@@ -1,0 +1,64 @@
+/** An editor in this process: the client side of the SDK over streams of the test, and what the agent's side has of it. */
+import {
+  type AnyMessage,
+  agent,
+  type ClientCapabilities,
+  type CreateElicitationRequest,
+  type CreateElicitationResponse,
+  client,
+  methods,
+  type RequestPermissionRequest,
+  type RequestPermissionResponse,
+  type SessionUpdate,
+} from '@agentclientprotocol/sdk'
+import { onTestFinished } from 'vitest'
+import { Editor } from '../../acp/editor.ts'
+import type { Words } from '../../acp/updates.ts'
+import { sanitizeLine, sanitizeWhole } from '../../cli/render/sanitize.ts'
+
+export const words: Words = { line: sanitizeLine, block: (text) => sanitizeWhole(text, '') }
+
+export interface NearEditorOptions {
+  readonly capabilities?: ClientCapabilities
+  readonly permit?: (
+    request: RequestPermissionRequest,
+  ) => RequestPermissionResponse | Promise<RequestPermissionResponse>
+  readonly fill?: (request: CreateElicitationRequest) => CreateElicitationResponse
+}
+
+/** Call it from within a test. */
+export function openNearEditor({ capabilities = {}, permit, fill }: NearEditorOptions = {}) {
+  const [toAgent, toClient] = [new TransformStream<AnyMessage>(), new TransformStream<AnyMessage>()]
+  const updates: SessionUpdate[] = []
+  const permissions: RequestPermissionRequest[] = []
+  const forms: CreateElicitationRequest[] = []
+  client({ name: 'test' })
+    .onNotification(methods.client.session.update, ({ params }) => void updates.push(params.update))
+    .onRequest(methods.client.session.requestPermission, async ({ params }) => {
+      permissions.push(params)
+      return (await permit?.(params)) ?? { outcome: { outcome: 'cancelled' } }
+    })
+    .onRequest(methods.client.elicitation.create, ({ params }) => {
+      forms.push(params)
+      return fill?.(params) ?? { action: 'cancel' }
+    })
+    .connect({ readable: toClient.readable, writable: toAgent.writable })
+  const connection = agent({ name: 'test' }).connect({
+    readable: toAgent.readable,
+    writable: toClient.writable,
+  })
+  onTestFinished(() => connection.close())
+  const editor = new Editor({
+    ...{ client: connection.client, sessionId: 'session-1', capabilities },
+    log: () => undefined,
+  })
+  const said = () =>
+    updates
+      .map((update) =>
+        update.sessionUpdate === 'agent_message_chunk' && update.content.type === 'text'
+          ? update.content.text
+          : '',
+      )
+      .join('')
+  return { editor, updates, permissions, forms, said }
+}
