@@ -106,13 +106,15 @@ export function answerInForm(
 /** What a person typed as the answer to a question; undefined where it is none. */
 export function answerInWords(question: UserQuestion, typed: string): ApprovalAnswer | undefined {
   const text = typed.trim()
-  const values: Readonly<Record<UserQuestion['kind'], UserAnswer>> = {
+  const values: Readonly<Record<UserQuestion['kind'], UserAnswer | undefined>> = {
     text,
     choice: text,
     number: text === '' ? Number.NaN : Number(text),
-    confirm: /^(?:y|yes|true)$/i.test(text),
+    confirm: /^y(?:es)?$/i.test(text) ? true : /^no?$/i.test(text) ? false : undefined,
     choices: text === '' ? [] : text.split(',').map((part) => part.trim()),
   }
   const value = values[question.kind]
-  return isAnswerTo(question, value) ? { decision: 'allow', scope: 'once', answer: value } : undefined
+  return value !== undefined && isAnswerTo(question, value)
+    ? { decision: 'allow', scope: 'once', answer: value }
+    : undefined
 }

@@ -24,8 +24,8 @@ export interface QuestionParts {
 export class Questions {
   readonly #parts: QuestionParts
   readonly #asked = new Map<string, AbortController>()
-  /** What a person answers with the next prompt. */
-  #inWords: { readonly approvalId: string; readonly question: UserQuestion } | undefined
+  /** What a person answers with the next prompts, oldest first: the first was put, the others wait for its answer. */
+  readonly #inWords = new Map<string, PendingApproval>()
   #answered = Promise.withResolvers<void>()
   #spoken = Promise.withResolvers<void>()
 
@@ -57,31 +57,36 @@ export class Questions {
   /** It was decided, here or elsewhere. */
   withdraw(approvalId: string): void {
     this.#asked.get(approvalId)?.abort()
-    if (this.#inWords?.approvalId !== approvalId) return
-    this.#inWords = undefined
+    const [first] = this.#inWords.keys()
+    this.#inWords.delete(approvalId)
+    if (first !== approvalId) return
     this.#spoken = Promise.withResolvers()
+    this.#speak()
   }
 
   withdrawAll(): void {
+    this.#inWords.clear()
     for (const approvalId of this.#asked.keys()) this.withdraw(approvalId)
   }
 
   /** Takes a prompt as the answer. False: no question waits for one. */
   async answerInWords(text: string): Promise<boolean> {
-    const waiting = this.#inWords
-    if (waiting === undefined) return false
-    const answer = answerInWords(waiting.question, text)
+    const [waiting] = this.#inWords.values()
+    if (waiting?.question === undefined) return false
+    const { approvalId, question } = waiting
+    const answer = answerInWords(question, text)
     this.#spoken = Promise.withResolvers<void>()
-    if (answer === undefined) this.#speak(waiting.approvalId, waiting.question)
-    else if (await this.#answer(waiting.approvalId, answer)) this.#inWords = undefined
+    if (answer === undefined) this.#speak()
+    else if ((await this.#answer(approvalId, answer)) || !this.#isOpen(approvalId)) this.withdraw(approvalId)
+    else this.#speak()
     return true
   }
 
   async #put(pending: PendingApproval, signal: AbortSignal): Promise<void> {
-    const { approvalId, question } = pending
+    const { question } = pending
     const { editor } = this.#parts
     if (question !== undefined && editor.hasForms) await this.#putForm(pending, question, signal)
-    else if (question !== undefined && !hasChoices(question)) this.#speak(approvalId, question)
+    else if (question !== undefined && !hasChoices(question)) this.#putInWords(pending)
     else await this.#putChoices(pending, signal)
   }
 
@@ -114,7 +119,7 @@ export class Questions {
     const { editor, updates, words } = this.#parts
     const response = await editor.askForm(
       {
-        message: words.block(question.question),
+        message: `${this.#askerOf(pending)} Do not enter passwords or keys.\n\n${quoted(words.block(question.question))}`,
         requestedSchema: {
           type: 'object',
           properties: { answer: fieldOf(question, (text) => words.line(text, 200)) },
@@ -125,42 +130,63 @@ export class Questions {
       signal,
     )
     const answer = response === undefined ? undefined : answerInForm(question, response)
-    if (answer !== undefined) await this.#answer(pending.approvalId, answer)
-    else if (!signal.aborted) this.#speak(pending.approvalId, question)
+    if (answer !== undefined && (await this.#answer(pending.approvalId, answer))) return
+    if (!signal.aborted && this.#isOpen(pending.approvalId)) this.#putInWords(pending)
   }
 
   /** What is asked, beside the title. */
-  #explain({ preview, because, access, kind, agentPath }: PendingApproval) {
+  #explain(pending: PendingApproval) {
     const { words } = this.#parts
+    const { question, preview, because, access, kind, agentPath } = pending
+    const whose = kind === 'cooperative' ? 'The agent says what it will do:' : 'The host asks:'
     const lines = [
-      kind === 'cooperative' ? 'The agent says what it will do:' : 'The host asks:',
+      question === undefined ? whose : this.#askerOf(pending),
       ...(agentPath === 'root' ? [] : [`sub-agent ${agentPath}`]),
       ...(because === undefined ? [] : [words.line(because)]),
       ...(access === undefined ? [] : [words.line(access.because)]),
     ]
-    const shown =
-      preview.trim() === '' ? [] : [textContent(fenced(words.block(preview)))]
+    const text = question?.question ?? preview
+    const shown = text.trim() === '' ? [] : [textContent(fenced(words.block(text)))]
     return [textContent(lines.join('\n\n')), ...shown]
   }
 
+  /** Whose words they are, and who gets the answer. */
+  #askerOf({ question }: PendingApproval): string {
+    const { server } = question ?? {}
+    return server === undefined
+      ? 'The agent asks.'
+      : `The MCP server ${this.#parts.words.line(server, 100)} asks through the agent, and gets your answer.`
+  }
+
   async #answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean> {
-    const { host, runId, by, log } = this.#parts
+    const { host, runId, by, editor, words } = this.#parts
     const result = await host.answer(runId, approvalId, answer, { by })
-    if (!result.taken) log(`an answer was not taken: ${result.message}`)
     if (result.taken) this.#answered.resolve()
+    else await editor.tell([message(`The answer was not taken: ${words.line(result.message)}\n\n`)])
     return result.taken
   }
 
-  /** The next prompt is the answer. */
-  #speak(approvalId: string, question: UserQuestion): void {
+  #isOpen(approvalId: string): boolean {
+    return Object.hasOwn(this.#parts.updates.state.pendingApprovals, approvalId)
+  }
+
+  /** A next prompt is the answer. */
+  #putInWords(pending: PendingApproval): void {
+    this.#inWords.set(pending.approvalId, pending)
+    if (this.#inWords.size === 1) this.#speak()
+  }
+
+  /** Puts the oldest question that is answered in words. */
+  #speak(): void {
     const { editor, words } = this.#parts
-    this.#inWords = { approvalId, question }
-    const options = (question.options ?? []).map(({ value }) => `- ${words.line(value, 200)}`)
+    const [waiting] = this.#inWords.values()
+    if (waiting?.question === undefined) return
+    const { question, options = [] } = waiting.question
     const text = [
-      'The agent asks:',
-      fenced(words.block(question.question)),
-      ...options,
-      'Answer with a message.',
+      this.#askerOf(waiting),
+      fenced(words.block(question)),
+      ...options.map(({ value }) => `- ${words.line(value, 200)}`),
+      waiting.question.kind === 'confirm' ? 'Answer with yes or no.' : 'Answer with a message.',
     ]
     void editor.tell([message(`${text.join('\n')}\n\n`)]).catch(() => undefined)
     this.#spoken.resolve()
@@ -172,4 +198,9 @@ export class Questions {
     const text = `The question stays open, and nothing is allowed. Answer it with \`caisson approvals allow ${runId} ${approvalId}\` or \`caisson approvals deny\`, or cancel.\n\n`
     void editor.tell([message(text)]).catch(() => undefined)
   }
+}
+
+/** Text of others as a quotation, in which no line looks like one of ours. */
+function quoted(text: string): string {
+  return text.replaceAll(/^/gm, '> ')
 }
