@@ -2,7 +2,7 @@
  * A prompt as a task: its text, the files that it names, and what the editor sends of them. Refuses what is too large, and
  * content that no task can have.
  */
-import { readFile, stat } from 'node:fs/promises'
+import { readFile, realpath, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type ContentBlock, RequestError } from '@agentclientprotocol/sdk'
@@ -88,7 +88,7 @@ class PromptReader {
   }
 
   async #addLink(uri: string): Promise<void> {
-    const found = this.#name(uri)
+    const found = await this.#name(uri)
     if (found === undefined) return
     if (imageName.test(found)) return this.#addImage(uri)
     const { readFile: ask } = this.#place
@@ -100,7 +100,7 @@ class PromptReader {
   }
 
   async #addResource(resource: Extract<ContentBlock, { type: 'resource' }>['resource']): Promise<void> {
-    const found = this.#name(resource.uri)
+    const found = await this.#name(resource.uri)
     if (!('text' in resource)) {
       if (found === undefined) throw invalid('content that is no text must be a file of the workspace')
       if (imageName.test(found)) this.#addImage(resource.uri)
@@ -119,8 +119,9 @@ class PromptReader {
   }
 
   /** Writes the name into the text, as the model knows the file. */
-  #name(uri: string): string | undefined {
-    const found = pathInWorkspace(this.#place.workspace, uri)
+  async #name(uri: string): Promise<string | undefined> {
+    const named = pathInWorkspace(this.#place.workspace, uri)
+    const found = named !== undefined && (await leadsInto(this.#place.workspace, named)) ? named : undefined
     const lines = /#L[\d:,L-]+$/.exec(uri)?.[0] ?? ''
     this.#text +=
       found === undefined
@@ -143,6 +144,14 @@ class PromptReader {
       )
     this.#context[title.slice(0, limits.lineMaxChars)] = content
   }
+}
+
+/** Whether links on the way lead nowhere else: the VM has the link, and the editor would read what it points to. */
+async function leadsInto(workspace: string, file: string): Promise<boolean> {
+  const real = await realpath(path.join(workspace, file)).catch(() => undefined)
+  // A file that is only in the editor.
+  if (real === undefined) return true
+  return isPlainRelativePath(path.relative(await realpath(workspace), real))
 }
 
 /** Undefined for what is no file, or too large to be sent. */

@@ -1,5 +1,5 @@
 // What of an editor's prompt becomes a task, and which answers of an editor are answers. No process is started.
-import { writeFile } from 'node:fs/promises'
+import { symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { ContentBlock } from '@agentclientprotocol/sdk'
@@ -48,6 +48,27 @@ describe('a prompt', () => {
       ['Content of new.txt', 'only in the editor\n'],
       ['Content of https://examp', 'a page'],
     ])
+  })
+
+  it('takes nothing from where a link of the workspace leads [H.03]', async () => {
+    const [workspace, elsewhere] = [await temporaryFolder('acp-prompt'), await temporaryFolder('elsewhere')]
+    await writeFile(path.join(elsewhere, 'key'), 'a key\r\n')
+    await symlink(path.join(elsewhere, 'key'), path.join(workspace, 'notes.md'))
+    await symlink(elsewhere, path.join(workspace, 'docs'))
+    const asked: string[] = []
+    // Editors give lines of their own, so the content differs from the file's.
+    const readFile = async (file: string) => {
+      asked.push(file)
+      return 'a key\n'
+    }
+    const links = ['notes.md', 'docs/key'].map(
+      (name): ContentBlock => ({
+        ...{ type: 'resource_link', name, uri: pathToFileURL(path.join(workspace, name)).href },
+      }),
+    )
+    const task = await readPrompt([text('See '), ...links], { workspace, readFile })
+    expect([asked, task.context]).toEqual([[], {}])
+    expect(task.prompt.match(/not a file of the workspace/g)).toHaveLength(2)
   })
 
   it.each<[string, ContentBlock[]]>([
