@@ -19,7 +19,7 @@ import {
 import { CaissonError, type Host, type RunOptions } from '../index.ts'
 import { Editor } from './editor.ts'
 import { openFrames } from './frames.ts'
-import { deleteSession, listSessions, tellAgain } from './history.ts'
+import { deleteSession, findSession, listSessions, tellAgain } from './history.ts'
 import { commands, type RunStarter, Session } from './session.ts'
 import { configOptions, type ModelChoices, modelChoices, modeState, withOption } from './settings.ts'
 import type { Words } from './updates.ts'
@@ -165,14 +165,12 @@ class AcpAgent {
     isShown: boolean,
   ) {
     const { host, words } = this.#options
+    const runs = await findSession(host, sessionId, await checkDirectory(cwd))
     const { session, editor } = await this.#create(sessionId, cwd, client)
-    const past = await tellAgain(host, sessionId, words, async (updates) => {
+    const past = await tellAgain(host, runs, words, async (updates) => {
       if (isShown) await editor.tell(updates)
     })
-    if (past === undefined || past.last.workspace !== session.directory) {
-      this.#drop(sessionId)
-      throw RequestError.resourceNotFound(sessionId)
-    }
+    if (past === undefined) throw RequestError.resourceNotFound(sessionId)
     session.settings = past.settings
     const state = await this.#stateOf(session)
     // Behind the answer, so that the editor knows the session by then.

@@ -2,6 +2,7 @@
  * Sessions as the journals know them: a session is its runs, which carry its id in their metadata. There is no other record,
  * so a session without a run is forgotten with its process.
  */
+import { realpath } from 'node:fs/promises'
 import { RequestError, type SessionInfo, type SessionUpdate } from '@agentclientprotocol/sdk'
 import type { Host, RunSummary } from '../index.ts'
 import { firstSettings, Mode, type SessionSettings } from './settings.ts'
@@ -14,18 +15,26 @@ const listedMax = 1_000
 const titleMaxChars = 100
 const sessionIdForm = /^session-[0-9a-f]{20}$/
 
+/** Of runs that a key of the service started: metadata that no request can set. */
+const ownerKey = 'caisson.owner'
+
 /** Oldest first. */
 export async function runsOf(host: Host, sessionId: string): Promise<readonly RunSummary[]> {
   if (!sessionIdForm.test(sessionId)) return []
   const runs = await host.runs.select({ metadata: { [metadataKeys.session]: sessionId } })
-  return [...runs].sort((one, other) => one.startedAt - other.startedAt)
+  return runs.filter(isOfUser).sort((one, other) => one.startedAt - other.startedAt)
+}
+
+/** Keys can give their runs the metadata of a session; the next prompt would continue in such a VM. */
+function isOfUser({ metadata }: RunSummary): boolean {
+  return metadata === undefined || !Object.hasOwn(metadata, ownerKey)
 }
 
 /** Newest first. @param cwd absolute path of the workspace; null for all */
 export async function listSessions(host: Host, cwd: string | null, words: Words): Promise<SessionInfo[]> {
-  const runs = await host.runs.select(cwd === null ? {} : { workspace: cwd })
+  const runs = await host.runs.select(cwd === null ? {} : { workspace: await realOf(cwd) })
   const sessions = new Map<string, { first: RunSummary; last: RunSummary }>()
-  for (const run of runs) {
+  for (const run of runs.filter(isOfUser)) {
     const id = run.metadata?.[metadataKeys.session]
     if (id === undefined || !sessionIdForm.test(id)) continue
     const known = sessions.get(id)
@@ -65,15 +74,31 @@ export interface PastSession {
   readonly next: number
 }
 
-/** Tells a session again, from the journals of its runs. @returns undefined for one that is not known */
-export async function tellAgain(
+/** The runs of a session of this directory. @throws {RequestError} for one that is not known, or is of another */
+export async function findSession(
   host: Host,
   sessionId: string,
+  directory: string,
+): Promise<readonly RunSummary[]> {
+  const runs = await runsOf(host, sessionId)
+  if (runs.at(-1)?.workspace !== (await realOf(directory))) throw RequestError.resourceNotFound(sessionId)
+  return runs
+}
+
+/** As runs have their workspace. */
+async function realOf(directory: string): Promise<string> {
+  return await realpath(directory).catch(() => directory)
+}
+
+/** Tells a session again, from the journals of its runs. @returns undefined without runs */
+export async function tellAgain(
+  host: Host,
+  runs: readonly RunSummary[],
   words: Words,
   tell: (updates: readonly SessionUpdate[]) => Promise<void>,
 ): Promise<PastSession | undefined> {
   let past: PastSession | undefined
-  for (const summary of await runsOf(host, sessionId)) {
+  for (const summary of runs) {
     const { id: runId, workspace: directory } = summary
     const updates = new RunUpdates({ runId, directory, words })
     let next = 1

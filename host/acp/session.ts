@@ -46,6 +46,8 @@ export class Session {
   /** From a prompt until its run is there, and at its end. */
   #isBusy = false
   #isCancelled = false
+  /** Nobody is at the session any more, or another object has it. */
+  #isLeft = false
   readonly #closings = new WeakMap<Turn, Promise<StopReason>>()
   #reviewing = new AbortController()
 
@@ -53,14 +55,11 @@ export class Session {
     this.#parts = parts
   }
 
-  get directory(): string {
-    return this.#parts.directory
-  }
-
   /** Continues a session of the journals; follows its last run where that is not over. */
   async restore({ settings, last, updates, next }: PastSession): Promise<void> {
     this.settings = settings
     this.#last = last.id
+    if (this.#isLeft) return
     if (last.state.end !== null) return
     if (last.status === 'interrupted')
       return await this.#parts.editor.tell([message(lostWords(last.id, 'it was interrupted'))])
@@ -98,6 +97,7 @@ export class Session {
 
   /** Its run continues without a watcher. */
   leave(): void {
+    this.#isLeft = true
     this.#reviewing.abort()
     this.#turn?.leave()
   }
@@ -137,6 +137,8 @@ export class Session {
     const turn = new Turn({ host, runId, editor, updates, words, by, log, carrier: runs, from })
     this.#turn = turn
     this.#reviewing = new AbortController()
+    // It was left while the run started.
+    if (this.#isLeft) this.leave()
     return turn
   }
 
