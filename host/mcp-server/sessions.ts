@@ -8,8 +8,11 @@ const sessionsMaxOfCaller = 16
 const idleMs = 60 * 60_000
 const checkMs = 60_000
 
+/** A JWT is renewed while a session is open, so its calls go with the newest token of the caller. */
+type SessionCaller = { -readonly [Key in keyof McpCaller]: McpCaller[Key] }
+
 interface Session {
-  readonly callerId: string
+  readonly caller: SessionCaller
   readonly server: McpServer
   readonly transport: WebStandardStreamableHTTPServerTransport
   usedAt: number
@@ -23,6 +26,8 @@ export interface McpSessionsOptions {
 export class McpSessions {
   readonly #options: McpSessionsOptions
   readonly #sessions = new Map<string, Session>()
+  /** Requests that may begin one; they have a place already. */
+  readonly #beginning = new Set<{ readonly callerId: string }>()
   readonly #timer: NodeJS.Timeout
 
   constructor(options: McpSessionsOptions) {
@@ -35,7 +40,8 @@ export class McpSessions {
     if (id === null) return await this.#begin(request, caller)
     const session = this.#sessions.get(id)
     // A session of another caller is not there.
-    if (session?.callerId !== caller.id) return refuse(404, -32_001, 'Session not found')
+    if (session?.caller.id !== caller.id) return refuse(404, -32_001, 'Session not found')
+    session.caller.service = caller.service
     session.usedAt = performance.now()
     return await session.transport.handleRequest(request)
   }
@@ -48,7 +54,16 @@ export class McpSessions {
   async #begin(request: Request, caller: McpCaller): Promise<Response> {
     if (request.method !== 'POST')
       return refuse(400, -32_000, 'Bad Request: Mcp-Session-Id header is required')
-    if (!(await this.#makeRoom(caller.id))) return refuse(503, -32_000, 'Too many sessions; try again later')
+    const place = await this.#reserve(caller.id)
+    if (place === undefined) return refuse(503, -32_000, 'Too many sessions; try again later')
+    try {
+      return await this.#initialize(request, { ...caller }, place)
+    } finally {
+      place[Symbol.dispose]()
+    }
+  }
+
+  async #initialize(request: Request, caller: SessionCaller, place: Disposable): Promise<Response> {
     const server = this.#options.create(caller)
     let began = false
     const transport = new WebStandardStreamableHTTPServerTransport({
@@ -56,7 +71,8 @@ export class McpSessions {
       maxRequestBodySize: this.#options.bodyMaxBytes,
       onsessioninitialized: (id) => {
         began = true
-        this.#sessions.set(id, { callerId: caller.id, server, transport, usedAt: performance.now() })
+        place[Symbol.dispose]()
+        this.#sessions.set(id, { caller, server, transport, usedAt: performance.now() })
       },
       onsessionclosed: (id) => void this.#sessions.delete(id),
     })
@@ -66,14 +82,20 @@ export class McpSessions {
     return response
   }
 
-  /** The oldest session of a caller with too many gives way; that of another never does. */
-  async #makeRoom(callerId: string): Promise<boolean> {
-    const own = [...this.#sessions].filter(([, session]) => session.callerId === callerId)
-    if (own.length >= sessionsMaxOfCaller) {
-      const [oldest] = own.toSorted(([, a], [, b]) => a.usedAt - b.usedAt)
-      if (oldest !== undefined) await this.#end(oldest[0])
-    }
-    return this.#sessions.size < sessionsMax
+  /** A place for a further session. The oldest of a caller with too many gives way; that of another never does. */
+  async #reserve(callerId: string): Promise<Disposable | undefined> {
+    const own = [...this.#sessions].filter(([, session]) => session.caller.id === callerId)
+    const beginning = [...this.#beginning].filter((one) => one.callerId === callerId).length
+    const [oldest] = own.toSorted(([, a], [, b]) => a.usedAt - b.usedAt)
+    const isFull = own.length + beginning >= sessionsMaxOfCaller
+    if (isFull && oldest === undefined) return undefined
+    // It has left the list before anybody else counts.
+    const ending = isFull && oldest !== undefined ? this.#end(oldest[0]) : undefined
+    if (this.#sessions.size + this.#beginning.size >= sessionsMax) return undefined
+    const place = { callerId }
+    this.#beginning.add(place)
+    await ending
+    return { [Symbol.dispose]: () => void this.#beginning.delete(place) }
   }
 
   async #closeIdle(): Promise<void> {
