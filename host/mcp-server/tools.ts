@@ -8,6 +8,7 @@ import type {
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { Document, Line, RunId } from '#specs/protocol/text.ts'
+import type { RunResource } from '#specs/service/resources.ts'
 import { ServiceError } from '../../client/index.ts'
 import { type McpCaller, mcpMark } from './caller.ts'
 import { capabilitiesOf, clientNameOf, hasTasks, showsForms } from './client-facts.ts'
@@ -131,16 +132,18 @@ async function runTask(
 ): Answer {
   const call = digestOfCall('run_task', input)
   const state = stateOf(context, call)
-  const runId = state?.runId ?? (await startRun(options, input, clientNameOf(server, context)))
-  if (state === undefined && hasTasks(context))
-    return createdTask((await viewRun(options.caller, runId)).run) as unknown as CallToolResult
-  return await converse(options, {
+  const run = state === undefined ? await startRun(options, input, clientNameOf(server, context)) : undefined
+  if (run !== undefined && hasTasks(context)) return createdTask(run) as unknown as CallToolResult
+  const runId = run?.id ?? state?.runId ?? ''
+  const talk = converse(options, {
     ...{ context, runId, call },
     waitMs: (input.waitSeconds ?? waitSecondsDefault) * 1_000,
     showsForms: showsForms(capabilitiesOf(server, context)),
     clientName: clientNameOf(server, context),
     ...(state === undefined ? {} : { state }),
   })
+  // Without its ID, a model would start the task again.
+  return await talk.catch((error: unknown) => failure(error, `${runId} was started and continues. `))
 }
 
 /** Whatever the model asks for, the rules of the owner decide: the call sets neither rules nor who answers. */
@@ -148,11 +151,11 @@ async function startRun(
   { caller, workspace }: ToolOptions,
   input: z.infer<typeof RunTask>,
   clientName: string,
-): Promise<string> {
+): Promise<RunResource> {
   const { prompt, continueRun, planOnly, requestKey } = input
-  if (continueRun !== undefined) await viewRun(caller, continueRun)
+  if (continueRun !== undefined) await requireVisible(caller, continueRun)
   const folder = input.workspace ?? (continueRun === undefined ? workspace : undefined)
-  const run = await caller.service.call('createRun', {
+  return await caller.service.call('createRun', {
     ...(requestKey === undefined ? {} : { idempotencyKey: `mcp-${requestKey}` }),
     body: {
       prompt,
@@ -162,7 +165,11 @@ async function startRun(
       ...(planOnly === true ? { plan: { only: true } } : {}),
     },
   })
-  return run.id
+}
+
+/** The service checks whose a run is. Only this server knows which ones a client over stdio sees. */
+async function requireVisible(caller: McpCaller, runId: string): Promise<void> {
+  if (caller.seesMarkedRunsAlone) await viewRun(caller, runId)
 }
 
 async function getRun(
@@ -208,17 +215,17 @@ async function listRuns(
 }
 
 async function cancelRun(caller: McpCaller, runId: string): Answer {
-  await viewRun(caller, runId)
+  await requireVisible(caller, runId)
   await caller.service.call('cancelRun', { params: { run: runId }, body: {} })
   return { content: [{ type: 'text', text: `${runId} ends. Call get_run to learn how it ended.` }] }
 }
 
 /** A refusal of the service is for the model to read; other failures are those of the protocol. */
-function failure(error: unknown): CallToolResult {
+function failure(error: unknown, before = ''): CallToolResult {
   if (error instanceof ServiceError || error instanceof CaissonError) {
     const { message } = error
     const remedy = error instanceof CaissonError && error.remedy !== undefined ? `; ${error.remedy}` : ''
-    return { content: [{ type: 'text', text: `${message}${remedy}` }], isError: true }
+    return { content: [{ type: 'text', text: `${before}${message}${remedy}` }], isError: true }
   }
   throw error
 }

@@ -209,6 +209,25 @@ it('run_task answers a client that has tasks with one, and the run is cancelled 
   await expect.poll(async () => (await send('tasks/get'))?.status, { timeout: 10_000 }).toBe('cancelled')
 })
 
+it.each(revisions)(
+  'a key of %s that may start a run and not read it learns its ID, and can cancel it [H.03 H.02]',
+  async (revision) => {
+    const { held, place, url } = await servedPlace()
+    const { stdout } = await place.run('serve', 'keys', 'create', 'starts', '--scope', 'run', '--json')
+    const server = await startMcp(url)
+    const client = await connectMcp(httpTransport(server.url, JSON.parse(stdout).secret), { revision })
+    const started = await client.callTool({ name: 'run_task', arguments: { prompt: 'x' } })
+    const text = JSON.stringify(started.content)
+    expect(started.isError).toBe(true)
+    expect(text).toContain('lacks the scope read')
+    const [id = ''] = /run-[0-9a-f]{20}/.exec(text) ?? []
+    await expect.poll(held.begun).toEqual([id])
+    const cancelled = await client.callTool({ name: 'cancel_run', arguments: { runId: id } })
+    expect(cancelled.isError).toBeUndefined()
+    await held.release()
+  },
+)
+
 it('the changes and the plan of a run are resources, and nothing is applied [H.03 V.05]', async () => {
   const { host, directory } = await placeOfRuns({ 'a.txt': 'one\n' })
   const served = await serveHost(host, { workspaces: [directory] })
