@@ -70,7 +70,7 @@ export class Session {
 
   async prompt(blocks: readonly ContentBlock[]): Promise<StopReason> {
     const turn = this.#turn
-    if (turn !== undefined) return await this.#speakTo(turn, blocks)
+    if (turn !== undefined) return await this.#speakTo(turn, blocks).catch(throwAsAnswer)
     if (this.#isBusy) throw RequestError.invalidRequest(undefined, 'the session is still at work on a prompt')
     this.#isBusy = true
     this.#isCancelled = false
@@ -82,8 +82,7 @@ export class Session {
       const { directory: workspace, editor } = this.#parts
       return await this.#run(await readPrompt(blocks, { workspace, readFile: editor.readFile }))
     } catch (error) {
-      if (error instanceof RequestError) throw error
-      throw RequestError.internalError(undefined, CaissonError.from(error).message)
+      return throwAsAnswer(error)
     } finally {
       this.#isBusy = false
     }
@@ -183,8 +182,10 @@ export class Session {
 
   /** A prompt while a run is at work: the answer to a question, or a message to the agent. */
   async #speakTo(turn: Turn, blocks: readonly ContentBlock[]): Promise<StopReason> {
-    const { directory } = this.#parts
-    const { prompt } = await readPrompt(blocks, { workspace: directory })
+    const { directory, editor } = this.#parts
+    const { prompt, images, context } = await readPrompt(blocks, { workspace: directory })
+    if (images.length > 0 || Object.keys(context).length > 0)
+      await editor.tell([thought('While a run is at work, it gets the words of a message alone.\n\n')])
     const isAnswer = await turn.questions.answerInWords(prompt)
     if (!isAnswer) {
       await turn.steer(prompt).catch((error: unknown) => {
@@ -221,4 +222,13 @@ export class Session {
     const { host, editor, words, by } = this.#parts
     return { host, editor, words, by }
   }
+}
+
+/** What the client reads as the error of its prompt. */
+function throwAsAnswer(error: unknown): never {
+  if (error instanceof RequestError) throw error
+  const { code, message: why } = CaissonError.from(error)
+  throw code === 'invalid_options'
+    ? RequestError.invalidParams(undefined, why)
+    : RequestError.internalError(undefined, why)
 }

@@ -84,12 +84,19 @@ it('a session that is closed ends its run; a message while it works reaches the 
   const turn = ask(editor, sessionId, 'Wait.')
   const isAtWork = () => editor.updates.some((update) => update.sessionUpdate === 'tool_call')
   await expect.poll(isAtWork, { timeout: 60_000 }).toBe(true)
-  const message = ask(editor, sessionId, 'Look at the clock')
+  const prompt = [
+    { type: 'text' as const, text: 'Look at the clock' },
+    { type: 'resource' as const, resource: { uri: 'file:///elsewhere/clock', text: 'not saved' } },
+  ]
+  const message = editor.agent
+    .request(methods.agent.session.prompt, { sessionId, prompt })
+    .then((answer) => (answer as { stopReason: string }).stopReason)
   const sent = async () => {
     const [run] = await host.runs.list()
     return (await host.runs.read(run?.id ?? '')).some(({ event }) => event.type === 'steer-request')
   }
   await expect.poll(sent, { timeout: 30_000 }).toBe(true)
+  expect(JSON.stringify(editor.updates)).toContain('it gets the words of a message alone')
   await editor.agent.request(methods.agent.session.close, { sessionId })
   expect((await Promise.all([turn, message])).sort()).toEqual(['cancelled', 'cancelled'])
   const ended = async () => (await host.runs.list())[0]?.state.end?.outcome

@@ -7,7 +7,7 @@ import { expect, it, onTestFinished } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { serveAcp } from '../../acp/agent.ts'
 import { deleteSession, findSession, listSessions } from '../../acp/history.ts'
-import type { Host } from '../../index.ts'
+import { CaissonError, type Host } from '../../index.ts'
 import { ownerField } from '../../service/ownership.ts'
 import { beginChanging, placeOfRuns } from '../support/changed-run.ts'
 import { treeOf } from '../workspace/support.ts'
@@ -47,14 +47,13 @@ it('a session is found by a link to its directory, and by no other directory [H.
   await expect(findSession(host, sessionId, elsewhere)).rejects.toMatchObject({ code: -32002 })
 })
 
-it('a session that is open stays so when it is asked for in another directory [H.03]', async () => {
-  const { host, directory } = await placeOfRuns({})
-  await addRun(host, directory, ofUser, mine)
+/** `caisson acp` in this process, which starts no run. Call it from within a test. */
+async function serveNear(host: Host, start: () => Promise<string>) {
   const [toAgent, toClient] = [new PassThrough(), new PassThrough()]
   const none = () => Promise.reject(new Error('no run is started here'))
   const served = serveAcp({
     ...{ host, words, input: toAgent, output: toClient, version: '0.0.0', log: () => undefined, options: {} },
-    runs: { start: none, follow: none, wake: none },
+    runs: { start, follow: none, wake: none },
   })
   const { agent } = client({ name: 'test' })
     .onNotification(methods.client.session.update, () => undefined)
@@ -69,6 +68,13 @@ it('a session that is open stays so when it is asked for in another directory [H
     await served
   })
   await agent.request(methods.agent.initialize, { protocolVersion: 1, clientCapabilities: {} })
+  return agent
+}
+
+it('a session that is open stays so when it is asked for in another directory [H.03]', async () => {
+  const { host, directory } = await placeOfRuns({})
+  await addRun(host, directory, ofUser, mine)
+  const agent = await serveNear(host, async () => ofUser)
   const load = (cwd: string) => agent.request(methods.agent.session.load, { sessionId, cwd, mcpServers: [] })
   const setMode = () => agent.request(methods.agent.session.setMode, { sessionId, modeId: 'plan' })
   await load(directory)
@@ -76,3 +82,22 @@ it('a session that is open stays so when it is asked for in another directory [H
   await expect(load(await temporaryFolder('elsewhere'))).rejects.toMatchObject({ code: -32002 })
   await setMode()
 })
+
+it.each([
+  ['invalid_options', -32602],
+  ['not_possible_now', -32603],
+] as const)(
+  'a run that cannot start for %s is an error of its prompt that says why, and the next prompt may start [H.03]',
+  async (code, expected) => {
+    const { host, directory } = await placeOfRuns({})
+    const agent = await serveNear(host, () =>
+      Promise.reject(new CaissonError(code, 'there is no such model')),
+    )
+    const session = await agent.request(methods.agent.session.new, { cwd: directory, mcpServers: [] })
+    const prompt = [{ type: 'text' as const, text: 'Do it.' }]
+    for (let at = 0; at < 2; at++)
+      await expect(
+        agent.request(methods.agent.session.prompt, { sessionId: session.sessionId, prompt }),
+      ).rejects.toMatchObject({ code: expected, message: expect.stringContaining('no such model') })
+  },
+)
