@@ -2,7 +2,7 @@
 import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import * as z from 'zod'
-import { requireText, withCode } from '#specs/errors.ts'
+import { hasCode, requireText, withCode } from '#specs/errors.ts'
 import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunMetadata } from '#specs/protocol/host-event.ts'
@@ -436,10 +436,12 @@ export class Host implements AsyncDisposable {
     await withCode(async () => {
       const { by, now } = readCancel(options)
       const paths = await this.runs.find(name)
-      const run = await RunClient.connect(paths.runId, paths.control).catch(() => null)
-      if (run === null) return await cancelStored(paths, by)
-      await run.cancel({ by, now })
-      await run.detach()
+      try {
+        await RunClient.cancelAt(paths.control, { by, now })
+      } catch (error) {
+        if (!hasCode(error, 'connection_lost')) throw error
+        await cancelStored(paths, by)
+      }
     })
   }
 

@@ -56,6 +56,8 @@ export const ControlRequest = z.discriminatedUnion('op', [
   z.strictObject({ op: z.literal('run/revokeAnswer'), approvalId: Id, by: Line }),
   /** A message for the agent; answered when it has it, or when it is queued. */
   z.strictObject({ op: z.literal('run/steer'), text: Text, to: AgentPath.optional(), by: Line }),
+  /** Cancels the run, from who does not watch it; answered when that has begun. */
+  z.strictObject({ op: z.literal('run/cancel'), by: Line, now: z.boolean() }),
   /** Cancels one sub-agent. Answered like `run/steer`. */
   z.strictObject({ op: z.literal('run/cancelAgent'), agentPath: AgentPath, reason: Text, by: Line }),
   /** Pauses or resumes the agent; its VM's processors keep running. Answered like `run/steer`. */

@@ -65,6 +65,14 @@ async function nextForkFrame(stream: FramedStream): ReturnType<typeof nextFrame>
   }
 }
 
+/** Uses its own connection, so that each answer belongs to its request. */
+async function ask(path: string, request: ControlRequest): Promise<void> {
+  const stream = await askControl(path, request)
+  const reply = parseMessage(stream, await nextFrame(stream), ControlReply)
+  stream.end()
+  if (!reply.ok) throw errorOfControl(reply.error)
+}
+
 export class RunClient implements RunHandle {
   readonly id: string
   /** Resolves when nothing more will arrive; never rejects. */
@@ -100,6 +108,15 @@ export class RunClient implements RunHandle {
     { forkStored }: { readonly forkStored?: RunForks['fork'] } = {},
   ): Promise<RunClient> {
     return new RunClient(id, path, await askControl(path, { op: 'run/watch' }), forkStored)
+  }
+
+  /**
+   * Cancels a run without watching it; resolves once its process has taken that. A watcher that leaves at once may leave
+   * before its message was read.
+   * @throws {CaissonError} `connection_lost` when no process executes the run
+   */
+  static async cancelAt(path: string, options: Required<CancelOptions>): Promise<void> {
+    await ask(path, { op: 'run/cancel', ...options })
   }
 
   /** All events from the run's start, then events and deltas as they arrive. */
@@ -222,12 +239,8 @@ export class RunClient implements RunHandle {
     })
   }
 
-  /** Uses its own connection, so that each answer belongs to its request. */
   async #ask(request: ControlRequest): Promise<void> {
-    const stream = await askControl(this.#path, request)
-    const reply = parseMessage(stream, await nextFrame(stream), ControlReply)
-    stream.end()
-    if (!reply.ok) throw errorOfControl(reply.error)
+    await ask(this.#path, request)
   }
 
   /** Stops watching; the run continues. */

@@ -171,6 +171,8 @@ async function serveRun(
       return await serveWatch(run, client)
     case 'run/steer':
       return await answerWith(client, await problemOf(run.steer(request.text, steerOptions(request))))
+    case 'run/cancel':
+      return await answerWith(client, await problemOf(run.cancel({ by: request.by, now: request.now })))
     case 'run/cancelAgent': {
       const { agentPath, reason, by } = request
       return await answerWith(client, await problemOf(run.cancelAgent(agentPath, { reason, by })))

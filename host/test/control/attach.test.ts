@@ -1,5 +1,8 @@
 // A run watched from another process: a real journal-like feed behind a real socket; only the run's work is scripted.
+import { execFile } from 'node:child_process'
 import path from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
@@ -337,6 +340,21 @@ describe('an attached run', () => {
     expect(await typesOf(client)).toEqual(['approval-request', 'approval-decision', 'run-end'])
     expect(client.hasPendingApproval('a1')).toBe(false)
   })
+
+  it('is cancelled each time by processes that do not stay to watch, however much it would have to tell [V.08]', async () => {
+    const run = await scriptedRun()
+    for (let at = 0; at < 200; at++)
+      await run.emit({ type: 'egress-denied', target: 't'.repeat(400), reason: 'r' })
+    const client = pathToFileURL(path.join(import.meta.dirname, '../../control/run-client.ts')).href
+    const program = `const { RunClient } = await import(${JSON.stringify(client)})
+      for (let at = 0; at < 300; at++) await RunClient.cancelAt(${JSON.stringify(run.socket)}, { by: 'x', now: false })`
+    const args = ['--conditions=caisson-source', '--input-type=module', '--eval', program]
+    await promisify(execFile)(process.execPath, args, { timeout: 60_000 })
+    expect(run.cancels).toHaveLength(300)
+    await expect(RunClient.cancelAt(`${run.socket}.gone`, { by: 'x', now: false })).rejects.toMatchObject({
+      code: 'connection_lost',
+    })
+  }, 60_000)
 
   it('can be cancelled, and left without harm [V.08]', async () => {
     const run = await scriptedRun()
