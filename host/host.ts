@@ -36,7 +36,7 @@ import { openResult, resultsMaxCount } from './compare/results.ts'
 import { writeResult } from './compare/score-runs.ts'
 import { withoutOverridden } from './config/overrides.ts'
 import type { Config } from './config/schema.ts'
-import { RunClient } from './control/run-client.ts'
+import { cancelRunAt, type RunClient } from './control/run-client.ts'
 import {
   type AnswerActor,
   type CancelOptions,
@@ -437,7 +437,7 @@ export class Host implements AsyncDisposable {
       const { by, now } = readCancel(options)
       const paths = await this.runs.find(name)
       try {
-        await RunClient.cancelAt(paths.control, { by, now })
+        await cancelRunAt(paths.control, { by, now })
       } catch (error) {
         if (!hasCode(error, 'connection_lost')) throw error
         await cancelStored(paths, by)

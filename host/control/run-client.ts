@@ -73,6 +73,16 @@ async function ask(path: string, request: ControlRequest): Promise<void> {
   if (!reply.ok) throw errorOfControl(reply.error)
 }
 
+/**
+ * Cancels a run without watching it; resolves once its process has taken that. The message of a watcher that leaves at once
+ * may be lost.
+ * @param path of the run's control socket
+ * @throws {CaissonError} `connection_lost` when no process executes the run
+ */
+export async function cancelRunAt(path: string, options: Required<CancelOptions>): Promise<void> {
+  await ask(path, { op: 'run/cancel', ...options })
+}
+
 export class RunClient implements RunHandle {
   readonly id: string
   /** Resolves when nothing more will arrive; never rejects. */
@@ -108,15 +118,6 @@ export class RunClient implements RunHandle {
     { forkStored }: { readonly forkStored?: RunForks['fork'] } = {},
   ): Promise<RunClient> {
     return new RunClient(id, path, await askControl(path, { op: 'run/watch' }), forkStored)
-  }
-
-  /**
-   * Cancels a run without watching it; resolves once its process has taken that. A watcher that leaves at once may leave
-   * before its message was read.
-   * @throws {CaissonError} `connection_lost` when no process executes the run
-   */
-  static async cancelAt(path: string, options: Required<CancelOptions>): Promise<void> {
-    await ask(path, { op: 'run/cancel', ...options })
   }
 
   /** All events from the run's start, then events and deltas as they arrive. */

@@ -235,16 +235,19 @@ describe('who may do what', () => {
   it.each([
     ['in one line', ' '.repeat(7_000)],
     ['in many lines', '#\n'.repeat(3_000)],
-  ])('a question that a form can show is shown to its last character, also %s [H.03 V.08]', async (_, between) => {
-    const { mine, call, run } = await waitingRun()
-    await mine.send('POST', `/v1/runs/${runId}/approvals/q1`, { decision: 'deny' })
-    const preview = `echo first;${between}echo last`
-    void run.queue.ask({ ...someCall, approvalId: 'q2', tool: 'run_bash', arguments: '{}', preview })
-    await expect.poll(async () => (await mine.send('GET', '/v1/approvals')).text).toContain('q2')
-    const shown = JSON.stringify((await call(mine.secret)).json.result)
-    expect(shown).toContain('echo first')
-    expect(shown).toContain('echo last')
-  })
+  ])(
+    'a question that a form can show is shown to its last character, also %s [H.03 V.08]',
+    async (_, between) => {
+      const { mine, call, run } = await waitingRun()
+      await mine.send('POST', `/v1/runs/${runId}/approvals/q1`, { decision: 'deny' })
+      const preview = `echo first;${between}echo last`
+      void run.queue.ask({ ...someCall, approvalId: 'q2', tool: 'run_bash', arguments: '{}', preview })
+      await expect.poll(async () => (await mine.send('GET', '/v1/approvals')).text).toContain('q2')
+      const shown = JSON.stringify((await call(mine.secret)).json.result)
+      expect(shown).toContain('echo first')
+      expect(shown).toContain('echo last')
+    },
+  )
 })
 
 describe('a client', () => {

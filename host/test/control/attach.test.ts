@@ -13,7 +13,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
 import { askControl } from '../../control/client.ts'
 import { WatchOutput } from '../../control/messages.ts'
-import { RunClient } from '../../control/run-client.ts'
+import { cancelRunAt, RunClient } from '../../control/run-client.ts'
 import { ControlServer } from '../../control/server.ts'
 import type { RunService } from '../../control/services.ts'
 import type { FeedItem } from '../../journal/run-feed.ts'
@@ -346,12 +346,12 @@ describe('an attached run', () => {
     for (let at = 0; at < 200; at++)
       await run.emit({ type: 'egress-denied', target: 't'.repeat(400), reason: 'r' })
     const client = pathToFileURL(path.join(import.meta.dirname, '../../control/run-client.ts')).href
-    const program = `const { RunClient } = await import(${JSON.stringify(client)})
-      for (let at = 0; at < 300; at++) await RunClient.cancelAt(${JSON.stringify(run.socket)}, { by: 'x', now: false })`
+    const program = `const { cancelRunAt } = await import(${JSON.stringify(client)})
+      for (let at = 0; at < 300; at++) await cancelRunAt(${JSON.stringify(run.socket)}, { by: 'x', now: false })`
     const args = ['--conditions=caisson-source', '--input-type=module', '--eval', program]
     await promisify(execFile)(process.execPath, args, { timeout: 60_000 })
     expect(run.cancels).toHaveLength(300)
-    await expect(RunClient.cancelAt(`${run.socket}.gone`, { by: 'x', now: false })).rejects.toMatchObject({
+    await expect(cancelRunAt(`${run.socket}.gone`, { by: 'x', now: false })).rejects.toMatchObject({
       code: 'connection_lost',
     })
   }, 60_000)
