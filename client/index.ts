@@ -2,16 +2,16 @@
 import { EventSourceParserStream } from 'eventsource-parser/stream'
 import type * as z from 'zod'
 import { JournalEvent } from '#specs/protocol/event.ts'
-import type { Problem } from '#specs/service/resources.ts'
-import { DeltaItem, Problem as ProblemSchema } from '#specs/service/resources.ts'
+import { type Problem, Problem as ProblemSchema } from '#specs/service/resources.ts'
 import type { CallOf, ReplyOf, Route, UploadBody } from '#specs/service/route.ts'
 import { type RouteName, routes } from '#specs/service/routes.ts'
+import { DeltaItem } from '#specs/service/run-resources.ts'
 
 export type { JournalEvent } from '#specs/protocol/event.ts'
 export type { Problem } from '#specs/service/resources.ts'
-export { DeltaItem } from '#specs/service/resources.ts'
 export type { CallOf, InputOf, OutputOf, ReplyOf, Route, UploadBody } from '#specs/service/route.ts'
 export { type RouteName, routes } from '#specs/service/routes.ts'
+export { DeltaItem } from '#specs/service/run-resources.ts'
 
 export interface ClientOptions {
   /** Such as `http://127.0.0.1:3789`. */

@@ -2,7 +2,7 @@
 import path from 'node:path'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { RunId } from '#specs/protocol/text.ts'
-import { RunRequest } from '#specs/service/resources.ts'
+import { RunRequest } from '#specs/service/start-resources.ts'
 import type { Host, RunOptions } from '../host.ts'
 import type { ProviderChoice } from '../providers/providers.ts'
 import { findGivenPlan } from '../runs/given-plan.ts'

@@ -7,7 +7,7 @@ import * as z from 'zod'
 import { OfferedAnswer } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { isAnswerTo, UserAnswer } from '#specs/protocol/question.ts'
-import type { AnswerRequest } from '#specs/service/resources.ts'
+import type { AnswerRequest } from '#specs/service/approval-resources.ts'
 import type { Question } from './run-view.ts'
 
 /** Untrusted text for a person's screen, without what hides or reorders it. */

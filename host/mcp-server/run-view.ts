@@ -2,7 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
-import type { ApprovalResource, RunResource, RunResultResource } from '#specs/service/resources.ts'
+import type { ApprovalResource } from '#specs/service/approval-resources.ts'
+import type { RunResource, RunResultResource } from '#specs/service/run-resources.ts'
 import type { JournalEvent, ServiceReply } from '../../client/index.ts'
 import { type McpCaller, mcpMark } from './caller.ts'
 

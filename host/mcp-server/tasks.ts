@@ -12,7 +12,7 @@ import {
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { RunId } from '#specs/protocol/text.ts'
-import type { RunResource } from '#specs/service/resources.ts'
+import type { RunResource } from '#specs/service/run-resources.ts'
 import { ServiceError } from '../../client/index.ts'
 import { capabilitiesOf, clientNameOf, hasTasks, showsForms } from './client-facts.ts'
 import { findQuestion, giveAnswer, type ToolOptions } from './conversation.ts'

@@ -8,7 +8,7 @@ import type {
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { Document, Line, RunId } from '#specs/protocol/text.ts'
-import type { RunResource } from '#specs/service/resources.ts'
+import type { RunResource } from '#specs/service/run-resources.ts'
 import { ServiceError } from '../../client/index.ts'
 import { type McpCaller, mcpMark } from './caller.ts'
 import { capabilitiesOf, clientNameOf, hasTasks, showsForms } from './client-facts.ts'

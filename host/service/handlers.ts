@@ -2,10 +2,11 @@
 import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { z } from 'zod'
+import type { ApplyRequest } from '#specs/service/change-resources.ts'
 import { openApiDocument } from '#specs/service/openapi.ts'
-import type { ApplyRequest, RunRequest, WorkflowRunRequest } from '#specs/service/resources.ts'
 import type { ReplyOf, RequestOf } from '#specs/service/route.ts'
 import type { RouteName, routes } from '#specs/service/routes.ts'
+import type { RunRequest, WorkflowRunRequest } from '#specs/service/start-resources.ts'
 import {
   type ApprovalAnswer,
   type BlamedLine,

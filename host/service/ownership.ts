@@ -3,8 +3,8 @@
  * name and ID among the metadata of the service, which no request can set. For others a run is not there.
  */
 
-import type { RunRequest } from '#specs/service/resources.ts'
 import type { Scope } from '#specs/service/route.ts'
+import type { RunRequest } from '#specs/service/start-resources.ts'
 import { type ApiKeyQuotas, type ApiKeys, CaissonError, type Host, type RunSummary } from '../index.ts'
 import { type Caller, owner, seesAll } from './callers.ts'
 import { Refusal } from './problems.ts'

@@ -4,7 +4,7 @@
  */
 
 import { hasCode } from '#specs/errors.ts'
-import type { RunRequest } from '#specs/service/resources.ts'
+import type { RunRequest } from '#specs/service/start-resources.ts'
 import { type Host, RunLimits, type RunSummary } from '../index.ts'
 import { type Caller, tooMany } from './callers.ts'
 import { ownerField } from './ownership.ts'

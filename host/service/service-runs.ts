@@ -7,7 +7,8 @@ import { mkdir, realpath, rmdir } from 'node:fs/promises'
 import path from 'node:path'
 import { errorMessage } from '#specs/errors.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
-import type { RunRequest, RunResource, WorkflowRunRequest } from '#specs/service/resources.ts'
+import type { RunResource } from '#specs/service/run-resources.ts'
+import type { RunRequest, WorkflowRunRequest } from '#specs/service/start-resources.ts'
 import {
   type AnswerResult,
   type ApprovalAnswer,

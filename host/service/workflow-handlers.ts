@@ -1,5 +1,5 @@
 /** Reads a workflow for people who are about to start it, or says what is wrong with it. */
-import type { WorkflowCheckRequest, WorkflowCheckResource } from '#specs/service/resources.ts'
+import type { WorkflowCheckRequest, WorkflowCheckResource } from '#specs/service/start-resources.ts'
 import { WorkflowError, WorkspaceManager } from '../index.ts'
 
 type WorkspaceData = ReturnType<WorkspaceManager['parse']>

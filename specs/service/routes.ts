@@ -4,44 +4,45 @@ import { RunMetadata } from '../protocol/host-event.ts'
 import { WorkspacePath } from '../protocol/text.ts'
 import {
   AnswerRequest,
-  ApplyRequest,
-  ApplyResource,
-  ApprovalParams,
   ApprovalResource,
-  BlameResource,
-  CancelRequest,
-  ChangeResource,
-  ComparisonResource,
-  EventPage,
-  ForkRequest,
-  ForksResource,
-  Health,
-  ImageParams,
-  MergedResource,
-  MergeRequest,
-  MessageRequest,
   PushKeyResource,
   PushParams,
   PushRequest,
   PushResource,
-  Ready,
-  RewindRequest,
-  RewoundResource,
   RunAnswerResource,
-  RunParams,
-  RunRequest,
-  RunResource,
-  RunResultResource,
+} from './approval-resources.ts'
+import {
+  ApplyRequest,
+  ApplyResource,
+  BlameResource,
+  ChangeResource,
+  ComparisonResource,
+  MergedResource,
+  MergeRequest,
   TestRequest,
   TestResource,
   UndoResource,
-  VmResource,
+} from './change-resources.ts'
+import { ApprovalParams, Health, ImageParams, Ready, RunParams, VmResource } from './resources.ts'
+import { defineRoute, type Route } from './route.ts'
+import {
+  CancelRequest,
+  EventPage,
+  ForkRequest,
+  ForksResource,
+  MessageRequest,
+  RewindRequest,
+  RewoundResource,
+  RunResource,
+  RunResultResource,
+} from './run-resources.ts'
+import {
+  RunRequest,
   WorkflowCheckRequest,
   WorkflowCheckResource,
   WorkflowRunRequest,
   WorkspaceResource,
-} from './resources.ts'
-import { defineRoute, type Route } from './route.ts'
+} from './start-resources.ts'
 import {
   FindingResource,
   GrantParams,
