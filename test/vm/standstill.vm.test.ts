@@ -114,7 +114,7 @@ it('a host, a QEMU and both that stand still lose nothing and repeat nothing [R.
   expect(outputs).toHaveLength(2)
   const downloads: boolean[] = []
   for (const output of outputs) {
-    for (const line of [1, 2, 3, 4]) expect(output.split(`line-${line}\n`)).toHaveLength(2)
+    for (const line of [1, 2, 3, 4]) expect(output.split(`line-${line}\n`), output).toHaveLength(2)
     // A guest that ended its session meanwhile has lost the connection, and says so.
     const isWhole = output.includes(digest)
     downloads.push(isWhole)
