@@ -8,7 +8,7 @@ const conditions = ['caisson-source', 'node', 'import', 'default']
 const execArgv = ['--conditions=caisson-source']
 /** Files at once that boot VMs: an emulated guest keeps about one processor busy, and waits in between. */
 const VMS_AT_ONCE = 2
-/** Of the fast and slow tiers, on two processors: many of their tests wait more than they work. */
+/** Of the fast tier, on two processors: many of its tests wait more than they work. */
 const FILES_AT_ONCE = 3
 
 /** More would make each start of a program slower: the system copies the page tables of a process that has grown. */
@@ -103,7 +103,7 @@ export default defineConfig({
           env: { CAISSON_TEST_TIER: 'slow' },
           testTimeout: 600_000,
           hookTimeout: 600_000,
-          maxWorkers: FILES_AT_ONCE,
+          maxWorkers: VMS_AT_ONCE,
           sequence: { groupOrder: 2 },
         },
       },

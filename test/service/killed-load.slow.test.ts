@@ -54,8 +54,12 @@ it('a service that is killed under load loses no run that it answered for, and r
     answered.set(key, id)
   }
   expect(new Set(answered.values()).size).toBe(keys.length)
-  expect((await host.runs.list()).filter(({ status }) => status === 'damaged')).toEqual([])
-  expect((await host.runs.ids()).sort()).toEqual([...answered.values()].sort())
+  // A start that nobody has an answer of may have left its folder, without a journal.
+  const unbegun = (await host.runs.list()).filter(({ status }) => status === 'damaged')
+  for (const { problem } of unbegun)
+    expect(problem).toMatch(/^there is no journal .*; remove the run: caisson runs rm/)
+  const ids = [...answered.values(), ...unbegun.map(({ id }) => id)]
+  expect((await host.runs.ids()).sort()).toEqual(ids.sort())
   await held.release()
   const results = await Promise.all(
     [...answered.values()].map((run) =>
