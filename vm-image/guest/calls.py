@@ -152,7 +152,7 @@ class Call:
         started = time.monotonic()
         self._streams = self._open_streams(connection, reader)
         self._start()
-        reason = self._streams.pump(self._child, self._stopped, started + self._wall_seconds)
+        reason = self._streams.pump(self._child, self._stopped, self._wall_seconds)
         ended = self._group.end()
         result = self._child.wait(5)
         if not ended or result is None:
@@ -245,10 +245,12 @@ class Streams:
             raise
         return ends
 
-    def pump(self, child, stopped, deadline):
+    def pump(self, child, stopped, wall_seconds):
         """Moves bytes until the call has to end; why: exited, timed_out, stopped or gone."""
-        self._take(self._reader.feed(b''))
+        # From here on, since a VM can also stand still while the program is being started.
         last = time.monotonic()
+        deadline = last + wall_seconds
+        self._take(self._reader.feed(b''))
         while True:
             now = time.monotonic()
             # Time in which the VM stood still was none of the program's.
