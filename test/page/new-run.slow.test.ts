@@ -1,29 +1,17 @@
 // Runs from the form of the page, and their places in the queue, in a real browser. Hooks hold the runs in the place of VMs.
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { expect, it, onTestFinished, vi } from 'vitest'
+import { expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { Host } from '../../host/index.ts'
 import { readFiles } from '../../host/test/support/runs.ts'
-import { heldRuns } from '../service/queue-support.ts'
+import { hostOfHeldRuns } from '../service/queue-support.ts'
 import { serveHost } from '../service/support.ts'
 import { axeFindings, sees, useBrowser } from './support.ts'
 
 const open = useBrowser()
 
 async function openQueue() {
-  const held = await heldRuns()
-  const home = await temporaryFolder('page-queue')
-  const host = new Host({
-    env: { HOME: home, CAISSON_HOME: path.join(home, 'state'), PATH: process.env.PATH },
-    config: { hooks: [{ point: 'before-run', command: [...held.command] }] },
-    queue: { maxAtWork: 1 },
-  })
-  onTestFinished(async () => {
-    await held.release()
-    await vi.waitUntil(async () => (await host.runs.live()).size === 0, { timeout: 30_000 })
-    await host.close()
-  })
+  const { held, home, host } = await hostOfHeldRuns('page-queue')
   const served = await serveHost(host)
   const opened = await open(`${served.service.url}/#token=${served.token}`)
   return { ...served, ...opened, held, home }

@@ -1,7 +1,7 @@
 // Workflows on the page, in a real browser: started from the form, and as their runs show them.
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { expect, it, onTestFinished, vi } from 'vitest'
+import { expect, it } from 'vitest'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { waitTool } from '#specs/protocol/tool-names.ts'
 import { outlineOf } from '#specs/protocol/workflow.ts'
@@ -10,7 +10,7 @@ import { Host, WorkspaceManager } from '../../host/index.ts'
 import { runAtWork } from '../../host/test/support/run-at-work.ts'
 import { runId, runStart } from '../../host/test/support/run-values.ts'
 import { compileWorkflow } from '../../host/workflows/compile.ts'
-import { heldRuns } from '../service/queue-support.ts'
+import { hostOfHeldRuns } from '../service/queue-support.ts'
 import { serveHost } from '../service/support.ts'
 import { axeFindings, sees, useBrowser } from './support.ts'
 
@@ -23,18 +23,7 @@ it(
   'starts from a file: its problems lead to their lines, its steps are drawn, its input has fields [S3.04 H.02]',
   limits,
   async () => {
-    const held = await heldRuns()
-    const home = await temporaryFolder('page-workflow')
-    const host = new Host({
-      env: { HOME: home, CAISSON_HOME: path.join(home, 'state'), PATH: process.env.PATH },
-      config: { hooks: [{ point: 'before-run', command: [...held.command] }] },
-      queue: { maxAtWork: 1 },
-    })
-    onTestFinished(async () => {
-      await held.release()
-      await vi.waitUntil(async () => (await host.runs.live()).size === 0, { timeout: 30_000 })
-      await host.close()
-    })
+    const { host } = await hostOfHeldRuns('page-workflow')
     const { service, token, client } = await serveHost(host)
     const { page, complaints } = await open(`${service.url}/#token=${token}`)
     await page.getByRole('link', { name: 'New run' }).first().click()

@@ -1,7 +1,9 @@
 // Runs that work without a VM: a hook has each of them for as long as the test wants, and then ends it.
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { onTestFinished, vi } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { Host } from '../../host/index.ts'
 import { cliPlace, type Place } from '../../host/test/support/cli.ts'
 
 export interface HeldRuns {
@@ -45,4 +47,21 @@ export async function placeOf(held: HeldRuns): Promise<Place> {
   const hook = `[[hooks]]\npoint = "before-run"\ncommand = ${JSON.stringify(held.command)}\ntimeoutMs = 600000\n`
   await writeFile(path.join(config, 'config.toml'), hook, { mode: 0o600 })
   return place
+}
+
+/** A host with a queue for one run at work. Its runs wait in a hook until the test ends, and write no more after it. */
+export async function hostOfHeldRuns(name: string) {
+  const held = await heldRuns()
+  const home = await temporaryFolder(name)
+  const host = new Host({
+    env: { HOME: home, CAISSON_HOME: path.join(home, 'state'), PATH: process.env.PATH },
+    config: { hooks: [{ point: 'before-run', command: [...held.command] }] },
+    queue: { maxAtWork: 1 },
+  })
+  onTestFinished(async () => {
+    await held.release()
+    await vi.waitUntil(async () => (await host.runs.live()).size === 0, { timeout: 30_000 })
+    await host.close()
+  })
+  return { held, home, host }
 }

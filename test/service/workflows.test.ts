@@ -2,11 +2,11 @@
 import { createHash } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { expect, it, onTestFinished, vi } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host, WorkspaceManager } from '../../host/index.ts'
 import { holderOf } from './keys-support.ts'
-import { heldRuns } from './queue-support.ts'
+import { hostOfHeldRuns } from './queue-support.ts'
 import { serveHost } from './support.ts'
 
 const file = {
@@ -17,22 +17,7 @@ const file = {
   'A@1@step-a#details': { chat: [{ role: 'user', content: 'say {{input.n}}' }], nextStep: '-' },
 }
 
-/** Its runs wait in a hook until the test ends. */
-async function makeHost() {
-  const held = await heldRuns()
-  const home = await temporaryFolder('workflows')
-  const host = new Host({
-    env: { HOME: home, CAISSON_HOME: path.join(home, 'state'), PATH: process.env.PATH },
-    config: { hooks: [{ point: 'before-run', command: [...held.command] }] },
-    queue: { maxAtWork: 1 },
-  })
-  onTestFinished(async () => {
-    await held.release()
-    // All of them end, and write no more.
-    await vi.waitUntil(async () => (await host.runs.live()).size === 0, { timeout: 30_000 })
-    await host.close()
-  })
-  return { home, host }
+const makeHost = () => hostOfHeldRuns('workflows')
 }
 
 it('starts a run that carries out the workflow of a request, with its input [H.02 S3.04]', async () => {
