@@ -18,7 +18,6 @@ const file = {
 }
 
 const makeHost = () => hostOfHeldRuns('workflows')
-}
 
 it('starts a run that carries out the workflow of a request, with its input [H.02 S3.04]', async () => {
   const { host } = await makeHost()
