@@ -1,5 +1,5 @@
 /** The frame around all views: who is signed in, where one is, and what waits for an answer. */
-import { useCallback, useEffect, useMemo, useState } from 'preact/hooks'
+import { useCallback, useEffect, useLayoutEffect, useMemo, useState } from 'preact/hooks'
 import { RunPage } from './run/run-page.tsx'
 import { NewRun } from './runs/new-run.tsx'
 import { RunsPage } from './runs/runs-page.tsx'
@@ -53,7 +53,7 @@ export function App() {
     // The same token again: nothing changes, so it is tried by hand.
     if (given === token) void check()
   }
-  useEffect(() => {
+  useLayoutEffect(() => {
     // An address with a token that is pasted into this tab loads no page.
     const take = () => {
       const given = takeTokenFromAddress()

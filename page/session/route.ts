@@ -1,5 +1,5 @@
 /** The address of a view: in the fragment, so that no server sees which run is looked at. */
-import { useEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 
 export type RunTab = 'activity' | 'changes' | 'network' | 'details'
 export const runTabs = ['activity', 'changes', 'network', 'details'] as const satisfies readonly RunTab[]
@@ -29,7 +29,8 @@ export function parseSignIn(hash: string): { readonly token: string; readonly ne
 
 export function useRoute(): PageRoute {
   const [hash, setHash] = useState(location.hash)
-  useEffect(() => {
+  // An effect after the next frame would miss an address that changes before it.
+  useLayoutEffect(() => {
     const follow = () => setHash(location.hash)
     addEventListener('hashchange', follow)
     return () => removeEventListener('hashchange', follow)

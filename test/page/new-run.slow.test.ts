@@ -33,6 +33,21 @@ it('a run that waits shows its place in the queue, in the list and on its own pa
   expect(complaints).toEqual([])
 }, 120_000)
 
+it('an address that changes while the first view is drawn is followed [H.02]', async () => {
+  const { page } = await openQueue()
+  await page.addInitScript({
+    content: `
+      const observer = new MutationObserver(() => {
+        if (document.querySelector('#main h1')?.textContent !== 'Runs') return
+        observer.disconnect()
+        location.hash = '#/new'
+      })
+      observer.observe(document, { childList: true, subtree: true })`,
+  })
+  await page.reload()
+  await page.getByRole('heading', { name: 'New run', level: 1 }).waitFor()
+}, 120_000)
+
 it('a folder of this device is uploaded for a run, with names of any length; a refusal does not upload it again [H.02 V.06]', async () => {
   const { page, client, complaints, service, home } = await openQueue()
   const folder = path.join(await temporaryFolder('chosen'), 'site')
