@@ -1,8 +1,9 @@
 /**
  * Asks the models of a run: the one that a request names, else the run's own. Where its server is unreachable, overloaded,
  * without the model, or limits the model for hours, asks those of the fallback in their order. Never changes an answer that
- * has begun. A model that failed is asked last for a while.
+ * has begun. A model that failed is asked last for a while, also where it failed within its answer.
  */
+import type { ProviderFailure } from '#specs/node/provider-quirks/error-words.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { GatewayErrorCode, WireError } from '../net/gateway-error.ts'
 import type { SendOptions, Upstream, UpstreamAnswer } from './upstream.ts'
@@ -35,11 +36,26 @@ const outageCodes: ReadonlySet<string> = new Set<GatewayErrorCode>([
 const goneStatuses: ReadonlySet<number> = new Set([404, 410])
 /** Of a server's own errors: too many requests, overloaded. */
 const busyStatuses: ReadonlySet<number> = new Set([429, 502, 503, 504, 529])
+/** Errors within an answer of status 200 that mean the same. */
+const busyFailures: ReadonlySet<ProviderFailure> = new Set(['rate_limited', 'overloaded', 'bad_gateway'])
 
 /** @param now monotonic clock in milliseconds */
 export function createRunUpstream({ own, steps, fallbacks }: RunModels, now: () => number): Upstream {
   const heldUntil = new Map<RunModel, number>()
   const isHeld = (model: RunModel) => (heldUntil.get(model) ?? 0) > now()
+  const hold = (model: RunModel, askedMs: number) =>
+    heldUntil.set(model, now() + Math.min(Math.max(askedMs, holdMinMs), holdMaxMs))
+
+  /** The agent repeats a request whose answer ends in an error: that one then goes to another model. */
+  function watched(answer: UpstreamAnswer, model: RunModel): UpstreamAnswer {
+    return {
+      ...answer,
+      onFailure: (reported) => {
+        answer.onFailure?.(reported)
+        if (busyFailures.has(reported.failure)) hold(model, reported.retryAfterMs ?? 0)
+      },
+    }
+  }
 
   async function send(
     request: Parameters<Upstream['send']>[0],
@@ -54,7 +70,8 @@ export function createRunUpstream({ own, steps, fallbacks }: RunModels, now: () 
       const answer = await model.upstream.send(request, options)
       if (answer.ok) {
         heldUntil.delete(model)
-        return model === first ? answer : { ok: true, value: { ...answer.value, model: model.model } }
+        const value = watched(answer.value, model)
+        return { ok: true, value: model === first ? value : { ...value, model: model.model } }
       }
       const { error } = answer
       if (options.signal.aborted) return answer
@@ -64,7 +81,7 @@ export function createRunUpstream({ own, steps, fallbacks }: RunModels, now: () 
         if (!isOutage(error)) return answer
         errors.push(error)
       }
-      heldUntil.set(model, now() + Math.min(Math.max(error.retryAfterMs ?? 0, holdMinMs), holdMaxMs))
+      hold(model, error.retryAfterMs ?? 0)
       const next = order[at + 1]
       const cause = `${error.code}: ${error.message}`
       if (next !== undefined)

@@ -73,6 +73,35 @@ it('an answer that breaks off is not asked of another model [G.05]', async () =>
   expect(second.asked).toHaveLength(0)
 })
 
+it.each([
+  ['overloaded', { type: 'overloaded_error', message: 'Overloaded' }],
+  ['rate-limited', { code: 429, message: 'Rate limit exceeded' }],
+])(
+  'a model that says within its answer that it is %s is not asked again for a while [G.05]',
+  async (_why, error) => {
+    const broken = `${delta({ content: 'hel' })}data: ${JSON.stringify({ error })}\n\n`
+    await using first = await startModelServer([{ body: broken }])
+    await using second = await startModelServer([reply({ text: 'hello' })])
+    await using test = await startGateway(customProvider(first.baseUrl), {
+      fallbacks: [other(second.baseUrl)],
+    })
+    await test.request()
+    expect(second.asked).toHaveLength(0)
+    expect((await test.request()).text).toContain('hello')
+    expect([first.asked.length, second.asked.length]).toEqual([1, 1])
+  },
+)
+
+it('an answer that ends in an error of its request leaves the model as it was [G.05]', async () => {
+  const broken = `data: ${JSON.stringify({ error: { code: 400, message: 'The field is wrong' } })}\n\n`
+  await using first = await startModelServer([{ body: broken }, reply({ text: 'again' })])
+  await using second = await startModelServer([reply({ text: 'hello' })])
+  await using test = await startGateway(customProvider(first.baseUrl), { fallbacks: [other(second.baseUrl)] })
+  await test.request()
+  expect((await test.request()).text).toContain('again')
+  expect(second.asked).toHaveLength(0)
+})
+
 it('only where all models are limited for hours does the request get that limit, the shortest one [G.05]', async () => {
   await using first = await startModelServer([failure(429, 'Rate limit reached, try again in 5 hours')])
   await using second = await startModelServer([failure(429, 'Rate limit reached, try again in 2 hours')])
