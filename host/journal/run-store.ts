@@ -51,6 +51,9 @@ import {
 
 export type { RunSummary } from './run-query.ts'
 
+/** After this time without its first line, a process no longer starts a run. */
+const startMaxMs = 10 * 60_000
+
 /** Paths of one run's files; any of them may be missing. */
 export interface RunPaths {
   readonly runId: string
@@ -372,7 +375,7 @@ export class RunStore {
     removeLeftStaged(directory)
   }
 
-  /** Removes what runs whose host process was killed left: disks, sockets, VMs that nobody can wake. */
+  /** Removes what killed host processes left: disks, sockets, VMs that nobody can wake, folders of runs that never began. */
   async clearScratch(): Promise<void> {
     const scratch = (id: string) => {
       const { disk, scratch, options, control, agents, hibernated, kept } = this.paths(id)
@@ -382,18 +385,34 @@ export class RunStore {
     }
     const isLeft = (file: string) => statSync(file, { throwIfNoEntry: false }) !== undefined
     for (const id of await this.ids()) {
+      const never = await this.#neverBegan(id)
       // To take the lock of a run at work would wait for it a while, for each of them.
-      if (!scratch(id).some(isLeft) || (await this.isLive(id))) continue
+      if (!(never || scratch(id).some(isLeft)) || (await this.isLive(id))) continue
       const lock = await RunLock.take(this.#locks, id).catch((error: unknown) => {
         if (hasCode(error, 'run_busy')) return undefined
         throw error
       })
       if (lock === undefined) continue
       await using _ = lock
+      if (never && (await this.#neverBegan(id))) {
+        await rm(this.paths(id).directory, { recursive: true, force: true })
+        continue
+      }
       // Afterwards no lock file tells of them.
       removeLeftStaged(this.paths(id).directory)
       for (const file of scratch(id)) await rm(file, { recursive: true, force: true })
     }
+  }
+
+  /** Whether a process was killed while it started the run, long ago: its folder has no line and only what a start writes. */
+  async #neverBegan(runId: string): Promise<boolean> {
+    const { directory, journal, options, setup, hostLog } = this.paths(runId)
+    if ((statSync(journal, { throwIfNoEntry: false })?.size ?? 0) > 0) return false
+    const changedAt = statSync(directory, { throwIfNoEntry: false })?.mtimeMs ?? Number.POSITIVE_INFINITY
+    if (changedAt > Date.now() - startMaxMs) return false
+    const known = new Set([journal, options, setup, hostLog])
+    const names = await readdir(directory).catch(() => [''])
+    return names.every((name) => known.has(path.join(directory, name)))
   }
 
   /** Without those that came with an archive: its agent asks again, and words them as it likes. */

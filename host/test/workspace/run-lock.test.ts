@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
@@ -83,6 +83,34 @@ describe('a run', () => {
     expect(await readdir(paths.directory)).toEqual([])
     await store.remove(first)
     expect([...(await readdir(runs)), ...(await readdir(locks))]).toEqual([])
+  })
+})
+
+describe('the folder of a run that never began', () => {
+  it('is removed when it is old, has no line of a journal and only what a start writes [R.06]', async () => {
+    const { home, locks } = await places()
+    const runs = path.join(home, 'runs')
+    await mkdir(runs)
+    const store = new RunStore({ runs, locks })
+    const long = new Date(Date.now() - 11 * 60_000)
+    const make = async (digit: string, names: readonly string[], { text = '', at = long } = {}) => {
+      const { directory } = await store.create(`run-${digit.repeat(20)}`)
+      for (const name of names) await writeFile(path.join(directory, name), text)
+      await utimes(directory, at, at)
+    }
+    await make('1', [])
+    await make('2', ['journal.jsonl', 'run.json', 'replay.json', 'host.log'])
+    await make('3', ['journal.jsonl'], { text: '{' })
+    await make('4', ['run.json', 'changes.tar'])
+    await make('5', ['run.json'], { at: new Date() })
+    await make('6', ['run.json'])
+    const child = await holder(locks, `run-${'6'.repeat(20)}`)
+    await store.clearScratch()
+    const digits = async () => (await readdir(runs)).map((name) => name.at(-1)).sort()
+    expect(await digits()).toEqual(['3', '4', '5', '6'])
+    await kill(child)
+    await store.clearScratch()
+    expect(await digits()).toEqual(['3', '4', '5'])
   })
 })
 
