@@ -5,16 +5,16 @@
 import * as z from 'zod'
 import { limits } from './limits.ts'
 import { Effort, OutputSchema, StepId } from './plan.ts'
-import { findSchemaTypeProblems } from './schema-types.ts'
+import { findSchemaProblems } from './schema-problems.ts'
 import { Document, JsonValue, Line, Text } from './text.ts'
 import { functionReference, stepReference } from './workflow-keys.ts'
 
 /** A CEL expression over `input`, `steps` and, with `each` or `repeat`, `item` and `index`. */
 const ExpressionText = z.string().min(1).max(limits.expressionMaxChars)
 
-/** A JSON schema, with types that exist. */
+/** A JSON schema, with types and references that exist. */
 const JsonSchema = OutputSchema.superRefine((schema, context) => {
-  for (const { path, message } of findSchemaTypeProblems(schema))
+  for (const { path, message } of findSchemaProblems(schema))
     context.addIssue({ code: 'custom', path: [...path], message })
 })
 

@@ -204,6 +204,28 @@ describe('a workflow file', () => {
     expect(found.join('\n')).toContain(expected)
   })
 
+  it('with references of a JSON schema that lead nowhere is refused by the place of each [S3.01]', () => {
+    const schema = {
+      $defs: { 'a/b': { type: 'string' }, list: { type: 'array', items: { $ref: '#/$defs/a~1b' } } },
+      properties: {
+        whole: { $ref: '#' },
+        first: { $ref: '#/$defs/list' },
+        index: { $ref: '#/allOf/0' },
+        other: { $ref: '#/$defs/List' },
+        deep: { anyOf: [{ $ref: '#/properties/first/x' }] },
+      },
+      allOf: [{ minProperties: 1 }],
+    }
+    const found = problems(file({ a: { ...message('x'), output: schema } }))
+    expect(found.map((one) => one.replace(/^\d+ /, ''))).toEqual([
+      'A@1@step-a#details output.properties.other.$ref: leads nowhere: the schema has no "#/$defs/List"',
+      'A@1@step-a#details output.properties.deep.anyOf.0.$ref: leads nowhere: the schema has no "#/properties/first/x"',
+    ])
+    // A pointer may start at another schema than the whole one.
+    const withBase = { ...schema, $id: 'https://example.com/a' }
+    expect(problems(file({ a: { ...message('x'), output: withBase } }))).toEqual([])
+  })
+
   it('with types of JSON schema that do not exist is refused by the place of each [S3.01]', () => {
     const wrong = {
       properties: { type: { type: 'objekt' }, n: { type: ['null', 'int'] } },
