@@ -2,6 +2,7 @@
  * The agent of the Agent Client Protocol, version 1: an editor starts this process and speaks to it on its standard streams.
  * Runs are carried out elsewhere, so they outlive the editor; nothing is allowed because the editor is gone.
  */
+
 import { randomBytes } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
@@ -16,13 +17,13 @@ import {
   PROTOCOL_VERSION,
   RequestError,
 } from '@agentclientprotocol/sdk'
+import type { CleanText } from '#specs/protocol/shown-text.ts'
 import { CaissonError, type Host, type RunOptions } from '../index.ts'
 import { Editor } from './editor.ts'
 import { openFrames } from './frames.ts'
 import { deleteSession, findSession, listSessions, tellAgain } from './history.ts'
 import { commands, type RunStarter, Session } from './session.ts'
 import { configOptions, type ModelChoices, modelChoices, modeState, withOption } from './settings.ts'
-import type { Words } from './updates.ts'
 
 export interface AcpOptions {
   readonly host: Host
@@ -31,7 +32,7 @@ export interface AcpOptions {
   /** Gets frames only. */
   readonly output: Writable
   readonly version: string
-  readonly words: Words
+  readonly words: CleanText
   readonly log: (line: string) => void
   readonly options: Pick<RunOptions, 'vm'>
 }

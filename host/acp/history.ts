@@ -2,11 +2,13 @@
  * Sessions as the journals know them: a session is its runs, which carry its id in their metadata. There is no other record,
  * so a session without a run is forgotten with its process.
  */
+
 import { realpath } from 'node:fs/promises'
 import { RequestError, type SessionInfo, type SessionUpdate } from '@agentclientprotocol/sdk'
+import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { Host, RunSummary } from '../index.ts'
 import { firstSettings, Mode, type SessionSettings } from './settings.ts'
-import { RunUpdates, type Words } from './updates.ts'
+import { RunUpdates } from './updates.ts'
 
 /** Keys of the metadata of a run. */
 export const metadataKeys = { session: 'acp.session', mode: 'acp.mode' } as const
@@ -31,7 +33,7 @@ function isOfUser({ metadata }: RunSummary): boolean {
 }
 
 /** Newest first. @param cwd absolute path of the workspace; null for all */
-export async function listSessions(host: Host, cwd: string | null, words: Words): Promise<SessionInfo[]> {
+export async function listSessions(host: Host, cwd: string | null, words: CleanText): Promise<SessionInfo[]> {
   const runs = await host.runs.select(cwd === null ? {} : { workspace: await realOf(cwd) })
   const sessions = new Map<string, { first: RunSummary; last: RunSummary }>()
   for (const run of runs.filter(isOfUser)) {
@@ -51,7 +53,7 @@ export async function listSessions(host: Host, cwd: string | null, words: Words)
     }))
 }
 
-export function titleOf(prompt: string, words: Words): string {
+export function titleOf(prompt: string, words: CleanText): string {
   const [line = ''] = prompt.trim().split('\n')
   return words.line(line, titleMaxChars)
 }
@@ -94,7 +96,7 @@ async function realOf(directory: string): Promise<string> {
 export async function tellAgain(
   host: Host,
   runs: readonly RunSummary[],
-  words: Words,
+  words: CleanText,
   tell: (updates: readonly SessionUpdate[]) => Promise<void>,
 ): Promise<PastSession | undefined> {
   let past: PastSession | undefined

@@ -2,20 +2,22 @@
  * The questions of a run, put before the person in the editor: as a choice, as a form, or in words. What the person does
  * not answer stays open in the run.
  */
+
 import { errorMessage } from '#specs/errors.ts'
 import type { PendingApproval } from '#specs/protocol/run-state.ts'
+import { type CleanText, noKeysHere, sayWhoAsks } from '#specs/protocol/shown-text.ts'
 import type { ApprovalAnswer, Host, UserQuestion } from '../index.ts'
 import type { Editor } from './editor.ts'
 import { answerInForm, answerInWords, answerOf, choicesOf, fieldOf, hasChoices } from './permission.ts'
 import { fenced, kindOf, textContent, titleOf } from './tool-calls.ts'
-import { message, type RunUpdates, type Words } from './updates.ts'
+import { message, type RunUpdates } from './updates.ts'
 
 export interface QuestionParts {
   readonly host: Host
   readonly runId: string
   readonly editor: Editor
   readonly updates: RunUpdates
-  readonly words: Words
+  readonly words: CleanText
   /** Who answers, for the journal. */
   readonly by: string
   readonly log: (line: string) => void
@@ -119,7 +121,7 @@ export class Questions {
     const { editor, updates, words } = this.#parts
     const response = await editor.askForm(
       {
-        message: `${this.#askerOf(pending)} Do not enter passwords or keys.\n\n${quoted(words.block(question.question))}`,
+        message: `${this.#askerOf(pending)} ${noKeysHere}\n\n${quoted(words.block(question.question))}`,
         requestedSchema: {
           type: 'object',
           properties: { answer: fieldOf(question, (text) => words.line(text, 200)) },
@@ -150,12 +152,8 @@ export class Questions {
     return [textContent(lines.join('\n\n')), ...shown]
   }
 
-  /** Whose words they are, and who gets the answer. */
-  #askerOf({ question }: PendingApproval): string {
-    const { server } = question ?? {}
-    return server === undefined
-      ? 'The agent asks.'
-      : `The MCP server ${this.#parts.words.line(server, 100)} asks through the agent, and gets your answer.`
+  #askerOf({ question, agentPath }: PendingApproval): string {
+    return sayWhoAsks({ agentPath, server: question?.server }, this.#parts.words)
   }
 
   async #answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean> {

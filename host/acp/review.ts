@@ -1,14 +1,16 @@
 /** The changes of a turn, put before the person at its end: nothing is applied without a word. */
+
 import type { ToolCallContent } from '@agentclientprotocol/sdk'
+import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { ApplySummary, Host, ReviewItem, RunChanges, RunState } from '../index.ts'
 import type { Editor } from './editor.ts'
 import { placeOf, textContent } from './tool-calls.ts'
-import { message, type Words } from './updates.ts'
+import { message } from './updates.ts'
 
 export interface ReviewParts {
   readonly host: Host
   readonly editor: Editor
-  readonly words: Words
+  readonly words: CleanText
   readonly by: string
 }
 
@@ -86,7 +88,7 @@ async function askForChanges(
   return option === 'apply-flagged' ? { paths: items.map(({ path }) => path) } : undefined
 }
 
-function flagNotes(flagged: readonly ReviewItem[], words: Words): ToolCallContent[] {
+function flagNotes(flagged: readonly ReviewItem[], words: CleanText): ToolCallContent[] {
   if (flagged.length === 0) return []
   const lines = flagged
     .slice(0, namedMax)
@@ -98,7 +100,7 @@ function flagNotes(flagged: readonly ReviewItem[], words: Words): ToolCallConten
 async function diffsOf(
   changes: RunChanges,
   items: readonly ReviewItem[],
-  words: Words,
+  words: CleanText,
 ): Promise<ToolCallContent[]> {
   const diffs: ToolCallContent[] = []
   const others: ReviewItem[] = []
@@ -134,7 +136,7 @@ async function diffOf(
 }
 
 /** Nobody applies what is not at least named. */
-function namesOf(others: readonly ReviewItem[], runId: string, words: Words): ToolCallContent[] {
+function namesOf(others: readonly ReviewItem[], runId: string, words: CleanText): ToolCallContent[] {
   if (others.length === 0) return []
   const left = others.length - namedMax
   const lines = others
@@ -144,11 +146,11 @@ function namesOf(others: readonly ReviewItem[], runId: string, words: Words): To
   return [textContent(['Changed without a diff here:', ...lines, ...rest].join('\n'))]
 }
 
-function linkOf(after: ReviewItem['after'], words: Words): string {
+function linkOf(after: ReviewItem['after'], words: CleanText): string {
   return after?.kind === 'link' ? ` (a link to ${words.line(after.target ?? '', 300)})` : ''
 }
 
-function describe(summary: ApplySummary, runId: string, words: Words): string {
+function describe(summary: ApplySummary, runId: string, words: CleanText): string {
   const { applied, leftOut, conflicts, failed, already, stopped } = summary
   const named = (title: string, held: readonly { path: string; reason: string }[]) =>
     held.length === 0

@@ -1,6 +1,8 @@
 /** A conversation of an editor: each prompt is a run that continues the last one, on the directory of the session. */
+
 import { type ContentBlock, RequestError, type StopReason } from '@agentclientprotocol/sdk'
 import { CaissonError } from '#specs/errors.ts'
+import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { Host, RunOptions, RunState } from '../index.ts'
 import type { Editor } from './editor.ts'
 import { metadataKeys, type PastSession, titleOf } from './history.ts'
@@ -8,7 +10,7 @@ import { readPrompt, type Task } from './prompt.ts'
 import { apply, type ReviewParts, reviewChanges } from './review.ts'
 import { firstSettings, type SessionSettings } from './settings.ts'
 import { type Carrier, lostWords, Turn } from './turn.ts'
-import { message, RunUpdates, thought, type Words } from './updates.ts'
+import { message, RunUpdates, thought } from './updates.ts'
 
 /** How a session starts runs outside of this process. */
 export interface RunStarter extends Carrier {
@@ -23,7 +25,7 @@ export interface SessionParts {
   readonly host: Host
   readonly runs: RunStarter
   readonly editor: Editor
-  readonly words: Words
+  readonly words: CleanText
   readonly by: string
   readonly log: (line: string) => void
   /** Options of every run, such as the size of its VM. */

@@ -2,8 +2,10 @@
  * The events of a run as updates of a session. What the model says streams from deltas, which may be lost; the event at the
  * end of its turn has the whole text and completes what was sent.
  */
+
 import type { PlanEntry, SessionUpdate } from '@agentclientprotocol/sdk'
 import type { AgentEvent, Delta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
+import type { CleanText } from '#specs/protocol/shown-text.ts'
 import { type FeedItem, initialRunState, type RunState, reduceRun, type StepState } from '../index.ts'
 import {
   argumentPaths,
@@ -19,17 +21,11 @@ import {
 type Of<T> = Extract<AgentEvent | HostEvent, { type: T }>
 type TextDelta = Extract<Delta, { type: 'text-delta' | 'reasoning-delta' }>
 
-/** How text of others is shown on one line, and in several. */
-export interface Words {
-  readonly line: (text: string, maxChars?: number) => string
-  readonly block: (text: string) => string
-}
-
 interface Place {
   readonly runId: string
   /** The workspace on the host. */
   readonly directory: string
-  readonly words: Words
+  readonly words: CleanText
 }
 
 /** A text under way: which turn, and what of it was sent. */

@@ -9,10 +9,12 @@ import {
   type RequestStateCodec,
   type ServerContext,
 } from '@modelcontextprotocol/server'
+import { digestOfQuestion } from '#specs/node/question-digest.ts'
+import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { JournalEvent } from '../../client/index.ts'
 import { ServiceError } from '../../client/index.ts'
 import type { CallSlots, McpCaller } from './caller.ts'
-import { type CleanText, digestOf, fitsForm, formOf, readForm } from './questions.ts'
+import { fitsForm, formOf, readForm } from './questions.ts'
 import { QuestionState } from './request-state.ts'
 import { runResult, type WaitingReason } from './results.ts'
 import { followRun, type Question } from './run-view.ts'
@@ -97,7 +99,7 @@ async function ask(
   again?: string,
 ): Promise<InputRequiredResult> {
   const { runId, approval } = question
-  const state = { runId, approvalId: approval.approvalId, question: digestOf(question), call, next }
+  const state = { runId, approvalId: approval.approvalId, question: digestOfQuestion(question), call, next }
   const form = formOf(question, clean, again)
   return inputRequired({
     inputRequests: { [key]: inputRequired.elicit(form as Parameters<typeof inputRequired.elicit>[0]) },
@@ -118,7 +120,7 @@ async function takeAnswer(
   // Somebody else answered it, or the agent withdrew it; a key that may not answer gets the run as it is.
   if (typeof question === 'string') return 'answered'
   // Another question than the person saw is asked anew.
-  if (digestOf(question) !== state.question) return 'answered'
+  if (digestOfQuestion(question) !== state.question) return 'answered'
   if (response.kind !== 'elicit') return await ask(options, given, question, state.next)
   const answer = readForm(question, response.content)
   if (typeof answer === 'string') return await ask(options, given, question, state.next, answer)

@@ -2,6 +2,7 @@
  * The MCP server over streamable HTTP, on a loopback address. Checks Host and Origin, then the bearer token, which is a
  * key, JWT or token of the service: each request is made to the service with the token of its own caller.
  */
+
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
@@ -19,6 +20,7 @@ import {
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { type ServiceClient, ServiceError } from '../../client/index.ts'
 import type { McpCaller } from './caller.ts'
+import { refusal } from './refusal.ts'
 import { McpSessions } from './sessions.ts'
 
 export const mcpPath = '/mcp'
@@ -226,8 +228,4 @@ function unauthorized(): Response {
   )
   refused.headers.set('www-authenticate', 'Bearer realm="caisson"')
   return refused
-}
-
-export function refusal(status: number, message: string): Response {
-  return Response.json({ jsonrpc: '2.0', error: { code: -32_000, message }, id: null }, { status })
 }

@@ -2,19 +2,12 @@
  * A question of a run as a form for the person at an MCP client, and the form's content as an answer. A model that calls the
  * tools has no part in it: it neither sees the form nor can send its answer by a tool.
  */
-import { createHash } from 'node:crypto'
 import * as z from 'zod'
 import { OfferedAnswer } from '#specs/protocol/approval.ts'
-import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { isAnswerTo, UserAnswer } from '#specs/protocol/question.ts'
+import { type CleanText, nameOfAsker, noKeysHere } from '#specs/protocol/shown-text.ts'
 import type { AnswerRequest } from '#specs/service/approval-resources.ts'
 import type { Question } from './run-view.ts'
-
-/** Untrusted text for a person's screen, without what hides or reorders it. */
-export interface CleanText {
-  line(text: string, maxChars?: number): string
-  block(text: string): string
-}
 
 /** What one form shows of arguments and preview; a longer question is answered where all of it can be read. */
 const shownMaxChars = 8_000
@@ -31,11 +24,6 @@ export interface QuestionForm {
   }
 }
 export type Answer = z.input<typeof AnswerRequest>
-
-/** The same for as long as the question asks and offers the same. */
-export function digestOf({ runId, approval }: Question): string {
-  return createHash('sha256').update(toCanonicalJson({ runId, approval })).digest('hex')
-}
 
 /** Whether a form can show all of it, with an answer to choose. */
 export function fitsForm(asked: Question): boolean {
@@ -127,21 +115,13 @@ function answerField(asked: NonNullable<Question['approval']['question']>) {
 
 function messageOf({ runId, approval }: Question, clean: CleanText): string[] {
   const { question, access, tool, preview, arguments: given, kind, agentPath, because } = approval
-  const who = agentPath === 'root' ? 'the agent' : `the sub-agent ${agentPath}`
+  const who = nameOfAsker({ agentPath, server: question?.server }, clean)
   if (question !== undefined) {
-    const from =
-      question.server === undefined
-        ? who
-        : `the MCP server ${clean.line(question.server, 100)}, through ${who},`
     const options =
       question.options?.map(({ value, label }) =>
         clean.block(label === undefined ? value : `${value}: ${label}`),
       ) ?? []
-    return [
-      `Caisson, ${runId}: ${from} asks you. Do not enter passwords or keys.`,
-      clean.block(question.question),
-      ...options,
-    ]
+    return [`Caisson, ${runId}: ${who} asks you. ${noKeysHere}`, clean.block(question.question), ...options]
   }
   const claim = kind === 'cooperative' ? ' What follows is what the agent says.' : ''
   return [

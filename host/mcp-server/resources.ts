@@ -11,7 +11,7 @@ import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import { ServiceError } from '../../client/index.ts'
 import { type CallSlots, type McpCaller, mcpMark } from './caller.ts'
-import { resourcesOf, runAnswer } from './results.ts'
+import { type ResourcePart, resourceOf, resourceParts, runAnswer } from './results.ts'
 import { viewRun } from './run-view.ts'
 
 /** Of one answer; the rest has a note. */
@@ -24,14 +24,14 @@ const parts = {
   journal: { title: 'Journal of a run', mimeType: 'application/jsonl', read: readJournal },
   plan: { title: 'Plan of a run with the state of its steps', mimeType: 'application/json', read: readPlan },
   changes: { title: 'Changes of a run as a unified diff', mimeType: 'text/x-diff', read: readChanges },
-} as const
-type Part = keyof typeof parts
+} as const satisfies Record<ResourcePart, unknown>
 
 export function addResources(server: McpServer, caller: McpCaller, slots: CallSlots): void {
-  for (const [part, { title, mimeType, read }] of Object.entries(parts) as [Part, (typeof parts)[Part]][])
+  for (const part of resourceParts) {
+    const { title, mimeType, read } = parts[part]
     server.registerResource(
       `run-${part}`,
-      new ResourceTemplate(`caisson://runs/{runId}/${part}`, {
+      new ResourceTemplate(resourceOf('{runId}', part), {
         list: part === 'journal' ? () => listResources(caller, slots) : undefined,
       }),
       {
@@ -53,6 +53,7 @@ export function addResources(server: McpServer, caller: McpCaller, slots: CallSl
         }
       },
     )
+  }
 }
 
 async function listResources({ service, seesMarkedRunsAlone, id }: McpCaller, slots: CallSlots) {
@@ -61,15 +62,12 @@ async function listResources({ service, seesMarkedRunsAlone, id }: McpCaller, sl
     service.call('listRuns', { query: { limit: listedRunsMax, ...metadata } }),
   )
   const resources = runs.flatMap((run) =>
-    resourcesOf(run.id).map((uri, at) => {
-      const part = Object.keys(parts)[at] as Part
-      return {
-        uri,
-        name: `${run.id}-${part}`,
-        title: `${parts[part].title}: ${run.prompt.slice(0, 80).toWellFormed()}`,
-        mimeType: parts[part].mimeType,
-      }
-    }),
+    resourceParts.map((part) => ({
+      uri: resourceOf(run.id, part),
+      name: `${run.id}-${part}`,
+      title: `${parts[part].title}: ${run.prompt.slice(0, 80).toWellFormed()}`,
+      mimeType: parts[part].mimeType,
+    })),
   )
   return { resources }
 }

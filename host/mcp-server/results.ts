@@ -56,8 +56,17 @@ export function runResult(view: RunView, reason?: WaitingReason): CallToolResult
   }
 }
 
+/** What of a run is a resource. */
+export const resourceParts = ['journal', 'plan', 'changes'] as const
+export type ResourcePart = (typeof resourceParts)[number]
+
+/** @param runId id of a run, or the variable of a template */
+export function resourceOf(runId: string, part: ResourcePart): string {
+  return `caisson://runs/${runId}/${part}`
+}
+
 export function resourcesOf(runId: string): string[] {
-  return ['journal', 'plan', 'changes'].map((part) => `caisson://runs/${runId}/${part}`)
+  return resourceParts.map((part) => resourceOf(runId, part))
 }
 
 function nextOf({ run: { id }, result, questions }: RunView, reason: WaitingReason | undefined): string {

@@ -1,8 +1,9 @@
 /** The MCP server of one caller, the same over stdio and HTTP and for both revisions. */
+
 import { McpServer } from '@modelcontextprotocol/server'
+import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { CallSlots, McpCaller } from './caller.ts'
 import { tasksExtension } from './client-facts.ts'
-import type { CleanText } from './questions.ts'
 import { questionStates } from './request-state.ts'
 import { addResources } from './resources.ts'
 import { addTasks } from './tasks.ts'

@@ -1,7 +1,9 @@
 /** Sessions of clients of revision 2025-11-25 over HTTP: each belongs to its caller, and ends when nobody uses it. */
+
 import { randomUUID } from 'node:crypto'
 import { type McpServer, WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/server'
 import type { McpCaller } from './caller.ts'
+import { refusal } from './refusal.ts'
 
 const sessionsMax = 128
 const sessionsMaxOfCaller = 16
@@ -40,7 +42,7 @@ export class McpSessions {
     if (id === null) return await this.#begin(request, caller)
     const session = this.#sessions.get(id)
     // A session of another caller is not there.
-    if (session?.caller.id !== caller.id) return refuse(404, -32_001, 'Session not found')
+    if (session?.caller.id !== caller.id) return refusal(404, 'Session not found', -32_001)
     session.caller.service = caller.service
     session.usedAt = performance.now()
     return await session.transport.handleRequest(request)
@@ -52,10 +54,9 @@ export class McpSessions {
   }
 
   async #begin(request: Request, caller: McpCaller): Promise<Response> {
-    if (request.method !== 'POST')
-      return refuse(400, -32_000, 'Bad Request: Mcp-Session-Id header is required')
+    if (request.method !== 'POST') return refusal(400, 'Bad Request: Mcp-Session-Id header is required')
     const place = await this.#reserve(caller.id)
-    if (place === undefined) return refuse(503, -32_000, 'Too many sessions; try again later')
+    if (place === undefined) return refusal(503, 'Too many sessions; try again later')
     try {
       return await this.#initialize(request, { ...caller }, place)
     } finally {
@@ -108,8 +109,4 @@ export class McpSessions {
     this.#sessions.delete(id)
     await session?.server.close()
   }
-}
-
-function refuse(status: number, code: number, message: string): Response {
-  return Response.json({ jsonrpc: '2.0', error: { code, message }, id: null }, { status })
 }

@@ -2,6 +2,7 @@
  * A run as a task of the extension `io.modelcontextprotocol/tasks` (revision 2026-07-28): the id of the task is that of the
  * run, so that it is the same at each node and outlives each connection.
  */
+
 import {
   type McpServer,
   ProtocolError,
@@ -11,12 +12,13 @@ import {
 } from '@modelcontextprotocol/server'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
+import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import type { RunResource } from '#specs/service/run-resources.ts'
 import { ServiceError } from '../../client/index.ts'
 import { capabilitiesOf, clientNameOf, hasTasks, showsForms } from './client-facts.ts'
 import { findQuestion, giveAnswer, type ToolOptions } from './conversation.ts'
-import { digestOf, fitsForm, formOf, readForm } from './questions.ts'
+import { fitsForm, formOf, readForm } from './questions.ts'
 import { runResult } from './results.ts'
 import { type Question, type RunView, viewRun } from './run-view.ts'
 
@@ -117,7 +119,7 @@ async function askable({ caller }: ToolOptions, questions: readonly Question[]):
 
 /** Names the question that the person saw: an answer to another one of the same id does not count. */
 function keyOf(question: Question): string {
-  return `${question.approval.approvalId}/${digestOf(question)}`
+  return `${question.approval.approvalId}/${digestOfQuestion(question)}`
 }
 
 async function takeResponse(

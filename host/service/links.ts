@@ -4,13 +4,13 @@
  */
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 import * as z from 'zod'
+import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import { Id, RunId, Sha256 } from '#specs/protocol/text.ts'
 import type { RouteName } from '#specs/service/routes.ts'
 import type { RunApproval } from '../index.ts'
 import type { Caller, LinkIdentity } from './callers.ts'
 import { readToken } from './place.ts'
 import { Refusal } from './problems.ts'
-import { digestOfQuestion } from './question-notice.ts'
 
 const prefix = 'caisson-link_'
 const form = /^caisson-link_([A-Za-z0-9_-]{1,4000})\.([A-Za-z0-9_-]{43})$/

@@ -1,6 +1,5 @@
 /** What people hear of a question that waits: short, without its arguments, and with a digest of all that was asked. */
-import { createHash } from 'node:crypto'
-import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import type { RunApproval } from '../index.ts'
 
 const textMaxChars = 2_000
@@ -35,11 +34,6 @@ export function noticeOf(question: RunApproval): QuestionNotice {
     isClaim: approval.kind === 'cooperative',
     askedAt: new Date(at).toISOString(),
   }
-}
-
-/** The same for as long as the question asks and offers the same. */
-export function digestOfQuestion({ runId, approval }: RunApproval): string {
-  return createHash('sha256').update(toCanonicalJson({ runId, approval })).digest('hex')
 }
 
 function kindOf({ access, question, tool }: RunApproval['approval']): QuestionKind {

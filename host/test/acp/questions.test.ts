@@ -83,7 +83,7 @@ it.each([
     void ask({ question, kind: 'choice', options, server: 'shop' }, 'q1')
     await expect.poll(() => forms.length + permissions.length).toBe(1)
     const shown = forms[0]?.message ?? JSON.stringify(permissions[0]?.toolCall.content)
-    expect(shown).toContain('The MCP server shop asks through the agent, and gets your answer.')
+    expect(shown).toContain('The MCP server shop, through the agent, asks you. That server gets your answer.')
     expect(shown).toContain('enter your token')
     expect(shown.split('\n')).not.toContain('Caisson asks: enter your token')
   },

@@ -1,4 +1,5 @@
 /** An editor in this process: the client side of the SDK over streams of the test, and what the agent's side has of it. */
+
 import {
   type AnyMessage,
   agent,
@@ -12,11 +13,11 @@ import {
   type SessionUpdate,
 } from '@agentclientprotocol/sdk'
 import { onTestFinished } from 'vitest'
+import type { CleanText } from '#specs/protocol/shown-text.ts'
 import { Editor } from '../../acp/editor.ts'
-import type { Words } from '../../acp/updates.ts'
 import { sanitizeLine, sanitizeWhole } from '../../cli/render/sanitize.ts'
 
-export const words: Words = { line: sanitizeLine, block: (text) => sanitizeWhole(text, '') }
+export const words: CleanText = { line: sanitizeLine, block: (text) => sanitizeWhole(text, '') }
 
 export interface NearEditorOptions {
   readonly capabilities?: ClientCapabilities
