@@ -63,6 +63,11 @@ export class FolderWorkflowStore implements WorkflowStore {
     }
   }
 
+  async remove(name: string, version: string): Promise<void> {
+    for (const { file, workflow } of await this.#files())
+      if (workflow.agent === name && workflow.version === version) await rm(file, { force: true })
+  }
+
   async #files() {
     const files = await listFolder(this.folder).catch((error: unknown) => {
       if (error instanceof WorkflowError && hasCode(error.cause, 'ENOENT')) return []

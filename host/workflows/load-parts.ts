@@ -63,8 +63,7 @@ export async function findWorkflow(from: string | URL, store?: WorkflowStore): P
 
 /** @param name `AGENT@VERSION` @throws {WorkflowError} as {@link findWorkflow} */
 export async function findStored(name: string, store: WorkflowStore): Promise<LoadedFile> {
-  const reference = isStoreReference(name) ? parseReference(name) : null
-  if (reference === null) throw new WorkflowError('the name of a stored workflow must be AGENT@VERSION', [])
+  const reference = requireReference(name)
   const found = await readStored(store, reference)
   if (found === null)
     throw new WorkflowError(
@@ -72,6 +71,13 @@ export async function findStored(name: string, store: WorkflowStore): Promise<Lo
       [],
     )
   return found
+}
+
+/** @throws {WorkflowError} unless it is `AGENT@VERSION` */
+export function requireReference(name: string): { readonly agent: string; readonly version: string } {
+  const reference = isStoreReference(name) ? parseReference(name) : null
+  if (reference === null) throw new WorkflowError('the name of a stored workflow must be AGENT@VERSION', [])
+  return reference
 }
 
 /** Whether a text is `AGENT@VERSION`. */
@@ -113,6 +119,11 @@ interface Reference {
   readonly name: string
   readonly sha256: string | undefined
   readonly refuse: (what: string) => WorkflowError
+}
+
+/** Whether a workflow runs another one or takes parts of it. @param name `AGENT@VERSION` */
+export function usesWorkflow(data: WorkspaceData, name: string): boolean {
+  return referencesOf(data).some((reference) => reference.name === name)
 }
 
 class Loader {

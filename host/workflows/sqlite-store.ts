@@ -72,6 +72,13 @@ export class SqliteWorkflowStore implements WorkflowStore {
     }))
   }
 
+  async remove(name: string, version: string): Promise<void> {
+    if (!existsSync(this.file)) return
+    await useDatabase(this.file, form, (database) =>
+      database.prepare('DELETE FROM workflows WHERE name = ? AND version = ?').run(name, version),
+    )
+  }
+
   async put({ name, version, sha256, text }: StoredWorkflow & { readonly text: string }): Promise<void> {
     await mkdir(path.dirname(this.file), { recursive: true, mode: 0o700 })
     const isFull = await useDatabase(this.file, form, (database) => {

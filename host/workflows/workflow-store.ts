@@ -30,6 +30,8 @@ export interface WorkflowStore {
   list(): Promise<readonly StoredWorkflow[]>
   /** Keeps a workflow. Keeps what is there where the store has another one of this name and version. */
   put(workflow: StoredWorkflow & { readonly text: string }): Promise<void>
+  /** Removes a workflow, also a damaged one. Absent: the store removes none. */
+  remove?(name: string, version: string): Promise<void>
 }
 
 /** Workflows that a store may have. */
@@ -105,6 +107,37 @@ export async function putStored(
   if (!requireSame(await readStored(store, { agent, version })))
     throw unavailable('put', `it does not have ${name} afterwards`)
   return stored
+}
+
+/**
+ * Also removes a damaged one. Runs that use it have their own copy.
+ * @param isUsedBy whether a workflow names the one to remove; such a workflow keeps it
+ * @throws {WorkflowError} where it is not there or used @throws {CaissonError} `state_unavailable`, `invalid_options`
+ */
+export async function removeStored(
+  store: WorkflowStore,
+  { agent, version }: { readonly agent: string; readonly version: string },
+  isUsedBy: (other: LoadedFile['workflow']) => boolean,
+): Promise<void> {
+  const name = `${agent}@${version}`
+  if (store.remove === undefined)
+    throw new CaissonError('invalid_options', 'this store of workflows removes none', {
+      remedy: 'add the function remove to it',
+    })
+  const all = await listStored(store)
+  const isIt = (one: StoredWorkflow) => one.name === agent && one.version === version
+  if (!all.some(isIt)) throw new WorkflowError(`the store has no workflow "${name}"`, [])
+  for (const other of all) {
+    if (isIt(other)) continue
+    // A damaged one uses nothing.
+    const read = await readStored(store, { agent: other.name, version: other.version }).catch(() => null)
+    if (read !== null && isUsedBy(read.workflow))
+      throw new WorkflowError(
+        `${other.name}@${other.version} of the store uses ${name}; remove that first`,
+        [],
+      )
+  }
+  await ask('remove', async () => await store.remove?.(agent, version))
 }
 
 async function ask<T>(what: string, call: () => Promise<T>): Promise<T> {

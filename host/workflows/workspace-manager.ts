@@ -1,12 +1,20 @@
 /** Loads workflow files and publishes them: reads them with bounds and checks them whole before anything runs. */
 import { CaissonError } from '#specs/errors.ts'
 import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
-import { findStored, findWorkflow, isStoreReference, loadWhole } from './load-parts.ts'
+import {
+  findStored,
+  findWorkflow,
+  isStoreReference,
+  loadWhole,
+  requireReference,
+  usesWorkflow,
+} from './load-parts.ts'
 import { type ListedWorkflow, listFolder, loadFile, parseWorkflow, WorkflowError } from './workflow-file.ts'
 import {
   isStore,
   listStored,
   putStored,
+  removeStored,
   type StoredWorkflow,
   storeExpected,
   type WorkflowStore,
@@ -87,6 +95,17 @@ export class WorkspaceManager {
     const loaded = await loadFile(file)
     await loadWhole(loaded.workflow, { folder: null, store })
     return await putStored(store, loaded)
+  }
+
+  /**
+   * Removes a workflow from the store. Runs that use it keep their copy; then other content may be published under its name.
+   * @param name `AGENT@VERSION`
+   * @throws {WorkflowError} where the store does not have it, or another workflow there uses it
+   * @throws {CaissonError} `state_unavailable` when the store fails; `invalid_options` where it removes none
+   */
+  async remove(name: string): Promise<void> {
+    const reference = requireReference(name)
+    await removeStored(this.#requireStore(), reference, (other) => usesWorkflow(other, name))
   }
 
   /** What the store has, by name and version. @throws {CaissonError} `state_unavailable` when it fails */

@@ -1,4 +1,4 @@
-/** `caisson workflow`: checks, draws, lists and publishes workflow files. */
+/** `caisson workflow`: checks, draws, lists, publishes and removes workflow files. */
 import { writeFile } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
@@ -110,6 +110,16 @@ export async function workflowShow(io: Io, name: string): Promise<ExitCode> {
   const { text } = await findStored(name, storeOf(io))
   // In a terminal, text of the file is escaped; a program gets the bytes.
   io.stdout.write(io.stdout.isTTY === true ? `${sanitizeBlock(text, '', Number.POSITIVE_INFINITY)}\n` : text)
+  return exitCodes.completed
+}
+
+/** Removes published workflows; stops at the first that it cannot remove. */
+export async function workflowRemove(io: Io, names: readonly string[]): Promise<ExitCode> {
+  const manager = managerOf(io)
+  for (const name of names) {
+    await manager.remove(name)
+    io.stdout.write(`removed ${sanitizeLine(name)}\n`)
+  }
   return exitCodes.completed
 }
 

@@ -411,6 +411,11 @@ export function addWorkflowCommands(workflow: Command, run: RunAction): void {
     .description('Print a published workflow')
     .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowShow)))
   workflow
+    .command('rm')
+    .argument('<name...>', 'AGENT@VERSION of a published workflow')
+    .description('Remove published workflows; runs keep their copies')
+    .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowRemove)))
+  workflow
     .command('schema')
     .description('Print the JSON schema of workflow files, for editors')
     .action(run(lazy(async () => (await import('../commands/workflow.ts')).workflowSchema)))

@@ -29,6 +29,14 @@ async function fileWith(text: string | Buffer, home?: string): Promise<string> {
   return file
 }
 
+it('a store of the application without the function to remove says so [S3.07]', async () => {
+  const store: WorkflowStore = { get: async () => null, list: async () => [], put: async () => undefined }
+  await expect(new WorkspaceManager({ store }).remove('A@1')).rejects.toMatchObject({
+    code: 'invalid_options',
+    message: expect.stringContaining('this store of workflows removes none'),
+  })
+})
+
 describe.each(kinds)('a store in %s', (_, open) => {
   it('gives what was published, by name, version and digest, also to another process [S3.07]', async () => {
     const home = await temporaryFolder('store')
@@ -57,6 +65,31 @@ describe.each(kinds)('a store in %s', (_, open) => {
     const store = open(home)
     await store.put({ name: 'A', version: '1', sha256: digestOf('x'), text: 'x' })
     expect(await store.get('A', '1')).toBe(textOf('A'))
+  })
+
+  it('removes what no other workflow uses, and then takes other content under the name [S3.07]', async () => {
+    const home = await temporaryFolder('store')
+    const manager = new WorkspaceManager({ store: open(home) })
+    const user = JSON.stringify({
+      'User@1#details': { steps: [{ id: 'a' }, { id: 'b' }] },
+      'User@1@step-a#details': { workflow: { from: 'A@1' } },
+      'User@1@step-b#details': { from: 'B@1@step-a' },
+    })
+    for (const text of [textOf('A'), textOf('A', '2'), textOf('B'), user])
+      await manager.publish(await fileWith(text))
+    for (const used of ['A@1', 'B@1'])
+      await expect(manager.remove(used)).rejects.toThrow(
+        `User@1 of the store uses ${used}; remove that first`,
+      )
+    await manager.remove('User@1')
+    await manager.remove('A@1')
+    expect((await manager.listStored()).map(({ name, version }) => `${name}@${version}`)).toEqual([
+      'A@2',
+      'B@1',
+    ])
+    await manager.publish(await fileWith(textOf('A', '1', 'other')))
+    await expect(manager.remove('User@1')).rejects.toThrow('the store has no workflow "User@1"')
+    await expect(manager.remove('../A')).rejects.toThrow('must be AGENT@VERSION')
   })
 
   it('has one content where many publish at once, and refuses the others [S3.07]', async () => {
@@ -175,6 +208,8 @@ process.stdout.write(await one.publish(${JSON.stringify(own)}).then(() => 'publi
       code: 'state_corrupted',
       message: expect.stringContaining('is not what was published'),
     })
+    await manager.remove('A@1')
+    expect(await manager.listStored()).toEqual([])
     database.exec('BEGIN EXCLUSIVE')
     await expect(manager.publish(await fileWith(textOf('B')))).rejects.toMatchObject({
       code: 'state_unavailable',
