@@ -199,7 +199,7 @@ const SandboxSchema = RunSchema.pick({
   egress: true,
   onProgress: true,
   signal: true,
-}).extend({ vm: VmSchema.optional() })
+}).extend({ vm: VmSchema.optional(), secrets: z.array(text).optional() })
 
 const HostQueueSchema = z.strictObject({
   maxAtWork: z.int().min(1).max(10_000).optional(),

@@ -54,4 +54,9 @@ export interface SandboxOptions extends Pick<RunOptions, 'egress' | 'onProgress'
   readonly workspace?: string
   /** Size and machine. */
   readonly vm?: VmOptions
+  /**
+   * Names of secrets that programs may use, as `{{NAME}}` in a header of a request that the host makes by https in their
+   * place. They are in the configuration or set through `Host.secrets`. Default: none.
+   */
+  readonly secrets?: readonly string[]
 }

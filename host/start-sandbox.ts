@@ -1,4 +1,5 @@
 /** Starts a VM without a task, whose sandbox the application works in. */
+import { CaissonError } from '#specs/errors.ts'
 import { VmDirectory } from './control/vms.ts'
 import type { SandboxOptions } from './host-options.ts'
 import { keptBoundsOf } from './kept-bounds.ts'
@@ -13,6 +14,7 @@ import { requireRoomForRun } from './runs/storage-bounds.ts'
 import { Sandbox } from './sandbox/sandbox.ts'
 import { openSandboxNetwork } from './sandbox/sandbox-network.ts'
 import { StandaloneVm } from './sandbox/standalone-vm.ts'
+import { Secrets } from './secrets/secrets.ts'
 
 /**
  * @param onEnd called when the sandbox ends
@@ -20,7 +22,7 @@ import { StandaloneVm } from './sandbox/standalone-vm.ts'
  */
 export async function startSandbox(
   options: SandboxOptions,
-  { folders, settings }: Pick<HostState, 'folders' | 'settings'>,
+  { folders, settings, secrets: changes }: Pick<HostState, 'folders' | 'settings' | 'secrets'>,
   onEnd: (sandbox: Sandbox) => void,
 ): Promise<Sandbox> {
   const { workspace, vm, egress, signal } = options
@@ -28,11 +30,20 @@ export async function startSandbox(
   const config = await settings.config()
   const policy = resolveEgress(config, egress?.rules)
   const network = settings.network(config)
+  const secrets =
+    options.secrets === undefined
+      ? {}
+      : {
+          secrets: requireSecrets(
+            options.secrets,
+            new Secrets(config.secrets, settings.resolveKey, changes, options.secrets),
+          ),
+        }
   const directory = workspace === undefined ? {} : { directory: requireDirectory(workspace, folders) }
   const bench = await StandaloneVm.open({
     image: await prepareImage(options, folders),
     folders,
-    network: (log) => openSandboxNetwork({ policy, network, log }),
+    network: (log) => openSandboxNetwork({ policy, network, log, ...secrets }),
     ...directory,
     ...(vm === undefined ? {} : { vm }),
     ...(signal === undefined ? {} : { signal }),
@@ -64,4 +75,15 @@ export async function startSandbox(
   } finally {
     signal?.removeEventListener('abort', onAbort)
   }
+}
+
+/** @throws {CaissonError} `invalid_options` where one of the names is no secret */
+function requireSecrets(names: readonly string[], secrets: Secrets): Secrets {
+  const known = secrets.list().map(({ name }) => name)
+  const unknown = names.find((name) => !known.includes(name))
+  if (unknown === undefined) return secrets
+  throw new CaissonError(
+    'invalid_options',
+    `the sandbox cannot use the secret ${JSON.stringify(unknown)}: no secret has this name; set it in the configuration or with host.secrets.set`,
+  )
 }

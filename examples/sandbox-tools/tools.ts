@@ -88,7 +88,7 @@ export async function main(agent: (job: Job) => Promise<string>): Promise<void> 
 }
 
 /** Applies nothing unless a person says yes. */
-async function applyChanges(sandbox: Sandbox, workspace: string): Promise<void> {
+export async function applyChanges(sandbox: Sandbox, workspace: string): Promise<void> {
   const changes = await sandbox.changes()
   const items = await changes.review()
   if (items.length === 0) return

@@ -1,6 +1,6 @@
 /**
  * What programs of a sandbox reach outside: what the rules allow, judged and connected as of a run. Nobody is asked, so
- * what a rule would ask about is refused. There is no model, no web tool and no secret.
+ * what a rule would ask about is refused. There is no model, no web tool, and no secret but those that the caller names.
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { HostEvent } from '#specs/protocol/event.ts'
@@ -12,6 +12,7 @@ import { sendError } from '../gateway/relay.ts'
 import { createEgressServer } from '../gateway/serve-egress.ts'
 import { gatewayError } from '../net/gateway-error.ts'
 import type { Network } from '../net/network.ts'
+import type { Secrets } from '../secrets/secrets.ts'
 
 export interface SandboxNetwork {
   readonly policy: EgressPolicy
@@ -34,6 +35,8 @@ function nobodyIsAsked(remedy: string): AccessAnswers {
 interface SandboxNetworkOptions {
   readonly policy: EgressPolicy
   readonly network: Network
+  /** Those that programs may use. Absent: none, and the host makes no request by https in their place. */
+  readonly secrets?: Secrets
   /** Takes each refusal, and each connection that opened or ended. */
   readonly log: (entry: object) => void
   /** What a program that is refused reads about how to allow the host; absent: the library's option. */
@@ -43,6 +46,7 @@ interface SandboxNetworkOptions {
 export function openSandboxNetwork({
   policy,
   network,
+  secrets,
   log,
   remedy = 'allow the host with egress.rules',
 }: SandboxNetworkOptions): SandboxNetwork {
@@ -52,7 +56,10 @@ export function openSandboxNetwork({
     return true
   }
   const egress = new RunEgress({ policy, access: nobodyIsAsked(remedy), connect, note })
-  const serveEgress = createEgressServer(egress)
+  secrets?.onUnreadable((message) => log({ level: 'warn', message }))
+  const upgrade =
+    secrets === undefined ? {} : { upgrade: { secrets, secureContext: () => network.secureContext() } }
+  const serveEgress = createEgressServer(egress, upgrade)
   const closing = new AbortController()
   const open = new Set<Promise<void>>()
 

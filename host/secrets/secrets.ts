@@ -87,21 +87,25 @@ export class Secrets {
   readonly #resolve: (source: KeySource) => Promise<Result<Secret, string>>
   readonly #configured: ReadonlyMap<string, Setting>
   readonly #changes: SecretChanges
+  readonly #only: ReadonlySet<string> | undefined
   /** Hosts that a value was bound to when it was used. */
   readonly #used = new Map<string, readonly string[]>()
   #onUnreadable: (text: string) => void = () => undefined
 
   /**
    * @param resolve reads a source on each request, so that a rotated value applies immediately
+   * @param only names of those that may be used; absent: all
    * @throws {CaissonError} `invalid_options` for an invalid host name; the schema has checked the configuration
    */
   constructor(
     configured: Readonly<Record<string, { readonly from: KeySource; readonly hosts: readonly string[] }>>,
     resolve: (source: KeySource) => Promise<Result<Secret, string>>,
     changes: SecretChanges = new SecretChanges(),
+    only?: readonly string[],
   ) {
     this.#resolve = resolve
     this.#changes = changes
+    this.#only = only === undefined ? undefined : new Set(only)
     this.#configured = new Map(
       Object.entries(configured).map(([name, setting]) => [name, readSetting(name, setting)]),
     )
@@ -175,6 +179,7 @@ export class Secrets {
   }
 
   #find(name: string): Setting | undefined {
+    if (this.#only?.has(name) === false) return undefined
     const changed = this.#changes.find(name)
     return changed === undefined ? this.#configured.get(name) : (changed ?? undefined)
   }

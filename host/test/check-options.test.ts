@@ -238,7 +238,9 @@ describe('the options of a call and of a sandbox', () => {
     expect(() => checkModelOptions({ model: 'm', replay: 'last' })).not.toThrow()
     const vm = { disk: { file: 'root.qcow2' }, start: 'cold', cpus: 1 } as never
     const egress = { rules: [{ effect: 'allow', host: 'pypi.org' }] } as const
-    expect(() => checkSandboxOptions({ workspace: '.', egress, signal, onProgress, vm })).not.toThrow()
+    expect(() =>
+      checkSandboxOptions({ workspace: '.', egress, secrets: ['KEY'], signal, onProgress, vm }),
+    ).not.toThrow()
     const hooks = (['allow', 'deny'] as const).map((onFailure) => ({
       point: 'before-tool' as const,
       run: () => undefined,

@@ -58,6 +58,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
       fc.record({ workspace: fc.constantFrom('', '/', '/nowhere', 1, null) }),
       fc.record({ vm: fc.constantFrom(null, 1, { nope: 1 }, { hibernateAfterMs: 1 }, { cpus: 0 }) }),
       fc.record({ egress: fc.constantFrom(null, 1, { rules: [{ nope: 1 }] }, { nope: 1 }) }),
+      fc.record({ secrets: fc.constantFrom(null, 1, 'NAME', [1], [''], ['NO_SUCH_SECRET'], { NAME: 'x' }) }),
     ),
     (host, value) => host.sandbox(value),
   ],

@@ -54,6 +54,23 @@ describe('a secret', () => {
     expect(twice).toMatchObject({ value: { headers: { a: `${value}-${value}`, b: `Basic ${value}` } } })
   })
 
+  it('is none where it is not among those that were named, whatever is configured or set [G.04]', async () => {
+    const changes = new SecretChanges()
+    const setting = { hosts: ['api.example.com'], from: { env: 'X' } }
+    const read = async () => ({ ok: true as const, value: new Secret(value) })
+    const secrets = new Secrets({ TOKEN: setting, OTHER: setting }, read, changes, ['OTHER', 'LATER'])
+    expect(secrets.list().map(({ name }) => name)).toEqual(['OTHER'])
+    changes.set('LATER', { hosts: ['api.example.com'], value })
+    changes.set('UNNAMED', { hosts: ['api.example.com'], value })
+    expect(secrets.list().map(({ name }) => name)).toEqual(['LATER', 'OTHER'])
+    for (const name of ['TOKEN', 'UNNAMED'])
+      expect(await secrets.putInto({ a: `{{${name}}}` }, at('https://api.example.com/'))).toMatchObject({
+        error: { code: 'secret_refused' },
+      })
+    const filled = await secrets.putInto({ a: '{{LATER}} {{OTHER}}' }, at('https://api.example.com/'))
+    expect(filled).toMatchObject({ value: { headers: { a: `${value} ${value}` } } })
+  })
+
   it.each([
     ['another host', 'https://evil.test/'],
     ['a host that only begins so', 'https://api.example.com.evil.test/'],
