@@ -12,7 +12,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { makeAuthority } from '../../host/test/support/authority.ts'
 import { startConnectProxy } from '../../host/test/support/connect-proxy.ts'
 import { getTestImage, makeTestFolders } from '../../host/test/support/vm.ts'
-import { InstalledExample } from './installed-example.ts'
+import { InstalledExample } from '../support/installed-example.ts'
 
 const key = 'sk-of-the-test-0123456789'
 let example: InstalledExample

@@ -6,7 +6,7 @@ import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { getTestImage, makeTestFolders } from '../../host/test/support/vm.ts'
-import { InstalledExample } from './installed-example.ts'
+import { InstalledExample } from '../support/installed-example.ts'
 
 let example: InstalledExample
 

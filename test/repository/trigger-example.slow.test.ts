@@ -2,7 +2,7 @@
 import { appendFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
-import { InstalledExample } from './installed-example.ts'
+import { InstalledExample } from '../support/installed-example.ts'
 
 it('compiles the tasks against the SDK, and notices a payload that does not fit [S4.09]', async () => {
   await using example = await InstalledExample.install('trigger')
