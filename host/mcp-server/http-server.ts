@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import {
@@ -20,6 +20,7 @@ import {
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { type ServiceClient, ServiceError } from '../../client/index.ts'
 import type { McpCaller } from './caller.ts'
+import { ConnectionShares, connectionsMaxOfCaller } from './connections.ts'
 import { refusal } from './refusal.ts'
 import { McpSessions } from './sessions.ts'
 
@@ -51,6 +52,7 @@ export class McpHttpServer {
   readonly #server: Server
   readonly #handler: McpHttpHandler
   readonly #sessions: McpSessions
+  readonly #connections = new ConnectionShares()
   readonly #accepted = new Map<string, number>()
 
   private constructor(options: McpHttpOptions) {
@@ -82,6 +84,7 @@ export class McpHttpServer {
       },
     )
     this.#server.maxConnections = connectionsMax
+    this.#server.on('connection', (socket) => this.#connections.add(socket))
   }
 
   /** @throws {CaissonError} `not_possible_now` when it cannot listen */
@@ -113,13 +116,15 @@ export class McpHttpServer {
     outgoing.once('close', () => gone.abort())
     const request = requestOf(incoming, gone.signal)
     const response =
-      request === undefined ? refusal(400, 'The request is not valid') : await this.#respond(request)
+      request === undefined
+        ? refusal(400, 'The request is not valid')
+        : await this.#respond(request, incoming.socket)
     // A body that was not read is cut off with its connection.
     if (!incoming.complete) response.headers.set('connection', 'close')
     await send(response, outgoing)
   }
 
-  async #respond(request: Request): Promise<Response> {
+  async #respond(request: Request, socket: Socket): Promise<Response> {
     const { hostNames = [] } = this.#options
     const refused =
       hostHeaderValidationResponse(request, [...loopbackNames, ...hostNames]) ??
@@ -132,6 +137,7 @@ export class McpHttpServer {
     const rejected = await this.#checkToken(token)
     if (rejected !== undefined) return rejected
     const caller = this.#callerOf(token)
+    if (!this.#connections.enter(socket, caller.id)) return tooManyConnections()
     if (await isLegacyRequest(request, undefined, { maxRequestBodySize: bodyMaxBytes }))
       return await this.#sessions.respond(request, caller)
     return await this.#handler.fetch(request, { authInfo: { token, clientId: caller.id, scopes: [] } })
@@ -227,5 +233,15 @@ function unauthorized(): Response {
     'The request has no valid key of the service; send "Authorization: Bearer KEY"',
   )
   refused.headers.set('www-authenticate', 'Bearer realm="caisson"')
+  return refused
+}
+
+function tooManyConnections(): Response {
+  const refused = refusal(
+    429,
+    `The caller has ${connectionsMaxOfCaller} connections open, and may not have more; close one`,
+  )
+  refused.headers.set('retry-after', '5')
+  refused.headers.set('connection', 'close')
   return refused
 }

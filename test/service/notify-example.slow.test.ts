@@ -133,7 +133,7 @@ it.each([
   [451, 503],
   [554, 422],
 ])(
-  'says whether a mail that the server refused with %i is to be tried again [H.02]',
+  'says whether a mail that the server refused with %i will be tried again [H.02]',
   async (code, expected) => {
     const { mails, url } = await startMailServer(code)
     const env = { SMTP_URL: url, MAIL_FROM: 'caisson@example.com', MAIL_TO: 'ops@example.com' }
