@@ -62,34 +62,22 @@ const left: Readonly<Record<string, string>> = {
   'logging-set-level': 'there is no logging: the revision of 2026 removed it',
 }
 
-/** What fails with the tools of the suite as well: tools, logging, subscriptions and tasks that its server here does not have. */
-const ofSuite: Readonly<Record<Revision, readonly string[]>> = {
-  '2025-11-25': [
-    'completion-complete',
-    'elicitation-sep1330-enums',
-    'json-schema-2020-12',
-    'logging-set-level',
-    'resources-subscribe',
-    'resources-unsubscribe',
-    'tools-call-with-logging',
-  ],
-  '2026-07-28': [
-    'completion-complete',
-    'http-custom-header-server-validation',
-    'input-required-result-capability-check',
-    'input-required-result-non-tool-request',
-    'json-schema-2020-12',
-    'server-stateless',
-    'tasks-capability-negotiation',
-    'tasks-dispatch-and-envelope',
-    'tasks-lifecycle',
-    'tasks-mrtr-composition',
-    'tasks-mrtr-input',
-    'tasks-request-headers',
-    'tasks-request-state-removal',
-    'tasks-required-task-error',
-    'tasks-wire-fields',
-  ],
+/** What fails with the tools of the suite as well, and why. */
+const ofSuite: Readonly<Record<Revision, Readonly<Record<string, string>>>> = {
+  '2025-11-25': {
+    'resources-subscribe': 'the server of the SDK has no subscriptions of single resources; get_run waits',
+    'resources-unsubscribe': 'as resources-subscribe',
+  },
+  '2026-07-28': {
+    'input-required-result-capability-check': 'the tools of the suite ask whatever the client can show',
+    'server-stateless': 'needs diagnostic tools of the suite for 4 of 28 checks',
+    ...Object.fromEntries(
+      [
+        ...['capability-negotiation', 'dispatch-and-envelope', 'lifecycle', 'mrtr-composition', 'mrtr-input'],
+        ...['request-headers', 'request-state-removal', 'required-task-error', 'wire-fields'],
+      ].map((name) => [`tasks-${name}`, 'tasks are runs of Caisson: mcp-runs.test.ts tests them']),
+    ),
+  },
 }
 
 it.each(Object.keys(passed) as Revision[])(
@@ -118,7 +106,7 @@ it.each(Object.keys(ofSuite) as Revision[])(
   async (revision) => {
     const { stdout } = await runSuite(await startOpenServer(createSuiteServer), revision)
     const failed = [...stdout.matchAll(/^✗ ([\w.-]+): \d+ passed/gm)].map(([, name = '']) => name)
-    expect(failed.toSorted()).toEqual(ofSuite[revision].toSorted())
+    expect(failed.toSorted()).toEqual(Object.keys(ofSuite[revision]).toSorted())
   },
   180_000,
 )

@@ -3,6 +3,8 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
   type CallToolResult,
+  completable,
+  fromJsonSchema,
   inputRequired,
   inputResponse,
   McpServer,
@@ -27,6 +29,52 @@ const form = (message: string, properties: object) =>
     requestedSchema: { type: 'object', properties, required: Object.keys(properties) },
   } as never)
 const name = { name: { type: 'string' } }
+const options = ['option1', 'option2', 'option3']
+const titled = ['First', 'Second', 'Third'].map((order, index) => ({
+  const: `value${index + 1}`,
+  title: `${order} Option`,
+}))
+/** Each form of a choice that a schema may have. */
+const choices = {
+  untitledSingle: { type: 'string', enum: options },
+  titledSingle: { type: 'string', oneOf: titled },
+  legacyEnum: {
+    ...{ type: 'string', enum: ['opt1', 'opt2', 'opt3'] },
+    enumNames: ['Option One', 'Option Two', 'Option Three'],
+  },
+  untitledMulti: { type: 'array', items: { type: 'string', enum: options } },
+  titledMulti: { type: 'array', items: { anyOf: titled } },
+}
+/** Parts of JSON Schema 2020-12 that a list of tools has to keep. */
+const wholeSchema = {
+  $schema: 'https://json-schema.org/draft/2020-12/schema',
+  type: 'object',
+  $defs: {
+    address: {
+      ...{ $anchor: 'addressDef', type: 'object' },
+      properties: { street: { type: 'string' }, city: { type: 'string' } },
+    },
+  },
+  properties: {
+    name: { type: 'string' },
+    address: { $ref: '#/$defs/address' },
+    contactMethod: { type: 'string', enum: ['phone', 'email'] },
+    phone: { type: 'string' },
+    email: { type: 'string' },
+  },
+  allOf: [{ anyOf: [{ required: ['phone'] }, { required: ['email'] }] }],
+  if: { properties: { contactMethod: { const: 'phone' } }, required: ['contactMethod'] },
+  // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+  then: { required: ['phone'] },
+  else: { required: ['email'] },
+  additionalProperties: false,
+} as const
+/** Its argument comes in a header as well. */
+const headerSchema = {
+  type: 'object',
+  properties: { region: { type: 'string', 'x-mcp-header': 'Region' } },
+  required: ['region'],
+} as const
 
 type Tool = (context: ServerContext, given: Readonly<Record<string, unknown>>) => Promise<unknown>
 
@@ -64,6 +112,14 @@ const tools: Readonly<Record<string, Tool>> = {
       verified: { type: 'boolean', default: true },
     }),
   ),
+  test_elicitation_sep1330_enums: ask('all', () => form('Choices', choices)),
+  test_tool_with_logging: async ({ mcpReq }) => {
+    for (const data of ['Tool execution started', 'Tool processing data', 'Tool execution completed']) {
+      await mcpReq.log('info', data)
+      await sleep(20)
+    }
+    return text('done')
+  },
   test_sampling: ask('answer', ({ prompt }) =>
     inputRequired.createMessage({
       messages: [{ role: 'user', content: { type: 'text', text: String(prompt) } }],
@@ -128,7 +184,7 @@ export function createSuiteServer(): McpServer {
   const server = new McpServer(
     { name: 'suite', version: '1' },
     {
-      capabilities: { tools: {} },
+      capabilities: { tools: {}, logging: {}, completions: {} },
       requestState: { verify: (state, context) => states.verify(state, context) },
     },
   )
@@ -137,6 +193,13 @@ export function createSuiteServer(): McpServer {
       tool,
       { description: tool, inputSchema: z.looseObject({}) },
       async (given, context) => (await work(context, given)) as CallToolResult,
+    )
+  for (const [tool, schema] of Object.entries({
+    json_schema_2020_12_tool: wholeSchema,
+    test_header: headerSchema,
+  }))
+    server.registerTool(tool, { description: tool, inputSchema: fromJsonSchema(schema as never) }, async () =>
+      text('done'),
     )
   addResources(server)
   addPrompts(server)
@@ -169,7 +232,10 @@ function addPrompts(server: McpServer): void {
   )
   server.registerPrompt(
     'test_prompt_with_arguments',
-    { description: 'a prompt', argsSchema: z.object({ arg1: z.string(), arg2: z.string() }) },
+    {
+      description: 'a prompt',
+      argsSchema: z.object({ arg1: completable(z.string(), () => ['test']), arg2: z.string() }),
+    },
     async ({ arg1, arg2 }) =>
       user({ type: 'text', text: `Prompt with arguments: arg1='${arg1}', arg2='${arg2}'` }),
   )
@@ -181,6 +247,16 @@ function addPrompts(server: McpServer): void {
         { type: 'resource', resource: { uri: resourceUri, mimeType: 'text/plain', text: 'embedded' } },
         { type: 'text', text: 'Process it.' },
       ),
+  )
+  server.registerPrompt(
+    'test_input_required_result_prompt',
+    { description: 'a prompt' },
+    async ({ mcpReq }) => {
+      const given = inputResponse(mcpReq.inputResponses, 'user_context')
+      if (given.kind !== 'missing') return user({ type: 'text', text: JSON.stringify(given) })
+      const asked = form('What context should the prompt use?', { context: { type: 'string' } })
+      return inputRequired({ inputRequests: { user_context: asked } }) as never
+    },
   )
   server.registerPrompt('test_prompt_with_image', { description: 'a prompt' }, async () =>
     user(image, { type: 'text', text: 'Look at it.' }),
