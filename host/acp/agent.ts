@@ -11,19 +11,28 @@ import {
   type AgentContext,
   agent,
   type ClientCapabilities,
+  type InitializeRequest,
   type InitializeResponse,
   MessageTooLargeError,
   methods,
+  type NewSessionRequest,
   PROTOCOL_VERSION,
-  RequestError,
 } from '@agentclientprotocol/sdk'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import { CaissonError, type Host, type RunOptions } from '../index.ts'
 import { Editor } from './editor.ts'
 import { openFrames } from './frames.ts'
 import { deleteSession, findSession, listSessions, tellAgain } from './history.ts'
+import { answering, invalidParams, noSession, notPossibleNow } from './refusals.ts'
 import { commands, type RunStarter, Session } from './session.ts'
-import { configOptions, type ModelChoices, modelChoices, modeState, withOption } from './settings.ts'
+import {
+  configOptions,
+  describeRefused,
+  type ModelChoices,
+  modelChoices,
+  modeState,
+  withOption,
+} from './settings.ts'
 
 export interface AcpOptions {
   readonly host: Host
@@ -57,6 +66,8 @@ export async function serveAcp(options: AcpOptions): Promise<void> {
 class AcpAgent {
   readonly #options: AcpOptions
   readonly #sessions = new Map<string, Session>()
+  /** Ids of the last sessions that were closed here. */
+  readonly #closed = new Set<string>()
   #capabilities: ClientCapabilities = {}
   #by = 'an ACP client'
   #models: Promise<ModelChoices> | undefined
@@ -66,60 +77,89 @@ class AcpAgent {
   }
 
   open() {
+    const { log } = this.#options
     const app = agent({ name: 'caisson' })
-      .onRequest(methods.agent.initialize, ({ params }) => {
-        const { clientCapabilities, clientInfo } = params
-        this.#capabilities = clientCapabilities ?? {}
-        const name = clientInfo?.title ?? clientInfo?.name ?? ''
-        if (name !== '') this.#by = `${this.#options.words.line(name, 100)} (ACP)`
-        return this.#describe()
-      })
-      .onRequest(methods.agent.authenticate, () => {
-        throw RequestError.invalidRequest(undefined, 'this agent needs no authentication')
-      })
-      .onRequest(methods.agent.session.new, async ({ params, client }) => {
-        const session = await this.#create(`session-${randomBytes(10).toString('hex')}`, params.cwd, client)
-        const state = await this.#stateOf(session.session)
-        this.#offerCommands(session.id, client)
-        return { sessionId: session.id, ...state }
-      })
+    // First: the SDK asks handlers in turn, and refuses requests that came right behind this one until it is answered.
+    app.onRequest(
+      methods.agent.initialize,
+      answering(({ params }) => this.#initialize(params), log),
+    )
+    this.#handleSessions(app)
+    app
       .onRequest(
-        methods.agent.session.load,
-        async ({ params, client }) => await this.#restore(params, client, true),
+        methods.agent.authenticate,
+        answering(() => {
+          throw notPossibleNow('this agent needs no authentication; start a session')
+        }, log),
       )
       .onRequest(
-        methods.agent.session.resume,
-        async ({ params, client }) => await this.#restore(params, client, false),
+        methods.agent.session.setMode,
+        answering(async ({ params, client }) => {
+          await this.#set(params.sessionId, 'mode', params.modeId, client)
+          return {}
+        }, log),
       )
-      .onRequest(methods.agent.session.list, async ({ params }) => {
-        const { cwd = null } = params
-        return { sessions: await listSessions(this.#options.host, cwd, this.#options.words) }
-      })
-      .onRequest(methods.agent.session.close, async ({ params }) => {
-        await this.#find(params.sessionId).cancel()
-        this.#drop(params.sessionId)
-        return {}
-      })
-      .onRequest(methods.agent.session.delete, async ({ params }) => {
-        await deleteSession(this.#options.host, params.sessionId)
-        this.#drop(params.sessionId)
-        return {}
-      })
-      .onRequest(methods.agent.session.setMode, async ({ params, client }) => {
-        await this.#set(params.sessionId, 'mode', params.modeId, client)
-        return {}
-      })
-      .onRequest(methods.agent.session.setConfigOption, async ({ params, client }) => {
-        const session = await this.#set(params.sessionId, params.configId, params.value, client)
-        return { configOptions: (await this.#stateOf(session)).configOptions }
-      })
-      .onRequest(methods.agent.session.prompt, async ({ params }) => ({
-        stopReason: await this.#find(params.sessionId).prompt(params.prompt),
-      }))
+      .onRequest(
+        methods.agent.session.setConfigOption,
+        answering(async ({ params, client }) => {
+          const session = await this.#set(params.sessionId, params.configId, params.value, client)
+          return { configOptions: (await this.#stateOf(session)).configOptions }
+        }, log),
+      )
+      .onRequest(
+        methods.agent.session.prompt,
+        answering(
+          async ({ params }) => ({
+            stopReason: await this.#find(params.sessionId).prompt(params.prompt),
+          }),
+          log,
+        ),
+      )
       .onNotification(methods.agent.session.cancel, async ({ params }) => {
         await this.#sessions.get(params.sessionId)?.cancel()
       })
     return app.connect(openFrames(this.#options))
+  }
+
+  /** How sessions begin and end. */
+  #handleSessions(app: ReturnType<typeof agent>): void {
+    const { host, words, log } = this.#options
+    app
+      .onRequest(
+        methods.agent.session.new,
+        answering(async ({ params, client }) => await this.#begin(params, client), log),
+      )
+      .onRequest(
+        methods.agent.session.load,
+        answering(async ({ params, client }) => await this.#restore(params, client, true), log),
+      )
+      .onRequest(
+        methods.agent.session.resume,
+        answering(async ({ params, client }) => await this.#restore(params, client, false), log),
+      )
+      .onRequest(
+        methods.agent.session.list,
+        answering(async ({ params: { cwd = null } }) => {
+          const directory = cwd === null ? null : requireAbsolute(cwd)
+          return { sessions: await listSessions(host, directory, words) }
+        }, log),
+      )
+      .onRequest(
+        methods.agent.session.close,
+        answering(async ({ params }) => {
+          await this.#find(params.sessionId).cancel()
+          this.#drop(params.sessionId)
+          return {}
+        }, log),
+      )
+      .onRequest(
+        methods.agent.session.delete,
+        answering(async ({ params }) => {
+          await deleteSession(host, params.sessionId)
+          this.#drop(params.sessionId)
+          return {}
+        }, log),
+      )
   }
 
   leave(): void {
@@ -127,7 +167,10 @@ class AcpAgent {
     this.#sessions.clear()
   }
 
-  #describe(): InitializeResponse {
+  #initialize({ clientCapabilities, clientInfo }: InitializeRequest): InitializeResponse {
+    this.#capabilities = clientCapabilities ?? {}
+    const name = clientInfo?.title ?? clientInfo?.name ?? ''
+    if (name !== '') this.#by = `${this.#options.words.line(name, 100)} (ACP)`
     return {
       protocolVersion: PROTOCOL_VERSION,
       agentInfo: { name: 'caisson', title: 'Caisson', version: this.#options.version },
@@ -141,6 +184,13 @@ class AcpAgent {
     }
   }
 
+  async #begin({ cwd }: NewSessionRequest, client: AgentContext) {
+    const session = await this.#create(`session-${randomBytes(10).toString('hex')}`, cwd, client)
+    const state = await this.#stateOf(session.session)
+    this.#offerCommands(session.id, client)
+    return { sessionId: session.id, ...state }
+  }
+
   async #create(
     id: string,
     cwd: string,
@@ -148,10 +198,7 @@ class AcpAgent {
   ): Promise<{ readonly id: string; readonly session: Session; readonly editor: Editor }> {
     const directory = await checkDirectory(cwd)
     if (this.#sessions.size >= sessionsMax && !this.#sessions.has(id))
-      throw RequestError.invalidRequest(
-        undefined,
-        `at most ${sessionsMax} sessions may be open; close one first`,
-      )
+      throw notPossibleNow(`at most ${sessionsMax} sessions may be open; close one first`)
     const { host, runs, words, log, options } = this.#options
     const editor = new Editor({ client, sessionId: id, capabilities: this.#capabilities, log })
     const session = new Session({ id, directory, host, runs, editor, words, by: this.#by, log, options })
@@ -171,7 +218,7 @@ class AcpAgent {
     const past = await tellAgain(host, runs, words, async (updates) => {
       if (isShown) await editor.tell(updates)
     })
-    if (past === undefined) throw RequestError.resourceNotFound(sessionId)
+    if (past === undefined) throw noSession(sessionId, 'unknown')
     session.settings = past.settings
     const state = await this.#stateOf(session)
     // Behind the answer, so that the editor knows the session by then.
@@ -184,21 +231,23 @@ class AcpAgent {
 
   #find(sessionId: string): Session {
     const found = this.#sessions.get(sessionId)
-    if (found === undefined) throw RequestError.resourceNotFound(sessionId)
+    if (found === undefined) throw noSession(sessionId, this.#closed.has(sessionId) ? 'closed' : 'unknown')
     return found
   }
 
   #drop(sessionId: string): void {
     this.#sessions.get(sessionId)?.leave()
-    this.#sessions.delete(sessionId)
+    if (!this.#sessions.delete(sessionId)) return
+    const [oldest] = this.#closed
+    if (this.#closed.size >= sessionsMax && oldest !== undefined) this.#closed.delete(oldest)
+    this.#closed.add(sessionId)
   }
 
   async #set(sessionId: string, option: string, value: unknown, client: AgentContext): Promise<Session> {
     const session = this.#find(sessionId)
     const models = await this.#offeredModels()
     const settings = withOption(session.settings, models, option, value)
-    if (settings === undefined)
-      throw RequestError.invalidParams(undefined, `${option} has no value ${JSON.stringify(value)}`)
+    if (settings === undefined) throw invalidParams(describeRefused(session.settings, models, option, value))
     session.settings = settings
     if (option === 'mode') {
       const update = { sessionUpdate: 'current_mode_update' as const, currentModeId: settings.mode }
@@ -234,12 +283,16 @@ class AcpAgent {
   }
 }
 
+/** @throws {RequestError} for a directory that no session can have */
 async function checkDirectory(cwd: string): Promise<string> {
-  const isThere = path.isAbsolute(cwd) && (await stat(cwd).catch(() => undefined))?.isDirectory() === true
-  if (!isThere)
-    throw RequestError.invalidParams(
-      undefined,
-      `${JSON.stringify(cwd)} is no directory; expected an absolute path`,
-    )
-  return path.resolve(cwd)
+  const directory = requireAbsolute(cwd)
+  const found = await stat(directory).catch(() => undefined)
+  if (found?.isDirectory() === true) return directory
+  const seen = found === undefined ? 'cannot be found' : 'is no directory'
+  throw invalidParams(`cwd: ${JSON.stringify(directory)} ${seen}; give the directory that the agent works on`)
+}
+
+function requireAbsolute(cwd: string): string {
+  if (path.isAbsolute(cwd) && !cwd.includes('\0')) return path.resolve(cwd)
+  throw invalidParams(`cwd: expected an absolute path, got ${JSON.stringify(cwd.slice(0, 200))}`)
 }

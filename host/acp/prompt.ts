@@ -5,9 +5,10 @@
 import { readFile, realpath, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type ContentBlock, RequestError } from '@agentclientprotocol/sdk'
+import type { ContentBlock } from '@agentclientprotocol/sdk'
 import { limits } from '#specs/protocol/limits.ts'
 import { isPlainRelativePath } from '#specs/protocol/text.ts'
+import { invalidParams } from './refusals.ts'
 
 /** Of all contents together: task and context reach the VM in one message. */
 const contentsMaxChars = 512 * 1024
@@ -76,14 +77,14 @@ class PromptReader {
         this.#addImage(block.uri ?? '')
         break
       default:
-        throw invalid(`a prompt cannot have content of the type ${block.type}`)
+        throw invalidParams(`a prompt cannot have content of the type ${block.type}`)
     }
     if (this.#text.length > limits.documentMaxChars)
-      throw invalid(`the prompt has more than ${limits.documentMaxChars} characters`)
+      throw invalidParams(`the prompt has more than ${limits.documentMaxChars} characters`)
   }
 
   task(): Task {
-    if (this.#text.trim() === '') throw invalid('the prompt is empty')
+    if (this.#text.trim() === '') throw invalidParams('the prompt is empty')
     return { prompt: this.#text, images: [...this.#images], context: this.#context }
   }
 
@@ -102,7 +103,7 @@ class PromptReader {
   async #addResource(resource: Extract<ContentBlock, { type: 'resource' }>['resource']): Promise<void> {
     const found = await this.#name(resource.uri)
     if (!('text' in resource)) {
-      if (found === undefined) throw invalid('content that is no text must be a file of the workspace')
+      if (found === undefined) throw invalidParams('content that is no text must be a file of the workspace')
       if (imageName.test(found)) this.#addImage(resource.uri)
       return
     }
@@ -113,8 +114,8 @@ class PromptReader {
   #addImage(uri: string): void {
     const found = pathInWorkspace(this.#place.workspace, uri)
     if (found === undefined)
-      throw invalid('an image must be a file of the workspace; save it there and mention the file')
-    if (this.#images.size >= imagesMax) throw invalid(`a prompt may have at most ${imagesMax} images`)
+      throw invalidParams('an image must be a file of the workspace; save it there and mention the file')
+    if (this.#images.size >= imagesMax) throw invalidParams(`a prompt may have at most ${imagesMax} images`)
     this.#images.add(found)
   }
 
@@ -138,7 +139,7 @@ class PromptReader {
   #addContent(title: string, content: string): void {
     this.#contentsChars += content.length
     if (content.length > limits.documentMaxChars || this.#contentsChars > contentsMaxChars)
-      throw invalid(
+      throw invalidParams(
         `the files of the prompt have too much text: at most ${limits.documentMaxChars} characters each, ` +
           `${contentsMaxChars} together; mention files instead of including them, and save them`,
       )
@@ -164,8 +165,4 @@ async function readSaved(file: string): Promise<string | undefined> {
 /** The model reads it as the name of a section. */
 function unsavedTitle(file: string): string {
   return `Unsaved content of ${file} in the editor, newer than the file: write it there before you change the file`
-}
-
-function invalid(message: string): RequestError {
-  return RequestError.invalidParams(undefined, message)
 }

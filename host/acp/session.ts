@@ -1,12 +1,13 @@
 /** A conversation of an editor: each prompt is a run that continues the last one, on the directory of the session. */
 
-import { type ContentBlock, RequestError, type StopReason } from '@agentclientprotocol/sdk'
+import type { ContentBlock, StopReason } from '@agentclientprotocol/sdk'
 import { CaissonError } from '#specs/errors.ts'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { Host, RunOptions, RunState } from '../index.ts'
 import type { Editor } from './editor.ts'
 import { metadataKeys, type PastSession, titleOf } from './history.ts'
 import { readPrompt, type Task } from './prompt.ts'
+import { notPossibleNow } from './refusals.ts'
 import { apply, type ReviewParts, reviewChanges } from './review.ts'
 import { firstSettings, type SessionSettings } from './settings.ts'
 import { type Carrier, lostWords, Turn } from './turn.ts'
@@ -72,8 +73,9 @@ export class Session {
 
   async prompt(blocks: readonly ContentBlock[]): Promise<StopReason> {
     const turn = this.#turn
-    if (turn !== undefined) return await this.#speakTo(turn, blocks).catch(throwAsAnswer)
-    if (this.#isBusy) throw RequestError.invalidRequest(undefined, 'the session is still at work on a prompt')
+    if (turn !== undefined) return await this.#speakTo(turn, blocks)
+    if (this.#isBusy)
+      throw notPossibleNow('the session is still at work on a prompt; stop it, or wait for its end')
     this.#isBusy = true
     this.#isCancelled = false
     try {
@@ -83,8 +85,6 @@ export class Session {
       if (command === '/run') return await this.#run({ prompt: '', images: [], context: {} }, this.#lastRun())
       const { directory: workspace, editor } = this.#parts
       return await this.#run(await readPrompt(blocks, { workspace, readFile: editor.readFile }))
-    } catch (error) {
-      return throwAsAnswer(error)
     } finally {
       this.#isBusy = false
     }
@@ -191,10 +191,7 @@ export class Session {
     const isAnswer = await turn.questions.answerInWords(prompt)
     if (!isAnswer) {
       await turn.steer(prompt).catch((error: unknown) => {
-        throw RequestError.invalidRequest(
-          undefined,
-          `the agent does not take a message now: ${CaissonError.from(error).message}`,
-        )
+        throw notPossibleNow(`the agent does not take a message now: ${CaissonError.from(error).message}`)
       })
     }
     return await this.#endOf(turn)
@@ -216,7 +213,7 @@ export class Session {
   }
 
   #lastRun(): string {
-    if (this.#last === undefined) throw RequestError.invalidRequest(undefined, 'the session has no turn yet')
+    if (this.#last === undefined) throw notPossibleNow('the session has no turn yet; send a prompt first')
     return this.#last
   }
 
@@ -224,13 +221,4 @@ export class Session {
     const { host, editor, words, by } = this.#parts
     return { host, editor, words, by }
   }
-}
-
-/** What the client reads as the error of its prompt. */
-function throwAsAnswer(error: unknown): never {
-  if (error instanceof RequestError) throw error
-  const { code, message: why } = CaissonError.from(error)
-  throw code === 'invalid_options'
-    ? RequestError.invalidParams(undefined, why)
-    : RequestError.internalError(undefined, why)
 }

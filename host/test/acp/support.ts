@@ -1,5 +1,6 @@
 /** An editor in this process: the client side of the SDK over streams of the test, and what the agent's side has of it. */
 
+import { PassThrough, Readable, Writable } from 'node:stream'
 import {
   type AnyMessage,
   agent,
@@ -8,14 +9,17 @@ import {
   type CreateElicitationResponse,
   client,
   methods,
+  ndJsonStream,
   type RequestPermissionRequest,
   type RequestPermissionResponse,
   type SessionUpdate,
 } from '@agentclientprotocol/sdk'
 import { onTestFinished } from 'vitest'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
+import { serveAcp } from '../../acp/agent.ts'
 import { Editor } from '../../acp/editor.ts'
 import { sanitizeLine, sanitizeWhole } from '../../cli/render/sanitize.ts'
+import type { Host } from '../../index.ts'
 
 export const words: CleanText = { line: sanitizeLine, block: (text) => sanitizeWhole(text, '') }
 
@@ -62,4 +66,28 @@ export function openNearEditor({ capabilities = {}, permit, fill }: NearEditorOp
       )
       .join('')
   return { editor, updates, permissions, forms, said }
+}
+
+/** `caisson acp` in this process, which starts no run. Call it from within a test. */
+export async function serveNear(host: Host, start: () => Promise<string>) {
+  const [toAgent, toClient] = [new PassThrough(), new PassThrough()]
+  const none = () => Promise.reject(new Error('no run is started here'))
+  const served = serveAcp({
+    ...{ host, words, input: toAgent, output: toClient, version: '0.0.0', log: () => undefined, options: {} },
+    runs: { start, follow: none, wake: none },
+  })
+  const { agent } = client({ name: 'test' })
+    .onNotification(methods.client.session.update, () => undefined)
+    .connect(
+      ndJsonStream(
+        Writable.toWeb(toAgent) as WritableStream<Uint8Array>,
+        Readable.toWeb(toClient) as ReadableStream<Uint8Array>,
+      ),
+    )
+  onTestFinished(async () => {
+    toAgent.end()
+    await served
+  })
+  await agent.request(methods.agent.initialize, { protocolVersion: 1, clientCapabilities: {} })
+  return agent
 }
