@@ -176,7 +176,7 @@ class AcpAgent {
       agentInfo: { name: 'caisson', title: 'Caisson', version: this.#options.version },
       agentCapabilities: {
         loadSession: true,
-        promptCapabilities: { image: false, audio: false, embeddedContext: true },
+        promptCapabilities: { image: true, audio: false, embeddedContext: true },
         mcpCapabilities: { http: false, sse: false },
         sessionCapabilities: { list: {}, delete: {}, resume: {}, close: {} },
       },

@@ -2,11 +2,13 @@
 
 import type { ContentBlock, StopReason } from '@agentclientprotocol/sdk'
 import { CaissonError } from '#specs/errors.ts'
+import { capabilitiesOf } from '#specs/node/provider-quirks/capabilities.ts'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { Host, RunOptions, RunState } from '../index.ts'
+import { Buffers } from './buffers.ts'
 import type { Editor } from './editor.ts'
 import { metadataKeys, type PastSession, titleOf } from './history.ts'
-import { readPrompt, type Task } from './prompt.ts'
+import { type PromptPlace, readPrompt, type Task } from './prompt.ts'
 import { notPossibleNow } from './refusals.ts'
 import { apply, type ReviewParts, reviewChanges } from './review.ts'
 import { firstSettings, type SessionSettings } from './settings.ts'
@@ -40,6 +42,8 @@ export const commands = [
   { name: 'undo', description: 'Undo what was applied of the last turn' },
 ]
 
+const noTask: Task = { prompt: '', images: [], context: {}, contents: {}, mentioned: [], notes: [] }
+
 export class Session {
   settings: SessionSettings = firstSettings
   readonly #parts: SessionParts
@@ -53,9 +57,11 @@ export class Session {
   #isLeft = false
   readonly #closings = new WeakMap<Turn, Promise<StopReason>>()
   #reviewing = new AbortController()
+  readonly #buffers: Buffers
 
   constructor(parts: SessionParts) {
     this.#parts = parts
+    this.#buffers = new Buffers(parts.editor, parts.directory)
   }
 
   /** Continues a session of the journals; follows its last run where that is not over. */
@@ -82,9 +88,10 @@ export class Session {
       const [only] = blocks
       const command = blocks.length === 1 && only?.type === 'text' ? only.text.trim() : ''
       if (command === '/apply' || command === '/undo') return await this.#command(command)
-      if (command === '/run') return await this.#run({ prompt: '', images: [], context: {} }, this.#lastRun())
-      const { directory: workspace, editor } = this.#parts
-      return await this.#run(await readPrompt(blocks, { workspace, readFile: editor.readFile }))
+      if (command === '/run') return await this.#run(noTask, this.#lastRun())
+      const { readFile } = this.#parts.editor
+      const known = this.#buffers.known
+      return await this.#run(await readPrompt(blocks, { ...this.#promptPlace, readFile, known }))
     } finally {
       this.#isBusy = false
     }
@@ -106,6 +113,8 @@ export class Session {
   /** @param planFrom the run whose plan is carried out */
   async #run(task: Task, planFrom?: string): Promise<StopReason> {
     const { directory, editor, words, runs } = this.#parts
+    await this.#note(task.notes)
+    this.#buffers.know(task.mentioned)
     const isFirst = this.#last === undefined
     if (isFirst)
       await editor.tell([{ sessionUpdate: 'session_info_update', title: titleOf(task.prompt, words) }])
@@ -116,11 +125,12 @@ export class Session {
     return await this.#endOf(turn)
   }
 
-  #optionsOf({ prompt, images, context }: Task, from: string | undefined): RunOptions {
+  #optionsOf({ prompt, images, context, contents }: Task, from: string | undefined): RunOptions {
     const { id, directory, editor, options } = this.#parts
     const { mode, model, effort } = this.settings
     return {
       ...{ prompt, images, context, workspace: directory },
+      ...(Object.keys(contents).length === 0 ? {} : { files: { contents } }),
       ...(model === undefined ? {} : { model }),
       ...(effort === undefined ? {} : { effort }),
       ...(this.#last === undefined ? {} : { continue: this.#last }),
@@ -184,9 +194,10 @@ export class Session {
 
   /** A prompt while a run is at work: the answer to a question, or a message to the agent. */
   async #speakTo(turn: Turn, blocks: readonly ContentBlock[]): Promise<StopReason> {
-    const { directory, editor } = this.#parts
-    const { prompt, images, context } = await readPrompt(blocks, { workspace: directory })
-    if (images.length > 0 || Object.keys(context).length > 0)
+    const { editor } = this.#parts
+    const { prompt, images, context, contents, notes } = await readPrompt(blocks, this.#promptPlace)
+    await this.#note(notes)
+    if (images.length + Object.keys({ ...context, ...contents }).length > 0)
       await editor.tell([thought('While a run is at work, it gets the words of a message alone.\n\n')])
     const isAnswer = await turn.questions.answerInWords(prompt)
     if (!isAnswer) {
@@ -219,6 +230,31 @@ export class Session {
 
   get #reviewParts(): ReviewParts {
     const { host, editor, words, by } = this.#parts
-    return { host, editor, words, by }
+    return { host, editor, words, by, buffers: this.#buffers }
+  }
+
+  get #promptPlace(): PromptPlace {
+    const { host, directory: workspace } = this.#parts
+    return {
+      workspace,
+      inspect: (paths, contents) => host.inspectPaths(paths, { workspace, contents }),
+      refuseImages: () => this.#refuseImages(),
+    }
+  }
+
+  /** Why the model of the next run gets no images, as far as is known. */
+  async #refuseImages(): Promise<string | undefined> {
+    const { model } = this.settings
+    const choice = await this.#parts.host.provider(model === undefined ? {} : { model })
+    if (choice.baseUrl === null) return 'the offline model does not see images; choose another model'
+    const { maxImages = capabilitiesOf(choice.model).maxImages } = choice
+    return maxImages > 0
+      ? undefined
+      : `as far as is known, ${choice.model} does not see images; choose another model, or set models."${choice.model}".maxImages in the configuration`
+  }
+
+  async #note(notes: readonly string[]): Promise<void> {
+    const { editor, words } = this.#parts
+    if (notes.length > 0) await editor.tell(notes.map((note) => message(`${words.line(note, 2_000)}\n\n`)))
   }
 }

@@ -1,5 +1,6 @@
 /** An editor in this process: the client side of the SDK over streams of the test, and what the agent's side has of it. */
 
+import { readFileSync, writeFileSync } from 'node:fs'
 import { PassThrough, Readable, Writable } from 'node:stream'
 import {
   type AnyMessage,
@@ -29,10 +30,25 @@ export interface NearEditorOptions {
     request: RequestPermissionRequest,
   ) => RequestPermissionResponse | Promise<RequestPermissionResponse>
   readonly fill?: (request: CreateElicitationRequest) => CreateElicitationResponse
+  /** Texts that it has open and not saved, by absolute path. Given: it reads and writes files. */
+  readonly unsaved?: Map<string, string>
 }
 
+/** As editors do: a text that is written is saved. */
+export const filesOf = (unsaved: Map<string, string>) => ({
+  read: (file: string) => unsaved.get(file) ?? readFileSync(file, 'utf8'),
+  write: (file: string, content: string) => {
+    unsaved.delete(file)
+    writeFileSync(file, content)
+  },
+})
+
 /** Call it from within a test. */
-export function openNearEditor({ capabilities = {}, permit, fill }: NearEditorOptions = {}) {
+export function openNearEditor({ permit, fill, unsaved, ...options }: NearEditorOptions = {}) {
+  const fs = unsaved === undefined ? {} : { fs: { readTextFile: true, writeTextFile: true } }
+  const capabilities = { ...fs, ...options.capabilities }
+  const files = filesOf(unsaved ?? new Map())
+  const written: string[] = []
   const [toAgent, toClient] = [new TransformStream<AnyMessage>(), new TransformStream<AnyMessage>()]
   const updates: SessionUpdate[] = []
   const permissions: RequestPermissionRequest[] = []
@@ -46,6 +62,12 @@ export function openNearEditor({ capabilities = {}, permit, fill }: NearEditorOp
     .onRequest(methods.client.elicitation.create, ({ params }) => {
       forms.push(params)
       return fill?.(params) ?? { action: 'cancel' }
+    })
+    .onRequest(methods.client.fs.readTextFile, ({ params }) => ({ content: files.read(params.path) }))
+    .onRequest(methods.client.fs.writeTextFile, ({ params }) => {
+      written.push(params.path)
+      files.write(params.path, params.content)
+      return {}
     })
     .connect({ readable: toClient.readable, writable: toAgent.writable })
   const connection = agent({ name: 'test' }).connect({
@@ -65,7 +87,7 @@ export function openNearEditor({ capabilities = {}, permit, fill }: NearEditorOp
           : '',
       )
       .join('')
-  return { editor, updates, permissions, forms, said }
+  return { editor, updates, permissions, forms, said, written }
 }
 
 /** `caisson acp` in this process, which starts no run. Call it from within a test. */
