@@ -4,8 +4,6 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { stat } from 'node:fs/promises'
-import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import {
   type AgentContext,
@@ -23,6 +21,8 @@ import { CaissonError, type Host, type RunOptions } from '../index.ts'
 import { Editor } from './editor.ts'
 import { openFrames } from './frames.ts'
 import { deleteSession, findSession, listSessions, tellAgain } from './history.ts'
+import { takeMcpServers } from './mcp-servers.ts'
+import { OpenSessions } from './open-sessions.ts'
 import { answering, invalidParams, noSession, notPossibleNow } from './refusals.ts'
 import { commands, type RunStarter, Session } from './session.ts'
 import {
@@ -33,6 +33,8 @@ import {
   modeState,
   withOption,
 } from './settings.ts'
+import { thought } from './updates.ts'
+import { checkDirectory, requireAbsolute } from './workspace-files.ts'
 
 export interface AcpOptions {
   readonly host: Host
@@ -45,9 +47,6 @@ export interface AcpOptions {
   readonly log: (line: string) => void
   readonly options: Pick<RunOptions, 'vm'>
 }
-
-/** Of one connection. */
-const sessionsMax = 256
 
 /** Serves until the editor closes the connection. @throws {CaissonError} `limit_reached` for a frame that is too long */
 export async function serveAcp(options: AcpOptions): Promise<void> {
@@ -63,11 +62,12 @@ export async function serveAcp(options: AcpOptions): Promise<void> {
     )
 }
 
+/** What a session is opened with. */
+type Opened = Pick<NewSessionRequest, 'cwd'> & Partial<Pick<NewSessionRequest, 'mcpServers'>>
+
 class AcpAgent {
   readonly #options: AcpOptions
-  readonly #sessions = new Map<string, Session>()
-  /** Ids of the last sessions that were closed here. */
-  readonly #closed = new Set<string>()
+  readonly #sessions = new OpenSessions()
   #capabilities: ClientCapabilities = {}
   #by = 'an ACP client'
   #models: Promise<ModelChoices> | undefined
@@ -110,7 +110,7 @@ class AcpAgent {
         methods.agent.session.prompt,
         answering(
           async ({ params }) => ({
-            stopReason: await this.#find(params.sessionId).prompt(params.prompt),
+            stopReason: await this.#sessions.find(params.sessionId).prompt(params.prompt),
           }),
           log,
         ),
@@ -147,8 +147,8 @@ class AcpAgent {
       .onRequest(
         methods.agent.session.close,
         answering(async ({ params }) => {
-          await this.#find(params.sessionId).cancel()
-          this.#drop(params.sessionId)
+          await this.#sessions.find(params.sessionId).cancel()
+          this.#sessions.drop(params.sessionId)
           return {}
         }, log),
       )
@@ -156,15 +156,14 @@ class AcpAgent {
         methods.agent.session.delete,
         answering(async ({ params }) => {
           await deleteSession(host, params.sessionId)
-          this.#drop(params.sessionId)
+          this.#sessions.drop(params.sessionId)
           return {}
         }, log),
       )
   }
 
   leave(): void {
-    for (const session of this.#sessions.values()) session.leave()
-    this.#sessions.clear()
+    this.#sessions.leave()
   }
 
   #initialize({ clientCapabilities, clientInfo }: InitializeRequest): InitializeResponse {
@@ -177,44 +176,39 @@ class AcpAgent {
       agentCapabilities: {
         loadSession: true,
         promptCapabilities: { image: true, audio: false, embeddedContext: true },
-        mcpCapabilities: { http: false, sse: false },
+        mcpCapabilities: { http: true, sse: false },
         sessionCapabilities: { list: {}, delete: {}, resume: {}, close: {} },
       },
       authMethods: [],
     }
   }
 
-  async #begin({ cwd }: NewSessionRequest, client: AgentContext) {
-    const session = await this.#create(`session-${randomBytes(10).toString('hex')}`, cwd, client)
-    const state = await this.#stateOf(session.session)
-    this.#offerCommands(session.id, client)
-    return { sessionId: session.id, ...state }
+  async #begin(given: NewSessionRequest, client: AgentContext) {
+    const sessionId = `session-${randomBytes(10).toString('hex')}`
+    const { session, editor } = await this.#create(sessionId, given, client)
+    const state = await this.#stateOf(session)
+    this.#tellLater(sessionId, editor, session)
+    return { sessionId, ...state }
   }
 
-  async #create(
-    id: string,
-    cwd: string,
-    client: AgentContext,
-  ): Promise<{ readonly id: string; readonly session: Session; readonly editor: Editor }> {
+  async #create(sessionId: string, { cwd, mcpServers }: Opened, client: AgentContext) {
     const directory = await checkDirectory(cwd)
-    if (this.#sessions.size >= sessionsMax && !this.#sessions.has(id))
-      throw notPossibleNow(`at most ${sessionsMax} sessions may be open; close one first`)
+    this.#sessions.requirePlace(sessionId)
     const { host, runs, words, log, options } = this.#options
-    const editor = new Editor({ client, sessionId: id, capabilities: this.#capabilities, log })
-    const session = new Session({ id, directory, host, runs, editor, words, by: this.#by, log, options })
-    this.#sessions.get(id)?.leave()
-    this.#sessions.set(id, session)
-    return { id, session, editor }
+    const configured = Object.keys((await host.config()).mcpServers)
+    const mcp = takeMcpServers(mcpServers ?? [], configured)
+    const editor = new Editor({ client, sessionId, capabilities: this.#capabilities, log })
+    const parts = { directory, host, runs, editor, words, by: this.#by, log, options, mcp }
+    const session = new Session({ id: sessionId, ...parts })
+    this.#sessions.add(sessionId, session)
+    return { session, editor }
   }
 
-  async #restore(
-    { sessionId, cwd }: { readonly sessionId: string; readonly cwd: string },
-    client: AgentContext,
-    isShown: boolean,
-  ) {
+  async #restore(given: Opened & { readonly sessionId: string }, client: AgentContext, isShown: boolean) {
     const { host, words } = this.#options
-    const runs = await findSession(host, sessionId, await checkDirectory(cwd))
-    const { session, editor } = await this.#create(sessionId, cwd, client)
+    const { sessionId } = given
+    const runs = await findSession(host, sessionId, await checkDirectory(given.cwd))
+    const { session, editor } = await this.#create(sessionId, given, client)
     const past = await tellAgain(host, runs, words, async (updates) => {
       if (isShown) await editor.tell(updates)
     })
@@ -225,26 +219,12 @@ class AcpAgent {
     setImmediate(() => {
       void session.restore(past).catch((error: unknown) => this.#options.log(String(error)))
     })
-    this.#offerCommands(sessionId, client)
+    this.#tellLater(sessionId, editor, session)
     return state
   }
 
-  #find(sessionId: string): Session {
-    const found = this.#sessions.get(sessionId)
-    if (found === undefined) throw noSession(sessionId, this.#closed.has(sessionId) ? 'closed' : 'unknown')
-    return found
-  }
-
-  #drop(sessionId: string): void {
-    this.#sessions.get(sessionId)?.leave()
-    if (!this.#sessions.delete(sessionId)) return
-    const [oldest] = this.#closed
-    if (this.#closed.size >= sessionsMax && oldest !== undefined) this.#closed.delete(oldest)
-    this.#closed.add(sessionId)
-  }
-
   async #set(sessionId: string, option: string, value: unknown, client: AgentContext): Promise<Session> {
-    const session = this.#find(sessionId)
+    const session = this.#sessions.find(sessionId)
     const models = await this.#offeredModels()
     const settings = withOption(session.settings, models, option, value)
     if (settings === undefined) throw invalidParams(describeRefused(session.settings, models, option, value))
@@ -275,24 +255,14 @@ class AcpAgent {
     return this.#models
   }
 
-  #offerCommands(sessionId: string, client: AgentContext): void {
-    const update = { sessionUpdate: 'available_commands_update' as const, availableCommands: commands }
-    setImmediate(
-      () => void client.notify(methods.client.session.update, { sessionId, update }).catch(() => undefined),
-    )
+  /** What the editor gets of a session behind the answer that names it. */
+  #tellLater(sessionId: string, editor: Editor, { notes }: Session): void {
+    const { words } = this.#options
+    const said = notes.map((note) => thought(`${words.line(note, 1_000)}\n\n`))
+    const offered = { sessionUpdate: 'available_commands_update' as const, availableCommands: commands }
+    setImmediate(() => {
+      if (this.#sessions.get(sessionId) === undefined) return
+      void editor.tell([offered, ...said]).catch(() => undefined)
+    })
   }
-}
-
-/** @throws {RequestError} for a directory that no session can have */
-async function checkDirectory(cwd: string): Promise<string> {
-  const directory = requireAbsolute(cwd)
-  const found = await stat(directory).catch(() => undefined)
-  if (found?.isDirectory() === true) return directory
-  const seen = found === undefined ? 'cannot be found' : 'is no directory'
-  throw invalidParams(`cwd: ${JSON.stringify(directory)} ${seen}; give the directory that the agent works on`)
-}
-
-function requireAbsolute(cwd: string): string {
-  if (path.isAbsolute(cwd) && !cwd.includes('\0')) return path.resolve(cwd)
-  throw invalidParams(`cwd: expected an absolute path, got ${JSON.stringify(cwd.slice(0, 200))}`)
 }

@@ -8,6 +8,7 @@ import type { Host, RunOptions, RunState } from '../index.ts'
 import { Buffers } from './buffers.ts'
 import type { Editor } from './editor.ts'
 import { metadataKeys, type PastSession, titleOf } from './history.ts'
+import type { TakenServers } from './mcp-servers.ts'
 import { type PromptPlace, readPrompt, type Task } from './prompt.ts'
 import { notPossibleNow } from './refusals.ts'
 import { apply, type ReviewParts, reviewChanges } from './review.ts'
@@ -33,6 +34,8 @@ export interface SessionParts {
   readonly log: (line: string) => void
   /** Options of every run, such as the size of its VM. */
   readonly options: Pick<RunOptions, 'vm'>
+  /** MCP servers of the editor. */
+  readonly mcp: TakenServers
 }
 
 /** What a person types for the session itself. */
@@ -62,6 +65,11 @@ export class Session {
   constructor(parts: SessionParts) {
     this.#parts = parts
     this.#buffers = new Buffers(parts.editor, parts.directory)
+  }
+
+  /** What the person has to know of the session. */
+  get notes(): readonly string[] {
+    return this.#parts.mcp.notes
   }
 
   /** Continues a session of the journals; follows its last run where that is not over. */
@@ -126,7 +134,7 @@ export class Session {
   }
 
   #optionsOf({ prompt, images, context, contents }: Task, from: string | undefined): RunOptions {
-    const { id, directory, editor, options } = this.#parts
+    const { id, directory, editor, options, mcp } = this.#parts
     const { mode, model, effort } = this.settings
     return {
       ...{ prompt, images, context, workspace: directory },
@@ -137,6 +145,7 @@ export class Session {
       ...(from !== undefined ? { plan: { from } } : mode === 'plan' ? { plan: { only: true } } : {}),
       metadata: { [metadataKeys.session]: id, [metadataKeys.mode]: mode },
       approvals: { interactive: true },
+      ...(Object.keys(mcp.servers).length === 0 ? {} : { extensions: { mcpServers: mcp.servers } }),
       vm: { ...options.vm, keep: true },
       onNotes: (notes) =>
         void editor.tell(notes.map((note) => thought(`${note}\n\n`))).catch(() => undefined),

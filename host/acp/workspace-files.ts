@@ -4,6 +4,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { limits } from '#specs/protocol/limits.ts'
 import { isPlainRelativePath } from '#specs/protocol/text.ts'
+import { invalidParams } from './refusals.ts'
 
 /** Path below the workspace, with `/`; undefined for what is elsewhere. */
 export function pathInWorkspace(workspace: string, uri: string): string | undefined {
@@ -53,4 +54,18 @@ export function withLineEndsOf(text: string, saved: string): string {
 
 function plain(text: string): string {
   return text.replaceAll('\r\n', '\n').replace(/^\ufeff/, '')
+}
+
+/** @throws {RequestError} for a directory that no session can have */
+export async function checkDirectory(cwd: string): Promise<string> {
+  const directory = requireAbsolute(cwd)
+  const found = await stat(directory).catch(() => undefined)
+  if (found?.isDirectory() === true) return directory
+  const seen = found === undefined ? 'cannot be found' : 'is no directory'
+  throw invalidParams(`cwd: ${JSON.stringify(directory)} ${seen}; give the directory that the agent works on`)
+}
+
+export function requireAbsolute(cwd: string): string {
+  if (path.isAbsolute(cwd) && !cwd.includes('\0')) return path.resolve(cwd)
+  throw invalidParams(`cwd: expected an absolute path, got ${JSON.stringify(cwd.slice(0, 200))}`)
 }

@@ -20,7 +20,7 @@ import type { CleanText } from '#specs/protocol/shown-text.ts'
 import { serveAcp } from '../../acp/agent.ts'
 import { Editor } from '../../acp/editor.ts'
 import { sanitizeLine, sanitizeWhole } from '../../cli/render/sanitize.ts'
-import type { Host } from '../../index.ts'
+import type { Host, RunOptions } from '../../index.ts'
 
 export const words: CleanText = { line: sanitizeLine, block: (text) => sanitizeWhole(text, '') }
 
@@ -91,7 +91,11 @@ export function openNearEditor({ permit, fill, unsaved, ...options }: NearEditor
 }
 
 /** `caisson acp` in this process, which starts no run. Call it from within a test. */
-export async function serveNear(host: Host, start: () => Promise<string>) {
+export async function serveNear(
+  host: Host,
+  start: (options: RunOptions) => Promise<string>,
+  onUpdate: (update: SessionUpdate) => void = () => undefined,
+) {
   const [toAgent, toClient] = [new PassThrough(), new PassThrough()]
   const none = () => Promise.reject(new Error('no run is started here'))
   const served = serveAcp({
@@ -99,7 +103,7 @@ export async function serveNear(host: Host, start: () => Promise<string>) {
     runs: { start, follow: none, wake: none },
   })
   const { agent } = client({ name: 'test' })
-    .onNotification(methods.client.session.update, () => undefined)
+    .onNotification(methods.client.session.update, ({ params }) => onUpdate(params.update))
     .connect(
       ndJsonStream(
         Writable.toWeb(toAgent) as WritableStream<Uint8Array>,
