@@ -1,4 +1,4 @@
-/** Images that a person pastes into a prompt: checked, and given to the run as files of its workspace that the disk does not have. */
+/** Images that a person pastes into a prompt: checked, and given to the run as files that the disk does not have. */
 import { createHash } from 'node:crypto'
 import { imagesMaxBytes, readImageUrl } from '#specs/protocol/image.ts'
 import { invalidParams } from './refusals.ts'
