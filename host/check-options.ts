@@ -8,6 +8,7 @@ import * as z from 'zod'
 import { ApprovalRule } from '#specs/protocol/approval.ts'
 import { SectionName, SectionPlace, SectionTokens } from '#specs/protocol/context-section.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
+import { FileContents } from '#specs/protocol/file-contents.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { RunMetadata, RunPriority, StartWithin } from '#specs/protocol/host-event.ts'
 import { ImagePath, imagesMaxCount } from '#specs/protocol/image.ts'
@@ -108,6 +109,7 @@ const FolderSchema = z.strictObject({
 const FilesSchema = z.strictObject({
   include: z.array(z.string().max(4_096)).max(1_000).optional(),
   acceptIgnoreRules: z.boolean().optional(),
+  contents: FileContents.optional(),
 })
 const PlanSchema = z.strictObject({
   only: z.boolean().optional(),

@@ -5,6 +5,7 @@ import * as z from 'zod'
 import { hasCode, requireText, withCode } from '#specs/errors.ts'
 import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
+import { type FileContent, FileContents } from '#specs/protocol/file-contents.ts'
 import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { WorkspacePath } from '#specs/protocol/text.ts'
 import type { TraceEntry } from '#specs/service/task-resources.ts'
@@ -95,7 +96,8 @@ import { RunStarter } from './run-starter.ts'
 import { answerAnywhere, revokeAnywhere } from './runs/answer-anywhere.ts'
 import { RunChanges } from './runs/changes.ts'
 import { cancelStored } from './runs/end-stored.ts'
-import { findHeld, type HeldPaths } from './runs/prepare.ts'
+import { readGivenContents } from './runs/given-contents.ts'
+import { findHeld, type HeldPaths, inspectPaths, type PathFate } from './runs/prepare.ts'
 import type { Replay } from './runs/replay/replay.ts'
 import type { Run } from './runs/run.ts'
 import { RunNotes } from './runs/run-notes.ts'
@@ -654,6 +656,27 @@ export class Host implements AsyncDisposable {
     })
   }
 
+  /**
+   * What becomes of paths when a directory is copied for a run: whether each goes into the VM, or why it stays out.
+   * @param paths at most 256, relative to the workspace
+   * @param contents as the option `files.contents`
+   * @throws {CaissonError} `invalid_options`, `workspace_refused`
+   */
+  async inspectPaths(
+    paths: readonly string[],
+    options: {
+      readonly workspace?: string
+      readonly contents?: Readonly<Record<string, FileContent>>
+    } = {},
+  ): Promise<Record<string, PathFate>> {
+    return await withCode(async () => {
+      checkArguments('the paths cannot be inspected', InspectedPaths, { paths, options })
+      const { workspace = process.cwd(), contents = {} } = options
+      const root = requireDirectory(workspace, this.folders)
+      return await inspectPaths(this.folders, root, paths, readGivenContents(contents, root))
+    })
+  }
+
   /** The user's skills, as a run would get them now. @throws {CaissonError} `invalid_config` */
   async skills(): Promise<UserSkills> {
     return await withCode(async () => readSkills(await this.config(), this.#state))
@@ -668,6 +691,10 @@ function queueLimits({
   return { maxAtWork: maxAtWork ?? defaultMaxAtWork(), maxWaiting, maxWaitingPerLane }
 }
 
+const InspectedPaths = z.strictObject({
+  paths: z.array(WorkspacePath).max(256),
+  options: z.strictObject({ workspace: z.string().min(1).optional(), contents: FileContents.optional() }),
+})
 const DoctorOptions = z.strictObject({ fresh: z.boolean().default(false) })
 const Takes = z
   .array(

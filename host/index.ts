@@ -21,13 +21,14 @@ export type {
 export type { SectionPlace } from '#specs/protocol/context-section.ts'
 export type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
 export type { RunReason, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
-export type { AgentEvent, Delta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
+export type { AgentEvent, Delta, HostEvent, JournalEvent, LeftOut } from '#specs/protocol/event.ts'
 export type {
   GovernanceNote,
   MemoryNote,
   SkillHead,
   SkillLoadAnswer,
 } from '#specs/protocol/extension.ts'
+export type { FileContent } from '#specs/protocol/file-contents.ts'
 export type { HookPoint } from '#specs/protocol/hook.ts'
 export type { HostDelta, RunPriority } from '#specs/protocol/host-event.ts'
 export type { ImageRef } from '#specs/protocol/image.ts'
@@ -166,7 +167,7 @@ export type {
   ReviewedChange,
   RunChanges,
 } from './runs/changes.ts'
-export type { HeldPaths } from './runs/prepare.ts'
+export type { HeldPaths, PathFate } from './runs/prepare.ts'
 export type { Replay, ReplayDifference, ReplayResult } from './runs/replay/replay.ts'
 export type { Run } from './runs/run.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './runs/run-notes.ts'
@@ -220,3 +221,4 @@ export type {
   WorkspaceError,
   WorkspaceErrorCode,
 } from './workspace/index.ts'
+export { isLikelySecret } from './workspace/index.ts'

@@ -29,6 +29,7 @@ import { notesOnOptions } from './run-notes.ts'
 import { type PlanOptions, type RunOptions, runDefaults } from './run-options.ts'
 import { nameFolders } from './runs/added-folders.ts'
 import { findContinued } from './runs/continued-run.ts'
+import { readGivenContents } from './runs/given-contents.ts'
 import {
   findGivenPlan,
   type GivenPlan,
@@ -91,7 +92,8 @@ export async function resolveRun(
   const vectors = await settings.chooseEmbeddings(config, limits.maxCostUsd)
   const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
   if (unpriced !== null) throw new CaissonError('price_unknown', unpriced)
-  const images = readTaskImages(options.images ?? [], directory)
+  const contents = readGivenContents(files.contents ?? {}, directory)
+  const images = readTaskImages(options.images ?? [], directory, contents)
   const addedFolders = nameFolders(options.folders ?? runDefaults.folders, directory, folders)
   const { rules } = ApprovalRules.parse({ rules: approvals.rules ?? runDefaults.approvals.rules })
   refuseVoidRules(rules, 'the approval rules')
@@ -174,6 +176,7 @@ export async function resolveRun(
     directory,
     addedFolders,
     include: [...(files.include ?? runDefaults.files.include), ...images.map(patternOf)],
+    ...(contents.size === 0 ? {} : { contents }),
     acceptIgnoreRules: files.acceptIgnoreRules ?? runDefaults.files.acceptIgnoreRules,
     limits,
     vm: { ...machine, ...(sleepAfterMs === undefined ? {} : { sleepAfterMs }) },

@@ -4,6 +4,7 @@
  */
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
+import type { FileContent } from '#specs/protocol/file-contents.ts'
 import type { RunPriority } from '#specs/protocol/host-event.ts'
 import type { Effort, PlanInput } from '#specs/protocol/plan.ts'
 import type { StepModels } from '#specs/protocol/run-models.ts'
@@ -187,6 +188,13 @@ export interface FileSelection {
    * Default: false.
    */
   readonly acceptIgnoreRules?: boolean
+  /**
+   * Content that the VM gets in the place of what the disk has, by path in the workspace: text, or bytes in base64. Such as
+   * text that an editor has not saved. A path without a file makes one, in a directory that exists. Changes compare with
+   * this content, so one is in conflict until the file on the disk has it. At most 64 files and 4 MiB. What stays out of
+   * the VM stays out. Default: none.
+   */
+  readonly contents?: Readonly<Record<string, FileContent>>
 }
 
 export interface PlanOptions {

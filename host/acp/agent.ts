@@ -4,26 +4,37 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { stat } from 'node:fs/promises'
-import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import {
   type AgentContext,
   agent,
   type ClientCapabilities,
+  type InitializeRequest,
   type InitializeResponse,
   MessageTooLargeError,
   methods,
+  type NewSessionRequest,
   PROTOCOL_VERSION,
-  RequestError,
 } from '@agentclientprotocol/sdk'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import { CaissonError, type Host, type RunOptions } from '../index.ts'
 import { Editor } from './editor.ts'
 import { openFrames } from './frames.ts'
 import { deleteSession, findSession, listSessions, tellAgain } from './history.ts'
+import { takeMcpServers } from './mcp-servers.ts'
+import { OpenSessions } from './open-sessions.ts'
+import { answering, invalidParams, noSession, notPossibleNow } from './refusals.ts'
 import { commands, type RunStarter, Session } from './session.ts'
-import { configOptions, type ModelChoices, modelChoices, modeState, withOption } from './settings.ts'
+import {
+  configOptions,
+  describeRefused,
+  type ModelChoices,
+  modelChoices,
+  modeState,
+  withOption,
+} from './settings.ts'
+import { thought } from './updates.ts'
+import { checkDirectory, requireAbsolute } from './workspace-files.ts'
 
 export interface AcpOptions {
   readonly host: Host
@@ -36,9 +47,6 @@ export interface AcpOptions {
   readonly log: (line: string) => void
   readonly options: Pick<RunOptions, 'vm'>
 }
-
-/** Of one connection. */
-const sessionsMax = 256
 
 /** Serves until the editor closes the connection. @throws {CaissonError} `limit_reached` for a frame that is too long */
 export async function serveAcp(options: AcpOptions): Promise<void> {
@@ -54,9 +62,12 @@ export async function serveAcp(options: AcpOptions): Promise<void> {
     )
 }
 
+/** What a session is opened with. */
+type Opened = Pick<NewSessionRequest, 'cwd'> & Partial<Pick<NewSessionRequest, 'mcpServers'>>
+
 class AcpAgent {
   readonly #options: AcpOptions
-  readonly #sessions = new Map<string, Session>()
+  readonly #sessions = new OpenSessions()
   #capabilities: ClientCapabilities = {}
   #by = 'an ACP client'
   #models: Promise<ModelChoices> | undefined
@@ -66,139 +77,157 @@ class AcpAgent {
   }
 
   open() {
+    const { log } = this.#options
     const app = agent({ name: 'caisson' })
-      .onRequest(methods.agent.initialize, ({ params }) => {
-        const { clientCapabilities, clientInfo } = params
-        this.#capabilities = clientCapabilities ?? {}
-        const name = clientInfo?.title ?? clientInfo?.name ?? ''
-        if (name !== '') this.#by = `${this.#options.words.line(name, 100)} (ACP)`
-        return this.#describe()
-      })
-      .onRequest(methods.agent.authenticate, () => {
-        throw RequestError.invalidRequest(undefined, 'this agent needs no authentication')
-      })
-      .onRequest(methods.agent.session.new, async ({ params, client }) => {
-        const session = await this.#create(`session-${randomBytes(10).toString('hex')}`, params.cwd, client)
-        const state = await this.#stateOf(session.session)
-        this.#offerCommands(session.id, client)
-        return { sessionId: session.id, ...state }
-      })
+    // First: the SDK asks handlers in turn, and refuses requests that came right behind this one until it is answered.
+    app.onRequest(
+      methods.agent.initialize,
+      answering(({ params }) => this.#initialize(params), log),
+    )
+    this.#handleSessions(app)
+    app
       .onRequest(
-        methods.agent.session.load,
-        async ({ params, client }) => await this.#restore(params, client, true),
+        methods.agent.authenticate,
+        answering(() => {
+          throw notPossibleNow('this agent needs no authentication; start a session')
+        }, log),
       )
       .onRequest(
-        methods.agent.session.resume,
-        async ({ params, client }) => await this.#restore(params, client, false),
+        methods.agent.session.setMode,
+        answering(async ({ params, client }) => {
+          await this.#set(params.sessionId, 'mode', params.modeId, client)
+          return {}
+        }, log),
       )
-      .onRequest(methods.agent.session.list, async ({ params }) => {
-        const { cwd = null } = params
-        return { sessions: await listSessions(this.#options.host, cwd, this.#options.words) }
-      })
-      .onRequest(methods.agent.session.close, async ({ params }) => {
-        await this.#find(params.sessionId).cancel()
-        this.#drop(params.sessionId)
-        return {}
-      })
-      .onRequest(methods.agent.session.delete, async ({ params }) => {
-        await deleteSession(this.#options.host, params.sessionId)
-        this.#drop(params.sessionId)
-        return {}
-      })
-      .onRequest(methods.agent.session.setMode, async ({ params, client }) => {
-        await this.#set(params.sessionId, 'mode', params.modeId, client)
-        return {}
-      })
-      .onRequest(methods.agent.session.setConfigOption, async ({ params, client }) => {
-        const session = await this.#set(params.sessionId, params.configId, params.value, client)
-        return { configOptions: (await this.#stateOf(session)).configOptions }
-      })
-      .onRequest(methods.agent.session.prompt, async ({ params }) => ({
-        stopReason: await this.#find(params.sessionId).prompt(params.prompt),
-      }))
+      .onRequest(
+        methods.agent.session.setConfigOption,
+        answering(async ({ params, client }) => {
+          const session = await this.#set(params.sessionId, params.configId, params.value, client)
+          return { configOptions: (await this.#stateOf(session)).configOptions }
+        }, log),
+      )
+      .onRequest(
+        methods.agent.session.prompt,
+        answering(
+          async ({ params }) => ({
+            stopReason: await this.#sessions.find(params.sessionId).prompt(params.prompt),
+          }),
+          log,
+        ),
+      )
       .onNotification(methods.agent.session.cancel, async ({ params }) => {
         await this.#sessions.get(params.sessionId)?.cancel()
       })
     return app.connect(openFrames(this.#options))
   }
 
-  leave(): void {
-    for (const session of this.#sessions.values()) session.leave()
-    this.#sessions.clear()
+  /** How sessions begin and end. */
+  #handleSessions(app: ReturnType<typeof agent>): void {
+    const { host, words, log } = this.#options
+    app
+      .onRequest(
+        methods.agent.session.new,
+        answering(async ({ params, client }) => await this.#begin(params, client), log),
+      )
+      .onRequest(
+        methods.agent.session.load,
+        answering(async ({ params, client }) => await this.#restore(params, client, true), log),
+      )
+      .onRequest(
+        methods.agent.session.resume,
+        answering(async ({ params, client }) => await this.#restore(params, client, false), log),
+      )
+      .onRequest(
+        methods.agent.session.list,
+        answering(async ({ params: { cwd = null } }) => {
+          const directory = cwd === null ? null : requireAbsolute(cwd)
+          return { sessions: await listSessions(host, directory, words) }
+        }, log),
+      )
+      .onRequest(
+        methods.agent.session.close,
+        answering(async ({ params }) => {
+          await this.#sessions.find(params.sessionId).cancel()
+          this.#sessions.drop(params.sessionId)
+          return {}
+        }, log),
+      )
+      .onRequest(
+        methods.agent.session.delete,
+        answering(async ({ params }) => {
+          await deleteSession(host, params.sessionId)
+          this.#sessions.drop(params.sessionId)
+          return {}
+        }, log),
+      )
   }
 
-  #describe(): InitializeResponse {
+  leave(): void {
+    this.#sessions.leave()
+  }
+
+  #initialize({ clientCapabilities, clientInfo }: InitializeRequest): InitializeResponse {
+    this.#capabilities = clientCapabilities ?? {}
+    const name = clientInfo?.title ?? clientInfo?.name ?? ''
+    if (name !== '') this.#by = `${this.#options.words.line(name, 100)} (ACP)`
     return {
       protocolVersion: PROTOCOL_VERSION,
       agentInfo: { name: 'caisson', title: 'Caisson', version: this.#options.version },
       agentCapabilities: {
         loadSession: true,
-        promptCapabilities: { image: false, audio: false, embeddedContext: true },
-        mcpCapabilities: { http: false, sse: false },
+        promptCapabilities: { image: true, audio: false, embeddedContext: true },
+        mcpCapabilities: { http: true, sse: false },
         sessionCapabilities: { list: {}, delete: {}, resume: {}, close: {} },
       },
       authMethods: [],
     }
   }
 
-  async #create(
-    id: string,
-    cwd: string,
-    client: AgentContext,
-  ): Promise<{ readonly id: string; readonly session: Session; readonly editor: Editor }> {
-    const directory = await checkDirectory(cwd)
-    if (this.#sessions.size >= sessionsMax && !this.#sessions.has(id))
-      throw RequestError.invalidRequest(
-        undefined,
-        `at most ${sessionsMax} sessions may be open; close one first`,
-      )
-    const { host, runs, words, log, options } = this.#options
-    const editor = new Editor({ client, sessionId: id, capabilities: this.#capabilities, log })
-    const session = new Session({ id, directory, host, runs, editor, words, by: this.#by, log, options })
-    this.#sessions.get(id)?.leave()
-    this.#sessions.set(id, session)
-    return { id, session, editor }
+  async #begin(given: NewSessionRequest, client: AgentContext) {
+    const sessionId = `session-${randomBytes(10).toString('hex')}`
+    const { session, editor } = await this.#create(sessionId, given, client)
+    const state = await this.#stateOf(session)
+    this.#tellLater(sessionId, editor, session)
+    return { sessionId, ...state }
   }
 
-  async #restore(
-    { sessionId, cwd }: { readonly sessionId: string; readonly cwd: string },
-    client: AgentContext,
-    isShown: boolean,
-  ) {
+  async #create(sessionId: string, { cwd, mcpServers }: Opened, client: AgentContext) {
+    const directory = await checkDirectory(cwd)
+    this.#sessions.requirePlace(sessionId)
+    const { host, runs, words, log, options } = this.#options
+    const configured = Object.keys((await host.config()).mcpServers)
+    const mcp = takeMcpServers(mcpServers ?? [], configured)
+    const editor = new Editor({ client, sessionId, capabilities: this.#capabilities, log })
+    const parts = { directory, host, runs, editor, words, by: this.#by, log, options, mcp }
+    const session = new Session({ id: sessionId, ...parts })
+    this.#sessions.add(sessionId, session)
+    return { session, editor }
+  }
+
+  async #restore(given: Opened & { readonly sessionId: string }, client: AgentContext, isShown: boolean) {
     const { host, words } = this.#options
-    const runs = await findSession(host, sessionId, await checkDirectory(cwd))
-    const { session, editor } = await this.#create(sessionId, cwd, client)
+    const { sessionId } = given
+    const runs = await findSession(host, sessionId, await checkDirectory(given.cwd))
+    const { session, editor } = await this.#create(sessionId, given, client)
     const past = await tellAgain(host, runs, words, async (updates) => {
       if (isShown) await editor.tell(updates)
     })
-    if (past === undefined) throw RequestError.resourceNotFound(sessionId)
+    if (past === undefined) throw noSession(sessionId, 'unknown')
     session.settings = past.settings
     const state = await this.#stateOf(session)
     // Behind the answer, so that the editor knows the session by then.
     setImmediate(() => {
       void session.restore(past).catch((error: unknown) => this.#options.log(String(error)))
     })
-    this.#offerCommands(sessionId, client)
+    this.#tellLater(sessionId, editor, session)
     return state
   }
 
-  #find(sessionId: string): Session {
-    const found = this.#sessions.get(sessionId)
-    if (found === undefined) throw RequestError.resourceNotFound(sessionId)
-    return found
-  }
-
-  #drop(sessionId: string): void {
-    this.#sessions.get(sessionId)?.leave()
-    this.#sessions.delete(sessionId)
-  }
-
   async #set(sessionId: string, option: string, value: unknown, client: AgentContext): Promise<Session> {
-    const session = this.#find(sessionId)
+    const session = this.#sessions.find(sessionId)
     const models = await this.#offeredModels()
     const settings = withOption(session.settings, models, option, value)
-    if (settings === undefined)
-      throw RequestError.invalidParams(undefined, `${option} has no value ${JSON.stringify(value)}`)
+    if (settings === undefined) throw invalidParams(describeRefused(session.settings, models, option, value))
     session.settings = settings
     if (option === 'mode') {
       const update = { sessionUpdate: 'current_mode_update' as const, currentModeId: settings.mode }
@@ -226,20 +255,14 @@ class AcpAgent {
     return this.#models
   }
 
-  #offerCommands(sessionId: string, client: AgentContext): void {
-    const update = { sessionUpdate: 'available_commands_update' as const, availableCommands: commands }
-    setImmediate(
-      () => void client.notify(methods.client.session.update, { sessionId, update }).catch(() => undefined),
-    )
+  /** What the editor gets of a session behind the answer that names it. */
+  #tellLater(sessionId: string, editor: Editor, { notes }: Session): void {
+    const { words } = this.#options
+    const said = notes.map((note) => thought(`${words.line(note, 1_000)}\n\n`))
+    const offered = { sessionUpdate: 'available_commands_update' as const, availableCommands: commands }
+    setImmediate(() => {
+      if (this.#sessions.get(sessionId) === undefined) return
+      void editor.tell([offered, ...said]).catch(() => undefined)
+    })
   }
-}
-
-async function checkDirectory(cwd: string): Promise<string> {
-  const isThere = path.isAbsolute(cwd) && (await stat(cwd).catch(() => undefined))?.isDirectory() === true
-  if (!isThere)
-    throw RequestError.invalidParams(
-      undefined,
-      `${JSON.stringify(cwd)} is no directory; expected an absolute path`,
-    )
-  return path.resolve(cwd)
 }

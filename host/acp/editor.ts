@@ -87,6 +87,21 @@ export class Editor {
     }
   }
 
+  /** Gives a file another text and saves it. Undefined: the editor offers none. @returns whether it did */
+  get writeFile(): ((file: string, content: string) => Promise<boolean>) | undefined {
+    const { client, sessionId, capabilities } = this.#parts
+    if (capabilities.fs?.writeTextFile !== true) return undefined
+    return async (file, content) => {
+      const signal = AbortSignal.timeout(readMs)
+      const waiting = client.request(
+        methods.client.fs.writeTextFile,
+        { sessionId, path: file, content },
+        { cancellationSignal: signal, stopWaitingOnCancel: true },
+      )
+      return (await this.#settled(waiting, signal)) !== undefined
+    }
+  }
+
   async #settled<T>(waiting: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
     try {
       return await waiting

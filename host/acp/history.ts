@@ -4,9 +4,10 @@
  */
 
 import { realpath } from 'node:fs/promises'
-import { RequestError, type SessionInfo, type SessionUpdate } from '@agentclientprotocol/sdk'
+import type { SessionInfo, SessionUpdate } from '@agentclientprotocol/sdk'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { Host, RunSummary } from '../index.ts'
+import { noSession, notPossibleNow } from './refusals.ts'
 import { firstSettings, Mode, type SessionSettings } from './settings.ts'
 import { RunUpdates } from './updates.ts'
 
@@ -62,8 +63,7 @@ export function titleOf(prompt: string, words: CleanText): string {
 export async function deleteSession(host: Host, sessionId: string): Promise<void> {
   const runs = await runsOf(host, sessionId)
   const [atWork] = runs.filter(({ isLive }) => isLive)
-  if (atWork !== undefined)
-    throw RequestError.invalidParams(undefined, `${atWork.id} of this session is at work; cancel it first`)
+  if (atWork !== undefined) throw notPossibleNow(`${atWork.id} of this session is at work; cancel it first`)
   for (const { id } of runs) await host.runs.remove(id)
 }
 
@@ -83,7 +83,16 @@ export async function findSession(
   directory: string,
 ): Promise<readonly RunSummary[]> {
   const runs = await runsOf(host, sessionId)
-  if (runs.at(-1)?.workspace !== (await realOf(directory))) throw RequestError.resourceNotFound(sessionId)
+  const last = runs.at(-1)
+  if (last === undefined) {
+    const damaged = (await host.runs.list()).filter(({ status }) => status === 'damaged')
+    throw noSession(
+      sessionId,
+      'unknown',
+      damaged.map(({ id }) => id),
+    )
+  }
+  if (last.workspace !== (await realOf(directory))) throw noSession(sessionId, 'other directory')
   return runs
 }
 

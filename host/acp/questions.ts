@@ -4,6 +4,7 @@
  */
 
 import { errorMessage } from '#specs/errors.ts'
+import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import type { PendingApproval } from '#specs/protocol/run-state.ts'
 import { type CleanText, noKeysHere, sayWhoAsks } from '#specs/protocol/shown-text.ts'
 import type { ApprovalAnswer, Host, UserQuestion } from '../index.ts'
@@ -23,9 +24,19 @@ export interface QuestionParts {
   readonly log: (line: string) => void
 }
 
+/** A question that was put before the person. */
+interface Asked {
+  readonly withdrawal: AbortController
+  /** Of what the person sees: an answer counts for that alone. */
+  readonly digest: string
+}
+
+/** `changed`: the run asks something else by now, which is put anew. */
+type Answered = 'taken' | 'refused' | 'changed'
+
 export class Questions {
   readonly #parts: QuestionParts
-  readonly #asked = new Map<string, AbortController>()
+  readonly #asked = new Map<string, Asked>()
   /** What a person answers with the next prompts, oldest first: the first was put, the others wait for its answer. */
   readonly #inWords = new Map<string, PendingApproval>()
   #answered = Promise.withResolvers<void>()
@@ -45,12 +56,14 @@ export class Questions {
     return this.#spoken.promise
   }
 
-  /** Asks in the background, each question once. */
+  /** Asks in the background, each question once; again where it asks something else under its ID. */
   ask(pending: PendingApproval): void {
     const { approvalId } = pending
-    if (this.#asked.has(approvalId)) return
+    const digest = this.#digestOf(pending)
+    if (this.#asked.get(approvalId)?.digest === digest) return
+    this.withdraw(approvalId)
     const withdrawal = new AbortController()
-    this.#asked.set(approvalId, withdrawal)
+    this.#asked.set(approvalId, { withdrawal, digest })
     void this.#put(pending, withdrawal.signal).catch((error: unknown) => {
       if (!withdrawal.signal.aborted) this.#parts.log(`a question was not put: ${errorMessage(error)}`)
     })
@@ -58,7 +71,7 @@ export class Questions {
 
   /** It was decided, here or elsewhere. */
   withdraw(approvalId: string): void {
-    this.#asked.get(approvalId)?.abort()
+    this.#asked.get(approvalId)?.withdrawal.abort()
     const [first] = this.#inWords.keys()
     this.#inWords.delete(approvalId)
     if (first !== approvalId) return
@@ -78,8 +91,10 @@ export class Questions {
     const { approvalId, question } = waiting
     const answer = answerInWords(question, text)
     this.#spoken = Promise.withResolvers<void>()
-    if (answer === undefined) this.#speak()
-    else if ((await this.#answer(approvalId, answer)) || !this.#isOpen(approvalId)) this.withdraw(approvalId)
+    const answered = answer === undefined ? 'refused' : await this.#answer(waiting, answer)
+    if (answered === 'changed') return true
+    const isOver = answer !== undefined && (answered === 'taken' || !this.#isOpen(approvalId))
+    if (isOver) this.withdraw(approvalId)
     else this.#speak()
     return true
   }
@@ -113,7 +128,7 @@ export class Questions {
       signal,
     )
     const answer = chosen === undefined ? undefined : answerOf(choices, chosen)
-    if (answer !== undefined) await this.#answer(approvalId, answer)
+    if (answer !== undefined) await this.#answer(pending, answer)
     else if (!signal.aborted) this.#leave(approvalId)
   }
 
@@ -132,7 +147,7 @@ export class Questions {
       signal,
     )
     const answer = response === undefined ? undefined : answerInForm(question, response)
-    if (answer !== undefined && (await this.#answer(pending.approvalId, answer))) return
+    if (answer !== undefined && (await this.#answer(pending, answer)) === 'taken') return
     if (!signal.aborted && this.#isOpen(pending.approvalId)) this.#putInWords(pending)
   }
 
@@ -156,12 +171,27 @@ export class Questions {
     return sayWhoAsks({ agentPath, server: question?.server }, this.#parts.words)
   }
 
-  async #answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean> {
+  /** @param shown the question as the person saw it */
+  async #answer(shown: PendingApproval, answer: ApprovalAnswer): Promise<Answered> {
     const { host, runId, by, editor, words } = this.#parts
+    const { approvalId } = shown
+    const open = await host.runs.pendingApprovals(runId)
+    const now = open.find(({ approval }) => approval.approvalId === approvalId)?.approval
+    if (now !== undefined && this.#digestOf(now) !== this.#digestOf(shown)) {
+      await editor.tell([
+        message('The answer was not taken: the question changed meanwhile. It is asked anew.\n\n'),
+      ])
+      this.ask(now)
+      return 'changed'
+    }
     const result = await host.answer(runId, approvalId, answer, { by })
     if (result.taken) this.#answered.resolve()
     else await editor.tell([message(`The answer was not taken: ${words.line(result.message)}\n\n`)])
-    return result.taken
+    return result.taken ? 'taken' : 'refused'
+  }
+
+  #digestOf(approval: PendingApproval): string {
+    return digestOfQuestion({ runId: this.#parts.runId, approval })
   }
 
   #isOpen(approvalId: string): boolean {

@@ -3,6 +3,7 @@
 import type { ToolCallContent } from '@agentclientprotocol/sdk'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { ApplySummary, Host, ReviewItem, RunChanges, RunState } from '../index.ts'
+import { type Buffers, unsavedBase } from './buffers.ts'
 import type { Editor } from './editor.ts'
 import { placeOf, textContent } from './tool-calls.ts'
 import { message } from './updates.ts'
@@ -10,6 +11,7 @@ import { message } from './updates.ts'
 export interface ReviewParts {
   readonly host: Host
   readonly editor: Editor
+  readonly buffers: Buffers
   readonly words: CleanText
   readonly by: string
 }
@@ -28,6 +30,7 @@ export async function reviewChanges(
   if ((state.changes?.entries ?? 0) === 0) return
   const changes = await parts.host.changes(runId)
   const items = await changes.review()
+  parts.buffers.know(items.map(({ path }) => path))
   // Stopped, or the editor has gone, meanwhile.
   if (signal.aborted) return
   // As in the terminal: what did not complete is applied only by a person who saw it.
@@ -41,16 +44,40 @@ export async function reviewChanges(
 
 /** Applies what is neither flagged nor in conflict, or the selection. */
 export async function apply(
-  { editor, words, by }: ReviewParts,
+  { editor, buffers, words, by }: ReviewParts,
   changes: RunChanges,
-  selection: 'all' | { readonly paths: readonly string[] },
+  selection: Selection,
 ): Promise<void> {
-  const summary = await changes.apply(selection, { by })
-  await editor.tell([message(`${describe(summary, changes.runId, words)}\n\n`)])
+  const wanted = (await changes.review()).filter((item) => isChosen(item, selection))
+  const { held, texts } = await buffers.settle(changes, wanted)
+  const summary = await changes.apply(await without(held, changes, selection), { by })
+  const told = { ...summary, conflicts: [...summary.conflicts, ...held] }
+  await editor.tell([message(`${describe(told, changes.runId, words)}\n\n`)])
+  await buffers.refresh(changes, summary, texts)
+}
+
+type Selection = 'all' | { readonly paths: readonly string[]; readonly exact?: boolean }
+
+function isChosen({ path, flagged }: ReviewItem, selection: Selection): boolean {
+  return selection === 'all' ? flagged === undefined : selection.paths.includes(path)
+}
+
+/** The selection as the files are by now, but for what is held. */
+async function without(
+  held: readonly { readonly path: string }[],
+  changes: RunChanges,
+  selection: Selection,
+): Promise<Selection> {
+  if (held.length === 0) return selection
+  const names = new Set(held.map(({ path }) => path))
+  const left = (await changes.review()).filter(
+    (item) => isChosen(item, selection) && item.state.kind !== 'conflict' && !names.has(item.path),
+  )
+  return { paths: left.map(({ path }) => path), exact: true }
 }
 
 async function askForChanges(
-  { editor, words }: ReviewParts,
+  { editor, buffers, words }: ReviewParts,
   changes: RunChanges,
   items: readonly ReviewItem[],
   signal: AbortSignal,
@@ -60,7 +87,10 @@ async function askForChanges(
   const toolCallId = `${runId}/changes`
   const title = `Apply ${items.length === 1 ? 'the change' : `the ${items.length} changes`} to ${words.line(directory, 200)}`
   const places = items.flatMap(({ path }) => placeOf(directory, path) ?? []).slice(0, diffsMax)
-  const content = [...flagNotes(flagged, words), ...(await diffsOf(changes, items, words))]
+  const content = [
+    ...flagNotes(flagged, words),
+    ...(await diffsOf(changes, items, { words, texts: await buffers.read(items) })),
+  ]
   const call = { toolCallId, title, kind: 'edit' as const, status: 'pending' as const }
   await editor.tell([
     { sessionUpdate: 'tool_call', ...call, content, locations: places.map((path) => ({ path })) },
@@ -100,13 +130,13 @@ function flagNotes(flagged: readonly ReviewItem[], words: CleanText): ToolCallCo
 async function diffsOf(
   changes: RunChanges,
   items: readonly ReviewItem[],
-  words: CleanText,
+  { words, texts }: { readonly words: CleanText; readonly texts: ReadonlyMap<string, string> },
 ): Promise<ToolCallContent[]> {
   const diffs: ToolCallContent[] = []
   const others: ReviewItem[] = []
   let bytes = 0
   for (const [at, item] of items.entries()) {
-    const found = at < diffsMax ? await diffOf(changes, item) : undefined
+    const found = at < diffsMax ? await diffOf(changes, item, texts.get(item.path)) : undefined
     if (found === undefined || bytes + found.bytes > diffsMaxBytes) others.push(item)
     else {
       bytes += found.bytes
@@ -116,10 +146,11 @@ async function diffsOf(
   return [...diffs, ...namesOf(others, changes.runId, words)]
 }
 
-/** Undefined for what is no text, or too long. */
+/** Undefined for what is no text, or too long. @param text as the editor has the file */
 async function diffOf(
   changes: RunChanges,
   item: ReviewItem,
+  text: string | undefined,
 ): Promise<{ readonly bytes: number; readonly diff: ToolCallContent } | undefined> {
   const place = placeOf(changes.directory, item.path)
   const isText =
@@ -131,7 +162,7 @@ async function diffOf(
   const [before, after] = [host, run].map((side) => ('content' in side ? side.content : undefined))
   const bytes = Math.max(before?.length ?? 0, after?.length ?? 0)
   if ((before ?? after) === undefined || bytes > diffMaxBytes) return undefined
-  const oldText = before?.toString('utf8') ?? null
+  const oldText = (await unsavedBase(changes, item.path, text)) ?? before?.toString('utf8') ?? null
   return { bytes, diff: { type: 'diff', path: place, newText: after?.toString('utf8') ?? '', oldText } }
 }
 

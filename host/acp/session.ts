@@ -1,12 +1,16 @@
 /** A conversation of an editor: each prompt is a run that continues the last one, on the directory of the session. */
 
-import { type ContentBlock, RequestError, type StopReason } from '@agentclientprotocol/sdk'
+import type { ContentBlock, StopReason } from '@agentclientprotocol/sdk'
 import { CaissonError } from '#specs/errors.ts'
+import { capabilitiesOf } from '#specs/node/provider-quirks/capabilities.ts'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { Host, RunOptions, RunState } from '../index.ts'
+import { Buffers } from './buffers.ts'
 import type { Editor } from './editor.ts'
 import { metadataKeys, type PastSession, titleOf } from './history.ts'
-import { readPrompt, type Task } from './prompt.ts'
+import type { TakenServers } from './mcp-servers.ts'
+import { type PromptPlace, readPrompt, type Task } from './prompt.ts'
+import { notPossibleNow } from './refusals.ts'
 import { apply, type ReviewParts, reviewChanges } from './review.ts'
 import { firstSettings, type SessionSettings } from './settings.ts'
 import { type Carrier, lostWords, Turn } from './turn.ts'
@@ -30,6 +34,8 @@ export interface SessionParts {
   readonly log: (line: string) => void
   /** Options of every run, such as the size of its VM. */
   readonly options: Pick<RunOptions, 'vm'>
+  /** MCP servers of the editor. */
+  readonly mcp: TakenServers
 }
 
 /** What a person types for the session itself. */
@@ -38,6 +44,8 @@ export const commands = [
   { name: 'run', description: 'Carry out the plan of the last turn' },
   { name: 'undo', description: 'Undo what was applied of the last turn' },
 ]
+
+const noTask: Task = { prompt: '', images: [], context: {}, contents: {}, mentioned: [], notes: [] }
 
 export class Session {
   settings: SessionSettings = firstSettings
@@ -52,9 +60,16 @@ export class Session {
   #isLeft = false
   readonly #closings = new WeakMap<Turn, Promise<StopReason>>()
   #reviewing = new AbortController()
+  readonly #buffers: Buffers
 
   constructor(parts: SessionParts) {
     this.#parts = parts
+    this.#buffers = new Buffers(parts.editor, parts.directory)
+  }
+
+  /** What the person has to know of the session. */
+  get notes(): readonly string[] {
+    return this.#parts.mcp.notes
   }
 
   /** Continues a session of the journals; follows its last run where that is not over. */
@@ -72,19 +87,19 @@ export class Session {
 
   async prompt(blocks: readonly ContentBlock[]): Promise<StopReason> {
     const turn = this.#turn
-    if (turn !== undefined) return await this.#speakTo(turn, blocks).catch(throwAsAnswer)
-    if (this.#isBusy) throw RequestError.invalidRequest(undefined, 'the session is still at work on a prompt')
+    if (turn !== undefined) return await this.#speakTo(turn, blocks)
+    if (this.#isBusy)
+      throw notPossibleNow('the session is still at work on a prompt; stop it, or wait for its end')
     this.#isBusy = true
     this.#isCancelled = false
     try {
       const [only] = blocks
       const command = blocks.length === 1 && only?.type === 'text' ? only.text.trim() : ''
       if (command === '/apply' || command === '/undo') return await this.#command(command)
-      if (command === '/run') return await this.#run({ prompt: '', images: [], context: {} }, this.#lastRun())
-      const { directory: workspace, editor } = this.#parts
-      return await this.#run(await readPrompt(blocks, { workspace, readFile: editor.readFile }))
-    } catch (error) {
-      return throwAsAnswer(error)
+      if (command === '/run') return await this.#run(noTask, this.#lastRun())
+      const { readFile } = this.#parts.editor
+      const known = this.#buffers.known
+      return await this.#run(await readPrompt(blocks, { ...this.#promptPlace, readFile, known }))
     } finally {
       this.#isBusy = false
     }
@@ -106,6 +121,8 @@ export class Session {
   /** @param planFrom the run whose plan is carried out */
   async #run(task: Task, planFrom?: string): Promise<StopReason> {
     const { directory, editor, words, runs } = this.#parts
+    await this.#note(task.notes)
+    this.#buffers.know(task.mentioned)
     const isFirst = this.#last === undefined
     if (isFirst)
       await editor.tell([{ sessionUpdate: 'session_info_update', title: titleOf(task.prompt, words) }])
@@ -116,17 +133,19 @@ export class Session {
     return await this.#endOf(turn)
   }
 
-  #optionsOf({ prompt, images, context }: Task, from: string | undefined): RunOptions {
-    const { id, directory, editor, options } = this.#parts
+  #optionsOf({ prompt, images, context, contents }: Task, from: string | undefined): RunOptions {
+    const { id, directory, editor, options, mcp } = this.#parts
     const { mode, model, effort } = this.settings
     return {
       ...{ prompt, images, context, workspace: directory },
+      ...(Object.keys(contents).length === 0 ? {} : { files: { contents } }),
       ...(model === undefined ? {} : { model }),
       ...(effort === undefined ? {} : { effort }),
       ...(this.#last === undefined ? {} : { continue: this.#last }),
       ...(from !== undefined ? { plan: { from } } : mode === 'plan' ? { plan: { only: true } } : {}),
       metadata: { [metadataKeys.session]: id, [metadataKeys.mode]: mode },
       approvals: { interactive: true },
+      ...(Object.keys(mcp.servers).length === 0 ? {} : { extensions: { mcpServers: mcp.servers } }),
       vm: { ...options.vm, keep: true },
       onNotes: (notes) =>
         void editor.tell(notes.map((note) => thought(`${note}\n\n`))).catch(() => undefined),
@@ -184,17 +203,15 @@ export class Session {
 
   /** A prompt while a run is at work: the answer to a question, or a message to the agent. */
   async #speakTo(turn: Turn, blocks: readonly ContentBlock[]): Promise<StopReason> {
-    const { directory, editor } = this.#parts
-    const { prompt, images, context } = await readPrompt(blocks, { workspace: directory })
-    if (images.length > 0 || Object.keys(context).length > 0)
+    const { editor } = this.#parts
+    const { prompt, images, context, contents, notes } = await readPrompt(blocks, this.#promptPlace)
+    await this.#note(notes)
+    if (images.length + Object.keys({ ...context, ...contents }).length > 0)
       await editor.tell([thought('While a run is at work, it gets the words of a message alone.\n\n')])
     const isAnswer = await turn.questions.answerInWords(prompt)
     if (!isAnswer) {
       await turn.steer(prompt).catch((error: unknown) => {
-        throw RequestError.invalidRequest(
-          undefined,
-          `the agent does not take a message now: ${CaissonError.from(error).message}`,
-        )
+        throw notPossibleNow(`the agent does not take a message now: ${CaissonError.from(error).message}`)
       })
     }
     return await this.#endOf(turn)
@@ -216,21 +233,37 @@ export class Session {
   }
 
   #lastRun(): string {
-    if (this.#last === undefined) throw RequestError.invalidRequest(undefined, 'the session has no turn yet')
+    if (this.#last === undefined) throw notPossibleNow('the session has no turn yet; send a prompt first')
     return this.#last
   }
 
   get #reviewParts(): ReviewParts {
     const { host, editor, words, by } = this.#parts
-    return { host, editor, words, by }
+    return { host, editor, words, by, buffers: this.#buffers }
   }
-}
 
-/** What the client reads as the error of its prompt. */
-function throwAsAnswer(error: unknown): never {
-  if (error instanceof RequestError) throw error
-  const { code, message: why } = CaissonError.from(error)
-  throw code === 'invalid_options'
-    ? RequestError.invalidParams(undefined, why)
-    : RequestError.internalError(undefined, why)
+  get #promptPlace(): PromptPlace {
+    const { host, directory: workspace } = this.#parts
+    return {
+      workspace,
+      inspect: (paths, contents) => host.inspectPaths(paths, { workspace, contents }),
+      refuseImages: () => this.#refuseImages(),
+    }
+  }
+
+  /** Why the model of the next run gets no images, as far as is known. */
+  async #refuseImages(): Promise<string | undefined> {
+    const { model } = this.settings
+    const choice = await this.#parts.host.provider(model === undefined ? {} : { model })
+    if (choice.baseUrl === null) return 'the offline model does not see images; choose another model'
+    const { maxImages = capabilitiesOf(choice.model).maxImages } = choice
+    return maxImages > 0
+      ? undefined
+      : `as far as is known, ${choice.model} does not see images; choose another model, or set models."${choice.model}".maxImages in the configuration`
+  }
+
+  async #note(notes: readonly string[]): Promise<void> {
+    const { editor, words } = this.#parts
+    if (notes.length > 0) await editor.tell(notes.map((note) => message(`${words.line(note, 2_000)}\n\n`)))
+  }
 }

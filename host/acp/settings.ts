@@ -84,6 +84,25 @@ export function configOptions(settings: SessionSettings, models: ModelChoices): 
   ]
 }
 
+/** Why {@link withOption} has none, with what may be chosen. */
+export function describeRefused(
+  settings: SessionSettings,
+  models: ModelChoices,
+  id: string,
+  value: unknown,
+): string {
+  const options = configOptions(settings, models)
+  const offered = options.find((option) => option.id === id)
+  if (offered?.type !== 'select')
+    return `there is no option ${shown(id)}; choose one of ${options.map((option) => option.id).join(', ')}`
+  const values = (offered.options as readonly { value: string }[]).slice(0, 20).map((one) => one.value)
+  return `${id}: ${shown(value)} is not offered; choose one of ${values.join(', ')}`
+}
+
+function shown(value: unknown): string {
+  return String(JSON.stringify(value)).slice(0, 200).toWellFormed()
+}
+
 /** The settings with another value of an option; undefined for an option or value that was not offered. */
 export function withOption(
   settings: SessionSettings,

@@ -5,28 +5,11 @@
 
 import type { PlanEntry, SessionUpdate } from '@agentclientprotocol/sdk'
 import type { AgentEvent, Delta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
-import type { CleanText } from '#specs/protocol/shown-text.ts'
 import { type FeedItem, initialRunState, type RunState, reduceRun, type StepState } from '../index.ts'
-import {
-  argumentPaths,
-  contentOf,
-  fenced,
-  kindOf,
-  locationsOf,
-  readArguments,
-  textContent,
-  titleOf,
-} from './tool-calls.ts'
+import { CallUpdates, type RunPlace } from './call-updates.ts'
 
 type Of<T> = Extract<AgentEvent | HostEvent, { type: T }>
 type TextDelta = Extract<Delta, { type: 'text-delta' | 'reasoning-delta' }>
-
-interface Place {
-  readonly runId: string
-  /** The workspace on the host. */
-  readonly directory: string
-  readonly words: CleanText
-}
 
 /** A text under way: which turn, and what of it was sent. */
 interface Stream {
@@ -36,9 +19,6 @@ interface Stream {
   isBroken: boolean
 }
 
-const rawInputMaxChars = 32_768
-/** Calls that have not ended: an agent may start them without end. */
-const callsMax = 1_024
 const statuses: Readonly<Record<StepState, PlanEntry['status']>> = {
   ...{ pending: 'pending', running: 'in_progress', completed: 'completed' },
   ...{ failed: 'completed', skipped: 'completed', cancelled: 'completed' },
@@ -50,17 +30,17 @@ const fates: Readonly<Record<string, string>> = {
 }
 
 export class RunUpdates {
-  readonly #place: Place
-  /** Ids of calls that have not ended, by agent and call. */
-  readonly #calls = new Map<string, string>()
+  readonly #place: RunPlace
+  readonly #calls: CallUpdates
   #streams: Partial<Record<TextDelta['type'], Stream>> = {}
   /** The last text of the agent that was sent whole. */
   #said = ''
   #state: RunState = initialRunState
   #plan = ''
 
-  constructor(place: Place) {
+  constructor(place: RunPlace) {
     this.#place = place
+    this.#calls = new CallUpdates(place)
   }
 
   get state(): RunState {
@@ -69,7 +49,7 @@ export class RunUpdates {
 
   /** Id of the call that a question is about; its update comes with the question. */
   callIdOf(agentPath: string, callId: string): string | undefined {
-    return this.#calls.get(`${agentPath} ${callId}`)
+    return this.#calls.idOf(agentPath, callId)
   }
 
   of(item: FeedItem): SessionUpdate[] {
@@ -85,7 +65,7 @@ export class RunUpdates {
   #ofHost({ seq }: JournalEvent, event: HostEvent): SessionUpdate[] {
     switch (event.type) {
       case 'approval-request':
-        return this.#asked(seq, event)
+        return this.#calls.asked(seq, event)
       case 'approval-decision':
         return []
       case 'run-resume':
@@ -106,13 +86,13 @@ export class RunUpdates {
       case 'step-end':
         return isRoot && event.state === 'completed' ? this.#say(event.text) : []
       case 'tool-start':
-        return this.#callStarted(seq, agentPath, event)
+        return this.#calls.started(seq, agentPath, event)
       case 'tool-end':
-        return this.#callEnded(agentPath, event)
+        return this.#calls.ended(agentPath, event)
       case 'agent-start':
-        return this.#subAgentStarted(seq, agentPath, event)
+        return this.#calls.agentStarted(seq, agentPath, event)
       case 'agent-end':
-        return this.#subAgentEnded(agentPath, event)
+        return this.#calls.agentEnded(agentPath, event)
       case 'note':
         return event.level === 'warn' ? [thought(`${event.text}\n\n`)] : []
       default:
@@ -185,10 +165,7 @@ export class RunUpdates {
   }
 
   #ended({ outcome, summary, message: why }: Of<'run-end'>): SessionUpdate[] {
-    const calls = [...this.#calls.values()].map(
-      (toolCallId): SessionUpdate => ({ sessionUpdate: 'tool_call_update', toolCallId, status: 'failed' }),
-    )
-    this.#calls.clear()
+    const calls = this.#calls.endAll()
     const failure = outcome === 'completed' || why === '' ? [] : [message(`${headOf(outcome)}: ${why}\n\n`)]
     return [...calls, ...this.#say(summary), ...failure]
   }
@@ -217,100 +194,6 @@ export class RunUpdates {
     if (text === this.#plan) return []
     this.#plan = text
     return [{ sessionUpdate: 'plan', entries }]
-  }
-
-  /** The call that is asked about, which has not started. */
-  #asked(seq: number, { request, access }: Of<'approval-request'>): SessionUpdate[] {
-    const { agentPath, callId, tool } = request
-    if (this.callIdOf(agentPath, callId) !== undefined) return []
-    const id = this.#nameCall(seq, agentPath, callId)
-    const title =
-      access === undefined ? titleOf(tool, request.arguments, agentPath) : `network access: ${access.address}`
-    return [
-      {
-        ...{ sessionUpdate: 'tool_call', toolCallId: id, title: this.#place.words.line(title, 300) },
-        ...{ kind: access === undefined ? kindOf(tool) : 'fetch', status: 'pending' },
-        locations: locationsOf(this.#place.directory, argumentPaths(request.arguments)),
-        ...this.#rawInput(request.arguments),
-      },
-    ]
-  }
-
-  #callStarted(seq: number, agentPath: string, event: Of<'tool-start'>): SessionUpdate[] {
-    const known = this.callIdOf(agentPath, event.callId)
-    if (known !== undefined)
-      return [{ sessionUpdate: 'tool_call_update', toolCallId: known, status: 'in_progress' }]
-    const { tool, kind } = event
-    const title = titleOf(tool, event.arguments, agentPath)
-    return [
-      {
-        ...{ sessionUpdate: 'tool_call', toolCallId: this.#nameCall(seq, agentPath, event.callId) },
-        ...{ title: this.#place.words.line(title, 300), kind: kindOf(tool, kind), status: 'in_progress' },
-        locations: locationsOf(this.#place.directory, argumentPaths(event.arguments)),
-        ...this.#rawInput(event.arguments),
-      },
-    ]
-  }
-
-  #callEnded(agentPath: string, event: Of<'tool-end'>): SessionUpdate[] {
-    const key = `${agentPath} ${event.callId}`
-    const id = this.#calls.get(key)
-    this.#calls.delete(key)
-    if (id === undefined) return []
-    const { reads = [], writes = [], error } = event
-    const places = locationsOf(this.#place.directory, [...writes, ...reads])
-    return [
-      {
-        ...{ sessionUpdate: 'tool_call_update', toolCallId: id },
-        status: error === undefined ? 'completed' : 'failed',
-        content: contentOf(this.#place.directory, event),
-        ...(places.length === 0 ? {} : { locations: places }),
-      },
-    ]
-  }
-
-  #subAgentStarted(seq: number, agentPath: string, { brief }: Of<'agent-start'>): SessionUpdate[] {
-    const title = this.#place.words.line(`Sub-agent ${agentPath.replace(/^root\//, '')}: ${brief}`, 200)
-    return [
-      {
-        ...{ sessionUpdate: 'tool_call', toolCallId: this.#nameCall(seq, agentPath, '') },
-        ...{
-          title,
-          kind: 'think',
-          status: 'in_progress',
-          content: [textContent(fenced(brief.slice(0, 4_000)))],
-        },
-      },
-    ]
-  }
-
-  #subAgentEnded(agentPath: string, { state, text }: Of<'agent-end'>): SessionUpdate[] {
-    const id = this.#calls.get(`${agentPath} `)
-    this.#calls.delete(`${agentPath} `)
-    if (id === undefined) return []
-    return [
-      {
-        ...{ sessionUpdate: 'tool_call_update', toolCallId: id },
-        ...{
-          status: state === 'completed' ? 'completed' : 'failed',
-          content: [textContent(text.slice(0, 16_000))],
-        },
-      },
-    ]
-  }
-
-  #nameCall(seq: number, agentPath: string, callId: string): string {
-    const id = `${this.#place.runId}/${seq}`
-    const [oldest] = this.#calls.keys()
-    if (this.#calls.size >= callsMax && oldest !== undefined) this.#calls.delete(oldest)
-    this.#calls.set(`${agentPath} ${callId}`, id)
-    return id
-  }
-
-  #rawInput(json: string): { rawInput?: unknown } {
-    if (json.length > rawInputMaxChars) return {}
-    const given = readArguments(json)
-    return given === undefined ? {} : { rawInput: given }
   }
 }
 

@@ -53,13 +53,22 @@ export interface PreparedWorkspace extends AsyncDisposable {
 export async function prepareWorkspace(
   plan: Pick<
     ResolvedRun,
-    'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool' | 'addedFolders' | 'replays'
+    | 'folders'
+    | 'directory'
+    | 'include'
+    | 'contents'
+    | 'acceptIgnoreRules'
+    | 'runId'
+    | 'pool'
+    | 'addedFolders'
+    | 'replays'
   > &
     Partial<Pick<ResolvedRun, 'vm'>>,
   record: RunRecord,
   signal: AbortSignal,
 ): Promise<PreparedWorkspace> {
-  const { folders, directory, include, addedFolders = [], replays } = plan
+  const { folders, directory, include, contents, addedFolders = [], replays } = plan
+  const given = contents === undefined ? {} : { contents }
   if (replays !== undefined) return await openPlaced(replays, record)
   await using undo = new AsyncDisposableStack()
   const places = ownPlaces(folders)
@@ -73,7 +82,7 @@ export async function prepareWorkspace(
   if (plan.acceptIgnoreRules === true) await kept.accept(root)
   const ruleChanges = await kept.of(root)
   const scan = requireValue(
-    await scanWorkspace({ directory, isReal: true, include, ruleChanges, signal, ...places }),
+    await scanWorkspace({ directory, isReal: true, include, ...given, ruleChanges, signal, ...places }),
   )
   if (addedFolders.length > 0) tell('workspace', 'looking through the added folders')
   const added = requireValue(await scanFolders(addedFolders, folders, signal))
@@ -224,6 +233,35 @@ export async function findHeld(folders: Folders, root: string): Promise<HeldPath
     runs: ruleChanges.map(({ runId }) => runId),
     paths: leftOut.filter(isHeld).map(({ path }) => path),
   }
+}
+
+/** `copied`: it goes into a VM; `missing`: it is not there; else why it stays out. */
+export type PathFate = 'copied' | 'missing' | LeftOut['reason']
+
+/**
+ * What becomes of these paths when the directory is copied for a run.
+ * @param root real path @param contents as the run gets them
+ * @throws {CaissonError}
+ */
+export async function inspectPaths(
+  folders: Folders,
+  root: string,
+  only: readonly string[],
+  contents: ReadonlyMap<string, Buffer>,
+): Promise<Record<string, PathFate>> {
+  const ruleChanges = await new KeptRules(folders).of(root)
+  const scan = requireValue(
+    await scanWorkspace({ directory: root, ruleChanges, only, contents, ...ownPlaces(folders) }),
+  )
+  const copied = new Set(scan.entries.map((entry) => entry.path))
+  const reasons = new Map(scan.leftOut.map(({ path: name, reason }) => [name.replace(/\/$/, ''), reason]))
+  return Object.fromEntries(
+    only.map((file) => {
+      const above = file.split('/').map((_, at, names) => names.slice(0, at + 1).join('/'))
+      const reason = above.map((name) => reasons.get(name)).find((found) => found !== undefined)
+      return [file, reason ?? (copied.has(file) ? 'copied' : 'missing')]
+    }),
+  )
 }
 
 function isHeld({ reason }: LeftOut): boolean {

@@ -145,6 +145,8 @@ export interface PlannedRun {
   readonly addedFolders?: readonly NamedFolder[]
   /** Ignored or secret paths to copy anyway. */
   readonly include: readonly string[]
+  /** Content in the place of what the disk has, by path in the workspace. Absent: none. */
+  readonly contents?: ReadonlyMap<string, Buffer>
   /** Whether to accept the ignore rules as earlier runs left them. */
   readonly acceptIgnoreRules?: boolean
   /** Names and patterns of allowed tools. Absent: all. */

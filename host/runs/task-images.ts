@@ -25,12 +25,19 @@ export interface TaskImage {
 
 /**
  * @param files relative to the workspace, or absolute in it
+ * @param contents in the place of what the disk has, by path in the workspace
  * @throws {CaissonError} `invalid_options`, with the file and the reason
  */
-export function readTaskImages(files: readonly string[], directory: string): TaskImage[] {
+export function readTaskImages(
+  files: readonly string[],
+  directory: string,
+  contents: ReadonlyMap<string, Buffer> = new Map(),
+): TaskImage[] {
   if (files.length > imagesMaxCount) throw unusable(`a task may have at most ${imagesMaxCount} images`)
   const images = files.map((file) => {
-    const read = readTaskImage(file, directory)
+    const inside = path.relative(directory, path.resolve(directory, file))
+    const given = contents.get(inside)
+    const read = given === undefined ? readTaskImage(file, directory) : readGivenImage(inside, given)
     if (!read.ok) throw unusable(`${JSON.stringify(file)}: ${read.error}`)
     return read.value
   })
@@ -66,6 +73,13 @@ function readTaskImage(file: string, directory: string): Result<TaskImage, strin
   }
 }
 
+function readGivenImage(file: string, content: Buffer): Result<TaskImage, string> {
+  if (content.length > imageMaxBytes)
+    return { ok: false, error: `it has ${content.length} bytes, of at most ${imageMaxBytes}` }
+  const image = readWholeImage(content)
+  return image.ok ? { ok: true, value: { path: file, image: image.value } } : image
+}
+
 function readOpenImage(fd: number): Result<ImageRef, string> {
   const stat = fstatSync(fd)
   if (!stat.isFile()) return { ok: false, error: notFile }
@@ -78,7 +92,10 @@ function readOpenImage(fd: number): Result<ImageRef, string> {
   for (let count = -1; count !== 0 && size < bytes.length; size += count) {
     count = readSync(fd, bytes, size, bytes.length - size, size)
   }
-  const whole = bytes.subarray(0, size)
+  return readWholeImage(bytes.subarray(0, size))
+}
+
+function readWholeImage(whole: Buffer): Result<ImageRef, string> {
   const read = readImage(whole)
   if (!read.ok) return { ok: false, error: `${read.error}; convert it, or make a smaller copy` }
   return { ok: true, value: { sha256: createHash('sha256').update(whole).digest('hex'), ...read.value } }

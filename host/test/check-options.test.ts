@@ -125,6 +125,19 @@ const wrong: [string, object, string[], RegExp][] = [
   ],
   ['a NUL in a folder', { folders: [{ path: 'a\0b' }] }, ['folders.0.path'], /without NUL/],
   ['too many folders', { folders: Array(17).fill({ path: 'a' }) }, ['folders'], /at most 16/],
+  ['a content outside', { files: { contents: { '../a': 'b' } } }, ['files.contents.../a'], /relative path/],
+  [
+    'too many contents',
+    { files: { contents: Object.fromEntries(Array.from({ length: 65 }, (_, at) => [`a${at}`, 'b'])) } },
+    ['files.contents'],
+    /at most 64 files/,
+  ],
+  [
+    'a content that is no base64',
+    { files: { contents: { a: { base64: '?' } } } },
+    ['files.contents.a.base64'],
+    /base64/,
+  ],
   ['too many patterns', { files: { include: Array(1_001).fill('a') } }, ['files.include'], /at most 1000/],
   [
     'too many facts',
@@ -183,7 +196,11 @@ describe('the options of a run', () => {
       context: { branch: 'main' },
       workspace: '.',
       folders: [{ path: '../data' }, { path: '../more', name: 'Größe_1.b-c' }],
-      files: { include: ['*.env'], acceptIgnoreRules: true },
+      files: {
+        include: ['*.env'],
+        acceptIgnoreRules: true,
+        contents: { 'a.txt': 'b', 'c.png': { base64: 'AAAA' } },
+      },
       plan: { only: false, from: { goal: 'g', steps: [] }, approve: true },
       model: 'm',
       effort: 'low',

@@ -142,6 +142,11 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   runNotes: [anyText, (host, value) => host.runNotes(value)],
   trace: [anyText, (host, value) => host.trace(value)],
   heldByRules: [wrongText.filter((value) => value !== undefined), (host, value) => host.heldByRules(value)],
+  inspectPaths: [
+    wrongText.filter((value) => !Array.isArray(value)),
+    (host, value) => host.inspectPaths(value as never),
+  ],
+  'inspectPaths, its options': [wrongOptions, (host, value) => host.inspectPaths(['a'], value as never)],
   'runs.find': [anyText, (host, value) => host.runs.find(value)],
   'runs.read': [anyText, (host, value) => host.runs.read(value)],
   'runs.stream': [anyText, async (host, value) => await host.runs.stream(value).next()],

@@ -44,6 +44,7 @@ export type { CopiedFolder } from './scan/disk-tree.ts'
 export { digestErofsFile } from './scan/erofs.ts'
 export { joinRuleChanges, RuleChange, ruleChangeOf } from './scan/rule-changes.ts'
 export { type Scan, scanWorkspace, workspaceMaxBytes } from './scan/scan.ts'
+export { isLikelySecret } from './scan/secret-files.ts'
 export {
   failureOf,
   type WorkspaceError,

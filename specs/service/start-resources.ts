@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { ApprovalRule } from '../protocol/approval.ts'
 import { RunSectionInput } from '../protocol/context-section.ts'
 import { EgressRule } from '../protocol/egress.ts'
+import { FileContents } from '../protocol/file-contents.ts'
 import { RunMetadata, RunPriority, StartWithin } from '../protocol/host-event.ts'
 import { ImagePath, imagesMaxCount } from '../protocol/image.ts'
 import { Effort, Plan } from '../protocol/plan.ts'
@@ -63,6 +64,8 @@ const RunFields = z.strictObject({
       include: z.array(z.string().max(4_096)).max(1_000).optional(),
       /** Accepts the ignore rules as earlier runs left them. */
       acceptIgnoreRules: z.boolean().optional(),
+      /** Content in the place of what the disk has, by path: text, or bytes in base64. At most 64 files and 4 MiB. */
+      contents: FileContents.optional(),
     })
     .optional(),
   plan: z

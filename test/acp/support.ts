@@ -78,6 +78,7 @@ export interface EditorOptions {
   ) => RequestPermissionResponse | Promise<RequestPermissionResponse>
   readonly fill?: (request: CreateElicitationRequest) => CreateElicitationResponse
   readonly readFile?: (file: string) => string
+  readonly writeFile?: (file: string, content: string) => void
   /** Options of `caisson acp`. */
   readonly flags?: readonly string[]
 }
@@ -149,6 +150,10 @@ export async function openEditor(place: Place, options: EditorOptions = {}): Pro
     .onRequest(methods.client.fs.readTextFile, ({ params }) => ({
       content: options.readFile?.(params.path) ?? '',
     }))
+    .onRequest(methods.client.fs.writeTextFile, ({ params }) => {
+      options.writeFile?.(params.path, params.content)
+      return {}
+    })
   const stream = ndJsonStream(
     Writable.toWeb(stdin) as WritableStream<Uint8Array>,
     Readable.toWeb(stdout) as ReadableStream<Uint8Array>,

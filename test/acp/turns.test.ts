@@ -9,6 +9,7 @@ import type { ApprovalRecord } from '#specs/protocol/approval.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Asked } from '#specs/testing/model-server.ts'
 import type { RunStore } from '../../host/index.ts'
+import { filesOf } from '../../host/test/acp/support.ts'
 import { ask, call, choose, editorPlace, hasResult, newSession, openEditor, useMachine } from './support.ts'
 
 const machine = useMachine()
@@ -107,31 +108,47 @@ describe('a turn', { timeout: 90_000 }, () => {
     await editor.close()
   })
 
-  it('has what the editor did not save, and names files as the VM knows them [H.03]', async () => {
+  it('works on what the editor did not save, and is applied through the editor; names are those of the VM [H.03 V.05]', async () => {
     const asked: string[] = []
-    const place = await editorPlace(machine(), { 'a b.txt': 'saved\n', 'same.txt': 'same\n' }, ({ text }) => {
-      asked.push(text)
-      return reply({ text: 'I read them.' })
-    })
-    const contents: Readonly<Record<string, string>> = { 'a b.txt': 'not saved yet\n', 'same.txt': 'same\n' }
+    const place = await editorPlace(
+      machine(),
+      { 'a b.txt': 'saved\n', 'same.txt': 'same\n', '.env': 'KEY=of-a-server\n' },
+      (given) => {
+        asked.push(JSON.stringify(given.messages))
+        return calling(
+          call('read_file', { path: 'a b.txt' }),
+          call('edit_file', { path: 'a b.txt', oldText: 'saved yet', newText: 'saved before' }),
+        )(given)
+      },
+    )
+    const at = (name: string) => path.join(place.workspace, name)
+    const unsaved = new Map([[at('a b.txt'), 'not saved yet\n']])
+    const { read, write } = filesOf(unsaved)
     const editor = await openEditor(place, {
-      capabilities: { fs: { readTextFile: true } },
-      readFile: (file) => contents[path.basename(file)] ?? '',
+      capabilities: { fs: { readTextFile: true, writeTextFile: true } },
+      permit: choose('Apply'),
+      ...{ readFile: read, writeFile: write },
     })
     const session = await newSession(editor, place.workspace)
     const link = (name: string) => ({
-      ...{ type: 'resource_link' as const, name },
-      uri: pathToFileURL(path.join(place.workspace, name)).href,
+      ...{ type: 'resource_link' as const, name, uri: pathToFileURL(at(name)).href },
     })
     const text = (words: string) => ({ type: 'text' as const, text: words })
     const outside = { type: 'resource_link' as const, name: 'x', uri: 'file:///etc/hostname' }
-    const prompt = [text('Read '), link('a b.txt'), text(' and '), link('same.txt'), outside]
+    const prompt = [text('Read '), link('a b.txt'), text(' and '), link('same.txt'), outside, link('.env')]
     await editor.agent.request(methods.agent.session.prompt, { sessionId: session, prompt })
     expect(asked[0]).toContain('Read `a b.txt` and `same.txt`')
-    expect(asked[0]).toContain('not saved yet')
-    expect(asked[0]).toContain('Unsaved content of a b.txt')
-    expect(asked[0]).not.toContain('Unsaved content of same.txt')
     expect(asked[0]).toContain('`file:///etc/hostname` (not a file of the workspace)')
+    expect(asked[1]).toContain('not saved yet')
+    expect(asked.join('')).not.toContain('of-a-server')
+    expect(editor.said()).toContain('`.env` likely holds secrets')
+    expect(editor.permissions.at(-1)?.toolCall.content).toMatchObject([
+      { type: 'diff', oldText: 'not saved yet\n', newText: 'not saved before\n' },
+    ])
+    expect([await readFile(at('a b.txt'), 'utf8'), unsaved.size]).toEqual(['not saved before\n', 0])
+    expect(await ask(editor, session, '/undo')).toBe('end_turn')
+    expect(await readFile(at('a b.txt'), 'utf8')).toBe('not saved yet\n')
+    expect(editor.faults).toEqual([])
     await editor.close()
   })
 })

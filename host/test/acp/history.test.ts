@@ -1,17 +1,15 @@
 // Sessions of an editor as the journals have them: whose they are, where, and what a wrong request for one does.
 import { symlink } from 'node:fs/promises'
 import path from 'node:path'
-import { PassThrough, Readable, Writable } from 'node:stream'
-import { client, methods, ndJsonStream } from '@agentclientprotocol/sdk'
-import { expect, it, onTestFinished } from 'vitest'
+import { methods } from '@agentclientprotocol/sdk'
+import { expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { serveAcp } from '../../acp/agent.ts'
 import { deleteSession, findSession, listSessions } from '../../acp/history.ts'
 import { CaissonError, type Host } from '../../index.ts'
 import { ownerField } from '../../service/ownership.ts'
 import { beginChanging, placeOfRuns } from '../support/changed-run.ts'
 import { treeOf } from '../workspace/support.ts'
-import { words } from './support.ts'
+import { serveNear, words } from './support.ts'
 
 const sessionId = `session-${'0a'.repeat(10)}`
 const mine = { 'acp.session': sessionId, 'acp.mode': 'ask' }
@@ -47,30 +45,6 @@ it('a session is found by a link to its directory, and by no other directory [H.
   await expect(findSession(host, sessionId, elsewhere)).rejects.toMatchObject({ code: -32002 })
 })
 
-/** `caisson acp` in this process, which starts no run. Call it from within a test. */
-async function serveNear(host: Host, start: () => Promise<string>) {
-  const [toAgent, toClient] = [new PassThrough(), new PassThrough()]
-  const none = () => Promise.reject(new Error('no run is started here'))
-  const served = serveAcp({
-    ...{ host, words, input: toAgent, output: toClient, version: '0.0.0', log: () => undefined, options: {} },
-    runs: { start, follow: none, wake: none },
-  })
-  const { agent } = client({ name: 'test' })
-    .onNotification(methods.client.session.update, () => undefined)
-    .connect(
-      ndJsonStream(
-        Writable.toWeb(toAgent) as WritableStream<Uint8Array>,
-        Readable.toWeb(toClient) as ReadableStream<Uint8Array>,
-      ),
-    )
-  onTestFinished(async () => {
-    toAgent.end()
-    await served
-  })
-  await agent.request(methods.agent.initialize, { protocolVersion: 1, clientCapabilities: {} })
-  return agent
-}
-
 it('a session that is open stays so when it is asked for in another directory [H.03]', async () => {
   const { host, directory } = await placeOfRuns({})
   await addRun(host, directory, ofUser, mine)
@@ -85,7 +59,8 @@ it('a session that is open stays so when it is asked for in another directory [H
 
 it.each([
   ['invalid_options', -32602],
-  ['not_possible_now', -32603],
+  ['not_possible_now', -32600],
+  ['image_unavailable', -32603],
 ] as const)(
   'a run that cannot start for %s is an error of its prompt that says why, and the next prompt may start [H.03]',
   async (code, expected) => {

@@ -4,15 +4,25 @@ import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { ContentBlock } from '@agentclientprotocol/sdk'
 import { describe, expect, it } from 'vitest'
+import { png } from '#specs/testing/images.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { answerInForm, answerInWords, answerOf, choicesOf } from '../../acp/permission.ts'
-import { pathInWorkspace, readPrompt } from '../../acp/prompt.ts'
+import { type PromptPlace, readPrompt } from '../../acp/prompt.ts'
 import { fenced, placeOf } from '../../acp/tool-calls.ts'
+import { pathInWorkspace } from '../../acp/workspace-files.ts'
+import { Host } from '../../index.ts'
 
 const text = (words: string): ContentBlock => ({ type: 'text', text: words })
 const resource = (uri: string, content: string): ContentBlock => ({
   ...{ type: 'resource', resource: { uri, text: content } },
 })
+
+/** The directory, as a session has it. */
+async function placeAt(workspace: string): Promise<PromptPlace> {
+  const home = await temporaryFolder('home')
+  const host = new Host({ env: { HOME: home, CAISSON_HOME: path.join(home, 'state') } })
+  return { workspace, inspect: (paths, contents) => host.inspectPaths(paths, { workspace, contents }) }
+}
 
 describe('a prompt', () => {
   it.each([
@@ -30,24 +40,78 @@ describe('a prompt', () => {
     expect(pathInWorkspace('/ws', uri)).toBe(expected)
   })
 
-  it('has images of the workspace, and contents as sections that say what was not saved [H.03]', async () => {
+  it('has images of the workspace, unsaved text as contents of files, and other text as sections [H.03]', async () => {
     const workspace = await temporaryFolder('acp-prompt')
-    await writeFile(path.join(workspace, 'a.txt'), 'saved\n')
+    await writeFile(path.join(workspace, 'a.txt'), 'saved\r\nlines\r\n')
+    await writeFile(path.join(workspace, 'same.txt'), 'same\r\n')
+    await writeFile(path.join(workspace, 'known.txt'), 'saved\n')
     const uri = (name: string) => pathToFileURL(path.join(workspace, name)).href
     const blocks: ContentBlock[] = [
       text('See '),
       { type: 'resource_link', name: 'x', uri: uri('x.png') },
-      resource(uri('a.txt'), 'newer\n'),
+      resource(uri('a.txt'), 'newer\nlines\n'),
+      resource(uri('same.txt'), 'same\n'),
       resource(uri('new.txt'), 'only in the editor\n'),
+      resource(uri('none/new.txt'), 'without a folder\n'),
       resource('https://example.com/page', 'a page'),
     ]
-    const task = await readPrompt(blocks, { workspace })
+    const place = await placeAt(workspace)
+    const readFile = async (file: string) => (file.endsWith('known.txt') ? 'typed\n' : undefined)
+    const task = await readPrompt(blocks, { ...place, readFile, known: ['known.txt'] })
     expect(task.images).toEqual(['x.png'])
-    expect(Object.entries(task.context).map(([title, content]) => [title.slice(0, 24), content])).toEqual([
-      ['Unsaved content of a.txt', 'newer\n'],
-      ['Content of new.txt', 'only in the editor\n'],
-      ['Content of https://examp', 'a page'],
-    ])
+    expect(task.contents).toEqual({
+      ...{ 'a.txt': 'newer\r\nlines\r\n', 'new.txt': 'only in the editor\n', 'known.txt': 'typed\n' },
+    })
+    expect(task.context).toEqual({
+      ...{ 'Content of https://example.com/page': 'a page', 'Content of same.txt': 'same\n' },
+      'Content of none/new.txt': 'without a folder\n',
+    })
+  })
+
+  it('never sends what likely holds secrets, saved or not, and says so [H.03 W.02]', async () => {
+    const workspace = await temporaryFolder('acp-prompt')
+    const files = { '.env': 'KEY=abc\n', id_rsa: 'abc\n', '.npmrc': '//r/:_authToken=abc\n' }
+    for (const [name, content] of Object.entries(files)) await writeFile(path.join(workspace, name), content)
+    await symlink('.env', path.join(workspace, 'notes.md'))
+    const uri = (name: string) => pathToFileURL(path.join(workspace, name)).href
+    const asked: string[] = []
+    const readFile = async (file: string) => {
+      asked.push(file)
+      return 'KEY=abc not saved\n'
+    }
+    const task = await readPrompt(
+      [
+        text('See '),
+        { type: 'resource_link', name: 'x', uri: uri('.env') },
+        { type: 'resource_link', name: 'x', uri: uri('notes.md') },
+        resource(uri('id_rsa'), 'abc\n'),
+        resource(uri('.npmrc'), '//r/:_authToken=abc\n'),
+        resource('file:///home/u/.ssh/config', 'abc'),
+        resource('zed:///agent/file?path=%2Fhome%2Fu%2F.env', 'abc'),
+      ],
+      { ...(await placeAt(workspace)), readFile },
+    )
+    expect([asked, task.context, task.contents]).toEqual([[], {}, {}])
+    expect(JSON.stringify(task)).not.toContain('abc')
+    for (const name of ['.env', 'id_rsa', '.npmrc', '.ssh/config'])
+      expect(task.notes.join('\n')).toContain(`${name}\` likely holds secrets`)
+  })
+
+  it('has pasted images as files of the VM alone, where the model sees images [H.03]', async () => {
+    const workspace = await temporaryFolder('acp-prompt')
+    const place = await placeAt(workspace)
+    const image = (data: string): ContentBlock => ({ type: 'image', data, mimeType: 'image/png' })
+    const data = png(8, 8).toString('base64')
+    const task = await readPrompt([text('What is it?'), image(data)], place)
+    const [name = ''] = task.images
+    expect(name).toMatch(/^pasted-image-[0-9a-f]{12}\.png$/)
+    expect(task.contents).toEqual({ [name]: { base64: data } })
+    const refuseImages = async () => 'the model m does not see images'
+    for (const [words, refused] of [
+      ['does not see images', readPrompt([text('x'), image(data)], { ...place, refuseImages })],
+      ['the pasted image cannot be used', readPrompt([text('x'), image('AAAA')], place)],
+    ] as const)
+      await expect(refused).rejects.toMatchObject({ code: -32602, message: expect.stringContaining(words) })
   })
 
   it('takes nothing from where a link of the workspace leads [H.03]', async () => {
@@ -66,7 +130,7 @@ describe('a prompt', () => {
         ...{ type: 'resource_link', name, uri: pathToFileURL(path.join(workspace, name)).href },
       }),
     )
-    const task = await readPrompt([text('See '), ...links], { workspace, readFile })
+    const task = await readPrompt([text('See '), ...links], { ...(await placeAt(workspace)), readFile })
     expect([asked, task.context]).toEqual([[], {}])
     expect(task.prompt.match(/not a file of the workspace/g)).toHaveLength(2)
   })
@@ -79,7 +143,6 @@ describe('a prompt', () => {
       'too much text',
       [text('x'), ...['a', 'b', 'c'].map((name) => resource(`file:///ws/${name}`, 'x'.repeat(200_000)))],
     ],
-    ['save it there', [text('x'), { type: 'image', data: 'AAAA', mimeType: 'image/png' }]],
     ['type audio', [text('x'), { type: 'audio', data: 'AAAA', mimeType: 'audio/wav' }]],
     [
       'at most 8 images',
@@ -88,7 +151,9 @@ describe('a prompt', () => {
       })),
     ],
   ])('is refused where it is no task: %s [H.03]', async (words, blocks) => {
-    const refused = await readPrompt(blocks, { workspace: '/ws' }).catch((error: Error) => error)
+    const workspace = await temporaryFolder('acp-prompt')
+    const here = JSON.parse(JSON.stringify(blocks).replaceAll('/ws/', `${workspace}/`)) as ContentBlock[]
+    const refused = await readPrompt(here, await placeAt(workspace)).catch((error: Error) => error)
     expect(refused).toMatchObject({ code: -32602, message: expect.stringContaining(words) })
   })
 })

@@ -1,6 +1,7 @@
 // Questions of a run before the person in an editor, and what becomes of the answers: a real queue, journal and socket.
 import { expect, it } from 'vitest'
 import type { UserQuestion } from '#specs/protocol/question.ts'
+import type { PendingApproval } from '#specs/protocol/run-state.ts'
 import { Questions } from '../../acp/questions.ts'
 import { RunUpdates } from '../../acp/updates.ts'
 import { Host } from '../../index.ts'
@@ -96,4 +97,41 @@ it('a call that is asked about is shown to its last character [H.03 V.08]', asyn
   await expect.poll(() => permissions.length).toBe(1)
   const shown = JSON.stringify(permissions[0]?.toolCall.content)
   for (const part of ['echo first', 'echo between', 'echo last']) expect(shown).toContain(part)
+})
+
+it('an answer counts for what its person saw alone: a question that changed under its ID is asked anew [H.03 S1.11]', async () => {
+  const run = await runAtWork()
+  const shown = Promise.withResolvers<void>()
+  const near = openNearEditor({
+    permit: async ({ options }) => {
+      if (near.permissions.length === 1) await shown.promise
+      return { outcome: { outcome: 'selected', optionId: options[0]?.optionId ?? '' } }
+    },
+  })
+  const questions = new Questions({
+    ...{ host: new Host({ env: run.env }), runId, words, editor: near.editor, by: 'test' },
+    updates: new RunUpdates({ runId, directory: '/ws', words }),
+    log: () => undefined,
+  })
+  const asked = (command: string) => ({
+    ...{ ...someCall, approvalId: 'q1', tool: 'run_bash', preview: command },
+    arguments: JSON.stringify({ command }),
+  })
+  const openQuestion = async () =>
+    (await new Host({ env: run.env }).runs.pendingApprovals(runId))[0]?.approval
+  // The agent asks, takes the question back once the person sees it, and asks for another command under the same ID.
+  const gone = new AbortController()
+  const first = run.queue.ask(asked('ls'), gone.signal)
+  await expect.poll(openQuestion).toMatchObject({ preview: 'ls' })
+  questions.ask((await openQuestion()) as PendingApproval)
+  await expect.poll(() => near.permissions.length).toBe(1)
+  gone.abort()
+  await first
+  const second = run.queue.ask(asked('rm -rf .'))
+  await expect.poll(openQuestion).toMatchObject({ preview: 'rm -rf .' })
+  shown.resolve()
+  await expect.poll(() => near.permissions.length).toBe(2)
+  expect(near.said()).toContain('the question changed meanwhile')
+  expect(JSON.stringify(near.permissions[1]?.toolCall.content)).toContain('rm -rf .')
+  expect(await second).toMatchObject({ decision: 'allow' })
 })

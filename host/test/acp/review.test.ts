@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { expect, it } from 'vitest'
+import { Buffers } from '../../acp/buffers.ts'
 import { reviewChanges } from '../../acp/review.ts'
 import { changedRunId as runId, runThatChanged } from '../support/changed-run.ts'
 import { openNearEditor, words } from './support.ts'
@@ -15,7 +16,7 @@ it('each change has a diff or is named, also links, modes and binary files [H.03
     },
   )
   const { editor, permissions } = openNearEditor()
-  const parts = { host, editor, words, by: 'test' }
+  const parts = { host, editor, words, by: 'test', buffers: new Buffers(editor, '/ws') }
   await reviewChanges(parts, { runId, state, isAsked: true }, new AbortController().signal)
   const content = permissions[0]?.toolCall.content ?? []
   expect(content.filter(({ type }) => type === 'diff')).toMatchObject([
@@ -30,7 +31,7 @@ it('names the first of very many, and says where the others are [H.03 V.05]', as
   const files = Object.fromEntries(Array.from({ length: 160 }, (_, at) => [`${at}.txt`, `${at}\n`]))
   const { host, state } = await runThatChanged({}, files)
   const { editor, permissions } = openNearEditor()
-  const parts = { host, editor, words, by: 'test' }
+  const parts = { host, editor, words, by: 'test', buffers: new Buffers(editor, '/ws') }
   await reviewChanges(parts, { runId, state, isAsked: true }, new AbortController().signal)
   const content = permissions[0]?.toolCall.content ?? []
   expect(content.filter(({ type }) => type === 'diff')).toHaveLength(100)
@@ -40,7 +41,7 @@ it('names the first of very many, and says where the others are [H.03 V.05]', as
 it('in the mode apply, nothing is applied once the turn was stopped or the editor has gone [H.03 V.05]', async () => {
   const { host, state, directory } = await runThatChanged({}, { 'new.txt': 'new\n' })
   const { editor, said } = openNearEditor()
-  const parts = { host, editor, words, by: 'test' }
+  const parts = { host, editor, words, by: 'test', buffers: new Buffers(editor, directory) }
   await reviewChanges(parts, { runId, state, isAsked: false }, AbortSignal.abort())
   expect([existsSync(path.join(directory, 'new.txt')), said()]).toEqual([false, ''])
   await reviewChanges(parts, { runId, state, isAsked: false }, new AbortController().signal)

@@ -1,5 +1,7 @@
 /** An editor in this process: the client side of the SDK over streams of the test, and what the agent's side has of it. */
 
+import { readFileSync, writeFileSync } from 'node:fs'
+import { PassThrough, Readable, Writable } from 'node:stream'
 import {
   type AnyMessage,
   agent,
@@ -8,14 +10,17 @@ import {
   type CreateElicitationResponse,
   client,
   methods,
+  ndJsonStream,
   type RequestPermissionRequest,
   type RequestPermissionResponse,
   type SessionUpdate,
 } from '@agentclientprotocol/sdk'
 import { onTestFinished } from 'vitest'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
+import { serveAcp } from '../../acp/agent.ts'
 import { Editor } from '../../acp/editor.ts'
 import { sanitizeLine, sanitizeWhole } from '../../cli/render/sanitize.ts'
+import type { Host, RunOptions } from '../../index.ts'
 
 export const words: CleanText = { line: sanitizeLine, block: (text) => sanitizeWhole(text, '') }
 
@@ -25,10 +30,25 @@ export interface NearEditorOptions {
     request: RequestPermissionRequest,
   ) => RequestPermissionResponse | Promise<RequestPermissionResponse>
   readonly fill?: (request: CreateElicitationRequest) => CreateElicitationResponse
+  /** Texts that it has open and not saved, by absolute path. Given: it reads and writes files. */
+  readonly unsaved?: Map<string, string>
 }
 
+/** As editors do: a text that is written is saved. */
+export const filesOf = (unsaved: Map<string, string>) => ({
+  read: (file: string) => unsaved.get(file) ?? readFileSync(file, 'utf8'),
+  write: (file: string, content: string) => {
+    unsaved.delete(file)
+    writeFileSync(file, content)
+  },
+})
+
 /** Call it from within a test. */
-export function openNearEditor({ capabilities = {}, permit, fill }: NearEditorOptions = {}) {
+export function openNearEditor({ permit, fill, unsaved, ...options }: NearEditorOptions = {}) {
+  const fs = unsaved === undefined ? {} : { fs: { readTextFile: true, writeTextFile: true } }
+  const capabilities = { ...fs, ...options.capabilities }
+  const files = filesOf(unsaved ?? new Map())
+  const written: string[] = []
   const [toAgent, toClient] = [new TransformStream<AnyMessage>(), new TransformStream<AnyMessage>()]
   const updates: SessionUpdate[] = []
   const permissions: RequestPermissionRequest[] = []
@@ -42,6 +62,12 @@ export function openNearEditor({ capabilities = {}, permit, fill }: NearEditorOp
     .onRequest(methods.client.elicitation.create, ({ params }) => {
       forms.push(params)
       return fill?.(params) ?? { action: 'cancel' }
+    })
+    .onRequest(methods.client.fs.readTextFile, ({ params }) => ({ content: files.read(params.path) }))
+    .onRequest(methods.client.fs.writeTextFile, ({ params }) => {
+      written.push(params.path)
+      files.write(params.path, params.content)
+      return {}
     })
     .connect({ readable: toClient.readable, writable: toAgent.writable })
   const connection = agent({ name: 'test' }).connect({
@@ -61,5 +87,33 @@ export function openNearEditor({ capabilities = {}, permit, fill }: NearEditorOp
           : '',
       )
       .join('')
-  return { editor, updates, permissions, forms, said }
+  return { editor, updates, permissions, forms, said, written }
+}
+
+/** `caisson acp` in this process, which starts no run. Call it from within a test. */
+export async function serveNear(
+  host: Host,
+  start: (options: RunOptions) => Promise<string>,
+  onUpdate: (update: SessionUpdate) => void = () => undefined,
+) {
+  const [toAgent, toClient] = [new PassThrough(), new PassThrough()]
+  const none = () => Promise.reject(new Error('no run is started here'))
+  const served = serveAcp({
+    ...{ host, words, input: toAgent, output: toClient, version: '0.0.0', log: () => undefined, options: {} },
+    runs: { start, follow: none, wake: none },
+  })
+  const { agent } = client({ name: 'test' })
+    .onNotification(methods.client.session.update, ({ params }) => onUpdate(params.update))
+    .connect(
+      ndJsonStream(
+        Writable.toWeb(toAgent) as WritableStream<Uint8Array>,
+        Readable.toWeb(toClient) as ReadableStream<Uint8Array>,
+      ),
+    )
+  onTestFinished(async () => {
+    toAgent.end()
+    await served
+  })
+  await agent.request(methods.agent.initialize, { protocolVersion: 1, clientCapabilities: {} })
+  return agent
 }

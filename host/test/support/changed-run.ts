@@ -32,9 +32,15 @@ export async function placeOfRuns(before: Sketch) {
 }
 
 /** A run that has copied the directory as it is now. The caller disposes of its record. */
-export async function runThatCopied(host: Host, directory: string, runId: string, metadata?: Metadata) {
+export async function runThatCopied(
+  host: Host,
+  directory: string,
+  runId: string,
+  metadata?: Metadata,
+  contents: ReadonlyMap<string, Buffer> = new Map(),
+) {
   const { paths, record } = await beginRun(host, runId, directory, metadata)
-  const scan = unwrap(await scanWorkspace({ directory, ownFolders: [] }))
+  const scan = unwrap(await scanWorkspace({ directory, contents, ownFolders: [] }))
   const { disk } = paths
   const { manifest, fileNids } = unwrap(await buildDisk({ scan, file: disk, diskBytes: 64 * 1024 * 1024 }))
   const manifestSha256 = await writeManifest(manifestFile(paths.directory), manifest)
@@ -48,8 +54,15 @@ export async function runThatCopied(host: Host, directory: string, runId: string
  * A run that copies the directory as it is now.
  * @returns a function that ends the run; `before` is what went in, `after` is the result, `work` journals what was done
  */
-export async function beginChanging(host: Host, directory: string, runId: string, metadata?: Metadata) {
-  const { paths, record, manifest, fileNids } = await runThatCopied(host, directory, runId, metadata)
+export async function beginChanging(
+  host: Host,
+  directory: string,
+  runId: string,
+  metadata?: Metadata,
+  contents: ReadonlyMap<string, Buffer> = new Map(),
+) {
+  const copied = await runThatCopied(host, directory, runId, metadata, contents)
+  const { paths, record, manifest, fileNids } = copied
   const { disk } = paths
   return async (before: Tree, after: Tree, work: (record: RunRecord) => Promise<void> = async () => {}) => {
     await using _ = record

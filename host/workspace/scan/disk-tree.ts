@@ -153,9 +153,19 @@ export class Tree {
       const target = entry.target ?? ''
       nid = this.#writer.addLink(encodePath(target), guestAttributes(entry))
       this.#entries.set(entry.path, { kind: 'link', ...recorded(entry), target })
-    } else nid = await this.#addFile(this.#enter(root, parentPath), name, entry)
+    } else if (entry.content !== undefined) nid = this.#addGiven(entry, entry.content)
+    else nid = await this.#addFile(this.#enter(root, parentPath), name, entry)
     if (nid !== undefined && entry.kind === 'file') this.fileNids.set(entry.path, nid)
     if (nid !== undefined) parent.children.push({ name: encodePath(name), kind: entry.kind, nid })
+  }
+
+  #addGiven(entry: ScannedEntry, content: Buffer): number {
+    const erofs = this.#writer.beginFile()
+    erofs.write(content)
+    const sha256 = hashOnce('sha256', content, 'hex')
+    this.#entries.set(entry.path, { kind: 'file', ...recorded(entry), size: content.length, sha256 })
+    this.#bytes += content.length
+    return erofs.end(guestAttributes(entry))
   }
 
   async #addFile(

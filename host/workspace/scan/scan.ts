@@ -12,6 +12,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { isStagedName } from '../apply/staged-files.ts'
 import { checkDirectory, checkFolder, checkSamePlace, type OwnPlaces } from '../directory-check.ts'
 import { failureOf, WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
+import { ancestorsOf, contentOf, namesByDirectory } from './given-contents.ts'
 import { HeldRules, IGNORE_FILE_MAX_BYTES, type RuleChange } from './rule-changes.ts'
 import { type RuleKind, ScanRules, type Verdict } from './scan-rules.ts'
 import { holdsSecret, mayHoldSecret } from './secret-files.ts'
@@ -32,6 +33,10 @@ export interface ScanOptions extends OwnPlaces {
   readonly include?: readonly string[]
   /** Changes of ignore rules that no person accepted; the files they admit stay out. */
   readonly ruleChanges?: readonly RuleChange[]
+  /** Content in the place of a file's, or of a new file in a directory that goes in, by path. The rules hold for it. */
+  readonly contents?: ReadonlyMap<string, Buffer>
+  /** Looks at these paths alone. Absent: at all. */
+  readonly only?: readonly string[]
   /** Maximum entries. Absent: `limits.workspaceMaxEntries`. */
   readonly maxEntries?: number
   /** Maximum bytes of content. Absent: {@link workspaceMaxBytes}. */
@@ -56,6 +61,8 @@ export interface ScannedEntry {
   readonly ctimeNs: bigint
   /** A link's unresolved target. */
   readonly target?: string
+  /** Of a file: what is copied in the place of what the disk has. */
+  readonly content?: Buffer
 }
 
 export interface Scan {
@@ -97,6 +104,10 @@ class Walk {
   readonly #options: ScanOptions
   readonly #place: string
   readonly #root: BigIntStats
+  /** Names with a given content, by directory. */
+  readonly #given: ReadonlyMap<string, readonly string[]>
+  /** Paths to look at, with the directories on the way; undefined: all. */
+  readonly #only: ReadonlySet<string> | undefined
   readonly #entries: ScannedEntry[] = []
   readonly #leftOut: LeftOut[] = []
   #bytes = 0
@@ -109,6 +120,8 @@ class Walk {
     this.#root = root
     this.#rules = new ScanRules(options.include ?? [], place)
     this.#held = new HeldRules(options.ruleChanges ?? [])
+    this.#given = namesByDirectory(options.contents?.keys() ?? [])
+    this.#only = options.only && new Set(options.only.flatMap((name) => [name, ...ancestorsOf(name)]))
   }
 
   async run(root: Directory): Promise<void> {
@@ -135,9 +148,12 @@ class Walk {
       .map(({ name }) => name)
       .sort(byCodeUnits)
     this.#readRules(directory, path, names)
-    for (const name of names) {
+    const given = this.#given.get(path) ?? []
+    const all = given.length === 0 ? names : [...new Set([...names, ...given])].sort(byCodeUnits)
+    for (const name of all) {
       await this.#pause()
       const below = path === '' ? name : `${path}/${name}`
+      if (this.#only !== undefined && !this.#only.has(below)) continue
       await this.#entry(directory, name, below, depth)
     }
     if (path === '') return
@@ -150,9 +166,10 @@ class Walk {
     try {
       stat = lstatSync(directory.at(name), { bigint: true })
     } catch (thrown) {
-      // Removed since it was listed: skip it. Other errors mean that it is unreadable.
+      // Removed since it was listed, or only given. Other errors mean that it is unreadable.
       if (!(thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT'))
         this.#leave(path, 'unreadable')
+      else this.#newFile(path)
       return
     }
     if (stat.isDirectory()) return this.#subdirectory(directory, name, path, stat, depth)
@@ -169,13 +186,34 @@ class Walk {
     if (stat.isSocket()) return this.#leave(path, 'socket')
     if (stat.isFIFO()) return this.#leave(path, 'fifo')
     if (!stat.isFile()) return this.#leave(path, 'device')
+    const given = this.#options.contents?.get(path)
+    const text = () => (given === undefined ? readSmall(directory, name) : given.toString('utf8'))
+    const reason = this.#reasonOf(path, text)
+    if (reason !== undefined) return this.#leave(path, reason)
+    const own = given === undefined ? { size: Number(stat.size) } : contentOf(given)
+    this.#take({ ...common(path, stat), kind: 'file', ...own })
+  }
+
+  /** A file that only its given content makes. */
+  #newFile(path: string): void {
+    const given = this.#options.contents?.get(path)
+    if (given === undefined) return
+    const verdict = this.#decide(path, false)
+    const reason = verdict === 'take' ? this.#reasonOf(path, () => given.toString('utf8')) : verdict
+    const mtimeNs = BigInt(Date.now()) * 1_000_000n
+    const device = this.#root.dev
+    if (reason === undefined)
+      this.#take({ path, kind: 'file', mode: 0o644, device, mtimeNs, ...contentOf(given) })
+    else this.#leave(path, reason)
+  }
+
+  /** Why a file that the rules take stays out by its content. */
+  #reasonOf(path: string, read: () => string | undefined): LeftOut['reason'] | undefined {
     const place = `${this.#place}/${path}`
-    if (mayHoldSecret(place) && !this.#rules.isNamed(path, false)) {
-      const text = readSmall(directory, name)
-      if (text === undefined) return this.#leave(path, 'unreadable')
-      if (holdsSecret(place, text)) return this.#leave(path, 'secret')
-    }
-    this.#take({ ...common(path, stat), kind: 'file', size: Number(stat.size) })
+    if (!mayHoldSecret(place) || this.#rules.isNamed(path, false)) return undefined
+    const text = read()
+    if (text === undefined) return 'unreadable'
+    return holdsSecret(place, text) ? 'secret' : undefined
   }
 
   async #subdirectory(

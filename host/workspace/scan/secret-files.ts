@@ -74,3 +74,12 @@ export function mayHoldSecret(filePath: string): boolean {
 export function holdsSecret(filePath: string, text: string): boolean {
   return secretPatterns.some((tale) => tale.at.test(filePath) && tale.text.test(text))
 }
+
+/** Whether a file likely holds a secret: by its name, its place, or for some files by its text. */
+export function isLikelySecret(filePath: string, text = ''): boolean {
+  return (
+    isInSecretDirectory(path.posix.dirname(filePath)) ||
+    isSecretByName(filePath, false) ||
+    holdsSecret(filePath, text)
+  )
+}
