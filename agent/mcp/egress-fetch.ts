@@ -3,7 +3,7 @@
  * secrets and starts TLS. A refusal fails with the host's message; redirects are returned, never followed.
  */
 import type { ClientHttp2Stream } from 'node:http2'
-import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { FetchLike } from '@modelcontextprotocol/client'
 import { connectionFields } from '#specs/protocol/proxy.ts'
 import { type AnswerHeaders, openEgressStream, type StreamOpener } from '../proxy/egress-stream.ts'
 import { Gate } from '../proxy/gate.ts'
