@@ -30,10 +30,15 @@ export function createEgressFetch(http: StreamOpener): FetchLike {
       ':authority': url.host,
       ':path': `${url.pathname}${url.search}`,
     }
-    const opened = await openEgressStream({ http, gate }, headers, {
-      signal: signal ?? new AbortController().signal,
-      ...(body === null ? {} : { send: (stream: ClientHttp2Stream) => void stream.end(body) }),
-    })
+    const send = () =>
+      openEgressStream({ http, gate }, headers, {
+        signal: signal ?? new AbortController().signal,
+        ...(body === null ? {} : { send: (stream: ClientHttp2Stream) => void stream.end(body) }),
+      })
+    let opened = await send()
+    signal?.throwIfAborted()
+    // The server did nothing with the request: it refused the token.
+    if (opened.kind === 'refused' && opened.code === 'token_renewed') opened = await send()
     signal?.throwIfAborted()
     if (opened.kind === 'refused') throw new Error(`the host did not let it through: ${opened.reason}`)
     return toResponse(opened.stream, opened.headers, url, signal ?? undefined)
