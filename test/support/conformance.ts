@@ -26,8 +26,8 @@ export async function listClientScenarios(suite: Suite): Promise<string[]> {
 interface Scenario {
   readonly suite: Suite
   readonly scenario: string
-  /** The stable suite has one for each scenario. */
-  readonly revision: string
+  /** For the next suite. Absent: the scenario has its own, as in the stable suite. */
+  readonly revision: string | undefined
   /** File of the client, in TypeScript. */
   readonly client: string
 }
@@ -43,7 +43,7 @@ export async function runClientScenario({
   const cwd = await mkdtemp(path.join(tmpdir(), 'caisson-conformance-'))
   const command = `${process.execPath} --conditions=caisson-source ${client}`
   const argv = [files[suite], 'client', '--command', command, '--scenario', scenario, '--timeout', '30000']
-  const version = suite === 'next' ? ['--spec-version', revision] : []
+  const version = suite === 'next' && revision !== undefined ? ['--spec-version', revision] : []
   try {
     const { stdout, stderr } = await run(process.execPath, [...argv, ...version], {
       cwd,
