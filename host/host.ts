@@ -107,7 +107,6 @@ import type { ExecOptions } from './sandbox/guest-command.ts'
 import type { Sandbox } from './sandbox/sandbox.ts'
 import { SecretChanges } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
-import type { McpSignIns } from './sign-in/mcp-sign-ins.ts'
 import type { UserSkills } from './skills/user-skills.ts'
 import { readWorkflow, type WorkflowOptions } from './start-workflow.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
@@ -148,8 +147,6 @@ export class Host implements AsyncDisposable {
   readonly workflows: WorkflowStore
   /** What MCP servers said of themselves when they were allowed: to list and to remove. */
   readonly mcpPins: McpPins
-  /** Sign-ins to MCP servers: to list, to begin and to end. */
-  readonly mcpSignIns: McpSignIns
   /** Keys of the HTTP service: to create, to list and to revoke, also while it runs. */
   readonly apiKeys: ApiKeys
   /** Runs that wait; null without the option `queue`. */
@@ -177,8 +174,7 @@ export class Host implements AsyncDisposable {
     this.apiKeys = new ApiKeys(this.folders)
     const { folders, runs, secrets, notes, mcpPins } = this
     const settings = new Settings({ folders, env }, config, overrides)
-    this.mcpSignIns = openSignIns(settings, { folders, env })
-    const signIns = this.mcpSignIns
+    const signIns = openSignIns(settings, { folders, env })
     this.#state = { env, folders, settings, runs, secrets, notes, mcpPins, signIns }
     this.#starter = new RunStarter({
       state: this.#state,

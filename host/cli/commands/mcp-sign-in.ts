@@ -3,7 +3,7 @@ import { CaissonError } from '#specs/errors.ts'
 import { type SignInServer, signInServersOf } from '../../mcp/oauth-settings.ts'
 import type { SignInRecord } from '../../sign-in/sign-in-records.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { hostOf, type Io } from '../io.ts'
+import { type Io, signInsOf } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { describeSignIn, stateOf } from '../render/sign-in-lines.ts'
@@ -19,7 +19,7 @@ export interface McpLoginFlags {
 const signOutMs = 20_000
 
 export async function mcpLogin(io: Io, name: string, flags: McpLoginFlags): Promise<ExitCode> {
-  const { mcpSignIns } = hostOf(io)
+  const mcpSignIns = signInsOf(io)
   const server = await findServer(io, name, flags)
   const isJson = flags.json === true
   const tell = async (line: object, text: string): Promise<void> => {
@@ -51,7 +51,7 @@ export async function mcpLogin(io: Io, name: string, flags: McpLoginFlags): Prom
 }
 
 export async function mcpLogout(io: Io, names: readonly string[]): Promise<ExitCode> {
-  const { mcpSignIns } = hostOf(io)
+  const mcpSignIns = signInsOf(io)
   const records = await mcpSignIns.records.list()
   const unknown = names.find((name) => !records.some(({ server }) => server === name))
   if (unknown !== undefined)
@@ -80,7 +80,7 @@ function placeOf({ place }: SignInRecord): string {
 }
 
 async function findServer(io: Io, name: string, { device, mcp }: McpLoginFlags): Promise<SignInServer> {
-  const { mcpSignIns } = hostOf(io)
+  const mcpSignIns = signInsOf(io)
   const servers = mcp === undefined ? await mcpSignIns.servers() : signInServersOf({}, await loadMcpFile(mcp))
   const server = servers.get(name)
   if (server === undefined) {

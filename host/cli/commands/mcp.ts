@@ -9,7 +9,7 @@ import type { McpPin } from '../../mcp/pins.ts'
 import type { SignInRecord } from '../../sign-in/sign-in-records.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { hostOf, type Io } from '../io.ts'
+import { hostOf, type Io, signInsOf } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { describeSignIn, signInLine } from '../render/sign-in-lines.ts'
@@ -29,8 +29,8 @@ export async function loadMcpFile(file: string): Promise<Readonly<Record<string,
 }
 
 export async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
-  const { mcpPins, mcpSignIns } = hostOf(io)
-  const [pins, signIns] = [await mcpPins.list(), await mcpSignIns.records.list()]
+  const { mcpPins } = hostOf(io)
+  const [pins, signIns] = [await mcpPins.list(), await signInsOf(io).records.list()]
   for (const pin of pins) {
     if (flags.json === true) await writeJsonLine(io.stdout, pin)
     else io.stdout.write(`${lineOf(pin)}\n`)
