@@ -28,7 +28,7 @@ const defaultTimeoutMs = 15_000
 const headerMaxBytes = 16 * 1024
 const withoutBody = new Set([204, 205, 304])
 
-/** The request failed before an answer. A TypeError, as of `fetch`, so that the library does not go on without it. */
+/** The request failed before an answer. A TypeError, as of `fetch`, so that the library does not continue without it. */
 export class RequestFailedError extends TypeError {}
 
 export function createJudgedFetch(options: JudgedFetchOptions): FetchLike {

@@ -39,7 +39,7 @@ export async function openCallback(port = 0): Promise<Callback> {
       200,
       isDenied
         ? 'The sign-in was denied. You can close this page.'
-        : 'The sign-in goes on in the terminal. You can close this page.',
+        : 'The sign-in continues in the terminal. You can close this page.',
     )
     answered.resolve(params)
   })

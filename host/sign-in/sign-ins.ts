@@ -116,8 +116,9 @@ export class SignIns {
   }
 
   /**
-   * The server refused a token with 401, or 403 and `insufficient_scope`. @param header `WWW-Authenticate` @returns whether the request may be made again;
-   * else words for the agent, or null: the answer is about something else
+   * The server refused a token with 401, or 403 and `insufficient_scope`.
+   * @param header `WWW-Authenticate`
+   * @returns whether the request may be made again; else words for the agent, or null: the answer is about something else
    */
   async refused(
     server: SignInServer,

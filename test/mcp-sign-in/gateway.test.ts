@@ -108,7 +108,7 @@ describe('the token of an MCP server', () => {
     expect(content).not.toContain(token.ok ? token.value.reveal() : 'x')
   })
 
-  it('is renewed when the server refuses it, and the call goes on [A.09]', async () => {
+  it('is renewed when the server refuses it, and the call continues [A.09]', async () => {
     await using at = await setUp()
     await at.signIns.signIn(at.world.server(), at.world.person(), soon())
     expect((await at.connection.listTools()).ok).toBe(true)
