@@ -79,6 +79,7 @@ import { keptBoundsOf } from './kept-bounds.ts'
 import { McpPins } from './mcp/pins.ts'
 import { NoteStore } from './memory/note-store.ts'
 import { type Messenger, openMessenger } from './notify/messenger.ts'
+import { openSignIns } from './open-sign-ins.ts'
 import type { ProviderChoice } from './providers/providers.ts'
 import { type HostQueue, type QueueLimits, RunQueue } from './queue/run-queue.ts'
 import type { ReplayOptions } from './replay-run.ts'
@@ -175,7 +176,8 @@ export class Host implements AsyncDisposable {
     this.apiKeys = new ApiKeys(this.folders)
     const { folders, runs, secrets, notes, mcpPins } = this
     const settings = new Settings({ folders, env }, config, overrides)
-    this.#state = { env, folders, settings, runs, secrets, notes, mcpPins }
+    const signIns = openSignIns(settings, { folders, env })
+    this.#state = { env, folders, settings, runs, secrets, notes, mcpPins, signIns }
     this.#starter = new RunStarter({
       state: this.#state,
       queue: this.#runQueue,

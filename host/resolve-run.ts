@@ -18,6 +18,7 @@ import { codeHook } from './hooks/code-hook.ts'
 import { ensureImage, findRoot, type Image } from './image/image.ts'
 import { newRunId, type RunStore } from './journal/run-store.ts'
 import { mcpServersOf } from './mcp/config.ts'
+import { signInServersOf } from './mcp/oauth-settings.ts'
 import type { McpPins } from './mcp/pins.ts'
 import { notesForTask } from './memory/memory-service.ts'
 import type { NoteStore } from './memory/note-store.ts'
@@ -42,6 +43,9 @@ import type { BuildOptions, PlannedRun } from './runs/resolved-run.ts'
 import { patternOf, readTaskImages } from './runs/task-images.ts'
 import { type SecretChanges, Secrets } from './secrets/secrets.ts'
 import type { Settings } from './settings.ts'
+import type { McpSignIns } from './sign-in/mcp-sign-ins.ts'
+import { withTokens } from './sign-in/server-token.ts'
+
 import { skillRoots, UserSkills } from './skills/user-skills.ts'
 import { type Folders, ownPlaces, prepareFolders } from './state/folders.ts'
 import { prepareHostTools } from './tools/host-tools.ts'
@@ -60,6 +64,7 @@ export interface HostState {
   readonly secrets: SecretChanges
   readonly notes: NoteStore
   readonly mcpPins: McpPins
+  readonly signIns: McpSignIns
 }
 
 /**
@@ -116,6 +121,11 @@ export async function resolveRun(
     mcpServersOf(config.mcpServers, extensions.mcpServers),
   )
   if (!mcpServers.ok) throw new CaissonError('invalid_config', mcpServers.error)
+  const signedIn = await withTokens(
+    mcpServers.value,
+    signInServersOf(config.mcpServers, extensions.mcpServers),
+    host.signIns,
+  )
   requirePossible(tools ?? [], {
     hostTools: hostTools.keys(),
     mcpServers: Object.keys(mcpServers.value),
@@ -162,7 +172,7 @@ export async function resolveRun(
     config,
     network,
     egress,
-    secrets: new Secrets(config.secrets, settings.resolveKey, host.secrets),
+    secrets: new Secrets(config.secrets, settings.resolveKey, host.secrets, { tokens: signedIn.tokens }),
     resolveKey: settings.resolveKey,
     ...(recording === undefined ? {} : { recording }),
     provider,
@@ -190,7 +200,7 @@ export async function resolveRun(
     ...(options.metadata === undefined ? {} : { metadata: options.metadata }),
     ...(tools === undefined ? {} : { tools }),
     hostTools,
-    mcp: { servers: mcpServers.value, pins: host.mcpPins },
+    mcp: { servers: signedIn.servers, pins: host.mcpPins },
     hooks,
   }
 }

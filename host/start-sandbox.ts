@@ -36,7 +36,7 @@ export async function startSandbox(
       : {
           secrets: requireSecrets(
             options.secrets,
-            new Secrets(config.secrets, settings.resolveKey, changes, options.secrets),
+            new Secrets(config.secrets, settings.resolveKey, changes, { only: options.secrets }),
           ),
         }
   const directory = workspace === undefined ? {} : { directory: requireDirectory(workspace, folders) }

@@ -282,7 +282,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A person can send a message to a running agent or one sub-agent, hold the run, and cancel it or one sub-agent; what it has said by then is kept',
   ),
   'A.09': now(
-    'MCP servers, skills, AGENTS.md, memory and a search over the workspace serve a run; what of them comes from strangers is asked about, bounded, and shown as theirs',
+    'MCP servers, skills, AGENTS.md, memory and a search over the workspace serve a run; what of them comes from strangers is asked about, bounded, and shown as theirs; MCP servers are spoken to in 2025-11-25 and 2026-07-28, and the host signs in to them by OAuth: its tokens are renewed, go to their own server alone, and are never in the VM',
   ),
   'A.10': now(
     'What the user’s hooks refuse around runs, steps, model requests and tool calls does not happen, at every depth',

@@ -3,7 +3,7 @@
  * secrets and starts TLS. A refusal fails with the host's message; redirects are returned, never followed.
  */
 import type { ClientHttp2Stream } from 'node:http2'
-import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { FetchLike } from '@modelcontextprotocol/client'
 import { connectionFields } from '#specs/protocol/proxy.ts'
 import { type AnswerHeaders, openEgressStream, type StreamOpener } from '../proxy/egress-stream.ts'
 import { Gate } from '../proxy/gate.ts'
@@ -30,10 +30,15 @@ export function createEgressFetch(http: StreamOpener): FetchLike {
       ':authority': url.host,
       ':path': `${url.pathname}${url.search}`,
     }
-    const opened = await openEgressStream({ http, gate }, headers, {
-      signal: signal ?? new AbortController().signal,
-      ...(body === null ? {} : { send: (stream: ClientHttp2Stream) => void stream.end(body) }),
-    })
+    const send = () =>
+      openEgressStream({ http, gate }, headers, {
+        signal: signal ?? new AbortController().signal,
+        ...(body === null ? {} : { send: (stream: ClientHttp2Stream) => void stream.end(body) }),
+      })
+    let opened = await send()
+    signal?.throwIfAborted()
+    // The server did nothing with the request: it refused the token.
+    if (opened.kind === 'refused' && opened.code === 'token_renewed') opened = await send()
     signal?.throwIfAborted()
     if (opened.kind === 'refused') throw new Error(`the host did not let it through: ${opened.reason}`)
     return toResponse(opened.stream, opened.headers, url, signal ?? undefined)

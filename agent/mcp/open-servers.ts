@@ -202,10 +202,24 @@ class OpenedServers implements Extension {
       openTransport: (server) =>
         server.transport === 'stdio'
           ? this.#startProgram(config, workspace)
-          : openHttpTransport(server, this.#fetch),
+          : openHttpTransport(server, this.#fetchFor(name, server)),
     })
     this.#instances.add(connection)
     return connection
+  }
+
+  /** A server that demands a sign-in is named with the command for it, which only the user can give. */
+  #fetchFor(
+    name: string,
+    { headers = {} }: Pick<McpServer, 'headers'>,
+  ): ReturnType<typeof createEgressFetch> {
+    const hasKey = Object.keys(headers).some((header) => header.toLowerCase() === 'authorization')
+    return async (address, init) => {
+      const response = await this.#fetch(address, init)
+      if (response.status !== 401 || hasKey) return response
+      await response.body?.cancel()
+      throw new Error(`it needs a sign-in; the user signs in on the host: caisson mcp login ${name}`)
+    }
   }
 
   #startProgram(

@@ -5,8 +5,7 @@
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
-import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
+import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client'
 import { MessageLines, stderrMaxChars, unreadMaxBytes } from '#runtime/mcp/lines.ts'
 import { encodeTypedFrame, frameKinds, type TypedFrame, TypedFrameReader } from '#specs/node/typed-frames.ts'
 
@@ -26,6 +25,9 @@ export class VmTransport implements Transport {
   #end = ''
   #closed = false
   #closing: Promise<void> | null = null
+  /** Both are the mark of a program for the library. */
+  readonly stderr = null
+  readonly pid = null
   onclose?: () => void
   onerror?: (error: Error) => void
   onmessage?: (message: JSONRPCMessage) => void

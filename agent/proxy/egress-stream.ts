@@ -15,7 +15,13 @@ export interface StreamOpener {
 /** `refused`: by the host or locally, with status and message; otherwise the host's answer has begun. */
 type Opened =
   | { readonly kind: 'open'; readonly stream: ClientHttp2Stream; readonly headers: AnswerHeaders }
-  | { readonly kind: 'refused'; readonly status: number; readonly reason: string }
+  | {
+      readonly kind: 'refused'
+      readonly status: number
+      readonly reason: string
+      /** The gateway's word for it. Absent: it was refused here. */
+      readonly code?: string
+    }
 export type AnswerHeaders = IncomingHttpHeaders & { readonly ':status'?: number }
 
 const refusalMaxBytes = 16 * 1024
@@ -51,7 +57,8 @@ export async function openEgressStream(
   if (isTunnel ? status === 200 : answer[gatewayErrorHeader] === undefined)
     return { kind: 'open', stream, headers: answer }
   const reason = await readReason(stream)
-  return refused(status < 400 ? 502 : status, reason)
+  const code = answer[gatewayErrorHeader]
+  return { ...refused(status < 400 ? 502 : status, reason), ...(typeof code === 'string' ? { code } : {}) }
 }
 
 /** Until there is an answer the stream ends with the program; afterwards the caller owns it. */

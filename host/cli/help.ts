@@ -92,7 +92,7 @@ export const commandHelp: Readonly<Record<string, Help>> = {
   notes: { examples: ['notes list', 'notes add PROP-1 "Agreed"'], page: 'docs/commands.md' },
   skills: { examples: ['skills list'], page: 'specs/skills.md' },
   mcp: {
-    examples: ['mcp serve -w ~/project', 'mcp serve --port 3790', 'mcp list', 'mcp forget notes'],
+    examples: ['mcp serve -w ~/project', 'mcp login tracker', 'mcp list', 'mcp forget notes'],
     page: 'docs/mcp-clients.md',
   },
   workspace: {

@@ -3,7 +3,11 @@ import { userInfo } from 'node:os'
 import type { Readable, Writable } from 'node:stream'
 import type { VmClient } from '../control/vm-client.ts'
 import { Host, type HostOptions } from '../host.ts'
+import { openSignIns } from '../open-sign-ins.ts'
 import { wordsOf } from '../runs/ending.ts'
+import { Settings } from '../settings.ts'
+import type { McpSignIns } from '../sign-in/mcp-sign-ins.ts'
+import { resolveFolders } from '../state/folders.ts'
 import { type InConversation, withFlags } from './options.ts'
 import { sanitizeBlock, sanitizeLine } from './render/sanitize.ts'
 
@@ -34,6 +38,12 @@ export function hostOf(
   options: Pick<HostOptions, 'queue' | 'pool'> = {},
 ): Host {
   return new Host({ env: io.env, overrides, ...options })
+}
+
+/** The sign-ins to MCP servers of this environment. */
+export function signInsOf({ env }: Pick<Io, 'env'>): McpSignIns {
+  const folders = resolveFolders(env)
+  return openSignIns(new Settings({ folders, env }), { folders, env })
 }
 
 /**

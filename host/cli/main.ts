@@ -165,7 +165,7 @@ const commands: readonly CommandRow[] = [
   },
   {
     name: 'mcp',
-    description: 'Serve runs to MCP clients; manage approved MCP servers',
+    description: 'Serve runs to MCP clients; manage approved MCP servers and sign-ins',
     load: async () => (await import('./declarations/knowledge.ts')).addMcpCommands,
   },
   {

@@ -173,7 +173,11 @@ class Exchange implements Disposable {
       const request = startRequest(permit.target, filled.value, opened.value)
       const answered = waitForAnswer(request)
       void this.#send(request, filled.value['content-length'])
-      return await this.#receive(await answered, permit.target)
+      const answer = await answered
+      const instead = await this.#refusedSecret(answer, filled.value.authorization)
+      if (instead === null) return await this.#receive(answer, permit.target)
+      answer.destroy()
+      return this.#refuse(instead)
     } catch (cause) {
       if (this.watch.stopped !== null) return null
       const why = errorMessage(cause)
@@ -188,6 +192,17 @@ class Exchange implements Disposable {
     if (!filled.ok) return filled
     this.secrets = filled.value.names
     return { ok: true, value: filled.value.headers }
+  }
+
+  /** What the guest gets in place of a server's refusal of a token. */
+  async #refusedSecret(
+    { statusCode: status = 502, headers }: IncomingMessage,
+    authorization: OutgoingHttpHeaders[string],
+  ): Promise<WireError | null> {
+    if (this.#upgrade === undefined || this.secrets.length === 0) return null
+    const sent = typeof authorization === 'string' ? authorization : undefined
+    const answer = { status, challenge: headers['www-authenticate'] }
+    return await this.#upgrade.secrets.refused(this.secrets, answer, sent)
   }
 
   async #open(permit: Permit, egress: Egress, signal: AbortSignal): Promise<Result<Duplex, WireError>> {

@@ -16,7 +16,7 @@ export const upgradeHeader = 'caisson-upgrade'
 
 /** What upgraded requests need. */
 export interface Upgrade {
-  readonly secrets: Pick<Secrets, 'check' | 'putInto' | 'redactionFor'>
+  readonly secrets: Pick<Secrets, 'check' | 'putInto' | 'redactionFor' | 'refused'>
   /** TLS context with the trusted certificates. */
   readonly secureContext: () => SecureContext
 }

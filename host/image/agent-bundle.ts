@@ -20,8 +20,8 @@ interface Absent {
 
 const TABLE: readonly Absent[] = [
   {
-    importer: 'node_modules/@modelcontextprotocol/sdk/',
-    modules: /^ajv(-formats)?$/,
+    importer: 'node_modules/@modelcontextprotocol/client/',
+    modules: /\/ajvProvider-/,
     instead: 'clients of MCP servers are given their validator (runtime/mcp/client.ts)',
   },
   {

@@ -89,6 +89,18 @@ export async function storeInKeyring(
   key: string,
   place: KeyringPlace,
 ): Promise<Result<void, string>> {
+  const stored = await putIntoKeyring(name, key, place)
+  if (stored.ok)
+    await writeNames(place, [...(await storedKeys(place)).filter((other) => other !== name), name])
+  return stored
+}
+
+/** Stores what is no key of the user: no list names it. */
+export async function putIntoKeyring(
+  name: string,
+  key: string,
+  place: KeyringPlace,
+): Promise<Result<void, string>> {
   const ran = await callKeyring((program) => program.store(name, key), place)
   if (!ran.ok) return ran
   // `security -i` ends with 0 whatever its commands did.
@@ -97,12 +109,22 @@ export async function storeInKeyring(
     const why = lastWords(ran.value.stderr.replaceAll(key, '[secret]')) || `it ended with ${ran.value.code}`
     return { ok: false, error: `the system's keyring did not store the key: ${why}; ${elsewhere}` }
   }
-  await writeNames(place, [...(await storedKeys(place)).filter((other) => other !== name), name])
   return { ok: true, value: undefined }
 }
 
 /** Removes the key; nothing happens to one that is not there. */
 export async function removeFromKeyring(name: string, place: KeyringPlace): Promise<Result<void, string>> {
+  const removed = await dropFromKeyring(name, place)
+  if (removed.ok)
+    await writeNames(
+      place,
+      (await storedKeys(place)).filter((other) => other !== name),
+    )
+  return removed
+}
+
+/** Removes what {@link putIntoKeyring} stored. */
+export async function dropFromKeyring(name: string, place: KeyringPlace): Promise<Result<void, string>> {
   const ran = await callKeyring((program) => program.remove(name), place)
   if (!ran.ok) return ran
   const left = await readFromKeyring(name, place)
@@ -110,10 +132,6 @@ export async function removeFromKeyring(name: string, place: KeyringPlace): Prom
     const why = lastWords(ran.value.stderr) || `it ended with ${ran.value.code}`
     return { ok: false, error: `the system's keyring still has the key "${name}": ${why}` }
   }
-  await writeNames(
-    place,
-    (await storedKeys(place)).filter((other) => other !== name),
-  )
   return { ok: true, value: undefined }
 }
 

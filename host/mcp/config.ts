@@ -10,6 +10,7 @@ import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issu
 import { listMcpServers, McpServerForm, readMcpServer } from '#specs/protocol/mcp-config.ts'
 import { parseJson } from '../files/json.ts'
 import { findPlaceholders } from '../secrets/placeholders.ts'
+import { McpOAuth, readOAuth } from './oauth-settings.ts'
 
 const mcpServersMaxCount = 32
 
@@ -26,10 +27,12 @@ const secretHeaders: ReadonlySet<string> = new Set([
 const mountPoint = '/mnt/workspace'
 
 /** One server, as the configuration has it; a setting that there is not is refused. */
-const McpServerConfig = z.strictObject(McpServerForm.shape).superRefine((form, context) => {
-  const read = toMcpServer(form)
-  if (!read.ok) context.addIssue({ code: 'custom', message: read.error })
-})
+const McpServerConfig = z
+  .strictObject({ ...McpServerForm.shape, oauth: McpOAuth.exactOptional() })
+  .superRefine((form, context) => {
+    const read = toMcpServer(form)
+    if (!read.ok) context.addIssue({ code: 'custom', message: read.error })
+  })
 
 export const McpServersConfig = z
   .record(McpServerName, McpServerConfig)
@@ -73,6 +76,8 @@ export function readMcpFile(text: string, file: string): Result<Readonly<Record<
 function toMcpServer(form: unknown): Result<McpServer | null, string> {
   const read = readMcpServer(form)
   if (!read.ok || read.value === null) return read.ok ? { ok: true, value: null } : read
+  const oauth = readOAuth(form)
+  if (!oauth.ok) return oauth
   const { cwd, ...fields } = read.value
   const given = Object.entries({ ...fields, cwd: cwd === undefined ? undefined : relative(cwd) })
   const parsed = McpServer.safeParse(

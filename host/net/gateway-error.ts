@@ -34,6 +34,8 @@ export const gatewayErrorCodes = [
   'unsupported_content',
   /** A placeholder of a secret that this request may not carry; nothing was sent. */
   'secret_refused',
+  /** The server refused a token, which the host has renewed: the same request can succeed now. */
+  'token_renewed',
   /** The user has not set up what was asked for. */
   'not_configured',
   /** The run repeats a recording, which has no answer for this. */
@@ -82,6 +84,7 @@ const statusOf: Record<GatewayErrorCode, number> = {
   upstream_untrusted: 421,
   unsupported_content: 415,
   secret_refused: 403,
+  token_renewed: 409,
   not_configured: 400,
   // 400: asking again cannot help.
   not_recorded: 400,

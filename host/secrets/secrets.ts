@@ -14,6 +14,7 @@ import { hostInUrl } from '../net/target.ts'
 import { findPlaceholders, placeholderOf, replacePlaceholders } from './placeholders.ts'
 import { createRedaction, noRedaction, type Redaction } from './redaction.ts'
 import { readSecretHost } from './secret-host.ts'
+import type { TokenSource } from './token-source.ts'
 
 /** What the guest may know of a secret. */
 interface SecretBinding {
@@ -82,28 +83,37 @@ export class SecretChanges {
   }
 }
 
-/** The secrets of one run. */
+interface SecretBounds {
+  /** Names of those that may be used. Absent: all. */
+  readonly only?: readonly string[]
+  /** Tokens of servers, by the name of their placeholder; the agent is not told of them. */
+  readonly tokens?: ReadonlyMap<string, TokenSource>
+}
+
+/** The secrets of one run, or of one sandbox. */
 export class Secrets {
   readonly #resolve: (source: KeySource) => Promise<Result<Secret, string>>
   readonly #configured: ReadonlyMap<string, Setting>
   readonly #changes: SecretChanges
   readonly #only: ReadonlySet<string> | undefined
+  readonly #tokens: ReadonlyMap<string, TokenSource>
   /** Hosts that a value was bound to when it was used. */
   readonly #used = new Map<string, readonly string[]>()
   #onUnreadable: (text: string) => void = () => undefined
 
   /**
    * @param resolve reads a source on each request, so that a rotated value applies immediately
-   * @param only names of those that may be used; absent: all
+   * @param bounds which of them there are
    * @throws {CaissonError} `invalid_options` for an invalid host name; the schema has checked the configuration
    */
   constructor(
     configured: Readonly<Record<string, { readonly from: KeySource; readonly hosts: readonly string[] }>>,
     resolve: (source: KeySource) => Promise<Result<Secret, string>>,
     changes: SecretChanges = new SecretChanges(),
-    only?: readonly string[],
+    { only, tokens = new Map() }: SecretBounds = {},
   ) {
     this.#resolve = resolve
+    this.#tokens = tokens
     this.#changes = changes
     this.#only = only === undefined ? undefined : new Set(only)
     this.#configured = new Map(
@@ -171,11 +181,36 @@ export class Secrets {
       values.set(name, value.value)
     }
     if (values.size === 0) return { ok: true, value: { headers, names: [] } }
-    for (const [name, value] of values) this.#remember(value, this.#find(name)?.hosts ?? [])
+    for (const [name, value] of values) this.#remember(value, this.#hostsOf(name))
     const filled = Object.entries(headers).map(
       ([header, text]) => [header, replacePlaceholders(text, (name) => values.get(name) ?? '')] as const,
     )
     return { ok: true, value: { headers: Object.fromEntries(filled), names: names.value } }
+  }
+
+  /**
+   * A server refused a request with secrets. @param token the value that stood for a token's placeholder
+   * @returns what the guest gets in place of the answer; null: the answer
+   */
+  async refused(
+    names: readonly string[],
+    answer: { readonly status: number; readonly challenge: string | undefined },
+    header: string | undefined,
+  ): Promise<WireError | null> {
+    const name = names.find((one) => this.#tokens.has(one))
+    const source = name === undefined ? undefined : this.#tokens.get(name)
+    if (source === undefined || (answer.status !== 401 && answer.status !== 403)) return null
+    const token = /^bearer +(\S+)$/i.exec(header ?? '')?.[1] ?? ''
+    const next = await source.refused(answer.status, answer.challenge, token)
+    if (next === null) return null
+    return next === 'renewed'
+      ? gatewayError('token_renewed', 'The token of the server was renewed; make the request again.')
+      : gatewayError('secret_refused', next.words)
+  }
+
+  #hostsOf(name: string): readonly string[] {
+    const token = this.#tokens.get(name)
+    return token === undefined ? (this.#find(name)?.hosts ?? []) : [token.host]
   }
 
   #find(name: string): Setting | undefined {
@@ -185,15 +220,19 @@ export class Secrets {
   }
 
   /** Why a request may not carry a secret; null when it may. */
-  #whyNot(name: string, { scheme, host, port, method }: Target): string | null {
+  #whyNot(name: string, target: Target): string | null {
+    const { scheme, host, port, method } = target
     const shown = placeholderOf(name)
+    const token = this.#tokens.get(name)
     const setting = this.#find(name)
-    if (setting === undefined) {
+    if (token !== undefined) {
+      const why = token.whyNot(target)
+      if (why !== null) return why
+    } else if (setting === undefined) {
       const known = this.list().filter(({ hosts }) => hosts.some((pattern) => covers(pattern, host)))
       const those = known.map((binding) => placeholderOf(binding.name)).join(', ') || 'none'
       return `There is no secret ${shown}. Those for ${host}: ${those}.`
-    }
-    if (!setting.hosts.some((pattern) => covers(pattern, host))) {
+    } else if (!setting.hosts.some((pattern) => covers(pattern, host))) {
       return `The secret ${shown} is bound to ${setting.hosts.join(', ')}; a request to ${host} may not carry it.`
     }
     if (scheme === 'https' && method !== null) return null
@@ -206,6 +245,8 @@ export class Secrets {
 
   async #read(name: string): Promise<Result<string, string>> {
     const shown = placeholderOf(name)
+    const token = this.#tokens.get(name)
+    if (token !== undefined) return await readToken(token)
     const from = this.#find(name)?.from
     if (from === undefined) return { ok: false, error: `The secret ${shown} was revoked.` }
     const read = from instanceof Secret ? { ok: true as const, value: from } : await this.#resolve(from)
@@ -215,15 +256,29 @@ export class Secrets {
       return { ok: false, error: `The secret ${shown} cannot be read on the host; ${remedy}.` }
     }
     const value = read.value.reveal()
-    if (value.length >= valueMinChars && /^[\x20-\x7e]+$/.test(value)) return { ok: true, value }
-    const expected = `at least ${valueMinChars} visible ASCII characters`
-    return { ok: false, error: `The secret ${shown} is not fit for a header: expected ${expected}.` }
+    if (isFit(value)) return { ok: true, value }
+    return { ok: false, error: `The secret ${shown} is not fit for a header: expected ${fitWords}.` }
   }
 
   #remember(value: string, hosts: readonly string[]): void {
     this.#used.set(value, [...new Set([...(this.#used.get(value) ?? []), ...hosts])])
     for (const oldest of [...this.#used.keys()].slice(0, -usedMaxCount)) this.#used.delete(oldest)
   }
+}
+
+const fitWords = `at least ${valueMinChars} visible ASCII characters`
+
+function isFit(value: string): boolean {
+  return value.length >= valueMinChars && /^[\x20-\x7e]+$/.test(value)
+}
+
+async function readToken(token: TokenSource): Promise<Result<string, string>> {
+  const read = await token.read()
+  if (!read.ok) return read
+  const value = read.value.reveal()
+  return isFit(value)
+    ? { ok: true, value }
+    : { ok: false, error: `The token is not fit: expected ${fitWords}.` }
 }
 
 function readSetting(name: string, setting: SecretSetting): Setting {

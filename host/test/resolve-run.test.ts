@@ -4,6 +4,7 @@ import { expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { configFile } from '../config/load.ts'
 import { Host } from '../host.ts'
+import { openSignIns } from '../open-sign-ins.ts'
 import { resolveRun } from '../resolve-run.ts'
 import { SecretChanges } from '../secrets/secrets.ts'
 import { Settings } from '../settings.ts'
@@ -16,7 +17,8 @@ async function machineOf(file: string, overrides: readonly string[], vm?: { slee
   await mkdir(folders.config, { recursive: true, mode: 0o700 })
   await writeFile(configFile(folders), file, { mode: 0o600 })
   const settings = new Settings({ folders, env }, undefined, overrides)
-  const host = { env, folders, settings, runs, notes, mcpPins, secrets: new SecretChanges() }
+  const signIns = openSignIns(settings, { folders, env })
+  const host = { env, folders, settings, runs, notes, mcpPins, signIns, secrets: new SecretChanges() }
   const options = { prompt: 'x', workspace: await temporaryFolder('workspace') }
   return (await resolveRun({ ...options, ...(vm === undefined ? {} : { vm }) }, host, () => undefined)).vm
 }

@@ -4,12 +4,11 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
-import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { CallToolRequestOptions, CallToolResult, Transport } from '@modelcontextprotocol/client'
 import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { CallClock } from './call-clock.ts'
-import { isMcpError, isTimeout, type Live, type McpRoot, openClient } from './client.ts'
+import { isOfOneRequest, isTimeout, type Live, type McpRoot, openClient, ProbeEndedError } from './client.ts'
 import { hideSecrets, type McpServerConfig } from './config.ts'
 import { type AskPerson, type CallUnderWay, ServerQuestions } from './elicitation.ts'
 import { openHttpTransport } from './http.ts'
@@ -62,6 +61,9 @@ const libraryTimeoutMs = 2 ** 31 - 1
 /** How long a server over HTTP has to end its session. */
 const leaveTimeoutMs = 1_000
 
+/** The headers of a call do not fit its arguments, by MCP 2026-07-28. */
+const headerMismatch = -32_020
+
 const stackFrames = /^[ \t]+at .*:\d+:\d+\)?\n?/gm
 
 export class McpConnection {
@@ -77,6 +79,8 @@ export class McpConnection {
   /** The newest client, possibly still connecting. */
   #transport: Transport | null = null
   #state: McpState = 'idle'
+  /** The program ends when it is asked for its revision. */
+  #isOlder = false
   /** The first protocol violation by the server since the last request. */
   #oddity = ''
 
@@ -109,11 +113,11 @@ export class McpConnection {
   }
 
   async listResources(): Promise<Result<readonly McpResourceInfo[], string>> {
-    return await this.#list('resources', ({ client }) => readResources(client, this.#connectTimeoutMs))
+    return await this.#list('resources', (live) => readResources(live, this.#connectTimeoutMs))
   }
 
   async listPrompts(): Promise<Result<readonly McpPromptInfo[], string>> {
-    return await this.#list('prompts', ({ client }) => readPrompts(client, this.#connectTimeoutMs))
+    return await this.#list('prompts', (live) => readPrompts(live, this.#connectTimeoutMs))
   }
 
   /** What else the server declares to offer. */
@@ -143,32 +147,14 @@ export class McpConnection {
         if (refused !== null) return refused
         signal.throwIfAborted()
       }
-      const params = { name: tool, arguments: input }
-      return toMcpResult(
-        await live.client.request(
-          { method: 'tools/call', params },
-          live.schemas.CallToolResultSchema,
-          begin(),
-        ),
-      )
+      return toMcpResult(await this.#sendCall(live, tool, input, begin()))
     })
   }
 
   async readResource(uri: string, signal: AbortSignal): Promise<McpResult> {
     const what = 'give the resource'
-    return await this.#ask(
-      'the reading of the resource',
-      what,
-      { signal },
-      async ({ client, schemas }, begin) => {
-        return toContentsResult(
-          await client.request(
-            { method: 'resources/read', params: { uri } },
-            schemas.ReadResourceResultSchema,
-            begin(),
-          ),
-        )
-      },
+    return await this.#ask('the reading of the resource', what, { signal }, async ({ client }, begin) =>
+      toContentsResult(await client.readResource({ uri }, { ...begin(), cacheMode: 'bypass' })),
     )
   }
 
@@ -179,15 +165,8 @@ export class McpConnection {
   ): Promise<McpResult> {
     const what = 'give the prompt'
     const params = { name, arguments: { ...given } }
-    return await this.#ask(
-      'the reading of the prompt',
-      what,
-      { signal },
-      async ({ client, schemas }, begin) => {
-        return toPromptResult(
-          await client.request({ method: 'prompts/get', params }, schemas.GetPromptResultSchema, begin()),
-        )
-      },
+    return await this.#ask('the reading of the prompt', what, { signal }, async ({ client }, begin) =>
+      toPromptResult(await client.getPrompt(params, begin())),
     )
   }
 
@@ -205,9 +184,29 @@ export class McpConnection {
     return this.config.connectTimeoutMs ?? connectTimeoutMs
   }
 
-  #toolsOf({ client }: Live): Promise<readonly McpToolInfo[]> {
-    this.#tools ??= readTools(client, this.#connectTimeoutMs)
+  #toolsOf(live: Live): Promise<readonly McpToolInfo[]> {
+    if (!live.hearsOfChanges()) this.#tools = null
+    this.#tools ??= readTools(live, this.#connectTimeoutMs)
     return this.#tools
+  }
+
+  /** In 2026-07-28 some arguments are in headers too, by the tool's definition. */
+  async #sendCall(
+    { client, library }: Live,
+    name: string,
+    input: Record<string, unknown>,
+    bounds: CallToolRequestOptions,
+  ): Promise<CallToolResult> {
+    const known = (await this.#tools)?.find((tool) => tool.name === name)
+    const definition = { name, inputSchema: { ...known?.inputSchema, type: 'object' as const } }
+    try {
+      const options = { ...bounds, toolDefinition: definition }
+      return await client.callTool({ name, arguments: input }, options)
+    } catch (cause) {
+      // The definition that named the headers is not the server's any more.
+      if (cause instanceof library.ProtocolError && cause.code === headerMismatch) this.#tools = null
+      throw cause
+    }
   }
 
   async #list<T>(what: string, read: (live: Live) => Promise<T>): Promise<Result<T, string>> {
@@ -273,13 +272,13 @@ export class McpConnection {
   }
 
   /** Cancels the request when its time is over. */
-  #beginClock({ schemas }: Live, request: AbortController): CallClock {
+  #beginClock({ library }: Live, request: AbortController): CallClock {
     const silentMs = this.config.timeoutMs ?? callTimeoutMs
     return new CallClock({
       silentMs,
       totalMs: Math.max(silentMs, callMaxMs),
       onOver: (words) =>
-        request.abort(new schemas.McpError(schemas.ErrorCode.RequestTimeout, `timed out: ${words}`)),
+        request.abort(new library.SdkError(library.SdkErrorCode.RequestTimeout, `timed out: ${words}`)),
     })
   }
 
@@ -287,7 +286,7 @@ export class McpConnection {
    * Reconnects for the next request when a server over HTTP stopped responding correctly, such as after its restart.
    */
   #judge(live: Live, cause: unknown): void {
-    if (this.config.transport === 'stdio' || isMcpError(cause) || !(cause instanceof Error)) return
+    if (this.config.transport === 'stdio' || isOfOneRequest(cause) || !(cause instanceof Error)) return
     live.client.close().catch(() => undefined)
   }
 
@@ -314,6 +313,16 @@ export class McpConnection {
   }
 
   async #open(): Promise<Live> {
+    try {
+      return await this.#openOnce()
+    } catch (cause) {
+      if (!(cause instanceof ProbeEndedError) || this.#isOlder) throw cause
+      this.#isOlder = true
+      return await this.#openOnce()
+    }
+  }
+
+  async #openOnce(): Promise<Live> {
     const { openTransport = openUsualTransport, roots = [], hasPerson = false } = this.#options
     const transport = await openTransport(this.config)
     this.#transport = transport
@@ -326,6 +335,7 @@ export class McpConnection {
         transport,
         roots,
         timeoutMs: this.#connectTimeoutMs,
+        isOlder: this.#isOlder || this.config.transport === 'sse',
         onToolsChanged: () => {
           this.#tools = null
         },
@@ -336,9 +346,12 @@ export class McpConnection {
         ...(hasPerson ? { onQuestion: (params, signal) => this.#questions.answer(params, signal) } : {}),
       })
     } catch (cause) {
+      if (cause instanceof ProbeEndedError && !this.#isOlder) throw cause
       const words = `${this.#words(cause)}${this.#lastWords(transport)}`
       throw new Error(words.includes(this.#shown(this.#oddity)) ? words : `${words}${this.#oddWords()}`)
     }
+    // The next start of the program need not ask again.
+    this.#isOlder ||= live.client.getProtocolEra() === 'legacy' && this.config.transport === 'stdio'
     this.#failure = null
     this.#failedConnects = 0
     this.#state = 'connected'
@@ -347,9 +360,10 @@ export class McpConnection {
 
   /** Describes a failure, redacted: servers echo input, and write their variables to their log. */
   #words(cause: unknown): string {
-    return cause instanceof Error
-      ? this.#shown(cause.message).slice(0, 500).toWellFormed()
-      : 'unknown failure'
+    if (!(cause instanceof Error)) return 'unknown failure'
+    return this.#shown(`${cause.message}${answerOf(cause)}`)
+      .slice(0, 500)
+      .toWellFormed()
   }
 
   /** Other errors on the way that no request was waiting for. */
@@ -378,7 +392,15 @@ export class McpConnection {
   }
 }
 
-type RequestBounds = NonNullable<Parameters<Client['request']>[2]>
+/** What a server answered instead of a message, if the error has it and does not say it. */
+function answerOf(cause: Error): string {
+  const data: unknown = 'data' in cause ? cause.data : undefined
+  const text = typeof data === 'object' && data !== null && 'text' in data ? data.text : undefined
+  const isNew = typeof text === 'string' && text !== '' && !cause.message.includes(text)
+  return isNew ? `: ${text.slice(0, 300)}` : ''
+}
+
+type RequestBounds = CallToolRequestOptions
 
 async function openUsualTransport(config: McpServerConfig): Promise<Transport> {
   return config.transport === 'stdio' ? new StdioTransport(config) : await openHttpTransport(config)

@@ -3,11 +3,7 @@
  * one at a time, on behalf of the most recent call. The clocks of all active calls stop meanwhile. Refuses requests for
  * secrets, content that cannot be shown whole, and addresses to open. The caller decides whether anyone is asked.
  */
-import type {
-  ElicitRequestFormParams,
-  ElicitRequestParams,
-  ElicitResult,
-} from '@modelcontextprotocol/sdk/types.js'
+import type { ElicitRequestFormParams, ElicitRequestParams, ElicitResult } from '@modelcontextprotocol/client'
 import { limits } from '#specs/protocol/limits.ts'
 import { isAnswerTo, type UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
 import type { CallClock } from './call-clock.ts'

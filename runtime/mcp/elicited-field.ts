@@ -1,5 +1,5 @@
 /** One field of a form from a server: the question for the person and the constraints on the answer. */
-import type { PrimitiveSchemaDefinition } from '@modelcontextprotocol/sdk/types.js'
+import type { PrimitiveSchemaDefinition } from '@modelcontextprotocol/client'
 import { limits } from '#specs/protocol/limits.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 

@@ -2,7 +2,7 @@
  * MCP over HTTP: the SDK's transports with a size limit on each answer or stream event. A server that exceeds it is
  * disconnected. Redirects are followed within its origin alone.
  */
-import type { FetchLike, Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { FetchLike, Transport } from '@modelcontextprotocol/client'
 import type { McpServerConfig } from './config.ts'
 
 export const answerMaxBytes = 16 * 1024 * 1024
@@ -22,25 +22,10 @@ export async function openHttpTransport(
     fetch: fetchBounded,
     ...(headers === undefined ? {} : { requestInit: { headers: { ...headers } } }),
   }
-  const open = transport === 'sse' ? openSse : openStreamable
-  const opened = await open(new URL(url), options)
+  const { SSEClientTransport, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client')
+  const Opened = transport === 'sse' ? SSEClientTransport : StreamableHTTPClientTransport
+  const opened = new Opened(new URL(url), options)
   return opened
-}
-
-interface Options {
-  readonly fetch: FetchLike
-  readonly requestInit?: RequestInit
-}
-
-async function openSse(url: URL, options: Options): Promise<Transport> {
-  const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js')
-  return new SSEClientTransport(url, options)
-}
-
-async function openStreamable(url: URL, options: Options): Promise<Transport> {
-  const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js')
-  // The SDK's own class does not satisfy its own interface under exact optional properties.
-  return new StreamableHTTPClientTransport(url, options) as Transport
 }
 
 /** The same response with a body that fails beyond the limit. */

@@ -2,7 +2,7 @@
  * Reads JSON-RPC messages from a server's standard output, one per line. Refuses lines over a limit and skips lines
  * that are no message.
  */
-import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
+import type { JSONRPCMessage } from '@modelcontextprotocol/client'
 
 const lineMaxChars = 16 * 1024 * 1024
 /** Maximum bytes queued for a server that does not read. */

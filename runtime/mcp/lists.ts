@@ -2,9 +2,11 @@
  * The lists of an MCP server: tools, resources, prompts. Entries are parsed separately, so that an invalid one does
  * not hide others; pages, entries and texts are bounded.
  */
-import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import * as z from 'zod'
 import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import { isRecord } from '../llm/json-schema.ts'
+import type { Live } from './client.ts'
+import { findHeaderProblem } from './header-parameters.ts'
 
 /** A tool as described by its server. */
 export interface McpToolInfo {
@@ -38,39 +40,44 @@ const pagesMaxCount = 50
 const descriptionMaxChars = 4_000
 const nameMaxChars = 4_096
 
-export async function readTools(client: Client, timeout: number): Promise<readonly McpToolInfo[]> {
-  const tools = await readPages(client, 'tools/list', 'tools', toTool, timeout)
-  const byName = new Map(tools.map((tool) => [tool.name, tool]))
+/** Entries are read one by one. */
+const AnyResult = z.looseObject({})
+
+export async function readTools(live: Live, timeout: number): Promise<readonly McpToolInfo[]> {
+  const tools = await readPages(live, 'tools/list', 'tools', toTool, timeout)
+  // Such a tool is left out, by MCP 2026-07-28; before, the names of headers have no meaning.
+  const isMeant = (tool: McpToolInfo) =>
+    live.client.getProtocolEra() !== 'modern' || findHeaderProblem(tool.inputSchema) === null
+  const byName = new Map(tools.filter(isMeant).map((tool) => [tool.name, tool]))
   return [...byName.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1))
 }
 
 /** Resources first, then templates; empty when the server supports neither. */
-export async function readResources(client: Client, timeout: number): Promise<readonly McpResourceInfo[]> {
+export async function readResources(live: Live, timeout: number): Promise<readonly McpResourceInfo[]> {
   const lists = await Promise.all([
-    readPages(client, 'resources/list', 'resources', toResource, timeout),
-    readPages(client, 'resources/templates/list', 'resourceTemplates', toResource, timeout).catch(() => []),
+    readPages(live, 'resources/list', 'resources', toResource, timeout),
+    readPages(live, 'resources/templates/list', 'resourceTemplates', toResource, timeout).catch(() => []),
   ])
   return lists.flat()
 }
 
-export async function readPrompts(client: Client, timeout: number): Promise<readonly McpPromptInfo[]> {
-  return await readPages(client, 'prompts/list', 'prompts', toPrompt, timeout)
+export async function readPrompts(live: Live, timeout: number): Promise<readonly McpPromptInfo[]> {
+  return await readPages(live, 'prompts/list', 'prompts', toPrompt, timeout)
 }
 
 async function readPages<T>(
-  client: Client,
+  { client }: Live,
   method: string,
   key: string,
   read: (entry: Readonly<Record<string, unknown>>) => T | null,
   timeout: number,
 ): Promise<readonly T[]> {
-  const { ResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
   const found: T[] = []
   const cursors = new Set<string>()
   let cursor: string | undefined
   for (let page = 0; page < pagesMaxCount && found.length < entriesMaxCount; page++) {
     const params = cursor === undefined ? {} : { cursor }
-    const result = await client.request({ method, params }, ResultSchema, { timeout })
+    const result = await client.request({ method, params }, AnyResult, { timeout })
     const entries: unknown = result[key]
     for (const entry of Array.isArray(entries) ? entries : []) {
       const one = isRecord(entry) ? read(entry) : null

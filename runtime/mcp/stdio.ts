@@ -6,8 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
-import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
+import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client'
 import {
   detachFromLoop,
   endWithUs,
@@ -31,6 +30,8 @@ export class StdioTransport implements Transport {
   #closed = false
   #closing: Promise<void> | null = null
   #draining: Promise<unknown> | null = null
+  /** With `pid`, the mark of a program for the library. */
+  readonly stderr = null
   onclose?: () => void
   onerror?: (error: Error) => void
   onmessage?: (message: JSONRPCMessage) => void

@@ -4,8 +4,8 @@
  * that ignores every signal it can), `stubborn` (ignores the end of its input), `pages` (a list of tools that never ends),
  * `deaf` (asks without an end once it was started, and reads no answer), `wrong` (answers calls under other ids), `orphan` (ends
  * in a call, and leaves a process with its output open), `swap` (a change that gives a tool another definition),
- * `deep` (a schema that nests 120 levels deep), `bulky` (a change that makes the last tool too large for the offer). The
- * tool `ask` asks the client in its turn, and tells what it heard.
+ * `deep` (a schema that nests 120 levels deep), `bulky` (a change that makes the last tool too large for the offer),
+ * `abrupt` (ends when it is asked for its revision). The tool `ask` asks the client in its turn, and tells what it heard.
  */
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
@@ -118,6 +118,9 @@ createInterface({ input: process.stdin }).on('line', (line) => {
       result: { protocolVersion, capabilities, serverInfo: { name: 'small', version: '1' } },
     })
   }
+  // As servers of 2025-11-25 answer it.
+  if (method === 'server/discover' && ways.has('abrupt')) process.exit(1)
+  if (method === 'server/discover') return send({ id, error: { code: -32_601, message: 'Method not found' } })
   if (ways.has('deaf')) return ask()
   if (method === 'tools/list') return send({ id, result: listTools(params.cursor ?? '') })
   if (params.name === 'ask') return askClient(id, params.arguments.method, params.arguments.params)

@@ -6,11 +6,13 @@ import { reasonOf } from '#specs/node/file-error.ts'
 import { formatCount, formatTime } from '../../files/format.ts'
 import { readMcpFile } from '../../mcp/config.ts'
 import type { McpPin } from '../../mcp/pins.ts'
+import type { SignInRecord } from '../../sign-in/sign-in-records.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { hostOf, type Io } from '../io.ts'
+import { hostOf, type Io, signInsOf } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import { describeSignIn, signInLine } from '../render/sign-in-lines.ts'
 import { realDirectory } from './memory.ts'
 
 /** The servers of a file of `--mcp`. @throws {CaissonError} `invalid_options` */
@@ -27,11 +29,13 @@ export async function loadMcpFile(file: string): Promise<Readonly<Record<string,
 }
 
 export async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
-  const pins = await hostOf(io).mcpPins.list()
+  const { mcpPins } = hostOf(io)
+  const [pins, signIns] = [await mcpPins.list(), await signInsOf(io).records.list()]
   for (const pin of pins) {
     if (flags.json === true) await writeJsonLine(io.stdout, pin)
     else io.stdout.write(`${lineOf(pin)}\n`)
   }
+  if (signIns.length > 0) await listSignIns(io, signIns, flags)
   if (flags.json === true) return exitCodes.completed
   io.stdout.write(
     pins.length === 0
@@ -65,6 +69,20 @@ export async function mcpForget(
     for (const pin of gone) io.stdout.write(`revoked: ${lineOf(pin)}\n`)
   }
   return exitCodes.completed
+}
+
+async function listSignIns(
+  io: Io,
+  records: readonly SignInRecord[],
+  flags: { json?: boolean },
+): Promise<void> {
+  const now = Date.now()
+  if (flags.json !== true) io.stdout.write('Sign-ins:\n')
+  for (const record of records) {
+    if (flags.json === true)
+      await writeJsonLine(io.stdout, { type: 'sign-in', ...describeSignIn(record, now) })
+    else io.stdout.write(`${signInLine(record, now)}\n`)
+  }
 }
 
 function lineOf({ server, source, directory, runs, tools, at, runId }: McpPin): string {

@@ -94,9 +94,22 @@ export function addMcpCommands(mcp: Command, run: RunAction): void {
     .action(run(lazy(async () => (await import('../commands/mcp-serve.ts')).mcpServe)))
   mcp
     .command('list')
-    .description('List approved MCP servers')
+    .description('List approved MCP servers, and your sign-ins')
     .option('--json', 'print one JSON object per line')
     .action(run(lazy(async () => (await import('../commands/mcp.ts')).mcpList)))
+  mcp
+    .command('login')
+    .argument('<server>', 'name of an MCP server of the configuration')
+    .option('--device', 'sign in with a code on another device')
+    .option('--mcp <file>', 'take the server from this JSON file, as in caisson run --mcp')
+    .option('--json', 'print one JSON object per line')
+    .description('Sign in to an MCP server by OAuth; the host keeps the tokens')
+    .action(run(lazy(async () => (await import('../commands/mcp-sign-in.ts')).mcpLogin)))
+  mcp
+    .command('logout')
+    .argument('<server...>', 'name of a server as listed')
+    .description('Revoke and forget the tokens of MCP servers')
+    .action(run(lazy(async () => (await import('../commands/mcp-sign-in.ts')).mcpLogout)))
   mcp
     .command('forget')
     .argument('<name...>', 'name of a server as listed')

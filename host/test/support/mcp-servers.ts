@@ -45,6 +45,7 @@ createInterface({ input: process.stdin }).on('line', (line) => {
   if (method === 'tools/list') send(id, { tools: [{ name: 'beat', description: 'Beats', inputSchema: { type: 'object' } }] })
   if (method === 'tools/call')
     write({ id: 'q' + id, method: 'elicitation/create', params: { message: 'May I?', requestedSchema } })
+  if (method === 'server/discover') write({ id, error: { code: -32601, message: 'Method not found' } })
 })
 `
 

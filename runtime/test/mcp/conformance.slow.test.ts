@@ -1,83 +1,58 @@
-// MCP's own conformance suite against our client. What it does not do fails by name, with the reason; what
-// is new in a later suite is looked at.
-import { execFile } from 'node:child_process'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+// MCP's own conformance suites against our client, of both revisions: the scenarios without authorization. Those with
+// it are in test/mcp-sign-in/, where the host adds the token. What is new in a later suite is looked at.
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import { listClientScenarios, runClientScenario, type Suite } from '../../../test/support/conformance.ts'
 
-const run = promisify(execFile)
-const suite = path.join(
-  import.meta.dirname,
-  '../../../node_modules/@modelcontextprotocol/conformance/dist/index.js',
-)
 const client = path.join(import.meta.dirname, 'support/conformance-client.ts')
 
-/** Scenarios that pass. */
-const passed = [
-  'auth/resource-mismatch',
-  'elicitation-sep1034-client-defaults',
-  'initialize',
-  'sse-retry',
-  'tools_call',
+/** Scenarios that pass, by suite and revision. */
+const passed: readonly (readonly [Suite, string, readonly string[]])[] = [
+  ['stable', '2025-11-25', ['initialize', 'tools_call', 'elicitation-sep1034-client-defaults', 'sse-retry']],
+  [
+    'next',
+    '2025-11-25',
+    [
+      ...['initialize', 'tools_call', 'elicitation-sep1034-client-defaults', 'sse-retry'],
+      'json-schema-2020-12-preservation',
+    ],
+  ],
+  [
+    'next',
+    '2026-07-28',
+    [
+      ...['tools_call', 'request-metadata', 'sep-2322-client-request-state', 'http-standard-headers'],
+      ...['http-custom-headers', 'http-invalid-tool-headers', 'json-schema-ref-no-deref'],
+      'json-schema-2020-12-preservation',
+    ],
+  ],
 ]
-/** Beginnings of the names of those that do not, and why. */
+/** Beginnings of the names of those that do not apply, and why. */
 const left: Readonly<Record<string, string>> = {
-  'auth/': 'authorization by OAuth is not done: a server is given a header, with a placeholder of a secret',
-}
-
-/** All scenarios for clients, by name. */
-async function listScenarios(): Promise<string[]> {
-  const { stdout } = await run(process.execPath, [suite, 'list'])
-  const [, ofClients = ''] = stdout.split('Client scenarios')
-  return [...ofClients.matchAll(/^\s+- (\S+)/gm)].map(([, name = '']) => name)
-}
-
-/** Whether every check of a scenario passed, and what the suite said. */
-async function runScenario(scenario: string): Promise<{ isPassed: boolean; said: string }> {
-  // The suite writes its results to where it is.
-  const cwd = await mkdtemp(path.join(tmpdir(), 'caisson-conformance-'))
-  const command = `${process.execPath} --conditions=caisson-source ${client}`
-  const argv = [suite, 'client', '--command', command, '--scenario', scenario, '--timeout', '30000']
-  try {
-    const { stdout, stderr } = await run(process.execPath, argv, { cwd, timeout: 60_000 }).catch(
-      (failed: { stdout?: string; stderr?: string }) => ({
-        stdout: failed.stdout ?? '',
-        stderr: failed.stderr ?? '',
-      }),
-    )
-    const said = `${stdout}\n${stderr}`
-    return { isPassed: /OVERALL: PASSED/.test(said), said }
-  } finally {
-    await rm(cwd, { recursive: true, force: true })
-  }
+  'auth/': 'with authorization: test/mcp-sign-in/',
+  'sep-2640-':
+    'an extension for skills of servers; skills come from folders of the user and of the workspace',
 }
 
 describe('the conformance suite of MCP', () => {
-  it('has no scenario for clients that nobody has looked at', async () => {
-    const scenarios = await listScenarios()
+  it.each(['stable', 'next'] as const)('has no scenario that nobody has looked at: %s', async (suite) => {
+    const scenarios = await listClientScenarios(suite)
     expect(scenarios.length).toBeGreaterThan(20)
+    const known = passed.filter(([of]) => of === suite).flatMap(([, , names]) => names)
     const unknown = scenarios.filter(
-      (name) => !passed.includes(name) && !Object.keys(left).some((head) => name.startsWith(head)),
+      (name) => !known.includes(name) && !Object.keys(left).some((head) => name.startsWith(head)),
     )
     expect(unknown).toEqual([])
   })
 
-  it.each(passed)(
-    'passes: %s [S2.12] [A.09]',
-    async (scenario) => {
-      const { isPassed, said } = await runScenario(scenario)
-      expect(isPassed, said).toBe(true)
-    },
-    90_000,
+  const cases = passed.flatMap(([suite, revision, names]) =>
+    names.map((name) => [name, revision, suite] as const),
   )
-
-  it.each([['auth/metadata-default'], ['auth/client-credentials-basic']])(
-    'does not pass what this client does not do, and nothing hangs: %s',
-    async (scenario) => {
-      const { isPassed, said } = await runScenario(scenario)
-      expect(isPassed, said).toBe(false)
+  it.each(cases)(
+    'passes: %s in %s of the suite %s [S2.12] [A.09]',
+    async (scenario, revision, suite) => {
+      const { isPassed, said } = await runClientScenario({ suite, scenario, revision, client })
+      expect(isPassed, said).toBe(true)
     },
     90_000,
   )

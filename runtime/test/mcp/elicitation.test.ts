@@ -1,5 +1,5 @@
 // What a server asks the person while it is called: each field a question with a form of answer, and what is put to nobody.
-import type { ElicitRequestFormParams } from '@modelcontextprotocol/sdk/types.js'
+import type { ElicitRequestFormParams } from '@modelcontextprotocol/client'
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js'
 import fc from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'

@@ -9,8 +9,17 @@ const url = process.argv.at(-1) ?? ''
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? ''
 const signal = AbortSignal.timeout(20_000)
 
-/** A person who takes whatever is proposed. */
-const ask: AskPerson = ({ defaultAnswer }) => Promise.resolve(defaultAnswer ?? null)
+interface Call {
+  readonly name: string
+  readonly arguments?: Record<string, unknown>
+}
+
+/** Calls that the suite asks for, in its order; null: each tool once. */
+const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}') as { toolCalls?: readonly Call[] }
+
+/** A person who takes whatever is proposed, and says yes. */
+const ask: AskPerson = ({ defaultAnswer, kind }) =>
+  Promise.resolve(defaultAnswer ?? (kind === 'confirm' ? true : null))
 
 const connection = new McpConnection(
   'conformance',
@@ -22,10 +31,17 @@ if (!listed.ok) {
   process.stderr.write(`${listed.error}\n`)
   process.exitCode = 1
 } else {
-  for (const { name } of scenario === 'initialize' ? [] : listed.value) {
-    const input = name === 'add_numbers' ? { a: 5, b: 3 } : {}
-    const result = await connection.callTool(name, input, signal, undefined, ask)
-    process.stdout.write(`${name}: ${result.content.slice(0, 200)}\n`)
+  const each = listed.value.map(({ name }) => ({ name, arguments: argumentsOf(name) }))
+  for (const call of scenario === 'initialize' ? [] : (context.toolCalls ?? each)) {
+    const result = await connection.callTool(call.name, call.arguments ?? {}, signal, undefined, ask)
+    process.stdout.write(`${call.name}: ${result.content.slice(0, 200)}\n`)
   }
 }
 await connection.close()
+
+function argumentsOf(name: string): Record<string, unknown> {
+  if (name === 'add_numbers') return { a: 5, b: 3 }
+  // The schema as it arrived.
+  const [first] = listed.ok ? listed.value.filter((tool) => tool.name !== name) : []
+  return name === 'json_schema_echo' ? { schema: first?.inputSchema } : {}
+}

@@ -1,6 +1,5 @@
 /** An MCP server in this process, over the library's own pair in memory: what it answers, and when, is the test's. */
-import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js'
-import type { JSONRPCMessage, JSONRPCRequest } from '@modelcontextprotocol/sdk/types.js'
+import { InMemoryTransport, type JSONRPCMessage, type JSONRPCRequest } from '@modelcontextprotocol/client'
 import { McpConnection, type McpConnectionOptions } from '../../../mcp/connection.ts'
 
 export class LinkedServer implements AsyncDisposable {
@@ -75,6 +74,9 @@ export class LinkedServer implements AsyncDisposable {
     }
     if (!('id' in message)) return
     if (message.method === 'tools/call') this.#call.resolve(message)
+    // What a server of 2025-11-25 answers.
+    if (message.method === 'server/discover')
+      void this.#send({ id: message.id, error: { code: -32_601, message: 'Method not found' } })
     if (message.method !== 'initialize') return
     const { protocolVersion, capabilities } = message.params ?? {}
     this.capabilities = capabilities as typeof this.capabilities
