@@ -37,7 +37,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'The provider is configured by environment variables or the user’s file: a server address, a model and a proxy; its key comes from a variable, a private file, a command or the keyring, and is never shown',
   ),
   'S0.10': now(
-    'The command line is a client of the host, and editors are by `caisson acp`',
+    'The command line is a client of the host, and editors are by `caisson acp`, chat pages by AG-UI',
     'a VS Code extension',
   ),
   'S0.11': now('Tool calling does not depend on the provider'),
@@ -441,7 +441,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'HTTP API with OpenAPI 3.1, events from any number on, idempotency keys, a token, API keys and JWTs with scopes, quotas and runs of their own; a request from another site, another machine without TLS or without the token is refused; runs outlive the service; sub-agents are steered and cancelled, answers for a run revoked, runs forked, rewound and compared as by the library; metrics for Prometheus with bounded labels and cost, and readiness with reasons beside liveness; callers upload workspaces as tar and download changes as tar and patch; the command line starts its runs in a running service of the same user and version, and sends the token to no other; a dashboard and a unit of systemd fit them; a web page starts, shows, answers, reviews, forks and replays runs, and keeps untrusted text as text; a question that waits reaches signed webhooks and browsers of those who may answer once, also after a restart, with a link that answers that question alone, once',
   ),
   'H.03': now(
-    'An ACP agent for editors: sessions are runs that outlive the editor and are shown again from their journals; prompts, plans, tool calls with diffs, thoughts and usage appear as they happen; a permission request is an approval with its scopes, and one that is not answered decides nothing; changes are applied in a mode for it or by a choice at the end; each frame that is sent, and each answer, fits the schema of the protocol; an MCP server over stdio and HTTP gives clients of both revisions tools and resources for runs, with the rights of their keys; only the person at a client answers questions, once and for what was shown; no tool approves or applies',
+    'An ACP agent for editors: sessions are runs that outlive the editor and are shown again from their journals; prompts, plans, tool calls with diffs, thoughts and usage appear as they happen; a permission request is an approval with its scopes, and one that is not answered decides nothing; changes are applied in a mode for it or by a choice at the end; each frame that is sent, and each answer, fits the schema of the protocol; an MCP server over stdio and HTTP gives clients of both revisions tools and resources for runs, with the rights of their keys; only the person at a client answers questions, once and for what was shown; no tool approves or applies; chat pages over AG-UI have threads of runs that outlive them, with the rights of their keys and none by their messages, and answer an interrupt for what it showed or not at all',
     'pasted images, MCP servers of the editor, and a VS Code extension',
   ),
   'H.04': later(
