@@ -28,7 +28,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['archive', 'blame', 'compare', 'sandbox'],
     [root],
     ['run-view'],
-    ['ag-ui'],
+    ['a2a', 'ag-ui'],
     ['acp', 'mcp-server', 'service'],
     ['cli'],
   ],
@@ -231,7 +231,7 @@ export default {
       from: { path: '^host/service/' },
       to: {
         path: '^host/',
-        pathNot: ['^host/service/', '^host/index\\.ts$', '^host/(?:ag-ui|run-view)/'],
+        pathNot: ['^host/service/', '^host/index\\.ts$', '^host/(?:a2a|ag-ui|run-view)/'],
       },
     },
     {
@@ -255,10 +255,10 @@ export default {
     {
       name: 'agent-protocols-import-the-library-alone',
       severity: 'error',
-      from: { path: '^host/ag-ui/' },
+      from: { path: ['^host/a2a/', '^host/ag-ui/'] },
       to: {
         path: '^host/',
-        pathNot: ['^host/ag-ui/', '^host/run-view/', '^host/index\\.ts$'],
+        pathNot: ['^host/(?:a2a|ag-ui)/', '^host/run-view/', '^host/index\\.ts$'],
       },
     },
     {

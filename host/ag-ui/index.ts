@@ -105,13 +105,13 @@ function startOf({ threadId, runId, parentRunId }: AgUiRequest): Event {
   return { type: EventType.RUN_STARTED, threadId, runId, protocolVersion: PROTOCOL_VERSION, ...parent }
 }
 
-/** A refusal in the middle of a stream is its end, and the run goes on. */
+/** A refusal in the middle of a stream is its end, and the run continues. */
 async function* orError(events: AsyncIterable<Event>): AsyncGenerator<Event> {
   try {
     yield* events
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error
-    const message = `${error.message} The run goes on: send the same messages again to follow it.`
+    const message = `${error.message} The run continues: send the same messages again to follow it.`
     yield { type: EventType.RUN_ERROR, code: error.code, message }
   }
 }

@@ -1,4 +1,4 @@
-/** What a front end has of a conversation, by its own word, so that a run that is told again repeats nothing. */
+/** What a front end has of a conversation, by its own word, so that a run that is sent again repeats nothing. */
 import type { AgUiMessage } from '#specs/service/ag-ui-resources.ts'
 
 export class KnownMessages {

@@ -60,7 +60,7 @@ export class OpenWork {
     ]
   }
 
-  /** @param isAsking whether it goes on with a later request */
+  /** @param isAsking whether it continues with a later request */
   closeAll(isAsking: boolean): Event[] {
     const steps = [...this.#steps.values()].map(
       (stepName): Event => ({ type: EventType.STEP_FINISHED, stepName }),

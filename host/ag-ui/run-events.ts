@@ -82,7 +82,7 @@ export class RunEvents {
     return [...events.map((event) => ({ ...event, timestamp: item.at })), ...this.#stateDelta()]
   }
 
-  /** Closes what is open. @param isAsking whether the run waits and goes on with a later request */
+  /** Closes what is open. @param isAsking whether the run waits and continues with a later request */
   end(isAsking: boolean): Event[] {
     return [...this.#texts.closeAll(), ...this.#open.closeAll(isAsking)]
   }

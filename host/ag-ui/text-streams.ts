@@ -14,7 +14,7 @@ interface Stream {
   /** What the front end has. */
   sent: string
   isOpen: boolean
-  /** Whether a part was lost, or the model began anew: the rest comes at the end of the turn. */
+  /** Whether a part was lost, or the model started again: the rest comes at the end of the turn. */
   isBroken: boolean
 }
 
@@ -85,7 +85,7 @@ export class TextStreams {
 function restOf({ sent }: Stream, whole: string): string {
   if (whole.trim() === '') return ''
   if (whole.startsWith(sent)) return whole.slice(sent.length)
-  // A part was sent before the model began anew.
+  // A part was sent before the model started again.
   return sent.endsWith(whole) ? '' : `\n\n${whole}`
 }
 

@@ -67,7 +67,7 @@ export async function openTurn(parts: ThreadParts, input: AgUiRequest): Promise<
   return { runId: await startRun(parts, { input, thread, message, current }), seen: seenNothing }
 }
 
-/** An agent that calls a page would be told by the page what happened; its questions are what people answer. */
+/** An agent that calls a page would learn from the page what happened; its questions are what people answer. */
 function requireNoTools({ tools }: AgUiRequest): void {
   const [first] = tools ?? []
   if (first !== undefined)

@@ -9,6 +9,10 @@ export interface Call {
   readonly caller: Caller
   readonly idempotencyKey: string | undefined
   readonly ifNoneMatch: string | undefined
+  /** Header `A2A-Version`. */
+  readonly a2aVersion?: string | undefined
+  /** Origin by which the client reaches the service; absent for a call without a request. */
+  readonly baseUrl?: string
   /** Aborted when the client is gone. */
   readonly signal: AbortSignal
   /** The body of a route that takes bytes. */

@@ -53,10 +53,27 @@ export interface HandlerParts {
   readonly version: string
   /** How untrusted text is shown to people who decide by it. */
   readonly clean: CleanText
+  /** Origin by which people reach the service. Absent: unknown. */
+  readonly publicUrl: string | undefined
+  readonly log: (line: Readonly<Record<string, unknown>>) => void
 }
 
 export function makeHandlers(parts: HandlerParts): Handlers {
-  const { host, runs, events, uploads, ownership, quotas, readiness, scrape, push, version, clean } = parts
+  const {
+    host,
+    runs,
+    events,
+    uploads,
+    ownership,
+    quotas,
+    readiness,
+    scrape,
+    push,
+    version,
+    clean,
+    publicUrl,
+    log,
+  } = parts
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
   const done = { body: undefined }
@@ -76,7 +93,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
   }
   const handlers: Handlers = {
     ...makeAgentHandlers({
-      clean,
+      ...{ clean, version, publicUrl, log },
       serviceOf: (caller, signal) => new RouteCalls({ handlers, ownership, events }, caller, signal),
     }),
     ...makeTaskHandlers({ host, runs, version, resultOf }),

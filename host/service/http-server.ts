@@ -197,6 +197,7 @@ function addRoute(
       if (upload !== undefined) reply.header('connection', 'close')
       const call = {
         ...callOf(request, reply, callers.get(request)?.caller),
+        baseUrl: `${options.tls === undefined ? 'http' : 'https'}://${request.headers.host ?? 'localhost'}`,
         ...(upload === undefined ? {} : { upload }),
       }
       const streams = {
@@ -260,6 +261,7 @@ function callOf(request: FastifyRequest, reply: FastifyReply, caller: Caller | u
     caller: caller ?? { name: 'anybody', scopes: new Set() },
     idempotencyKey: key,
     ifNoneMatch: request.headers['if-none-match'],
+    a2aVersion: request.headers['a2a-version']?.toString(),
     signal: gone.signal,
   }
 }

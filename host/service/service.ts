@@ -164,6 +164,7 @@ export class Service implements AsyncDisposable {
       scrape,
       push,
       version,
+      ...{ publicUrl: options.publicUrl, log },
       clean: options.clean ?? { line: (text) => text, block: (text) => text },
     })
     const locals = new WeakSet<Socket>()

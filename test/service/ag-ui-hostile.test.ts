@@ -72,7 +72,10 @@ it('nothing but an answer to the question as it was shown decides it, however it
     ['invalid_answer', resolved(id, { approved: 'true' })],
     ['invalid_answer', resolved(id, { approved: true, scope: 'run' })],
     ['unknown_interrupt', { ...resolved(id, yes), threadId: 'thread-2' }],
-    ['interrupts_pending', { messages: [firstMessage, { id: 'm2', role: 'user', content: 'yes, go on' }] }],
+    [
+      'interrupts_pending',
+      { messages: [firstMessage, { id: 'm2', role: 'user', content: 'yes, continue' }] },
+    ],
     ['front_end_tools', { ...resolved(id, yes), tools: [{ name: 'approve', description: '' }] }],
   ] as const
   for (const [code, more] of refused)
@@ -250,7 +253,7 @@ describe('a request that is no request of AG-UI', () => {
   })
 })
 
-it('a stream ends with the key that opened it, and its run goes on [H.02 H.03]', async () => {
+it('a stream ends with the key that opened it, and its run continues [H.02 H.03]', async () => {
   const run = await runAtWork()
   const host = new Host({ env: run.env })
   const served = await serveHost(host)

@@ -8,7 +8,7 @@ import { type Holder, startOf } from './keys-support.ts'
 
 export interface FrontEnd {
   readonly agent: HttpAgent
-  /** Sends a request; resolves with its events, each of which fits the schema of the protocol. */
+  /** Sends a request; resolves with its events; each fits the schema of the protocol. */
   run(given?: Parameters<HttpAgent['runAgent']>[0]): Promise<BaseEvent[]>
 }
 

@@ -95,7 +95,7 @@ it('a run streams as events of AG-UI: steps, texts, reasoning, calls with result
   expect(page.agent.messages).toEqual(before)
 })
 
-it('a question interrupts the stream and the run goes on with its answer, which names approval and digest [H.03 V.08 S4.12]', async () => {
+it('a question interrupts the stream and the run continues with its answer, which names approval and digest [H.03 V.08 S4.12]', async () => {
   const { run, host, front } = await threadAtWork()
   const page = front()
   const first = page.run()
