@@ -27,6 +27,8 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['runs'],
     ['archive', 'blame', 'compare', 'sandbox'],
     [root],
+    ['run-view'],
+    ['a2a', 'ag-ui'],
     ['acp', 'mcp-server', 'service'],
     ['cli'],
   ],
@@ -237,7 +239,10 @@ export default {
       name: 'service-imports-the-library-alone',
       severity: 'error',
       from: { path: '^host/service/' },
-      to: { path: '^host/', pathNot: ['^host/service/', '^host/index\\.ts$'] },
+      to: {
+        path: '^host/',
+        pathNot: ['^host/service/', '^host/index\\.ts$', '^host/(?:a2a|ag-ui|run-view)/'],
+      },
     },
     {
       name: 'acp-imports-the-library-alone',
@@ -249,7 +254,22 @@ export default {
       name: 'mcp-server-imports-the-client-alone',
       severity: 'error',
       from: { path: '^host/mcp-server/' },
-      to: { path: '^host/', pathNot: ['^host/mcp-server/'] },
+      to: { path: '^host/', pathNot: ['^host/mcp-server/', '^host/run-view/'] },
+    },
+    {
+      name: 'run-view-imports-the-client-alone',
+      severity: 'error',
+      from: { path: '^host/run-view/' },
+      to: { path: '^host/', pathNot: ['^host/run-view/'] },
+    },
+    {
+      name: 'agent-protocols-import-the-library-alone',
+      severity: 'error',
+      from: { path: ['^host/a2a/', '^host/ag-ui/'] },
+      to: {
+        path: '^host/',
+        pathNot: ['^host/(?:a2a|ag-ui)/', '^host/run-view/', '^host/index\\.ts$'],
+      },
     },
     {
       name: 'contract-has-no-node',

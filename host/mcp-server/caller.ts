@@ -1,6 +1,7 @@
 /** Who calls the MCP server: a client of the service with the caller's own credentials, and what bounds its calls. */
 import { CaissonError } from '#specs/errors.ts'
 import type { ServiceClient } from '../../client/index.ts'
+import { type RunView, viewRun } from '../run-view/run-view.ts'
 
 /** Metadata of the runs that MCP clients start. */
 export const mcpMark = { 'started-by': 'mcp' } as const
@@ -11,6 +12,20 @@ export interface McpCaller {
   readonly id: string
   /** Whether it sees only runs that MCP clients started, whatever its credentials may read. */
   readonly seesMarkedRunsAlone: boolean
+}
+
+/** @throws {ServiceError} `run_not_found` of a run that the caller does not see @throws {CaissonError} the same */
+export async function viewOwnRun(
+  { service, seesMarkedRunsAlone }: McpCaller,
+  runId: string,
+  signal?: AbortSignal,
+): Promise<RunView> {
+  const view = await viewRun(service, runId, signal)
+  if (seesMarkedRunsAlone && view.run.metadata?.['started-by'] !== mcpMark['started-by'])
+    throw new CaissonError('run_not_found', `no run of this server has the ID "${runId}"`, {
+      remedy: 'use an ID that run_task or list_runs gave; a person sees other runs with `caisson runs list`',
+    })
+  return view
 }
 
 const callsMaxOfCaller = 32

@@ -12,12 +12,12 @@ import {
 import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { JournalEvent } from '../../client/index.ts'
-import { ServiceError } from '../../client/index.ts'
-import type { CallSlots, McpCaller } from './caller.ts'
-import { fitsForm, formOf, readForm } from './questions.ts'
+import { fitsForm, formOf, readForm } from '../run-view/question-form.ts'
+import { findQuestion, followRun, type Question } from '../run-view/run-view.ts'
+import { giveAnswer } from '../run-view/send-once.ts'
+import { type CallSlots, type McpCaller, viewOwnRun } from './caller.ts'
 import { QuestionState } from './request-state.ts'
 import { runResult, type WaitingReason } from './results.ts'
-import { followRun, type Question } from './run-view.ts'
 
 export interface ConversationOptions {
   readonly caller: McpCaller
@@ -66,7 +66,8 @@ export async function converse(
   const { signal } = context.mcpReq
   const answered = state === undefined ? 'no answer' : await takeAnswer(options, given, state)
   if (typeof answered === 'object') return answered
-  const seen = await followRun(options.caller, runId, {
+  if (options.caller.seesMarkedRunsAlone) await viewOwnRun(options.caller, runId, signal)
+  const seen = await followRun(options.caller.service, runId, {
     // A person who does not want to answer here is not asked again by the same call.
     waitMs: answered === 'declined' ? 0 : waitMs,
     ...{ from: state?.next ?? 1, signal },
@@ -86,7 +87,7 @@ async function whyNotHere(
 ): Promise<WaitingReason | undefined> {
   if (!showsForms) return 'no_forms'
   if (!fitsForm(question)) return 'too_long'
-  return (await findQuestion(caller, question.runId, question.approval.approvalId)) === 'forbidden'
+  return (await findQuestion(caller.service, question.runId, question.approval.approvalId)) === 'forbidden'
     ? 'not_allowed'
     : undefined
 }
@@ -116,7 +117,7 @@ async function takeAnswer(
   const { context, clientName } = given
   const response = inputResponse(context.mcpReq.inputResponses, key)
   if (response.kind === 'elicit' && response.action !== 'accept') return 'declined'
-  const question = await findQuestion(options.caller, state.runId, state.approvalId)
+  const question = await findQuestion(options.caller.service, state.runId, state.approvalId)
   // Somebody else answered it, or the agent withdrew it; a key that may not answer gets the run as it is.
   if (typeof question === 'string') return 'answered'
   // Another question than the person saw is asked anew.
@@ -124,37 +125,8 @@ async function takeAnswer(
   if (response.kind !== 'elicit') return await ask(options, given, question, state.next)
   const answer = readForm(question, response.content)
   if (typeof answer === 'string') return await ask(options, given, question, state.next, answer)
-  await giveAnswer(options.caller, question, { ...answer, by: `person at ${clientName}` })
+  await giveAnswer(options.caller.service, question, answer, `person at ${clientName}`)
   return 'answered'
-}
-
-/** The first answer counts, so a later one changes nothing. */
-export async function giveAnswer(
-  { service }: McpCaller,
-  { runId, approval }: Question,
-  body: Exclude<ReturnType<typeof readForm>, string>,
-): Promise<void> {
-  try {
-    await service.call('answerApproval', { params: { run: runId, approval: approval.approvalId }, body })
-  } catch (error) {
-    if (!(error instanceof ServiceError && [404, 409, 410].includes(error.status))) throw error
-  }
-}
-
-/** The question if it still waits and the caller may answer it. */
-export async function findQuestion(
-  { service }: McpCaller,
-  runId: string,
-  approvalId: string,
-): Promise<Question | 'gone' | 'forbidden'> {
-  try {
-    return await service.call('getApproval', { params: { run: runId, approval: approvalId } })
-  } catch (error) {
-    if (!(error instanceof ServiceError)) throw error
-    if (error.status === 403) return 'forbidden'
-    if ([404, 409, 410].includes(error.status)) return 'gone'
-    throw error
-  }
 }
 
 async function reportProgress(

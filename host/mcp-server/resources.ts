@@ -10,9 +10,8 @@ import { CaissonError } from '#specs/errors.ts'
 import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import { ServiceError } from '../../client/index.ts'
-import { type CallSlots, type McpCaller, mcpMark } from './caller.ts'
+import { type CallSlots, type McpCaller, mcpMark, viewOwnRun } from './caller.ts'
 import { type ResourcePart, resourceOf, resourceParts, runAnswer } from './results.ts'
-import { viewRun } from './run-view.ts'
 
 /** Of one answer; the rest has a note. */
 const textMaxChars = 512 * 1024
@@ -44,7 +43,7 @@ export function addResources(server: McpServer, caller: McpCaller, slots: CallSl
         if (!parsed.success) throw new ResourceNotFoundError(uri.href)
         try {
           const text = await slots.use(caller.id, async () => {
-            await viewRun(caller, parsed.data, signal)
+            await viewOwnRun(caller, parsed.data, signal)
             return await read(caller, parsed.data, signal)
           })
           return { contents: [{ uri: uri.href, mimeType, text }] }
@@ -101,7 +100,7 @@ async function readPlan(caller: McpCaller, runId: string, signal: AbortSignal): 
   let state = initialRunState
   for await (const line of eventsOf(caller, runId, signal)) state = reduceRun(state, line)
   const { plan, revision, steps } = state
-  return JSON.stringify({ ...runAnswer(await viewRun(caller, runId, signal)), plan, revision, steps })
+  return JSON.stringify({ ...runAnswer(await viewOwnRun(caller, runId, signal)), plan, revision, steps })
 }
 
 async function readChanges({ service }: McpCaller, runId: string, signal: AbortSignal): Promise<string> {

@@ -1,7 +1,7 @@
 /** What the tools answer: a run as structured content, and what a client or its person can do next. */
 import type { CallToolResult } from '@modelcontextprotocol/server'
 import * as z from 'zod'
-import type { RunView } from './run-view.ts'
+import type { RunView } from '../run-view/run-view.ts'
 
 /** Why a question waits that this client did not ask its person. */
 export type WaitingReason = 'declined' | 'no_forms' | 'too_long' | 'not_allowed'

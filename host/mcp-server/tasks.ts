@@ -16,11 +16,13 @@ import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import type { RunResource } from '#specs/service/run-resources.ts'
 import { ServiceError } from '../../client/index.ts'
+import { fitsForm, formOf, readForm } from '../run-view/question-form.ts'
+import { findQuestion, type Question, type RunView } from '../run-view/run-view.ts'
+import { giveAnswer } from '../run-view/send-once.ts'
+import { viewOwnRun } from './caller.ts'
 import { capabilitiesOf, clientNameOf, hasTasks, showsForms } from './client-facts.ts'
-import { findQuestion, giveAnswer, type ToolOptions } from './conversation.ts'
-import { fitsForm, formOf, readForm } from './questions.ts'
+import type { ToolOptions } from './conversation.ts'
 import { runResult } from './results.ts'
-import { type Question, type RunView, viewRun } from './run-view.ts'
 
 const pollIntervalMs = 1_000
 /** Questions of one answer of `tasks/get`. */
@@ -55,7 +57,8 @@ export function addTasks(server: McpServer, options: ToolOptions): void {
   server.server.setRequestHandler('tasks/get', { params: TaskParams }, async ({ taskId }, context) =>
     guarded(
       context,
-      async () => await detailedTask(server, options, await viewRun(options.caller, runOf(taskId)), context),
+      async () =>
+        await detailedTask(server, options, await viewOwnRun(options.caller, runOf(taskId)), context),
     ),
   )
   server.server.setRequestHandler('tasks/update', { params: TaskParams }, async ({ taskId }, context) =>
@@ -66,7 +69,7 @@ export function addTasks(server: McpServer, options: ToolOptions): void {
           ProtocolErrorCode.InvalidParams,
           `inputResponses: expected at most ${questionsMax}, with the keys of inputRequests`,
         )
-      const view = await viewRun(options.caller, runOf(taskId))
+      const view = await viewOwnRun(options.caller, runOf(taskId))
       for (const [key, response] of Object.entries(responses.data))
         await takeResponse(options, view, key, response, clientNameOf(server, context))
       return {}
@@ -74,7 +77,7 @@ export function addTasks(server: McpServer, options: ToolOptions): void {
   )
   server.server.setRequestHandler('tasks/cancel', { params: TaskParams }, async ({ taskId }, context) =>
     guarded(context, async () => {
-      const { run, result } = await viewRun(options.caller, runOf(taskId))
+      const { run, result } = await viewOwnRun(options.caller, runOf(taskId))
       if (result === undefined)
         await options.caller.service.call('cancelRun', { params: { run: run.id }, body: {} })
       return {}
@@ -113,7 +116,7 @@ async function askable({ caller }: ToolOptions, questions: readonly Question[]):
   const fitting = questions.filter(fitsForm).slice(0, questionsMax)
   const [first] = fitting
   if (first === undefined) return []
-  const may = await findQuestion(caller, first.runId, first.approval.approvalId)
+  const may = await findQuestion(caller.service, first.runId, first.approval.approvalId)
   return may === 'forbidden' ? [] : fitting
 }
 
@@ -135,7 +138,7 @@ async function takeResponse(
   if (question === undefined || !fitsForm(question) || form?.action !== 'accept') return
   const answer = readForm(question, form.content)
   if (typeof answer === 'string') throw new ProtocolError(ProtocolErrorCode.InvalidParams, answer)
-  await giveAnswer(caller, question, { ...answer, by: `person at ${clientName}` })
+  await giveAnswer(caller.service, question, answer, `person at ${clientName}`)
 }
 
 function taskOf({ id, startedAt, since }: RunResource, status: string, statusMessage?: string): Result {

@@ -10,11 +10,10 @@ import { CaissonError } from '#specs/errors.ts'
 import { Document, Line, RunId } from '#specs/protocol/text.ts'
 import type { RunResource } from '#specs/service/run-resources.ts'
 import { ServiceError } from '../../client/index.ts'
-import { type McpCaller, mcpMark } from './caller.ts'
+import { type McpCaller, mcpMark, viewOwnRun } from './caller.ts'
 import { capabilitiesOf, clientNameOf, hasTasks, showsForms } from './client-facts.ts'
 import { converse, stateOf, type ToolOptions } from './conversation.ts'
 import { digestOfCall } from './request-state.ts'
-import { viewRun } from './run-view.ts'
 import { createdTask } from './tasks.ts'
 
 /** Shorter than the minute that clients give a call. */
@@ -169,7 +168,7 @@ async function startRun(
 
 /** The service checks whose a run is. Only this server knows which ones a client over stdio sees. */
 async function requireVisible(caller: McpCaller, runId: string): Promise<void> {
-  if (caller.seesMarkedRunsAlone) await viewRun(caller, runId)
+  if (caller.seesMarkedRunsAlone) await viewOwnRun(caller, runId)
 }
 
 async function getRun(

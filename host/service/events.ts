@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FeedItem, Host, JournalEvent } from '../index.ts'
+import type { FeedItem, Host, JournalEvent, RunHandle } from '../index.ts'
 import type { ServiceRuns } from './service-runs.ts'
 
 const pageDefault = 1_000
@@ -41,35 +41,40 @@ export class RunEvents {
    * gone. Never ahead of what the client reads.
    */
   async stream(runId: string, from: number, response: ServerResponse): Promise<void> {
-    const handle = await this.#runs.find(runId)
+    const gone = new AbortController()
     // Before the first byte: an unknown run is an ordinary refusal.
-    if (handle === null) await this.#runs.summary(runId)
-    response.writeHead(200, {
-      'content-type': 'text/event-stream',
-      'cache-control': 'no-store',
-      'x-accel-buffering': 'no',
-      'x-content-type-options': 'nosniff',
-    })
-    response.flushHeaders()
-    const writer = new EventWriter(response)
+    const items = await this.items(runId, from, gone.signal)
+    await writeFrames(response, framesOf(items), () => gone.abort())
+  }
+
+  /**
+   * Events from a number on, then events and deltas as they happen, until the run has ended or nobody carries it out.
+   * @throws {CaissonError} `run_not_found`
+   */
+  async items(runId: string, from: number, signal: AbortSignal): Promise<AsyncGenerator<FeedItem>> {
+    const handle = await this.#runs.find(runId)
+    if (handle !== null) return this.#watch(handle, from, signal)
+    await this.#runs.summary(runId)
+    return this.#readStored(runId, from, signal)
+  }
+
+  async *#watch(handle: RunHandle, from: number, signal: AbortSignal): AsyncGenerator<FeedItem> {
+    const feed = handle.watch({ from })
+    const stop = () => void feed.return?.()
+    signal.addEventListener('abort', stop, { once: true })
     try {
-      if (handle === null) await this.#writeStored(runId, from, writer)
-      else {
-        const feed = handle.watch({ from })
-        writer.onGone(() => void feed.return?.())
-        for await (const item of feed) await writer.item(item)
-        await this.#runs.release(handle)
-      }
-      await writer.write('event: end\ndata: {}\n\n')
+      if (!signal.aborted) yield* feed
     } finally {
-      writer.end()
+      signal.removeEventListener('abort', stop)
+      await feed.return?.()
+      await this.#runs.release(handle)
     }
   }
 
-  async #writeStored(runId: string, from: number, writer: EventWriter): Promise<void> {
+  async *#readStored(runId: string, from: number, signal: AbortSignal): AsyncGenerator<FeedItem> {
     for await (const event of this.#host.runs.stream(runId)) {
-      if (writer.isGone) return
-      if (event.seq >= from) await writer.item(event)
+      if (signal.aborted) return
+      if (event.seq >= from) yield event
     }
   }
 
@@ -121,6 +126,45 @@ function frameOf(item: FeedItem): string {
   return frame
 }
 
+async function* framesOf(items: AsyncIterable<FeedItem>): AsyncGenerator<string> {
+  for await (const item of items) yield frameOf(item)
+  yield 'event: end\ndata: {}\n\n'
+}
+
+/** An answer in server-sent events. Reading it begins nothing: what the request did is done. */
+export class EventStream {
+  readonly frames: AsyncIterable<string>
+
+  constructor(frames: AsyncIterable<string>) {
+    this.frames = frames
+  }
+}
+
+/** Sends frames as the client reads, and a comment where there are none for long. @param onGone once the client is gone */
+export async function writeFrames(
+  response: ServerResponse,
+  frames: AsyncIterable<string>,
+  onGone: () => void = () => undefined,
+): Promise<void> {
+  response.writeHead(200, {
+    'content-type': 'text/event-stream',
+    'cache-control': 'no-store',
+    'x-accel-buffering': 'no',
+    'x-content-type-options': 'nosniff',
+  })
+  response.flushHeaders()
+  const writer = new EventWriter(response)
+  writer.onGone(onGone)
+  try {
+    for await (const frame of frames) {
+      await writer.write(frame)
+      if (writer.isGone) return
+    }
+  } finally {
+    writer.end()
+  }
+}
+
 /** Writes server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) as the client reads. */
 class EventWriter {
   readonly #response: ServerResponse
@@ -143,10 +187,6 @@ class EventWriter {
 
   onGone(then: () => void): void {
     void this.#gone.promise.then(then)
-  }
-
-  async item(item: FeedItem): Promise<void> {
-    await this.write(frameOf(item))
   }
 
   async write(text: string): Promise<void> {

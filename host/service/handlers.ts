@@ -1,11 +1,13 @@
 /** What each route does, by calls of the library alone. */
+
 import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { z } from 'zod'
+import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { ApplyRequest } from '#specs/service/change-resources.ts'
 import { openApiDocument } from '#specs/service/openapi.ts'
-import type { ReplyOf, RequestOf } from '#specs/service/route.ts'
-import type { RouteName, routes } from '#specs/service/routes.ts'
+import type { ReplyOf } from '#specs/service/route.ts'
+import type { routes } from '#specs/service/routes.ts'
 import type { RunRequest, WorkflowRunRequest } from '#specs/service/start-resources.ts'
 import {
   type ApprovalAnswer,
@@ -18,8 +20,10 @@ import {
   type RunFilter,
   type RunStatus,
 } from '../index.ts'
-import { actorOf, type Caller } from './callers.ts'
+import { makeAgentHandlers } from './agent-handlers.ts'
+import { actorOf } from './callers.ts'
 import type { RunEvents } from './events.ts'
+import type { Answer, Call, Handlers } from './handler.ts'
 import { requireUnchanged } from './links.ts'
 import { type Ownership, ownerMetadata, ownPrefix, visibleMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
@@ -27,6 +31,7 @@ import type { Push } from './push.ts'
 import type { Quotas } from './quotas.ts'
 import type { Readiness } from './readiness.ts'
 import { referencePage } from './reference-page.ts'
+import { RouteCalls } from './route-calls.ts'
 import type { Scrape } from './scrape.ts'
 import type { ServiceRuns } from './service-runs.ts'
 import { makeStateHandlers } from './state-handlers.ts'
@@ -34,30 +39,6 @@ import { makeTaskHandlers } from './task-handlers.ts'
 import type { Uploads } from './uploads.ts'
 import { findQuestion } from './waiting-question.ts'
 import { checkWorkflow } from './workflow-handlers.ts'
-
-export interface Call {
-  readonly caller: Caller
-  readonly idempotencyKey: string | undefined
-  readonly ifNoneMatch: string | undefined
-  /** Aborted when the client is gone. */
-  readonly signal: AbortSignal
-  /** The body of a route that takes bytes. */
-  readonly upload?: Readable
-}
-
-/** A JSON body with headers, or text of the route's own type, or bytes whose type is a header, or nothing new (304). */
-export interface Answer<T> {
-  readonly body: T
-  readonly headers?: Readonly<Record<string, string>>
-  readonly status?: 304
-}
-
-export type Handlers = {
-  readonly [N in RouteName]: (
-    request: RequestOf<(typeof routes)[N]>,
-    call: Call,
-  ) => Promise<Answer<ReplyOf<(typeof routes)[N]> | string | Readable | Uint8Array>>
-}
 
 export interface HandlerParts {
   readonly host: Host
@@ -70,10 +51,29 @@ export interface HandlerParts {
   readonly scrape: Scrape
   readonly push: Push
   readonly version: string
+  /** How untrusted text is shown to people who decide by it. */
+  readonly clean: CleanText
+  /** Origin by which people reach the service. Absent: unknown. */
+  readonly publicUrl: string | undefined
+  readonly log: (line: Readonly<Record<string, unknown>>) => void
 }
 
 export function makeHandlers(parts: HandlerParts): Handlers {
-  const { host, runs, events, uploads, ownership, quotas, readiness, scrape, push, version } = parts
+  const {
+    host,
+    runs,
+    events,
+    uploads,
+    ownership,
+    quotas,
+    readiness,
+    scrape,
+    push,
+    version,
+    clean,
+    publicUrl,
+    log,
+  } = parts
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
   const done = { body: undefined }
@@ -91,7 +91,11 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       headers: { location: `/v1/runs/${runId}` },
     }
   }
-  return {
+  const handlers: Handlers = {
+    ...makeAgentHandlers({
+      ...{ clean, version, publicUrl, log },
+      serviceOf: (caller, signal) => new RouteCalls({ handlers, ownership, events }, caller, signal),
+    }),
     ...makeTaskHandlers({ host, runs, version, resultOf }),
     ...makeStateHandlers(host),
     health: async () => ({ body: { status: 'running', version } }),
@@ -342,6 +346,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       return { body: { vms } }
     },
   }
+  return handlers
 
   async function resultOf(
     runId: string,

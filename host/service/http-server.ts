@@ -4,27 +4,24 @@
  */
 import { Readable } from 'node:stream'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
-import type * as z from 'zod'
-import { CaissonError } from '#specs/errors.ts'
-import { plainMessages } from '#specs/protocol/issue-text.ts'
 import type { Problem } from '#specs/service/resources.ts'
 import type { Route } from '#specs/service/route.ts'
 import { type RouteName, routes } from '#specs/service/routes.ts'
 import type { Access } from './access.ts'
 import type { Caller, Callers } from './callers.ts'
-import type { RunEvents } from './events.ts'
-import type { Answer, Call, Handlers } from './handlers.ts'
+import { EventStream, type RunEvents } from './events.ts'
+import type { Answer, Call, Handlers } from './handler.ts'
 import { requireLinked } from './links.ts'
 import { type Ownership, requireScope } from './ownership.ts'
 import { addPage } from './page.ts'
 import { readPage } from './page-files.ts'
 import { answerPreflight, exposedHeaders } from './preflight.ts'
-import { problemOf, Refusal } from './problems.ts'
+import { bodyMaxBytes, problemOfAny, Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
 import { referencePolicy } from './reference-page.ts'
+import { checkGiven, type Given, perform } from './route-calls.ts'
+import { sendStream, streamEvents, takePlace } from './streams.ts'
 
-/** Of a body; a run's context and plan must fit. */
-const bodyMaxBytes = 8 * 1024 * 1024
 /** For the whole request to arrive; a slower client is cut off. */
 const requestTimeoutMs = 30_000
 /** The same for a body of bytes. */
@@ -153,6 +150,11 @@ function runMadeBy(reply: FastifyReply): string | undefined {
 /** Route of a request, and who sends it once that is known. */
 type Known = WeakMap<FastifyRequest, { readonly route: RouteName; readonly caller?: Caller }>
 
+/** Whether a request may be answered by a stream that its client waits for. */
+function isStreamed({ method, reply: { type } }: Route): boolean {
+  return method === 'POST' && type === 'text/event-stream'
+}
+
 function addRoute(
   app: FastifyInstance,
   name: RouteName,
@@ -183,33 +185,35 @@ function addRoute(
       requireScope(caller, route.scope)
       requireLinked(caller, name, request.params)
       // A key that is revoked, or a JWT that expires, reads no further, as of a stream. What changes something is answered.
-      if (route.method === 'GET') {
+      if (route.method === 'GET' || isStreamed(route)) {
         const forget = options.callers.watch(caller, () => reply.raw.destroy())
         reply.raw.once('close', forget)
       }
     },
     handler: async (request, reply) => {
-      const checked = {
-        params: route.params && parse('params', route.params, request.params),
-        query: parse('query', route.query, request.query),
-        body: parse('body', route.body, request.body),
-      }
+      const checked = checkGiven(route, request as Given)
       const upload = route.upload === undefined ? undefined : (request.body as Readable | undefined)
       // What is left of a body that was refused is not read.
       if (upload !== undefined) reply.header('connection', 'close')
       const call = {
         ...callOf(request, reply, callers.get(request)?.caller),
+        baseUrl: `${options.tls === undefined ? 'http' : 'https'}://${request.headers.host ?? 'localhost'}`,
         ...(upload === undefined ? {} : { upload }),
       }
-      const { run } = (checked.params ?? {}) as { run?: string }
-      if (run !== undefined) await options.ownership.require(call.caller, run)
-      if (name === 'listEvents' && accepts(request, 'text/event-stream'))
-        return await streamEvents(checked as never, request, reply, { ...options, caller: call.caller })
-      const handler = options.handlers[name] as (
-        given: typeof checked,
-        call: Call,
-      ) => Promise<Answer<unknown>>
-      send(reply, route, await handler(checked, call))
+      const streams = {
+        ...options,
+        refuse: (to: FastifyReply, error: unknown) => writeProblem(to, error, options.log),
+      }
+      if (name === 'listEvents' && accepts(request, 'text/event-stream')) {
+        const { run } = checked.params as { run: string }
+        await options.ownership.require(call.caller, run)
+        return await streamEvents(checked as never, request, reply, { ...streams, caller: call.caller })
+      }
+      // Before anything is done, since the answer may be refused with 429.
+      if (isStreamed(route)) takePlace(reply, { ...options, caller: call.caller })
+      const answer = await perform(options, name, checked, call)
+      if (answer.body instanceof EventStream) return await sendStream(answer.body, reply, streams)
+      send(reply, route, answer)
       return reply
     },
   })
@@ -257,60 +261,9 @@ function callOf(request: FastifyRequest, reply: FastifyReply, caller: Caller | u
     caller: caller ?? { name: 'anybody', scopes: new Set() },
     idempotencyKey: key,
     ifNoneMatch: request.headers['if-none-match'],
+    a2aVersion: request.headers['a2a-version']?.toString(),
     signal: gone.signal,
   }
-}
-
-async function streamEvents(
-  { params: { run }, query }: { params: { run: string }; query: { from?: number } },
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { events, quotas, log, caller }: HttpOptions & { readonly caller: Caller },
-): Promise<FastifyReply> {
-  const last = request.headers['last-event-id']
-  if (last !== undefined && !/^\d{1,15}$/.test(String(last)))
-    throw new Refusal(400, 'invalid_request', 'Last-Event-ID: expected the id of an event of this stream')
-  const from = last === undefined ? (query.from ?? 1) : Number(last) + 1
-  const closeStream = quotas.openStream(caller)
-  reply.raw.once('close', closeStream)
-  // Headers that were set so far, such as for another origin.
-  for (const [header, value] of Object.entries(reply.getHeaders()))
-    if (value !== undefined) reply.raw.setHeader(header, value)
-  reply.hijack()
-  if (reply.raw.destroyed) {
-    // The client went away before, so nothing closes again.
-    closeStream()
-    return reply
-  }
-  try {
-    await events.stream(run, from, reply.raw)
-  } catch (error) {
-    if (reply.raw.headersSent) {
-      log({ level: 'error', message: 'an event stream broke off', run, cause: String(error) })
-      reply.raw.destroy()
-    } else writeProblem(reply, error, log)
-  }
-  return reply
-}
-
-function parse<S extends z.ZodType>(
-  place: string,
-  schema: S | undefined,
-  value: unknown,
-): z.output<S> | undefined {
-  if (schema === undefined) return undefined
-  const parsed = schema.safeParse(value ?? (place === 'body' ? undefined : {}), plainMessages)
-  if (parsed.success) return parsed.data
-  const errors = parsed.error.issues.slice(0, 20).map(({ path, message }) => ({
-    field: path.length === 0 ? place : path.map(String).join('.'),
-    message,
-  }))
-  const first = errors[0]
-  const what = place === 'body' ? 'the body' : place === 'query' ? 'the query' : 'the path'
-  throw new Refusal(400, 'invalid_request', `${what} does not fit: ${first?.field}: ${first?.message}`, {
-    errors,
-    remedy: 'see the schema in /docs',
-  })
 }
 
 function send(
@@ -360,36 +313,21 @@ function describe(
   error: unknown,
   log: HttpOptions['log'],
 ): { problem: Problem; headers: Readonly<Record<string, string>> } {
-  if (error instanceof Refusal) {
-    const { status, code, errors = [] } = error.problem
-    // Names alone: what a request says is not for the log.
-    const fields = errors.map(({ field }) => field.slice(0, 100))
-    log({ level: 'debug', message: 'a request was refused', status, code, fields })
-    return error
-  }
-  const ofServer = ownProblems[codeOf(error)]
-  if (ofServer !== undefined) return new Refusal(...ofServer)
-  const known = CaissonError.from(error)
-  const problem = problemOf(known)
-  if (problem.status === 500)
-    log({ level: 'error', message: known.message, code: known.code, cause: String(known.cause ?? '') })
-  return { problem, headers: {} }
-}
-
-/** What Fastify itself refuses. */
-const ownProblems: Readonly<Record<string, [number, string, string]>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: [413, 'body_too_large', `the body is larger than ${bodyMaxBytes} bytes`],
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'not_json', 'the body is not application/json'],
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: [
-    400,
-    'invalid_request',
-    'the body is not as long as Content-Length says',
-  ],
-  FST_ERR_CTP_EMPTY_JSON_BODY: [400, 'invalid_request', 'the body is empty'],
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : ''
+  const described = problemOfAny(error)
+  const { problem, fault } = described
+  // Names alone: what a request says is not for the log.
+  const fields = (problem.errors ?? []).map(({ field }) => field.slice(0, 100))
+  if (error instanceof Refusal)
+    log({
+      level: 'debug',
+      message: 'a request was refused',
+      status: problem.status,
+      code: problem.code,
+      fields,
+    })
+  else if (fault !== undefined)
+    log({ level: 'error', message: fault.message, code: fault.code, cause: String(fault.cause ?? '') })
+  return described
 }
 
 function accepts({ headers: { accept } }: FastifyRequest, type: string): boolean {

@@ -1,7 +1,11 @@
 /** Errors as RFC 9457 has them: which status each code has, and what a caller may read of it. */
-import type { CaissonError, ErrorCode } from '#specs/errors.ts'
+import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 import type { Problem } from '#specs/service/resources.ts'
+import { ServiceError } from '../../client/index.ts'
 import { WorkflowError } from '../index.ts'
+
+/** Of a body; a run's context and plan must fit. */
+export const bodyMaxBytes = 8 * 1024 * 1024
 
 /** A refusal of the service itself. */
 export class Refusal extends Error {
@@ -76,6 +80,43 @@ const routeOf: Readonly<Record<string, (run: string) => string>> = {
   'workspace undo': (run) => `POST /v1/runs/${run}/changes/undo`,
 }
 const commandOnRun = /\bcaisson ([a-z]+ [a-z]+) (run-[0-9a-f]{20})/g
+
+export interface Described {
+  readonly problem: Problem
+  /** Further headers of the answer. */
+  readonly headers: Readonly<Record<string, string>>
+  /** A fault of the service, for its log. Absent: the request was refused. */
+  readonly fault?: CaissonError
+}
+
+/** What a caller reads of any error, and what is for the log. */
+export function problemOfAny(error: unknown): Described {
+  if (error instanceof Refusal) return error
+  // A refusal of a route, by way of another protocol.
+  if (error instanceof ServiceError)
+    return error.cause === undefined ? { problem: error.problem, headers: {} } : problemOfAny(error.cause)
+  const ofServer = ownProblems[codeOf(error)]
+  if (ofServer !== undefined) return new Refusal(...ofServer)
+  const known = CaissonError.from(error)
+  const problem = problemOf(known)
+  return { problem, headers: {}, ...(problem.status === 500 ? { fault: known } : {}) }
+}
+
+/** What Fastify itself refuses. */
+const ownProblems: Readonly<Record<string, [number, string, string]>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: [413, 'body_too_large', `the body is larger than ${bodyMaxBytes} bytes`],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'not_json', 'the body is not application/json'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: [
+    400,
+    'invalid_request',
+    'the body is not as long as Content-Length says',
+  ],
+  FST_ERR_CTP_EMPTY_JSON_BODY: [400, 'invalid_request', 'the body is empty'],
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : ''
+}
 
 /** The remedy is a field of its own, so `detail` is without it. */
 export function problemOf(error: CaissonError): Problem {

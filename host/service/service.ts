@@ -2,12 +2,14 @@
  * The service: one process that carries out runs for callers over HTTP. It owns the runs that it starts, and continues
  * at its start those that an earlier one left. It holds no state of its own that a kill could lose: the journals have it.
  */
+
 import { once } from 'node:events'
 import { readFile, realpath } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import { isIP, type Socket } from 'node:net'
 import path from 'node:path'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { CleanText } from '#specs/protocol/shown-text.ts'
 import { CaissonError, type Host } from '../index.ts'
 import { Access, hostNames } from './access.ts'
 import { Callers, type JwtAccess } from './callers.ts'
@@ -61,6 +63,8 @@ export interface ServiceOptions {
    * messages. Default false.
    */
   readonly isBrief?: boolean
+  /** How untrusted text is shown to people who decide by it, in other protocols. Absent: as it is. */
+  readonly clean?: CleanText
   /** Of messages to people about questions that wait. */
   readonly noticeTimes?: NoticeTimes
 }
@@ -160,6 +164,8 @@ export class Service implements AsyncDisposable {
       scrape,
       push,
       version,
+      ...{ publicUrl: options.publicUrl, log },
+      clean: options.clean ?? { line: (text) => text, block: (text) => text },
     })
     const locals = new WeakSet<Socket>()
     const names = new Set<string>()

@@ -1,4 +1,5 @@
 /** All routes of the HTTP service, by noun. */
+import { agentRoutes } from './agent-routes.ts'
 import { approvalRoutes } from './approval-routes.ts'
 import { changeRoutes } from './change-routes.ts'
 import { forkRoutes } from './fork-routes.ts'
@@ -18,6 +19,7 @@ export const routes = {
   ...forkRoutes,
   ...stateRoutes,
   ...taskRoutes,
+  ...agentRoutes,
 } as const satisfies Readonly<Record<string, Route>>
 
 export type RouteName = keyof typeof routes

@@ -108,6 +108,15 @@ const RunFields = z.strictObject({
     .optional(),
 })
 
+/** The settings of a run that another protocol starts; its task, context and predecessor have places of their own there. */
+export const RunSettings = RunFields.omit({
+  prompt: true,
+  images: true,
+  context: true,
+  continue: true,
+  plan: true,
+})
+
 /** What a run is started with; as the options of `host.run` in the library. */
 export const RunRequest = RunFields.refine(({ prompt, plan }) => prompt !== '' || plan?.from !== undefined, {
   path: ['prompt'],

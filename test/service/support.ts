@@ -4,6 +4,7 @@ import { type IncomingHttpHeaders, request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { onTestFinished } from 'vitest'
 import { ServiceClient } from '../../client/index.ts'
+import { sanitizeLine, sanitizeWhole } from '../../host/cli/render/sanitize.ts'
 import type { Host } from '../../host/index.ts'
 import { Service, type ServiceOptions } from '../../host/service/service.ts'
 
@@ -37,6 +38,7 @@ export async function serveHost(host: Host, options: Partial<ServiceOptions> = {
     host,
     version: '0.0.0-test',
     port: 0,
+    clean: { line: sanitizeLine, block: (text) => sanitizeWhole(text) },
     log: (line) => logged.push(line),
     ...options,
   })

@@ -8,7 +8,7 @@ import { Service, type ServiceOptions } from '../../service/service.ts'
 import { withEnvFile } from '../env-file.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { sanitizeLine } from '../render/sanitize.ts'
+import { sanitizeLine, sanitizeWhole } from '../render/sanitize.ts'
 import { type JwtFlags, jwtOf, modeOf, originsOf, portOf, publicUrlOf } from './serve-environment.ts'
 import { type QuotaFlags, quotasOf } from './serve-keys.ts'
 import { endSignal, pageAddress } from './web-page.ts'
@@ -49,6 +49,7 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
   const service = await Service.start({
     host,
     version: io.version,
+    clean: { line: sanitizeLine, block: (text) => sanitizeWhole(text) },
     ...listenOptions(io, flags),
     ...(jwt.length === 0
       ? {}

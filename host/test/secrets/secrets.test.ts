@@ -58,7 +58,9 @@ describe('a secret', () => {
     const changes = new SecretChanges()
     const setting = { hosts: ['api.example.com'], from: { env: 'X' } }
     const read = async () => ({ ok: true as const, value: new Secret(value) })
-    const secrets = new Secrets({ TOKEN: setting, OTHER: setting }, read, changes, { only: ['OTHER', 'LATER'] })
+    const secrets = new Secrets({ TOKEN: setting, OTHER: setting }, read, changes, {
+      only: ['OTHER', 'LATER'],
+    })
     expect(secrets.list().map(({ name }) => name)).toEqual(['OTHER'])
     changes.set('LATER', { hosts: ['api.example.com'], value })
     changes.set('UNNAMED', { hosts: ['api.example.com'], value })

@@ -1,6 +1,6 @@
 /**
- * A question of a run as a form for the person at an MCP client, and the form's content as an answer. A model that calls the
- * tools has no part in it: it neither sees the form nor can send its answer by a tool.
+ * A question of a run as a form for the person at a client of another protocol, and the form's content as an answer. Shared
+ * by the surfaces that ask in forms, so that each offers the same and accepts the same.
  */
 import * as z from 'zod'
 import { OfferedAnswer } from '#specs/protocol/approval.ts'
@@ -73,7 +73,7 @@ export function readForm(question: Question, content: unknown): Answer | string 
 }
 
 /**
- * What a person may choose at an MCP client: this call, the same command or the named hosts for this run, or no. Neither a
+ * What a person may choose at such a client: this call, the same command or the named hosts for this run, or no. Neither a
  * yes to all calls of a tool nor anything permanent: those are given where Caisson itself shows what they cover.
  */
 function offersOf({ approval }: Question): OfferedAnswer[] {

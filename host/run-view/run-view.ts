@@ -1,19 +1,22 @@
-/** A run as tools answer with it, and the wait for its next turning point. */
+/** A run as one caller of the service sees it, and the wait for its next turning point. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as z from 'zod'
-import { CaissonError } from '#specs/errors.ts'
+import { waitTool } from '#specs/protocol/tool-names.ts'
 import type { ApprovalResource } from '#specs/service/approval-resources.ts'
 import type { RunResource, RunResultResource } from '#specs/service/run-resources.ts'
-import type { JournalEvent, ServiceReply } from '../../client/index.ts'
-import { type McpCaller, mcpMark } from './caller.ts'
+import { type JournalEvent, type ServiceClient, ServiceError, type ServiceReply } from '../../client/index.ts'
 
+/** Calls the routes of the service with the rights of one caller, over HTTP or within its process. */
+export type RouteCaller = Pick<ServiceClient, 'call'>
+/** The same with the events of runs as they happen. */
+export type RunService = Pick<ServiceClient, 'call' | 'events'>
 export type Question = z.infer<typeof ApprovalResource>
 
 export interface RunView {
   readonly run: RunResource
   /** Undefined before its end. */
   readonly result: z.infer<typeof RunResultResource> | undefined
-  /** What it waits for, oldest first. */
+  /** What it waits for a person to answer, oldest first. */
   readonly questions: readonly Question[]
 }
 
@@ -26,31 +29,30 @@ const eventsOfPage = 1_000
 const pageGapMs = 1_000
 
 /** @throws {ServiceError} `run_not_found` of a run that the caller does not see */
-export async function viewRun(
-  { service, seesMarkedRunsAlone }: McpCaller,
-  runId: string,
-  signal?: AbortSignal,
-): Promise<RunView> {
+export async function viewRun(service: RouteCaller, runId: string, signal?: AbortSignal): Promise<RunView> {
   const call = { params: { run: runId }, ...(signal === undefined ? {} : { signal }) }
   const run = await service.call('getRun', call)
-  if (seesMarkedRunsAlone && run.metadata?.['started-by'] !== mcpMark['started-by'])
-    throw new CaissonError('run_not_found', `no run of this server has the ID "${runId}"`, {
-      remedy: 'use an ID that run_task or list_runs gave; a person sees other runs with `caisson runs list`',
-    })
   const result =
     run.end === null
       ? undefined
       : await service.call('getResult', { ...call, query: { waitMs: resultWaitMs } })
   const questions =
-    run.end !== null || run.pendingApprovals === 0
-      ? []
-      : (
-          await service.call('listApprovals', {
-            query: { run: runId },
-            ...(signal === undefined ? {} : { signal }),
-          })
-        ).approvals
+    run.end !== null || run.pendingApprovals === 0 ? [] : await questionsOf(service, runId, signal)
   return { run, result, questions }
+}
+
+/** What a run waits for a person to answer, oldest first. */
+export async function questionsOf(
+  service: RouteCaller,
+  runId: string,
+  signal?: AbortSignal,
+): Promise<Question[]> {
+  const { approvals } = await service.call('listApprovals', {
+    query: { run: runId },
+    ...(signal === undefined ? {} : { signal }),
+  })
+  // The clock answers a wait.
+  return approvals.filter(({ approval: { tool } }) => tool !== waitTool)
 }
 
 export interface FollowOptions {
@@ -68,20 +70,24 @@ export interface Followed extends RunView {
 
 /** Waits until the run has ended or asks, or the time is over. */
 export async function followRun(
-  caller: McpCaller,
+  service: RouteCaller,
   runId: string,
   { waitMs, signal, from, onEvents }: FollowOptions,
 ): Promise<Followed> {
   const until = performance.now() + waitMs
   let next = from
   for (;;) {
-    const view = await viewRun(caller, runId, signal)
+    const view = await viewRun(service, runId, signal)
     const isOver = () => performance.now() >= until
     if (view.result !== undefined || view.questions.length > 0 || isOver()) return { ...view, next }
     let hasTurned = false
     while (!hasTurned && !isOver()) {
       const left = until - performance.now()
-      const page = await readEvents(caller, runId, { from: next, waitMs: Math.min(left, waitStepMs), signal })
+      const page = await readEvents(service, runId, {
+        from: next,
+        waitMs: Math.min(left, waitStepMs),
+        signal,
+      })
       next = page.next
       await onEvents(page.events)
       // A run that no process carries out gives an empty page at once.
@@ -92,8 +98,29 @@ export async function followRun(
   }
 }
 
+/** The question if it still waits and the caller may answer it. */
+export async function findQuestion(
+  service: RouteCaller,
+  runId: string,
+  approvalId: string,
+): Promise<Question | 'gone' | 'forbidden'> {
+  try {
+    return await service.call('getApproval', { params: { run: runId, approval: approvalId } })
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error
+    if (error.status === 403) return 'forbidden'
+    if (isGone(error)) return 'gone'
+    throw error
+  }
+}
+
+/** Whether somebody else answered the question, or it no longer waits. */
+export function isGone({ status }: ServiceError): boolean {
+  return [404, 409, 410].includes(status)
+}
+
 async function readEvents(
-  { service }: McpCaller,
+  service: RouteCaller,
   runId: string,
   { from, waitMs, signal }: { readonly from: number; readonly waitMs: number; readonly signal: AbortSignal },
 ): Promise<ServiceReply<'listEvents'>> {
