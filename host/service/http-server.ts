@@ -22,6 +22,7 @@ import { answerPreflight, exposedHeaders } from './preflight.ts'
 import { problemOf, Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
 import { referencePolicy } from './reference-page.ts'
+import type { RunWaits } from './run-waits.ts'
 
 /** Of a body; a run's context and plan must fit. */
 const bodyMaxBytes = 8 * 1024 * 1024
@@ -42,8 +43,11 @@ export interface HttpOptions {
   readonly callers: Callers
   readonly quotas: Quotas
   readonly ownership: Ownership
+  /** The id of a run of a path, which may have the key of its caller. @throws {CaissonError} `run_not_found` */
+  readonly runIdOf: (caller: Caller, name: string) => Promise<string>
   readonly handlers: Handlers
   readonly events: RunEvents
+  readonly waits: RunWaits
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer }
   /** Whether requests need no token; Host and Origin are checked anyway. */
   readonly isOpen?: boolean
@@ -202,9 +206,18 @@ function addRoute(
         ...(upload === undefined ? {} : { upload }),
       }
       const { run } = (checked.params ?? {}) as { run?: string }
-      if (run !== undefined) await options.ownership.require(call.caller, run)
+      if (run !== undefined) {
+        const id = await options.runIdOf(call.caller, run)
+        await options.ownership.require(call.caller, id)
+        checked.params = { ...checked.params, run: id }
+      }
       if (name === 'listEvents' && accepts(request, 'text/event-stream'))
         return await streamEvents(checked as never, request, reply, { ...options, caller: call.caller })
+      const { waitMs = 0 } = (checked.query ?? {}) as { waitMs?: number }
+      if (waitMs > 0) {
+        const ending = options.waits.begin(call.caller, reply.raw)
+        call.signal = AbortSignal.any([call.signal, ending])
+      }
       const handler = options.handlers[name] as (
         given: typeof checked,
         call: Call,

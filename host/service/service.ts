@@ -24,7 +24,9 @@ import { Push } from './push.ts'
 import { Quotas } from './quotas.ts'
 import { Readiness } from './readiness.ts'
 import { desktopReceivers, webhookReceivers } from './receivers.ts'
+import { runIdOf } from './run-keys.ts'
 import { RunMetrics } from './run-metrics.ts'
+import { RunWaits } from './run-waits.ts'
 import { Scrape } from './scrape.ts'
 import { ServiceRuns } from './service-runs.ts'
 import { listenOnSocket } from './unix-socket.ts'
@@ -76,6 +78,7 @@ export class Service implements AsyncDisposable {
   readonly #app: FastifyInstance
   readonly #local: AsyncDisposable
   readonly #runs: ServiceRuns
+  readonly #waits: RunWaits
   readonly #notices: Notices | undefined
   /** Ends the observation of runs. */
   readonly #forget: () => void
@@ -88,6 +91,7 @@ export class Service implements AsyncDisposable {
     readonly app: FastifyInstance
     readonly local: AsyncDisposable
     readonly runs: ServiceRuns
+    readonly waits: RunWaits
     readonly notices: Notices | undefined
     readonly forget: () => void
   }) {
@@ -98,6 +102,7 @@ export class Service implements AsyncDisposable {
     this.#app = parts.app
     this.#local = parts.local
     this.#runs = parts.runs
+    this.#waits = parts.waits
     this.#notices = parts.notices
     this.#forget = parts.forget
   }
@@ -139,12 +144,14 @@ export class Service implements AsyncDisposable {
     const values = new MetricValues()
     const runs: ServiceRuns = new ServiceRuns({
       ...{ host, quotas, ownership },
+      onChange: (runId) => waits.wake(runId),
       onRefused: () => values.add('caisson_queue_refused_total', {}),
       workspaces: await Promise.all((options.workspaces ?? []).map((folder) => realWorkspace(folder))),
       emptyWorkspaces: path.join(directory, 'workspaces'),
       warn: (message) => log({ level: 'warn', message }),
     })
     const events = new RunEvents(host, runs)
+    const waits: RunWaits = new RunWaits({ host, quotas, isHeld: (runId) => runs.holds(runId) })
     const runMetrics = new RunMetrics(values)
     const readiness = new Readiness({ doctor: (given) => host.doctor(given), log })
     const scrape = new Scrape({ host, values, runs: runMetrics, readiness, version, log })
@@ -153,6 +160,7 @@ export class Service implements AsyncDisposable {
       host,
       runs,
       events,
+      waits,
       uploads,
       ownership,
       quotas,
@@ -171,8 +179,10 @@ export class Service implements AsyncDisposable {
       callers,
       quotas,
       ownership,
+      runIdOf: (caller, name) => runIdOf(host.runs, caller, name),
       handlers,
       events,
+      waits,
       ...{ isLocal, isOpen },
       log,
       onAnswered: (route, status) =>
@@ -182,7 +192,8 @@ export class Service implements AsyncDisposable {
     // Those of the socket, which is the owner's, do not count.
     app.server.maxConnections = connectionsMax()
     await using undo = new AsyncDisposableStack()
-    const forget = host.observeRuns(runMetrics)
+    const observed = [host.observeRuns(runMetrics), host.observeRuns(waits)]
+    const forget = () => observed.forEach((end) => void end())
     undo.defer(forget)
     undo.defer(() => app.close())
     await app.ready()
@@ -234,7 +245,7 @@ export class Service implements AsyncDisposable {
       local.defer(() => keepAddress(directory, undefined))
     }
     undo.move()
-    return new Service({ url, socket, tokenFile, resumed, app, local, runs, notices, forget })
+    return new Service({ url, socket, tokenFile, resumed, app, local, runs, waits, notices, forget })
   }
 
   /** Number of runs at work in this process. */
@@ -243,11 +254,13 @@ export class Service implements AsyncDisposable {
   }
 
   /**
-   * Stops taking requests and ends its connections. Runs at work continue; those that the process ends with are continued by
-   * the next service.
+   * Answers requests that wait, stops taking others and ends its connections. Runs at work continue; those that the process
+   * ends with are continued by the next service.
    */
   async close(): Promise<void> {
+    const drained = this.#waits.close()
     await this.#notices?.[Symbol.asyncDispose]()
+    await drained
     await this.#local[Symbol.asyncDispose]()
     await this.#app.close()
     this.#forget()
