@@ -138,6 +138,7 @@ export type {
   PushSender,
   PushTarget,
   WebhookMessage,
+  WebhookReceiver,
 } from './notify/messenger.ts'
 export type { SendResult } from './notify/post.ts'
 export type { PushKeys } from './notify/web-push.ts'

@@ -24,7 +24,14 @@ import {
   WorkspaceManager,
 } from '../index.ts'
 import { actorOf, type Caller } from './callers.ts'
-import { type Ownership, ownerField, ownerMetadata, ownPrefix, requireScopesOf } from './ownership.ts'
+import {
+  givenMetadata,
+  type Ownership,
+  ownerField,
+  ownerMetadata,
+  ownPrefix,
+  requireScopesOf,
+} from './ownership.ts'
 import { Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
 import { digestOf, findByKey, hasBody, keyMetadata, keyOf, type StartKey, storedKey } from './run-keys.ts'
@@ -51,6 +58,8 @@ export interface ServiceRunsOptions {
   readonly warn: (text: string) => void
   /** Hears of a run that this process begins to carry out, or has left. */
   readonly onChange?: (runId: string) => void
+  /** Awaited before a request is answered that starts a run. Must not throw. */
+  readonly onStart?: (runId: string) => Promise<void>
   /** Counts a run that the queue had no room for. */
   readonly onRefused?: () => void
 }
@@ -76,6 +85,11 @@ export class ServiceRuns {
   /** Whether this process carries out the run. */
   holds(runId: string): boolean {
     return this.#own.has(runId)
+  }
+
+  /** Ids of the runs that this process carries out. */
+  get held(): Iterable<string> {
+    return this.#own.keys()
   }
 
   /** Ids of the runs that this process carries out and that belong to a key or subject, with its name. */
@@ -288,6 +302,7 @@ export class ServiceRuns {
         const limited = within === undefined ? options : ({ ...options, limits: within } as StartOptions)
         const run = await this.#orRetryLater(() => startOn(host, limited))
         this.#hold(run, ownerMetadata(caller)[ownerField])
+        await this.#options.onStart?.(run.id)
         if (quotas.hasBudget(caller) && host.queue?.placeOf(run.id) != null)
           void this.#checkBudget(run, caller)
         return run.id
@@ -376,10 +391,10 @@ export class ServiceRuns {
 }
 
 function runResource(run: RunSummary): RunResource {
-  const { id, status, since, startedAt, prompt, workspace, model, metadata, continues, state } = run
+  const { id, status, since, startedAt, prompt, workspace, model, continues, state } = run
   const { notes, forkedFrom, pendingApprovals, isLive, isPaused, problem } = run
   const { phase, toolCalls, usage, isUsageEstimated, costUsd, changes, applied, end } = state
-  const shown = Object.entries(metadata ?? {}).filter(([name]) => !name.startsWith(ownPrefix))
+  const shown = givenMetadata(run)
   const key = keyOf(run)
   return {
     id,
@@ -388,7 +403,7 @@ function runResource(run: RunSummary): RunResource {
     ...(since === undefined ? {} : { since }),
     ...(isPaused === undefined ? {} : { isPaused }),
     ...{ startedAt, prompt, workspace, model },
-    ...(shown.length === 0 ? {} : { metadata: Object.fromEntries(shown) }),
+    ...(shown === undefined ? {} : { metadata: shown }),
     ...(notes === undefined ? {} : { notes: [...notes] }),
     ...(continues === undefined ? {} : { continues }),
     ...(forkedFrom === undefined ? {} : { forkedFrom }),

@@ -142,9 +142,14 @@ export class Service implements AsyncDisposable {
       log({ level: 'error', message: 'JWTs cannot be checked', cause: CaissonError.from(error).message })
     })
     const values = new MetricValues()
+    let notices: Notices | undefined
     const runs: ServiceRuns = new ServiceRuns({
       ...{ host, quotas, ownership },
-      onChange: (runId) => waits.wake(runId),
+      onChange: (runId) => {
+        waits.wake(runId)
+        notices?.left(runId)
+      },
+      onStart: async (runId) => await notices?.began(runId),
       onRefused: () => values.add('caisson_queue_refused_total', {}),
       workspaces: await Promise.all((options.workspaces ?? []).map((folder) => realWorkspace(folder))),
       emptyWorkspaces: path.join(directory, 'workspaces'),
@@ -219,7 +224,7 @@ export class Service implements AsyncDisposable {
     for (const name of options.hostNames ?? []) names.add(name.toLowerCase())
     for (const { host: name } of publicHost) names.add(name)
     const resumed = isBrief ? [] : await runs.resumeAll()
-    const webhooks = webhookReceivers(messenger, links)
+    const webhooks = webhookReceivers(messenger, (runId) => host.runs.summary(runId), links)
     const desktops = desktopReceivers(messenger)
     const receivers = async () => {
       const browsers = await push.receivers().catch((error: unknown) => {
@@ -232,10 +237,11 @@ export class Service implements AsyncDisposable {
       })
       return [...webhooks, ...desktops, ...browsers]
     }
-    const notices = isBrief
+    notices = isBrief
       ? undefined
       : await Notices.start({
           ...{ host, directory, values, log, afterMs: messenger.afterMs, receivers },
+          held: () => runs.held,
           ...(options.noticeTimes === undefined ? {} : { times: options.noticeTimes }),
         })
     const shown = isIP(address) === 6 ? `[${address}]` : address
