@@ -54,7 +54,7 @@ it('the end of a run reaches a webhook once, signed and tried again, with its ke
   expect(served.logged.some(({ message: said }) => said === 'the end of a run was delivered')).toBe(true)
 })
 
-it('an end that came while no service ran is told by the next one, at once and once [S4.13]', async () => {
+it('the next service tells of an end that came while none ran, at once and once [S4.13]', async () => {
   const { got, url } = await receiveWebhooks(answerWith(200))
   const { host } = await place(url)
   const first = await serveHost(host, { noticeTimes })
@@ -102,7 +102,7 @@ it('a webhook hears of what it names alone; one that names nothing hears of ques
   expect(ends.got).toEqual([])
 })
 
-it('a run that is removed before its end was told is forgotten [S4.13]', async () => {
+it('the service forgets a run that is removed before its message arrived [S4.13]', async () => {
   const { got, url } = await receiveWebhooks(answerWith(503))
   const { host, held, home } = await place(url)
   const { client, logged } = await serveHost(host, { noticeTimes: { pollMs: 20, pauseMinMs: 400 } })
