@@ -5,8 +5,8 @@ import { Count, Id, RunId, Sha256 } from '../protocol/text.ts'
 import { RunKey } from './run-resources.ts'
 
 /** What a webhook can hear of. */
-export const webhookEvents = ['question.waiting', 'run.ended'] as const
-export type WebhookEvent = (typeof webhookEvents)[number]
+export type WebhookEvent = 'question.waiting' | 'run.ended'
+export const webhookEvents = ['question.waiting', 'run.ended'] as const satisfies readonly WebhookEvent[]
 
 /** Which run it is, in the words of who started it. */
 const AboutRun = z.object({
