@@ -61,6 +61,7 @@ export type {
   WorkflowAddition,
 } from '#specs/protocol/workflow-format.ts'
 export type { TaskAnswer, TraceEntry } from '#specs/service/task-resources.ts'
+export type { WebhookEvent } from '#specs/service/webhook-resources.ts'
 export type { ApiKey, ApiKeyOptions, ApiKeyQuotas, ApiKeys, CreatedApiKey } from './api-keys/api-keys.ts'
 export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
 export type { UnpackedWorkspace, UnpackWorkspaceOptions } from './archive/unpack-workspace.ts'
@@ -138,6 +139,7 @@ export type {
   PushSender,
   PushTarget,
   WebhookMessage,
+  WebhookReceiver,
 } from './notify/messenger.ts'
 export type { SendResult } from './notify/post.ts'
 export type { PushKeys } from './notify/web-push.ts'

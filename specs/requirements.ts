@@ -193,6 +193,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S4.12': now(
     'Runs of a service wait in fair order for each caller, with priorities, deadlines, bounds, and a restart that loses none of them',
   ),
+  'S4.13': now(
+    'Workflow engines drive runs: a caller starts one run by a key of its own, also after a crash of either side, waits for its end or its questions without polling, and hears of both by signed webhooks that are tried again; examples for Restate, Temporal and Trigger.dev',
+  ),
 
   // Workflow files
   'S3.01': now('A workflow is one JSON file of steps, functions and metadata'),

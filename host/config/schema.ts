@@ -11,6 +11,7 @@ import { imagesMaxCount } from '#specs/protocol/image.ts'
 import { Effort } from '#specs/protocol/plan.ts'
 import { FallbackModels, StepModels } from '#specs/protocol/run-models.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
+import { webhookEvents } from '#specs/service/webhook-resources.ts'
 import { refuseUnreadable } from '../egress/rules.ts'
 import { KeySource, Name } from '../keys/key-source.ts'
 import { McpServersConfig } from '../mcp/config.ts'
@@ -121,7 +122,7 @@ export const HookConfig = z
   })
 export type HookConfig = z.infer<typeof HookConfig>
 
-/** Where people hear of a question; its messages are signed by the secret. */
+/** Where people hear of questions, and programs of the ends of runs; its messages are signed by the secret. */
 const WebhookConfig = z
   .strictObject({
     url: z.url({ protocol: /^https?$/, error: 'expected an address that starts with https://' }).max(2_048),
@@ -129,6 +130,8 @@ const WebhookConfig = z
     secret: KeySource,
     /** Whether it may be an address of this machine or its network, and then also plain http. Absent: it may not. */
     local: z.boolean().optional(),
+    /** What it hears of. Absent: questions that wait. */
+    events: z.array(z.enum(webhookEvents)).min(1).optional(),
   })
   .refine(({ url, local }) => local === true || url.startsWith('https:'), {
     path: ['url'],

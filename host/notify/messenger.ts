@@ -1,6 +1,7 @@
 /** Sends what people should know to the webhooks of the configuration, one attempt at a time. Its caller tries again. */
 import { CaissonError, requireText } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import type { WebhookEvent } from '#specs/service/webhook-resources.ts'
 import type { Config } from '../config/schema.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import type { Secret } from '../keys/secret.ts'
@@ -41,13 +42,19 @@ export interface WebhookMessage {
   readonly body: string
 }
 
+/** A webhook of the configuration. */
+export interface WebhookReceiver {
+  readonly name: string
+  /** What it hears of. */
+  readonly events: readonly WebhookEvent[]
+}
+
 export interface Messenger {
   /** Time that a question waits before people hear of it, in ms. */
   readonly afterMs: number
   /** Time that a link to a question is valid, in ms. */
   readonly linkMs: number
-  /** Names of the webhooks. */
-  readonly webhooks: readonly string[]
+  readonly webhooks: readonly WebhookReceiver[]
   /** Whether questions show on the desktop of the user. */
   readonly desktop: boolean
   /** Makes one attempt. What fails is a value. */
@@ -70,6 +77,7 @@ type Settings = Config['notify']
 type Webhook = Settings['webhooks'][string]
 
 export const defaultAfterMs = 30_000
+const usualEvents = ['question.waiting'] as const
 /** For which a push service keeps a message of a browser that is off. */
 const pushLifeSeconds = 24 * 3_600
 const localPushSetting = 'notify.localPush = true'
@@ -96,7 +104,7 @@ export async function openMessenger(
   return {
     ...{ afterMs, linkMs, desktop },
     showOnDesktop: (message, signal) => showOnDesktop(message, { signal }),
-    webhooks: Object.keys(webhooks),
+    webhooks: Object.entries(webhooks).map(([name, { events = usualEvents }]) => ({ name, events })),
     async sendWebhook(name, message, signal) {
       requireText('name', name)
       const webhook = Object.hasOwn(webhooks, name) ? webhooks[name] : undefined

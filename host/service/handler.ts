@@ -13,17 +13,20 @@ export interface Call {
   readonly a2aVersion?: string | undefined
   /** Origin by which the client reaches the service; absent for a call without a request. */
   readonly baseUrl?: string
-  /** Aborted when the client is gone. */
+  /** Aborted when the client is gone, and for a request that waits also when the service ends. */
   readonly signal: AbortSignal
   /** The body of a route that takes bytes. */
   readonly upload?: Readable
 }
 
-/** A JSON body with headers, text of the route's own type, bytes whose type is a header, a stream, or nothing new (304). */
+/**
+ * A JSON body with headers, text of the route's own type, bytes whose type is a header, or a stream. Another status than the
+ * route's: what was known before (200), or nothing new (304).
+ */
 export interface Answer<T> {
   readonly body: T
   readonly headers?: Readonly<Record<string, string>>
-  readonly status?: 304
+  readonly status?: 200 | 304
 }
 
 export type Handlers = {

@@ -32,6 +32,8 @@ import type { Quotas } from './quotas.ts'
 import type { Readiness } from './readiness.ts'
 import { referencePage } from './reference-page.ts'
 import { RouteCalls } from './route-calls.ts'
+import { headerKey, runIdOf, type StartKey } from './run-keys.ts'
+import type { RunWaits } from './run-waits.ts'
 import type { Scrape } from './scrape.ts'
 import type { ServiceRuns } from './service-runs.ts'
 import { makeStateHandlers } from './state-handlers.ts'
@@ -44,6 +46,7 @@ export interface HandlerParts {
   readonly host: Host
   readonly runs: ServiceRuns
   readonly events: RunEvents
+  readonly waits: RunWaits
   readonly uploads: Uploads
   readonly ownership: Ownership
   readonly quotas: Quotas
@@ -63,6 +66,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     host,
     runs,
     events,
+    waits,
     uploads,
     ownership,
     quotas,
@@ -77,16 +81,18 @@ export function makeHandlers(parts: HandlerParts): Handlers {
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
   const done = { body: undefined }
+  const idOf = (caller: Call['caller'], name: string) => runIdOf(host.runs, caller, name)
   const start = async (
     { uploadedWorkspace, ...body }: RunRequest | WorkflowRunRequest,
-    { caller, idempotencyKey }: Call,
+    { caller }: Call,
+    key: StartKey | undefined,
   ): Promise<Answer<ReplyOf<(typeof routes)['createRun']>>> => {
-    await requireExpectedModel(host, body)
     const uploaded =
       uploadedWorkspace === undefined ? undefined : await uploads.directoryOf(uploadedWorkspace, caller)
     const request = uploaded === undefined ? body : { ...body, workspace: uploaded }
-    const runId = await runs.start(request, caller, idempotencyKey)
+    const { runId, isNew } = await runs.start(request, caller, key, () => requireExpectedModel(host, body))
     return {
+      ...(isNew || key?.from !== 'path' ? {} : { status: 200 }),
       body: runs.resource(await runs.summary(runId)),
       headers: { location: `/v1/runs/${runId}` },
     }
@@ -94,7 +100,8 @@ export function makeHandlers(parts: HandlerParts): Handlers {
   const handlers: Handlers = {
     ...makeAgentHandlers({
       ...{ clean, version, publicUrl, log },
-      serviceOf: (caller, signal) => new RouteCalls({ handlers, ownership, events }, caller, signal),
+      serviceOf: (caller, signal) =>
+        new RouteCalls({ handlers, ownership, runIdOf: idOf, events }, caller, signal),
     }),
     ...makeTaskHandlers({ host, runs, version, resultOf }),
     ...makeStateHandlers(host),
@@ -111,9 +118,11 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       if (upload === undefined) throw new Refusal(400, 'invalid_request', 'the body is empty')
       return { body: await uploads.take(upload, caller, signal) }
     },
-    createRun: ({ body }, call) => start(body, call),
+    createRun: ({ body }, call) => start(body, call, headerKey(call)),
+    putRun: ({ params: { key }, body }, call) => start(body, call, { from: 'path', text: key }),
     checkWorkflow: async ({ body }) => ({ body: checkWorkflow(body) }),
-    createWorkflowRun: ({ body }, call) => start(body, call),
+    createWorkflowRun: ({ body }, call) => start(body, call, headerKey(call)),
+    putWorkflowRun: ({ params: { key }, body }, call) => start(body, call, { from: 'path', text: key }),
     listRuns: async ({ query: { status, workspace, model, metadata = {}, ...range } }, { caller }) => {
       if (Object.keys(metadata).some((name) => name.startsWith(ownPrefix)))
         throw new Refusal(400, 'invalid_request', `metadata: no key of it starts with ${ownPrefix}`)
@@ -131,7 +140,8 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       })
       return { body: { ...found, runs: found.runs.map((run) => runs.resource(run)) } }
     },
-    getRun: async ({ params: { run } }, { ifNoneMatch }) => {
+    getRun: async ({ params: { run }, query: { waitMs = 0, until = 'end' } }, { ifNoneMatch, signal }) => {
+      if (waitMs > 0) await waits.until(run, until, AbortSignal.any([signal, AbortSignal.timeout(waitMs)]))
       const body = runs.resource(await runs.summary(run))
       const etag = `"${createHash('sha256').update(JSON.stringify(body)).digest('base64url').slice(0, 22)}"`
       const isKnown = ifNoneMatch?.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag) === true

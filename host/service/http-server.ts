@@ -19,7 +19,8 @@ import { answerPreflight, exposedHeaders } from './preflight.ts'
 import { bodyMaxBytes, problemOfAny, Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
 import { referencePolicy } from './reference-page.ts'
-import { checkGiven, type Given, perform } from './route-calls.ts'
+import { checkGiven, type Given, perform, requireRun } from './route-calls.ts'
+import type { RunWaits } from './run-waits.ts'
 import { sendStream, streamEvents, takePlace } from './streams.ts'
 
 /** For the whole request to arrive; a slower client is cut off. */
@@ -39,8 +40,11 @@ export interface HttpOptions {
   readonly callers: Callers
   readonly quotas: Quotas
   readonly ownership: Ownership
+  /** The id of a run of a path, which may have the key of its caller. @throws {CaissonError} `run_not_found` */
+  readonly runIdOf: (caller: Caller, name: string) => Promise<string>
   readonly handlers: Handlers
   readonly events: RunEvents
+  readonly waits: RunWaits
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer }
   /** Whether requests need no token; Host and Origin are checked anyway. */
   readonly isOpen?: boolean
@@ -206,12 +210,16 @@ function addRoute(
       }
       if (name === 'listEvents' && accepts(request, 'text/event-stream')) {
         const { run } = checked.params as { run: string }
-        await options.ownership.require(call.caller, run)
-        return await streamEvents(checked as never, request, reply, { ...streams, caller: call.caller })
+        const params = { run: await requireRun(options, call.caller, run) }
+        const given = { params, query: checked.query as { from?: number } }
+        return await streamEvents(given, request, reply, { ...streams, caller: call.caller })
       }
       // Before anything is done, since the answer may be refused with 429.
       if (isStreamed(route)) takePlace(reply, { ...options, caller: call.caller })
-      const answer = await perform(options, name, checked, call)
+      const { waitMs = 0 } = (checked.query ?? {}) as { waitMs?: number }
+      const signal =
+        waitMs > 0 ? AbortSignal.any([call.signal, options.waits.begin(call.caller, reply.raw)]) : call.signal
+      const answer = await perform(options, name, checked, { ...call, signal })
       if (answer.body instanceof EventStream) return await sendStream(answer.body, reply, streams)
       send(reply, route, answer)
       return reply

@@ -1,6 +1,6 @@
 /**
- * What was said to whom of the questions that wait, and when it is tried again. A file in the folder of the service, so
- * that a restart says nothing twice. An entry is forgotten with its question.
+ * What was said to whom of the questions that wait and of the ends of runs, and when it is tried again. A file in the folder
+ * of the service, so that a restart says nothing twice. An entry is forgotten with its question, or when its end was said.
  */
 import { open, rename } from 'node:fs/promises'
 import path from 'node:path'
@@ -22,16 +22,19 @@ const pauseMaxMs = 3_600_000
 
 const Entry = z.strictObject({
   runId: z.string().max(100),
-  approvalId: z.string().max(1_000),
+  /** Null: it is about the end of the run. */
+  approvalId: z.string().max(1_000).nullable(),
   receiver: z.string().max(receiverMaxChars),
   /** Whether nothing more is sent: it arrived, or never will. */
   isOver: z.boolean(),
   attempts: z.int().min(0),
   /** Time of the next attempt, ms since 1970. */
   nextAt: z.number(),
-  /** When it was first due, ms since 1970. */
+  /** When it was first due, ms since 1970; {@link notYet} before the end of the run. */
   since: z.number(),
 })
+/** Time of what waits for the end of its run. */
+const notYet = Number.MAX_SAFE_INTEGER
 export type OutboxEntry = z.infer<typeof Entry>
 const File = z.strictObject({ entries: z.array(Entry).max(outboxMaxEntries) })
 
@@ -71,8 +74,30 @@ export class Outbox {
     return this.#entries.size
   }
 
+  /** Runs whose end a receiver will hear of. */
+  get awaitedEnds(): readonly string[] {
+    const awaited = [...this.#entries.values()].filter(
+      ({ approvalId, since }) => approvalId === null && since === notYet,
+    )
+    return [...new Set(awaited.map(({ runId }) => runId))]
+  }
+
+  /** Adds the end of a run that is at work, once. @returns false where there is no room */
+  awaitEnd(runId: string, receiver: string): boolean {
+    return this.add(runId, null, receiver, notYet)
+  }
+
+  /** The run has ended: its message is due to who waits for that. */
+  noteEnd(runId: string, now: number): void {
+    for (const [key, entry] of this.#entries)
+      if (entry.runId === runId && entry.approvalId === null && entry.since === notYet) {
+        this.#entries.set(key, { ...entry, nextAt: now, since: now })
+        this.#isChanged = true
+      }
+  }
+
   /** Adds what is due to a receiver, once. @returns false where there is no room */
-  add(runId: string, approvalId: string, receiver: string, now: number): boolean {
+  add(runId: string, approvalId: string | null, receiver: string, now: number): boolean {
     const entry = { runId, approvalId, receiver, isOver: false, attempts: 0, nextAt: now, since: now }
     const key = keyOf(entry)
     if (this.#entries.has(key)) return true
@@ -108,7 +133,9 @@ export class Outbox {
       !result.isSent && result.isRetryable && attempts < attemptsMax && nextAt <= entry.since + ageMaxMs
     // Not one that was forgotten meanwhile.
     if (this.#entries.has(keyOf(entry))) {
-      this.#entries.set(keyOf(entry), { ...entry, attempts, nextAt, isOver: !isTriedAgain })
+      // An end comes once, so nothing has to be remembered of it.
+      if (entry.approvalId === null && !isTriedAgain) this.#entries.delete(keyOf(entry))
+      else this.#entries.set(keyOf(entry), { ...entry, attempts, nextAt, isOver: !isTriedAgain })
       this.#isChanged = true
     }
     return isTriedAgain

@@ -24,6 +24,14 @@ export function visibleMetadata(caller: Caller): Readonly<Record<string, string>
   return seesAll(caller) ? {} : { [ownerField]: caller.name }
 }
 
+/** What its caller gave a run as metadata; undefined: nothing. */
+export function givenMetadata({
+  metadata = {},
+}: Pick<RunSummary, 'metadata'>): Record<string, string> | undefined {
+  const given = Object.entries(metadata).filter(([name]) => !name.startsWith(ownPrefix))
+  return given.length === 0 ? undefined : Object.fromEntries(given)
+}
+
 /** Where the quotas of owners are found. */
 export interface OwnerAccounts {
   readonly keys: Pick<ApiKeys, 'list'>

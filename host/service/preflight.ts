@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 const allowed = {
-  'access-control-allow-methods': 'GET, POST, DELETE',
+  'access-control-allow-methods': 'GET, POST, PUT, DELETE',
   'access-control-allow-headers':
     'authorization, content-type, idempotency-key, if-none-match, last-event-id, a2a-version, a2a-extensions',
   'access-control-max-age': '600',

@@ -12,9 +12,9 @@ import { Refusal } from './problems.ts'
 
 const minuteMs = 60_000
 const dayMs = 86_400_000
-/** Event streams that one account may have open, so that it cannot take all connections of the service. */
+/** Event streams and waiting requests that one account may have open, so that it cannot take all connections of the service. */
 const streamsMax = 32
-/** For a client to try again when another of its streams has ended. */
+/** For a client to try again when another of these has ended. */
 const streamWaitMs = 10_000
 
 /** As a request has it. */
@@ -34,7 +34,7 @@ export class Quotas {
   readonly #now: () => number
   /** Times of requests in the last minute, by account. */
   readonly #requests = new Map<string, number[]>()
-  /** Event streams that are open, by account. */
+  /** Event streams and waiting requests that are open, by account. */
   readonly #streams = new Map<string, number>()
   /** Commands over results that are under way, by account. */
   readonly #tests = new Map<string, number>()
@@ -61,14 +61,18 @@ export class Quotas {
       throw tooMany(`the ${account.kind} may send ${max} requests in a minute`, first + minuteMs - now)
   }
 
-  /** Counts an event stream until the returned function is called. @throws {Refusal} 429 */
+  /** Counts an event stream or a waiting request until the returned function is called. @throws {Refusal} 429 */
   openStream({ account }: Caller): () => void {
     if (account === undefined) return () => undefined
     const { id, kind } = account
     if ((this.#streams.get(id) ?? 0) >= streamsMax)
-      throw tooMany(`the ${kind} has ${streamsMax} event streams open, and may not have more`, streamWaitMs, {
-        remedy: 'close one',
-      })
+      throw tooMany(
+        `the ${kind} has ${streamsMax} event streams or waiting requests open, and may not have more`,
+        streamWaitMs,
+        {
+          remedy: 'close one',
+        },
+      )
     count(this.#streams, id, 1)
     return () => count(this.#streams, id, -1)
   }

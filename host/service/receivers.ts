@@ -1,24 +1,44 @@
-/** What the configuration names as receivers of questions, webhooks and the desktop: what they get, and under which id. */
+/** What the configuration names as receivers, webhooks and the desktop: what they get, and under which id. */
 import { createHash } from 'node:crypto'
-import type { Messenger, RunApproval } from '../index.ts'
+import type { WebhookMessage } from '#specs/service/webhook-resources.ts'
+import type { Messenger, RunApproval, RunSummary } from '../index.ts'
 import type { Links } from './links.ts'
 import type { Receiver } from './notices.ts'
+import { givenMetadata } from './ownership.ts'
 import { noticeOf } from './question-notice.ts'
+import { keyOf } from './run-keys.ts'
 
-/** One receiver for each webhook of the configuration. @param links absent: messages have none */
-export function webhookReceivers(messenger: Messenger, links?: Links): readonly Receiver[] {
-  return messenger.webhooks.map((name) => {
+const messageMaxChars = 2_000
+
+/**
+ * One receiver for each webhook of the configuration. @param links absent: messages have none
+ * @param find the run of a message
+ */
+export function webhookReceivers(
+  messenger: Messenger,
+  find: (runId: string) => Promise<RunSummary>,
+  links?: Links,
+): readonly Receiver[] {
+  return messenger.webhooks.map(({ name, events }) => {
     const id = `webhook ${name}`
+    const deliver = async (approvalId: string | null, message: WebhookMessage, signal: AbortSignal) =>
+      await messenger.sendWebhook(
+        name,
+        { id: messageId(id, message.data.runId, approvalId), body: JSON.stringify(message) },
+        signal,
+      )
+    const send: Receiver['send'] = async (question, since, signal) => {
+      const link = links?.make(question, id, since)
+      const run = await find(question.runId)
+      return await deliver(question.approval.approvalId, questionMessage(question, run, link), signal)
+    }
+    const sendEnd: Receiver['sendEnd'] = async (run, since, signal) =>
+      await deliver(null, endMessage(run, since), signal)
     return {
       kind: 'webhook',
       id,
-      send: async (question, since, signal) => {
-        const message = {
-          id: messageId(id, question),
-          body: bodyOf(question, links?.make(question, id, since)),
-        }
-        return await messenger.sendWebhook(name, message, signal)
-      },
+      ...(events.includes('question.waiting') ? { send } : {}),
+      ...(events.includes('run.ended') ? { sendEnd } : {}),
     }
   })
 }
@@ -34,14 +54,43 @@ export function desktopReceivers(messenger: Messenger): readonly Receiver[] {
 }
 
 /** The same for each attempt and after a restart, so that a receiver can drop doubles. */
-function messageId(receiver: string, { runId, approval: { approvalId } }: RunApproval): string {
+function messageId(receiver: string, runId: string, approvalId: string | null): string {
   const digest = createHash('sha256').update(JSON.stringify([receiver, runId, approvalId]))
   return `msg_${digest.digest('hex').slice(0, 32)}`
 }
 
-function bodyOf(question: RunApproval, link: ReturnType<Links['make']> | undefined): string {
-  const { askedAt, ...notice } = noticeOf(question)
+function questionMessage(
+  question: RunApproval,
+  run: RunSummary,
+  link: ReturnType<Links['make']> | undefined,
+): WebhookMessage {
+  const { askedAt, runId, ...notice } = noticeOf(question)
   const linked =
     link === undefined ? {} : { link: link.url, linkExpiresAt: new Date(link.expiresAt).toISOString() }
-  return JSON.stringify({ type: 'question.waiting', timestamp: askedAt, data: { ...notice, ...linked } })
+  return {
+    type: 'question.waiting',
+    timestamp: askedAt,
+    data: { runId, ...aboutRun(run), ...notice, ...linked },
+  }
+}
+
+function endMessage(run: RunSummary, since: number): WebhookMessage {
+  const { outcome, reason, message } = run.state.end ?? { outcome: '', reason: '', message: '' }
+  return {
+    type: 'run.ended',
+    timestamp: new Date(since).toISOString(),
+    data: {
+      runId: run.id,
+      ...aboutRun(run),
+      ...{ outcome, reason, message: message.slice(0, messageMaxChars).toWellFormed() },
+      changes: run.state.changes?.entries ?? null,
+    },
+  }
+}
+
+/** By which who started it knows the run. */
+function aboutRun(run: RunSummary): { key?: string; metadata?: Record<string, string> } {
+  const key = keyOf(run)
+  const metadata = givenMetadata(run)
+  return { ...(key === undefined ? {} : { key }), ...(metadata === undefined ? {} : { metadata }) }
 }

@@ -25,6 +25,8 @@ export interface Given {
 export interface RouteParts {
   readonly handlers: Handlers
   readonly ownership: Ownership
+  /** The id of a run of a path, which may have the key of its caller. @throws {CaissonError} `run_not_found` */
+  readonly runIdOf: (caller: Caller, name: string) => Promise<string>
 }
 
 /** What of {@link Given} fits the schemas of the route. @throws {Refusal} 400 with each wrong field */
@@ -36,17 +38,34 @@ export function checkGiven(route: Route, { params, query, body }: Given) {
   }
 }
 
+/** @param name an id, or the key of the caller. @returns the id @throws {CaissonError} `run_not_found`, also for a run of somebody else */
+export async function requireRun(
+  { ownership, runIdOf }: Pick<RouteParts, 'ownership' | 'runIdOf'>,
+  caller: Caller,
+  name: string,
+): Promise<string> {
+  const id = await runIdOf(caller, name)
+  await ownership.require(caller, id)
+  return id
+}
+
 /** Does what a route does, once its caller may. @throws {CaissonError} `run_not_found` for a run of somebody else */
 export async function perform(
-  { handlers, ownership }: RouteParts,
+  parts: RouteParts,
   name: RouteName,
   checked: ReturnType<typeof checkGiven>,
   call: Call,
 ): Promise<Answer<unknown>> {
   const { run } = (checked.params ?? {}) as { run?: string }
-  if (run !== undefined) await ownership.require(call.caller, run)
-  const handler = handlers[name] as (given: typeof checked, call: Call) => Promise<Answer<unknown>>
-  return await handler(checked, call)
+  const given =
+    run === undefined
+      ? checked
+      : {
+          ...checked,
+          params: { ...(checked.params as object), run: await requireRun(parts, call.caller, run) },
+        }
+  const handler = parts.handlers[name] as (given: typeof checked, call: Call) => Promise<Answer<unknown>>
+  return await handler(given, call)
 }
 
 /** The service as one caller may use it, within one request. Refusals are those that the routes answer with. */
@@ -84,8 +103,8 @@ export class RouteCalls implements RunService {
   ): AsyncGenerator<ServiceEvent, void, undefined> {
     const items = await this.#answer('listEvents', async () => {
       this.#check('listEvents', { params: { run }, query: { from } })
-      await this.#parts.ownership.require(this.#caller, run)
-      return await this.#parts.events.items(run, from, signal)
+      const id = await requireRun(this.#parts, this.#caller, run)
+      return await this.#parts.events.items(id, from, signal)
     })
     yield* items as AsyncGenerator<ServiceEvent>
   }

@@ -2,7 +2,7 @@
  * The runs of a service: starts them, holds those of this process, finds those of others. A run that the service started
  * says so in its journal; the next service continues those that were not over.
  */
-import { createHash, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { mkdir, realpath, rmdir } from 'node:fs/promises'
 import path from 'node:path'
 import { errorMessage } from '#specs/errors.ts'
@@ -24,16 +24,28 @@ import {
   WorkspaceManager,
 } from '../index.ts'
 import { actorOf, type Caller } from './callers.ts'
-import { type Ownership, ownerField, ownerMetadata, ownPrefix, requireScopesOf } from './ownership.ts'
+import {
+  givenMetadata,
+  type Ownership,
+  ownerField,
+  ownerMetadata,
+  ownPrefix,
+  requireScopesOf,
+} from './ownership.ts'
 import { Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
+import { digestOf, findByKey, hasBody, keyMetadata, keyOf, type StartKey, storedKey } from './run-keys.ts'
 
 type StartRequest = RunRequest | WorkflowRunRequest
 
 const startedBy = `${ownPrefix}started-by`
-const keyDigest = `${ownPrefix}idempotency-key`
-const bodyDigest = `${ownPrefix}idempotency-body`
 const metadataMaxKeys = 12
+
+/** A run that a request started, now or before. */
+export interface StartedRun {
+  readonly runId: string
+  readonly isNew: boolean
+}
 
 export interface ServiceRunsOptions {
   readonly host: Host
@@ -44,6 +56,10 @@ export interface ServiceRunsOptions {
   readonly quotas: Quotas
   readonly ownership: Ownership
   readonly warn: (text: string) => void
+  /** Hears of a run that this process begins to carry out, or has left. */
+  readonly onChange?: (runId: string) => void
+  /** Awaited before a request is answered that starts a run. Must not throw. */
+  readonly onStart?: (runId: string) => Promise<void>
   /** Counts a run that the queue had no room for. */
   readonly onRefused?: () => void
 }
@@ -54,8 +70,8 @@ export class ServiceRuns {
   readonly #own = new Map<string, RunHandle>()
   /** Names of the callers that those belong to, other than the owner. */
   readonly #callers = new Map<string, string>()
-  /** Requests under way, by digest of their idempotency key. */
-  readonly #starting = new Map<string, Promise<string>>()
+  /** Requests under way, by their keys as journals have them. */
+  readonly #starting = new Map<string, Promise<StartedRun>>()
 
   constructor(options: ServiceRunsOptions) {
     this.#options = options
@@ -64,6 +80,16 @@ export class ServiceRuns {
   /** Number of runs that this process carries out. */
   get count(): number {
     return this.#own.size
+  }
+
+  /** Whether this process carries out the run. */
+  holds(runId: string): boolean {
+    return this.#own.has(runId)
+  }
+
+  /** Ids of the runs that this process carries out. */
+  get held(): Iterable<string> {
+    return this.#own.keys()
   }
 
   /** Ids of the runs that this process carries out and that belong to a key or subject, with its name. */
@@ -122,44 +148,44 @@ export class ServiceRuns {
   }
 
   /**
-   * Starts a run, or finds the one that the caller started with the same key. @returns its id
-   * @throws {Refusal} 403 without a scope that the request needs, 422 when the key was used with another body, 429
+   * Starts a run, or finds the one that the caller started with the same key.
+   * @param check refuses a new run alone, so that a repeated request finds its run whatever has changed since
+   * @throws {Refusal} 403 without a scope that the request needs, 409 or 422 when the key was used with another body, 429
    */
-  async start(request: StartRequest, caller: Caller, key?: string): Promise<string> {
+  async start(
+    request: StartRequest,
+    caller: Caller,
+    key?: StartKey,
+    check: () => Promise<void> = async () => undefined,
+  ): Promise<StartedRun> {
     requireScopesOf(caller, request)
     const { continue: continued, plan } = 'workflow' in request ? {} : request
     const others = [continued, plan?.from].filter((other) => typeof other === 'string')
     await this.#options.ownership.require(caller, ...others)
+    const startNew = async (own: Readonly<Record<string, string>>): Promise<StartedRun> => {
+      await check()
+      return { runId: await this.#start(request, caller, own), isNew: true }
+    }
+    if (key === undefined) return await startNew({})
     const body = digestOf(toCanonicalJson(request))
-    if (key === undefined) return await this.#start(request, caller, {})
-    // Callers share no keys.
-    const digest = digestOf(caller.account === undefined ? key : `${caller.account.id} ${key}`)
-    // Two requests at once with one key start one run.
-    const before = this.#starting.get(digest) ?? Promise.resolve('')
-    const started = before
-      .catch(() => '')
-      .then(async () => {
-        const filter = { metadata: { [keyDigest]: digest, ...ownerMetadata(caller) } }
-        const { runs } = await this.#options.host.runs.page({ filter, limit: 1_000 })
-        // Forks, and later a merge of them, have the metadata of the run that was started.
-        const known = runs.findLast(({ forkedFrom }) => forkedFrom === undefined)
-        if (known === undefined)
-          return await this.#start(request, caller, { [keyDigest]: digest, [bodyDigest]: body })
-        if (known.metadata?.[bodyDigest] === body) return known.id
-        throw new Refusal(
-          422,
-          'idempotency_conflict',
-          `the key was used for another request, which started ${known.id}`,
-          {
-            remedy: 'use a new Idempotency-Key for each new request',
-          },
-        )
-      })
-    this.#starting.set(digest, started)
+    const stored = storedKey(caller, key)
+    return await this.#inTurn(stored, async () => {
+      const known = await findByKey(this.#options.host.runs, caller, stored)
+      if (known === undefined) return await startNew(keyMetadata(stored, body))
+      if (hasBody(known, body)) return { runId: known.id, isNew: false }
+      throw keyConflict(key, known.id)
+    })
+  }
+
+  /** Two requests at once with one key start one run. */
+  async #inTurn(stored: string, work: () => Promise<StartedRun>): Promise<StartedRun> {
+    const before: Promise<unknown> = this.#starting.get(stored) ?? Promise.resolve()
+    const started = before.then(work, work)
+    this.#starting.set(stored, started)
     try {
       return await started
     } finally {
-      if (this.#starting.get(digest) === started) this.#starting.delete(digest)
+      if (this.#starting.get(stored) === started) this.#starting.delete(stored)
     }
   }
 
@@ -276,6 +302,7 @@ export class ServiceRuns {
         const limited = within === undefined ? options : ({ ...options, limits: within } as StartOptions)
         const run = await this.#orRetryLater(() => startOn(host, limited))
         this.#hold(run, ownerMetadata(caller)[ownerField])
+        await this.#options.onStart?.(run.id)
         if (quotas.hasBudget(caller) && host.queue?.placeOf(run.id) != null)
           void this.#checkBudget(run, caller)
         return run.id
@@ -324,12 +351,14 @@ export class ServiceRuns {
   #hold(run: RunHandle, caller: string | undefined): void {
     this.#own.set(run.id, run)
     if (caller !== undefined) this.#callers.set(run.id, caller)
+    this.#options.onChange?.(run.id)
     void run
       .result()
       .catch(() => undefined)
       .finally(() => {
         this.#own.delete(run.id)
         this.#callers.delete(run.id)
+        this.#options.onChange?.(run.id)
       })
   }
 
@@ -362,16 +391,19 @@ export class ServiceRuns {
 }
 
 function runResource(run: RunSummary): RunResource {
-  const { id, status, since, startedAt, prompt, workspace, model, metadata, continues, state } = run
+  const { id, status, since, startedAt, prompt, workspace, model, continues, state } = run
   const { notes, forkedFrom, pendingApprovals, isLive, isPaused, problem } = run
   const { phase, toolCalls, usage, isUsageEstimated, costUsd, changes, applied, end } = state
-  const shown = Object.entries(metadata ?? {}).filter(([name]) => !name.startsWith(ownPrefix))
+  const shown = givenMetadata(run)
+  const key = keyOf(run)
   return {
-    ...{ id, status },
+    id,
+    ...(key === undefined ? {} : { key }),
+    status,
     ...(since === undefined ? {} : { since }),
     ...(isPaused === undefined ? {} : { isPaused }),
     ...{ startedAt, prompt, workspace, model },
-    ...(shown.length === 0 ? {} : { metadata: Object.fromEntries(shown) }),
+    ...(shown === undefined ? {} : { metadata: shown }),
     ...(notes === undefined ? {} : { notes: [...notes] }),
     ...(continues === undefined ? {} : { continues }),
     ...(forkedFrom === undefined ? {} : { forkedFrom }),
@@ -392,6 +424,20 @@ async function startOn(host: Host, options: StartOptions): Promise<Run> {
   return await host.startWorkflow(await new WorkspaceManager({ store: host.workflows }).find(text), rest)
 }
 
-function digestOf(text: string): string {
-  return createHash('sha256').update(text).digest('hex')
+function keyConflict({ from, text }: StartKey, runId: string): Refusal {
+  return from === 'header'
+    ? new Refusal(
+        422,
+        'idempotency_conflict',
+        `the key was used for another request, which started ${runId}`,
+        {
+          remedy: 'use a new Idempotency-Key for each new request',
+        },
+      )
+    : new Refusal(
+        409,
+        'idempotency_conflict',
+        `the key ${JSON.stringify(text)} was used with another body, which started ${runId}`,
+        { remedy: `send the same body, or another key for a new run; the run: GET /v1/runs/${text}` },
+      )
 }

@@ -26,7 +26,9 @@ import { Push } from './push.ts'
 import { Quotas } from './quotas.ts'
 import { Readiness } from './readiness.ts'
 import { desktopReceivers, webhookReceivers } from './receivers.ts'
+import { runIdOf } from './run-keys.ts'
 import { RunMetrics } from './run-metrics.ts'
+import { RunWaits } from './run-waits.ts'
 import { Scrape } from './scrape.ts'
 import { ServiceRuns } from './service-runs.ts'
 import { listenOnSocket } from './unix-socket.ts'
@@ -80,6 +82,7 @@ export class Service implements AsyncDisposable {
   readonly #app: FastifyInstance
   readonly #local: AsyncDisposable
   readonly #runs: ServiceRuns
+  readonly #waits: RunWaits
   readonly #notices: Notices | undefined
   /** Ends the observation of runs. */
   readonly #forget: () => void
@@ -92,6 +95,7 @@ export class Service implements AsyncDisposable {
     readonly app: FastifyInstance
     readonly local: AsyncDisposable
     readonly runs: ServiceRuns
+    readonly waits: RunWaits
     readonly notices: Notices | undefined
     readonly forget: () => void
   }) {
@@ -102,6 +106,7 @@ export class Service implements AsyncDisposable {
     this.#app = parts.app
     this.#local = parts.local
     this.#runs = parts.runs
+    this.#waits = parts.waits
     this.#notices = parts.notices
     this.#forget = parts.forget
   }
@@ -141,14 +146,21 @@ export class Service implements AsyncDisposable {
       log({ level: 'error', message: 'JWTs cannot be checked', cause: CaissonError.from(error).message })
     })
     const values = new MetricValues()
+    let notices: Notices | undefined
     const runs: ServiceRuns = new ServiceRuns({
       ...{ host, quotas, ownership },
+      onChange: (runId) => {
+        waits.wake(runId)
+        notices?.left(runId)
+      },
+      onStart: async (runId) => await notices?.began(runId),
       onRefused: () => values.add('caisson_queue_refused_total', {}),
       workspaces: await Promise.all((options.workspaces ?? []).map((folder) => realWorkspace(folder))),
       emptyWorkspaces: path.join(directory, 'workspaces'),
       warn: (message) => log({ level: 'warn', message }),
     })
     const events = new RunEvents(host, runs)
+    const waits: RunWaits = new RunWaits({ host, quotas, isHeld: (runId) => runs.holds(runId) })
     const runMetrics = new RunMetrics(values)
     const readiness = new Readiness({ doctor: (given) => host.doctor(given), log })
     const scrape = new Scrape({ host, values, runs: runMetrics, readiness, version, log })
@@ -157,6 +169,7 @@ export class Service implements AsyncDisposable {
       host,
       runs,
       events,
+      waits,
       uploads,
       ownership,
       quotas,
@@ -177,8 +190,10 @@ export class Service implements AsyncDisposable {
       callers,
       quotas,
       ownership,
+      runIdOf: (caller, name) => runIdOf(host.runs, caller, name),
       handlers,
       events,
+      waits,
       ...{ isLocal, isOpen },
       log,
       onAnswered: (route, status) =>
@@ -188,7 +203,8 @@ export class Service implements AsyncDisposable {
     // Those of the socket, which is the owner's, do not count.
     app.server.maxConnections = connectionsMax()
     await using undo = new AsyncDisposableStack()
-    const forget = host.observeRuns(runMetrics)
+    const observed = [host.observeRuns(runMetrics), host.observeRuns(waits)]
+    const forget = () => observed.forEach((end) => void end())
     undo.defer(forget)
     undo.defer(() => app.close())
     await app.ready()
@@ -214,7 +230,7 @@ export class Service implements AsyncDisposable {
     for (const name of options.hostNames ?? []) names.add(name.toLowerCase())
     for (const { host: name } of publicHost) names.add(name)
     const resumed = isBrief ? [] : await runs.resumeAll()
-    const webhooks = webhookReceivers(messenger, links)
+    const webhooks = webhookReceivers(messenger, (runId) => host.runs.summary(runId), links)
     const desktops = desktopReceivers(messenger)
     const receivers = async () => {
       const browsers = await push.receivers().catch((error: unknown) => {
@@ -227,10 +243,11 @@ export class Service implements AsyncDisposable {
       })
       return [...webhooks, ...desktops, ...browsers]
     }
-    const notices = isBrief
+    notices = isBrief
       ? undefined
       : await Notices.start({
           ...{ host, directory, values, log, afterMs: messenger.afterMs, receivers },
+          held: () => runs.held,
           ...(options.noticeTimes === undefined ? {} : { times: options.noticeTimes }),
         })
     const shown = isIP(address) === 6 ? `[${address}]` : address
@@ -240,7 +257,7 @@ export class Service implements AsyncDisposable {
       local.defer(() => keepAddress(directory, undefined))
     }
     undo.move()
-    return new Service({ url, socket, tokenFile, resumed, app, local, runs, notices, forget })
+    return new Service({ url, socket, tokenFile, resumed, app, local, runs, waits, notices, forget })
   }
 
   /** Number of runs at work in this process. */
@@ -249,11 +266,13 @@ export class Service implements AsyncDisposable {
   }
 
   /**
-   * Stops taking requests and ends its connections. Runs at work continue; those that the process ends with are continued by
-   * the next service.
+   * Answers requests that wait, stops taking others and ends its connections. Runs at work continue; those that the process
+   * ends with are continued by the next service.
    */
   async close(): Promise<void> {
+    const drained = this.#waits.close()
     await this.#notices?.[Symbol.asyncDispose]()
+    await drained
     await this.#local[Symbol.asyncDispose]()
     await this.#app.close()
     this.#forget()

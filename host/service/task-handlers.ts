@@ -7,6 +7,7 @@ import type { routes } from '#specs/service/routes.ts'
 import { CaissonError, type Host, toTaskAnswer } from '../index.ts'
 import { actorOf, type Caller } from './callers.ts'
 import { Refusal } from './problems.ts'
+import { headerKey } from './run-keys.ts'
 import type { ServiceRuns } from './service-runs.ts'
 
 /** Longest time that a timer of Node can wait. */
@@ -40,7 +41,7 @@ export interface TaskParts {
 export function makeTaskHandlers({ host, runs, version, resultOf }: TaskParts): TaskHandlers {
   return {
     runChat: async ({ body: { message, context } }, { caller, idempotencyKey, signal }) => {
-      const runId = await runs.start({ prompt: message, context }, caller, idempotencyKey)
+      const { runId } = await runs.start({ prompt: message, context }, caller, headerKey({ idempotencyKey }))
       return { body: await resultOf(runId, longestMs, signal), headers: placeOf(runId) }
     },
     runTask: async ({ body: { goal, context, tools } }, { caller, idempotencyKey, signal }) => {
@@ -49,9 +50,11 @@ export function makeTaskHandlers({ host, runs, version, resultOf }: TaskParts): 
         ...(context === undefined ? {} : { context: { context } }),
         ...(tools === undefined ? {} : { tools }),
       }
-      const runId = await runs.start(request, caller, idempotencyKey).catch((error: unknown) => {
-        throw namingTools(error)
-      })
+      const { runId } = await runs
+        .start(request, caller, headerKey({ idempotencyKey }))
+        .catch((error: unknown) => {
+          throw namingTools(error)
+        })
       const result = await resultOf(runId, longestMs, signal)
       // The caller wrote them. Any other note waits for a person, as those of every run.
       if (caller.scopes.has('approve'))

@@ -1,5 +1,6 @@
 /** Questions that runs wait for, their answers, and who hears of them. */
 import * as z from 'zod'
+import { RunId } from '../protocol/text.ts'
 import {
   AnswerRequest,
   ApprovalResource,
@@ -18,7 +19,7 @@ export const approvalRoutes = {
     path: '/v1/approvals',
     summary: 'List the questions that runs wait for, oldest first',
     scope: 'read',
-    query: z.strictObject({ run: RunParams.shape.run.optional() }),
+    query: z.strictObject({ run: RunId.optional() }),
     reply: {
       status: 200,
       description: 'The questions',

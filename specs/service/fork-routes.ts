@@ -1,5 +1,6 @@
 /** Runs that continue others: made, compared, merged and tested. */
 import * as z from 'zod'
+import { RunId } from '../protocol/text.ts'
 import {
   ComparisonResource,
   MergedResource,
@@ -42,7 +43,7 @@ export const forkRoutes = {
       runs: z
         .string()
         .transform((text) => text.split(','))
-        .pipe(z.array(RunParams.shape.run).min(2).max(16)),
+        .pipe(z.array(RunId).min(2).max(16)),
     }),
     reply: { status: 200, description: 'The comparison', schema: ComparisonResource },
     refusals: [404, 409],

@@ -56,7 +56,7 @@ export const metrics = {
   },
   caisson_notices_total: {
     type: 'counter',
-    help: 'Attempts to tell people of questions that wait, by receiver and result',
+    help: 'Attempts to tell of questions that wait and of ends of runs, by receiver and result',
     labels: { receiver: ['webhook', 'browser', 'desktop'], result: ['sent', 'retried', 'failed'] },
   },
   caisson_runs_starting: {

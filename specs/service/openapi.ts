@@ -67,7 +67,7 @@ const binary: Json = { type: 'string', format: 'binary' }
 type Refer = (schema: z.ZodType, id: string) => Json
 
 function describeRoute(name: string, route: Route, refer: Refer): Json {
-  const { summary, scope, params, query, body, upload, reply, refusals = [], isIdempotent } = route
+  const { summary, scope, params, query, body, upload, reply, known, refusals = [], isIdempotent } = route
   const parameters = [
     ...parametersOf('path', params),
     ...parametersOf('query', query),
@@ -108,6 +108,7 @@ function describeRoute(name: string, route: Route, refer: Refer): Json {
       ? {}
       : { requestBody: { required: true, content: { [upload]: { schema: binary } } } }),
     responses: {
+      ...(known === undefined ? {} : { 200: { description: known, ...contentOf(name, route, refer) } }),
       [reply.status]: {
         description: reply.description,
         ...(contentOf(name, route, refer) ?? {}),

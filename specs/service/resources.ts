@@ -22,6 +22,8 @@ import {
   ForksResource,
   RewindRequest,
   RewoundResource,
+  RunKey,
+  RunName,
   RunResource,
   RunResultResource,
 } from './run-resources.ts'
@@ -110,9 +112,11 @@ export const named = {
   TaskAnswer,
 } as const satisfies Readonly<Record<string, z.ZodType>>
 
-export const RunParams = z.strictObject({ run: RunId })
+export const RunParams = z.strictObject({ run: RunName })
 
-export const ApprovalParams = z.strictObject({ run: RunId, approval: Id })
+export const KeyParams = z.strictObject({ key: RunKey })
+
+export const ApprovalParams = z.strictObject({ run: RunName, approval: Id })
 
 /** `image` is the sha256 of its bytes. */
-export const ImageParams = z.strictObject({ run: RunId, image: Sha256 })
+export const ImageParams = z.strictObject({ run: RunName, image: Sha256 })

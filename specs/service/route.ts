@@ -29,7 +29,7 @@ export interface Reply {
 export type UploadBody = Uint8Array<ArrayBuffer> | Blob | ReadableStream<Uint8Array>
 
 export interface Route {
-  readonly method: 'GET' | 'POST' | 'DELETE'
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** With parameters in braces: `/v1/runs/{run}`. */
   readonly path: string
   /** What it does, for people; starts with a verb. */
@@ -45,6 +45,8 @@ export interface Route {
   /** Whether a request with the same `Idempotency-Key` is carried out once. */
   readonly isIdempotent?: boolean
   readonly reply: Reply
+  /** What 200 says, with the same schema, where `reply` has another status. Absent: it is no answer. */
+  readonly known?: string
   /** Status codes of refusals that belong to this route, besides those of every route. */
   readonly refusals?: readonly number[]
 }

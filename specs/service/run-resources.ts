@@ -6,9 +6,30 @@ import { limits } from '../protocol/limits.ts'
 import { Usage } from '../protocol/task.ts'
 import { AgentPath, Count, Document, Line, Milliseconds, RunId, Text } from '../protocol/text.ts'
 
+/** Beginnings of run ids, API keys and links, which no key of a run may have. */
+const reserved = /^(?:run-|caisson)/
+const keyForm = /^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$/
+
+/** The key that a caller gave a run: it tells it from the caller's other runs, and from every run id. */
+export const RunKey = z
+  .string()
+  .regex(keyForm, 'expected 1 to 128 of A-Z a-z 0-9 . _ : ~ - that begin with a letter or digit')
+  .refine((key) => !reserved.test(key), 'expected a key that begins with neither run- nor caisson')
+
+/** A run of a path: its id, or its key. */
+export const RunName = z
+  .string()
+  .regex(keyForm, 'expected the ID of a run (run- and 20 hex digits) or its key')
+  .refine(
+    (name) => RunId.safeParse(name).success || !reserved.test(name),
+    'expected run- and 20 hex digits, or a key that begins with neither run- nor caisson',
+  )
+
 /** A run, as lists and `GET /v1/runs/{run}` show it. Texts of lists are cut to 500 characters. */
 export const RunResource = z.strictObject({
   id: RunId,
+  /** The key that its caller gave it. Absent: it has none. */
+  key: RunKey.optional(),
   /** `queued`, `running`, `waiting`, `sleeping`, `interrupted`, `damaged`, or how it ended. */
   status: Line,
   /** Since when it is queued, waits, sleeps or is interrupted. */
@@ -57,6 +78,10 @@ export const RunResource = z.strictObject({
   problem: z.string().optional(),
 })
 export type RunResource = z.infer<typeof RunResource>
+
+/** What a request waits for: the end of the run, or also that it waits for a person. */
+export const RunWait = z.enum(['end', 'attention'])
+export type RunWait = z.infer<typeof RunWait>
 
 /** The result of an ended run. */
 export const RunResultResource = z.strictObject({

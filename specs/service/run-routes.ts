@@ -3,7 +3,14 @@ import * as z from 'zod'
 import { RunMetadata } from '../protocol/host-event.ts'
 import { ImageParams, RunParams } from './resources.ts'
 import { defineRoute, type Route } from './route.ts'
-import { CancelRequest, EventPage, MessageRequest, RunResource, RunResultResource } from './run-resources.ts'
+import {
+  CancelRequest,
+  EventPage,
+  MessageRequest,
+  RunResource,
+  RunResultResource,
+  RunWait,
+} from './run-resources.ts'
 
 /** Longest time that a request waits for something to happen. */
 const waitMaxMs = 60_000
@@ -48,9 +55,16 @@ export const runRoutes = {
   getRun: defineRoute({
     method: 'GET',
     path: '/v1/runs/{run}',
-    summary: 'Show a run; answers 304 to a matching `If-None-Match`',
+    summary:
+      'Show a run; waits up to `waitMs` for its end, or for a question; answers 304 to a matching `If-None-Match`',
     scope: 'read',
     params: RunParams,
+    query: z.strictObject({
+      /** Time to wait. Absent: it is shown as it is. */
+      waitMs: WaitMs.optional(),
+      /** What ends the wait: the end of the run, or with `attention` also that it waits for a person. Absent: `end`. */
+      until: RunWait.optional(),
+    }),
     reply: { status: 200, description: 'The run', schema: RunResource },
     refusals: [404],
   }),

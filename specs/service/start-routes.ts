@@ -1,5 +1,6 @@
 /** What starts runs: uploaded workspaces, tasks and workflows. */
 import * as z from 'zod'
+import { KeyParams } from './resources.ts'
 import { defineRoute, type Route } from './route.ts'
 import { RunResource } from './run-resources.ts'
 import {
@@ -31,6 +32,17 @@ export const startRoutes = {
     reply: { status: 201, description: 'The run; `Location` has its address', schema: RunResource },
     refusals: [409, 422],
   }),
+  putRun: defineRoute({
+    method: 'PUT',
+    path: '/v1/runs/{key}',
+    summary: 'Start a run with a key of the caller, or find the run that the same request started before',
+    scope: 'run',
+    params: KeyParams,
+    body: RunRequest,
+    reply: { status: 201, description: 'The new run; `Location` has its address', schema: RunResource },
+    known: 'The run of the key',
+    refusals: [409],
+  }),
   checkWorkflow: defineRoute({
     method: 'POST',
     path: '/v1/workflows/check',
@@ -48,6 +60,18 @@ export const startRoutes = {
     isIdempotent: true,
     reply: { status: 201, description: 'The run; `Location` has its address', schema: RunResource },
     refusals: [409, 422],
+  }),
+  putWorkflowRun: defineRoute({
+    method: 'PUT',
+    path: '/v1/workflows/runs/{key}',
+    summary:
+      'Start a run that carries out a workflow, with a key of the caller, or find the run that the same request started',
+    scope: 'run',
+    params: KeyParams,
+    body: WorkflowRunRequest,
+    reply: { status: 201, description: 'The new run; `Location` has its address', schema: RunResource },
+    known: 'The run of the key',
+    refusals: [409],
   }),
   listWorkflows: defineRoute({
     method: 'GET',

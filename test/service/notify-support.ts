@@ -1,4 +1,5 @@
 // A receiver of webhooks: a real HTTP server that keeps what it gets and answers as the test says.
+import { createHmac } from 'node:crypto'
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
@@ -55,3 +56,12 @@ export function notifyingHost(
 
 /** Quick enough for a test. */
 export const noticeTimes = { pollMs: 20, pauseMinMs: 20 }
+
+/** By the words of the specification, without the code of the product. */
+export function isSigned({ headers, body }: Delivered): boolean {
+  const key = Buffer.from(webhookSecret.slice('whsec_'.length), 'base64')
+  const { 'webhook-id': id, 'webhook-timestamp': at, 'webhook-signature': signature } = headers
+  const age = Math.abs(Date.now() / 1_000 - Number(at))
+  const expected = createHmac('sha256', key).update(`${id}.${at}.${body}`).digest('base64')
+  return age < 300 && signature === `v1,${expected}`
+}

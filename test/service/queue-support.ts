@@ -3,6 +3,7 @@ import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { onTestFinished, vi } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import type { ConfigInput } from '../../host/config/schema.ts'
 import { Host } from '../../host/index.ts'
 import { cliPlace, type Place } from '../../host/test/support/cli.ts'
 
@@ -49,13 +50,19 @@ export async function placeOf(held: HeldRuns): Promise<Place> {
   return place
 }
 
-/** A host with a queue for one run at work. Its runs wait in a hook until the test ends, and write no more after it. */
-export async function hostOfHeldRuns(name: string) {
+/**
+ * A host with a queue for one run at work. Its runs wait in a hook until the test ends, and write no more after it.
+ * @param more variables and settings besides
+ */
+export async function hostOfHeldRuns(
+  name: string,
+  more: { readonly env?: Readonly<Record<string, string>>; readonly config?: ConfigInput } = {},
+) {
   const held = await heldRuns()
   const home = await temporaryFolder(name)
   const host = new Host({
-    env: { HOME: home, CAISSON_HOME: path.join(home, 'state'), PATH: process.env.PATH },
-    config: { hooks: [{ point: 'before-run', command: [...held.command] }] },
+    env: { HOME: home, CAISSON_HOME: path.join(home, 'state'), PATH: process.env.PATH, ...more.env },
+    config: { hooks: [{ point: 'before-run', command: [...held.command] }], ...more.config },
     queue: { maxAtWork: 1 },
   })
   onTestFinished(async () => {

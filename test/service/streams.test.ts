@@ -66,7 +66,7 @@ it('a key has at most 32 event streams open; the owner and other keys have their
   expect([refused.statusCode, refused.headers['retry-after']]).toEqual([429, '10'])
   expect(JSON.parse(await text(refused))).toMatchObject({
     code: 'too_many_requests',
-    detail: 'the key has 32 event streams open, and may not have more',
+    detail: 'the key has 32 event streams or waiting requests open, and may not have more',
   })
   for (const secret of [other.secret, served.token]) expect((await open(secret)).statusCode).toBe(200)
   streams[0]?.destroy()

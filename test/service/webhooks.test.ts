@@ -1,5 +1,4 @@
 // Webhooks of questions that wait: real receivers, real runs, no VM.
-import { createHmac } from 'node:crypto'
 import { readFile, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
@@ -12,7 +11,7 @@ import { runAtWork } from '../../host/test/support/run-at-work.ts'
 import { runId } from '../../host/test/support/run-values.ts'
 import {
   answerWith,
-  type Delivered,
+  isSigned,
   noticeTimes,
   notifyingHost,
   receiveWebhooks,
@@ -198,15 +197,6 @@ it('signatures are those of the specification, and a secret of another form is r
 
 function redirect(response: import('node:http').ServerResponse): void {
   response.writeHead(302, { location: 'http://127.0.0.1:1/' }).end()
-}
-
-/** By the words of the specification, without the code of the product. */
-function isSigned({ headers, body }: Delivered): boolean {
-  const key = Buffer.from(webhookSecret.slice('whsec_'.length), 'base64')
-  const { 'webhook-id': id, 'webhook-timestamp': at, 'webhook-signature': signature } = headers
-  const age = Math.abs(Date.now() / 1_000 - Number(at))
-  const expected = createHmac('sha256', key).update(`${id}.${at}.${body}`).digest('base64')
-  return age < 300 && signature === `v1,${expected}`
 }
 
 function deliveries(logged: readonly Readonly<Record<string, unknown>>[]): number {

@@ -1,0 +1,137 @@
+// Requests that wait for a run: GET /v1/runs/{run}?waitMs=…&until=…. Real requests and journals, no VM.
+import { readFile, rm } from 'node:fs/promises'
+import { expect, it, vi } from 'vitest'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { noUsage } from '#specs/protocol/task.ts'
+import { Host } from '../../host/index.ts'
+import { runAtWork } from '../../host/test/support/run-at-work.ts'
+import { runId as workingRunId } from '../../host/test/support/run-values.ts'
+import { holderOf, startOf } from './keys-support.ts'
+import { hostOfHeldRuns } from './queue-support.ts'
+import { serveHost } from './support.ts'
+
+const end: HostEvent = {
+  type: 'run-end',
+  ...{ outcome: 'completed', reason: 'completed', message: '', summary: 'all done' },
+  ...{ usage: noUsage, durationMs: 1 },
+}
+
+it('answers at the end of a run of this process, with its result there, and reads nothing meanwhile [S4.13]', async () => {
+  const { host, held } = await hostOfHeldRuns('waits')
+  const { client } = await serveHost(host)
+  await client.call('putRun', { params: { key: 'k' }, body: { prompt: 'x' } })
+  await expect.poll(held.begun).toHaveLength(1)
+  let isOver = false
+  const waited = client.call('getRun', { params: { run: 'k' }, query: { waitMs: 30_000 } }).finally(() => {
+    isOver = true
+  })
+  await expect.poll(async () => (await fetchOpen(host)) >= 1).toBe(true)
+  const reads = vi.spyOn(host.runs, 'summary')
+  const visits = vi.spyOn(host.runs, 'visit')
+  await new Promise((resolve) => setTimeout(resolve, 500))
+  expect([isOver, reads.mock.calls.length, visits.mock.calls.length]).toEqual([false, 0, 0])
+  await held.release()
+  const run = await waited
+  expect(run.end).toMatchObject({ outcome: 'failed', reason: 'denied' })
+  expect(await client.call('getResult', { params: { run: 'k' } })).toMatchObject({ reason: 'denied' })
+  // One that has ended is shown at once.
+  const before = performance.now()
+  await client.call('getRun', { params: { run: 'k' }, query: { waitMs: 30_000, until: 'attention' } })
+  expect(performance.now() - before).toBeLessThan(5_000)
+})
+
+it('answers with the run as it is when the time is over, for at most a minute [S4.13]', async () => {
+  const { host } = await hostOfHeldRuns('waits')
+  const { client, send } = await serveHost(host)
+  const { id } = await client.call('createRun', { body: { prompt: 'x' } })
+  const before = performance.now()
+  const run = await client.call('getRun', { params: { run: id }, query: { waitMs: 300 } })
+  expect([run.end, performance.now() - before >= 290]).toEqual([null, true])
+  for (const query of ['waitMs=60001', 'waitMs=-1', 'waitMs=x', 'until=start', 'wait=1'])
+    expect((await send('GET', `/v1/runs/${id}?${query}`)).status).toBe(400)
+})
+
+it('with until=attention it answers when the run waits for people, in another process too [S4.13]', async () => {
+  const run = await runAtWork()
+  await run.record.host(startOf({}))
+  const { client } = await serveHost(new Host({ env: run.env }))
+  const params = { run: workingRunId }
+  const asked = client.call('getRun', { params, query: { waitMs: 30_000, until: 'attention' } })
+  await run.watched
+  const answered = run.ask({ question: 'Which color?', kind: 'text' }, 'q1')
+  expect(await asked).toMatchObject({ pendingApprovals: 1, end: null })
+  const again = await client.call('getRun', { params, query: { waitMs: 30_000, until: 'attention' } })
+  expect(again.pendingApprovals).toBe(1)
+  // Who waits for the end waits on.
+  const ended = client.call('getRun', { params, query: { waitMs: 30_000, until: 'end' } })
+  const answer = { decision: 'allow', scope: 'once', answer: 'red' } as const
+  await client.call('answerApproval', { params: { ...params, approval: 'q1' }, body: answer })
+  await answered
+  await run.end(end)
+  expect((await ended).end).toMatchObject({ outcome: 'completed' })
+})
+
+it('counts in the share of its caller, which a client that goes away gives back [S4.13, S4.11]', async () => {
+  const { host } = await hostOfHeldRuns('waits')
+  const served = await serveHost(host)
+  const ada = await holderOf(host, served, 'ada')
+  const bob = await holderOf(host, served, 'bob')
+  for (const { send } of [ada, bob])
+    expect((await send('PUT', '/v1/runs/k', { prompt: 'x' })).status).toBe(201)
+  const leaving = new AbortController()
+  const wait = async ({ secret }: { readonly secret: string }, place = '/v1/runs/k') =>
+    await fetch(`${served.service.url}${place}?waitMs=20000`, {
+      headers: { authorization: `Bearer ${secret}` },
+      signal: leaving.signal,
+    })
+  const places = ['/v1/runs/k', '/v1/runs/k/result']
+  const waiting = Array.from({ length: 32 }, (_, at) => wait(ada, places[at % 2]).catch(() => undefined))
+  await expect.poll(async () => (await ada.send('GET', '/v1/runs/k?waitMs=1')).status).toBe(429)
+  const refused = await wait(ada)
+  expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '10'])
+  // Others have theirs, and what does not wait is answered.
+  expect((await bob.send('GET', '/v1/runs/k?waitMs=1')).status).toBe(200)
+  expect((await ada.send('GET', '/v1/runs/k')).status).toBe(200)
+  leaving.abort()
+  await Promise.all(waiting)
+  await expect.poll(async () => (await ada.send('GET', '/v1/runs/k?waitMs=1')).status).toBe(200)
+})
+
+it('ends with the service: each request that waits is answered before its connection ends [S4.13]', async () => {
+  const { host } = await hostOfHeldRuns('waits')
+  const { client, service, send } = await serveHost(host)
+  const { id } = await client.call('createRun', { body: { prompt: 'x' } })
+  const waiting = Array.from({ length: 8 }, () => send('GET', `/v1/runs/${id}?waitMs=60000`))
+  const paged = send('GET', `/v1/runs/${id}/events?from=900&waitMs=60000`)
+  await expect.poll(() => fetchOpen(host)).toBeGreaterThanOrEqual(0)
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  const before = performance.now()
+  await service.close()
+  expect(performance.now() - before).toBeLessThan(5_000)
+  for (const { status, json } of await Promise.all(waiting))
+    expect([status, (json as { end: unknown }).end]).toEqual([200, null])
+  expect((await paged).json).toMatchObject({ events: [], isLast: false })
+})
+
+it('waits for a run that no process carries out, until another one continues and ends it [S4.13]', async () => {
+  const run = await runAtWork()
+  await run.record.host(startOf({}))
+  await run.die()
+  const host = new Host({ env: run.env })
+  const { client } = await serveHost(host)
+  const params = { run: workingRunId }
+  const waited = client.call('getRun', { params, query: { waitMs: 30_000 } })
+  await client.call('cancelRun', { params, body: {} })
+  expect((await waited).end).toMatchObject({ outcome: 'cancelled' })
+  // A journal that is damaged meanwhile has no end to wait for.
+  const { journal } = host.runs.paths(workingRunId)
+  expect((await readFile(journal, 'utf8')).length).toBeGreaterThan(0)
+  await rm(journal)
+  const damaged = await client.call('getRun', { params, query: { waitMs: 30_000 } })
+  expect(damaged.status).toBe('damaged')
+})
+
+/** Runs that a process works on now. */
+async function fetchOpen(host: Host): Promise<number> {
+  return (await host.runs.live()).size
+}
