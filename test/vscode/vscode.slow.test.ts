@@ -1,9 +1,7 @@
 // The extension in a real VS Code (code-server), over the real service and runs without a VM.
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host/index.ts'
 import { runThatChanged } from '../../host/test/support/changed-run.ts'
@@ -12,6 +10,7 @@ import { note, runId, runStart } from '../../host/test/support/run-values.ts'
 import { hostOfHeldRuns } from '../service/queue-support.ts'
 import { plan, serve, servedRun } from './run-support.ts'
 import { useVsCode } from './support.ts'
+import { filesWith, programThatSays, serverThatNotes } from './witnesses.ts'
 
 const open = useVsCode()
 const limits = { timeout: 180_000 }
@@ -289,37 +288,3 @@ describe('the service of the extension', limits, () => {
     expect(run.queue.pending).toEqual(['ap-1'])
   })
 })
-
-/** Writes its arguments into a file beside it. */
-async function programThatSays(name: string): Promise<string> {
-  const program = path.join(await temporaryFolder('vscode-program'), 'program')
-  await writeFile(program, `#!/bin/sh\necho "$*" > "${program}.said"\necho "${name}"\nsleep 5\n`, {
-    mode: 0o700,
-  })
-  return program
-}
-
-/** A server that notes who asks it. */
-async function serverThatNotes() {
-  const requests: unknown[] = []
-  const server = createServer(({ url, headers }, response) => {
-    requests.push({ url, headers })
-    response.end('{}')
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  onTestFinished(() => void server.close())
-  return { requests, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
-}
-
-/** Files below a folder that have a text. */
-async function filesWith(folder: string, text: string): Promise<string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
-  const files = entries
-    .filter((entry) => entry.isFile())
-    .map((entry) => path.join(entry.parentPath, entry.name))
-  const contents = await Promise.all(
-    files.map(async (file) => ({ file, content: await readFile(file, 'utf8') })),
-  )
-  expect(contents.length).toBeGreaterThan(3)
-  return contents.filter(({ content }) => content.includes(text)).map(({ file }) => file)
-}
