@@ -45,7 +45,7 @@ class LongestFirst extends BaseSequencer {
 }
 
 /** Fast files that do more in the slow tier. */
-const perTierFiles = globSync('{specs,runtime,agent,host,client,goals,page,test}/**/*.test.ts', {
+const perTierFiles = globSync('{specs,runtime,agent,host,client,goals,page,vscode,test}/**/*.test.ts', {
   cwd: import.meta.dirname,
 }).filter((file) =>
   readFileSync(`${import.meta.dirname}/${file}`, 'utf8').includes("'#specs/testing/tier.ts'"),
@@ -66,7 +66,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'fast',
-          include: ['{specs,runtime,agent,host,client,goals,page,vm-image,scripts,test}/**/*.test.ts'],
+          include: ['{specs,runtime,agent,host,client,goals,page,vscode,vm-image,scripts,test}/**/*.test.ts'],
           exclude: [
             ...['**/*.vm.test.ts', '**/*.slow.test.ts', '**/node_modules/**'],
             // Where the slow tier follows, it has all rounds of these.
@@ -84,7 +84,9 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'vm',
-          include: ['{specs,runtime,agent,host,client,goals,page,vm-image,scripts,test}/**/*.vm.test.ts'],
+          include: [
+            '{specs,runtime,agent,host,client,goals,page,vscode,vm-image,scripts,test}/**/*.vm.test.ts',
+          ],
           testTimeout: 240_000,
           hookTimeout: 300_000,
           maxWorkers: VMS_AT_ONCE,
@@ -97,7 +99,7 @@ export default defineConfig({
         test: {
           name: 'slow',
           include: [
-            '{specs,runtime,agent,host,client,goals,page,vm-image,scripts,test}/**/*.slow.test.ts',
+            '{specs,runtime,agent,host,client,goals,page,vscode,vm-image,scripts,test}/**/*.slow.test.ts',
             ...perTierFiles,
           ],
           env: { CAISSON_TEST_TIER: 'slow' },

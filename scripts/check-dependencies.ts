@@ -11,6 +11,7 @@ const packages = [
   'client',
   'goals',
   'page',
+  'vscode',
   'vm-image',
   'scripts',
   'test',

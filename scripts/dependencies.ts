@@ -54,6 +54,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     [root],
   ],
   page: [['session', 'styles'], ['parts'], ['changes'], ['questions'], ['run', 'runs'], [root]],
+  vscode: [['session'], ['changes'], ['runs'], ['questions'], [root]],
   test: [
     ['support'],
     ['link'],
@@ -69,7 +70,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
       'service',
       'vm',
     ],
-    ['acp', 'page'],
+    ['acp', 'page', 'vscode'],
   ],
 }
 
@@ -203,6 +204,35 @@ export default {
       to: { path: '^page/' },
     },
     {
+      name: 'vscode-imports-client-and-contract',
+      severity: 'error',
+      from: { path: '^vscode/' },
+      to: {
+        path: notForBrowsers,
+        // How the command line finds the service of this machine, and how archives are read.
+        pathNot: ['^host/cli/local-service\\.ts$', '^host/state/folders\\.ts$', '^host/control/tar\\.ts$'],
+      },
+    },
+    {
+      name: 'vscode-shares-what-draws-nothing',
+      severity: 'error',
+      from: { path: '^vscode/' },
+      to: {
+        path: '^page/',
+        pathNot: [
+          '^page/parts/text\\.ts$',
+          '^page/questions/question\\.ts$',
+          '^page/run/(?:history|live|workflow-words)\\.ts$',
+        ],
+      },
+    },
+    {
+      name: 'vscode-is-imported-by-nobody',
+      severity: 'error',
+      from: { path: ['^goals/', '^host/', '^agent/', '^runtime/', '^client/', '^page/', '^vm-image/'] },
+      to: { path: '^vscode/' },
+    },
+    {
       name: 'image-imports-nobody',
       severity: 'error',
       from: { path: '^vm-image/' },
@@ -232,7 +262,10 @@ export default {
     {
       name: 'product-imports-no-tests',
       severity: 'error',
-      from: { path: ['^goals/', '^host/', '^agent/', '^runtime/', '^page/', '^specs/'], pathNot: testing },
+      from: {
+        path: ['^goals/', '^host/', '^agent/', '^runtime/', '^page/', '^vscode/', '^specs/'],
+        pathNot: testing,
+      },
       to: { path: testing },
     },
     {

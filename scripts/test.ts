@@ -97,6 +97,7 @@ async function check(title: string, command: string, args: string[]): Promise<vo
 async function checkSources(): Promise<void> {
   await check('types', 'node_modules/.bin/tsc', ['--noEmit'])
   await check('types of the page', 'node_modules/.bin/tsc', ['--noEmit', '-p', 'page'])
+  await check('types of the extension', 'node_modules/.bin/tsc', ['--noEmit', '-p', 'vscode'])
   await check('style', 'node_modules/.bin/biome', ['check', '--error-on-warnings', '.'])
   await check('public types', process.execPath, [...node, 'scripts/api-report.ts', '--check'])
   await check('words', process.execPath, [...node, 'scripts/check-words.ts'])
@@ -128,7 +129,7 @@ const firstVmTests = ['guest', 'run', 'agent-core'].map((name) => `/${name}.vm.t
 
 /** The fast tier's tests that do more, or something else, as root. */
 function testsOfRoot(): string[] {
-  return globSync('{specs,runtime,agent,host,client,page,vm-image,scripts,test}/**/*.test.ts', {
+  return globSync('{specs,runtime,agent,host,client,page,vscode,vm-image,scripts,test}/**/*.test.ts', {
     exclude: ['**/node_modules/**', '**/*.vm.test.ts', '**/*.slow.test.ts'],
   }).filter((file) => readFileSync(file, 'utf8').includes('getuid'))
 }

@@ -38,7 +38,10 @@ export function checkGiven(route: Route, { params, query, body }: Given) {
   }
 }
 
-/** @param name an id, or the key of the caller. @returns the id @throws {CaissonError} `run_not_found`, also for a run of somebody else */
+/**
+ * The id of a run that the caller may see. @param name an id, or a key of the caller
+ * @throws {CaissonError} `run_not_found`, also for a run of somebody else
+ */
 export async function requireRun(
   { ownership, runIdOf }: Pick<RouteParts, 'ownership' | 'runIdOf'>,
   caller: Caller,

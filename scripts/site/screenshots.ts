@@ -2,7 +2,6 @@
  * Makes the pictures of the web page: `node --conditions=caisson-source scripts/site/screenshots.ts [FOLDER]`. A real run in
  * a real VM, with a model that answers from a script (`page-example.ts`). Needs Chromium. Default folder: `docs/`.
  */
-import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -10,55 +9,10 @@ import { type Browser, chromium, type Page } from 'playwright-core'
 import { ServiceClient } from '../../client/index.ts'
 import { startModelServer } from '../../specs/testing/model-server.ts'
 import { files, script, task } from './page-example.ts'
+import { type Served, withService } from './served.ts'
 
 const limitMs = 300_000
 const folder = path.resolve(process.argv[2] ?? path.join(import.meta.dirname, '../../docs'))
-const root = path.join(import.meta.dirname, '../..')
-
-interface Served {
-  readonly url: string
-  readonly token: string
-}
-
-/** `caisson serve` until the callback is over. */
-async function withService(
-  env: NodeJS.ProcessEnv,
-  workspaces: string,
-  use: (served: Served) => Promise<void>,
-): Promise<void> {
-  const bin = path.join(root, 'host/cli/bin.ts')
-  const words = [
-    '--conditions=caisson-source',
-    '--',
-    bin,
-    'serve',
-    '--port',
-    '0',
-    '--allow-workspace',
-    workspaces,
-  ]
-  const child = spawn(process.execPath, words, { env, stdio: ['ignore', 'ignore', 'pipe'], timeout: limitMs })
-  let said = ''
-  const closed = new Promise((resolve) => child.once('close', resolve))
-  try {
-    const served = await new Promise<Served>((resolve, reject) => {
-      child.once('close', () => reject(new Error(`caisson serve ended: ${said}`)))
-      child.stderr.setEncoding('utf8').on('data', (text: string) => {
-        said += text
-        const url = /Page: (\S+)\//.exec(said)?.[1]
-        const file = /Token: (\S+)/.exec(said)?.[1]
-        if (url !== undefined && file !== undefined)
-          void import('node:fs/promises').then(async ({ readFile }) =>
-            resolve({ url, token: (await readFile(file, 'utf8')).trim() }),
-          )
-      })
-    })
-    await use(served)
-  } finally {
-    child.kill('SIGTERM')
-    await closed
-  }
-}
 
 async function take(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: path.join(folder, `${name}.png`) })

@@ -26,7 +26,7 @@ describe('the check of the code', () => {
     expect(type).toBe('module')
     const parts = [...String(scripts.check).matchAll(/npm run (\S+)/g)].map(([, name = '']) => scripts[name])
     expect(parts.join('\n')).toMatch(
-      /tsc --noEmit && tsc --noEmit -p page\n.*biome check --error-on-warnings \. .*check-words\.ts\n.*check-dependencies\.ts/,
+      /tsc --noEmit && tsc --noEmit -p page && tsc --noEmit -p vscode\n.*biome check --error-on-warnings \. .*check-words\.ts\n.*check-dependencies\.ts/,
     )
   })
 

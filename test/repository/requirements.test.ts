@@ -16,6 +16,7 @@ function citedIds(): Map<string, string> {
     'client',
     'goals',
     'page',
+    'vscode',
     'vm-image',
     'scripts',
     'test',
