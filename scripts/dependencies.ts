@@ -22,7 +22,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['hooks', 'notify', 'providers', 'skills'],
     ['doctor', 'offline-model', 'recording'],
     ['journal', 'web'],
-    ['clean', 'gateway', 'traces'],
+    ['clean', 'fleet', 'gateway', 'traces'],
     ['control', 'forks'],
     ['runs'],
     ['archive', 'blame', 'compare', 'sandbox'],

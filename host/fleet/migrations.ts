@@ -1,0 +1,74 @@
+/**
+ * The steps from an empty database to the newest form of a fleet's, and who may do what in it. A released step never
+ * changes. A step only adds, so that hosts of the version before keep working beside it; see `oldestForm`.
+ */
+
+/** Each is done once, by one host, in one transaction. */
+export const fleetMigrations: readonly string[] = [
+  `
+  -- One row: each process that is or was a host.
+  CREATE TABLE caisson.hosts (
+    host_id text PRIMARY KEY,
+    name text NOT NULL,
+    version text NOT NULL,
+    -- Runs that it carries out at once.
+    slots integer NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT now(),
+    seen_at timestamptz NOT NULL DEFAULT now()
+  );
+
+  CREATE TABLE caisson.runs (
+    run_id text PRIMARY KEY,
+    -- Grows each time that a host takes the run. What an earlier host still writes is refused.
+    epoch integer NOT NULL DEFAULT 0,
+    -- Null: nobody has it.
+    host_id text,
+    -- Of the last line of its journal.
+    seq integer NOT NULL DEFAULT 0,
+    head text NOT NULL DEFAULT repeat('0', 64),
+    bytes bigint NOT NULL DEFAULT 0,
+    has_ended boolean NOT NULL DEFAULT false,
+    lane text NOT NULL DEFAULT '',
+    created_at timestamptz NOT NULL DEFAULT now(),
+    taken_at timestamptz
+  );
+  CREATE INDEX runs_of_hosts ON caisson.runs (host_id) WHERE host_id IS NOT NULL;
+
+  -- The lines of the journals, as a host writes them into its file.
+  CREATE TABLE caisson.journal (
+    run_id text NOT NULL REFERENCES caisson.runs (run_id),
+    seq integer NOT NULL,
+    epoch integer NOT NULL,
+    prev text NOT NULL,
+    hash text NOT NULL,
+    -- The line without its newline.
+    body text NOT NULL,
+    PRIMARY KEY (run_id, seq)
+  );
+
+  -- For the fair order: what each lane has used, as a number that grows.
+  CREATE TABLE caisson.lanes (
+    lane text PRIMARY KEY,
+    tag bigint NOT NULL
+  );
+  `,
+]
+
+/** Hosts that know this form, and no newer one, may work beside those of the newest. */
+export const oldestForm = 1
+
+/**
+ * What the role of the hosts needs, for an owner who lets no host change the form. Lines of a journal can neither be changed
+ * nor removed by it.
+ */
+export function grantsOf(role: string): readonly string[] {
+  const name = `"${role.replaceAll('"', '""')}"`
+  return [
+    `GRANT USAGE ON SCHEMA caisson, caisson_queue TO ${name}`,
+    `GRANT SELECT ON ALL TABLES IN SCHEMA caisson TO ${name}`,
+    `GRANT INSERT, UPDATE ON caisson.hosts, caisson.runs, caisson.lanes TO ${name}`,
+    `GRANT INSERT ON caisson.journal TO ${name}`,
+    `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA caisson_queue TO ${name}`,
+    `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA caisson_queue TO ${name}`,
+  ]
+}
