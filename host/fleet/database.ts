@@ -206,7 +206,8 @@ const driverTexts = [
   'Client has',
 ]
 
-function knownError(error: unknown, address: FleetAddress): CaissonError {
+/** The error of the driver as one of Caisson, without secrets. */
+export function knownError(error: unknown, address: FleetAddress): CaissonError {
   if (error instanceof CaissonError) return error
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
   const text = withoutSecrets(errorMessage(error), address)

@@ -6,7 +6,7 @@
 /** Each is done once, by one host, in one transaction. */
 export const fleetMigrations: readonly string[] = [
   `
-  -- One row: each process that is or was a host.
+  -- Each process that is or was a host.
   CREATE TABLE caisson.hosts (
     host_id text PRIMARY KEY,
     name text NOT NULL,
@@ -28,11 +28,20 @@ export const fleetMigrations: readonly string[] = [
     head text NOT NULL DEFAULT repeat('0', 64),
     bytes bigint NOT NULL DEFAULT 0,
     has_ended boolean NOT NULL DEFAULT false,
+    -- It waits for nothing but people, and nobody has to take it.
+    waits boolean NOT NULL DEFAULT false,
+    -- Whom it is for.
     lane text NOT NULL DEFAULT '',
+    -- Among those of its lane that wait to be taken; the lowest is first.
+    rank smallint NOT NULL DEFAULT 0,
+    -- Its place in the fair order of all lanes. Null: it does not wait to be taken.
+    tag bigint,
     created_at timestamptz NOT NULL DEFAULT now(),
     taken_at timestamptz
   );
   CREATE INDEX runs_of_hosts ON caisson.runs (host_id) WHERE host_id IS NOT NULL;
+  CREATE INDEX runs_of_lanes ON caisson.runs (lane, tag) WHERE tag IS NOT NULL;
+  CREATE INDEX runs_to_take ON caisson.runs (run_id) WHERE NOT has_ended AND NOT waits;
 
   -- The lines of the journals, as a host writes them into its file.
   CREATE TABLE caisson.journal (
@@ -46,11 +55,14 @@ export const fleetMigrations: readonly string[] = [
     PRIMARY KEY (run_id, seq)
   );
 
-  -- For the fair order: what each lane has used, as a number that grows.
+  -- For the fair order: the last tag of each lane.
   CREATE TABLE caisson.lanes (
     lane text PRIMARY KEY,
     tag bigint NOT NULL
   );
+  -- One row: the highest tag of a run that was taken.
+  CREATE TABLE caisson.served (tag bigint NOT NULL);
+  INSERT INTO caisson.served VALUES (0);
   `,
 ]
 
@@ -67,6 +79,7 @@ export function grantsOf(role: string): readonly string[] {
     `GRANT USAGE ON SCHEMA caisson, caisson_queue TO ${name}`,
     `GRANT SELECT ON ALL TABLES IN SCHEMA caisson TO ${name}`,
     `GRANT INSERT, UPDATE ON caisson.hosts, caisson.runs, caisson.lanes TO ${name}`,
+    `GRANT UPDATE ON caisson.served TO ${name}`,
     `GRANT INSERT ON caisson.journal TO ${name}`,
     `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA caisson_queue TO ${name}`,
     `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA caisson_queue TO ${name}`,

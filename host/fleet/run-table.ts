@@ -31,6 +31,8 @@ export interface RunHead {
   readonly seq: number
   readonly hash: string
   readonly hasEnded: boolean
+  /** Whether it waits for nothing but people. */
+  readonly waits: boolean
 }
 
 interface Taker {
@@ -43,7 +45,7 @@ interface Taker {
 /** Channel of notices: each is the id of a run whose journal grew. */
 export const journalChannel = 'caisson_journal'
 
-const headColumns = 'epoch, host_id AS "hostId", seq, head AS hash, has_ended AS "hasEnded"'
+const headColumns = 'epoch, host_id AS "hostId", seq, head AS hash, has_ended AS "hasEnded", waits'
 
 /** One statement, so that no other line and no other host comes between check and write. */
 const append = `
@@ -88,12 +90,19 @@ export class RunTable {
    */
   async take(runId: string, seen: RunHead, { hostId, name, message }: Taker): Promise<Hold | undefined> {
     return await this.#database.transaction(async (tx) => {
+      const [found] = await tx.query<{ tag: string | null }>(
+        'SELECT tag FROM caisson.runs WHERE run_id = $1 AND epoch = $2 AND NOT has_ended FOR UPDATE',
+        [runId, seen.epoch],
+      )
+      if (found === undefined) return undefined
       const [now] = await tx.query<RunHead>(
-        `UPDATE caisson.runs SET epoch = epoch + 1, host_id = $3, taken_at = now()
-          WHERE run_id = $1 AND epoch = $2 AND NOT has_ended RETURNING ${headColumns}`,
-        [runId, seen.epoch, hostId],
+        `UPDATE caisson.runs SET epoch = epoch + 1, host_id = $2, taken_at = now(), waits = false, tag = NULL
+          WHERE run_id = $1 RETURNING ${headColumns}`,
+        [runId, hostId],
       )
       if (now === undefined) return undefined
+      if (found.tag !== null)
+        await tx.query('UPDATE caisson.served SET tag = greatest(tag, $1::bigint)', [found.tag])
       const hold = { runId, hostId, epoch: now.epoch }
       if (now.seq > 0) {
         const event = { type: 'run-take', epoch: now.epoch, host: name, message } as const
@@ -103,11 +112,18 @@ export class RunTable {
     })
   }
 
-  /** Gives the run back: another host may take it at once. Does nothing when another one has it. */
-  async release({ runId, hostId, epoch }: Hold, queries: Queries = this.#database): Promise<void> {
+  /**
+   * Gives the run back: another host may take it at once. Does nothing when another one has it.
+   * @param waits whether it waits for nothing but people
+   */
+  async release(
+    { runId, hostId, epoch }: Hold,
+    waits: boolean,
+    queries: Queries = this.#database,
+  ): Promise<void> {
     await queries.query(
-      'UPDATE caisson.runs SET host_id = NULL WHERE run_id = $1 AND host_id = $2 AND epoch = $3',
-      [runId, hostId, epoch],
+      'UPDATE caisson.runs SET host_id = NULL, waits = $4 WHERE run_id = $1 AND host_id = $2 AND epoch = $3',
+      [runId, hostId, epoch, waits],
     )
   }
 
@@ -143,7 +159,7 @@ export class RunTable {
       const hold = { runId, hostId: 'nobody', epoch: now.epoch }
       await tx.query('UPDATE caisson.runs SET host_id = $2 WHERE run_id = $1', [runId, hold.hostId])
       await this.#write(tx, hold, [nextRow(runId, now, event)], event.type === 'run-end')
-      await this.release(hold, tx)
+      await this.release(hold, true, tx)
       await also(tx)
       return 'written'
     })

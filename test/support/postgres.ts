@@ -19,7 +19,13 @@ const port = 5432
 const startMs = 60_000
 /** What a test needs no more of: a crash of the machine, and checks that take time. */
 const settings = [
-  ...['listen_addresses=', 'max_connections=100', 'shared_buffers=16MB', 'dynamic_shared_memory_type=mmap'],
+  ...[
+    'listen_addresses=',
+    'fsync=off',
+    'max_connections=100',
+    'shared_buffers=16MB',
+    'dynamic_shared_memory_type=mmap',
+  ],
   ...['max_wal_size=64MB', 'log_min_messages=fatal', 'autovacuum=off', 'jit=off'],
 ]
 
@@ -56,7 +62,7 @@ export class PostgresServer implements AsyncDisposable {
     return `postgresql:///${database}?${query}`
   }
 
-  /** Starts the server after {@link kill} or {@link stop}. */
+  /** Starts the server after {@link kill}. */
   async restart(): Promise<void> {
     const options = settings.flatMap((setting) => ['-c', setting])
     const [file, given] = asUser('postgres', ['-D', this.#data, '-k', this.#place, ...options])
@@ -74,30 +80,21 @@ export class PostgresServer implements AsyncDisposable {
 
   /** Ends it at once: what was not committed is lost, and connections break. */
   async kill(): Promise<void> {
-    await this.#end('SIGQUIT')
-  }
-
-  /** Ends connections, and the server in order. */
-  async stop(): Promise<void> {
-    await this.#end('SIGINT')
+    const program = this.#program
+    if (program === undefined || program.exitCode !== null || program.signalCode !== null) return
+    const ended = once(program, 'close')
+    process.kill(this.#pid() ?? program.pid ?? 0, 'SIGQUIT')
+    await ended
+    this.#program = undefined
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.stop()
+    await this.kill()
     await rm(this.#place, { recursive: true, force: true })
   }
 
   get #data(): string {
     return path.join(this.#place, 'data')
-  }
-
-  async #end(signal: NodeJS.Signals): Promise<void> {
-    const program = this.#program
-    if (program === undefined || program.exitCode !== null || program.signalCode !== null) return
-    const ended = once(program, 'close')
-    process.kill(this.#pid() ?? program.pid ?? 0, signal)
-    await ended
-    this.#program = undefined
   }
 
   /** Of the server itself, where another program started it. */

@@ -150,7 +150,7 @@ it('consume-once: a run that a host has is answered by that host', async () => {
   const answer = async () =>
     await table.writeFree(runId, await headOf(table, runId), noteOf('answer'), async () => undefined)
   expect(await answer()).toBe('busy')
-  await table.release(hold)
+  await table.release(hold, true)
   expect(await answer()).toBe('written')
   // A host that gave the run back has it no more.
   const late = rowsBehind(runId, await headOf(table, runId), [noteOf('late')])
