@@ -4,17 +4,9 @@
  */
 import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import type { ChainedLine } from '../journal/journal.ts'
 import { chainLine } from '../journal/journal-lines.ts'
 import type { FleetDatabase, Queries } from './database.ts'
-
-/** A line of a journal, as a host writes it into its file. */
-export interface JournalRow {
-  readonly seq: number
-  readonly prev: string
-  readonly hash: string
-  /** Without its newline. */
-  readonly body: string
-}
 
 /** What a host has of a run that it took. */
 export interface Hold {
@@ -132,7 +124,7 @@ export class RunTable {
    * @param ends whether the last one ends the run
    * @throws {CaissonError} `run_busy` when the host has the run no more, `state_unavailable` when the outcome is not known
    */
-  async append(hold: Hold, rows: readonly JournalRow[], ends = false): Promise<void> {
+  async append(hold: Hold, rows: readonly ChainedLine[], ends = false): Promise<void> {
     if (rows.length > 0) await this.#write(this.#database, hold, rows, ends)
   }
 
@@ -165,7 +157,7 @@ export class RunTable {
     })
   }
 
-  async #write(queries: Queries, hold: Hold, rows: readonly JournalRow[], ends: boolean): Promise<void> {
+  async #write(queries: Queries, hold: Hold, rows: readonly ChainedLine[], ends: boolean): Promise<void> {
     const { runId, hostId, epoch } = hold
     const bodies = rows.map(({ body }) => body)
     const bytes = bodies.reduce((sum, body) => sum + Buffer.byteLength(body) + 1, 0)
@@ -178,7 +170,7 @@ export class RunTable {
   }
 
   /** Whether an earlier try added the lines, and its answer was lost. @throws {CaissonError} `run_busy` */
-  async #requireWritten(queries: Queries, hold: Hold, rows: readonly JournalRow[]): Promise<void> {
+  async #requireWritten(queries: Queries, hold: Hold, rows: readonly ChainedLine[]): Promise<void> {
     const { runId, hostId, epoch } = hold
     const now = await this.head(runId, queries)
     const last = rows.at(-1)
@@ -194,7 +186,7 @@ export class RunTable {
   }
 }
 
-function nextRow(runId: string, { seq, hash: prev }: RunHead, event: HostEvent): JournalRow {
+function nextRow(runId: string, { seq, hash: prev }: RunHead, event: HostEvent): ChainedLine {
   const { line, hash } = chainLine({ seq: seq + 1, at: Date.now(), runId, source: 'host', event, prev })
   return { seq: seq + 1, prev, hash, body: line }
 }

@@ -3,8 +3,9 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import type { PostgresServer } from '../../../test/support/postgres.ts'
 import { type FleetAddress, parseFleetAddress } from '../../fleet/address.ts'
 import { FleetDatabase } from '../../fleet/database.ts'
-import type { Hold, JournalRow, RunHead } from '../../fleet/run-table.ts'
+import type { Hold, RunHead } from '../../fleet/run-table.ts'
 import { RunTable } from '../../fleet/run-table.ts'
+import type { ChainedLine } from '../../journal/journal.ts'
 import { chainLine } from '../../journal/journal-lines.ts'
 import { newRunId } from '../../journal/run-store.ts'
 
@@ -49,7 +50,7 @@ export function rowsBehind(
   { seq, hash }: Pick<RunHead, 'seq' | 'hash'>,
   events: readonly HostEvent[],
   at = 0,
-): JournalRow[] {
+): ChainedLine[] {
   let prev = hash
   return events.map((event, index) => {
     const before = prev

@@ -31,7 +31,9 @@ const inWork = [
   ...Object.keys(hostExamples),
   ...Object.keys(agentExamples),
   ...Object.keys(deltaExamples),
-].filter((type) => ![...onFullDisk, ...inLongWait, ...inQueue, ...inFleet, ...atSubAgents, ...inLoss].includes(type))
+].filter(
+  (type) => ![...onFullDisk, ...inLongWait, ...inQueue, ...inFleet, ...atSubAgents, ...inLoss].includes(type),
+)
 
 const call = (name: string, input: unknown): { name: string; arguments: unknown } => ({
   name,
