@@ -57,7 +57,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['link'],
     ['control', 'egress'],
     ['daemon', 'offline-model', 'recorded-runs', 'recovery', 'repository', 'sandbox', 'service', 'vm'],
-    ['acp', 'page'],
+    ['acp', 'fleet', 'page'],
   ],
 }
 

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError } from '#specs/errors.ts'
-import type { ChainedLine, JournalFence } from '../journal/journal.ts'
+import type { ChainedLine, FencedLine, JournalFence } from '../journal/journal.ts'
 import { isConnectionLost } from './database.ts'
 import type { Hold, RunHead, RunTable } from './run-table.ts'
 
@@ -17,18 +17,31 @@ const again = { firstMs: 50, mostMs: 1_000 }
 export class FleetFence implements JournalFence {
   readonly hold: Hold
   readonly #runs: RunTable
+  readonly #storeFiles: ((checkpointId: string | null) => Promise<unknown>) | undefined
   readonly #lost = new AbortController()
   #head: Pick<RunHead, 'seq' | 'hash'>
   /** In order, not stored yet. */
   #pending: ChainedLine[] = []
   #pendingBytes = 0
   #ends = false
+  /** With the next lines. */
+  #files: unknown
   #timer: NodeJS.Timeout | undefined
   #flushing: Promise<void> = Promise.resolve()
 
-  /** @param head of the journal as the host took it */
-  constructor(runs: RunTable, hold: Hold, head: Pick<RunHead, 'seq' | 'hash'>) {
+  /**
+   * @param head of the journal as the host took it
+   * @param storeFiles stores what another host needs to continue from a checkpoint, or from the beginning (null), and
+   *   lists it. Absent: nothing is stored
+   */
+  constructor(
+    runs: RunTable,
+    hold: Hold,
+    head: Pick<RunHead, 'seq' | 'hash'>,
+    storeFiles?: (checkpointId: string | null) => Promise<unknown>,
+  ) {
     this.#runs = runs
+    this.#storeFiles = storeFiles
     this.hold = hold
     this.#head = head
   }
@@ -52,14 +65,16 @@ export class FleetFence implements JournalFence {
     this.#lost.abort(new CaissonError('run_busy', `this host writes nothing more to ${runId}: ${why}`))
   }
 
-  async append(
-    line: ChainedLine,
-    { isBarrier, ends }: { readonly isBarrier: boolean; readonly ends: boolean },
-  ): Promise<void> {
+  async append(line: ChainedLine, { event, isBarrier }: FencedLine): Promise<void> {
+    this.#lost.signal.throwIfAborted()
+    // The line says that another host can continue from here: so its files are there first.
+    const moment =
+      event.type === 'checkpoint' ? event.checkpointId : event.type === 'run-start' ? null : undefined
+    if (moment !== undefined) this.#files = (await this.#storeFiles?.(moment)) ?? this.#files
     this.#lost.signal.throwIfAborted()
     this.#pending.push(line)
     this.#pendingBytes += line.body.length
-    this.#ends ||= ends
+    this.#ends ||= event.type === 'run-end'
     if (isBarrier || this.#pendingBytes > pendingMaxBytes) return await this.flush()
     // What fails is known by the next line.
     this.#timer ??= setTimeout(() => void this.flush().catch(() => undefined), collectMs)
@@ -82,7 +97,7 @@ export class FleetFence implements JournalFence {
     for (let waitMs = again.firstMs; ; waitMs = Math.min(2 * waitMs, again.mostMs)) {
       this.#lost.signal.throwIfAborted()
       try {
-        await this.#runs.append(this.hold, lines, this.#ends)
+        await this.#runs.append(this.hold, lines, { ends: this.#ends, files: this.#files })
         this.#head = last
         return
       } catch (error) {

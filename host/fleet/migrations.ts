@@ -27,6 +27,8 @@ export const fleetMigrations: readonly string[] = [
     seq integer NOT NULL DEFAULT 0,
     head text NOT NULL DEFAULT repeat('0', 64),
     bytes bigint NOT NULL DEFAULT 0,
+    -- What another host needs to continue the run from its last checkpoint. Null: only its journal.
+    files jsonb,
     has_ended boolean NOT NULL DEFAULT false,
     -- It waits for nothing but people, and nobody has to take it.
     waits boolean NOT NULL DEFAULT false,

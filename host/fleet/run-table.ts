@@ -27,6 +27,12 @@ export interface RunHead {
   readonly waits: boolean
 }
 
+/** What else the lines say of the run. */
+interface Appended {
+  readonly ends?: boolean
+  readonly files?: unknown
+}
+
 interface Taker {
   readonly hostId: string
   /** For the journal. */
@@ -44,7 +50,7 @@ const append = `
   WITH own AS (
     UPDATE caisson.runs
        SET seq = seq + cardinality($5::text[]), head = ($6::text[])[cardinality($6::text[])],
-           bytes = bytes + $8, has_ended = has_ended OR $9
+           bytes = bytes + $8, has_ended = has_ended OR $9, files = coalesce($10::jsonb, files)
      WHERE run_id = $1 AND host_id = $2 AND epoch = $3 AND seq = $4 AND head = ($5::text[])[1]
      RETURNING run_id
   ), added AS (
@@ -98,7 +104,7 @@ export class RunTable {
       const hold = { runId, hostId, epoch: now.epoch }
       if (now.seq > 0) {
         const event = { type: 'run-take', epoch: now.epoch, host: name, message } as const
-        await this.#write(tx, hold, [nextRow(runId, now, event)], false)
+        await this.#write(tx, hold, [nextRow(runId, now, event)])
       }
       return hold
     })
@@ -121,11 +127,20 @@ export class RunTable {
 
   /**
    * Adds lines to the journal, all or none. May be repeated with the same lines while it is unknown whether they were added.
-   * @param ends whether the last one ends the run
+   * @param what `ends`: the last one ends the run; `files`: what another host needs to continue from here, as JSON
    * @throws {CaissonError} `run_busy` when the host has the run no more, `state_unavailable` when the outcome is not known
    */
-  async append(hold: Hold, rows: readonly ChainedLine[], ends = false): Promise<void> {
-    if (rows.length > 0) await this.#write(this.#database, hold, rows, ends)
+  async append(hold: Hold, rows: readonly ChainedLine[], what: Appended = {}): Promise<void> {
+    if (rows.length > 0) await this.#write(this.#database, hold, rows, what)
+  }
+
+  /** What {@link append} got last as `files`. Undefined: nothing. */
+  async files(runId: string): Promise<unknown> {
+    const [row] = await this.#database.query<{ files: unknown }>(
+      'SELECT files FROM caisson.runs WHERE run_id = $1',
+      [runId],
+    )
+    return row?.files ?? undefined
   }
 
   /**
@@ -150,21 +165,26 @@ export class RunTable {
       // For this moment the one who writes has the run.
       const hold = { runId, hostId: 'nobody', epoch: now.epoch }
       await tx.query('UPDATE caisson.runs SET host_id = $2 WHERE run_id = $1', [runId, hold.hostId])
-      await this.#write(tx, hold, [nextRow(runId, now, event)], event.type === 'run-end')
+      await this.#write(tx, hold, [nextRow(runId, now, event)], { ends: event.type === 'run-end' })
       await this.release(hold, true, tx)
       await also(tx)
       return 'written'
     })
   }
 
-  async #write(queries: Queries, hold: Hold, rows: readonly ChainedLine[], ends: boolean): Promise<void> {
+  async #write(
+    queries: Queries,
+    hold: Hold,
+    rows: readonly ChainedLine[],
+    { ends = false, files }: Appended = {},
+  ): Promise<void> {
     const { runId, hostId, epoch } = hold
     const bodies = rows.map(({ body }) => body)
     const bytes = bodies.reduce((sum, body) => sum + Buffer.byteLength(body) + 1, 0)
     const before = (rows[0]?.seq ?? 1) - 1
     const [written] = await queries.query<{ added: number }>(append, [
       ...[runId, hostId, epoch, before, rows.map(({ prev }) => prev), rows.map(({ hash }) => hash)],
-      ...[bodies, bytes, ends],
+      ...[bodies, bytes, ends, files === undefined ? null : JSON.stringify(files)],
     ])
     if (written === undefined) await this.#requireWritten(queries, hold, rows)
   }

@@ -36,18 +36,23 @@ export interface ChainedLine {
   readonly body: string
 }
 
+/** What a fence may know of a line. */
+export interface FencedLine {
+  readonly event: AgentEvent | HostEvent
+  /** Whether it is stored before the append resolves; else it may be stored soon. */
+  readonly isBarrier: boolean
+}
+
 /** Where each line is stored besides the file, by whoever decides which process may write: a fleet. */
 export interface JournalFence {
   /** `seq` and `hash` of the last line that is stored; `seq` 0: there is none. */
-  readonly head: Pick<JournalPoint, 'seq' | 'hash'>
+  readonly head: { readonly seq: number; readonly hash: string }
   /** Whether this process may still write. */
   isOwn(): boolean
   /**
-   * Calls are in order. @param how `isBarrier`: resolves once the line is stored, else it may be stored soon; `ends`: it
-   * ends the run
-   * @throws {CaissonError} `run_busy` once another process has the run
+   * Calls are in order. @throws {CaissonError} `run_busy` once another process has the run
    */
-  append(line: ChainedLine, how: { readonly isBarrier: boolean; readonly ends: boolean }): Promise<void>
+  append(line: ChainedLine, how: FencedLine): Promise<void>
   /** Resolves once all lines are stored, or another process has the run. */
   flush(): Promise<void>
 }
@@ -180,7 +185,7 @@ export class Journal {
     // Refused: the line is not in the chain, and is cut off the file again.
     await this.#options.fence?.append(
       { seq: body.seq, prev: body.prev, hash, body: line },
-      { isBarrier: fencedBarriers.has(entry.event.type), ends: entry.event.type === 'run-end' },
+      { event: entry.event, isBarrier: fencedBarriers.has(entry.event.type) },
     )
     this.#isTorn = false
     this.#end = { seq: body.seq, bytes: this.#end.bytes + bytes, hash }

@@ -301,6 +301,7 @@ describe('the options of a host', () => {
       queue: { maxAtWork: 1, maxWaiting: 0, maxWaitingPerLane: 0 },
       config: { model: 'm' },
       overrides: ['model=x'],
+      fences: { of: () => undefined },
       notes: createMemoryNotes(),
       workflows: new FolderWorkflowStore('/tmp'),
       env: { HOME: '/tmp', PATH: undefined },

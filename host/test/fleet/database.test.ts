@@ -71,7 +71,7 @@ it('the role of the hosts carries runs out, and can neither change a journal nor
   const table = new RunTable(worker)
   const runId = await newRun(worker)
   const hold = await takeNow(table, runId, 'worker')
-  await table.append(hold, rowsBehind(runId, await headOf(table, runId), [noteOf('one')]), true)
+  await table.append(hold, rowsBehind(runId, await headOf(table, runId), [noteOf('one')]), { ends: true })
   const refused = [
     "UPDATE caisson.journal SET body = 'x'",
     'DELETE FROM caisson.journal',

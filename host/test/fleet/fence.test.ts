@@ -90,6 +90,7 @@ it('fence: a host that may have lost the run writes nothing more', async () => {
   await write(journal, barrier)
   fence.lose('no sign of life of this host arrived')
   await expect(write(journal, effect)).rejects.toThrow(expect.objectContaining({ code: 'run_busy' }))
+  await journal.close()
   expect(await bodies(runId)).toHaveLength(1)
 })
 

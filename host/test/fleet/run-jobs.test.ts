@@ -33,7 +33,9 @@ async function workAll(fleet: Fleet, order: string[]): Promise<void> {
   await fleet.work(async (hold) => {
     const { runId } = hold
     order.push(runId)
-    await fleet.runs.append(hold, rowsBehind(runId, await headOf(fleet.runs, runId), [noteOf('end')]), true)
+    await fleet.runs.append(hold, rowsBehind(runId, await headOf(fleet.runs, runId), [noteOf('end')]), {
+      ends: true,
+    })
     return 'ended'
   })
 }
@@ -147,7 +149,9 @@ it('a run that waits for people is no job; its answer makes one, with the line, 
   await fleet.work(async (hold) => {
     segments += 1
     const head = await headOf(fleet.runs, runId)
-    await fleet.runs.append(hold, rowsBehind(runId, head, [noteOf(`segment ${segments}`)]), segments === 2)
+    await fleet.runs.append(hold, rowsBehind(runId, head, [noteOf(`segment ${segments}`)]), {
+      ends: segments === 2,
+    })
     return segments === 2 ? 'ended' : 'waits'
   })
   await expect.poll(() => fleet.status()).toEqual({ waiting: 0, atWork: 0, waitingForPeople: 1, ended: 0 })

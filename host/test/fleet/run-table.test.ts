@@ -88,7 +88,7 @@ it('fence: of 16 hosts that take a run at once, one gets it', async () => {
 it('fence: a run that has ended is taken by nobody', async () => {
   const runId = await newRun(database)
   const hold = await takeNow(table, runId, 'host')
-  await table.append(hold, rowsBehind(runId, await headOf(table, runId), [noteOf('the end')]), true)
+  await table.append(hold, rowsBehind(runId, await headOf(table, runId), [noteOf('the end')]), { ends: true })
   expect(await table.take(runId, await headOf(table, runId), takerOf('other'))).toBeUndefined()
 })
 
@@ -247,7 +247,7 @@ it('a follower on another host sees each line once, over a restart of the server
     const hold = await takeNow(rows, runId, 'host')
     const following = followAll(reader, notices, runId)
     const append = async (text: string, ends = false) =>
-      await rows.append(hold, rowsBehind(runId, await headOf(rows, runId), [noteOf(text)]), ends)
+      await rows.append(hold, rowsBehind(runId, await headOf(rows, runId), [noteOf(text)]), { ends })
     await append('one')
     await sleep(200)
     await append('two')

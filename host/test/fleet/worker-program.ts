@@ -31,7 +31,7 @@ async function drive(hold: Hold, signal: AbortSignal): Promise<'ended' | 'again'
   }
   const note = async (text: string, ends = false) => {
     const rows = rowsBehind(runId, end, [noteOf(text)])
-    await fleet.runs.append(hold, rows, ends)
+    await fleet.runs.append(hold, rows, { ends })
     end = rows[0] ?? end
   }
   try {
