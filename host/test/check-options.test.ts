@@ -266,7 +266,7 @@ describe('the options of a host', () => {
       'an unknown option',
       { cofig: {} },
       ['cofig'],
-      /the names are pool, queue, config, overrides, notes, workflows, env/,
+      /the names are pool, queue, config, overrides, fences, notes, workflows, env/,
     ],
     ['a size below zero', { pool: { size: -4 } }, ['pool.size'], /must be 0 or more, got -4/],
     ['a queue without a run at work', { queue: { maxAtWork: 0 } }, ['queue.maxAtWork'], /must be 1 or more/],
