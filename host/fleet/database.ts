@@ -217,7 +217,10 @@ export function knownError(error: unknown, address: FleetAddress): CaissonError 
   if (isRefused)
     return new CaissonError('permission_denied', `the fleet at ${address.shown} refuses this host: ${text}`, {
       cause,
-      remedy: code === '42501' ? 'grant the role what docs/fleet.md lists' : 'check user and password',
+      remedy:
+        code === '42501'
+          ? 'have an owner of the tables grant the rights of a host to the role'
+          : 'check user and password',
     })
   const isLost =
     lostClasses.some((start) => code.startsWith(start)) ||

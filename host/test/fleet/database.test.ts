@@ -86,7 +86,7 @@ it('the role of the hosts carries runs out, and can neither change a journal nor
     await expect(worker.query(statement), statement).rejects.toThrow(
       expect.objectContaining({
         code: 'permission_denied',
-        message: expect.stringContaining('docs/fleet.md'),
+        message: expect.stringContaining('grant the rights of a host'),
       }),
     )
 })
