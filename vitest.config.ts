@@ -4,7 +4,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { defineConfig } from 'vitest/config'
 import { BaseSequencer, ForksPoolWorker, type TestSpecification, type WorkerRequest } from 'vitest/node'
 
-const conditions = ['caisson-source', 'node', 'import', 'default']
+const conditions = ['caisson-source', 'node']
 const execArgv = ['--conditions=caisson-source']
 /** Files at once that boot VMs: an emulated guest keeps about one processor busy, and waits in between. */
 const VMS_AT_ONCE = 2

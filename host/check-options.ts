@@ -223,6 +223,13 @@ const HostSchema = z.strictObject({
   queue: HostQueueSchema.optional(),
   config: z.unknown().optional(),
   overrides: z.array(z.string().max(65_536)).max(64).optional(),
+  fences: z
+    .custom(
+      (value) =>
+        typeof value === 'object' && value !== null && 'of' in value && typeof value.of === 'function',
+      'expected an object with of()',
+    )
+    .optional(),
   /** An object of a class, as a rule. */
   notes: z
     .custom(

@@ -1,12 +1,11 @@
 /** Writes a run as one file, without a key or a secret of this host. */
-import { closeSync, openSync, readSync } from 'node:fs'
 import path from 'node:path'
 import type { Writable } from 'node:stream'
 import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import { ArchiveStage } from './archive/archive-stage.ts'
-import { collectSources, requireNoKeys } from './archive/collect.ts'
+import { collectSources, requireNoKeys, usedBytesOf } from './archive/collect.ts'
 import type { ArchiveManifest, Withheld } from './archive/format.ts'
 import { describeSource, type Source, writeArchive } from './archive/write-archive.ts'
 import { readImported } from './journal/imported.ts'
@@ -185,23 +184,6 @@ async function findBase(
     return undefined
   }
   return { ...place, ...usedBytesOf(place.disk) }
-}
-
-const superblockAt = 1_024
-const blocksField = 36
-const erofsBlockBytes = 4_096
-
-/** What of the sparse file has content, by its own account. */
-function usedBytesOf(disk: string): { usedBytes?: number } {
-  const fd = openSync(disk, 'r')
-  try {
-    const field = Buffer.alloc(4)
-    readSync(fd, field, 0, 4, superblockAt + blocksField)
-    const blocks = field.readUInt32LE(0)
-    return blocks === 0 ? {} : { usedBytes: blocks * erofsBlockBytes }
-  } finally {
-    closeSync(fd)
-  }
 }
 
 /** The names of what {@link storedWithoutKeys} leaves out. */

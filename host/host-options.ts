@@ -1,6 +1,7 @@
 /** The options of a host, its pool and its sandboxes. `check-options.ts` refuses all else. */
 import { availableParallelism, totalmem } from 'node:os'
 import type { ConfigInput } from './config/schema.ts'
+import type { JournalFence } from './journal/journal.ts'
 import type { NoteStorage } from './memory/note-storage.ts'
 import type { RunOptions } from './run-options.ts'
 import { DEFAULT_MEMORY_BYTES, type VmOptions } from './vm/vm-options.ts'
@@ -29,6 +30,12 @@ export function defaultMaxAtWork(): number {
   return Math.max(1, Math.min(2 * availableParallelism(), byMemory))
 }
 
+/** Where the journal of each run is stored besides: by a fleet, which decides which host may write. */
+export interface RunFences {
+  /** Asked when a run starts or is resumed. Undefined: its journal is on this machine alone. */
+  of(runId: string): JournalFence | undefined
+}
+
 export interface HostOptions {
   /** Warm VMs, with which runs start sooner. Close a host that has a pool. Default: no pool. */
   readonly pool?: HostPoolOptions
@@ -45,6 +52,8 @@ export interface HostOptions {
   readonly notes?: NoteStorage
   /** Where published workflows are. Default: `workflows.sqlite` in the state folder. */
   readonly workflows?: WorkflowStore
+  /** For a host of a fleet. Default: journals are on this machine alone. */
+  readonly fences?: RunFences
   /** The variables from which keys, model and folders are read. Default: `process.env`. */
   readonly env?: Readonly<Record<string, string | undefined>>
 }

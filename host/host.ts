@@ -1,8 +1,9 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
+import { existsSync } from 'node:fs'
 import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import * as z from 'zod'
-import { hasCode, requireText, withCode } from '#specs/errors.ts'
+import { CaissonError, hasCode, requireText, withCode } from '#specs/errors.ts'
 import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { type FileContent, FileContents } from '#specs/protocol/file-contents.ts'
@@ -183,6 +184,7 @@ export class Host implements AsyncDisposable {
       queue: this.#runQueue,
       openIndex: () => this.openIndex(),
       pool: options.pool,
+      fences: options.fences,
     })
   }
 
@@ -306,6 +308,20 @@ export class Host implements AsyncDisposable {
       this.#starter.requireOpen()
       const checked = checkRunOptions(options)
       return await this.#starter.start(checked, (started) => this.#starter.run(started))
+    }, options)
+  }
+
+  /**
+   * Starts a run under an id that it has already, such as in a fleet: as {@link run} does otherwise.
+   * @throws {CaissonError} as {@link run}; `run_busy` when this host has a run of that id
+   */
+  async runAs(runId: string, options: RunOptions): Promise<Run> {
+    return await withCode(async () => {
+      this.#starter.requireOpen()
+      const { runId: id, directory } = this.runs.paths(runId)
+      if (existsSync(directory)) throw new CaissonError('run_busy', `this host has a run ${id} already`)
+      const checked = checkRunOptions(options)
+      return await this.#starter.start(checked, (started) => this.#starter.run(started, undefined, id))
     }, options)
   }
 

@@ -114,10 +114,11 @@ export {
   type TestedRun,
   type WorkflowOptions,
 } from './host.ts'
+export type { RunFences } from './host-options.ts'
 export type { Image } from './image/image.ts'
 export { ImageError, type ImageErrorKind } from './image/image-error.ts'
 export type { ImportOptions, ImportResult } from './import-run.ts'
-export { readJournal } from './journal/journal.ts'
+export { type ChainedLine, type FencedLine, type JournalFence, readJournal } from './journal/journal.ts'
 export type { JournalPoint } from './journal/journal-lines.ts'
 export type { JournalReading } from './journal/journal-summary.ts'
 export type { FeedItem, WatchOptions } from './journal/run-feed.ts'

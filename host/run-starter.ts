@@ -4,7 +4,7 @@
  */
 import { CaissonError } from '#specs/errors.ts'
 import { checkRunOptions } from './check-options.ts'
-import type { HostPoolOptions, SandboxOptions } from './host-options.ts'
+import type { HostPoolOptions, RunFences, SandboxOptions } from './host-options.ts'
 import { clearLeftStages } from './journal/archive-stages.ts'
 import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
 import { boundMoments, keepLeftMoments } from './journal/kept-moments.ts'
@@ -47,6 +47,8 @@ interface RunStarterParts {
   readonly openIndex: () => Promise<void>
   /** Absent: each run boots its VM. */
   readonly pool: HostPoolOptions | undefined
+  /** Absent: journals are on this machine alone. */
+  readonly fences: RunFences | undefined
 }
 
 export class RunStarter {
@@ -55,6 +57,7 @@ export class RunStarter {
   readonly #queue: RunQueue | undefined
   readonly #openIndex: () => Promise<void>
   readonly #poolOptions: HostPoolOptions | undefined
+  readonly #fences: RunFences | undefined
   readonly #traces: RunTraces
   readonly #warned = new Set<string>()
   #pool: Promise<VmPool> | undefined
@@ -64,11 +67,12 @@ export class RunStarter {
   readonly #sandboxes = new Set<AsyncDisposable>()
   readonly #closing = new AbortController()
 
-  constructor({ state, queue, openIndex, pool }: RunStarterParts) {
+  constructor({ state, queue, openIndex, pool, fences }: RunStarterParts) {
     this.#state = state
     this.#queue = queue
     this.#openIndex = openIndex
     this.#poolOptions = pool
+    this.#fences = fences
     this.#traces = new RunTraces(state.env)
   }
 
@@ -90,10 +94,18 @@ export class RunStarter {
     }
   }
 
-  /** Starts a new run. @param carriesOut the workflow of the run. Absent: none */
-  async run(options: RunOptions, carriesOut?: Pick<PlannedRun, 'given' | 'workflow'>): Promise<Run> {
+  /**
+   * Starts a new run.
+   * @param carriesOut the workflow of the run. Absent: none @param runId absent: a new id
+   */
+  async run(
+    options: RunOptions,
+    carriesOut?: Pick<PlannedRun, 'given' | 'workflow'>,
+    runId?: string,
+  ): Promise<Run> {
     const { given, workflow } = carriesOut ?? {}
-    const planned = await this.#plan(options)
+    const resolved = await this.#plan(options)
+    const planned = runId === undefined ? resolved : { ...resolved, runId }
     const plan = given === undefined || workflow === undefined ? planned : { ...planned, given, workflow }
     requireTask(plan)
     await this.#state.runs.clearScratch()
@@ -119,7 +131,7 @@ export class RunStarter {
   /** Continues a run whose process has ended, or that sleeps. */
   async resume(paths: RunPaths, options: ResumeOptions): Promise<Run> {
     if (options.takeOver === true) await endRunHolder(paths.locks, paths.runId)
-    const record = await RunRecord.open(paths)
+    const record = await this.#openRecord(paths)
     try {
       if (record.state.end !== null)
         throw new CaissonError('not_possible_now', `${paths.runId} has ended (${record.state.end.outcome})`)
@@ -217,6 +229,11 @@ export class RunStarter {
     await this.#traces.close()
   }
 
+  async #openRecord(paths: RunPaths): Promise<RunRecord> {
+    const fence = this.#fences?.of(paths.runId)
+    return await RunRecord.open(paths, fence === undefined ? {} : { fence })
+  }
+
   async #beginRun(plan: PlannedRun, options: RunOptions): Promise<Run> {
     const paths = await this.#state.runs.create(plan.runId)
     if (plan.vm.recoveries !== 0)
@@ -226,7 +243,7 @@ export class RunStarter {
         taskOf(plan, plan.approvePlan),
       )
     await keepReplaySetup(paths, plan)
-    const record = await RunRecord.open(paths)
+    const record = await this.#openRecord(paths)
     this.#traces.observe(record.feed, plan, options, (notes) => this.warn(notes))
     this.observers.follow(record, (note) => this.warn([note]))
     const run = new Run(plan, record)

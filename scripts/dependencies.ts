@@ -22,7 +22,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['hooks', 'notify', 'providers', 'sign-in', 'skills'],
     ['doctor', 'offline-model', 'recording'],
     ['journal', 'web'],
-    ['clean', 'gateway', 'traces'],
+    ['clean', 'fleet', 'gateway', 'traces'],
     ['control', 'forks'],
     ['runs'],
     ['archive', 'blame', 'compare', 'sandbox'],
@@ -70,7 +70,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
       'service',
       'vm',
     ],
-    ['acp', 'page', 'vscode'],
+    ['acp', 'fleet', 'page', 'vscode'],
   ],
 }
 

@@ -1,5 +1,5 @@
 /** What of a run's folder goes into its archive, each part as a stream that leaves known keys out or refuses them. */
-import { createReadStream, existsSync } from 'node:fs'
+import { closeSync, createReadStream, existsSync, openSync, readSync } from 'node:fs'
 import { open, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
@@ -121,4 +121,21 @@ async function holdsKey(pieces: AsyncIterable<Uint8Array>, redaction: Redaction)
     held = held.subarray(out.length)
   }
   return !held.equals(stream.end())
+}
+
+const superblockAt = 1_024
+const blocksField = 36
+const erofsBlockBytes = 4_096
+
+/** What of the sparse disk of a workspace has content, by its own account. */
+export function usedBytesOf(disk: string): { usedBytes?: number } {
+  const fd = openSync(disk, 'r')
+  try {
+    const field = Buffer.alloc(4)
+    readSync(fd, field, 0, 4, superblockAt + blocksField)
+    const blocks = field.readUInt32LE(0)
+    return blocks === 0 ? {} : { usedBytes: blocks * erofsBlockBytes }
+  } finally {
+    closeSync(fd)
+  }
 }

@@ -55,7 +55,8 @@ export function kindOf(name: string): MemberKind | undefined {
   return memberKinds.find((kind) => kind.name.test(name))
 }
 
-const Member = z.strictObject({
+/** A file of a run. */
+export const Member = z.strictObject({
   name: z.string().max(100),
   /** In the archive. */
   bytes: Count,

@@ -147,7 +147,7 @@ async function makeFork(parts: ForkParts): Promise<void> {
 /** Writes the lines until the moment anew, with their times. Returns the open record. */
 async function writePrefix({ source, fork, prefix, point, request, words }: ForkParts): Promise<RunRecord> {
   let at: number | undefined
-  const record = await RunRecord.open(fork, () => at ?? Date.now())
+  const record = await RunRecord.open(fork, { now: () => at ?? Date.now() })
   try {
     for (const line of prefix) {
       at = line.at

@@ -68,7 +68,7 @@ export async function* readEvents(
   let end = from
   for await (const { lines, tornBytes } of readLines(file, from.bytes)) {
     const read = lines.map((line) => {
-      const event = parseLine(line, runId, end)
+      const event = readLine(line, runId, end)
       end = { seq: event.seq, bytes: end.bytes + line.length + 1, hash: event.hash }
       return { event, end }
     })
@@ -84,7 +84,7 @@ export async function readLineAt(file: string, runId: string, from: JournalPoint
   for await (const {
     lines: [line],
   } of readLines(file, from.bytes))
-    if (line !== undefined) return parseLine(line, runId, from)
+    if (line !== undefined) return readLine(line, runId, from)
   throw new CaissonError('state_corrupted', `the journal has no line ${from.seq + 1}; it lost lines`)
 }
 
@@ -131,7 +131,10 @@ async function* readLines(
   }
 }
 
-function parseLine(line: Buffer, runId: string, before: JournalPoint): JournalEvent {
+/**
+ * The event of a line without its newline. @throws {CaissonError} `state_corrupted` unless it continues the chain
+ */
+export function readLine(line: Buffer, runId: string, before: JournalPoint): JournalEvent {
   const number = before.seq + 1
   const broken = (fault: string, cause?: unknown) =>
     new CaissonError('state_corrupted', `journal line ${number}: ${fault}; it was changed or damaged`, {

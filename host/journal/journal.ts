@@ -16,6 +16,7 @@ import { syncDirectory } from '../files/durable.ts'
 import { RunLock } from '../workspace/run-lock.ts'
 import { chainLine, type JournalPoint } from './journal-lines.ts'
 import { readSummary, readWholeJournal, writeSummary } from './journal-summary.ts'
+import { alwaysFit, barriers, fencedBarriers } from './line-kinds.ts'
 import { RunFold } from './run-outline.ts'
 
 export { readJournal } from './journal-summary.ts'
@@ -24,56 +25,39 @@ type Entry =
   | { source: 'host'; event: HostEvent }
   | { source: 'agent'; agentPath: string; n: number; event: AgentEvent }
 
-/** Events after which the file is synced before anything else happens. */
-const barriers: ReadonlySet<string> = new Set([
-  'run-start',
-  // A run that waits is continued by another process, in its order.
-  'queue-start',
-  'queue-end',
-  // What a run continues from is on the disk after it: without the line its changes could not be applied.
-  'workspace-ready',
-  'approval-request',
-  'approval-decision',
-  // An answer that was revoked must not decide after a crash.
-  'approval-revoke',
-  // A host tool has effects outside the VM: its start must be known after any crash.
-  'host-tool-start',
-  'notes-decide',
-  'vm-kept',
-  'checkpoint',
-  'run-sleep',
-  'run-interrupt',
-  'run-resume',
-  'changes-ready',
-  'apply-start',
-  'apply-end',
-  'undo-start',
-  'undo-end',
-  'run-end',
-])
-
-/** Ends of started work, and actions of a person after the run. A guest cannot cause more ends than starts. */
-const alwaysFit: ReadonlySet<string> = new Set([
-  'approval-decision',
-  'approval-revoke',
-  'host-tool-end',
-  'notes-decide',
-  'cancel-request',
-  'vm-kept',
-  'vm-end',
-  'run-interrupt',
-  'changes-ready',
-  'apply-start',
-  'apply-end',
-  'undo-start',
-  'undo-end',
-  'run-end',
-])
-
 /** Bytes after which the summary is rewritten without a barrier; the most a list reads of any journal. */
 const checkpointBytes = 4 * 1024 * 1024
 
-interface JournalOptions {
+/** A line as it is in the file, without its newline. */
+export interface ChainedLine {
+  readonly seq: number
+  readonly prev: string
+  readonly hash: string
+  readonly body: string
+}
+
+/** What a fence may know of a line. */
+export interface FencedLine {
+  readonly event: AgentEvent | HostEvent
+  /** Whether it is stored before the append resolves; else it may be stored soon. */
+  readonly isBarrier: boolean
+}
+
+/** Where each line is stored besides the file, by whoever decides which process may write: a fleet. */
+export interface JournalFence {
+  /** `seq` and `hash` of the last line that is stored; `seq` 0: there is none. */
+  readonly head: { readonly seq: number; readonly hash: string }
+  /** Whether this process may still write. */
+  isOwn(): boolean
+  /**
+   * Calls are in order. @throws {CaissonError} `run_busy` once another process has the run
+   */
+  append(line: ChainedLine, how: FencedLine): Promise<void>
+  /** Resolves once all lines are stored, or another process has the run. */
+  flush(): Promise<void>
+}
+
+export interface JournalOptions {
   readonly runId: string
   readonly path: string
   /** Folder of locks: the run's is held while the journal is open. */
@@ -82,6 +66,8 @@ interface JournalOptions {
   readonly now?: () => number
   /** Absent: the limits of the protocol. */
   readonly bounds?: JournalBounds
+  /** Absent: the lock alone decides who writes. */
+  readonly fence?: JournalFence
 }
 
 interface JournalBounds {
@@ -145,6 +131,7 @@ export class Journal {
     const { end, tornBytes } = await readWholeJournal(place, runId, (event, at) => fold.next(event, at))
     const file = undo.use(await open(place, 'a', 0o600))
     if (tornBytes > 0) await file.truncate(end.bytes)
+    requireSameEnd(options, end)
     // Otherwise a crash would leave more lines than a closed summary says.
     if ((await readSummary(place))?.closed === true)
       await writeSummary(place, { ...end, closed: false, outline: fold.outline }, true)
@@ -195,6 +182,11 @@ export class Journal {
     await this.#file.appendFile(`${line}\n`)
     const isBarrier = barriers.has(entry.event.type)
     if (isBarrier) await this.#file.datasync()
+    // Refused: the line is not in the chain, and is cut off the file again.
+    await this.#options.fence?.append(
+      { seq: body.seq, prev: body.prev, hash, body: line },
+      { event: entry.event, isBarrier: fencedBarriers.has(entry.event.type) },
+    )
     this.#isTorn = false
     this.#end = { seq: body.seq, bytes: this.#end.bytes + bytes, hash }
     const event: JournalEvent = { ...body, hash }
@@ -219,6 +211,7 @@ export class Journal {
   /** Whether this process still has the run, and nobody else wrote to its journal. */
   isOwn(): boolean {
     const { size } = fstatSync(this.#file.fd)
+    if (this.#options.fence?.isOwn() === false) return false
     return this.lock.isOwn() && (this.#isTorn ? size >= this.#end.bytes : size === this.#end.bytes)
   }
 
@@ -260,6 +253,7 @@ export class Journal {
   async close(): Promise<void> {
     await this.#tail
     try {
+      await this.#options.fence?.flush()
       if (!this.isOwn()) return
       if (this.#isTorn) await this.#file.truncate(this.#end.bytes)
       if (this.#end.seq === 0) return
@@ -278,6 +272,15 @@ export class Journal {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
   }
+}
+
+/** A file of an earlier time of this host is no part of the journal. @throws {CaissonError} `state_corrupted` */
+function requireSameEnd({ runId, fence }: JournalOptions, { seq, hash }: JournalPoint): void {
+  if (fence === undefined || (fence.head.seq === seq && fence.head.hash === hash)) return
+  throw new CaissonError(
+    'state_corrupted',
+    `the journal of ${runId} on this host ends at line ${seq}, and that of the fleet at another line ${fence.head.seq}`,
+  )
 }
 
 /** Creates a missing file and syncs its directory entry. */

@@ -10,7 +10,7 @@ import { Recorder } from '../recording/recorder.ts'
 import { Recording } from '../recording/replay.ts'
 import { removeLeftStaged, removeStagedOf, type WorkspaceResult } from '../workspace/index.ts'
 import type { DirectoryWait } from '../workspace/run-lock.ts'
-import { Journal } from './journal.ts'
+import { Journal, type JournalOptions } from './journal.ts'
 import { readWholeJournal } from './journal-summary.ts'
 import { Feed } from './run-feed.ts'
 import type { RunPaths } from './run-store.ts'
@@ -33,10 +33,10 @@ export class RunRecord {
     this.#journal = journal
   }
 
-  static async open(paths: RunPaths, now?: () => number): Promise<RunRecord> {
+  /** @param how `now`: the clock, ms since 1970; `fence`: where a fleet has the journal */
+  static async open(paths: RunPaths, how: Pick<JournalOptions, 'now' | 'fence'> = {}): Promise<RunRecord> {
     const { runId, journal, locks } = paths
-    const clock = now === undefined ? {} : { now }
-    return new RunRecord(paths, await Journal.open({ runId, path: journal, locks, ...clock }))
+    return new RunRecord(paths, await Journal.open({ runId, path: journal, locks, ...how }))
   }
 
   /** Shows the lines of a run that another process began, and returns them to `visit`. @throws {CaissonError} */

@@ -52,6 +52,8 @@ async function makeHost(): Promise<Host> {
 /** Each takes one value, and is nothing but a call of the public method. */
 const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, value: never) => unknown]>> = {
   run: [runOptions, (host, value) => host.run(value)],
+  runAs: [anyText, (host, value) => host.runAs(value, { prompt: 'x', workspace: '/nowhere' })],
+  'runAs, its options': [runOptions, (host, value) => host.runAs('run-0123456789abcdef0123', value)],
   sandbox: [
     fc.oneof(
       wrongOptions,

@@ -248,6 +248,8 @@ function sayOf(event: AgentEvent | HostEvent): { level: 'info' | 'warn'; text: s
       return info('The run sleeps without a VM; an answer continues it')
     case 'run-interrupt':
       return warn(`The run is interrupted: ${event.message}`)
+    case 'run-take':
+      return warn(`${event.host} took the run over: ${event.message}`)
     case 'run-resume':
       return warn(`The run continues from its last checkpoint: ${event.message}`)
     case 'vm-end':

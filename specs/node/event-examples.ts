@@ -73,6 +73,10 @@ export const hostExamples: Examples<HostEvent> = {
     'Another agent continues the run, in a new VM, from a checkpoint.',
     { epoch: 2, checkpointId: 'cp-0d4f1a8be2c6937f', message: 'the VM ended in the middle of the run' },
   ],
+  'run-take': [
+    'A host of a fleet took the run over from another one, which can write nothing more.',
+    { epoch: 2, host: 'build-7', message: 'the host before gave no sign of life' },
+  ],
   'run-interrupt': [
     'The process of the run left it as it is: the run is interrupted, and another process can continue it.',
     {

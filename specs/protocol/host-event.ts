@@ -213,6 +213,16 @@ const RunInterrupt = z.strictObject({
   /** For people, with what to do. */
   message: Text,
 })
+/** A host of a fleet took the run over from another one. What that one still writes is refused. */
+const RunTake = z.strictObject({
+  type: z.literal('run-take'),
+  /** How often a host took the run, with this time. */
+  epoch: Count.min(1),
+  /** Name of the host. */
+  host: Line,
+  /** Why the host before does not continue it. */
+  message: Line,
+})
 /** Another agent continues the run, in a new VM: everything after the checkpoint is done again. */
 const RunResume = z.strictObject({
   type: z.literal('run-resume'),
@@ -486,6 +496,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   Checkpoint,
   RunSleep,
   RunInterrupt,
+  RunTake,
   RunResume,
   VmKeepFailed,
   VmEnd,

@@ -145,9 +145,14 @@ export async function startRun(
   scene: Scene,
   context?: NonNullable<ResumeOptions['context']>,
 ): Promise<Run> {
+  return await host.run(optionsOf(scene, context))
+}
+
+/** What the run of the scenario is started with. */
+export function optionsOf(scene: Scene, context?: NonNullable<ResumeOptions['context']>): RunOptions {
   const { outsidePort, sleepAfterMs, maxWallMs, leaveOnSleep = false } = scene
   const sleeps = sleepAfterMs === undefined ? {} : { sleepAfterMs }
-  return await host.run({
+  return {
     prompt: plan.goal,
     workspace: scene.workspace,
     plan: { from: plan as never },
@@ -159,7 +164,7 @@ export async function startRun(
     onNotes: () => undefined,
     leaveOnSleep,
     ...(context === undefined ? {} : { context }),
-  })
+  }
 }
 
 export async function resumeRun(

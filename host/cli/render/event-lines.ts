@@ -83,6 +83,8 @@ function linesOfEvent(
         colors.yellow('Run interrupted'),
         sanitizeBlock(withFlags(describeEnd(event.reason, event.message))),
       ]
+    case 'run-take':
+      return [colors.yellow(`${sanitizeLine(event.host)} took the run over: ${sanitizeLine(event.message)}`)]
     case 'run-resume':
       return resumeLines(event, colors)
     case 'vm-keep-failed':

@@ -49,6 +49,7 @@ const notCompared: ReadonlySet<string> = new Set([
   'checkpoint',
   'run-sleep',
   'run-interrupt',
+  'run-take',
   'run-resume',
   'session-start',
   'session-end',

@@ -196,7 +196,7 @@ it('an archive of the future is refused, since its run would be the last one of 
     await prepareFolders(from.host.folders)
     const paths = await from.host.runs.create(runId)
     {
-      await using record = await RunRecord.open(paths, () => at)
+      await using record = await RunRecord.open(paths, { now: () => at })
       const start = { prompt: 'p', model: 'm', provider: 'offline', directory: from.directory } as const
       const fork = { runId: 'run-00000000000000000000', checkpointId: null, step: 'start' }
       const forked = forkedAt === undefined ? {} : { forkedFrom: { ...fork, at: forkedAt } }

@@ -152,7 +152,7 @@ describe('what a cleaning frees', () => {
     const runs = new RunStore(place.folders)
     const make = async (digit: string, start: Partial<typeof runStart>, ...events: HostEvent[]) => {
       const runId = `run-${digit.repeat(20)}`
-      await using record = await RunRecord.open(await runs.create(runId), () => 1_000)
+      await using record = await RunRecord.open(await runs.create(runId), { now: () => 1_000 })
       for (const event of [{ ...runStart, ...start }, ...events]) await record.host(event)
       return runId
     }

@@ -13,7 +13,7 @@ async function hostWithRuns(count: number): Promise<Host> {
   await prepareFolders(host.folders)
   for (let index = 0; index < count; index += 1) {
     const runId = `run-${String(index).padStart(20, '0')}`
-    await using record = await RunRecord.open(await host.runs.create(runId), () => 1_000 + index)
+    await using record = await RunRecord.open(await host.runs.create(runId), { now: () => 1_000 + index })
     const metadata = { tenant: index % 2 === 0 ? 'acme' : 'umbrella', ticket: `T-${index}` }
     await record.host({ ...runStart, metadata })
   }
@@ -48,7 +48,7 @@ describe('a page of runs', () => {
     const host = await hostWithRuns(4)
     const runId = 'run-00000000000000000fff'
     {
-      await using record = await RunRecord.open(await host.runs.create(runId), () => 1_000)
+      await using record = await RunRecord.open(await host.runs.create(runId), { now: () => 1_000 })
       const forkedFrom = { runId: 'run-00000000000000000000', checkpointId: null, step: 'start', at: 1_002 }
       await record.host({
         ...runStart,

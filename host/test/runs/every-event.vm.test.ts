@@ -22,6 +22,8 @@ const onFullDisk = ['disk-wait', 'disk-full']
 const inLongWait = ['run-sleep', 'run-interrupt']
 /** Shown by the test of the queue of a service. */
 const inQueue = ['queue-start', 'queue-end']
+/** Shown by the tests of a fleet. */
+const inFleet = ['run-take']
 /** Shown by the tests of sub-agents in a VM. */
 const atSubAgents = ['agent-cancel-request']
 const inLoss = ['session-end', 'run-resume', 'vm-end', 'vm-keep-failed', 'cancel-request', 'run-interrupted']
@@ -29,7 +31,9 @@ const inWork = [
   ...Object.keys(hostExamples),
   ...Object.keys(agentExamples),
   ...Object.keys(deltaExamples),
-].filter((type) => ![...onFullDisk, ...inLongWait, ...inQueue, ...atSubAgents, ...inLoss].includes(type))
+].filter(
+  (type) => ![...onFullDisk, ...inLongWait, ...inQueue, ...inFleet, ...atSubAgents, ...inLoss].includes(type),
+)
 
 const call = (name: string, input: unknown): { name: string; arguments: unknown } => ({
   name,

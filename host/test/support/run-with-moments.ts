@@ -53,7 +53,7 @@ export async function runWithMoments(
   await storeRun(paths, { prompt: 'do it', workspace: directory, model: 'scripted' }, task)
   let at = 1_000
   {
-    await using record = await RunRecord.open(paths, () => (at += 1_000))
+    await using record = await RunRecord.open(paths, { now: () => (at += 1_000) })
     await using disk = new RunDisk(paths)
     if (!isOver) disk.keep()
     const start = { type: 'run-start', prompt: 'do it', model: 'scripted', provider: 'custom' } as const

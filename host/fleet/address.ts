@@ -1,0 +1,88 @@
+/**
+ * Where the database of a fleet is. The address may hold a password, so it leaves this file for the database's driver alone:
+ * messages have the address without it. Refuses a password in a command line, and an unprotected connection over a network.
+ */
+import { readFile } from 'node:fs/promises'
+import { CaissonError } from '#specs/errors.ts'
+import { reasonOf } from '#specs/node/file-error.ts'
+
+/** Where an address may come from; the first that is there counts. */
+export interface FleetAddressSource {
+  /** Of the command line, where other users see it. */
+  readonly argument?: string
+  /** Path of a file whose first line is the address. */
+  readonly file?: string
+  /** `CAISSON_FLEET` has the address. */
+  readonly env: Readonly<Record<string, string | undefined>>
+}
+
+export interface FleetAddress {
+  /** For the driver. It may hold a password. */
+  readonly connection: string
+  /** For people: without passwords and options. */
+  readonly shown: string
+  /** What no message may hold. */
+  readonly secrets: readonly string[]
+}
+
+/** Names of options of an address whose values are secret. */
+const secretOptions = ['password', 'sslpassword']
+const forms = 'expected postgres://USER@HOST:PORT/DATABASE'
+
+/** Undefined: there is none. @throws {CaissonError} `invalid_options`, without the address */
+export async function readFleetAddress(source: FleetAddressSource): Promise<FleetAddress | undefined> {
+  const { argument, file, env } = source
+  if (argument !== undefined) {
+    const address = parseFleetAddress(argument, '--fleet')
+    if (address.secrets.length === 0) return address
+    throw new CaissonError(
+      'invalid_options',
+      '--fleet holds a password, which every user of this machine can read',
+      {
+        remedy:
+          'leave it out, and set CAISSON_FLEET, PGPASSWORD or PGPASSFILE, or pass --fleet-file FILE with the whole address',
+      },
+    )
+  }
+  if (file !== undefined) {
+    const text = await readFile(file, 'utf8').catch((error: unknown) => {
+      throw new CaissonError('invalid_options', `--fleet-file ${file} cannot be read: ${reasonOf(error)}`)
+    })
+    return parseFleetAddress(text.split('\n')[0]?.trim() ?? '', `the first line of ${file}`)
+  }
+  const { CAISSON_FLEET: given } = env
+  return given === undefined || given === '' ? undefined : parseFleetAddress(given, 'CAISSON_FLEET')
+}
+
+/**
+ * @param from what has it, for messages
+ * @throws {CaissonError} `invalid_options`, without the address
+ */
+export function parseFleetAddress(text: string, from: string): FleetAddress {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url === undefined || !['postgres:', 'postgresql:'].includes(url.protocol))
+    throw new CaissonError('invalid_options', `${from} is no address of PostgreSQL; ${forms}`)
+  const { hostname, username, port, pathname, searchParams, protocol } = url
+  const host = searchParams.get('host') ?? decodeURIComponent(hostname)
+  if (!isLocal(host) && !searchParams.has('sslmode'))
+    throw new CaissonError(
+      'invalid_options',
+      `${from} does not say how the connection to ${host} is protected`,
+      {
+        remedy: 'add ?sslmode=verify-full, or ?sslmode=disable in a network that nobody else can read',
+      },
+    )
+  const user = username || searchParams.get('user') || ''
+  const place = `${host}${port === '' ? '' : `:${port}`}${pathname}`
+  const passwords = [url.password, ...secretOptions.map((name) => searchParams.get(name) ?? '')]
+  return {
+    connection: text,
+    shown: `${protocol}//${user === '' ? '' : `${user}@`}${place}`,
+    secrets: passwords.filter((one) => one !== '').flatMap((one) => [one, decodeURIComponent(one)]),
+  }
+}
+
+/** Whether it is a socket of this machine, or its loopback. */
+function isLocal(host: string): boolean {
+  return host === '' || host.startsWith('/') || ['localhost', '127.0.0.1', '[::1]', '::1'].includes(host)
+}

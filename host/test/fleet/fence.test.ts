@@ -1,0 +1,138 @@
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { PostgresServer } from '../../../test/support/postgres.ts'
+import { FleetDatabase } from '../../fleet/database.ts'
+import { FleetFence } from '../../fleet/fence.ts'
+import { readRows } from '../../fleet/journal-rows.ts'
+import { type Hold, RunTable } from '../../fleet/run-table.ts'
+import { Journal } from '../../journal/journal.ts'
+import { headOf, newDatabase, newRun, noteOf, takeNow, takerOf } from './fleet-place.ts'
+
+let server: PostgresServer
+let database: FleetDatabase
+let table: RunTable
+
+beforeAll(async () => {
+  server = await PostgresServer.start()
+  database = await FleetDatabase.open(await newDatabase(server))
+  table = new RunTable(database)
+})
+
+afterAll(async () => {
+  await database[Symbol.asyncDispose]()
+  await server[Symbol.asyncDispose]()
+})
+
+const barrier: HostEvent = { type: 'run-interrupt', reason: 'environment', message: 'a barrier' }
+const effect: HostEvent = { type: 'egress-start', kind: 'http', target: 'example.com:443', rule: 'rule' }
+
+async function openJournal(hold: Hold): Promise<{ journal: Journal; fence: FleetFence; file: string }> {
+  const folder = await temporaryFolder('fence')
+  const file = path.join(folder, 'journal.jsonl')
+  const { runId } = hold
+  const fence = new FleetFence(table, hold, await headOf(table, runId))
+  const journal = await Journal.open({ runId, path: file, locks: path.join(folder, 'locks'), fence })
+  return { journal, fence, file }
+}
+
+function write(journal: Journal, event: HostEvent) {
+  return journal.append({ source: 'host', event })
+}
+
+async function bodies(runId: string): Promise<string[]> {
+  const found: string[] = []
+  for await (const { body } of readRows(database, table, runId)) found.push(body)
+  return found
+}
+
+it('the rows of the fleet are the lines of the file', async () => {
+  const runId = await newRun(database)
+  const { journal, file } = await openJournal(await takeNow(table, runId, 'host'))
+  const writing = Array.from({ length: 200 }, (_, index) => write(journal, noteOf(`line ${index}`)))
+  await Promise.all(writing)
+  await write(journal, barrier)
+  expect((await headOf(table, runId)).seq).toBe(201)
+  await write(journal, noteOf('last'))
+  // Nothing waits for this one.
+  await expect.poll(async () => (await headOf(table, runId)).seq, { interval: 10 }).toBe(202)
+  await write(journal, noteOf('at the end'))
+  await journal.close()
+  expect(`${(await bodies(runId)).join('\n')}\n`).toBe(await readFile(file, 'utf8'))
+  expect(await headOf(table, runId)).toMatchObject({ seq: 203, hash: journal.head })
+})
+
+it('fence: a line that starts an effect fails once another host has the run, and no line follows it', async () => {
+  const runId = await newRun(database)
+  const { journal, fence } = await openJournal(await takeNow(table, runId, 'frozen'))
+  await write(journal, barrier)
+  const { hash } = await headOf(table, runId)
+  await takeNow(table, runId, 'next')
+  // Nothing waits for this line, so it still seems to be written.
+  await write(journal, noteOf('unseen'))
+  await expect(write(journal, effect)).rejects.toThrow(expect.objectContaining({ code: 'run_busy' }))
+  expect(journal.isOwn()).toBe(false)
+  expect(fence.lost.aborted).toBe(true)
+  await expect(write(journal, barrier)).rejects.toThrow(expect.objectContaining({ code: 'run_busy' }))
+  await journal.close()
+  expect((await bodies(runId)).map((body) => JSON.parse(body).event.type)).toEqual([
+    'run-interrupt',
+    'run-take',
+  ])
+  expect(JSON.parse((await bodies(runId))[1] ?? '').prev).toBe(hash)
+})
+
+it('fence: a host that may have lost the run writes nothing more', async () => {
+  const runId = await newRun(database)
+  const { journal, fence } = await openJournal(await takeNow(table, runId, 'host'))
+  await write(journal, barrier)
+  fence.lose('no sign of life of this host arrived')
+  await expect(write(journal, effect)).rejects.toThrow(expect.objectContaining({ code: 'run_busy' }))
+  await journal.close()
+  expect(await bodies(runId)).toHaveLength(1)
+})
+
+it('what starts an effect waits while the database is away, and is stored once', async () => {
+  const place = await PostgresServer.start()
+  try {
+    await using own = await FleetDatabase.open(await newDatabase(place))
+    const rows = new RunTable(own)
+    const runId = await newRun(own)
+    const hold = await takeNow(rows, runId, 'host')
+    const fence = new FleetFence(rows, hold, await headOf(rows, runId))
+    const folder = await temporaryFolder('fence')
+    const file = path.join(folder, 'journal.jsonl')
+    const journal = await Journal.open({ runId, path: file, locks: path.join(folder, 'locks'), fence })
+    await write(journal, barrier)
+    await place.kill()
+    let isStored = false
+    const writing = write(journal, effect).then(() => {
+      isStored = true
+    })
+    await new Promise((resolve) => setTimeout(resolve, 700))
+    expect(isStored).toBe(false)
+    await place.restart()
+    await writing
+    await journal.close()
+    expect(await headOf(rows, runId)).toMatchObject({ seq: 2 })
+  } finally {
+    await place[Symbol.asyncDispose]()
+  }
+})
+
+it('refuses a file of this host that is not the journal of the fleet', async () => {
+  const runId = await newRun(database)
+  const first = await openJournal(await takeNow(table, runId, 'host'))
+  await write(first.journal, barrier)
+  await first.journal.close()
+  const hold = await table.take(runId, await headOf(table, runId), takerOf('host'))
+  if (hold === undefined) throw new Error('the run was not taken')
+  await expect(openJournal(hold)).rejects.toThrow(
+    expect.objectContaining({
+      code: 'state_corrupted',
+      message: expect.stringMatching(/on this host ends at line 0, and that of the fleet at another line 2/),
+    }),
+  )
+})
