@@ -344,8 +344,13 @@ describe('an addition is refused, with everything that is wrong, and changes not
     ],
     ['with what is no expression', { steps: [{ ...step, when: '1 +' }] }, [/when: .*expression: CEL/]],
     [
-      'with a schema that is none',
+      'with a reference that leads nowhere',
       { steps: [{ ...step, output: { $ref: '#/nowhere' } }] },
+      [/steps\.0\.output\.\$ref: leads nowhere/],
+    ],
+    [
+      'with a schema that is none',
+      { steps: [{ ...step, output: { pattern: '(' } }] },
       [/step "x" output: /],
     ],
     [
