@@ -348,11 +348,7 @@ describe('an addition is refused, with everything that is wrong, and changes not
       { steps: [{ ...step, output: { $ref: '#/nowhere' } }] },
       [/steps\.0\.output\.\$ref: leads nowhere/],
     ],
-    [
-      'with a schema that is none',
-      { steps: [{ ...step, output: { pattern: '(' } }] },
-      [/step "x" output: /],
-    ],
+    ['with a schema that is none', { steps: [{ ...step, output: { pattern: '(' } }] }, [/step "x" output: /]],
     [
       'with the name of a tool',
       { functions: [{ ...code, name: 'Read_Note' }] },
