@@ -10,6 +10,7 @@ import {
 } from '@a2a-js/sdk/errors'
 import * as z from 'zod'
 import { digestOfQuestion } from '#specs/node/question-digest.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import type { RunResource } from '#specs/service/run-resources.ts'
 import { RunSettings } from '#specs/service/start-resources.ts'
 import type { InputOf, routes } from '../../client/index.ts'
@@ -134,11 +135,9 @@ async function startTask(
 ): Promise<string> {
   if (answers.length > 0) throw new RequestMalformedError('message.taskId: an answer needs its task')
   if (text.trim() === '') throw new RequestMalformedError('message.parts: expected a task in words')
-  const settings = z.object({ caisson: RunSettings.optional() }).safeParse(metadata ?? {})
+  const settings = z.object({ caisson: RunSettings.optional() }).safeParse(metadata ?? {}, plainMessages)
   if (!settings.success)
-    throw new RequestMalformedError(
-      `metadata.caisson: ${settings.error.issues[0]?.message ?? 'does not fit'}`,
-    )
+    throw new RequestMalformedError(`metadata: ${describeIssues(settings.error, { root: 'the metadata' })}`)
   const digest = shortDigest(message.messageId)
   // The same message starts one task, whatever else changed meanwhile.
   const [known] = await runsWith(service, { [messageField]: digest })
