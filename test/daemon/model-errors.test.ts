@@ -19,6 +19,7 @@ const passing: Readonly<Record<string, ModelErrorCode>> = {
   upstream_broken: 'truncated',
   upstream_pending: 'pending',
   upstream_busy: 'rate_limited',
+  token_renewed: 'conflict',
 }
 
 describe('refusals of the gateway', () => {
