@@ -59,7 +59,7 @@ describe('the conformance suite of MCP, with authorization', () => {
   })
 
   const cases = passed.flatMap(([suite, revision, names]) =>
-    names.map((name) => [name, revision ?? 'the revision of the suite', suite, revision] as const),
+    names.map((name) => [name, revision ?? 'its own revision', suite, revision] as const),
   )
   it.each(cases)(
     'passes: %s in %s of the suite %s [A.09]',

@@ -48,9 +48,9 @@ export async function runClientScenario({
     const { stdout, stderr } = await run(process.execPath, [...argv, ...version], {
       cwd,
       timeout: 60_000,
-    }).catch((failed: { stdout?: string; stderr?: string }) => ({
+    }).catch((failed: Error & { stdout?: string; stderr?: string }) => ({
       stdout: failed.stdout ?? '',
-      stderr: failed.stderr ?? '',
+      stderr: failed.stderr || failed.message,
     }))
     const said = `${stdout}\n${stderr}`
     return { isPassed: /OVERALL: PASSED/.test(said), said }
