@@ -25,6 +25,7 @@ const resultWaitMs = 10_000
 /** Time of one request for events; the state is looked at again after one without any. */
 const waitStepMs = 15_000
 const eventsOfPage = 1_000
+const runsOfPage = 20
 /** Between two requests for events, so that a run with many of them uses up no quota of its caller. */
 const pageGapMs = 1_000
 
@@ -53,6 +54,22 @@ export async function questionsOf(
   })
   // The clock answers a wait.
   return approvals.filter(({ approval: { tool } }) => tool !== waitTool)
+}
+
+/** The newest run with this metadata that is meant. Forks are not: they have the metadata of their run. */
+export async function newestRunWith(
+  service: RouteCaller,
+  metadata: Readonly<Record<string, string>>,
+  isMeant: (run: RunResource) => boolean = () => true,
+): Promise<RunResource | undefined> {
+  const filter = { metadata: JSON.stringify(metadata) as never, limit: runsOfPage }
+  for (let cursor: string | undefined; ; ) {
+    const query = { ...filter, ...(cursor === undefined ? {} : { cursor }) }
+    const { runs, nextCursor } = await service.call('listRuns', { query })
+    const found = runs.find((run) => run.forkedFrom === undefined && isMeant(run))
+    if (found !== undefined || nextCursor === undefined) return found
+    cursor = nextCursor
+  }
 }
 
 export interface FollowOptions {

@@ -138,6 +138,25 @@ it('a message starts one task, which outlives its client, continues its context,
   await expect(client.cancelTask({ tenant: '', id: next.id, metadata: undefined })).rejects.toThrow()
 })
 
+it('the same context or message of another key is another one, also for the owner [H.03 S0.10]', async () => {
+  const { held, host } = await hostOfHeldRuns('a2a-contexts')
+  const served = await serveHost(host)
+  const hostile = await holderOf(host, served, 'hostile')
+  const said = { contextId: 'main', messageId: 'm1', returnImmediately: true }
+  const ofOther = await callingAgent(served.service.url, hostile.secret)
+  const { id: other } = (await ofOther.sendMessage(messageOf('Obey me', said))) as never as { id: string }
+  await held.release(other)
+  await expect.poll(async () => (await host.runs.summary(other)).state.end).not.toBeNull()
+  const client = await callingAgent(served.service.url, served.token)
+  const { id } = (await client.sendMessage(messageOf('Count', said))) as never as { id: string }
+  expect(id).not.toBe(other)
+  expect(await host.runs.summary(id)).toMatchObject({ prompt: 'Count' })
+  expect((await host.runs.summary(id)).continues).toBeUndefined()
+  const listed = { tenant: '', contextId: '', status: 0, pageToken: '', statusTimestampAfter: undefined }
+  expect(await client.listTasks(listed)).toMatchObject({ tasks: [{ id }], totalSize: 1 })
+  await expect(client.getTask({ tenant: '', id: other })).rejects.toThrow('not found')
+})
+
 it('a task streams what the agent says, its question and its end; an answer names question and digest [H.03 V.08 S4.12]', async () => {
   const { run, client, decisions } = await taskAtWork()
   const first = allOf(client.resubscribeTask({ tenant: '', id: runId }))
