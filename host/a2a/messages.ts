@@ -23,7 +23,7 @@ import {
   type RunView,
   viewRun,
 } from '../run-view/run-view.ts'
-import { giveAnswer, sendOnce } from '../run-view/send-once.ts'
+import { giveAnswer, sendOnce, wasTaken } from '../run-view/send-once.ts'
 import { contextField, contextOf } from './tasks.ts'
 
 /** Runs that A2A started for the caller; others are no tasks. */
@@ -100,16 +100,19 @@ async function takeForTask(
   message: Message,
   { text, answers }: Words,
 ): Promise<void> {
-  if (run.end !== null)
+  const by = `A2A message ${shortDigest(message.messageId)}`
+  if (run.end !== null) {
+    // One that comes again is no fault.
+    if (await wasTaken(service, run.id, by)) return
     throw new UnsupportedOperationError(
       `The task is over (${run.end.outcome}). Start another one in its context.`,
     )
+  }
   const known = []
   for (const answer of answers) known.push(await readReply(service, run.id, answer))
   for (const { question, answer } of known.flatMap((one) => one ?? []))
     await giveAnswer(service, question, answer, 'agent over A2A')
-  if (text.trim() !== '')
-    await sendOnce(service, run.id, text, `A2A message ${shortDigest(message.messageId)}`)
+  if (text.trim() !== '') await sendOnce(service, run.id, text, by)
 }
 
 /** Undefined: it was decided already. */

@@ -12,7 +12,7 @@ import { type InputOf, type routes, ServiceError } from '../../client/index.ts'
 import type { Answer } from '../run-view/question-form.ts'
 import { type QuestionName, readQuestionName } from '../run-view/question-name.ts'
 import { isGone, newestRunWith, type Question, questionsOf, type RunService } from '../run-view/run-view.ts'
-import { giveAnswer, sendOnce } from '../run-view/send-once.ts'
+import { giveAnswer, sendOnce, wasTaken } from '../run-view/send-once.ts'
 import { answerOf } from './interrupts.ts'
 import { textOf } from './known-messages.ts'
 
@@ -62,6 +62,8 @@ export async function openTurn(parts: ThreadParts, input: AgUiRequest): Promise<
     await sendToRun(parts, current, message)
     return { runId: current.id, seen: seenNothing }
   }
+  if (current !== undefined && (await wasTaken(parts.service, current.id, nameOfMessage(message))))
+    return { runId: current.id, seen: seenNothing }
   return { runId: await startRun(parts, { input, thread, message, current }), seen: seenNothing }
 }
 
@@ -169,9 +171,14 @@ async function sendToRun(
 async function steer(
   { service }: ThreadParts,
   runId: string,
-  { id, text }: NonNullable<Asked['message']>,
+  message: NonNullable<Asked['message']>,
 ): Promise<void> {
-  await sendOnce(service, runId, text, `AG-UI message ${id}`)
+  await sendOnce(service, runId, message.text, nameOfMessage(message))
+}
+
+/** In the journal of the run that it was sent to. */
+function nameOfMessage({ id }: NonNullable<Asked['message']>): string {
+  return `AG-UI message ${id}`
 }
 
 async function startRun(

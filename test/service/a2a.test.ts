@@ -198,6 +198,20 @@ it('a task streams what the agent says, its question and its end; an answer name
   await expect(client.sendMessage(messageOf('More', { taskId: runId }))).rejects.toThrow('over')
 })
 
+it('a message that a task took is no fault when it comes again after the end [H.03 A.09]', async () => {
+  const { run, host, client } = await taskAtWork()
+  const said = { taskId: runId, messageId: 'm2', returnImmediately: true }
+  await client.sendMessage(messageOf('Leave the tests', said))
+  const messageIds = (await host.runs.read(runId)).flatMap(({ event }) =>
+    event.type === 'steer-request' ? [event.messageId] : [],
+  )
+  await run.record.agent('root', 1, { type: 'steer-seen', stepId: 's', messageIds })
+  await run.end(end)
+  const again = await client.sendMessage(messageOf('Leave the tests', said))
+  expect(stateOf(again as never)).toBe('TASK_STATE_COMPLETED')
+  await expect(client.sendMessage(messageOf('More', { ...said, messageId: 'm3' }))).rejects.toThrow('over')
+})
+
 it('a task that changed files has them as a diff, and no method applies them [H.03 V.05]', async () => {
   const { host, directory } = await placeOfRuns({ 'a.txt': 'one\n' })
   const served = await serveHost(host)
