@@ -78,6 +78,8 @@ export interface FollowOptions {
   readonly from: number
   readonly signal: AbortSignal
   readonly onEvents: (events: readonly JournalEvent[]) => Promise<void>
+  /** Whether to leave a run that no process carries out, such as one whose process died. Default false. */
+  readonly leavesIdle?: boolean
 }
 
 export interface Followed extends RunView {
@@ -89,14 +91,16 @@ export interface Followed extends RunView {
 export async function followRun(
   service: RouteCaller,
   runId: string,
-  { waitMs, signal, from, onEvents }: FollowOptions,
+  { waitMs, signal, from, onEvents, leavesIdle = false }: FollowOptions,
 ): Promise<Followed> {
   const until = performance.now() + waitMs
   let next = from
   for (;;) {
     const view = await viewRun(service, runId, signal)
     const isOver = () => performance.now() >= until
-    if (view.result !== undefined || view.questions.length > 0 || isOver()) return { ...view, next }
+    const hasStopped = leavesIdle && !view.run.isLive
+    if (view.result !== undefined || view.questions.length > 0 || hasStopped || isOver())
+      return { ...view, next }
     let hasTurned = false
     while (!hasTurned && !isOver()) {
       const left = until - performance.now()

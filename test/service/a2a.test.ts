@@ -198,6 +198,14 @@ it('a task streams what the agent says, its question and its end; an answer name
   await expect(client.sendMessage(messageOf('More', { taskId: runId }))).rejects.toThrow('over')
 })
 
+it('a message that waits is answered when the process of its task dies [H.03 R.10]', async () => {
+  const { run, client } = await taskAtWork()
+  const waiting = client.sendMessage(messageOf('Leave the tests', { taskId: runId }))
+  await run.watched
+  await run.die()
+  expect(stateOf((await waiting) as never)).toBe('TASK_STATE_WORKING')
+})
+
 it('a message that a task took is no fault when it comes again after the end [H.03 A.09]', async () => {
   const { run, host, client } = await taskAtWork()
   const said = { taskId: runId, messageId: 'm2', returnImmediately: true }
