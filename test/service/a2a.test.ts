@@ -199,9 +199,10 @@ it('a task streams what the agent says, its question and its end; an answer name
 })
 
 it('a message that waits is answered when the process of its task dies [H.03 R.10]', async () => {
-  const { run, client } = await taskAtWork()
+  const { run, host, client } = await taskAtWork()
   const waiting = client.sendMessage(messageOf('Leave the tests', { taskId: runId }))
-  await run.watched
+  const types = async () => (await host.runs.read(runId)).map(({ event }) => event.type)
+  await expect.poll(types).toContain('steer-request')
   await run.die()
   expect(stateOf((await waiting) as never)).toBe('TASK_STATE_WORKING')
 })
