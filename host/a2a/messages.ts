@@ -11,20 +11,25 @@ import {
 import * as z from 'zod'
 import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
-import type { RunResource } from '#specs/service/run-resources.ts'
 import { RunSettings } from '#specs/service/start-resources.ts'
 import type { InputOf, routes } from '../../client/index.ts'
 import { type Answer, readForm } from '../run-view/question-form.ts'
 import { readQuestionName } from '../run-view/question-name.ts'
-import { findQuestion, type Question, type RouteCaller, type RunView, viewRun } from '../run-view/run-view.ts'
-import { giveAnswer, sendOnce } from '../run-view/send-once.ts'
+import {
+  findQuestion,
+  newestRunWith,
+  type Question,
+  type RouteCaller,
+  type RunView,
+  viewRun,
+} from '../run-view/run-view.ts'
+import { giveAnswer, sendOnce, wasTaken } from '../run-view/send-once.ts'
 import { contextField, contextOf } from './tasks.ts'
 
 /** Runs that A2A started for the caller; others are no tasks. */
 export const a2aMark = { 'started-by': 'a2a' } as const
 const messageField = 'a2a.message'
 const idMaxChars = 200
-const runsOfLookup = 20
 const resultWaitMs = 10_000
 
 /** One line without control and format characters. */
@@ -95,16 +100,19 @@ async function takeForTask(
   message: Message,
   { text, answers }: Words,
 ): Promise<void> {
-  if (run.end !== null)
+  const by = `A2A message ${shortDigest(message.messageId)}`
+  if (run.end !== null) {
+    // One that comes again is no fault.
+    if (await wasTaken(service, run.id, by)) return
     throw new UnsupportedOperationError(
       `The task is over (${run.end.outcome}). Start another one in its context.`,
     )
+  }
   const known = []
   for (const answer of answers) known.push(await readReply(service, run.id, answer))
   for (const { question, answer } of known.flatMap((one) => one ?? []))
     await giveAnswer(service, question, answer, 'agent over A2A')
-  if (text.trim() !== '')
-    await sendOnce(service, run.id, text, `A2A message ${shortDigest(message.messageId)}`)
+  if (text.trim() !== '') await sendOnce(service, run.id, text, by)
 }
 
 /** Undefined: it was decided already. */
@@ -140,15 +148,18 @@ async function startTask(
     throw new RequestMalformedError(`metadata: ${describeIssues(settings.error, { root: 'the metadata' })}`)
   const digest = shortDigest(message.messageId)
   // The same message starts one task, whatever else changed meanwhile.
-  const [known] = await runsWith(service, { [messageField]: digest })
+  const known = await newestRunWith(service, { ...a2aMark, [messageField]: digest })
   if (known !== undefined) return known.id
   if (message.contextId !== '' && !Id.safeParse(message.contextId).success)
     throw new RequestMalformedError(
       `message.contextId: expected at most ${idMaxChars} characters in one line`,
     )
   const contextId = message.contextId === '' ? `context-${digest}` : message.contextId
-  const inContext = await runsWith(service, { [contextField]: contextId })
-  const before = inContext.find(({ end, problem }) => end !== null && problem === undefined)
+  const before = await newestRunWith(
+    service,
+    { ...a2aMark, [contextField]: contextId },
+    ({ end, problem }) => end !== null && problem === undefined,
+  )
   if (before !== undefined)
     await service.call('getResult', { params: { run: before.id }, query: { waitMs: resultWaitMs } })
   const { metadata: given = {}, ...rest } = settings.data.caisson ?? {}
@@ -159,16 +170,6 @@ async function startTask(
     ...(before === undefined ? {} : { continue: before.id }),
   } as InputOf<(typeof routes)['createRun']['body']>
   return (await service.call('createRun', { body, idempotencyKey: `a2a ${digest}` })).id
-}
-
-/** Newest first; forks have the metadata of their run. */
-async function runsWith(
-  service: RouteCaller,
-  metadata: Readonly<Record<string, string>>,
-): Promise<RunResource[]> {
-  const query = { metadata: JSON.stringify({ ...a2aMark, ...metadata }) as never, limit: runsOfLookup }
-  const { runs } = await service.call('listRuns', { query })
-  return runs.filter(({ forkedFrom }) => forkedFrom === undefined)
 }
 
 function shortDigest(text: string): string {

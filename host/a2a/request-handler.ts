@@ -148,10 +148,11 @@ export class A2aHandler implements A2ARequestHandler {
     return await takeMessage(this.#parts.service, request)
   }
 
-  /** Until the run has ended or asks. */
+  /** Until the run has ended or asks, or nobody carries it out. */
   async #untilTurn(runId: string): Promise<void> {
     const { service, signal } = this.#parts
-    await followRun(service, runId, { waitMs: longestMs, from: 1, signal, onEvents: async () => undefined })
+    const onEvents = async (): Promise<void> => undefined
+    await followRun(service, runId, { waitMs: longestMs, from: 1, signal, onEvents, leavesIdle: true })
   }
 
   /** The task, what the agent says from a time on, and the end: a question, or that of the run. @param since ms since 1970 */

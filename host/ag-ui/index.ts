@@ -1,11 +1,11 @@
 /** The AG-UI side of the service: one request in, a stream of AG-UI events out. The run outlives both. */
 
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Event, EventType, PROTOCOL_VERSION } from '@ag-ui/core'
+import { type Event, EventType, type Interrupt, PROTOCOL_VERSION } from '@ag-ui/core'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { AgUiRequest } from '#specs/service/ag-ui-resources.ts'
 import { ServiceError } from '../../client/index.ts'
-import { questionsOf } from '../run-view/run-view.ts'
+import { type Question, questionsOf } from '../run-view/run-view.ts'
 import { interruptOf } from './interrupts.ts'
 import { KnownMessages } from './known-messages.ts'
 import { RunEvents } from './run-events.ts'
@@ -43,35 +43,49 @@ async function* followTurn(parts: AgUiParts, input: AgUiRequest, turn: Turn): As
   const events = new RunEvents({ runId, seen, known: new KnownMessages(input.messages), state: input.state })
   yield startOf(input)
   yield* events.begin()
+  const shown = new Set<string>()
+  const told = new Set<string>()
   for await (const item of service.events(runId, { signal })) {
     yield* events.of(item)
-    const hasAsked = item.source === 'host' && item.event.type === 'approval-request' && !events.isMuted
-    if (!hasAsked) continue
-    const interrupts = await interruptsNow(parts, runId, events)
-    if (canAnswer && interrupts.length > 0) {
-      yield* interrupted(input, events, interrupts)
+    if (item.source !== 'host' || item.event.type !== 'approval-request') continue
+    shown.add(item.event.request.approvalId)
+    if (events.isMuted) continue
+    const questions = await questionsNow(parts, runId, shown)
+    if (canAnswer && questions.length > 0) {
+      yield* interrupted(input, events, toInterrupts(parts, questions, events))
       return
     }
-    for (const interrupt of interrupts) yield events.waitsElsewhere(interrupt)
+    const others = questions.filter(({ approval }) => !told.has(approval.approvalId))
+    for (const { approval } of others) told.add(approval.approvalId)
+    for (const interrupt of toInterrupts(parts, others, events)) yield events.waitsElsewhere(interrupt)
   }
   if (!signal.aborted) yield* await endOf(parts, input, runId, events)
 }
 
-/** What the run waits for now. */
-async function interruptsNow({ service, clean, signal }: AgUiParts, runId: string, events: RunEvents) {
-  if ((await questionsOf(service, runId, signal)).length === 0) return []
+/**
+ * What the run waits for now; nothing while the events have not come to all of it, since what comes before the last question
+ * would be lost. @param shown approvals that the events have come to
+ */
+async function questionsNow(
+  { service, signal }: AgUiParts,
+  runId: string,
+  shown: ReadonlySet<string>,
+): Promise<Question[]> {
+  const isShown = ({ approval }: Question) => shown.has(approval.approvalId)
+  const before = await questionsOf(service, runId, signal)
+  if (before.length === 0 || !before.every(isShown)) return []
   await sleep(settleMs)
   const questions = await questionsOf(service, runId, signal)
+  return questions.every(isShown) ? questions : []
+}
+
+function toInterrupts({ clean }: AgUiParts, questions: readonly Question[], events: RunEvents): Interrupt[] {
   return questions.map((question) =>
     interruptOf(question, events.toolCallOf(question.approval.agentPath, question.approval.callId), clean),
   )
 }
 
-function interrupted(
-  { threadId, runId }: AgUiRequest,
-  events: RunEvents,
-  interrupts: Awaited<ReturnType<typeof interruptsNow>>,
-): Event[] {
+function interrupted({ threadId, runId }: AgUiRequest, events: RunEvents, interrupts: Interrupt[]): Event[] {
   const outcome = { type: 'interrupt' as const, interrupts }
   return [...events.end(true), { type: EventType.RUN_FINISHED, threadId, runId, outcome }]
 }
@@ -81,7 +95,7 @@ async function endOf(parts: AgUiParts, input: AgUiRequest, id: string, events: R
   const { end, changes } = events.state
   const { threadId, runId } = input
   if (end === null) {
-    const interrupts = await interruptsNow(parts, id, events)
+    const interrupts = toInterrupts(parts, await questionsOf(parts.service, id, parts.signal), events)
     if (interrupts.length > 0) return interrupted(input, events, interrupts)
     const message = `${id} is not at work any more and has not ended. Continue it: POST /v1/runs/${id}/resume`
     return [{ type: EventType.RUN_ERROR, code: 'run_not_at_work', message }]

@@ -11,8 +11,8 @@ import type { RunResource } from '#specs/service/run-resources.ts'
 import { type InputOf, type routes, ServiceError } from '../../client/index.ts'
 import type { Answer } from '../run-view/question-form.ts'
 import { type QuestionName, readQuestionName } from '../run-view/question-name.ts'
-import { isGone, type Question, questionsOf, type RunService } from '../run-view/run-view.ts'
-import { giveAnswer, sendOnce } from '../run-view/send-once.ts'
+import { isGone, newestRunWith, type Question, questionsOf, type RunService } from '../run-view/run-view.ts'
+import { giveAnswer, sendOnce, wasTaken } from '../run-view/send-once.ts'
 import { answerOf } from './interrupts.ts'
 import { textOf } from './known-messages.ts'
 
@@ -41,8 +41,6 @@ export class ThreadRefusal extends Error {
 
 const threadField = 'ag-ui.thread'
 const messageField = 'ag-ui.message'
-/** Of a thread the newest run; forks have the metadata of their run. */
-const runsOfLookup = 20
 const resultWaitMs = 10_000
 const seenNothing: ReadonlySet<string> = new Set()
 
@@ -53,7 +51,7 @@ const seenNothing: ReadonlySet<string> = new Set()
 export async function openTurn(parts: ThreadParts, input: AgUiRequest): Promise<Turn> {
   requireNoTools(input)
   const thread = idOf(parts, input.threadId)
-  const current = await newestRun(parts, thread)
+  const current = await newestRunWith(parts.service, { [threadField]: thread })
   const message = newestMessage(input)
   const resume = input.resume ?? []
   if (resume.length > 0) return await resumeRun(parts, { input, thread, message, resume })
@@ -64,6 +62,8 @@ export async function openTurn(parts: ThreadParts, input: AgUiRequest): Promise<
     await sendToRun(parts, current, message)
     return { runId: current.id, seen: seenNothing }
   }
+  if (current !== undefined && (await wasTaken(parts.service, current.id, nameOfMessage(message))))
+    return { runId: current.id, seen: seenNothing }
   return { runId: await startRun(parts, { input, thread, message, current }), seen: seenNothing }
 }
 
@@ -147,12 +147,6 @@ function readAnswer(question: Question, entry: AgUiResume, { digest }: QuestionN
   return answer
 }
 
-async function newestRun({ service }: ThreadParts, thread: string): Promise<RunResource | undefined> {
-  const query = { metadata: JSON.stringify({ [threadField]: thread }) as never, limit: runsOfLookup }
-  const { runs } = await service.call('listRuns', { query })
-  return runs.find(({ forkedFrom }) => forkedFrom === undefined)
-}
-
 /** To a run at work a message goes as any message of a person. A run that waits for an answer gets none in its place. */
 async function sendToRun(
   parts: ThreadParts,
@@ -177,9 +171,14 @@ async function sendToRun(
 async function steer(
   { service }: ThreadParts,
   runId: string,
-  { id, text }: NonNullable<Asked['message']>,
+  message: NonNullable<Asked['message']>,
 ): Promise<void> {
-  await sendOnce(service, runId, text, `AG-UI message ${id}`)
+  await sendOnce(service, runId, message.text, nameOfMessage(message))
+}
+
+/** In the journal of the run that it was sent to. */
+function nameOfMessage({ id }: NonNullable<Asked['message']>): string {
+  return `AG-UI message ${id}`
 }
 
 async function startRun(

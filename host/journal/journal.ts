@@ -96,6 +96,7 @@ export class Journal {
   #summarized: JournalPoint
   /** A line may be partially written. */
   #isTorn = false
+  #isClosing = false
   #tail: Promise<unknown> = Promise.resolve()
   /** Why a line was given up for want of disk space: what follows it would tell of a run that was not. */
   #withoutSpace: CaissonError | undefined
@@ -157,10 +158,13 @@ export class Journal {
   /**
    * Stamps, chains and writes one event. Resolves once the system has it, and at a barrier once it is on disk. Calls
    * are written in order. A failed line is not in the chain.
-   * @throws {CaissonError} `state_corrupted` when lines of this kind are at their limit
+   * @throws {CaissonError} `not_possible_now` once it closes, `state_corrupted` when lines of this kind are at their limit
    * @throws the disk's errors
    */
   async append(entry: Entry): Promise<JournalEvent> {
+    // A line that its last summary does not count would make the journal one that somebody modified.
+    if (this.#isClosing)
+      throw new CaissonError('not_possible_now', `the journal of ${this.#options.runId} is closed`)
     const written = this.#tail.then(() => {
       if (this.#withoutSpace !== undefined && !alwaysFit.has(entry.event.type)) throw this.#withoutSpace
       return writeWithDiskSpace(() => this.#write(entry), this.waitForDiskSpace)
@@ -251,6 +255,7 @@ export class Journal {
 
   /** @throws when the summary with the journal's length cannot be written */
   async close(): Promise<void> {
+    this.#isClosing = true
     await this.#tail
     try {
       await this.#options.fence?.flush()

@@ -17,6 +17,8 @@ import { Name } from './key-source.ts'
 const TIMEOUT_MS = 60_000
 const MAX_BYTES = 64 * 1024
 const SERVICE = 'caisson'
+/** Exit code of `security` for a key that is not there. */
+const missingOfSecurity = 44
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -127,9 +129,12 @@ export async function removeFromKeyring(name: string, place: KeyringPlace): Prom
 export async function dropFromKeyring(name: string, place: KeyringPlace): Promise<Result<void, string>> {
   const ran = await callKeyring((program) => program.remove(name), place)
   if (!ran.ok) return ran
+  const { code, stderr } = ran.value
+  // A keyring that nobody unlocks gives no key either, and has it still.
+  const isRefused = code !== 0 && code !== missingOfSecurity && lastWords(stderr) !== ''
   const left = await readFromKeyring(name, place)
-  if (left.ok) {
-    const why = lastWords(ran.value.stderr) || `it ended with ${ran.value.code}`
+  if (left.ok || isRefused) {
+    const why = lastWords(stderr) || `it ended with ${code}`
     return { ok: false, error: `the system's keyring still has the key "${name}": ${why}` }
   }
   return { ok: true, value: undefined }

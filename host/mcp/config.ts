@@ -10,7 +10,7 @@ import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issu
 import { listMcpServers, McpServerForm, readMcpServer } from '#specs/protocol/mcp-config.ts'
 import { parseJson } from '../files/json.ts'
 import { findPlaceholders } from '../secrets/placeholders.ts'
-import { McpOAuth, readOAuth } from './oauth-settings.ts'
+import { checkOwnOAuth, McpOAuth, readOAuth } from './oauth-settings.ts'
 
 const mcpServersMaxCount = 32
 
@@ -54,6 +54,8 @@ export function mcpServersOf(
     if (!McpServerName.safeParse(name).success) return problem('a name is 1 to 64 of A-Z a-z 0-9 _ . -')
     const read = toMcpServer(form)
     if (!read.ok) return problem(read.error)
+    const allowed = Object.hasOwn(own, name) ? checkOwnOAuth(form) : undefined
+    if (allowed?.ok === false) return problem(allowed.error)
     if (read.value !== null) servers[name] = read.value
   }
   if (Object.keys(servers).length > mcpServersMaxCount)
@@ -68,7 +70,7 @@ export function readMcpFile(text: string, file: string): Result<Readonly<Record<
   const listed = listMcpServers(value)
   if (!listed.ok) return { ok: false, error: `${file}: ${listed.error}` }
   const servers = Object.fromEntries(listed.value)
-  const read = mcpServersOf(servers)
+  const read = mcpServersOf({}, servers)
   return read.ok ? { ok: true, value: servers } : { ok: false, error: `${file}: ${read.error}` }
 }
 

@@ -63,6 +63,23 @@ export function tokenNameOf(server: Pick<SignInServer, 'name' | 'url'>): string 
   return `MCP_TOKEN_${signInIdOf(server).slice(0, 16).toUpperCase()}`
 }
 
+/**
+ * A source of a key runs a program or reads a file of this machine. Servers of elsewhere, such as of a file of a workspace or
+ * of an imported run, have none. The error shows no value.
+ */
+export function checkOwnOAuth(form: unknown): Result<void, string> {
+  const oauth = readOAuth(form)
+  const source = (['clientSecret', 'privateKey'] as const).find(
+    (name) => oauth.ok && oauth.value?.[name] !== undefined,
+  )
+  return source === undefined
+    ? { ok: true, value: undefined }
+    : {
+        ok: false,
+        error: `oauth.${source}: only a server of the configuration file names where a key is; move the server there`,
+      }
+}
+
 /** Whether any server may have `oauth`, and whether it is valid. The error shows no value. */
 export function readOAuth(form: unknown): Result<McpOAuth | undefined, string> {
   if (typeof form !== 'object' || form === null || !('oauth' in form) || form.oauth === undefined)
@@ -93,6 +110,7 @@ export function signInServersOf(
     const read = readMcpServer(form)
     const oauth = readOAuth(form)
     if (!read.ok || read.value === null || !oauth.ok || !McpServerName.safeParse(name).success) continue
+    if (Object.hasOwn(own, name) && !checkOwnOAuth(form).ok) continue
     const { url = '', transport, headers = {} } = read.value
     const hasOwn = Object.keys(headers).some((header) => header.toLowerCase() === 'authorization')
     if (transport === 'stdio' || hasOwn || URL.parse(url)?.protocol !== 'https:') continue

@@ -25,6 +25,7 @@ const resultWaitMs = 10_000
 /** Time of one request for events; the state is looked at again after one without any. */
 const waitStepMs = 15_000
 const eventsOfPage = 1_000
+const runsOfPage = 20
 /** Between two requests for events, so that a run with many of them uses up no quota of its caller. */
 const pageGapMs = 1_000
 
@@ -55,12 +56,30 @@ export async function questionsOf(
   return approvals.filter(({ approval: { tool } }) => tool !== waitTool)
 }
 
+/** The newest run with this metadata that is meant. Forks are not: they have the metadata of their run. */
+export async function newestRunWith(
+  service: RouteCaller,
+  metadata: Readonly<Record<string, string>>,
+  isMeant: (run: RunResource) => boolean = () => true,
+): Promise<RunResource | undefined> {
+  const filter = { metadata: JSON.stringify(metadata) as never, limit: runsOfPage }
+  for (let cursor: string | undefined; ; ) {
+    const query = { ...filter, ...(cursor === undefined ? {} : { cursor }) }
+    const { runs, nextCursor } = await service.call('listRuns', { query })
+    const found = runs.find((run) => run.forkedFrom === undefined && isMeant(run))
+    if (found !== undefined || nextCursor === undefined) return found
+    cursor = nextCursor
+  }
+}
+
 export interface FollowOptions {
   readonly waitMs: number
   /** `seq` of the first event that is new to the caller. */
   readonly from: number
   readonly signal: AbortSignal
   readonly onEvents: (events: readonly JournalEvent[]) => Promise<void>
+  /** Whether to leave a run that no process carries out, such as one whose process died. Default false. */
+  readonly leavesIdle?: boolean
 }
 
 export interface Followed extends RunView {
@@ -72,14 +91,16 @@ export interface Followed extends RunView {
 export async function followRun(
   service: RouteCaller,
   runId: string,
-  { waitMs, signal, from, onEvents }: FollowOptions,
+  { waitMs, signal, from, onEvents, leavesIdle = false }: FollowOptions,
 ): Promise<Followed> {
   const until = performance.now() + waitMs
   let next = from
   for (;;) {
     const view = await viewRun(service, runId, signal)
     const isOver = () => performance.now() >= until
-    if (view.result !== undefined || view.questions.length > 0 || isOver()) return { ...view, next }
+    const hasStopped = leavesIdle && !view.run.isLive
+    if (view.result !== undefined || view.questions.length > 0 || hasStopped || isOver())
+      return { ...view, next }
     let hasTurned = false
     while (!hasTurned && !isOver()) {
       const left = until - performance.now()

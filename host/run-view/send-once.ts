@@ -3,18 +3,23 @@ import { type JournalEvent, ServiceError } from '../../client/index.ts'
 import type { Answer } from './question-form.ts'
 import { isGone, type Question, type RouteCaller } from './run-view.ts'
 
-const eventsOfPage = 10_000
+const eventsOfPage = 2_000
 
 /** Sends a message to the agent unless one of this name was sent. @param by names the message, for the journal */
 export async function sendOnce(service: RouteCaller, runId: string, text: string, by: string): Promise<void> {
-  for (let from = 1, isLast = false; !isLast; ) {
-    const query = { from, limit: eventsOfPage }
-    const page = await service.call('listEvents', { params: { run: runId }, query })
-    if (page.events.some((event) => isMessageOf(event, by))) return
-    from = page.next
-    isLast = page.events.length === 0
-  }
+  for await (const event of eventsOf(service, runId)) if (isMessageOf(event, by)) return
   await service.call('sendMessage', { params: { run: runId }, body: { text, by } })
+}
+
+/** Whether a message of this name entered the conversation of the run's agent. */
+export async function wasTaken(service: RouteCaller, runId: string, by: string): Promise<boolean> {
+  const sent = new Set<string>()
+  for await (const line of eventsOf(service, runId)) {
+    const { event } = line
+    if (event.type === 'steer-request' && isMessageOf(line, by)) sent.add(event.messageId)
+    if (event.type === 'steer-seen' && event.messageIds.some((id) => sent.has(id))) return true
+  }
+  return false
 }
 
 /** The first answer counts, so a later one changes nothing. @param by who answers, for the journal */
@@ -29,6 +34,16 @@ export async function giveAnswer(
     await service.call('answerApproval', { params, body: { ...answer, by } })
   } catch (error) {
     if (!(error instanceof ServiceError && isGone(error))) throw error
+  }
+}
+
+async function* eventsOf(service: RouteCaller, runId: string): AsyncGenerator<JournalEvent> {
+  for (let from = 1; ; ) {
+    const query = { from, limit: eventsOfPage }
+    const page = await service.call('listEvents', { params: { run: runId }, query })
+    yield* page.events
+    if (page.events.length === 0) return
+    from = page.next
   }
 }
 

@@ -28,7 +28,10 @@ export type AgentHandlers = {
 }
 
 export function makeAgentHandlers(parts: AgentParts): AgentHandlers {
-  const { serviceOf, clean, version, publicUrl, log } = parts
+  const { clean, version, publicUrl, log } = parts
+  // Whoever may see the runs of others takes none of them for a conversation of their own.
+  const serviceOf = (caller: Caller, signal: AbortSignal) =>
+    parts.serviceOf({ ...caller, seesOwnAlone: true }, signal)
   return {
     agentCard: async (_, { baseUrl = '' }) => ({
       body: agentCardJson(publicUrl ?? baseUrl, version) as never,

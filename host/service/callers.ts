@@ -26,6 +26,8 @@ export interface Caller {
   readonly account?: Account
   /** The one question that the caller may answer. Absent: what scopes and owner allow. */
   readonly link?: LinkGrant
+  /** True: sees the runs that it started alone, also the owner and an admin. */
+  readonly seesOwnAlone?: boolean
 }
 
 /** The holder of an API key or of a link, or the subject of a JWT. */
@@ -235,8 +237,8 @@ export class Callers {
 }
 
 /** Whether the caller sees the runs of everybody. */
-export function seesAll({ account, scopes: has }: Caller): boolean {
-  return account === undefined || has.has('admin')
+export function seesAll({ account, scopes: has, seesOwnAlone = false }: Caller): boolean {
+  return !seesOwnAlone && (account === undefined || has.has('admin'))
 }
 
 /**

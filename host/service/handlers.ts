@@ -25,7 +25,7 @@ import { actorOf } from './callers.ts'
 import type { RunEvents } from './events.ts'
 import type { Answer, Call, Handlers } from './handler.ts'
 import { requireUnchanged } from './links.ts'
-import { type Ownership, ownerMetadata, ownPrefix, visibleMetadata } from './ownership.ts'
+import { isVisible, type Ownership, ownerMetadata, ownPrefix, visibleMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
 import type { Push } from './push.ts'
 import type { Quotas } from './quotas.ts'
@@ -138,7 +138,8 @@ export function makeHandlers(parts: HandlerParts): Handlers {
         ...(cursor === undefined ? {} : { cursor }),
         ...(limit === undefined ? {} : { limit }),
       })
-      return { body: { ...found, runs: found.runs.map((run) => runs.resource(run)) } }
+      const visible = found.runs.filter((run) => isVisible(caller, run))
+      return { body: { ...found, runs: visible.map((run) => runs.resource(run)) } }
     },
     getRun: async ({ params: { run }, query: { waitMs = 0, until = 'end' } }, { ifNoneMatch, signal }) => {
       if (waitMs > 0) await waits.until(run, until, AbortSignal.any([signal, AbortSignal.timeout(waitMs)]))
@@ -197,9 +198,9 @@ export function makeHandlers(parts: HandlerParts): Handlers {
 
     listApprovals: async ({ query: { run } }, { caller }) => {
       if (run !== undefined) await ownership.require(caller, run)
-      const isVisible = await ownership.visible(caller)
+      const isSeen = run === undefined ? await ownership.visible(caller) : () => true
       const approvals = await host.runs.pendingApprovals(run)
-      const visible = approvals.filter(({ runId }) => isVisible(runId))
+      const visible = approvals.filter(({ runId }) => isSeen(runId))
       return {
         body: {
           approvals: visible.map(questionResource),

@@ -19,9 +19,13 @@ export function ownerMetadata({ account, name }: Caller): Readonly<Record<string
   return account === undefined ? {} : { [ownerField]: name }
 }
 
-/** Metadata that the runs have which the caller sees. */
+/** Metadata that the runs have which the caller sees. Those of the owner have none, so {@link isVisible} decides. */
 export function visibleMetadata(caller: Caller): Readonly<Record<string, string>> {
-  return seesAll(caller) ? {} : { [ownerField]: caller.name }
+  return seesAll(caller) ? {} : ownerMetadata(caller)
+}
+
+export function isVisible(caller: Caller, { metadata }: Pick<RunSummary, 'metadata'>): boolean {
+  return seesAll(caller) || metadata?.[ownerField] === ownerMetadata(caller)[ownerField]
 }
 
 /** What its caller gave a run as metadata; undefined: nothing. */
@@ -69,8 +73,7 @@ export class Ownership {
     if (caller.link !== undefined && runIds.every((id) => id === caller.link?.runId)) return
     const there = new Set(await this.#runs.ids())
     for (const id of runIds) {
-      const { metadata } = there.has(id) ? await this.#runs.summary(id) : {}
-      if (metadata?.[ownerField] !== caller.name)
+      if (!there.has(id) || !isVisible(caller, await this.#runs.summary(id)))
         throw new CaissonError('run_not_found', `no run has the ID "${id}"`)
     }
   }
@@ -78,8 +81,8 @@ export class Ownership {
   /** Whether the caller sees a run, by its id. */
   async visible(caller: Caller): Promise<(runId: string | null) => boolean> {
     if (seesAll(caller)) return () => true
-    const runs = await this.#runs.select({ metadata: { [ownerField]: caller.name } })
-    const ids = new Set(runs.map(({ id }) => id))
+    const runs = await this.#runs.select({ metadata: visibleMetadata(caller) })
+    const ids = new Set(runs.filter((run) => isVisible(caller, run)).map(({ id }) => id))
     return (runId) => runId !== null && ids.has(runId)
   }
 }

@@ -72,9 +72,11 @@ export class RunWaits {
     try {
       while (!signal.aborted) {
         news = Promise.withResolvers()
+        // What happens while it is found out is news.
+        const since = Date.now()
         if (await this.#isSo(runId, what)) return
         if (this.#options.isHeld(runId)) await news.promise
-        else await this.#newsFromElsewhere(runId, news.promise, signal)
+        else await this.#newsFromElsewhere(runId, since, news.promise, signal)
       }
     } finally {
       signal.removeEventListener('abort', wake)
@@ -104,8 +106,12 @@ export class RunWaits {
   }
 
   /** Of a run that another process carries out, or none. */
-  async #newsFromElsewhere(runId: string, news: Promise<void>, signal: AbortSignal): Promise<void> {
-    const since = Date.now()
+  async #newsFromElsewhere(
+    runId: string,
+    since: number,
+    news: Promise<void>,
+    signal: AbortSignal,
+  ): Promise<void> {
     const ending = new AbortController()
     const handle = await this.#options.host.attach(runId)
     const recheck = sleep(recheckMs, undefined, { signal: AbortSignal.any([signal, ending.signal]) })

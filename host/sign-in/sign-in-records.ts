@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { McpServerName } from '#specs/protocol/extension.ts'
+import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import type { Folders } from '../state/folders.ts'
 import { JsonFile } from '../state/json-file.ts'
 
@@ -45,6 +46,17 @@ export const SignInRecord = z.strictObject({
 })
 export type SignInRecord = Readonly<z.infer<typeof SignInRecord>>
 
+/**
+ * Servers choose many of its fields, and one that does not fit would make the whole file unreadable.
+ * @throws {CaissonError} `not_possible_now`
+ */
+export function requireStorable(record: unknown): void {
+  const parsed = SignInRecord.safeParse(record, plainMessagesWithoutValues)
+  if (parsed.success) return
+  const issues = describeIssues(parsed.error, { root: 'the sign-in', max: 1 })
+  throw new CaissonError('not_possible_now', `what the server says of itself cannot be kept: ${issues}`)
+}
+
 const RecordFile = z.strictObject({ signIns: z.array(SignInRecord).max(recordsMaxCount) })
 
 export class SignInRecords {
@@ -64,8 +76,9 @@ export class SignInRecords {
     return (await this.list()).find((record) => record.id === id)
   }
 
-  /** Replaces the record with its ID. @throws {CaissonError} as {@link list}, `limit_reached` */
+  /** Replaces the record with its ID. @throws {CaissonError} as {@link list}, `limit_reached`, `not_possible_now` */
   async keep(record: SignInRecord): Promise<void> {
+    requireStorable(record)
     await this.#file.change(({ signIns }) => {
       const others = signIns.filter(({ id }) => id !== record.id)
       if (others.length >= recordsMaxCount)
@@ -80,17 +93,18 @@ export class SignInRecords {
     })
   }
 
-  /** Changes some fields, if the record is still of this revision. @throws {CaissonError} as {@link list} */
+  /** Changes some fields, if the record is still of this revision. @throws {CaissonError} as {@link keep} */
   async amend(
     { id, revision }: Pick<SignInRecord, 'id' | 'revision'>,
     fields: Partial<SignInRecord>,
   ): Promise<void> {
     await this.#file.change((content) => {
       const isMeant = (record: SignInRecord) => record.id === id && record.revision === revision
-      if (!content.signIns.some(isMeant)) return content
-      return {
-        signIns: content.signIns.map((record) => (isMeant(record) ? { ...record, ...fields } : record)),
-      }
+      const meant = content.signIns.find(isMeant)
+      if (meant === undefined) return content
+      const changed = { ...meant, ...fields }
+      requireStorable(changed)
+      return { signIns: content.signIns.map((record) => (record === meant ? changed : record)) }
     })
   }
 

@@ -1,32 +1,25 @@
 /**
- * The sign-ins of a user to MCP servers: signs in and out, stores the tokens, and renews them. One renewal of a server is
- * under way at a time, also among processes, because a refresh token may be good for one use.
+ * The sign-ins of a user to MCP servers: signs in and out, and renews the tokens. One renewal of a server is under way at a
+ * time, also among processes, because a refresh token may be good for one use.
  */
-import { randomBytes } from 'node:crypto'
-import path from 'node:path'
-import {
-  computeScopeUnion,
-  type FetchLike,
-  isStrictScopeSuperset,
-  type OAuthTokens,
-} from '@modelcontextprotocol/client'
+import { computeScopeUnion, type FetchLike, isStrictScopeSuperset } from '@modelcontextprotocol/client'
 import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import type { KeyringPlace } from '../keys/keyring.ts'
 import { Secret } from '../keys/secret.ts'
-import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import { type McpOAuth, type SignInServer, signInIdOf } from '../mcp/oauth-settings.ts'
 import { createRedaction, type Redaction } from '../secrets/redaction.ts'
-import { type Folders, prepareFolders } from '../state/folders.ts'
+import type { Folders } from '../state/folders.ts'
 import { type Challenge, isScope, readChallenge } from './discovery.ts'
 import { partsOf, refresh, requestForClient } from './grants.ts'
 import { type ClientSecrets, signerOf } from './oauth-client.ts'
 import { explainFailure, oauthCodeOf } from './oauth-error.ts'
 import { revokeTokens } from './revoke.ts'
-import { type SignedIn, type SignInPerson, signIn } from './sign-in.ts'
+import { type SignInPerson, signIn } from './sign-in.ts'
 import type { SignInRecord, SignInRecords } from './sign-in-records.ts'
-import { type TokenSecrets, TokenVault } from './token-vault.ts'
+import { StoredSignIns } from './stored-sign-ins.ts'
+import type { TokenSecrets } from './token-vault.ts'
 
 export interface SignInsOptions {
   readonly place: KeyringPlace & { readonly folders: Folders }
@@ -42,16 +35,10 @@ const renewalTimeoutMs = 45_000
 /** A token that was renewed within this time and is refused again is not renewed once more. */
 const renewedAgainMs = 60_000
 
-interface Known {
-  readonly revision: string
-  readonly secrets: TokenSecrets
-}
-
 export class SignIns {
   readonly records: SignInRecords
   readonly #options: SignInsOptions
-  readonly #vault: TokenVault
-  readonly #known = new Map<string, Known>()
+  readonly #stored: StoredSignIns
   readonly #renewing = new Map<string, Promise<Result<Secret, string>>>()
   /** When a token was renewed because the server refused it, by ID. */
   readonly #renewedAt = new Map<string, number>()
@@ -59,12 +46,11 @@ export class SignIns {
   constructor(options: SignInsOptions, records: SignInRecords) {
     this.#options = options
     this.records = records
-    this.#vault = new TokenVault(options.place)
+    this.#stored = new StoredSignIns({ place: options.place, records, now: () => this.#now() })
   }
 
   /** @throws {CaissonError} `not_possible_now` with the reason, without any secret */
   async signIn(server: SignInServer, person: SignInPerson, signal: AbortSignal): Promise<SignInRecord> {
-    await prepareFolders(this.#options.place.folders)
     const id = signInIdOf(server)
     const secrets = await this.#clientSecrets(server.oauth)
     const before = await this.records.find(id)
@@ -75,23 +61,28 @@ export class SignIns {
         before?.wanted,
       )
       const signedIn = await signIn({ server, secrets, person, fetch, signal, earlierScope })
-      return await this.#keep(server, signedIn)
+      // A renewal of the earlier sign-in would replace this one.
+      await using _ = await this.#stored.lock(id)
+      return await this.#stored.begin(server, signedIn)
     } catch (cause) {
       const why = explainFailure(cause, redactionOf(secrets))
       throw new CaissonError('not_possible_now', `the sign-in to ${server.name} failed: ${why}`, { cause })
     }
   }
 
-  /** Revokes the tokens where the server can, and forgets them. @returns whether they were revoked there */
-  async signOut(record: SignInRecord, signal: AbortSignal): Promise<boolean> {
-    const { id, place } = record
-    const secrets = await this.#vault.read(id, place).catch(() => undefined)
-    await this.records.forget(id)
-    await this.#vault.remove(id, place)
-    this.#known.delete(id)
-    if (secrets === undefined) return false
-    const fetch = await this.#options.fetchFor(signal)
-    return await revokeTokens(record, secrets, fetch)
+  /**
+   * Revokes the tokens where the server can, and removes them.
+   * @param server as it is configured now, whose client revokes them. Absent: a client without a secret of the configuration
+   * @returns whether they were revoked there @throws {CaissonError} `state_unavailable` for tokens that cannot be removed
+   */
+  async signOut({ id }: SignInRecord, signal: AbortSignal, server?: SignInServer): Promise<boolean> {
+    await using _ = await this.#stored.lock(id)
+    // A renewal may have changed it meanwhile.
+    const record = await this.records.find(id)
+    if (record === undefined) return false
+    const secrets = await this.#stored.secretsOf(record).catch(() => undefined)
+    await this.#stored.remove(record)
+    return secrets !== undefined && (await this.#revoke(record, secrets, server?.oauth ?? {}, signal))
   }
 
   /** A valid token, renewed if needed. The error is for the agent: what to do, and no secret. */
@@ -105,13 +96,9 @@ export class SignIns {
       const { expiresAt } = record
       if (expiresAt !== undefined && expiresAt - earlyMs <= this.#now())
         return await this.#renew(server, record)
-      return { ok: true, value: new Secret((await this.#secrets(record)).accessToken) }
+      return { ok: true, value: new Secret((await this.#stored.secretsOf(record)).accessToken) }
     } catch (cause) {
-      const why = cause instanceof CaissonError ? cause.message : 'it failed'
-      return {
-        ok: false,
-        error: `the token for the MCP server ${server.name} cannot be read on the host: ${why}`,
-      }
+      return { ok: false, error: notUsable(server, cause) ?? needsSignIn(server) }
     }
   }
 
@@ -126,13 +113,25 @@ export class SignIns {
     header: string | undefined,
     token: string,
   ): Promise<'renewed' | { readonly words: string } | null> {
-    const challenge = readChallenge(header, server.url)
+    try {
+      return await this.#judgeRefusal(server, status, readChallenge(header, server.url), token)
+    } catch (cause) {
+      return { words: notUsable(server, cause) ?? needsSignIn(server) }
+    }
+  }
+
+  async #judgeRefusal(
+    server: SignInServer,
+    status: number,
+    challenge: Challenge,
+    token: string,
+  ): Promise<'renewed' | { readonly words: string } | null> {
     const record = await this.records.find(signInIdOf(server))
     if (record === undefined) return status === 401 ? { words: needsSignIn(server) } : null
     if (status === 403)
       return challenge.error === 'insufficient_scope' ? await this.#stepUp(server, record, challenge) : null
     if (status !== 401) return null
-    const now = await this.#secrets(record).catch(() => undefined)
+    const now = await this.#stored.secretsOf(record).catch(() => undefined)
     // Another request has renewed it meanwhile.
     if (now !== undefined && now.accessToken !== token) return 'renewed'
     const under = await this.#renewing.get(record.id)
@@ -152,7 +151,9 @@ export class SignIns {
     record: SignInRecord,
     { scope }: Challenge,
   ): Promise<'renewed' | { readonly words: string }> {
-    const wanted = computeScopeUnion(record.wanted, scope)
+    const all = computeScopeUnion(record.wanted, scope)
+    // A server that asks for others each time fills no file.
+    const wanted = isScope(all) ? all : scope
     const isMore = isStrictScopeSuperset(computeScopeUnion(record.scope, wanted), record.scope)
     await this.records.amend(record, wanted === undefined ? {} : { wanted })
     if (server.oauth.flow === 'client-credentials' && isMore) {
@@ -181,27 +182,25 @@ export class SignIns {
     let sent: TokenSecrets | undefined
     try {
       clientSecrets = await this.#clientSecrets(server.oauth)
-      const { folders } = this.#options.place
-      await prepareFolders(folders)
-      await using _ = await takeLock(path.join(folders.locks, `mcp-${id}.lock`), { waitMs: stateFileWaitMs })
+      await using _ = await this.#stored.lock(id)
       const record = await this.records.find(id)
       if (record !== undefined && record.revision !== seen?.revision && !record.isOver)
-        return { ok: true, value: new Secret((await this.#secrets(record)).accessToken) }
+        return { ok: true, value: new Secret((await this.#stored.secretsOf(record)).accessToken) }
       const fetch = await this.#options.fetchFor(AbortSignal.timeout(renewalTimeoutMs))
       if (server.oauth.flow === 'client-credentials') {
         const kept = await this.#asClient(server, record, seen, clientSecrets, fetch)
-        return { ok: true, value: new Secret((await this.#secrets(kept)).accessToken) }
+        return { ok: true, value: new Secret((await this.#stored.secretsOf(kept)).accessToken) }
       }
       if (record === undefined) return { ok: false, error: needsSignIn(server) }
-      sent = await this.#secrets(record)
+      sent = await this.#stored.secretsOf(record)
       if (sent.refreshToken === undefined) {
         await this.records.amend(record, { isOver: true })
         return { ok: false, error: needsSignIn(server) }
       }
       const secret = sent.clientSecret ?? clientSecrets.clientSecret?.reveal()
       const tokens = await refresh({ ...partsOf(record, secret), fetch }, sent.refreshToken)
-      const kept = await this.#store(record, tokens, sent.clientSecret)
-      return { ok: true, value: new Secret((await this.#secrets(kept)).accessToken) }
+      const kept = await this.#stored.store(record, tokens, sent.clientSecret)
+      return { ok: true, value: new Secret((await this.#stored.secretsOf(kept)).accessToken) }
     } catch (cause) {
       return await this.#noteFailure(server, seen, cause, redactionOf(clientSecrets, sent))
     }
@@ -221,7 +220,8 @@ export class SignIns {
       return { ok: false, error: needsSignIn(server) }
     }
     const why = explainFailure(cause, redaction)
-    return { ok: false, error: `the token for the MCP server ${server.name} cannot be renewed: ${why}` }
+    const error = `the token for the MCP server ${server.name} cannot be renewed: ${why}`
+    return { ok: false, error: notUsable(server, cause) ?? error }
   }
 
   async #asClient(
@@ -234,82 +234,35 @@ export class SignIns {
     const nobody: SignInPerson = { openUrl: () => undefined, showCode: () => undefined }
     if (record === undefined) {
       const signal = AbortSignal.timeout(renewalTimeoutMs)
-      return await this.#keep(server, await signIn({ server, secrets, person: nobody, fetch, signal }))
+      return await this.#stored.begin(
+        server,
+        await signIn({ server, secrets, person: nobody, fetch, signal }),
+      )
     }
     const scope = computeScopeUnion(record.scope, seen?.wanted ?? record.wanted)
     const signer = signerOf(server.oauth, secrets)
     const parts = { ...partsOf(record, secrets.clientSecret?.reveal()), signer, fetch }
-    return await this.#store(
+    return await this.#stored.store(
       { ...record, ...(scope === undefined ? {} : { scope }) },
       await requestForClient(parts, scope),
     )
   }
 
-  async #keep(
-    server: SignInServer,
-    { authorization, client, tokens, scope }: SignedIn,
-  ): Promise<SignInRecord> {
-    const { url, issuer, metadata, resource } = authorization
-    const registeredSecret = server.oauth.clientId === undefined ? client.client_secret : undefined
-    const method = 'token_endpoint_auth_method' in client ? client.token_endpoint_auth_method : undefined
-    const revocation =
-      metadata !== undefined && 'revocation_endpoint' in metadata ? metadata.revocation_endpoint : undefined
-    const authMethods = metadata?.token_endpoint_auth_methods_supported
-    const record: SignInRecord = {
-      id: signInIdOf(server),
-      server: server.name,
-      url: server.url,
-      flow: server.oauth.flow ?? 'code',
-      endpoints: {
-        url,
-        issuer,
-        token: metadata?.token_endpoint ?? new URL('/token', url).href,
-        ...(revocation === undefined ? {} : { revocation: String(revocation) }),
-        ...(authMethods === undefined ? {} : { authMethods: [...authMethods] }),
-      },
-      ...(resource === undefined ? {} : { resource }),
-      clientId: client.client_id,
-      ...(typeof method === 'string' ? { clientAuthMethod: method } : {}),
-      ...(scope === undefined ? {} : { scope }),
-      hasRefreshToken: false,
-      signedInAt: this.#now(),
-      revision: randomBytes(8).toString('hex'),
-      place: 'file',
-      isOver: false,
+  /** Never rejects: what is gone here need not be asked for again. */
+  async #revoke(
+    record: SignInRecord,
+    secrets: TokenSecrets,
+    oauth: McpOAuth,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    try {
+      const own = await this.#clientSecrets(oauth)
+      const parts = partsOf(record, secrets.clientSecret ?? own.clientSecret?.reveal())
+      const fetch = await this.#options.fetchFor(signal)
+      return await revokeTokens(record, secrets, { ...parts, signer: signerOf(oauth, own), fetch })
+    } catch {
+      return false
     }
-    return await this.#store(record, tokens, registeredSecret)
-  }
-
-  async #store(before: SignInRecord, tokens: OAuthTokens, clientSecret?: string): Promise<SignInRecord> {
-    const { expiresAt: _, wanted: _wanted, ...rest } = before
-    const secrets: TokenSecrets = {
-      accessToken: tokens.access_token,
-      ...(tokens.refresh_token === undefined ? {} : { refreshToken: tokens.refresh_token }),
-      ...(clientSecret === undefined ? {} : { clientSecret }),
-    }
-    const place = await this.#vault.put(before.id, secrets)
-    const record: SignInRecord = {
-      ...rest,
-      ...(isScope(tokens.scope) ? { scope: tokens.scope } : {}),
-      ...(tokens.expires_in === undefined
-        ? {}
-        : { expiresAt: this.#now() + Math.round(tokens.expires_in * 1_000) }),
-      hasRefreshToken: tokens.refresh_token !== undefined,
-      revision: randomBytes(8).toString('hex'),
-      place,
-      isOver: false,
-    }
-    await this.records.keep(record)
-    this.#known.set(record.id, { revision: record.revision, secrets })
-    return record
-  }
-
-  async #secrets({ id, revision, place }: SignInRecord): Promise<TokenSecrets> {
-    const known = this.#known.get(id)
-    if (known?.revision === revision) return known.secrets
-    const secrets = await this.#vault.read(id, place)
-    this.#known.set(id, { revision, secrets })
-    return secrets
   }
 
   async #clientSecrets({ clientSecret, privateKey }: McpOAuth): Promise<ClientSecrets> {
@@ -328,6 +281,16 @@ export class SignIns {
   #now(): number {
     return (this.#options.now ?? Date.now)()
   }
+}
+
+/** Of what this machine keeps the agent learns nothing; undefined for a failure of a server. */
+function notUsable({ name }: SignInServer, cause: unknown): string | undefined {
+  const isOurs =
+    (cause instanceof CaissonError && cause.code !== 'not_possible_now') ||
+    (cause instanceof Error && 'syscall' in cause)
+  return isOurs
+    ? `the sign-in to the MCP server ${name} cannot be used on the host; the user finds out why there: caisson mcp login ${name}`
+    : undefined
 }
 
 function needsSignIn(server: SignInServer): string {

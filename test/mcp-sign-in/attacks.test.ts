@@ -1,5 +1,7 @@
 // What a hostile MCP server, authorization server or page can try in a sign-in, with a real authorization server beside it.
+import { writeFile } from 'node:fs/promises'
 import type { ServerResponse } from 'node:http'
+import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { makePolicy } from '../../host/egress/policy.ts'
 import { directNetwork } from '../../host/net/network.ts'
@@ -146,7 +148,76 @@ describe('an MCP server', () => {
   })
 })
 
+describe('a server that refuses tokens', () => {
+  it('and asks for other rights each time leaves the sign-ins readable [A.09]', async () => {
+    await using world = await OAuthWorld.open()
+    const signIns = world.signIns()
+    await signIns.signIn(world.server(), world.person(), soon())
+    for (const letter of ['a', 'b', 'c', 'd']) {
+      const header = `Bearer error="insufficient_scope", scope="${letter.repeat(1_900)}"`
+      expect(await signIns.refused(world.server(), 403, header, 'any')).toMatchObject({
+        words: expect.stringContaining('demands rights'),
+      })
+    }
+    expect(await signIns.records.list()).toHaveLength(1)
+  })
+})
+
+describe('what this machine keeps', () => {
+  it('is not named to the agent where it cannot be read [A.09]', async () => {
+    await using world = await OAuthWorld.open()
+    const signIns = world.signIns()
+    await signIns.signIn(world.server(), world.person(), soon())
+    await writeFile(path.join(world.home, 'mcp-sign-ins.json'), '{')
+    const words = [
+      await signIns.token(world.server()),
+      await signIns.refused(world.server(), 401, 'Bearer error="invalid_token"', 'any'),
+    ].map((said) => JSON.stringify(said))
+    for (const said of words) {
+      expect(said).toContain('caisson mcp login tracker')
+      expect(said).not.toContain(world.home)
+    }
+  })
+})
+
 describe('an authorization server', () => {
+  it.each([1e300, -1e300, -5, 1e20])(
+    'that says that a token lasts %d s leaves the sign-ins readable [A.09]',
+    async (lifetime) => {
+      await using world = await OAuthWorld.open()
+      await world.signIns().signIn(world.server(), world.person(), soon())
+      world.issuerAnswer = (request, response) => {
+        if (request.url !== '/token') return false
+        json(response, 200, { access_token: 'x'.repeat(30), token_type: 'Bearer', expires_in: lifetime })
+        return true
+      }
+      const signIns = world.signIns({ now: () => Date.now() + 10 * 60_000 })
+      expect((await signIns.token(world.server())).ok).toBe(true)
+      expect(await world.signIns().records.list()).toHaveLength(1)
+    },
+  )
+
+  it('whose answer does not fit what is kept gets no sign-in, and others stay readable [A.09]', async () => {
+    await using world = await OAuthWorld.open()
+    world.issuerAnswer = (request, response) => {
+      if (request.url?.startsWith('/.well-known/') !== true) return false
+      json(response, 200, {
+        issuer: world.issuer,
+        authorization_endpoint: `${world.issuer}/auth`,
+        token_endpoint: `${world.issuer}/token`,
+        registration_endpoint: `${world.issuer}/reg`,
+        response_types_supported: ['code'],
+        code_challenge_methods_supported: ['S256'],
+        token_endpoint_auth_methods_supported: ['none', ...Array.from({ length: 40 }, (_, at) => `m${at}`)],
+      })
+      return true
+    }
+    const signIns = world.signIns()
+    const signing = signIns.signIn(world.server(), world.person(), soon())
+    expect(await failureOf(signing)).toContain('cannot be kept: endpoints.authMethods')
+    expect(await signIns.records.list()).toEqual([])
+  })
+
   it('that repeats what it was sent gives no token away in an error [A.09]', async () => {
     await using world = await OAuthWorld.open()
     await world.signIns().signIn(world.server(), world.person(), soon())

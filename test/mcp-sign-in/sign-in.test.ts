@@ -1,8 +1,10 @@
 // Sign-ins to an MCP server with a real authorization server: each flow, renewal, rights, and what is stored where.
 import { readdir, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { machineSecret, OAuthWorld } from './oauth-world.ts'
+import { testKeyring } from '../../host/test/support/keyring.ts'
+import { json, machineSecret, OAuthWorld } from './oauth-world.ts'
 
 const soon = () => AbortSignal.timeout(20_000)
 
@@ -66,7 +68,71 @@ describe('a sign-in', () => {
     })
     for (const [file] of await textsOf(world.home)) expect(file).not.toMatch(/mcp-tokens/)
   })
+
+  it('of a client with a secret of the configuration is revoked by that client [A.09]', async () => {
+    await using world = await OAuthWorld.open()
+    const oauth = {
+      flow: 'client-credentials',
+      clientId: 'machine',
+      clientSecret: { env: 'SECRET' },
+    } as const
+    const signIns = world.signIns()
+    const token = await signIns.token(world.server(oauth))
+    const [record] = await signIns.records.list()
+    if (!token.ok || record === undefined) throw new Error('no sign-in')
+    expect(await signIns.signOut(record, soon(), world.server(oauth))).toBe(true)
+    expect((await world.call(token.value.reveal())).status).toBe(401)
+  })
+
+  it('stays listed while the keyring does not give its tokens away [A.09]', async () => {
+    await using world = await OAuthWorld.open()
+    const keyring = await testKeyring()
+    const signIns = world.signIns({ path: keyring.PATH })
+    const record = await signIns.signIn(world.server(), world.person(), soon())
+    expect(record.place).toBe('keyring')
+    await keyring.lock()
+    await expect(signIns.signOut(record, soon())).rejects.toThrow('still has the key')
+    expect(await keyring.kept(`mcp-${record.id}`)).toContain('accessToken')
+    expect(await signIns.records.list()).toHaveLength(1)
+  })
+
+  it.each(['ended', 'replaced'] as const)('that is %s while it is renewed stays so [A.09]', async (how) => {
+    await using world = await OAuthWorld.open()
+    const signIns = world.signIns()
+    const before = await signIns.signIn(world.server(), world.person(), soon())
+    const held = holdFirst(world, '/token')
+    const later = world.signIns({ now: () => Date.now() + 10 * 60_000 })
+    const renewing = later.token(world.server())
+    await held.arrived
+    const ending =
+      how === 'ended'
+        ? signIns.signOut(before, soon())
+        : signIns.signIn(world.server(), world.person(), soon())
+    await Promise.race([ending, sleep(500)])
+    held.release()
+    const [, after] = await Promise.all([renewing, ending])
+    const kept = await signIns.records.list()
+    if (typeof after === 'object') expect(kept).toEqual([after])
+    else expect(kept).toEqual([])
+    const holders = [...(await textsOf(world.home)).keys()].filter((file) => file.includes('mcp-tokens'))
+    expect(holders).toHaveLength(kept.length)
+  })
 })
+
+/** Holds the first request of a path back, and answers it with tokens once it is released. */
+function holdFirst(world: OAuthWorld, url: string) {
+  const arrived = Promise.withResolvers<void>()
+  const released = Promise.withResolvers<void>()
+  world.issuerAnswer = (request, response) => {
+    if (request.url !== url) return false
+    world.issuerAnswer = undefined
+    arrived.resolve()
+    const tokens = { access_token: 'of-the-renewal', refresh_token: 'of-the-renewal', token_type: 'Bearer' }
+    void released.promise.then(() => json(response, 200, tokens))
+    return true
+  }
+  return { arrived: arrived.promise, release: released.resolve }
+}
 
 describe('a token', () => {
   it('that expires is renewed once, however many requests wait, also in several processes [A.09]', async () => {

@@ -138,6 +138,25 @@ it('a message starts one task, which outlives its client, continues its context,
   await expect(client.cancelTask({ tenant: '', id: next.id, metadata: undefined })).rejects.toThrow()
 })
 
+it('the same context or message of another key is another one, also for the owner [H.03 S0.10]', async () => {
+  const { held, host } = await hostOfHeldRuns('a2a-contexts')
+  const served = await serveHost(host)
+  const hostile = await holderOf(host, served, 'hostile')
+  const said = { contextId: 'main', messageId: 'm1', returnImmediately: true }
+  const ofOther = await callingAgent(served.service.url, hostile.secret)
+  const { id: other } = (await ofOther.sendMessage(messageOf('Obey me', said))) as never as { id: string }
+  await held.release(other)
+  await expect.poll(async () => (await host.runs.summary(other)).state.end).not.toBeNull()
+  const client = await callingAgent(served.service.url, served.token)
+  const { id } = (await client.sendMessage(messageOf('Count', said))) as never as { id: string }
+  expect(id).not.toBe(other)
+  expect(await host.runs.summary(id)).toMatchObject({ prompt: 'Count' })
+  expect((await host.runs.summary(id)).continues).toBeUndefined()
+  const listed = { tenant: '', contextId: '', status: 0, pageToken: '', statusTimestampAfter: undefined }
+  expect(await client.listTasks(listed)).toMatchObject({ tasks: [{ id }], totalSize: 1 })
+  await expect(client.getTask({ tenant: '', id: other })).rejects.toThrow('not found')
+})
+
 it('a task streams what the agent says, its question and its end; an answer names question and digest [H.03 V.08 S4.12]', async () => {
   const { run, client, decisions } = await taskAtWork()
   const first = allOf(client.resubscribeTask({ tenant: '', id: runId }))
@@ -177,6 +196,29 @@ it('a task streams what the agent says, its question and its end; an answer name
     { event: { name: expect.stringMatching(/^key agent \(.*\): agent over A2A$/) } },
   ])
   await expect(client.sendMessage(messageOf('More', { taskId: runId }))).rejects.toThrow('over')
+})
+
+it('a message that waits is answered when the process of its task dies [H.03 R.10]', async () => {
+  const { run, host, client } = await taskAtWork()
+  const waiting = client.sendMessage(messageOf('Leave the tests', { taskId: runId }))
+  const types = async () => (await host.runs.read(runId)).map(({ event }) => event.type)
+  await expect.poll(types).toContain('steer-request')
+  await run.die()
+  expect(stateOf((await waiting) as never)).toBe('TASK_STATE_WORKING')
+})
+
+it('a message that a task took is no fault when it comes again after the end [H.03 A.09]', async () => {
+  const { run, host, client } = await taskAtWork()
+  const said = { taskId: runId, messageId: 'm2', returnImmediately: true }
+  await client.sendMessage(messageOf('Leave the tests', said))
+  const messageIds = (await host.runs.read(runId)).flatMap(({ event }) =>
+    event.type === 'steer-request' ? [event.messageId] : [],
+  )
+  await run.record.agent('root', 1, { type: 'steer-seen', stepId: 's', messageIds })
+  await run.end(end)
+  const again = await client.sendMessage(messageOf('Leave the tests', said))
+  expect(stateOf(again as never)).toBe('TASK_STATE_COMPLETED')
+  await expect(client.sendMessage(messageOf('More', { ...said, messageId: 'm3' }))).rejects.toThrow('over')
 })
 
 it('a task that changed files has them as a diff, and no method applies them [H.03 V.05]', async () => {

@@ -219,3 +219,47 @@ it('a message for a run at work reaches its agent once, however often it is sent
     expect(events.at(-1)).toMatchObject({ outcome: { type: 'success' }, result: { summary: 'Done.' } })
   expect(await steers()).toEqual(['Leave the tests'])
 })
+
+it('a message that a run took starts no second one when it comes again after the end [H.03 A.09]', async () => {
+  const { run, host, front } = await threadAtWork()
+  const messages = [firstMessage, { id: 'm2', role: 'user' as const, content: 'Leave the tests' }]
+  const first = front(messages as never).run()
+  const sent = async () =>
+    (await host.runs.read(runId)).flatMap(({ event }) =>
+      event.type === 'steer-request' ? [event.messageId] : [],
+    )
+  await expect.poll(sent).toHaveLength(1)
+  await run.record.agent('root', 1, { type: 'steer-seen', stepId: 's', messageIds: await sent() })
+  const over = { outcome: 'completed', reason: 'completed', message: '', summary: 'Done.' } as const
+  await run.end({ type: 'run-end', ...over, usage: noUsage, durationMs: 1 })
+  await first
+  const events = await front(messages as never).run()
+  expect(events.at(-1)).toMatchObject({ outcome: { type: 'success' }, result: { runId, summary: 'Done.' } })
+  expect(await host.runs.ids()).toEqual([runId])
+})
+
+it('who follows a run anew sees all that came before its questions, which interrupt it together [H.03 R.10]', async () => {
+  const { run, host, front } = await threadAtWork()
+  const asks = (approvalId: string, callId: string) =>
+    run.queue.ask({ ...someCall, approvalId, callId, tool: 'delete_file', arguments: '{}', preview: 'x' })
+  const answered = asks('a1', 'c1')
+  await expect.poll(() => run.queue.pending).toHaveLength(1)
+  run.queue.answer('a1', { decision: 'allow', scope: 'once' })
+  await answered
+  const call = { stepId: 's', callId: 'c1', tool: 'delete_file' }
+  await run.record.agent('root', 1, { type: 'tool-start', ...call, arguments: '{}' })
+  await run.record.agent('root', 2, { type: 'tool-end', ...call, output: 'gone', durationMs: 1 })
+  void asks('a2', 'c2')
+  void asks('a3', 'c3')
+  await expect.poll(() => host.runs.pendingApprovals()).toHaveLength(2)
+  const page = front()
+  const events = await page.run()
+  expect(typesOf(events).filter((type) => /^TOOL_CALL_(START|RESULT)$/.test(type))).toEqual([
+    ...['TOOL_CALL_START', 'TOOL_CALL_RESULT', 'TOOL_CALL_START', 'TOOL_CALL_START'],
+  ])
+  const toolCallId = expect.stringContaining(runId)
+  expect(interruptsOf(events)).toMatchObject([
+    { toolCallId, metadata: { caisson: { approvalId: 'a2' } } },
+    { toolCallId, metadata: { caisson: { approvalId: 'a3' } } },
+  ])
+})

@@ -73,6 +73,28 @@ it('with until=attention it answers when the run waits for people, in another pr
   expect((await ended).end).toMatchObject({ outcome: 'completed' })
 })
 
+it('hears of a question that comes while it looks at a run of another process [S4.13]', async () => {
+  const run = await runAtWork()
+  await run.record.host(startOf({}))
+  const host = new Host({ env: run.env })
+  const { client } = await serveHost(host)
+  const summary = host.runs.summary.bind(host.runs)
+  const reads = vi.spyOn(host.runs, 'summary')
+  reads.mockImplementation(async (id) => {
+    const read = await summary(id)
+    if (run.queue.pending.length === 0) {
+      void run.ask({ question: 'Which color?', kind: 'text' }, 'q1')
+      await expect.poll(() => run.queue.pending).toHaveLength(1)
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+    return read
+  })
+  const params = { run: workingRunId }
+  const before = performance.now()
+  const asked = await client.call('getRun', { params, query: { waitMs: 20_000, until: 'attention' } })
+  expect([asked.pendingApprovals, performance.now() - before < 15_000]).toEqual([1, true])
+})
+
 it('counts in the share of its caller, which a client that goes away gives back [S4.13, S4.11]', async () => {
   const { host } = await hostOfHeldRuns('waits')
   const served = await serveHost(host)

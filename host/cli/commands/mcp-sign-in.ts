@@ -61,8 +61,12 @@ export async function mcpLogout(io: Io, names: readonly string[]): Promise<ExitC
       { remedy: 'list them: caisson mcp list' },
     )
   const signIns = await mcpSignIns.load()
+  // Without a configuration that can be read, a client without a secret signs out.
+  const configured = await mcpSignIns.servers().catch(() => new Map<string, SignInServer>())
   for (const record of records.filter(({ server }) => names.includes(server))) {
-    const isRevoked = await signIns.signOut(record, AbortSignal.timeout(signOutMs))
+    const server = configured.get(record.server)
+    const own = server?.url === record.url ? server : undefined
+    const isRevoked = await signIns.signOut(record, AbortSignal.timeout(signOutMs), own)
     const there = isRevoked
       ? 'its tokens were revoked there'
       : 'the server was not asked to revoke its tokens, or did not'

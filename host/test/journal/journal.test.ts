@@ -3,6 +3,7 @@ import path from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Journal, readJournal } from '../../journal/journal.ts'
+import { readOutline } from '../../journal/journal-summary.ts'
 
 const runId = 'run-00000000000000000001'
 const note = (text: string) =>
@@ -45,6 +46,29 @@ describe('the journal', () => {
     await write(['one'])
     await write(['two'])
     expect((await readJournal(file, runId)).map(({ seq }) => seq)).toEqual([1, 2])
+  })
+
+  it('takes nothing more while it closes, so that it can be read afterwards [S0.12]', async () => {
+    const journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
+    await journal.append(note('one'))
+    let isOver = false
+    const closing = journal.close().finally(() => {
+      isOver = true
+    })
+    const late: Promise<boolean>[] = []
+    while (!isOver) {
+      late.push(
+        journal.append(note('late')).then(
+          () => true,
+          () => false,
+        ),
+      )
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    await closing
+    expect(new Set(await Promise.all(late))).toEqual(new Set([false]))
+    expect(await readJournal(file, runId)).toHaveLength(1)
+    await expect(readOutline(file, runId)).resolves.toBeDefined()
   })
 
   it('drops a last line that a crash cut short, and appends after it', async () => {

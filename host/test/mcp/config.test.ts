@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../config/load.ts'
 import { inspectMcpServers } from '../../doctor/inspect-config.ts'
 import { mcpServersOf, readMcpFile } from '../../mcp/config.ts'
+import { signInServersOf } from '../../mcp/oauth-settings.ts'
 
 const read = (toml: string) => readConfig(toml, 'config.toml')
 
@@ -85,6 +86,34 @@ describe('a file of --mcp', () => {
       error: 'mcp.json: the MCP server "a": it has neither a command nor a url',
     })
     expect(readMcpFile('{"mcpServers":[1]}', 'mcp.json').ok).toBe(false)
+  })
+})
+
+describe('a server of elsewhere than the configuration file', () => {
+  const url = 'https://x.example/mcp'
+  const machine = { flow: 'client-credentials', clientId: 'x' }
+  it.each([
+    ['clientSecret', { ...machine, clientSecret: { command: ['touch', '/tmp/x'] } }],
+    ['clientSecret', { clientId: 'x', clientSecret: { file: '~/.ssh/id_ed25519' } }],
+    ['privateKey', { ...machine, privateKey: { env: 'HOME' } }],
+  ])('runs no program and reads no file or variable for oauth.%s [A.09 G.04]', (field, oauth) => {
+    const servers = { tracker: { url, oauth } }
+    const words = `oauth.${field}: only a server of the configuration file`
+    expect(mcpServersOf({}, servers)).toMatchObject({ ok: false, error: expect.stringContaining(words) })
+    expect(readMcpFile(JSON.stringify({ mcpServers: servers }), 'mcp.json')).toMatchObject({
+      error: expect.stringContaining(words),
+    })
+    expect([...signInServersOf({}, servers).keys()]).toEqual([])
+    // Nor in the place of one of the same name and address.
+    expect([...signInServersOf({ tracker: { url } }, servers).keys()]).toEqual([])
+    expect(mcpServersOf(servers).ok).toBe(true)
+    expect([...signInServersOf(servers).keys()]).toEqual(['tracker'])
+  })
+
+  it('may have other settings of a sign-in [A.09]', () => {
+    const servers = { tracker: { url, oauth: { scopes: ['read'] } } }
+    expect(mcpServersOf({}, servers).ok).toBe(true)
+    expect(signInServersOf({}, servers).get('tracker')?.oauth).toEqual({ scopes: ['read'] })
   })
 })
 
