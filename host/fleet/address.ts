@@ -65,7 +65,7 @@ export function parseFleetAddress(text: string, from: string): FleetAddress {
   const { hostname, username, password, port, pathname, searchParams, protocol } = url
   // The driver takes the last of several.
   const host = searchParams.getAll('host').at(-1) ?? decode(hostname, from)
-  // The driver would take PGHOST, of which nothing here says how its connection is protected.
+  // The driver would take PGHOST, and nothing here says how a connection to that is protected.
   if (host === '') throw new CaissonError('invalid_options', `${from} names no host; ${forms}`)
   if (!isLocal(host) && !searchParams.has('sslmode'))
     throw new CaissonError(

@@ -75,7 +75,7 @@ it('a host that gets its own run again waits until the part before has let go of
   expect(fences.of(runId)).toBeUndefined()
 })
 
-it('a run of which the fleet has no line begins without what this host has left of it', async () => {
+it('a run without a line in the fleet begins without what this host has left of it', async () => {
   const { runs, fences } = await openRuns()
   const runId = newRunId()
   const { directory } = runs.paths(runId)

@@ -205,7 +205,7 @@ it('a run that fails on its hosts is tried again later and later, and each says 
   expect(await waitingMs()).toBeLessThan(16_000)
 })
 
-it('a job that names no run is told in one line, and ends', async () => {
+it('a job that names no run ends with a warning of one line', async () => {
   const warnings: string[] = []
   const warn = (text: string) => void warnings.push(text)
   await using fleet = await Fleet.open(address, { name: 'host', version: '1', slots: 1, warn })
