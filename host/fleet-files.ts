@@ -6,9 +6,9 @@ import { existsSync } from 'node:fs'
 import { mkdir, open, readFile, rm } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import { collectSources, usedBytesOf } from './archive/collect.ts'
-import { kindOf, Member } from './archive/format.ts'
+import { findMemberFault, Member } from './archive/format.ts'
 import { decodeSparse } from './archive/sparse.ts'
 import type { BlobStore } from './fleet/blob-store.ts'
 import type { ReadRow } from './fleet/journal-rows.ts'
@@ -16,7 +16,7 @@ import type { RunPaths } from './journal/run-store.ts'
 import { findKeptBase } from './runs/replay/base.ts'
 import { noRedaction } from './secrets/redaction.ts'
 
-const RunFiles = z.array(Member).max(10_000)
+const RunFiles = z.array(Member).max(200_000)
 
 /** The rows have it. */
 const journalName = 'journal.jsonl'
@@ -57,27 +57,35 @@ export async function restoreRun(
   blobs: BlobStore,
 ): Promise<void> {
   const { directory, runId } = paths
-  const members = RunFiles.safeParse(files ?? [])
-  if (!members.success)
-    throw new CaissonError('state_corrupted', `the list of the files of ${runId} is damaged`)
+  const members = readMembers(runId, files)
   await rm(directory, { recursive: true, force: true })
   await mkdir(directory, { recursive: true, mode: 0o700 })
   await using journal = await open(paths.journal, 'wx', 0o600)
   for await (const { body } of rows) await journal.appendFile(`${body}\n`)
   await journal.sync()
-  for (const member of members.data) await restoreMember(directory, member, blobs)
+  for (const member of members) await restoreMember(directory, member, blobs)
+}
+
+/** The list is of the database. @throws {CaissonError} `state_corrupted` */
+function readMembers(runId: string, files: unknown): readonly Member[] {
+  const { success, data: members = [] } = RunFiles.safeParse(files ?? [])
+  const fault = success ? findMemberFault(members) : 'it has another form'
+  if (fault === undefined && !members.some(({ name }) => name === journalName)) return members
+  const why = fault ?? 'it names the journal'
+  throw new CaissonError('state_corrupted', `the fleet's list of the files of ${runId} is damaged: ${why}`)
 }
 
 async function restoreMember(directory: string, member: Member, blobs: BlobStore): Promise<void> {
   const { name, fileBytes } = member
-  const kind = kindOf(name)
-  if (kind === undefined || name === journalName || (fileBytes ?? 0) > (kind.maxFileBytes ?? 0))
-    throw new CaissonError('state_corrupted', `${JSON.stringify(name)} is no file of a run`)
   const file = path.join(directory, name)
   await mkdir(path.dirname(file), { recursive: true, mode: 0o700 })
   await using handle = await open(file, 'wx', 0o600)
-  if (kind.form === 'sparse') await decodeSparse(blobs.get(member), handle, fileBytes ?? 0)
-  else for await (const piece of blobs.get(member)) await handle.write(piece)
+  if (fileBytes === undefined) for await (const piece of blobs.get(member)) await handle.appendFile(piece)
+  else
+    await decodeSparse(blobs.get(member), handle, fileBytes).catch((error: unknown) => {
+      if (!hasCode(error, 'invalid_archive')) throw error
+      throw new CaissonError('state_corrupted', `the fleet's content of ${name} was changed or damaged`)
+    })
 }
 
 async function textOf(name: string, file: string): Promise<Record<string, string>> {

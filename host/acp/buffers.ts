@@ -68,6 +68,8 @@ export class Buffers {
       if (host === undefined || isSameText(text, host) || (run !== undefined && isSameText(text, run)))
         continue
       if (base === undefined || !isSameText(text, base)) held.push({ path: file, reason: newer })
+      // Another program wrote the file since the run began: its text must not be lost, so there is a conflict.
+      else if (!(await changes.hasReplaced(file))) continue
       else if (!(await this.#save(file, base))) held.push({ path: file, reason: unsaved })
     }
     return { held, texts }

@@ -104,31 +104,30 @@ export function decodeManifest(bytes: Buffer): ArchiveManifest {
   }
   const { sha256, ...content } = parsed.data
   if (!bytes.equals(encodeManifest(content))) throw invalidArchive('its manifest was changed or damaged')
-  checkMembers(content.members)
+  const fault = findMemberFault(content.members)
+  if (fault !== undefined) throw invalidArchive(fault)
   return content
 }
 
-/** Each is known, none twice, in the order of the kinds, within its bounds. */
-function checkMembers(members: readonly Member[]): void {
+/** Undefined: each is known, none twice, in the order of the kinds, within its bounds. */
+export function findMemberFault(members: readonly Member[]): string | undefined {
   let last = 0
   const seen = new Set<string>()
   for (const { name, bytes, fileBytes } of members) {
     const at = memberKinds.findIndex((kind) => kind.name.test(name))
     const kind = memberKinds[at]
     const shown = JSON.stringify(name)
-    if (kind === undefined) throw invalidArchive(`it names the file ${shown}, which no run has`)
-    if (at < last || seen.has(name)) throw invalidArchive(`${shown} is named twice, or not in its place`)
-    if (bytes > kind.maxBytes)
-      throw invalidArchive(`${shown} has ${bytes} bytes, expected at most ${kind.maxBytes}`)
+    if (kind === undefined) return `it names the file ${shown}, which no run has`
+    if (at < last || seen.has(name)) return `${shown} is named twice, or not in its place`
+    if (bytes > kind.maxBytes) return `${shown} has ${bytes} bytes, expected at most ${kind.maxBytes}`
     if ((kind.form === 'sparse') !== (fileBytes !== undefined))
-      throw invalidArchive(`${shown} has another form than such a file has`)
+      return `${shown} has another form than such a file has`
     if (fileBytes !== undefined && fileBytes > (kind.maxFileBytes ?? 0))
-      throw invalidArchive(
-        `${shown} becomes a file of ${fileBytes} bytes, expected at most ${kind.maxFileBytes}`,
-      )
+      return `${shown} becomes a file of ${fileBytes} bytes, expected at most ${kind.maxFileBytes}`
     last = at
     seen.add(name)
   }
+  return undefined
 }
 
 export function invalidArchive(why: string, cause?: unknown): CaissonError {

@@ -3,6 +3,7 @@
  * multiple of a block, and each is behind the last.
  */
 import type { FileHandle } from 'node:fs/promises'
+import { writeWhole } from '../files/durable.ts'
 import { invalidArchive } from './format.ts'
 
 const blockBytes = 64 * 1024
@@ -104,7 +105,7 @@ export async function decodeSparse(
       }
       const now = held.subarray(0, left.bytes)
       if (now.length === 0) break
-      await file.write(now, 0, now.length, left.at)
+      await writeWhole(file, now, left.at)
       left = { at: left.at + now.length, bytes: left.bytes - now.length }
       if (left.bytes === 0) left = undefined
       held = held.subarray(now.length)

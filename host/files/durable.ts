@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { open, readdir, rename, rm } from 'node:fs/promises'
+import { type FileHandle, open, readdir, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 
 /** What file systems answer that have no sync for directories. */
@@ -42,6 +42,12 @@ export async function replaceFile(file: string, content: string | Uint8Array): P
     throw error
   }
   await renameDurably(draft, file)
+}
+
+/** All bytes: on a disk that is nearly full, one write of the system may take a part of them and report no error. */
+export async function writeWhole(file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+  for (let done = 0; done < bytes.length; )
+    done += (await file.write(bytes, done, bytes.length - done, position + done)).bytesWritten
 }
 
 async function removeDrafts(folder: string, name: string): Promise<void> {

@@ -62,8 +62,11 @@ export function parseFleetAddress(text: string, from: string): FleetAddress {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url === undefined || !['postgres:', 'postgresql:'].includes(url.protocol))
     throw new CaissonError('invalid_options', `${from} is no address of PostgreSQL; ${forms}`)
-  const { hostname, username, port, pathname, searchParams, protocol } = url
-  const host = searchParams.get('host') ?? decodeURIComponent(hostname)
+  const { hostname, username, password, port, pathname, searchParams, protocol } = url
+  // The driver takes the last of several.
+  const host = searchParams.getAll('host').at(-1) ?? decode(hostname, from)
+  // The driver would take PGHOST, and nothing here says how a connection to that is protected.
+  if (host === '') throw new CaissonError('invalid_options', `${from} names no host; ${forms}`)
   if (!isLocal(host) && !searchParams.has('sslmode'))
     throw new CaissonError(
       'invalid_options',
@@ -74,15 +77,26 @@ export function parseFleetAddress(text: string, from: string): FleetAddress {
     )
   const user = username || searchParams.get('user') || ''
   const place = `${host}${port === '' ? '' : `:${port}`}${pathname}`
-  const passwords = [url.password, ...secretOptions.map((name) => searchParams.get(name) ?? '')]
+  const options = secretOptions.flatMap((name) => searchParams.getAll(name))
   return {
     connection: text,
     shown: `${protocol}//${user === '' ? '' : `${user}@`}${place}`,
-    secrets: passwords.filter((one) => one !== '').flatMap((one) => [one, decodeURIComponent(one)]),
+    secrets: [password, decode(password, from), ...options].filter((one) => one !== ''),
+  }
+}
+
+/** Without the text, which may be a password. @throws {CaissonError} `invalid_options` */
+function decode(text: string, from: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    throw new CaissonError('invalid_options', `${from} has a % that encodes no character`, {
+      remedy: 'write a percent sign as %25',
+    })
   }
 }
 
 /** Whether it is a socket of this machine, or its loopback. */
 function isLocal(host: string): boolean {
-  return host === '' || host.startsWith('/') || ['localhost', '127.0.0.1', '[::1]', '::1'].includes(host)
+  return host.startsWith('/') || ['localhost', '127.0.0.1', '[::1]', '::1'].includes(host)
 }

@@ -1,11 +1,14 @@
 /** Contents by their digest, where all hosts of a fleet find them: a directory that they share. Nothing in it changes. */
 import { createHash, randomBytes } from 'node:crypto'
-import { createReadStream } from 'node:fs'
-import { mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, open, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
+import { reasonOf } from '#specs/node/file-error.ts'
 import { Sha256 } from '#specs/protocol/text.ts'
 import { syncDirectory } from '../files/durable.ts'
+import { openRegular } from '../files/regular-file.ts'
+
+const pieceBytes = 256 * 1024
 
 export interface Blob {
   readonly sha256: string
@@ -33,10 +36,9 @@ export class DirectoryBlobs implements BlobStore {
     try {
       const blob = await writeDraft(draft, content)
       const file = this.#fileOf(blob.sha256)
-      const found = await stat(file).catch(() => undefined)
-      if (found?.size === blob.bytes) return blob
       const folder = path.dirname(file)
       await mkdir(folder, { recursive: true, mode: 0o700 })
+      // Also over one that is there, which may be damaged.
       await rename(draft, file)
       await syncDirectory(folder)
       return blob
@@ -48,19 +50,22 @@ export class DirectoryBlobs implements BlobStore {
   async *get({ sha256, bytes }: Blob): AsyncGenerator<Buffer, void> {
     const file = this.#fileOf(sha256)
     const hash = createHash('sha256')
-    let seen = 0
-    try {
-      for await (const piece of createReadStream(file) as AsyncIterable<Buffer>) {
-        hash.update(piece)
-        seen += piece.length
-        yield piece
-      }
-    } catch (cause) {
-      throw new CaissonError('state_corrupted', `the fleet has no file ${file}`, { cause })
+    await using handle = await openRegular(file).catch((cause: unknown) => {
+      if (cause instanceof CaissonError) throw cause
+      throw new CaissonError('state_corrupted', `the fleet's file ${file} cannot be read: ${reasonOf(cause)}`)
+    })
+    const { size } = await handle.stat()
+    if (size !== bytes) throw damaged(file, `it has ${size} bytes instead of ${bytes}`)
+    for (let seen = 0; seen < bytes; ) {
+      const piece = Buffer.allocUnsafe(Math.min(pieceBytes, bytes - seen))
+      const { bytesRead } = await handle.read(piece, 0, piece.length, seen)
+      if (bytesRead === 0) throw damaged(file, 'it became shorter while it was read')
+      seen += bytesRead
+      hash.update(piece.subarray(0, bytesRead))
+      yield piece.subarray(0, bytesRead)
     }
     const found = hash.digest('hex')
-    if (seen === bytes && found === sha256) return
-    throw new CaissonError('state_corrupted', `${file} was changed or damaged: its digest is ${found}`)
+    if (found !== sha256) throw damaged(file, `its digest is ${found}`)
   }
 
   /** In 256 folders. */
@@ -71,6 +76,10 @@ export class DirectoryBlobs implements BlobStore {
   }
 }
 
+function damaged(file: string, how: string): CaissonError {
+  return new CaissonError('state_corrupted', `the fleet's file ${file} was changed or damaged: ${how}`)
+}
+
 async function writeDraft(draft: string, content: AsyncIterable<Uint8Array>): Promise<Blob> {
   const hash = createHash('sha256')
   let bytes = 0
@@ -79,7 +88,7 @@ async function writeDraft(draft: string, content: AsyncIterable<Uint8Array>): Pr
     for await (const piece of content) {
       hash.update(piece)
       bytes += piece.byteLength
-      await handle.write(piece)
+      await handle.appendFile(piece)
     }
     await handle.sync()
   } finally {

@@ -14,18 +14,26 @@ const collectMs = 50
 const pendingMaxBytes = 8 * 1024 * 1024
 const again = { firstMs: 50, mostMs: 1_000 }
 
+/** In order, and what they say besides. */
+interface Pending {
+  readonly lines: ChainedLine[]
+  /** Whether the last one ends the run. */
+  ends: boolean
+  /** What another host needs to continue from them. Undefined: as before. */
+  files: unknown
+}
+
+const noLines = (): Pending => ({ lines: [], ends: false, files: undefined })
+
 export class FleetFence implements JournalFence {
   readonly hold: Hold
   readonly #runs: RunTable
   readonly #storeFiles: ((checkpointId: string | null) => Promise<unknown>) | undefined
   readonly #lost = new AbortController()
   #head: Pick<RunHead, 'seq' | 'hash'>
-  /** In order, not stored yet. */
-  #pending: ChainedLine[] = []
+  /** Not stored yet. */
+  #pending = noLines()
   #pendingBytes = 0
-  #ends = false
-  /** With the next lines. */
-  #files: unknown
   #timer: NodeJS.Timeout | undefined
   #flushing: Promise<void> = Promise.resolve()
 
@@ -70,11 +78,12 @@ export class FleetFence implements JournalFence {
     // The line says that another host can continue from here: so its files are there first.
     const moment =
       event.type === 'checkpoint' ? event.checkpointId : event.type === 'run-start' ? null : undefined
-    if (moment !== undefined) this.#files = (await this.#storeFiles?.(moment)) ?? this.#files
+    const files = moment === undefined ? undefined : await this.#storeFiles?.(moment)
     this.#lost.signal.throwIfAborted()
-    this.#pending.push(line)
+    this.#pending.lines.push(line)
+    this.#pending.files = files ?? this.#pending.files
+    this.#pending.ends ||= event.type === 'run-end'
     this.#pendingBytes += line.body.length
-    this.#ends ||= event.type === 'run-end'
     if (isBarrier || this.#pendingBytes > pendingMaxBytes) return await this.flush()
     // What fails is known by the next line.
     this.#timer ??= setTimeout(() => void this.flush().catch(() => undefined), collectMs)
@@ -89,15 +98,16 @@ export class FleetFence implements JournalFence {
   }
 
   async #store(): Promise<void> {
-    const lines = this.#pending
+    // What comes while these are tried again counts with the next ones alone.
+    const { lines, ends, files } = this.#pending
     const last = lines.at(-1)
     if (last === undefined) return
-    this.#pending = []
+    this.#pending = noLines()
     this.#pendingBytes = 0
     for (let waitMs = again.firstMs; ; waitMs = Math.min(2 * waitMs, again.mostMs)) {
       this.#lost.signal.throwIfAborted()
       try {
-        await this.#runs.append(this.hold, lines, { ends: this.#ends, files: this.#files })
+        await this.#runs.append(this.hold, lines, { ends, files })
         this.#head = last
         return
       } catch (error) {

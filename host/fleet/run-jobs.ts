@@ -3,6 +3,7 @@
  * them into free slots. A run that waits for people is no job. No job is the truth about a run: that is its row.
  */
 import type { ConstructorOptions, Db, Job, PgBoss, QueueOptions } from 'pg-boss'
+import { errorMessage } from '#specs/errors.ts'
 import type { RunPriority } from '#specs/protocol/host-event.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import { type FleetDatabase, knownError, type Queries } from './database.ts'
@@ -37,7 +38,10 @@ const jobOptions: QueueOptions = {
   heartbeatSeconds: 10,
   // A host that is lost says nothing about the run.
   retryLimit: 1_000_000,
+  // What fails on every host is tried less and less often.
   retryDelay: 1,
+  retryBackoff: true,
+  retryDelayMax: 15,
   expireInSeconds: day,
   retentionSeconds: 365 * day,
   deleteAfterSeconds: day,
@@ -174,8 +178,14 @@ export class RunJobs implements AsyncDisposable {
     { data: { runId }, signal }: Job<{ runId: string }>,
     drive: RunDriver['drive'],
   ): Promise<void> {
-    if (!RunId.safeParse(runId).success) return this.#warn(`a job of the fleet names no run: ${runId}`)
-    const driven = await drive(runId, AbortSignal.any([signal, this.#closing.signal]))
+    if (!RunId.safeParse(runId).success)
+      return this.#warn(`a job of the fleet names no run: ${JSON.stringify(runId).slice(0, 100)}`)
+    const driven = await drive(runId, AbortSignal.any([signal, this.#closing.signal])).catch(
+      (error: unknown) => {
+        this.#warn(`${runId} failed on this host, and is tried again: ${errorMessage(error)}`)
+        throw error
+      },
+    )
     // The job waits for the next host.
     if (driven === 'again') throw new Error('another host continues the run')
   }

@@ -24,6 +24,7 @@ import {
   failureOf,
   type Hunk,
   hunksOf,
+  isStillReplaced,
   type Manifest,
   namedPaths,
   openContents,
@@ -166,6 +167,14 @@ export class RunChanges {
       )
     const { directory } = this.#store.paths(this.runId)
     return requireValue(readVersions(this.#manifest, this.#changes, directory, path))
+  }
+
+  /**
+   * Whether the run had a given content of a file (`files.contents`), and the host still has the file in whose place that was.
+   */
+  async hasReplaced(path: string): Promise<boolean> {
+    requireText('path', path)
+    return isStillReplaced(this.#manifest, path)
   }
 
   /** A file as it went into the VM, also where the run did not change it, or why it is not known. */

@@ -72,11 +72,11 @@ export class RunWaits {
     try {
       while (!signal.aborted) {
         news = Promise.withResolvers()
-        // What happens while it is found out is news.
+        // What is asked during the look counts as news.
         const since = Date.now()
         if (await this.#isSo(runId, what)) return
         if (this.#options.isHeld(runId)) await news.promise
-        else await this.#newsFromElsewhere(runId, since, news.promise, signal)
+        else await this.#newsFromElsewhere(runId, { news: news.promise, since }, signal)
       }
     } finally {
       signal.removeEventListener('abort', wake)
@@ -105,11 +105,10 @@ export class RunWaits {
     return state.end !== null || status === 'damaged' || (what === 'attention' && status === 'sleeping')
   }
 
-  /** Of a run that another process carries out, or none. */
+  /** Of a run that another process carries out, or none. @param since ms since 1970, before which nothing is news */
   async #newsFromElsewhere(
     runId: string,
-    since: number,
-    news: Promise<void>,
+    { news, since }: { readonly news: Promise<void>; readonly since: number },
     signal: AbortSignal,
   ): Promise<void> {
     const ending = new AbortController()

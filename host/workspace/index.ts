@@ -20,7 +20,13 @@ export { flagByPath } from './flags/flag-rules.ts'
 export type { HistoryReport } from './git-history/examine.ts'
 export type { SetAside } from './git-history/set-aside.ts'
 export { type Manifest, manifestName, readManifest, writeManifest } from './manifest.ts'
-export { type FileVersion, type PathVersions, readBefore, readVersions } from './path-versions.ts'
+export {
+  type FileVersion,
+  isStillReplaced,
+  type PathVersions,
+  readBefore,
+  readVersions,
+} from './path-versions.ts'
 export { receiveChanges } from './receive/receive.ts'
 export { diffItem, outlineChanges } from './review/diff.ts'
 export { chooseHunks, type Hunk, type HunkSelection, hunksOf } from './review/hunks.ts'

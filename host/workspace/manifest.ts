@@ -85,7 +85,7 @@ export async function writeManifest(file: string, manifest: Manifest): Promise<s
       .map((line) => `${JSON.stringify(line)}\n`)
       .join('')
     hash.update(text)
-    await handle.write(text)
+    await handle.appendFile(text)
   }
   await handle.datasync()
   return hash.digest('hex')

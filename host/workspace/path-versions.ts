@@ -47,6 +47,21 @@ export function readBefore(
   return host.ok ? workspaceSuccess(baseVersion(manifest, runDirectory, path, host.value)) : host
 }
 
+/** Whether a content was given in the place of the host's file, which nobody has written since. */
+export function isStillReplaced(manifest: Manifest, path: string): boolean {
+  const entry = manifest.entries.get(path)
+  // A given content has no inode.
+  if (entry?.kind !== 'file' || entry.inode !== '0') return false
+  const opened = Root.open(manifest.root)
+  if (!opened.ok) return false
+  using root = opened.value
+  const located = root.locate(path, { links: 'refuse' })
+  if (!located.ok) return false
+  using place = located.value
+  const stat = place.statExact()
+  return stat.ok && stat.value.isFile() && String(stat.value.mtimeNs) === entry.mtimeNs
+}
+
 function runVersion(changes: ChangeSet, path: string): WorkspaceResult<FileVersion> {
   const change = changes.entries.get(path)
   if (change?.kind === 'deleted') return workspaceSuccess({ none: 'the run deleted it' })

@@ -6,6 +6,7 @@ import { expect, it, vi } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import { Host } from '../../host/index.ts'
+import { RunWaits, type RunWaitsOptions } from '../../host/service/run-waits.ts'
 import { runAtWork } from '../../host/test/support/run-at-work.ts'
 import { runId as workingRunId } from '../../host/test/support/run-values.ts'
 import { holderOf, startOf } from './keys-support.ts'
@@ -163,3 +164,34 @@ it('waits for a run that no process carries out, until another one continues and
 async function fetchOpen(host: Host): Promise<number> {
   return (await host.runs.live()).size
 }
+
+it('sees a question of another process that was asked while it looked at the run [S4.13]', async () => {
+  const runId = `run-${'0'.repeat(20)}`
+  let askedAt: number | undefined
+  let looks = 0
+  const runs = {
+    pendingApprovals: async () => {
+      looks += 1
+      if (looks > 1) return [{ runId, at: askedAt, approval: { tool: 'run_bash' } }]
+      askedAt = Date.now()
+      await sleep(30)
+      return []
+    },
+    summary: async () => ({ state: { end: null }, status: 'running' }),
+  }
+  const attach = async () => ({
+    watch: async function* () {
+      yield { source: 'host', at: askedAt, event: { type: 'approval-request' } }
+      await sleep(2_500, undefined, { ref: false })
+    },
+    detach: async () => undefined,
+  })
+  const waits = new RunWaits({
+    host: { runs, attach } as unknown as RunWaitsOptions['host'],
+    quotas: { openStream: () => () => undefined },
+    isHeld: () => false,
+  })
+  const late = AbortSignal.timeout(2_000)
+  await waits.until(runId, 'attention', late)
+  expect([late.aborted, looks]).toEqual([false, 2])
+})

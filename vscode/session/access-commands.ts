@@ -6,18 +6,19 @@ import type { Session } from './session.ts'
 /** @param refresh looks for the service at once */
 export function registerAccessCommands(session: Session, refresh: () => void): vscode.Disposable {
   const signIn: Command = async () => {
-    if (session.address === undefined && session.access === 'ready') {
+    const address = session.signInAddress
+    if (address === undefined) {
       void vscode.window.showInformationMessage('The service of this machine needs no token.')
       return
     }
     const token = await vscode.window.showInputBox({
       title: 'Sign in to the service',
-      prompt: `Token, API key or JWT for ${session.address ?? 'the service'}`,
+      prompt: `Token, API key or JWT for ${address}`,
       password: true,
       ignoreFocusOut: true,
     })
     if (token === undefined || token.trim() === '') return
-    await session.signIn(token.trim())
+    await session.signIn(token.trim(), address)
     refresh()
   }
   return registerCommands(session, {

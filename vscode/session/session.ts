@@ -17,6 +17,8 @@ export class Session implements vscode.Disposable {
   #problem = ''
   #place: Place = { kind: 'none' }
   #client: ServiceClient | undefined
+  /** Grows with each {@link reset}: what began before it says nothing any more. */
+  #resets = 0
 
   constructor(secrets: vscode.SecretStorage, version: string) {
     this.#secrets = secrets
@@ -58,6 +60,7 @@ export class Session implements vscode.Disposable {
 
   /** Forgets the connection, so that the next {@link connect} makes one anew. */
   reset(): void {
+    this.#resets += 1
     this.#client = undefined
     this.#set('searching')
   }
@@ -65,17 +68,22 @@ export class Session implements vscode.Disposable {
   /** The client of a service that can be asked; undefined where there is none, and {@link access} says why. */
   async connect(): Promise<ServiceClient | undefined> {
     if (this.#client !== undefined && this.#access === 'ready') return this.#client
+    const resets = this.#resets
+    const isOld = () => resets !== this.#resets
     const named = vscode.workspace.getConfiguration('caisson').get<string>('service', '').trim()
-    this.#place = await findPlace(named, this.#version)
-    if (this.#place.kind === 'none') return this.#set('none')
-    if (this.#place.kind === 'wrong') return this.#set('unreachable', this.#place.problem)
-    const client = await this.#clientOf(this.#place)
+    const place = await findPlace(named, this.#version)
+    if (isOld()) return undefined
+    this.#place = place
+    if (place.kind === 'none') return this.#set('none')
+    if (place.kind === 'wrong') return this.#set('unreachable', plainLine(place.problem, 500))
+    const client = await this.#clientOf(place)
     try {
       await client.call('listRuns', { query: { limit: 1 } })
     } catch (error) {
-      this.note(error)
-      return undefined
+      if (isOld()) return undefined
+      return this.#set(isRefusal(error) ? 'signed-out' : 'unreachable', messageOf(error))
     }
+    if (isOld()) return undefined
     this.#client = client
     this.#set('ready')
     return client
@@ -84,20 +92,26 @@ export class Session implements vscode.Disposable {
   /** Takes a failed request into account. @returns what it says to the person */
   note(error: unknown): string {
     const text = messageOf(error)
-    if (error instanceof ServiceError && error.status === 401) this.#set('signed-out', text)
-    else if (!(error instanceof ServiceError) || [502, 503, 504].includes(error.status))
-      this.#set('unreachable', text)
+    if (isRefusal(error)) this.#set('signed-out', text)
+    else if (isLost(error)) this.#set('unreachable', text)
     return text
   }
 
-  /** Tries a token, and keeps it only when the service takes it. @throws {Error} when it does not */
-  async signIn(token: string): Promise<void> {
+  /** The service that a token is typed for: undefined where it needs none. */
+  get signInAddress(): string | undefined {
     const named = vscode.workspace.getConfiguration('caisson').get<string>('service', '').trim()
     const place = namedPlace(named)
-    if (place.kind !== 'named') throw new Error('The service of this machine needs no token.')
-    const client = new ServiceClient({ baseUrl: place.url, token })
+    return place.kind === 'named' ? place.url : undefined
+  }
+
+  /**
+   * Tries a token, and keeps it only when the service takes it.
+   * @param url as {@link signInAddress} had it when the person was asked @throws {Error} when the service does not take it
+   */
+  async signIn(token: string, url: string): Promise<void> {
+    const client = new ServiceClient({ baseUrl: url, token })
     await client.call('listRuns', { query: { limit: 1 } })
-    await this.#secrets.store(secretName(place.url), token)
+    await this.#secrets.store(secretName(url), token)
     this.reset()
   }
 
@@ -133,10 +147,20 @@ function secretName(url: string): string {
   return `token ${url}`
 }
 
+/** Whether the service does not take the token, or wants one. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof ServiceError && error.status === 401
+}
+
+/** Whether the service did not answer. Other errors are of the command that failed. */
+function isLost(error: unknown): boolean {
+  if (error instanceof ServiceError) return [502, 503, 504].includes(error.status)
+  return error instanceof TypeError || (error instanceof Error && 'code' in error)
+}
+
 /** For notifications: without links and control characters. */
 export function messageOf(error: unknown): string {
   if (error instanceof ServiceError) return plainLine(error.message, 500)
-  if (error instanceof TypeError || (error instanceof Error && 'code' in error))
-    return 'The service does not answer. The extension tries again.'
+  if (isLost(error)) return 'The service does not answer. The extension tries again.'
   return plainLine(error instanceof Error ? error.message : String(error), 500)
 }

@@ -62,6 +62,16 @@ describe('changes of a run that had unsaved text', () => {
     }
   })
 
+  it('stay out where another program wrote the file meanwhile, whatever older text the editor has [H.03 V.05]', async () => {
+    const run = await changed({ 'a.txt': 'typed\n', 'b.txt': 'b\n' })
+    writeFileSync(run.place('a.txt'), 'pulled\n')
+    writeFileSync(run.place('b.txt'), 'b, pulled\n')
+    await apply(run.parts, run.changes, 'all')
+    expect(run.onDisk()).toEqual(['pulled\n', 'b, pulled\n'])
+    expect(run.written).toEqual([])
+    await expect.poll(run.said).toContain('changed on the host since the run began')
+  })
+
   it('wait for the person to save where the editor writes no files [H.03 V.05]', async () => {
     const run = await changed({ 'a.txt': 'typed\n' }, { fs: { readTextFile: true } })
     await apply(run.parts, run.changes, 'all')

@@ -73,6 +73,34 @@ it('refuses a connection over a network that does not say how it is protected', 
   )
 })
 
+it('judges the host and the passwords that the driver takes, of options that are there twice too', () => {
+  expect(() =>
+    parseFleetAddress('postgres:///runs?host=localhost&host=db.example.com', 'CAISSON_FLEET'),
+  ).toThrow(/the connection to db\.example\.com is protected/)
+  const twice = parseFleetAddress(`postgres://localhost/x?password=first&password=${secret}`, 'x')
+  expect(twice.secrets).toEqual(['first', 'hunter2!'])
+  expect(parseFleetAddress('postgres://localhost/x?password=50%25zz', 'x').secrets).toEqual(['50%zz'])
+})
+
+it('refuses an address without a host, which PGHOST would choose', () => {
+  expect(() => parseFleetAddress('postgres:///runs', 'CAISSON_FLEET')).toThrow(
+    /CAISSON_FLEET names no host; expected postgres:\/\/USER@HOST:PORT\/DATABASE/,
+  )
+})
+
+it('refuses a percent sign that encodes nothing without repeating the password', () => {
+  for (const text of ['postgres://me:hunter2%zz@localhost/x', 'postgres://localhost%zz/x']) {
+    let error: unknown
+    try {
+      parseFleetAddress(text, 'CAISSON_FLEET')
+    } catch (thrown) {
+      error = thrown
+    }
+    expect(error, text).toMatchObject({ code: 'invalid_options' })
+    expect(String(error)).not.toContain('hunter2')
+  }
+})
+
 it('names a file that cannot be read', async () => {
   await expect(readFleetAddress({ file: '/nowhere/address', env: {} })).rejects.toThrow(
     '--fleet-file /nowhere/address cannot be read: it does not exist',

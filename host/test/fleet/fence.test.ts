@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { PostgresServer } from '../../../test/support/postgres.ts'
@@ -9,7 +10,7 @@ import { FleetFence } from '../../fleet/fence.ts'
 import { readRows } from '../../fleet/journal-rows.ts'
 import { type Hold, RunTable } from '../../fleet/run-table.ts'
 import { Journal } from '../../journal/journal.ts'
-import { headOf, newDatabase, newRun, noteOf, takeNow, takerOf } from './fleet-place.ts'
+import { headOf, newDatabase, newRun, noteOf, rowsBehind, takeNow, takerOf } from './fleet-place.ts'
 
 let server: PostgresServer
 let database: FleetDatabase
@@ -119,6 +120,56 @@ it('what starts an effect waits while the database is away, and is stored once',
     expect(await headOf(rows, runId)).toMatchObject({ seq: 2 })
   } finally {
     await place[Symbol.asyncDispose]()
+  }
+})
+
+const checkpoint: HostEvent = {
+  ...{ type: 'checkpoint', checkpointId: 'cp-1', durationMs: 1, elapsedMs: 1, exchanges: 0 },
+}
+const end: HostEvent = {
+  ...{ type: 'run-end', outcome: 'completed', reason: 'completed', message: '', summary: '', durationMs: 1 },
+  usage: { requests: 0, inputTokens: 0, outputTokens: 0, reasoningTokens: 0 },
+}
+
+/** Its answers are lost while it is away; notes what each call that was answered said besides its lines. */
+class LossyTable extends RunTable {
+  isAway = false
+  readonly said: { readonly lines: number; readonly ends: boolean; readonly files: unknown }[] = []
+
+  override async append(...[hold, rows, what = {}]: Parameters<RunTable['append']>): Promise<void> {
+    if (this.isAway) throw new CaissonError('state_unavailable', 'away', { cause: new Error('no answer') })
+    await super.append(hold, rows, what)
+    this.said.push({ lines: rows.length, ends: what.ends === true, files: what.files })
+  }
+}
+
+it('lines that are stored late say neither the end of the run nor the files of a later checkpoint', async () => {
+  for (const last of [checkpoint, end]) {
+    const runId = await newRun(database)
+    const lossy = new LossyTable(database)
+    const hold = await takeNow(lossy, runId, 'host')
+    const head = await headOf(lossy, runId)
+    const fence = new FleetFence(lossy, hold, head, async (moment) => [moment])
+    const events = [noteOf('stored late'), last, noteOf('after it')]
+    const [late, barrierRow, after] = rowsBehind(runId, head, events)
+    if (late === undefined || barrierRow === undefined || after === undefined) throw new Error('no rows')
+    lossy.isAway = true
+    await fence.append(late, { event: noteOf('stored late'), isBarrier: false })
+    const flushed = fence.flush()
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    const written = fence.append(barrierRow, { event: last, isBarrier: true })
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    lossy.isAway = false
+    await Promise.all([flushed, written])
+    await fence.append(after, { event: noteOf('after it'), isBarrier: true })
+    const files = last === checkpoint ? ['cp-1'] : undefined
+    expect(lossy.said).toEqual([
+      { lines: 1, ends: false, files: undefined },
+      { lines: 1, ends: last === end, files },
+      // The row has both already.
+      { lines: 1, ends: false, files: undefined },
+    ])
+    expect(await lossy.files(runId)).toEqual(files)
   }
 })
 

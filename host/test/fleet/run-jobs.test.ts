@@ -181,6 +181,44 @@ it('a run whose job was lost is queued again', async () => {
   await expect.poll(() => order).toEqual([runId])
 })
 
+it('a run that fails on its hosts is tried again later and later, and each says so', async () => {
+  const warnings: string[] = []
+  const warn = (text: string) => void warnings.push(text)
+  await using fleet = await Fleet.open(address, { name: 'host', version: '1', slots: 1, warn })
+  const runId = newRunId()
+  await fleet.add(runId, start)
+  await fleet.work(async () => {
+    throw new Error('its image is not on this host')
+  })
+  await expect.poll(() => warnings.length, { timeout: 20_000 }).toBeGreaterThanOrEqual(2)
+  expect(warnings[0]).toBe(`${runId} failed on this host, and is tried again: its image is not on this host`)
+  const waitingMs = async () => {
+    const [row] = await fleet.database.query<{ ms: number }>(
+      `SELECT extract(epoch FROM start_after - now())::float * 1000 AS ms FROM caisson_queue.job WHERE state = 'retry'`,
+    )
+    return row?.ms ?? 0
+  }
+  await fleet.database.query(
+    `UPDATE caisson_queue.job SET retry_count = 1000, start_after = now() WHERE state = 'retry'`,
+  )
+  await expect.poll(waitingMs, { timeout: 20_000 }).toBeGreaterThan(10_000)
+  expect(await waitingMs()).toBeLessThan(16_000)
+})
+
+it('a job that names no run ends with a warning of one line', async () => {
+  const warnings: string[] = []
+  const warn = (text: string) => void warnings.push(text)
+  await using fleet = await Fleet.open(address, { name: 'host', version: '1', slots: 1, warn })
+  const runId = `x\n\u001b[31m${'y'.repeat(10_000)}`
+  await fleet.add(newRunId(), start)
+  await fleet.database.query('UPDATE caisson_queue.job SET data = $1', [JSON.stringify({ runId })])
+  await fleet.work(async () => 'ended')
+  await expect.poll(() => warnings, { timeout: 10_000 }).toHaveLength(1)
+  expect(warnings[0]).toMatch(/^a job of the fleet names no run: "x/)
+  expect(warnings[0]).not.toMatch(/\p{Cc}/u)
+  expect(warnings[0]?.length).toBeLessThan(200)
+})
+
 it('hosts that start at once share one queue, also with a role that may change no table', async () => {
   const fleets = await Promise.all(['a', 'b', 'c'].map((name) => openFleet(name, 1)))
   for (const fleet of fleets) await fleet[Symbol.asyncDispose]()

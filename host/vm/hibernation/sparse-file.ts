@@ -2,6 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { link, open } from 'node:fs/promises'
+import { writeWhole } from '../../files/durable.ts'
 
 /** Bytes per read when hashing and copying. */
 const PIECE_BYTES = 1024 * 1024
@@ -32,7 +33,7 @@ async function copySparse(source: string, target: string): Promise<void> {
   for (let at = 0; at < size; at += PIECE_BYTES) {
     const { bytesRead } = await from.read(piece, 0, PIECE_BYTES, at)
     const read = piece.subarray(0, bytesRead)
-    if (!read.equals(zeros.subarray(0, bytesRead))) await to.write(read, 0, bytesRead, at)
+    if (!read.equals(zeros.subarray(0, bytesRead))) await writeWhole(to, read, at)
   }
 }
 

@@ -1,0 +1,100 @@
+import { existsSync } from 'node:fs'
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { PostgresServer } from '../../../test/support/postgres.ts'
+import { DirectoryBlobs } from '../../fleet/blob-store.ts'
+import { Fleet } from '../../fleet/fleet.ts'
+import { type CarriedRun, FleetRuns, type Segment } from '../../fleet-runs.ts'
+import { newRunId, RunStore } from '../../journal/run-store.ts'
+import { headOf, newDatabase, noteOf, rowsBehind } from './fleet-place.ts'
+
+let server: PostgresServer
+let fleet: Fleet
+
+beforeAll(async () => {
+  server = await PostgresServer.start()
+})
+
+beforeEach(async () => {
+  const options = { name: 'host', version: '1', slots: 2, warn: () => undefined }
+  fleet = await Fleet.open(await newDatabase(server), options)
+  return () => fleet[Symbol.asyncDispose]()
+})
+
+afterAll(async () => {
+  await server[Symbol.asyncDispose]()
+})
+
+/** A host whose runs are in a folder of the test. */
+async function openRuns(): Promise<{ runs: RunStore; fences: FleetRuns }> {
+  const folder = await temporaryFolder('fleet-runs')
+  const runs = new RunStore({ runs: path.join(folder, 'runs'), locks: path.join(folder, 'locks') })
+  return { runs, fences: new FleetRuns(fleet, new DirectoryBlobs(path.join(folder, 'blobs'))) }
+}
+
+it('a host that gets its own run again waits until the part before has let go of the folder', async () => {
+  const { runs, fences } = await openRuns()
+  const runId = newRunId()
+  const own = path.join(runs.paths(runId).directory, 'in-use')
+  const begun: Segment[] = []
+  const cancelled: number[] = []
+  const firstEnd = Promise.withResolvers<void>()
+  await fences.work(runs, async (segment) => {
+    begun.push(segment)
+    const part = begun.length
+    const fence = fences.of(runId)
+    const [line] = rowsBehind(runId, await headOf(fleet.runs, runId), [noteOf(`part ${part}`)])
+    if (fence === undefined || line === undefined) throw new Error('the run has no fence')
+    if (part === 1) {
+      await mkdir(path.dirname(own), { recursive: true })
+      await writeFile(own, 'in use')
+    }
+    await fence.append(line, { event: noteOf(''), isBarrier: true })
+    if (part > 1) await end(runId)
+    const cancel = async () => void cancelled.push(part)
+    return { ended: part === 1 ? firstEnd.promise : Promise.resolve(), cancel } satisfies CarriedRun
+  })
+  await fleet.add(runId, { priority: 'normal', isContinued: false })
+  await expect.poll(() => existsSync(own)).toBe(true)
+  // As after a freeze: the queue offers the run to this host again, in its other slot.
+  await fleet.database.query('DELETE FROM caisson_queue.job')
+  await fleet.jobs.addLost()
+  await expect.poll(() => cancelled, { timeout: 10_000 }).toEqual([1])
+  expect(begun).toHaveLength(1)
+  expect(existsSync(own)).toBe(true)
+  firstEnd.resolve()
+  await expect.poll(async () => (await headOf(fleet.runs, runId)).hasEnded, { timeout: 10_000 }).toBe(true)
+  expect(begun).toEqual([
+    { runId, isNew: true },
+    { runId, isNew: false },
+  ])
+  expect(existsSync(own)).toBe(false)
+  await fleet.jobs.drain()
+  expect(fences.of(runId)).toBeUndefined()
+})
+
+it('a run without a line in the fleet begins without what this host has left of it', async () => {
+  const { runs, fences } = await openRuns()
+  const runId = newRunId()
+  const { directory } = runs.paths(runId)
+  await mkdir(directory, { recursive: true })
+  await writeFile(path.join(directory, 'journal.jsonl'), 'a line that was never stored\n')
+  const found: boolean[] = []
+  await fences.work(runs, async () => {
+    found.push(existsSync(directory))
+    await end(runId)
+    return { ended: Promise.resolve(), cancel: async () => undefined }
+  })
+  await fleet.add(runId, { priority: 'normal', isContinued: false })
+  await expect.poll(() => found).toEqual([false])
+  await fleet.jobs.drain()
+})
+
+/** Ends a run, as whoever has it. */
+async function end(runId: string): Promise<void> {
+  const head = await headOf(fleet.runs, runId)
+  const hold = { runId, hostId: fleet.hostId, epoch: head.epoch }
+  await fleet.runs.append(hold, rowsBehind(runId, head, [noteOf('end')]), { ends: true })
+}
