@@ -77,6 +77,11 @@ export class SignIns {
       const signedIn = await signIn({ server, secrets, person, fetch, signal, earlierScope })
       return await this.#keep(server, signedIn)
     } catch (cause) {
+      if (isStopped(signal))
+        throw new CaissonError('cancelled', `the sign-in to ${server.name} was stopped`, {
+          remedy: `start it again: caisson mcp login ${server.name}`,
+          cause,
+        })
       const why = explainFailure(cause, redactionOf(secrets))
       throw new CaissonError('not_possible_now', `the sign-in to ${server.name} failed: ${why}`, { cause })
     }
@@ -328,6 +333,11 @@ export class SignIns {
   #now(): number {
     return (this.#options.now ?? Date.now)()
   }
+}
+
+/** By whoever asked for it, not by a time limit. */
+function isStopped({ aborted, reason }: AbortSignal): boolean {
+  return aborted && Object(reason).name !== 'TimeoutError'
 }
 
 function needsSignIn(server: SignInServer): string {
