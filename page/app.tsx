@@ -35,7 +35,7 @@ export function App() {
       setAccess('granted')
     } catch (error) {
       setAccess(isUnauthorized(error) ? 'refused' : 'unreachable')
-      setWhy(token === undefined && isUnauthorized(error) ? undefined : messageOf(error))
+      setWhy(token === undefined && isUnauthorized(error) ? undefined : whyOf(error))
     }
   }, [client, token])
   useEffect(() => {
@@ -73,7 +73,7 @@ export function App() {
   }
   return (
     <SessionContext.Provider value={session}>
-      <TopBar onSignOut={token === undefined ? undefined : signOut} />
+      <TopBar onSignOut={token === undefined || access === 'refused' ? undefined : signOut} />
       {access === 'granted' && <Views />}
       {access === 'refused' && <SignIn onToken={signIn} why={why} />}
       {(access === 'unknown' || access === 'unreachable') && (
@@ -88,6 +88,13 @@ export function App() {
       )}
     </SessionContext.Provider>
   )
+}
+
+/** What to do about a refused token is on the page; the remedy of the service is for programs. */
+function whyOf(error: unknown): string {
+  return isUnauthorized(error)
+    ? `The service does not accept this token: ${error.problem.detail}`
+    : messageOf(error)
 }
 
 /** A link could not: the fragment of the address names the view. */

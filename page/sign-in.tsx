@@ -17,8 +17,8 @@ export function SignIn({
         Sign in
       </h1>
       <p>
-        Open the address that <code>caisson serve</code> printed, or paste the token here. The file that it
-        named has the token; an API key works too.
+        In a terminal, <code>caisson serve</code> prints an address that signs you in. Or paste the token
+        here: it is in the file that the command names. An API key works too.
       </p>
       <form
         class="card stack"

@@ -2,7 +2,7 @@
  * Builds the extension for VS Code: `node --conditions=caisson-source scripts/vscode-extension.ts [FOLDER]`. Writes
  * `extension/`, which VS Code can run from, and `caisson-VERSION.vsix`. Default folder: `dist-vscode/`.
  */
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { build } from 'esbuild'
 import { strToU8, zipSync } from 'fflate'
@@ -33,8 +33,15 @@ export function readManifest(): Manifest {
 /** The files of the extension by name; its code is one of them. */
 export async function buildExtension(): Promise<Map<string, Uint8Array>> {
   const manifest = readManifest()
-  const { outputFiles } = await build({
-    ...{ bundle: true, write: false, minify: true, logLevel: 'silent', legalComments: 'none' },
+  const { outputFiles, metafile } = await build({
+    ...{
+      bundle: true,
+      write: false,
+      metafile: true,
+      minify: true,
+      logLevel: 'silent',
+      legalComments: 'none',
+    },
     entryPoints: [path.join(source, 'extension.ts')],
     outfile: 'extension.cjs',
     platform: 'node',
@@ -55,7 +62,23 @@ export async function buildExtension(): Promise<Map<string, Uint8Array>> {
     ['extension.cjs', code.contents],
     ...copied,
     ['LICENSE.txt', readFileSync(path.join(root, 'LICENSE'))],
+    ['THIRD-PARTY.txt', strToU8(noticesOf(Object.keys(metafile.inputs)))],
   ])
+}
+
+/**
+ * The licenses of the libraries that the code has in it, which their terms demand.
+ * @param inputs files that were bundled
+ */
+function noticesOf(inputs: readonly string[]): string {
+  const folders = inputs.flatMap((file) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? [])
+  const notices = [...new Set(folders)].toSorted().map((folder) => {
+    const { name, version } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')) as Manifest
+    const file = readdirSync(folder).find((entry) => /^licen[cs]e(?:\.(?:md|txt))?$/i.test(entry))
+    if (file === undefined) throw new Error(`${folder} has no license text, which the extension must have`)
+    return `${name} ${version}\n\n${readFileSync(path.join(folder, file), 'utf8').trim()}\n`
+  })
+  return `The code of this extension has these libraries in it.\n\n${notices.join(`\n${'-'.repeat(78)}\n\n`)}`
 }
 
 /**

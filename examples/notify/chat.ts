@@ -1,5 +1,5 @@
 // Posts each question to a channel of a chat: an incoming webhook of Slack, Mattermost, Discord, or of a bridge of Matrix.
-import { type Deliver, RefusedError, requireVariable, start } from './receiver.ts'
+import { type Deliver, fail, RefusedError, requireVariable, start } from './receiver.ts'
 import { linesOf } from './words.ts'
 
 const timeoutMs = 10_000
@@ -33,8 +33,7 @@ function escapeForSlack(line: string): string {
 
 function deliverToChat(url: string, form: string): Deliver {
   const body = forms[form]
-  if (body === undefined)
-    throw new Error(`CHAT_FORM is ${form}; expected one of ${Object.keys(forms).join(', ')}.`)
+  if (body === undefined) fail(`CHAT_FORM is ${form}; expected one of ${Object.keys(forms).join(', ')}.`)
   return async (question) => {
     const sent = fetch(url, {
       method: 'POST',

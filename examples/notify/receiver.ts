@@ -88,7 +88,10 @@ export function receive(secret: string, deliver: Deliver): Server {
 
 /** Starts on the port of the variable PORT, on 127.0.0.1: a proxy with TLS leads there. */
 export function start(deliver: Deliver): void {
-  const server = receive(requireVariable('WEBHOOK_SECRET'), deliver)
+  const secret = requireVariable('WEBHOOK_SECRET')
+  if (!/^whsec_[A-Za-z0-9+/]{16,}=*$/.test(secret))
+    fail('WEBHOOK_SECRET is not whsec_ and base64. Set it to the secret of the webhook in the configuration.')
+  const server = receive(secret, deliver)
   server.listen(Number(process.env.PORT ?? 8787), '127.0.0.1', () => {
     const address = server.address()
     if (address !== null && typeof address === 'object')
@@ -98,8 +101,13 @@ export function start(deliver: Deliver): void {
 
 export function requireVariable(name: string): string {
   const value = process.env[name]
-  if (value === undefined || value === '') throw new Error(`Set the variable ${name}.`)
-  return value
+  return value === undefined || value === '' ? fail(`Set the variable ${name}.`) : value
+}
+
+/** Ends the program: its settings cannot be used. */
+export function fail(message: string): never {
+  console.error(message)
+  process.exit(2)
 }
 
 /** @returns undefined where the body is too large */

@@ -79,12 +79,18 @@ export const instructions =
 export async function main(agent: (job: Job) => Promise<string>): Promise<void> {
   const [workspace, prompt] = process.argv.slice(2)
   const { OPENAI_BASE_URL: baseURL, OPENAI_API_KEY: apiKey = 'none', OPENAI_MODEL: model } = process.env
-  if (workspace === undefined || prompt === undefined || baseURL === undefined || model === undefined)
-    throw new Error('Pass a directory and a prompt, and set OPENAI_BASE_URL and OPENAI_MODEL.')
-  await using host = new Host()
-  await using sandbox = await host.sandbox({ workspace })
-  console.log(await agent({ sandbox, prompt, baseURL, apiKey, model }))
-  await applyChanges(sandbox, workspace)
+  try {
+    if (workspace === undefined || prompt === undefined || baseURL === undefined || model === undefined)
+      throw new Error('Pass a directory and a prompt, and set OPENAI_BASE_URL and OPENAI_MODEL.')
+    await using host = new Host()
+    await using sandbox = await host.sandbox({ workspace })
+    console.log(await agent({ sandbox, prompt, baseURL, apiKey, model }))
+    await applyChanges(sandbox, workspace)
+  } catch (error) {
+    // The whole error of a framework has the request, with the files that the model read.
+    console.error(error instanceof Error ? error.message : error)
+    process.exitCode = 1
+  }
 }
 
 /** Applies nothing unless a person says yes. */
@@ -95,7 +101,7 @@ export async function applyChanges(sandbox: Sandbox, workspace: string): Promise
   for (const { change, path } of items) console.log(`${change} ${JSON.stringify(path)}`)
   using terminal = createInterface({ input: process.stdin, output: process.stdout })
   const answer = await terminal.question(`Apply these changes to ${workspace}? [y/N] `)
-  if (answer.trim().toLowerCase() !== 'y') return
+  if (!/^\s*y(?:es)?\s*$/i.test(answer)) return console.log('Nothing was applied.')
   const { applied } = await changes.apply('all')
   console.log(`Applied ${applied.length}.`)
 }

@@ -127,8 +127,17 @@ export function examplesOf(command: Command): string[] {
     .map((example) => `caisson ${example}`)
 }
 
+/** Commands with a page other than that of their group. */
+const ownPages: Readonly<Record<string, string>> = {
+  'mcp login': 'docs/mcp-servers.md',
+  'mcp logout': 'docs/mcp-servers.md',
+  'mcp list': 'docs/mcp-servers.md',
+  'mcp forget': 'specs/mcp.md',
+}
+
 export function pageOf(command: Command): string {
-  return commandHelp[pathOf(command).split(' ')[0] ?? '']?.page ?? 'docs/commands.md'
+  const path = pathOf(command)
+  return ownPages[path] ?? commandHelp[path.split(' ')[0] ?? '']?.page ?? 'docs/commands.md'
 }
 
 /** Adds both to a command and to those below it. */

@@ -10,6 +10,7 @@ import { namedModels } from '#specs/protocol/run-models.ts'
 import { configFile, loadConfig } from '../config/load.ts'
 import type { Config } from '../config/schema.ts'
 import { decide, makePolicy } from '../egress/policy.ts'
+import { formatCount } from '../files/format.ts'
 import { nameOfHook } from '../hooks/command-hook.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import { storedKeys } from '../keys/keyring.ts'
@@ -224,7 +225,7 @@ function inspectEgress({ egress }: Config): ConfigFact {
   const otherwise = egress.default === 'ask' ? 'asked' : 'denied'
   return {
     what: 'egress',
-    seen: `${egress.rules.length} rules; an access that no rule matches is ${otherwise}`,
+    seen: `${formatCount(egress.rules.length, 'rule')}; an access that no rule matches is ${otherwise}`,
   }
 }
 

@@ -67,7 +67,7 @@ export function decide(policy: EgressPolicy, target: Target, granted: readonly P
   if (deciding?.rule.effect === 'allow') return by(deciding, true)
   const inside = deciding === undefined ? hostInside(target.host) : null
   if (inside !== null) {
-    const rule = `${target.host} is an address of ${inside}; only a rule that names it can allow it`
+    const rule = `${target.host} is an address of ${inside}; only a rule that names it, ${target.scheme} and port ${target.port} can allow it`
     return { effect: 'deny', rule, by: null, canAsk: false }
   }
   const grant = find('allow', orderRules(granted))

@@ -3,6 +3,7 @@ import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 import type { Problem } from '#specs/service/resources.ts'
 import { ServiceError } from '../../client/index.ts'
 import { WorkflowError } from '../index.ts'
+import type { ProblemCode } from './problem-codes.ts'
 
 /** Of a body; a run's context and plan must fit. */
 export const bodyMaxBytes = 8 * 1024 * 1024
@@ -15,7 +16,7 @@ export class Refusal extends Error {
 
   constructor(
     status: number,
-    code: string,
+    code: ProblemCode,
     detail: string,
     more: { remedy?: string; errors?: Problem['errors']; headers?: Record<string, string> } = {},
   ) {
@@ -103,9 +104,14 @@ export function problemOfAny(error: unknown): Described {
 }
 
 /** What Fastify itself refuses. */
-const ownProblems: Readonly<Record<string, [number, string, string]>> = {
+const ownProblems: Readonly<Record<string, ConstructorParameters<typeof Refusal>>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: [413, 'body_too_large', `the body is larger than ${bodyMaxBytes} bytes`],
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'not_json', 'the body is not application/json'],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [
+    415,
+    'not_json',
+    'the body is not application/json',
+    { remedy: 'send it with Content-Type: application/json' },
+  ],
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: [
     400,
     'invalid_request',
@@ -156,7 +162,7 @@ function withRoutes(remedy: string): string {
 
 function makeProblem(
   status: number,
-  code: string,
+  code: ProblemCode,
   detail: string,
   more: Pick<Problem, 'remedy' | 'errors'> = {},
 ): Problem {

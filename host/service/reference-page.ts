@@ -1,4 +1,5 @@
-/** The reference of all routes as one page without scripts, made from the OpenAPI document. */
+/** The reference of all routes and error codes as one page without scripts, made from the OpenAPI document. */
+import { problemCodes } from './problem-codes.ts'
 
 interface Operation {
   readonly summary: string
@@ -26,15 +27,23 @@ export function referencePage(document: object): string {
       `<details id="schema-${escapeHtml(name)}"><summary><code>${escapeHtml(name)}</code></summary>` +
       `<pre>${escapeHtml(JSON.stringify(schema, null, 2))}</pre></details>`,
   )
+  const errors = Object.entries(problemCodes).map(
+    ([code, meaning]) =>
+      `<li id="${escapeHtml(code)}"><code>${escapeHtml(code)}</code> ${escapeHtml(meaning)}</li>`,
+  )
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Caisson HTTP API</title><style>${style}</style></head><body><main>
 <h1>Caisson HTTP API</h1>
 <p>The same as a document for programs: <a href="/openapi.json">openapi.json</a>. Send
 <code>Authorization: Bearer TOKEN</code> with every request that has a scope. An error is
-<code>application/problem+json</code> with a <code>code</code>, what failed and what to do.</p>
+<code>application/problem+json</code> with a <code>code</code> of <a href="#errors">these</a>, what failed and what to do.</p>
 <h2>Routes</h2>
 ${routes.join('\n')}
+<h2 id="errors">Errors</h2>
+<ul>
+${errors.join('\n')}
+</ul>
 <h2>Schemas</h2>
 ${schemas.join('\n')}
 </main></body></html>

@@ -65,6 +65,11 @@ export class SignIns {
       await using _ = await this.#stored.lock(id)
       return await this.#stored.begin(server, signedIn)
     } catch (cause) {
+      if (isStopped(signal))
+        throw new CaissonError('cancelled', `the sign-in to ${server.name} was stopped`, {
+          remedy: `start it again: caisson mcp login ${server.name}`,
+          cause,
+        })
       const why = explainFailure(cause, redactionOf(secrets))
       throw new CaissonError('not_possible_now', `the sign-in to ${server.name} failed: ${why}`, { cause })
     }
@@ -291,6 +296,11 @@ function notUsable({ name }: SignInServer, cause: unknown): string | undefined {
   return isOurs
     ? `the sign-in to the MCP server ${name} cannot be used on the host; the user finds out why there: caisson mcp login ${name}`
     : undefined
+}
+
+/** By whoever asked for it, not by a time limit. */
+function isStopped({ aborted, reason }: AbortSignal): boolean {
+  return aborted && Object(reason).name !== 'TimeoutError'
 }
 
 function needsSignIn(server: SignInServer): string {

@@ -76,7 +76,11 @@ export async function findStored(name: string, store: WorkflowStore): Promise<Lo
 /** @throws {WorkflowError} unless it is `AGENT@VERSION` */
 export function requireReference(name: string): { readonly agent: string; readonly version: string } {
   const reference = isStoreReference(name) ? parseReference(name) : null
-  if (reference === null) throw new WorkflowError('the name of a stored workflow must be AGENT@VERSION', [])
+  if (reference === null)
+    throw new WorkflowError(
+      `the name of a stored workflow must be AGENT@VERSION, got ${JSON.stringify(String(name).slice(0, 100))}`,
+      [],
+    )
   return reference
 }
 

@@ -126,7 +126,11 @@ export async function removeStored(
     })
   const all = await listStored(store)
   const isIt = (one: StoredWorkflow) => one.name === agent && one.version === version
-  if (!all.some(isIt)) throw new WorkflowError(`the store has no workflow "${name}"`, [])
+  if (!all.some(isIt))
+    throw new WorkflowError(
+      `the store has no workflow "${name}"; caisson workflow list shows what it has`,
+      [],
+    )
   for (const other of all) {
     if (isIt(other)) continue
     // A damaged one uses nothing.

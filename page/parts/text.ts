@@ -21,6 +21,26 @@ function escapeOf(character: string): string {
   return names[character] ?? short
 }
 
+const mainArguments = ['command', 'path', 'url', 'query', 'pattern', 'code', 'from', 'question', 'name']
+
+/**
+ * The argument that says most about a call, such as its command, path or address, and the others as JSON.
+ * @param json arguments of a tool
+ * @returns null for arguments without one, and for those that are cut
+ */
+export function mainArgument(json: string): { readonly value: string; readonly rest: string } | null {
+  try {
+    const given = JSON.parse(json) as Readonly<Record<string, unknown>>
+    for (const name of mainArguments) {
+      const { [name]: value, ...rest } = given
+      if (typeof value === 'string' && value !== '') return { value, rest: JSON.stringify(rest) }
+    }
+  } catch {
+    // Arguments that are cut are no JSON.
+  }
+  return null
+}
+
 export function bytes(count: number): string {
   if (count < 1024) return `${count} B`
   const units = ['KiB', 'MiB', 'GiB', 'TiB']

@@ -2,7 +2,7 @@
 import { hasDiff } from '../changes/diff-rows.ts'
 import { DiffView } from '../changes/diff-view.tsx'
 import { Untrusted } from '../parts/parts.tsx'
-import { bytes, duration, lastLines, prettyJson, visible, visibleLine } from '../parts/text.ts'
+import { bytes, duration, lastLines, mainArgument, prettyJson, visible, visibleLine } from '../parts/text.ts'
 import type { EntryOf } from './history.ts'
 import { type RunImages, Thumbnail } from './run-image.tsx'
 
@@ -74,14 +74,7 @@ export function CallBody({
 
 /** What a call does, in one line: its command, path or address. */
 function callLine(tool: string, text: string): string {
-  try {
-    const given = JSON.parse(text) as Readonly<Record<string, unknown>>
-    for (const name of ['command', 'path', 'url', 'query', 'pattern', 'code', 'from', 'question', 'name']) {
-      const value = given[name]
-      if (typeof value === 'string' && value !== '') return visibleLine(value, 200)
-    }
-  } catch {
-    // Arguments that are cut are shown as they are.
-  }
+  const main = mainArgument(text)
+  if (main !== null) return visibleLine(main.value, 200)
   return tool === 'submit_plan' || text === '{}' ? '' : visibleLine(text, 200)
 }

@@ -368,7 +368,9 @@ function EndBody({ entry: { event, repeats } }: { readonly entry: EntryOf<'end'>
             : 'was cancelled'}{' '}
         <span class="hint">after {duration(event.durationMs)}</span>
       </h3>
-      {event.message !== '' && <p class="warning">{visible(event.message)}</p>}
+      {event.message !== '' && (
+        <p class={event.outcome === 'completed' ? 'hint' : 'warning'}>{visible(event.message)}</p>
+      )}
       {event.summary !== '' && !repeats && (
         <Untrusted class="say" text={event.structured === true ? prettyJson(event.summary) : event.summary} />
       )}

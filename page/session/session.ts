@@ -66,7 +66,7 @@ export function useSession(): Session {
   return session
 }
 
-export function isUnauthorized(error: unknown): boolean {
+export function isUnauthorized(error: unknown): error is ServiceError {
   return error instanceof ServiceError && error.status === 401
 }
 

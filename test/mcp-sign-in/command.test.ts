@@ -78,7 +78,10 @@ describe('caisson mcp login', () => {
     const terminal = openTerminal(world, env)
     const login = await terminal.run('mcp', 'login', 'tracker')
     expect(login.err).toContain(`Sign in at ${world.issuer}`)
-    expect(login).toMatchObject({ code: 0, out: expect.stringContaining('Signed in to tracker: signed in.') })
+    expect(login).toMatchObject({
+      code: 0,
+      out: expect.stringContaining('Signed in to tracker: the host renews the token by itself.'),
+    })
     const list = await terminal.run('mcp', 'list', '--json')
     expect(JSON.parse(list.out)).toMatchObject({
       type: 'sign-in',

@@ -42,6 +42,24 @@ describe('a sign-in', () => {
     expect(token.ok && (await world.call(token.value.reveal())).status).toBe(200)
   })
 
+  it.each(['code', 'device'] as const)(
+    'by %s says that it was stopped where its caller stops it [A.09]',
+    async (flow) => {
+      await using world = await OAuthWorld.open()
+      const stop = new AbortController()
+      const person = {
+        openUrl: () => stop.abort(new Error('SIGINT')),
+        showCode: () => stop.abort(new Error('SIGINT')),
+      }
+      const signing = world.signIns().signIn(world.server({ flow }), person, stop.signal)
+      await expect(signing).rejects.toMatchObject({
+        code: 'cancelled',
+        message: 'the sign-in to tracker was stopped; start it again: caisson mcp login tracker',
+      })
+      expect(await world.signIns().records.list()).toEqual([])
+    },
+  )
+
   it('of a client needs no person [A.09]', async () => {
     await using world = await OAuthWorld.open()
     const oauth = {

@@ -63,7 +63,12 @@ describe('signing in', limits, () => {
     expect(await axeFindings(page)).toEqual([])
     await page.getByLabel('Token').fill('wrong')
     await page.getByRole('button', { name: 'Sign in' }).click()
-    await page.getByRole('alert').waitFor()
+    const alert = page.getByRole('alert')
+    await expect
+      .poll(() => alert.innerText())
+      .toContain('The service does not accept this token: the request')
+    expect(await alert.innerText()).not.toContain('Authorization')
+    expect(await page.getByRole('button', { name: 'Sign out' }).count()).toBe(0)
     await page.getByLabel('Token').fill(token)
     await page.getByRole('button', { name: 'Sign in' }).click()
     await page.getByRole('heading', { name: 'Runs' }).waitFor()

@@ -87,6 +87,22 @@ it('applies nothing where nobody says yes [V.12]', async () => {
   expect(files).toEqual(['given.txt'])
 })
 
+it('says in one line what is wrong, without what the model was sent [V.12]', async () => {
+  using home = makeTestFolders()
+  const env = {
+    CAISSON_HOME: home.folders.home,
+    OPENAI_BASE_URL: 'http://127.0.0.1:1/v1',
+    OPENAI_MODEL: 'none',
+  }
+  const failed = async (given: readonly string[]) =>
+    await example.run('openai-agents.ts', given, { env, input: '' }).then(
+      () => '',
+      (error: { readonly stderr: string }) => error.stderr,
+    )
+  expect(await failed([])).toBe('Pass a directory and a prompt, and set OPENAI_BASE_URL and OPENAI_MODEL.\n')
+  expect(await failed([await makeWorkspace(), 'Count the words'])).toBe('Connection error.\n')
+})
+
 it('offers the AI SDK harness a sandbox with commands, files and ports [V.12]', async () => {
   using home = makeTestFolders()
   const program = path.join(example.folder, 'sandbox-provider.mjs')

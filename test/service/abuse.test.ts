@@ -1,9 +1,11 @@
 // What a hostile or broken client sends: every answer is a problem with a status below 500, and the service continues.
 import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { errorCodes } from '#specs/errors.ts'
 import { openApiDocument } from '#specs/service/openapi.ts'
 import { Problem } from '#specs/service/resources.ts'
 import type { Route } from '#specs/service/route.ts'
@@ -11,6 +13,7 @@ import { type RouteName, routes } from '#specs/service/routes.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { perTier } from '#specs/testing/tier.ts'
 import { Host } from '../../host/index.ts'
+import { problemCodes } from '../../host/service/problem-codes.ts'
 import { changedRunId, runThatChanged } from '../../host/test/support/changed-run.ts'
 import { type Received, serveHost } from './support.ts'
 
@@ -155,6 +158,26 @@ describe('the OpenAPI document', () => {
     expect(text).toContain('POST /v1/runs/{run}/changes/apply')
     expect(text).not.toMatch(/<script|javascript:|onload=/)
     expect(headers['content-security-policy']).toContain("default-src 'none'")
+  })
+
+  it('explains each code where the type of a problem leads, in the words of the contract [H.02]', async () => {
+    const { send } = await serveHost(await makeHost())
+    const page = await send('GET', '/docs', { headers: { authorization: undefined } })
+    const [table, list] = await Promise.all(
+      ['errors.md', 'service.md'].map((name) => readFile(path.join('specs', name), 'utf8')),
+    )
+    for (const [code, meaning] of Object.entries(problemCodes)) {
+      expect(page.text).toContain(`id="${code}"`)
+      if (code in errorCodes) expect(table).toContain(` | ${meaning} | `)
+      else expect(list).toContain(`\`${code}\``)
+    }
+    const refused = await send('PUT', '/v1/runs/order-1', {
+      headers: { 'content-type': 'text/plain' },
+      body: 'x',
+    })
+    const { type, remedy } = refused.json as { type: string; remedy: string }
+    expect(page.text).toContain(`id="${type.replace('/docs#', '')}"`)
+    expect([refused.status, remedy]).toEqual([415, 'send it with Content-Type: application/json'])
   })
 })
 

@@ -36,6 +36,29 @@ async function startReceiver(program: string, env: Readonly<Record<string, strin
   return { url: String(url()), printed: () => printed }
 }
 
+it.each([
+  ['chat.ts', {}, 'Set the variable CHAT_URL.'],
+  [
+    'chat.ts',
+    { CHAT_URL: 'http://127.0.0.1:1', CHAT_FORM: 'teams' },
+    'CHAT_FORM is teams; expected one of slack,',
+  ],
+  [
+    'chat.ts',
+    { CHAT_URL: 'http://127.0.0.1:1', WEBHOOK_SECRET: 'abc' },
+    'WEBHOOK_SECRET is not whsec_ and base64.',
+  ],
+  ['mail.ts', {}, 'Set the variable SMTP_URL.'],
+])('%s with %o says in one line what to set [H.02]', async (program, env, expected) => {
+  const child = spawn(process.execPath, [program], {
+    cwd: example.folder,
+    env: { PATH: process.env.PATH, WEBHOOK_SECRET: webhookSecret, PORT: '0', ...env },
+  })
+  const said = await text(child.stderr)
+  expect(said).toContain(expected)
+  expect(said.trim().split('\n')).toHaveLength(1)
+})
+
 /** Call it from within a test. @param url of the receiver */
 async function askThrough(url: string) {
   const run = await runAtWork()

@@ -27,9 +27,17 @@ it('has the manifest, one file of code, and what it names; the same sources give
   expect(Object.keys(entries).toSorted()).toEqual([
     '[Content_Types].xml',
     'extension.vsixmanifest',
-    ...['LICENSE.txt', 'README.md', 'bar.svg', 'extension.cjs', 'icon.png', 'package.json'].map(
-      (name) => `extension/${name}`,
-    ),
+    ...[
+      ...[
+        'LICENSE.txt',
+        'README.md',
+        'THIRD-PARTY.txt',
+        'bar.svg',
+        'extension.cjs',
+        'icon.png',
+        'package.json',
+      ],
+    ].map((name) => `extension/${name}`),
   ])
   const text = (name: string) => strFromU8(entries[name] ?? new Uint8Array())
   const manifest = JSON.parse(text('extension/package.json')) as Manifest
@@ -39,6 +47,11 @@ it('has the manifest, one file of code, and what it names; the same sources give
   // A compiled policy or template of another's would be a way to run text as code.
   expect(text('extension/extension.cjs')).not.toMatch(/\beval\(/)
   expect(text('extension/extension.cjs')).toContain('require("vscode")')
+  // No path and no source of the machine that built it.
+  for (const name of Object.keys(entries))
+    expect(text(name), name).not.toMatch(/sourceMappingURL|sourcesContent/)
+  expect(text('extension/extension.cjs')).not.toContain(root)
+  expect(text('extension/THIRD-PARTY.txt')).toMatch(/^zod \d.*\n\nMIT License/m)
 })
 
 it('declares each command that the code has, in menus too, and settings that no workspace sets [H.03]', () => {

@@ -6,6 +6,7 @@ import {
   dollars,
   duration,
   lastLines,
+  mainArgument,
   tokens,
   visible,
   visibleLine,
@@ -128,7 +129,7 @@ const stepWords = {
 } as const
 
 function callLines({ event, end }: EntryOf<'call'>): string[] {
-  const what = `${visibleLine(event.tool, 60)} ${visibleLine(event.arguments, 200)}`
+  const what = `${visibleLine(event.tool, 60)} ${argumentsLine(event.arguments)}`
   if (end === undefined) return [`▸ ${what}`]
   const { durationMs, error, exitCode, output } = end.event
   const isBad = error !== undefined || (exitCode ?? 0) !== 0
@@ -137,6 +138,14 @@ function callLines({ event, end }: EntryOf<'call'>): string[] {
   const lines =
     text.trim() === '' ? [] : visible(lastLines(text.slice(-textMaxChars), outputLines)).split('\n')
   return [`${isBad ? '✗' : '✓'} ${what} (${duration(durationMs)}${how})`, ...lines.map((line) => `  ${line}`)]
+}
+
+/** A long text, such as that of a new file, does not hide its path. */
+function argumentsLine(json: string): string {
+  const main = mainArgument(json)
+  if (main === null) return visibleLine(json, 200)
+  const value = visibleLine(main.value, 200)
+  return main.rest === '{}' ? value : `${value} ${visibleLine(main.rest, 200)}`
 }
 
 function questionLines({ event, decision }: EntryOf<'question'>): string[] {

@@ -29,9 +29,25 @@ it('has the plan with the state of each step, and each call with the end of its 
     { type: 'tool-end', ...call, output, exitCode: 1, durationMs: 1_500 },
   ])
   expect(text).toContain('PLAN\n  ▸ Do one\n  · Do two\n')
-  expect(text).toContain('✗ run_bash {"command":"npm test"} (1.5 s, exit 1)')
+  expect(text).toContain('✗ run_bash npm test (1.5 s, exit 1)')
   expect(text).toContain('line 49')
   expect(text).not.toContain('line 10\n')
+})
+
+it('names the file of a call before its content, and shows arguments without such a name as they are [H.03]', () => {
+  const callOf = (tool: string, given: string): AgentEvent => ({
+    ...{ type: 'tool-start', stepId: 's', callId: tool, tool },
+    arguments: given,
+  })
+  const text = textOf([
+    callOf('write_file', JSON.stringify({ content: 'x'.repeat(900), path: 'src/a\u202e.ts' })),
+    callOf('list', '{"depth":3}'),
+    callOf('broken', '{"content":"xx'),
+  ])
+  expect(text).toContain('▸ write_file src/a\\u{202e}.ts {"content":"xxx')
+  expect(text).toContain('▸ list {"depth":3}\n')
+  expect(text).toContain('▸ broken {"content":"xx\n')
+  expect(text).not.toContain('x'.repeat(300))
 })
 
 it('shows what is hidden in the text of a run, is bounded, and names what is wrong [H.03 S4.12]', () => {

@@ -92,7 +92,10 @@ async function findServer(io: Io, name: string, { device, mcp }: McpLoginFlags):
     throw new CaissonError(
       'invalid_options',
       `there is no MCP server "${sanitizeLine(name)}" with an https address and without a header Authorization; there is: ${known}`,
-      { remedy: 'add [mcpServers.NAME] with url to the configuration file, or name a file with --mcp' },
+      {
+        remedy:
+          'add [mcpServers.NAME] with an https url to the configuration file, or name a file with --mcp',
+      },
     )
   }
   return device === true ? { ...server, oauth: { ...server.oauth, flow: 'device' } } : server

@@ -39,8 +39,8 @@ export async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCo
   if (flags.json === true) return exitCodes.completed
   io.stdout.write(
     pins.length === 0
-      ? 'no MCP server is approved yet\n'
-      : 'To revoke an approval: caisson mcp forget NAME. The next run asks again about a server of a workspace, and pins a server of yours as it then is.\n',
+      ? `no MCP server is approved yet${signIns.length === 0 ? ', and you are signed in to none' : ''}\n`
+      : 'To revoke an approval: caisson mcp forget NAME. The next run asks again about servers of a workspace. It approves servers of yours without a question, as they are then.\n',
   )
   return exitCodes.completed
 }

@@ -91,7 +91,9 @@ export async function workflowList(
   }
   for (const { name, version, sha256 } of published) await showPublished(io, { name, version, sha256 }, flags)
   if (workflows.length + published.length === 0 && flags.json !== true)
-    io.stdout.write('No workflow here: their names end in .workflow.json, .workflow.yaml or .workflow.yml.\n')
+    io.stdout.write(
+      `No workflow here${folder === undefined ? ', and none is published' : ''}. Names of workflow files end in .workflow.json, .workflow.yaml or .workflow.yml.\n`,
+    )
   return exitCodes.completed
 }
 

@@ -15,10 +15,10 @@ export function describeSignIn(record: SignInRecord, now: number): object {
   }
 }
 
-/** For people. */
+/** For people: name, time of the sign-in, address, and how long it is valid. */
 export function signInLine(record: SignInRecord, now: number): string {
   const { server, url, endpoints } = record
-  return `${sanitizeLine(server)}  ${formatTime(record.signedInAt)}  ${stateOf(record, now)} by ${sanitizeLine(endpoints.issuer, 120)}: ${sanitizeLine(url, 120)}`
+  return `${sanitizeLine(server)}  ${formatTime(record.signedInAt)}  ${sanitizeLine(url, 120)}, signed in by ${sanitizeLine(endpoints.issuer, 120)}: ${stateOf(record, now)}`
 }
 
 function isUsable({ isOver, expiresAt, hasRefreshToken, flow }: SignInRecord, now: number): boolean {
@@ -29,8 +29,8 @@ function isUsable({ isOver, expiresAt, hasRefreshToken, flow }: SignInRecord, no
 export function stateOf(record: SignInRecord, now: number): string {
   if (!isUsable(record, now)) return `expired; sign in again: caisson mcp login ${record.server}`
   if (record.wanted !== undefined)
-    return `signed in, but the server demands more rights: caisson mcp login ${record.server}`
+    return `the server demands more rights; sign in again: caisson mcp login ${record.server}`
   const { expiresAt, hasRefreshToken } = record
-  if (hasRefreshToken || expiresAt === undefined) return 'signed in'
-  return `signed in until ${formatTime(expiresAt)}`
+  if (hasRefreshToken) return 'the host renews the token by itself'
+  return expiresAt === undefined ? 'the token has no end' : `valid until ${formatTime(expiresAt)}`
 }

@@ -334,7 +334,9 @@ describe('a refusal', () => {
       /“deny \*: closed today \(the configuration\)” denies it, and it cannot be allowed in this run/,
     )
     expect(denied).not.toContain('request_access')
-    expect(explain({}, request('http://10.0.0.1/'))).toMatch(/10\.0\.0\.1 is an address of a private network/)
+    expect(explain({}, request('http://10.0.0.1/'))).toMatch(
+      /10\.0\.0\.1 is an address of a private network; only a rule that names it, http and port 80 can allow it/,
+    )
     expect(explain({}, request(`https://example.com/${'a'.repeat(5_000)}`)).length).toBeLessThan(1_000)
   })
 })

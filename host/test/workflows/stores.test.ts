@@ -88,7 +88,9 @@ describe.each(kinds)('a store in %s', (_, open) => {
       'B@1',
     ])
     await manager.publish(await fileWith(textOf('A', '1', 'other')))
-    await expect(manager.remove('User@1')).rejects.toThrow('the store has no workflow "User@1"')
+    await expect(manager.remove('User@1')).rejects.toThrow(
+      'the store has no workflow "User@1"; caisson workflow list shows',
+    )
     await expect(manager.remove('../A')).rejects.toThrow('must be AGENT@VERSION')
   })
 

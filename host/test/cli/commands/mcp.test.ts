@@ -37,7 +37,9 @@ const pin = (fields: Partial<McpPin>): McpPin => ({
 describe('caisson mcp', () => {
   it('lists what was allowed of servers, and forgets it by name [A.09] [S1.11]', async () => {
     const { pins, caisson } = await makePlace()
-    expect((await caisson('mcp', 'list')).stdout).toBe('no MCP server is approved yet\n')
+    expect((await caisson('mcp', 'list')).stdout).toBe(
+      'no MCP server is approved yet, and you are signed in to none\n',
+    )
     await pins.keep(pin({}))
     await pins.keep(pin({ source: 'workspace', directory: '/w' }))
     await pins.keep(pin({ server: 'other' }))
