@@ -265,6 +265,7 @@ const handles: Readonly<Record<string, Handle<never>>> = {
     methods: {
       versions: [fc.oneof(wrongText, fc.string()), (changes, value) => changes.versions(value)],
       before: [wrongText, (changes, value) => changes.before(value)],
+      hasReplaced: [wrongText, (changes, value) => changes.hasReplaced(value)],
       wentIn: [wrongText, (changes, value) => changes.wentIn(value)],
       apply: [
         fc.oneof(wrongText, fc.record({ paths: fc.oneof(wrongNone, fc.array(wrongText, { minLength: 1 })) })),
