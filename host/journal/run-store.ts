@@ -273,8 +273,8 @@ export class RunStore {
       } catch (error) {
         // The list of runs names its damage.
         if (hasCode(error, 'state_corrupted')) return []
-        // It was removed meanwhile.
-        if (statSync(this.paths(id).directory, { throwIfNoEntry: false }) === undefined) return []
+        // It is being removed.
+        if (statSync(this.paths(id).journal, { throwIfNoEntry: false }) === undefined) return []
         throw error
       }
     })

@@ -69,6 +69,9 @@ it('the next service tells of an end that came while none ran, at once and once 
   const second = await serveHost(host, { noticeTimes })
   await expect.poll(() => got.length).toBe(1)
   expect(JSON.parse(got[0]?.body ?? '')).toMatchObject({ data: { runId: ids[1], outcome: 'cancelled' } })
+  // Until then the service may send it again.
+  const isDelivered = () => second.logged.some(({ message }) => message === 'the end of a run was delivered')
+  await expect.poll(isDelivered).toBe(true)
   await second.service.close()
   const third = await serveHost(host, { noticeTimes })
   await new Promise((resolve) => setTimeout(resolve, 300))
