@@ -3,33 +3,14 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { expect, it } from 'vitest'
-import { reply } from '#specs/testing/model-replies.ts'
-import { startModelServer } from '#specs/testing/model-server.ts'
-import { cliPlace } from '../../host/test/support/cli.ts'
 import { readFiles } from '../../host/test/support/runs.ts'
+import { serveFileTask } from './file-task.ts'
 import { connectMcp, type ShownForm } from './mcp-support.ts'
 
-const calls = [
-  ['write_file', { path: 'new.txt', content: 'new\n' }],
-  ['delete_file', { path: 'old.txt' }],
-] as const
 const bin = path.join(import.meta.dirname, '../../host/cli/bin.ts')
 
 it('a task in a real VM asks the person at the MCP client, ends with its answer, and changes no file before a person applies it [H.03 A.09 V.05]', async () => {
-  await using model = await startModelServer(({ messages }) => {
-    const call = calls[messages.filter(({ role }) => role === 'tool').length]
-    return reply(
-      call === undefined
-        ? { text: 'It is done.' }
-        : { calls: [{ id: `call${call[0].slice(0, 5)}`, name: call[0], arguments: call[1] }] },
-    )
-  })
-  const place = await cliPlace(
-    { 'old.txt': 'old\n' },
-    { CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'scripted' },
-  )
-  const service = place.start('serve', '--port', '0')
-  await expect.poll(() => service.errors(), { timeout: 30_000 }).toContain('Caisson listens on')
+  const { place, service } = await serveFileTask()
   const forms: ShownForm[] = []
   const args = ['--conditions=caisson-source', '--', bin, 'mcp', 'serve', '-w', place.workspace]
   const transport = new StdioClientTransport({
