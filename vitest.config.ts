@@ -8,6 +8,8 @@ const conditions = ['caisson-source', 'node']
 const execArgv = ['--conditions=caisson-source']
 /** Files at once that boot VMs: an emulated guest keeps about one processor busy, and waits in between. */
 const VMS_AT_ONCE = 2
+/** Of the slow tier: half of them wait for a browser, a server or a clock. */
+const SLOW_AT_ONCE = 3
 /** Of the fast tier, on two processors: many of its tests wait more than they work. */
 const FILES_AT_ONCE = 3
 
@@ -31,7 +33,12 @@ class SharedProcess extends ForksPoolWorker {
 /** Those that take minutes, the longest first: one that begins as the last keeps the others waiting. */
 const longest = [
   ...['test/vm/faults.slow', 'scripts/bench/bench.slow', 'test/recovery/recovery', 'scripts/soak/soak.slow'],
-  ...['test/vm/reseed.slow', 'scripts/mutation/mutation.slow', 'host/test/cli/stopped.slow'],
+  ...[
+    'test/vscode/vscode.slow',
+    'test/vm/reseed.slow',
+    'scripts/mutation/mutation.slow',
+    'host/test/cli/stopped.slow',
+  ],
   ...['host/test/runs/recovery.slow', 'host/test/image/build.slow', 'test/recovery/sleeping'],
 ].map((name) => `${import.meta.dirname}/${name}.test.ts`)
 
@@ -73,6 +80,7 @@ export default defineConfig({
             ...(process.env.CAISSON_TEST_ONCE === undefined ? [] : perTierFiles),
           ],
           testTimeout: 60_000,
+          hookTimeout: 60_000,
           // A process for each file takes a third of the processor time; `test/environment.ts` has what files share.
           isolate: false,
           pool: { name: 'shared-process', createPoolWorker: (options) => new SharedProcess(options) },
@@ -89,6 +97,7 @@ export default defineConfig({
           ],
           testTimeout: 240_000,
           hookTimeout: 300_000,
+          expect: { poll: { timeout: 30_000 } },
           maxWorkers: VMS_AT_ONCE,
           // Projects of other widths are run one after the other.
           sequence: { groupOrder: 1 },
@@ -105,7 +114,8 @@ export default defineConfig({
           env: { CAISSON_TEST_TIER: 'slow' },
           testTimeout: 600_000,
           hookTimeout: 600_000,
-          maxWorkers: VMS_AT_ONCE,
+          expect: { poll: { timeout: 30_000 } },
+          maxWorkers: SLOW_AT_ONCE,
           sequence: { groupOrder: 2 },
         },
       },

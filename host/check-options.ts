@@ -230,6 +230,15 @@ const HostSchema = z.strictObject({
       'expected an object with of()',
     )
     .optional(),
+  apiKeys: z
+    .custom(
+      (value) =>
+        typeof value === 'object' &&
+        value !== null &&
+        ['read', 'change'].every((name) => typeof Reflect.get(value, name) === 'function'),
+      'expected a store of API keys: an object with the functions read and change',
+    )
+    .optional(),
   /** An object of a class, as a rule. */
   notes: z
     .custom(

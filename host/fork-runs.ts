@@ -21,6 +21,8 @@ export interface ForkOptions {
   readonly prompts?: readonly string[]
   /** Who forks, for the journals. Default: `the application`. */
   readonly by?: string
+  /** Metadata of the new runs, by key, beside and over that of the run. Default: none. */
+  readonly metadata?: Readonly<Record<string, string>>
 }
 
 export interface RewindOptions {
@@ -43,12 +45,13 @@ export interface Rewound {
 }
 
 const common = { by: Line.default('the application') }
-const { at, count, prompts } = ForkFields.shape
+const { at, count, prompts, metadata } = ForkFields.shape
 const ForkSchema = z.strictObject({
   ...common,
   at,
   count: count.optional(),
   prompts: prompts.default([]),
+  metadata,
 })
 const RewindSchema = z.strictObject({
   ...common,
@@ -60,14 +63,14 @@ const unusable = 'the options of the call cannot be used'
 
 /** @throws {CaissonError} `invalid_options` */
 export function readForkOptions(options: ForkOptions): ForkRequest {
-  const { count, prompts, ...rest } = checkArguments(unusable, ForkSchema, options)
+  const { count, prompts, metadata, ...rest } = checkArguments(unusable, ForkSchema, options)
   const wanted = count ?? Math.max(1, prompts.length)
   if (prompts.length > wanted)
     throw new CaissonError(
       'invalid_options',
       `${prompts.length} prompts for ${wanted} forks; pass one for each at most`,
     )
-  return { ...rest, count: wanted, prompts }
+  return { ...rest, count: wanted, prompts, ...(metadata === undefined ? {} : { metadata }) }
 }
 
 /** @throws {CaissonError} `not_possible_now`, `run_busy`, `state_corrupted`, `connection_lost` */

@@ -1,7 +1,9 @@
 /** The options of a host, its pool and its sandboxes. `check-options.ts` refuses all else. */
+
 import { availableParallelism, totalmem } from 'node:os'
+import type { ApiKeyStore } from './api-keys/api-keys.ts'
 import type { ConfigInput } from './config/schema.ts'
-import type { JournalFence } from './journal/journal.ts'
+import type { RunFences } from './fleet-runs/run-fences.ts'
 import type { NoteStorage } from './memory/note-storage.ts'
 import type { RunOptions } from './run-options.ts'
 import { DEFAULT_MEMORY_BYTES, type VmOptions } from './vm/vm-options.ts'
@@ -30,12 +32,6 @@ export function defaultMaxAtWork(): number {
   return Math.max(1, Math.min(2 * availableParallelism(), byMemory))
 }
 
-/** Where the journal of each run is stored besides: by a fleet, which decides which host may write. */
-export interface RunFences {
-  /** Asked when a run starts or is resumed. Undefined: its journal is on this machine alone. */
-  of(runId: string): JournalFence | undefined
-}
-
 export interface HostOptions {
   /** Warm VMs, with which runs start sooner. Close a host that has a pool. Default: no pool. */
   readonly pool?: HostPoolOptions
@@ -54,6 +50,8 @@ export interface HostOptions {
   readonly workflows?: WorkflowStore
   /** For a host of a fleet. Default: journals are on this machine alone. */
   readonly fences?: RunFences
+  /** Where API keys are kept for several services, such as a fleet's. Default: a file in the state folder. */
+  readonly apiKeys?: ApiKeyStore
   /** The variables from which keys, model and folders are read. Default: `process.env`. */
   readonly env?: Readonly<Record<string, string | undefined>>
 }

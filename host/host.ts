@@ -43,6 +43,7 @@ import {
   type AnswerActor,
   type CancelOptions,
   type RunActor,
+  type RunHandle,
   readActor,
   readAnswerActor,
   readCancel,
@@ -55,6 +56,7 @@ import { PersistentGrants } from './egress/persistent-grants.ts'
 import type { EgressPolicy } from './egress/policy.ts'
 import { type ExportOptions, exportRun } from './export-run.ts'
 import { checkArguments, SignalOption } from './files/check-arguments.ts'
+import type { RunFences } from './fleet-runs/run-fences.ts'
 import {
   connectTo,
   type ForkOptions,
@@ -74,7 +76,7 @@ import {
 import type { Image } from './image/image.ts'
 import { type ImportOptions, type ImportResult, importRun } from './import-run.ts'
 import type { FeedItem } from './journal/run-feed.ts'
-import { RunStore } from './journal/run-store.ts'
+import { type RunPaths, RunStore } from './journal/run-store.ts'
 import { type JwtOptions, type JwtVerifier, openJwtVerifiers } from './jwt/jwt.ts'
 import { keptBoundsOf } from './kept-bounds.ts'
 import { McpPins } from './mcp/pins.ts'
@@ -96,7 +98,7 @@ import type { RunObserver } from './run-observers.ts'
 import type { ResumeOptions, RunOptions } from './run-options.ts'
 import { RunStarter } from './run-starter.ts'
 import { answerAnywhere, revokeAnywhere } from './runs/answer-anywhere.ts'
-import { RunChanges } from './runs/changes.ts'
+import { type ChangesPlace, RunChanges } from './runs/changes.ts'
 import { cancelStored } from './runs/end-stored.ts'
 import { readGivenContents } from './runs/given-contents.ts'
 import { findHeld, type HeldPaths, inspectPaths, type PathFate } from './runs/prepare.ts'
@@ -159,6 +161,7 @@ export class Host implements AsyncDisposable {
   #openingIndex: Promise<void> | undefined
   readonly #state: HostState
   readonly #starter: RunStarter
+  readonly #fences: RunFences | undefined
 
   /** Starts nothing and reads no file. @throws {OptionsError} for an option that cannot be used */
   constructor(options: HostOptions = {}) {
@@ -166,7 +169,8 @@ export class Host implements AsyncDisposable {
     const { overrides = [] } = options
     const env = withoutOverridden(options.env ?? process.env, overrides)
     this.folders = resolveFolders(env)
-    this.runs = new RunStore(this.folders, () => this.#index)
+    this.#fences = options.fences
+    this.runs = new RunStore(this.folders, () => this.#index, options.fences?.source, options.fences?.enter)
     this.#runQueue = options.queue && new RunQueue(queueLimits(options.queue), () => this.#index)
     this.queue = this.#runQueue ?? null
     this.vms = new VmDirectory(this.folders)
@@ -174,7 +178,7 @@ export class Host implements AsyncDisposable {
     this.notes = new NoteStore(this.folders, options.notes)
     this.workflows = options.workflows ?? userStore(this.folders)
     this.mcpPins = new McpPins(this.folders)
-    this.apiKeys = new ApiKeys(this.folders)
+    this.apiKeys = new ApiKeys(this.folders, Date.now, options.apiKeys)
     const { folders, runs, secrets, notes, mcpPins } = this
     const settings = new Settings({ folders, env }, config, overrides)
     const signIns = openSignIns(settings, { folders, env })
@@ -318,8 +322,7 @@ export class Host implements AsyncDisposable {
   async runAs(runId: string, options: RunOptions): Promise<Run> {
     return await withCode(async () => {
       this.#starter.requireOpen()
-      const { runId: id, directory } = this.runs.paths(runId)
-      if (existsSync(directory)) throw new CaissonError('run_busy', `this host has a run ${id} already`)
+      const id = this.#requireUnused(runId)
       const checked = checkRunOptions(options)
       return await this.#starter.start(checked, (started) => this.#starter.run(started, undefined, id))
     }, options)
@@ -341,6 +344,36 @@ export class Host implements AsyncDisposable {
     }, options)
   }
 
+  /** Starts a workflow under an id that its run has already, such as in a fleet: as {@link startWorkflow} does otherwise. */
+  async startWorkflowAs(
+    runId: string,
+    workflow: string | URL | WorkspaceData,
+    options: WorkflowOptions = {},
+  ): Promise<Run> {
+    return await withCode(async () => {
+      this.#starter.requireOpen()
+      const id = this.#requireUnused(runId)
+      const read = await readWorkflow(workflow, options, await this.config(), this.workflows)
+      const checked = checkRunOptions(read.options)
+      return await this.#starter.start(checked, (started) => this.#starter.run(started, read, id))
+    }, options)
+  }
+
+  /** @throws {CaissonError} `run_busy` when this host has a run of that id */
+  #requireUnused(runId: string): string {
+    const { runId: id, directory } = this.runs.paths(runId)
+    if (existsSync(directory)) throw new CaissonError('run_busy', `this host has a run ${id} already`)
+    return id
+  }
+
+  /**
+   * Checks options as {@link run} does first, and starts nothing: for a run that starts later, or elsewhere.
+   * @throws {OptionsError} for an option that cannot be used
+   */
+  checkRun(options: RunOptions): void {
+    checkRunOptions(options)
+  }
+
   /**
    * Continues a run whose host process ended before the run did, from its last checkpoint, with the same id. What the
    * application passed as functions it passes again.
@@ -352,6 +385,14 @@ export class Host implements AsyncDisposable {
       this.#starter.requireOpen()
       const checked = checkResumeOptions(options)
       const paths = await this.runs.find(name)
+      if ((await this.#elsewhere(paths)) !== undefined)
+        throw new CaissonError(
+          'run_busy',
+          `hosts of the fleet carry ${paths.runId} out, with an agent each`,
+          {
+            remedy: `have it queued for them: POST /v1/runs/${paths.runId}/resume`,
+          },
+        )
       return await this.#starter.start(checked, (started) => this.#starter.resume(paths, started))
     }, options)
   }
@@ -368,6 +409,7 @@ export class Host implements AsyncDisposable {
       this.#starter.requireOpen()
       checkReplayOptions(options)
       const paths = await this.runs.find(name)
+      await this.runs.fetch(paths.runId)
       return await this.#starter.start(options, (started) => this.#starter.replay(paths, started))
     }, options)
   }
@@ -381,7 +423,9 @@ export class Host implements AsyncDisposable {
   async exportRun(name: string, to: Writable, options: ExportOptions = {}): Promise<void> {
     await withCode(async () => {
       checkExport(to, options)
-      await exportRun(await this.runs.find(name), to, this.#state, options)
+      const paths = await this.runs.find(name)
+      await this.runs.fetch(paths.runId)
+      await exportRun(paths, to, this.#state, options)
     }, options)
   }
 
@@ -411,8 +455,11 @@ export class Host implements AsyncDisposable {
   ): Promise<AnswerResult> {
     return await withCode(async () => {
       requireText('approvalId', approvalId)
-      const { by } = readAnswerActor(actor)
-      return await answerAnywhere(await this.runs.find(name), approvalId, answer, by)
+      const who = readAnswerActor(actor)
+      const paths = await this.runs.find(name)
+      const elsewhere = await this.#elsewhere(paths)
+      if (elsewhere !== undefined) return await elsewhere.answer(approvalId, answer, who)
+      return await answerAnywhere(paths, approvalId, answer, who.by)
     })
   }
 
@@ -427,7 +474,10 @@ export class Host implements AsyncDisposable {
     await withCode(async () => {
       requireText('approvalId', approvalId)
       const { by } = readActor(actor)
-      await revokeAnywhere(await this.runs.find(name), approvalId, by)
+      const paths = await this.runs.find(name)
+      const elsewhere = await this.#elsewhere(paths)
+      if (elsewhere !== undefined) return await elsewhere.revokeAnswer(approvalId, { by })
+      await revokeAnywhere(paths, approvalId, by)
     })
   }
 
@@ -442,6 +492,7 @@ export class Host implements AsyncDisposable {
       this.#starter.requireOpen()
       const request = readForkOptions(options)
       const paths = await this.runs.find(name)
+      await this.runs.requireHere(paths.runId, 'disk')
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
       return await forkAnyRun(this.runs, paths, request)
     })
@@ -456,6 +507,8 @@ export class Host implements AsyncDisposable {
     await withCode(async () => {
       const { by, now } = readCancel(options)
       const paths = await this.runs.find(name)
+      const elsewhere = await this.#elsewhere(paths)
+      if (elsewhere !== undefined) return await elsewhere.cancel({ by, now })
       try {
         await cancelRunAt(paths.control, { by, now })
       } catch (error) {
@@ -475,6 +528,7 @@ export class Host implements AsyncDisposable {
     return await withCode(async () => {
       this.#starter.requireOpen()
       const paths = await this.runs.find(name)
+      await this.runs.requireHere(paths.runId, 'disk')
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
       return await rewindAnyRun(this.runs, paths, options)
     })
@@ -504,7 +558,7 @@ export class Host implements AsyncDisposable {
    * @throws {CaissonError} `not_possible_now` when one brought no changes, `invalid_options` when their files differ
    */
   async compare(names: readonly string[]): Promise<RunComparison> {
-    return await withCode(async () => await compareRuns(this.runs, await this.#findAll(names)))
+    return await withCode(async () => await compareRuns(this.runs, await this.#fetchAll(names)))
   }
 
   /**
@@ -516,6 +570,7 @@ export class Host implements AsyncDisposable {
     return await withCode(async () => {
       requireText('the command', command)
       const { runId } = await this.runs.find(name)
+      await this.runs.fetch(runId)
       await using result = await writeResult(await openResult(this.runs, runId))
       const { signal } = options
       await using sandbox = await this.sandbox({
@@ -543,7 +598,7 @@ export class Host implements AsyncDisposable {
     return await withCode(async () => {
       const { metadata } = checkArguments('the options of the call cannot be used', MergeSchema, options)
       checkArguments('the choices cannot be used', Takes, takes)
-      const runIds = await this.#findAll(names)
+      const runIds = await this.#fetchAll(names)
       const found = await Promise.all(
         takes.map(async (take) => ({ ...take, runId: (await this.runs.find(take.runId)).runId })),
       )
@@ -552,9 +607,12 @@ export class Host implements AsyncDisposable {
     })
   }
 
-  async #findAll(names: readonly string[]): Promise<string[]> {
+  /** Their ids, once this machine has their files. */
+  async #fetchAll(names: readonly string[]): Promise<string[]> {
     checkArguments('the names of the runs cannot be used', RunNames, names)
-    return await Promise.all(names.map(async (name) => (await this.runs.find(name)).runId))
+    const runIds = await Promise.all(names.map(async (name) => (await this.runs.find(name)).runId))
+    for (const runId of new Set(runIds)) await this.runs.fetch(runId)
+    return runIds
   }
 
   /**
@@ -618,10 +676,41 @@ export class Host implements AsyncDisposable {
   }
 
   /**
+   * As {@link attach}, also for a run of the fleet that another host carries out, or that waits for a host or for people.
+   * @throws {CaissonError} `run_not_found`
+   */
+  async reach(name: string): Promise<RunHandle | null> {
+    const paths = await withCode(() => this.runs.find(name))
+    const elsewhere = await withCode(async () => await this.#fences?.elsewhere?.(paths))
+    return elsewhere === undefined ? await connectTo(this.runs, paths) : elsewhere
+  }
+
+  /** Undefined: on this machine. @throws {CaissonError} `not_possible_now` for a run of the fleet that has ended */
+  async #elsewhere(paths: RunPaths): Promise<RunHandle | undefined> {
+    const found = await this.#fences?.elsewhere?.(paths)
+    if (found === null) throw new CaissonError('not_possible_now', `${paths.runId} has ended`)
+    return found
+  }
+
+  /**
    * The changes that a run brought home, to review, apply and undo. @throws {CaissonError} `run_not_found`
    */
   async changes(runId: string): Promise<RunChanges> {
-    return await withCode(() => RunChanges.open(runId, this.runs, this.folders))
+    return await withCode(async () => {
+      await this.runs.fetch(runId)
+      return await RunChanges.open(runId, this.runs, this.folders, await this.#placeOf(runId))
+    })
+  }
+
+  /** Changes are read also where they cannot be applied. */
+  async #placeOf(runId: string): Promise<ChangesPlace> {
+    try {
+      const directory = await this.#fences?.workspaceOf?.(runId)
+      return directory === undefined ? {} : { directory }
+    } catch (error) {
+      if (hasCode(error, 'workspace_refused', 'file_not_found')) return { refusal: error }
+      throw error
+    }
   }
 
   /**

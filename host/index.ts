@@ -62,7 +62,15 @@ export type {
 } from '#specs/protocol/workflow-format.ts'
 export type { TaskAnswer, TraceEntry } from '#specs/service/task-resources.ts'
 export type { WebhookEvent } from '#specs/service/webhook-resources.ts'
-export type { ApiKey, ApiKeyOptions, ApiKeyQuotas, ApiKeys, CreatedApiKey } from './api-keys/api-keys.ts'
+export type {
+  ApiKey,
+  ApiKeyOptions,
+  ApiKeyQuotas,
+  ApiKeyStore,
+  ApiKeys,
+  CreatedApiKey,
+  StoredKeys,
+} from './api-keys/api-keys.ts'
 export type { AnswerResult, ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
 export type { UnpackedWorkspace, UnpackWorkspaceOptions } from './archive/unpack-workspace.ts'
 export type { Blame, BlamedLine, BlameOptions, LineOrigin } from './blame/blame.ts'
@@ -94,6 +102,23 @@ export type { PersistentGrant, PersistentGrants } from './egress/persistent-gran
 export type { EgressPolicy } from './egress/policy.ts'
 export type { HostPattern, PolicyRule } from './egress/rules.ts'
 export type { ExportOptions } from './export-run.ts'
+export { type FleetAddress, type FleetAddressSource, readFleetAddress } from './fleet/address.ts'
+export type { CallerUse } from './fleet/caller-use.ts'
+export type { FleetStatus } from './fleet/fleet.ts'
+export type { FleetHost } from './fleet/host-table.ts'
+export type { WaitingBounds } from './fleet/lanes.ts'
+export type { Fault, HostFacts, Requires } from './fleet/placement.ts'
+export type { SubmissionKey, SubmittedBefore } from './fleet/run-requests.ts'
+export type { FleetPlace, FleetSignals } from './fleet/waits.ts'
+export {
+  FleetMember,
+  type FleetMemberOptions,
+  type FleetSubmission,
+  type SubmittedSegment,
+} from './fleet-member.ts'
+export type { SubmittedAbout } from './fleet-runs/end.ts'
+export type { CarriedRun, Segment } from './fleet-runs/fleet-runs.ts'
+export type { RunFences } from './fleet-runs/run-fences.ts'
 export type { ForkOptions, RewindOptions, Rewound } from './fork-runs.ts'
 export type { ForkRequest, Forks } from './forks/fork-run.ts'
 export type { CodeHook, CodeHookAt, CodeVerdict } from './hooks/code-hook.ts'
@@ -114,7 +139,6 @@ export {
   type TestedRun,
   type WorkflowOptions,
 } from './host.ts'
-export type { RunFences } from './host-options.ts'
 export type { Image } from './image/image.ts'
 export { ImageError, type ImageErrorKind } from './image/image-error.ts'
 export type { ImportOptions, ImportResult } from './import-run.ts'
@@ -123,8 +147,11 @@ export type { JournalPoint } from './journal/journal-lines.ts'
 export type { JournalReading } from './journal/journal-summary.ts'
 export type { FeedItem, WatchOptions } from './journal/run-feed.ts'
 export type { RunOutline } from './journal/run-outline.ts'
+export type { EnterFence } from './journal/run-paths.ts'
 export type { RunFilter, RunPage, RunQuery, RunStatus } from './journal/run-query.ts'
+export type { RunSource, SharedRunQuery } from './journal/run-source.ts'
 export { type RunApproval, type RunPaths, RunStore, type RunSummary } from './journal/run-store.ts'
+export type { RunHost, SharedRun } from './journal/shared-run.ts'
 export type { JwtOptions, JwtRefusal, JwtSubject, JwtVerdict, JwtVerifier } from './jwt/jwt.ts'
 export type { KeySource } from './keys/key-source.ts'
 export { LockHeldError } from './locks/file-lock.ts'

@@ -4,7 +4,8 @@
  */
 import { CaissonError } from '#specs/errors.ts'
 import { checkRunOptions } from './check-options.ts'
-import type { HostPoolOptions, RunFences, SandboxOptions } from './host-options.ts'
+import type { RunFences } from './fleet-runs/run-fences.ts'
+import type { HostPoolOptions, SandboxOptions } from './host-options.ts'
 import { clearLeftStages } from './journal/archive-stages.ts'
 import { type ImportedRun, importedLinesOf, readImported } from './journal/imported.ts'
 import { boundMoments, keepLeftMoments } from './journal/kept-moments.ts'
@@ -105,7 +106,7 @@ export class RunStarter {
   ): Promise<Run> {
     const { given, workflow } = carriesOut ?? {}
     const resolved = await this.#plan(options)
-    const planned = runId === undefined ? resolved : { ...resolved, runId }
+    const planned = runId === undefined ? resolved : { ...resolved, runId, ...this.#ofFleet(runId) }
     const plan = given === undefined || workflow === undefined ? planned : { ...planned, given, workflow }
     requireTask(plan)
     await this.#state.runs.clearScratch()
@@ -149,7 +150,7 @@ export class RunStarter {
       const task = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
       const fromBeginning = options.fromBeginning === true
       const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
-      const plan = { ...planned, runId: paths.runId, resumed }
+      const plan = { ...planned, runId: paths.runId, resumed, ...this.#ofFleet(paths.runId) }
       this.#traces.observe(record.feed, plan, options, (notes) => this.warn(notes))
       this.observers.follow(record, (note) => this.warn([note]))
       const { isContinued = true, startBy } = record.state.queue ?? {}
@@ -227,6 +228,12 @@ export class RunStarter {
     const pool = await this.#pool?.catch(() => undefined)
     await pool?.close()
     await this.#traces.close()
+  }
+
+  #ofFleet(runId: string): Pick<PlannedRun, 'isOfFleet' | 'sharedKeys'> {
+    const isOfFleet = this.#fences?.of(runId) !== undefined
+    const { keys } = this.#fences ?? {}
+    return { isOfFleet, ...(keys === undefined ? {} : { sharedKeys: keys }) }
   }
 
   async #openRecord(paths: RunPaths): Promise<RunRecord> {

@@ -62,6 +62,17 @@ export async function storeRun(
   await replaceFile(file, `${JSON.stringify(stored)}\n`)
 }
 
+/** Says where the workspace of a run is on this machine; another one stored where it was there. */
+export async function relocateStored(
+  { options: file }: Pick<RunPaths, 'options'>,
+  workspace: string,
+): Promise<void> {
+  const { success, data } = Stored.safeParse(parseJson(await readFile(file, 'utf8')))
+  // Whoever resumes it says what is wrong with the file.
+  if (!success || data.options.workspace === workspace) return
+  await replaceFile(file, `${JSON.stringify({ ...data, options: { ...data.options, workspace } })}\n`)
+}
+
 /** @throws {CaissonError} `not_possible_now` when the run has ended or is of another version, `state_corrupted` */
 export async function readStoredRun({ runId, options: file }: RunPaths): Promise<StoredRun> {
   const text = await readFile(file, 'utf8').catch((error: unknown) => {
@@ -171,7 +182,7 @@ type Servers = NonNullable<Task['mcpServers']>
  * The task of a run that was imported, with the values that its archive left out, from the servers of this machine.
  * Refuses a server that has the name of one of this machine and is another program or address: it would get the values,
  * and what it offers would be remembered in the place of what the user's offered.
- * @param servers `own`: those that the archive's options name;
+ * @param servers `own`: those that the run would have, with the archive's and with tokens;
  * `configured`: those of this machine's configuration
  * @throws {CaissonError} `invalid_options` naming what is missing or another
  */
@@ -192,7 +203,12 @@ export function withValues(
   const filled = Object.entries(task.mcpServers ?? {}).map(([name, server]) => {
     const names = Object.hasOwn(withheld, name) ? withheld[name] : undefined
     if (names === undefined) return [name, server]
-    const { env = {}, headers = {} } = (Object.hasOwn(configured, name) ? configured[name] : undefined) ?? {}
+    const here = Object.hasOwn(configured, name) ? configured[name] : undefined
+    const { env = {} } = here ?? {}
+    const headers = {
+      ...here?.headers,
+      ...tokenHeader(server, Object.hasOwn(own, name) ? own[name] : undefined),
+    }
     const missing = [
       ...names.env.filter((one) => !Object.hasOwn(env, one)),
       ...names.headers.filter((one) => !Object.hasOwn(headers, one)),
@@ -201,11 +217,27 @@ export function withValues(
       throw new CaissonError(
         'invalid_options',
         `the MCP server ${name} needs values that no archive has: ${missing.join(', ')}`,
-        { remedy: `configure it here, as mcpServers.${name} of the configuration` },
+        { remedy: remedyFor(name, server, missing) },
       )
     return [name, { ...server, env, headers }]
   })
   return filled.length === 0 ? task : { ...task, mcpServers: Object.fromEntries(filled) }
+}
+
+/** The placeholder of its token, where the user is signed in to the server. */
+function tokenHeader(server: Servers[string], planned: Servers[string] | undefined): Record<string, string> {
+  const header = planned?.headers?.Authorization
+  return header === undefined || planned === undefined || whereOf(planned) !== whereOf(server)
+    ? {}
+    : { Authorization: header }
+}
+
+/** A server with an address takes a sign-in in the place of a header. */
+function remedyFor(name: string, { url = '' }: Servers[string], missing: readonly string[]): string {
+  const configure = `configure it here, as mcpServers.${name} of the configuration`
+  return missing.includes('Authorization') && url.startsWith('https:')
+    ? `sign in to it: caisson mcp login ${name}; or, where the header is a key, ${configure}`
+    : configure
 }
 
 /** What decides who gets the values of a server. */

@@ -24,11 +24,14 @@ const sharing: Readonly<Record<string, readonly string[]>> = {
 }
 /** Parameters of constructors that only the library calls, and schemas and helpers behind an exported type. */
 const hidden = new Set([
+  'ActedRun',
   'Adaptation',
   'ApiKey',
   'ApiKeyQuotas',
   'Asked',
   'Awaitable',
+  'ChangesPlace',
+  'CheckedRunQuery',
   'Fields',
   'FramedStream',
   'HeldBack',
@@ -37,6 +40,7 @@ const hidden = new Set([
   'HostIndex',
   'ImageManifest',
   'JournalScan',
+  'KeyFile',
   'McpPin',
   'PersistentGrant',
   'PinKey',
@@ -54,6 +58,7 @@ const hidden = new Set([
   'SandboxOwner',
   'Scope',
   'Setting',
+  'SharedKeys',
   'Skill',
   'WorkspaceNote',
   'hookVersion',

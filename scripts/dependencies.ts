@@ -26,6 +26,7 @@ export const layers: Readonly<Record<string, readonly (readonly string[])[]>> = 
     ['control', 'forks'],
     ['runs'],
     ['archive', 'blame', 'compare', 'sandbox'],
+    ['fleet-runs'],
     [root],
     ['run-view'],
     ['a2a', 'ag-ui'],

@@ -53,6 +53,8 @@ const started = Date.now()
 const tier = process.argv[2] === 'all' ? 'all' : 'fast'
 const scratch = mkdtempSync(path.join(tmpdir(), 'caisson-test-'))
 const node = ['--conditions=caisson-source']
+// Tests start programs of this checkout hundreds of times: each start takes a third less processor time.
+process.env.NODE_COMPILE_CACHE = path.join(scratch, 'compiled')
 const total: Count = { passed: 0, failed: 0, skipped: 0 }
 const failures: string[] = []
 const failedTests: string[] = []

@@ -95,6 +95,8 @@ export class CaissonError extends Error {
   static from(thrown: unknown): CaissonError {
     const error = errorOf(thrown)
     if (error instanceof CaissonError) return error
+    // What failed first is the cause; the other error came when its parts were closed.
+    if (error instanceof SuppressedError) return CaissonError.from(error.suppressed)
     return new CaissonError(codeOfSystem(error), errorMessage(thrown), { cause: thrown })
   }
 }

@@ -23,7 +23,6 @@ import {
 } from '@a2a-js/sdk/errors'
 import type { A2ARequestHandler } from '@a2a-js/sdk/server'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
-import type { RunResource } from '#specs/service/run-resources.ts'
 import { ServiceError, type ServiceEvent } from '../../client/index.ts'
 import { followRun, type RunService, type RunView, viewRun } from '../run-view/run-view.ts'
 import { a2aMark, takeMessage, viewTask } from './messages.ts'
@@ -44,6 +43,8 @@ const cancelWaitMs = 10_000
 const pageSizeMax = 100
 const pageSizeDefault = 50
 const countPageRuns = 1_000
+/** Of tasks with artifacts in one answer; the one that goes over it is the last. */
+const pageMaxBytes = 4 * 1024 * 1024
 
 const statuses: Partial<Readonly<Record<TaskState, string>>> = {
   [TaskState.TASK_STATE_SUBMITTED]: 'queued',
@@ -120,10 +121,9 @@ export class A2aHandler implements A2ARequestHandler {
       if (statusTimestampAfter !== undefined)
         throw new UnsupportedOperationError('statusTimestampAfter is not supported')
       const filter = filterOf(contextId, status)
-      const query = { ...filter, limit: pageSize, ...(pageToken === '' ? {} : { cursor: pageToken }) }
-      const { runs, nextCursor = '' } = await this.#parts.service.call('listRuns', { query })
-      const tasks = await Promise.all(runs.map((run) => this.#listed(run, includeArtifacts)))
-      return { tasks, nextPageToken: nextCursor, pageSize, totalSize: await this.#count(filter) }
+      const page = { pageSize, pageToken }
+      const found = await (includeArtifacts ? this.#wholeTasks(filter, page) : this.#tasks(filter, page))
+      return { ...found, pageSize, totalSize: await this.#count(filter) }
     })
   }
 
@@ -185,16 +185,42 @@ export class A2aHandler implements A2ARequestHandler {
     return taskOf(view, this.#parts.clean, await artifactsOf(this.#parts.service, view))
   }
 
-  async #listed(run: RunResource, includeArtifacts: boolean): Promise<Task> {
+  async #tasks(filter: Filter, page: TaskPage): Promise<FoundTasks> {
     const { service, clean } = this.#parts
-    if (includeArtifacts || run.pendingApprovals > 0) {
-      const view = await viewRun(service, run.id)
-      return includeArtifacts ? await this.#taskWithArtifacts(view) : taskOf(view, clean)
-    }
-    return taskOf({ run, result: undefined, questions: [] }, clean)
+    const { runs, nextPageToken } = await this.#runs(filter, page)
+    const tasks = runs.map(async (run) =>
+      taskOf(
+        run.pendingApprovals > 0 ? await viewRun(service, run.id) : { run, result: undefined, questions: [] },
+        clean,
+      ),
+    )
+    return { tasks: await Promise.all(tasks), nextPageToken }
   }
 
-  async #count(filter: ReturnType<typeof filterOf>): Promise<number> {
+  /** Each with its patch, so one after another until they are long. */
+  async #wholeTasks(filter: Filter, { pageSize, pageToken }: TaskPage): Promise<FoundTasks> {
+    const tasks: Task[] = []
+    let next = pageToken
+    let bytes = 0
+    do {
+      const { runs, nextPageToken } = await this.#runs(filter, { pageSize: 1, pageToken: next })
+      for (const { id } of runs) {
+        const task = await this.#taskWithArtifacts(await viewRun(this.#parts.service, id))
+        bytes += Buffer.byteLength(JSON.stringify(task))
+        tasks.push(task)
+      }
+      next = nextPageToken
+    } while (next !== '' && tasks.length < pageSize && bytes < pageMaxBytes && !this.#parts.signal.aborted)
+    return { tasks, nextPageToken: next }
+  }
+
+  async #runs(filter: Filter, { pageSize, pageToken }: TaskPage) {
+    const query = { ...filter, limit: pageSize, ...(pageToken === '' ? {} : { cursor: pageToken }) }
+    const { runs, nextCursor = '' } = await this.#parts.service.call('listRuns', { query })
+    return { runs, nextPageToken: nextCursor }
+  }
+
+  async #count(filter: Filter): Promise<number> {
     let count = 0
     let cursor: string | undefined
     do {
@@ -235,6 +261,16 @@ export class A2aHandler implements A2ARequestHandler {
     return new Error('an internal error; the log of the service has the details')
   }
 }
+
+type Filter = ReturnType<typeof filterOf>
+
+interface TaskPage {
+  readonly pageSize: number
+  /** Empty: the first. */
+  readonly pageToken: string
+}
+
+type FoundTasks = Pick<ListTasksResponse, 'tasks' | 'nextPageToken'>
 
 function filterOf(contextId: string, status: TaskState) {
   const name = statuses[status]

@@ -1,6 +1,7 @@
 /** Tool calls and sub-agents of a run as updates of a session: each call has one id, from its question to its end. */
 import type { SessionUpdate } from '@agentclientprotocol/sdk'
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import {
   argumentPaths,
@@ -23,6 +24,7 @@ export interface RunPlace {
 }
 
 const rawInputMaxChars = 32_768
+const rawInputMaxDepth = 64
 /** Calls that have not ended: an agent may start them without end. */
 const callsMax = 1_024
 
@@ -140,6 +142,6 @@ export class CallUpdates {
   #rawInput(json: string): { rawInput?: unknown } {
     if (json.length > rawInputMaxChars) return {}
     const given = readArguments(json)
-    return given === undefined ? {} : { rawInput: given }
+    return given === undefined || !isWithinDepth(given, rawInputMaxDepth) ? {} : { rawInput: given }
   }
 }

@@ -5,6 +5,7 @@
 
 import { realpath } from 'node:fs/promises'
 import type { SessionInfo, SessionUpdate } from '@agentclientprotocol/sdk'
+import type { JournalEvent } from '#specs/protocol/event.ts'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { Host, RunSummary } from '../index.ts'
 import { noSession, notPossibleNow } from './refusals.ts'
@@ -25,7 +26,9 @@ const ownerKey = 'caisson.owner'
 export async function runsOf(host: Host, sessionId: string): Promise<readonly RunSummary[]> {
   if (!sessionIdForm.test(sessionId)) return []
   const runs = await host.runs.select({ metadata: { [metadataKeys.session]: sessionId } })
-  return runs.filter(isOfUser).sort((one, other) => one.startedAt - other.startedAt)
+  return runs
+    .filter(isOfUser)
+    .sort((one, other) => one.startedAt - other.startedAt || beganAt(one) - beganAt(other))
 }
 
 /** Keys can give their runs the metadata of a session; the next prompt would continue in such a VM. */
@@ -46,13 +49,16 @@ export async function listSessions(host: Host, cwd: string | null, words: CleanT
     sessions.set(id, { first, last })
   }
   return [...sessions]
-    .sort(([, one], [, other]) => other.last.startedAt - one.last.startedAt)
+    .sort(([, one], [, other]) => beganAt(other.last) - beganAt(one.last))
     .slice(0, listedMax)
     .map(([sessionId, { first, last }]) => ({
       ...{ sessionId, cwd: first.workspace, title: titleOf(first.prompt, words) },
-      updatedAt: new Date(last.startedAt).toISOString(),
+      updatedAt: new Date(beganAt(last)).toISOString(),
     }))
 }
+
+/** A fork has the times of the run that it is of. */
+const beganAt = ({ startedAt, forkedAt = startedAt }: RunSummary): number => forkedAt
 
 export function titleOf(prompt: string, words: CleanText): string {
   const [line = ''] = prompt.trim().split('\n')
@@ -67,6 +73,16 @@ export async function deleteSession(host: Host, sessionId: string): Promise<void
   for (const { id } of runs) await host.runs.remove(id)
 }
 
+/** Of the message that a run began with. */
+export const messageIdOf = (runId: string): string => `${runId}/prompt`
+
+/** Of the words that a fork began with, as its journal has it. */
+export const forkMessageIdOf = (runId: string): string => `m-${runId.slice('run-'.length)}`
+
+/** Whether a process has it, or it sleeps until an answer. */
+export const isAtWork = ({ state, status }: RunSummary): boolean =>
+  state.end === null && status !== 'interrupted'
+
 export interface PastSession {
   readonly settings: SessionSettings
   readonly last: RunSummary
@@ -74,6 +90,8 @@ export interface PastSession {
   readonly updates: RunUpdates
   /** `seq` of its next event. */
   readonly next: number
+  /** Whether the last run is a fork that nobody has started. */
+  readonly isUnstarted: boolean
 }
 
 /** The runs of a session of this directory. @throws {RequestError} for one that is not known, or is of another */
@@ -93,7 +111,20 @@ export async function findSession(
     )
   }
   if (last.workspace !== (await realOf(directory))) throw noSession(sessionId, 'other directory')
-  return runs
+  return [...(await earlierOf(host, runs)), ...runs]
+}
+
+/** What a forked session has of the other one: the runs that its first one continues. */
+async function earlierOf(host: Host, [first]: readonly RunSummary[]): Promise<RunSummary[]> {
+  const earlier: RunSummary[] = []
+  let next = first?.forkedFrom === undefined ? undefined : first.continues
+  while (next !== undefined && earlier.length < listedMax) {
+    const run: RunSummary | undefined = await host.runs.summary(next).catch(() => undefined)
+    if (run === undefined || !isOfUser(run) || run.workspace !== first?.workspace) break
+    earlier.unshift(run)
+    next = run.continues
+  }
+  return earlier
 }
 
 /** As runs have their workspace. */
@@ -112,18 +143,44 @@ export async function tellAgain(
   for (const summary of runs) {
     const { id: runId, workspace: directory } = summary
     const updates = new RunUpdates({ runId, directory, words })
+    const start = new ForkStart()
     let next = 1
     for await (const event of host.runs.stream(runId)) {
       next = event.seq + 1
-      if (event.event.type === 'run-start')
-        await tell([
-          { sessionUpdate: 'user_message_chunk', content: { type: 'text', text: event.event.prompt } },
-        ])
-      await tell(updates.of(event))
+      start.next(event)
+      await tell([...promptOf(runId, event), ...updates.of(event)])
     }
-    past = { settings: settingsOf(summary), last: summary, updates, next }
+    past = { settings: settingsOf(summary), last: summary, updates, next, isUnstarted: start.isAhead }
   }
   return past
+}
+
+/** What the person said with this event: a prompt, or the words that a fork began with. */
+function promptOf(runId: string, { event }: JournalEvent): SessionUpdate[] {
+  const said = (messageId: string, text: string): SessionUpdate[] => [
+    { sessionUpdate: 'user_message_chunk', messageId, content: { type: 'text', text } },
+  ]
+  if (event.type === 'run-start') return said(messageIdOf(runId), event.prompt)
+  const isOfFork = event.type === 'steer-request' && event.messageId === forkMessageIdOf(runId)
+  return isOfFork ? said(event.messageId, event.text) : []
+}
+
+/** Finds whether a fork has more than what it was made with: the lines of the other run, and what was said to it. */
+class ForkStart {
+  #checkpointId: string | null | undefined
+  #isOwn = false
+  #hasBegun = false
+
+  get isAhead(): boolean {
+    return this.#checkpointId !== undefined && !this.#hasBegun
+  }
+
+  next({ event }: JournalEvent): void {
+    if (event.type === 'run-start') this.#checkpointId = event.forkedFrom?.checkpointId
+    else if (this.#isOwn) this.#hasBegun ||= event.type !== 'steer-request'
+    else if (this.#checkpointId === null) this.#isOwn = event.type === 'workspace-ready'
+    else this.#isOwn = event.type === 'checkpoint' && event.checkpointId === this.#checkpointId
+  }
 }
 
 function settingsOf({ metadata }: RunSummary): SessionSettings {

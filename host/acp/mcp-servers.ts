@@ -4,9 +4,9 @@
  * would be in the VM.
  */
 import type { McpServer } from '@agentclientprotocol/sdk'
+import { McpServerName } from '#specs/protocol/extension.ts'
 
 const namesMax = 32
-const nameForm = /^[A-Za-z0-9_.-]{1,64}$/
 
 export interface TakenServers {
   /** As `mcpServers` of a run has them, by name. */
@@ -34,7 +34,8 @@ function findRefusal(server: McpServer, taken: readonly string[]): string | unde
   if (!('type' in server))
     return 'its program is on your machine, and servers run in the VM; configure it in Caisson, with a program that the VM has'
   if (server.type !== 'http') return `the transport ${server.type.slice(0, 20)} is not supported; use http`
-  if (!nameForm.test(server.name)) return 'a name has 1 to 64 of A-Z a-z 0-9 _ . -; give it another one'
+  if (!McpServerName.safeParse(server.name).success)
+    return 'a name begins with a letter or digit and has at most 64 of A-Z a-z 0-9 _ . -; give it another one'
   if (taken.includes(server.name)) return 'another server has its name; the one of your configuration is used'
   if (taken.length >= namesMax) return `a run has at most ${namesMax} servers`
   if (server.headers.length > 0)

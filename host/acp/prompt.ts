@@ -17,6 +17,8 @@ import { isSameText, pathInWorkspace, readSaved, withLineEndsOf, withoutLinks } 
 const contentsMaxChars = 512 * 1024
 /** Files that the editor is asked for. */
 const askedMax = 32
+/** Paths of one question about what becomes of them. */
+const inspectedMax = 256
 const imagesMax = 8
 const imageName = /\.(?:png|jpe?g|gif|webp)$/i
 
@@ -87,7 +89,9 @@ class PromptReader {
         await this.#addImageBlock(block)
         break
       default:
-        throw invalidParams(`a prompt cannot have content of the type ${block.type}`)
+        throw invalidParams(
+          `a prompt cannot have content of the type ${String((block as ContentBlock).type).slice(0, 100)}; give text, files or images`,
+        )
     }
     if (this.#text.length > limits.documentMaxChars)
       throw invalidParams(`the prompt has more than ${limits.documentMaxChars} characters`)
@@ -157,10 +161,16 @@ class PromptReader {
     const others = known.filter((file) => !this.#mentioned.has(file))
     const files = [...this.#mentioned.keys(), ...(readFile === undefined ? [] : others)]
     if (files.length === 0) return
-    const fates = await inspect(files.slice(0, 256), await this.#embedded())
+    const embedded = await this.#embedded()
+    const fates = new Map<string, PathFate>()
+    for (let from = 0; from < files.length; from += inspectedMax)
+      for (const [file, fate] of Object.entries(
+        await inspect(files.slice(from, from + inspectedMax), embedded),
+      ))
+        fates.set(file, fate)
     let asked = 0
     for (const file of files) {
-      const fate = fates[file] ?? 'missing'
+      const fate = fates.get(file) ?? 'missing'
       if (isWithheld(fate)) {
         if (this.#mentioned.has(file)) this.#withhold(file, fate)
         continue

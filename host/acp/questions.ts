@@ -175,16 +175,17 @@ export class Questions {
   async #answer(shown: PendingApproval, answer: ApprovalAnswer): Promise<Answered> {
     const { host, runId, by, editor, words } = this.#parts
     const { approvalId } = shown
-    const open = await host.runs.pendingApprovals(runId)
-    const now = open.find(({ approval }) => approval.approvalId === approvalId)?.approval
-    if (now !== undefined && this.#digestOf(now) !== this.#digestOf(shown)) {
+    const digest = this.#digestOf(shown)
+    const result = await host.answer(runId, approvalId, { ...answer, digest }, { by })
+    if (!result.taken && result.reason === 'question_changed') {
       await editor.tell([
         message('The answer was not taken: the question changed meanwhile. It is asked anew.\n\n'),
       ])
-      this.ask(now)
+      const open = await host.runs.pendingApprovals(runId)
+      const now = open.find(({ approval }) => approval.approvalId === approvalId)?.approval
+      if (now !== undefined) this.ask(now)
       return 'changed'
     }
-    const result = await host.answer(runId, approvalId, answer, { by })
     if (result.taken) this.#answered.resolve()
     else await editor.tell([message(`The answer was not taken: ${words.line(result.message)}\n\n`)])
     return result.taken ? 'taken' : 'refused'

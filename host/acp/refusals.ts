@@ -1,6 +1,7 @@
 /** What a request that fails is answered with: a code of JSON-RPC, what failed, and what to do; nothing else of an error. */
 import { RequestError } from '@agentclientprotocol/sdk'
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
+import type { FrameSchema } from './schema.ts'
 
 /** JSON-RPC 2.0, section 5.1; `notFound` is of the Agent Client Protocol, version 1. */
 const codes = { notPossible: -32_600, invalidParams: -32_602, internal: -32_603, notFound: -32_002 } as const
@@ -37,6 +38,13 @@ export function noSession(
       ? ''
       : `. The damaged run ${first}${others} may be of it; look at it: caisson runs show ${first}`
   return new RequestError(codes.notFound, `The session ${shown} ${whys[why]}${note}`, { sessionId })
+}
+
+/** Parameters of a method that the SDK does not check. @throws {RequestError} for what the schema refuses */
+export function parsedBy<Params>(schema: FrameSchema, method: string, params: unknown): Params {
+  const fault = schema.findFault('agent', method, 'params', params)
+  if (fault !== undefined) throw invalidParams(`${method} does not fit the protocol: ${fault}`)
+  return params as Params
 }
 
 const codesOfErrors: Readonly<Partial<Record<ErrorCode, number>>> = {

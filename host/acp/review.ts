@@ -4,6 +4,7 @@ import type { ToolCallContent } from '@agentclientprotocol/sdk'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { ApplySummary, Host, ReviewItem, RunChanges, RunState } from '../index.ts'
 import { type Buffers, unsavedBase } from './buffers.ts'
+import { withOrigin } from './diff-origin.ts'
 import type { Editor } from './editor.ts'
 import { placeOf, textContent } from './tool-calls.ts'
 import { message } from './updates.ts'
@@ -163,7 +164,9 @@ async function diffOf(
   const bytes = Math.max(before?.length ?? 0, after?.length ?? 0)
   if ((before ?? after) === undefined || bytes > diffMaxBytes) return undefined
   const oldText = (await unsavedBase(changes, item.path, text)) ?? before?.toString('utf8') ?? null
-  return { bytes, diff: { type: 'diff', path: place, newText: after?.toString('utf8') ?? '', oldText } }
+  const operation = item.change === 'added' ? 'add' : item.change === 'deleted' ? 'delete' : 'modify'
+  const newText = after?.toString('utf8') ?? ''
+  return { bytes, diff: withOrigin({ type: 'diff', path: place, newText, oldText }, { operation }) }
 }
 
 /** Nobody applies what is not at least named. */

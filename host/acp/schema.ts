@@ -1,4 +1,4 @@
-/** The JSON schema that the SDK ships for version 1 of the protocol: finds what is wrong with the content of a frame. */
+/** The JSON schemas that the SDK ships for each version of the protocol: find what is wrong with the content of a frame. */
 import { createRequire } from 'node:module'
 import { type Schema, Validator } from '@cfworker/json-schema'
 import * as z from 'zod'
@@ -6,6 +6,7 @@ import * as z from 'zod'
 /** Who handles a method: requests of an `agent` method come from the client, those of a `client` method go to it. */
 type Side = 'agent' | 'client'
 type Part = 'params' | 'result'
+export type ProtocolVersion = 1 | 2
 
 const Document = z.looseObject({
   $defs: z.record(
@@ -21,8 +22,9 @@ export class FrameSchema {
   readonly #names = new Map<string, string>()
   readonly #validators = new Map<string, Validator>()
 
-  constructor() {
-    const file = '@agentclientprotocol/sdk/schema/v1/schema.json'
+  /** @param hasFork whether to take the schema that has forks of sessions, which is not stable */
+  constructor(version: ProtocolVersion = 1, hasFork = false) {
+    const file = `@agentclientprotocol/sdk/schema/v${version}/${hasFork ? 'schema.unstable' : 'schema'}.json`
     this.#definitions = Document.parse(createRequire(import.meta.url)(file)).$defs
     for (const [name, { 'x-side': side, 'x-method': method }] of Object.entries(this.#definitions))
       if (method !== undefined)

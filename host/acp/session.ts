@@ -1,57 +1,33 @@
 /** A conversation of an editor: each prompt is a run that continues the last one, on the directory of the session. */
 
+import { randomUUID } from 'node:crypto'
 import type { ContentBlock, StopReason } from '@agentclientprotocol/sdk'
 import { CaissonError } from '#specs/errors.ts'
-import { capabilitiesOf } from '#specs/node/provider-quirks/capabilities.ts'
-import type { CleanText } from '#specs/protocol/shown-text.ts'
-import type { Host, RunOptions, RunState } from '../index.ts'
+import type { RunState } from '../index.ts'
 import { Buffers } from './buffers.ts'
 import type { Editor } from './editor.ts'
-import { metadataKeys, type PastSession, titleOf } from './history.ts'
-import type { TakenServers } from './mcp-servers.ts'
+import { Foreground } from './foreground.ts'
+import { startFork, untilWords } from './forks.ts'
+import { forkMessageIdOf, messageIdOf, type PastSession, titleOf } from './history.ts'
 import { type PromptPlace, readPrompt, type Task } from './prompt.ts'
 import { notPossibleNow } from './refusals.ts'
 import { apply, type ReviewParts, reviewChanges } from './review.ts'
+import { noTask, refuseImages, runOptionsOf, type SessionParts } from './session-parts.ts'
 import { firstSettings, type SessionSettings } from './settings.ts'
-import { type Carrier, lostWords, Turn } from './turn.ts'
+import { lostWords, Turn } from './turn.ts'
 import { message, RunUpdates, thought } from './updates.ts'
 
-/** How a session starts runs outside of this process. */
-export interface RunStarter extends Carrier {
-  /** @returns the id of the run. @throws {CaissonError} where there is none */
-  readonly start: (options: RunOptions) => Promise<string>
-}
-
-export interface SessionParts {
-  readonly id: string
-  /** The workspace: an absolute path. */
-  readonly directory: string
-  readonly host: Host
-  readonly runs: RunStarter
-  readonly editor: Editor
-  readonly words: CleanText
-  readonly by: string
-  readonly log: (line: string) => void
-  /** Options of every run, such as the size of its VM. */
-  readonly options: Pick<RunOptions, 'vm'>
-  /** MCP servers of the editor. */
-  readonly mcp: TakenServers
-}
-
-/** What a person types for the session itself. */
-export const commands = [
-  { name: 'apply', description: 'Apply the changes of the last turn, except flagged paths and conflicts' },
-  { name: 'run', description: 'Carry out the plan of the last turn' },
-  { name: 'undo', description: 'Undo what was applied of the last turn' },
-]
-
-const noTask: Task = { prompt: '', images: [], context: {}, contents: {}, mentioned: [], notes: [] }
+/** Says that a prompt is part of the session, by the ID of its message. */
+type Take = (messageId: string) => Promise<void>
 
 export class Session {
   settings: SessionSettings = firstSettings
   readonly #parts: SessionParts
   /** The last run, which the next prompt continues. */
   #last: string | undefined
+  /** A forked session until its first prompt: its run waits for that. */
+  #waiting: PastSession | undefined
+  #told: Promise<unknown> = Promise.resolve()
   #turn: Turn | undefined
   /** From a prompt until its run is there, and at its end. */
   #isBusy = false
@@ -61,9 +37,11 @@ export class Session {
   readonly #closings = new WeakMap<Turn, Promise<StopReason>>()
   #reviewing = new AbortController()
   readonly #buffers: Buffers
+  readonly #foreground: Foreground
 
   constructor(parts: SessionParts) {
     this.#parts = parts
+    this.#foreground = new Foreground(parts.editor)
     this.#buffers = new Buffers(parts.editor, parts.directory)
   }
 
@@ -72,34 +50,78 @@ export class Session {
     return this.#parts.mcp.notes
   }
 
+  get editor(): Editor {
+    return this.#parts.editor
+  }
+
+  /** Its first prompt begins no run before. @param told never rejects */
+  holdUntil(told: Promise<unknown>): void {
+    this.#told = told
+  }
+
+  /** Whether there is a run of it. */
+  get hasRun(): boolean {
+    return this.#last !== undefined
+  }
+
+  /** Resolves when nothing of it is under way. */
+  get idle(): Promise<void> {
+    return this.#foreground.over
+  }
+
   /** Continues a session of the journals; follows its last run where that is not over. */
-  async restore({ settings, last, updates, next }: PastSession): Promise<void> {
+  async restore(past: PastSession): Promise<void> {
+    const { settings, last, updates, next, isUnstarted } = past
     this.settings = settings
     this.#last = last.id
     if (this.#isLeft) return
+    if (isUnstarted) {
+      this.#waiting = past
+      return
+    }
     if (last.state.end !== null) return
     if (last.status === 'interrupted')
       return await this.#parts.editor.tell([message(lostWords(last.id, 'it was interrupted'))])
     const turn = this.#follow(last.id, updates, next)
     for (const pending of Object.values(updates.state.pendingApprovals)) turn.questions.ask(pending)
-    this.#inBackground(turn)
+    await this.#foreground.during(async () => await this.#endOf(turn))
   }
 
-  async prompt(blocks: readonly ContentBlock[]): Promise<StopReason> {
+  /** @param onTaken gets the ID of the message once the prompt is part of the session; what fails before refuses it */
+  async prompt(
+    blocks: readonly ContentBlock[],
+    onTaken: (messageId: string) => void = () => undefined,
+  ): Promise<StopReason> {
+    let isTaken = false
+    const take = async (messageId: string): Promise<void> => {
+      isTaken = true
+      await this.#parts.editor.insert(messageId, blocks)
+      onTaken(messageId)
+    }
+    return await this.#foreground.during(
+      async () => await this.#carryOut(blocks, take),
+      () => isTaken,
+    )
+  }
+
+  async #carryOut(blocks: readonly ContentBlock[], take: Take): Promise<StopReason> {
     const turn = this.#turn
-    if (turn !== undefined) return await this.#speakTo(turn, blocks)
+    if (turn !== undefined) return await this.#speakTo(turn, blocks, take)
     if (this.#isBusy)
       throw notPossibleNow('the session is still at work on a prompt; stop it, or wait for its end')
     this.#isBusy = true
     this.#isCancelled = false
     try {
+      await this.#told
       const [only] = blocks
       const command = blocks.length === 1 && only?.type === 'text' ? only.text.trim() : ''
-      if (command === '/apply' || command === '/undo') return await this.#command(command)
-      if (command === '/run') return await this.#run(noTask, this.#lastRun())
+      if (command === '/apply' || command === '/undo') return await this.#command(command, take)
+      if (command === '/run') return await this.#run(noTask, take, this.#lastRun())
+      const waiting = this.#waiting
+      if (waiting !== undefined) return await this.#startFork(waiting, blocks, take)
       const { readFile } = this.#parts.editor
       const known = this.#buffers.known
-      return await this.#run(await readPrompt(blocks, { ...this.#promptPlace, readFile, known }))
+      return await this.#run(await readPrompt(blocks, { ...this.#promptPlace, readFile, known }), take)
     } finally {
       this.#isBusy = false
     }
@@ -114,42 +136,44 @@ export class Session {
   /** Its run continues without a watcher. */
   leave(): void {
     this.#isLeft = true
+    this.#foreground.leave()
     this.#reviewing.abort()
     this.#turn?.leave()
   }
 
   /** @param planFrom the run whose plan is carried out */
-  async #run(task: Task, planFrom?: string): Promise<StopReason> {
+  async #run(task: Task, take: Take, planFrom?: string): Promise<StopReason> {
     const { directory, editor, words, runs } = this.#parts
     await this.#note(task.notes)
     this.#buffers.know(task.mentioned)
     const isFirst = this.#last === undefined
     if (isFirst)
       await editor.tell([{ sessionUpdate: 'session_info_update', title: titleOf(task.prompt, words) }])
-    const runId = await runs.start(this.#optionsOf(task, planFrom))
+    const runId = await runs.start(
+      runOptionsOf(this.#parts, this.settings, task, { last: this.#last, planFrom }),
+    )
     this.#last = runId
+    await take(messageIdOf(runId))
     const turn = this.#follow(runId, new RunUpdates({ runId, directory, words }), 1)
     if (this.#isCancelled) await turn.cancel()
     return await this.#endOf(turn)
   }
 
-  #optionsOf({ prompt, images, context, contents }: Task, from: string | undefined): RunOptions {
-    const { id, directory, editor, options, mcp } = this.#parts
-    const { mode, model, effort } = this.settings
-    return {
-      ...{ prompt, images, context, workspace: directory },
-      ...(Object.keys(contents).length === 0 ? {} : { files: { contents } }),
-      ...(model === undefined ? {} : { model }),
-      ...(effort === undefined ? {} : { effort }),
-      ...(this.#last === undefined ? {} : { continue: this.#last }),
-      ...(from !== undefined ? { plan: { from } } : mode === 'plan' ? { plan: { only: true } } : {}),
-      metadata: { [metadataKeys.session]: id, [metadataKeys.mode]: mode },
-      approvals: { interactive: true },
-      ...(Object.keys(mcp.servers).length === 0 ? {} : { extensions: { mcpServers: mcp.servers } }),
-      vm: { ...options.vm, keep: true },
-      onNotes: (notes) =>
-        void editor.tell(notes.map((note) => thought(`${note}\n\n`))).catch(() => undefined),
-    }
+  /** The first prompt of a forked session. */
+  async #startFork(past: PastSession, blocks: readonly ContentBlock[], take: Take): Promise<StopReason> {
+    const { host, directory, words, runs, by } = this.#parts
+    const said = await this.#wordsOf(blocks, 'The first prompt of a fork gives the agent its words alone.')
+    const { mode } = this.settings
+    const runId = await startFork(host, runs, past, { words: said, by, mode })
+    this.#waiting = undefined
+    this.#last = runId
+    await take(forkMessageIdOf(runId))
+    const updates = new RunUpdates({ runId, directory, words })
+    // What the editor has of the fork by now.
+    const own = await untilWords(host, runId, updates)
+    const turn = this.#follow(runId, updates, own)
+    if (this.#isCancelled) await turn.cancel()
+    return await this.#endOf(turn)
   }
 
   #follow(runId: string, updates: RunUpdates, from: number): Turn {
@@ -202,24 +226,34 @@ export class Session {
   }
 
   /** A prompt while a run is at work: the answer to a question, or a message to the agent. */
-  async #speakTo(turn: Turn, blocks: readonly ContentBlock[]): Promise<StopReason> {
-    const { editor } = this.#parts
-    const { prompt, images, context, contents, notes } = await readPrompt(blocks, this.#promptPlace)
-    await this.#note(notes)
-    if (images.length + Object.keys({ ...context, ...contents }).length > 0)
-      await editor.tell([thought('While a run is at work, it gets the words of a message alone.\n\n')])
+  async #speakTo(turn: Turn, blocks: readonly ContentBlock[], take: Take): Promise<StopReason> {
+    const prompt = await this.#wordsOf(
+      blocks,
+      'While a run is at work, it gets the words of a message alone.',
+    )
     const isAnswer = await turn.questions.answerInWords(prompt)
     if (!isAnswer) {
       await turn.steer(prompt).catch((error: unknown) => {
         throw notPossibleNow(`the agent does not take a message now: ${CaissonError.from(error).message}`)
       })
     }
+    await take(randomUUID())
     return await this.#endOf(turn)
   }
 
-  async #command(command: '/apply' | '/undo'): Promise<StopReason> {
+  /** What of a prompt reaches a run that has its files. @param why said where there is more */
+  async #wordsOf(blocks: readonly ContentBlock[], why: string): Promise<string> {
+    const { prompt, images, context, contents, notes } = await readPrompt(blocks, this.#promptPlace)
+    await this.#note(notes)
+    if (images.length + Object.keys({ ...context, ...contents }).length > 0)
+      await this.#parts.editor.tell([thought(`${why}\n\n`)])
+    return prompt
+  }
+
+  async #command(command: '/apply' | '/undo', take: Take): Promise<StopReason> {
     const { host, editor, by } = this.#parts
     const last = this.#lastRun()
+    await take(randomUUID())
     if (command === '/apply') {
       await apply(this.#reviewParts, await host.changes(last), 'all')
       return 'end_turn'
@@ -233,6 +267,8 @@ export class Session {
   }
 
   #lastRun(): string {
+    if (this.#waiting !== undefined)
+      throw notPossibleNow('the fork has no turn of its own yet; send a prompt first')
     if (this.#last === undefined) throw notPossibleNow('the session has no turn yet; send a prompt first')
     return this.#last
   }
@@ -247,19 +283,8 @@ export class Session {
     return {
       workspace,
       inspect: (paths, contents) => host.inspectPaths(paths, { workspace, contents }),
-      refuseImages: () => this.#refuseImages(),
+      refuseImages: () => refuseImages(host, this.settings),
     }
-  }
-
-  /** Why the model of the next run gets no images, as far as is known. */
-  async #refuseImages(): Promise<string | undefined> {
-    const { model } = this.settings
-    const choice = await this.#parts.host.provider(model === undefined ? {} : { model })
-    if (choice.baseUrl === null) return 'the offline model does not see images; choose another model'
-    const { maxImages = capabilitiesOf(choice.model).maxImages } = choice
-    return maxImages > 0
-      ? undefined
-      : `as far as is known, ${choice.model} does not see images; choose another model, or set models."${choice.model}".maxImages in the configuration`
   }
 
   async #note(notes: readonly string[]): Promise<void> {

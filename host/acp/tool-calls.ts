@@ -4,6 +4,7 @@ import type { ToolCallContent, ToolCallLocation } from '@agentclientprotocol/sdk
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { isPlainRelativePath } from '#specs/protocol/text.ts'
 import { toolKindOf } from '#specs/protocol/tool-names.ts'
+import { type DiffOrigin, withOrigin } from './diff-origin.ts'
 
 type Of<T extends AgentEvent['type']> = Extract<AgentEvent, { type: T }>
 
@@ -63,7 +64,7 @@ export function contentOf(directory: string, event: Of<'tool-end'>): ToolCallCon
     const place = placeOf(directory, file)
     return place === undefined
       ? []
-      : hunksOf(diff).map((hunk) => ({ type: 'diff' as const, path: place, ...hunk }))
+      : hunksOf(diff).map(({ origin, ...hunk }) => withOrigin({ type: 'diff', path: place, ...hunk }, origin))
   })
   if (diffs.length > 0 && event.error === undefined) return diffs
   const text = event.error === undefined ? event.output : `${event.error.code}: ${event.error.message}`
@@ -81,15 +82,32 @@ export function fenced(text: string): string {
   return `${fence}\n${text.replace(/\n$/, '')}\n${fence}`
 }
 
+interface Hunk {
+  readonly oldText: string
+  readonly newText: string
+  readonly origin: DiffOrigin
+}
+
 /** Both sides of each part of a unified diff. */
-function hunksOf(diff: string): { oldText: string; newText: string }[] {
-  const hunks: { old: string[]; new: string[] }[] = []
+function hunksOf(diff: string): Hunk[] {
+  const hunks: { old: string[]; new: string[]; origin: DiffOrigin }[] = []
   for (const line of diff.split('\n')) {
-    if (line.startsWith('@@')) hunks.push({ old: [], new: [] })
+    if (line.startsWith('@@')) hunks.push({ old: [], new: [], origin: originOfHunk(line) })
     const hunk = hunks.at(-1)
     if (hunk === undefined || line.startsWith('@@') || line.startsWith('\\')) continue
     if (line.startsWith('-') || line.startsWith(' ')) hunk.old.push(line.slice(1))
     if (line.startsWith('+') || line.startsWith(' ')) hunk.new.push(line.slice(1))
   }
-  return hunks.map((hunk) => ({ oldText: hunk.old.join('\n'), newText: hunk.new.join('\n') }))
+  return hunks.map(({ origin, ...hunk }) => ({
+    ...{ oldText: hunk.old.join('\n'), newText: hunk.new.join('\n'), origin },
+  }))
+}
+
+/** A side without lines is one without the file. */
+function originOfHunk(header: string): DiffOrigin {
+  const [, old = '1', oldCount, added = '1', addedCount] =
+    /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/.exec(header) ?? []
+  const operation =
+    old === '0' && oldCount === '0' ? 'add' : added === '0' && addedCount === '0' ? 'delete' : 'modify'
+  return { operation, lines: { old: Math.max(1, Number(old)), new: Math.max(1, Number(added)) } }
 }

@@ -1,12 +1,12 @@
 /**
- * API keys of the HTTP service, in the state folder: made, listed, revoked and recognized. A secret is returned once and
- * never stored. A file that cannot be read admits no key.
+ * API keys of the HTTP service, in the state folder or a store of several services: made, listed, revoked and recognized.
+ * A secret is returned once and never stored. A file that cannot be read admits no key.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { lstat } from 'node:fs/promises'
 import * as z from 'zod'
 import { CaissonError, requireText, withCode } from '#specs/errors.ts'
-import { reasonOf } from '#specs/node/file-error.ts'
+import { errnoOf, reasonOf } from '#specs/node/file-error.ts'
 import { Milliseconds, Sha256 } from '#specs/protocol/text.ts'
 import { type Scope, scopes } from '#specs/service/route.ts'
 import { checkArguments } from '../files/check-arguments.ts'
@@ -56,8 +56,20 @@ const StoredKey = ApiKey.extend({
    */
   sha256: Sha256,
 })
-const KeyFile = z.strictObject({ keys: z.array(StoredKey).max(keysMaxCount) })
+export const KeyFile = z.strictObject({ keys: z.array(StoredKey).max(keysMaxCount) })
 type KeyFile = z.infer<typeof KeyFile>
+/** Keys with the digests of their secrets. */
+export type StoredKeys = KeyFile
+
+/** Where keys are kept for several services, such as in the database of a fleet. */
+export interface ApiKeyStore {
+  /** For people. */
+  readonly place: string
+  /** May be half a second old. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
+  read(): Promise<StoredKeys>
+  /** One after another for all services. @throws {CaissonError}; what `make` throws */
+  change(make: (keys: StoredKeys['keys']) => StoredKeys['keys']): Promise<void>
+}
 
 export interface ApiKeyOptions {
   /** 1 to 64 of A-Z a-z 0-9 . _ - */
@@ -91,17 +103,20 @@ export class ApiKeys {
   readonly #folders: Folders
   readonly #file: JsonFile<KeyFile>
   readonly #now: () => number
+  readonly #store: ApiKeyStore | undefined
   #known: { readonly version: string; readonly content: KeyFile } | undefined
 
-  /** @param now ms since 1970 */
-  constructor(folders: Folders, now: () => number = Date.now) {
+  /** @param now ms since 1970 @param store in the place of the file */
+  constructor(folders: Folders, now: () => number = Date.now, store?: ApiKeyStore) {
     this.#folders = folders
     this.#file = new JsonFile(folders, 'api-keys.json', KeyFile, { keys: [] })
     this.#now = now
+    this.#store = store
   }
 
+  /** Where the keys are, for people: a path, or the address of a fleet. */
   get file(): string {
-    return this.#file.file
+    return this.#store?.place ?? this.#file.file
   }
 
   /**
@@ -186,12 +201,14 @@ export class ApiKeys {
   }
 
   async #change(make: (keys: KeyFile['keys']) => KeyFile['keys']): Promise<void> {
+    if (this.#store !== undefined) return await this.#store.change(make)
     await this.#version()
     await this.#file.change(({ keys }) => ({ keys: make(keys) }))
   }
 
   /** Reads the file again once it is another one. */
   async #read(): Promise<KeyFile> {
+    if (this.#store !== undefined) return await this.#store.read()
     const version = await this.#version()
     if (version !== undefined && this.#known?.version === version) return this.#known.content
     // Of a file that is replaced after its version was read, the next call reads the new content again.
@@ -204,7 +221,7 @@ export class ApiKeys {
   async #version(): Promise<string | undefined> {
     const { file } = this.#file
     const found = await lstat(file, { bigint: true }).catch((cause: unknown) => {
-      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return undefined
+      if (errnoOf(cause) === 'ENOENT') return undefined
       throw new CaissonError('state_unavailable', `cannot read ${file}: ${reasonOf(cause)}`, { cause })
     })
     if (found === undefined) return undefined

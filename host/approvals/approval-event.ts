@@ -19,7 +19,7 @@ interface RequestDetails {
 export function describeRequest(
   request: ApprovalRequest,
   { access, isEnforced, remembers, because }: RequestDetails,
-): HostEvent {
+): Extract<HostEvent, { type: 'approval-request' }> {
   const { runId: _, ...asked } = request
   return {
     type: 'approval-request',

@@ -36,6 +36,8 @@ export interface ApprovalAnswer {
   readonly plan?: Plan
   /** With a yes of scope `once` to `ask_user`: the answer in the requested form. */
   readonly answer?: UserAnswer
+  /** Digest of the question that the person saw, 64 hex digits. Absent: the answer is for whatever is asked under the ID. */
+  readonly digest?: string
 }
 
 /** Who answers, for the journal. */
@@ -52,9 +54,9 @@ export type AnswerResult =
       readonly taken: false
       /**
        * `decided`: it was decided before; `unknown`: the run has no approval with this id; `not_offered`: the question does
-       * not accept this answer; `connection_lost`: nobody took it.
+       * not accept this answer; `question_changed`: the answer was for another question; `connection_lost`: nobody took it.
        */
-      readonly reason: 'decided' | 'unknown' | 'not_offered' | 'connection_lost'
+      readonly reason: 'decided' | 'unknown' | 'not_offered' | 'question_changed' | 'connection_lost'
       /** For people: what happened, and what would be accepted. */
       readonly message: string
     }

@@ -1,5 +1,6 @@
 /** Says why an answer to an approval does not count. Pure. */
 import * as z from 'zod'
+import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import {
   type AccessQuestion,
   AnswerDuration,
@@ -7,7 +8,8 @@ import {
   type ApprovalRequest,
   ApprovalScope,
 } from '#specs/protocol/approval.ts'
-import { Text } from '#specs/protocol/text.ts'
+import type { PendingApproval } from '#specs/protocol/run-state.ts'
+import { Sha256, Text } from '#specs/protocol/text.ts'
 import { formatTime } from '../files/format.ts'
 import type { AnswerResult, ApprovalAnswer, DecisionRecord } from './decisions.ts'
 import { offeredAnswers } from './offered-answers.ts'
@@ -20,6 +22,7 @@ const AnswerForm = z.looseObject({
   reach: AnswerReach.optional(),
   forMs: AnswerDuration.optional(),
   hint: Text.optional(),
+  digest: Sha256.optional(),
 })
 
 const deciders = {
@@ -47,6 +50,17 @@ export function explainDecided(
   const word = ruling.decision === 'allow' ? 'allowed' : 'denied'
   const message = `${approvalId} was already ${word} by ${who} at ${formatTime(at)}; the first answer counts`
   return { taken: false, reason: 'decided', message }
+}
+
+/** Undefined when the answer is for this question, or says of none. */
+export function explainChanged(
+  runId: string,
+  approval: PendingApproval,
+  { digest }: Pick<ApprovalAnswer, 'digest'>,
+): AnswerResult | undefined {
+  if (digest === undefined || digest === digestOfQuestion({ runId, approval })) return undefined
+  const message = `the run asks something else under ${approval.approvalId} than the answer was for; nothing was answered`
+  return { taken: false, reason: 'question_changed', message }
 }
 
 export function explainNotOffered({

@@ -11,6 +11,7 @@ import type {
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
+import { pendingApprovalOf } from '#specs/protocol/run-state.ts'
 import { canRemember, ruleAccess, ruleCall, settleByPerson } from './answers.ts'
 import { describeRequest } from './approval-event.ts'
 import { ByCall } from './by-call.ts'
@@ -27,7 +28,13 @@ import {
   unattended,
   withdrawn,
 } from './decisions.ts'
-import { explainDecided, explainNotOffered, explainUnknown, readAnswer } from './explain-answer.ts'
+import {
+  explainChanged,
+  explainDecided,
+  explainNotOffered,
+  explainUnknown,
+  readAnswer,
+} from './explain-answer.ts'
 import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { decisionBy, type NetworkAnswer, RunAnswers } from './run-answers.ts'
@@ -92,7 +99,7 @@ interface Waiting {
   readonly isUnseen: boolean
   readonly isOfHost: boolean
   /** As journaled. */
-  readonly asked: HostEvent
+  readonly asked: AskedEvent
   /** Whether a yes can be for the same command in this run. */
   readonly remembers: boolean
   readonly answered: PromiseWithResolvers<DecisionRecord>
@@ -369,6 +376,8 @@ export class ApprovalQueue {
     const now = this.#options.now?.() ?? Date.now()
     const asked = { request, access: enforced?.access, remembers, now }
     const given = readAnswer(answer)
+    const changed = given && explainChanged(request.runId, pendingApprovalOf(entry.asked), given)
+    if (changed !== undefined) return changed
     const settled = given && settleByPerson(asked, given, this.#options.findPlanProblems)
     if (settled === undefined) return explainNotOffered(asked)
     const ruling = { ...settled, name: by.name.slice(0, limits.lineMaxChars), via: by.via }

@@ -1,6 +1,6 @@
 /** What of a run's folder goes into its archive, each part as a stream that leaves known keys out or refuses them. */
 import { closeSync, createReadStream, existsSync, openSync, readSync } from 'node:fs'
-import { open, readdir } from 'node:fs/promises'
+import { open, readdir, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { CaissonError } from '#specs/errors.ts'
@@ -10,6 +10,7 @@ import type { Redaction } from '../secrets/redaction.ts'
 import { CheckpointDisk } from '../vm/checkpoints/checkpoint-disk.ts'
 import { basesOf } from '../workspace/index.ts'
 import { kindOf, memberKinds } from './format.ts'
+import type { Extent } from './holes.ts'
 import { encodeSparse, findExtents } from './sparse.ts'
 import type { Source } from './write-archive.ts'
 
@@ -67,23 +68,25 @@ async function scratchSources(scratch: string, checkpointId: string): Promise<So
 function fileSource(name: string, file: string, redaction: Redaction, bytes?: number): Source {
   const range = bytes === undefined ? {} : { end: bytes - 1 }
   const read = () => createReadStream(file, range)
-  return { name, read: kindOf(name)?.form === 'text' ? () => redacted(read(), redaction) : read }
+  if (kindOf(name)?.form === 'text') return { name, read: () => redacted(read(), redaction) }
+  return { name, read, ...(bytes === undefined ? { file } : {}) }
 }
 
+/** Its content is looked for when it is read, and once: a store may have it already. */
 async function sparseSource(name: string, file: string, usedBytes?: number): Promise<Source> {
-  await using handle = await open(file, 'r')
-  const extents = await findExtents(handle, usedBytes)
-  const { size } = await handle.stat()
-  return { name, fileBytes: size, read: () => readSparse(file, extents, size) }
+  const { size } = await stat(file)
+  let extents: Promise<Extent[]> | undefined
+  const read = () => {
+    extents ??= findExtents(file, usedBytes)
+    return readSparse(file, extents, size)
+  }
+  return { name, fileBytes: size, file, read }
 }
 
-async function* readSparse(
-  file: string,
-  extents: Awaited<ReturnType<typeof findExtents>>,
-  size: number,
-): AsyncGenerator<Buffer> {
+async function* readSparse(file: string, extents: Promise<Extent[]>, size: number): AsyncGenerator<Buffer> {
+  const found = await extents
   await using handle = await open(file, 'r')
-  yield* encodeSparse(handle, extents, size)
+  yield* encodeSparse(handle, found, size)
 }
 
 async function* redacted(pieces: AsyncIterable<Uint8Array>, redaction: Redaction): AsyncGenerator<Buffer> {

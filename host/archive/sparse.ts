@@ -2,40 +2,53 @@
  * Files with holes as a stream: each piece of content with its position, then an end with the size. A position is a
  * multiple of a block, and each is behind the last.
  */
-import type { FileHandle } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 import { writeWhole } from '../files/durable.ts'
 import { invalidArchive } from './format.ts'
+import { type Extent, findContent } from './holes.ts'
 
 const blockBytes = 64 * 1024
 const pieceMaxBytes = 1024 * 1024
 /** Position and length, eight bytes each. */
 const headBytes = 16
 
-export interface Extent {
-  readonly at: number
-  readonly bytes: number
-}
+/** Less is read as fast as it is asked about. */
+const worthAskingBytes = 64 * 1024 * 1024
 
 /**
  * Where a file has content, by whole blocks.
- * @param usedBytes what lies behind is known to be zeros; absent: the whole file is read
+ * @param usedBytes what lies behind is known to be zeros; absent: the whole file
  */
-export async function findExtents(file: FileHandle, usedBytes?: number): Promise<Extent[]> {
-  const { size, blocks } = await file.stat()
+export async function findExtents(file: string, usedBytes?: number): Promise<Extent[]> {
+  await using handle = await open(file, 'r')
+  const { size, blocks } = await handle.stat()
   const end = Math.min(size, usedBytes ?? size)
   const found: Extent[] = []
   if (blocks === 0) return found
-  const piece = Buffer.allocUnsafe(pieceMaxBytes)
-  const zeros = Buffer.alloc(pieceMaxBytes)
-  for (let at = 0; at < end; at += pieceMaxBytes) {
-    const { bytesRead } = await file.read(piece, 0, Math.min(pieceMaxBytes, size - at), at)
+  const isWorthAsking = end - blocks * 512 > worthAskingBytes
+  const known = isWorthAsking ? await findContent(file, size) : undefined
+  let next = 0
+  for (const { at, bytes } of known ?? [{ at: 0, bytes: end }]) {
+    // The blocks that it touches, each once.
+    const from = Math.max(next, at - (at % blockBytes))
+    next = Math.max(from, Math.min(end, Math.ceil((at + bytes) / blockBytes) * blockBytes))
+    await addContent(handle, from, next, found)
+  }
+  return found
+}
+
+/** The blocks between these positions that are not zeros. */
+async function addContent(file: FileHandle, start: number, end: number, found: Extent[]): Promise<void> {
+  const piece = Buffer.allocUnsafe(Math.min(pieceMaxBytes, Math.max(0, end - start)))
+  const zeros = Buffer.alloc(piece.length)
+  for (let at = start; at < end; at += pieceMaxBytes) {
+    const { bytesRead } = await file.read(piece, 0, Math.min(piece.length, end - at), at)
     if (piece.subarray(0, bytesRead).equals(zeros.subarray(0, bytesRead))) continue
     for (let from = 0; from < bytesRead; from += blockBytes) {
       const block = piece.subarray(from, Math.min(from + blockBytes, bytesRead))
       if (!block.equals(zeros.subarray(0, block.length))) add(found, at + from, block.length)
     }
   }
-  return found
 }
 
 function add(extents: Extent[], at: number, bytes: number): void {

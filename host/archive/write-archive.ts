@@ -13,6 +13,8 @@ export interface Source {
   readonly name: string
   /** Of a sparse file. */
   readonly fileBytes?: number
+  /** Path of the file that all of it comes from, unchanged or as a sparse one. Absent: it has another origin. */
+  readonly file?: string
   read(): AsyncIterable<Uint8Array>
 }
 

@@ -70,6 +70,8 @@ export async function startInService(
   const service = await findLocalService(host.folders.home, io.version)
   if (service === undefined) return undefined
   if ('problem' in service) return sayHere(service.problem)
+  if (service.isOfFleet)
+    return sayHere('the service is one of a fleet, whose runs are started over HTTP or on its page')
   const asked = await askFor(host, options, settings)
   if ('reason' in asked) return sayHere(asked.reason)
   const started = await startRun(service, asked.request)

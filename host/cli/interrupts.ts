@@ -73,7 +73,8 @@ export class Interrupts implements Disposable {
       this.#onFirst()
       this.#first.abort()
     }
-    void this.#run.cancel({ by, now: !isFirst })
+    // It has ended meanwhile, or left this process; the command says how.
+    void this.#run.cancel({ by, now: !isFirst }).catch(() => undefined)
   }
 
   [Symbol.dispose](): void {

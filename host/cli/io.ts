@@ -35,7 +35,7 @@ export function userName(): string {
 export function hostOf(
   io: Io,
   overrides: readonly string[] = [],
-  options: Pick<HostOptions, 'queue' | 'pool'> = {},
+  options: Pick<HostOptions, 'queue' | 'pool' | 'fences'> = {},
 ): Host {
   return new Host({ env: io.env, overrides, ...options })
 }

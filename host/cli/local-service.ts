@@ -6,7 +6,7 @@ import { lstat } from 'node:fs/promises'
 import { request } from 'node:http'
 import path from 'node:path'
 import type * as z from 'zod'
-import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { CaissonError, type ErrorCode, errorCodes, errorMessage } from '#specs/errors.ts'
 import { Health, Problem } from '#specs/service/resources.ts'
 import { RunResource } from '#specs/service/run-resources.ts'
 import type { RunRequest } from '#specs/service/start-resources.ts'
@@ -17,12 +17,16 @@ import { findSocketPlace, findToken, serviceFolder, socketName } from '../servic
 const healthMs = 2_000
 /** Between two looks whether the service still answers, while it starts a run. */
 const watchMs = 5_000
+/** For an answer that reads a database. */
+const readMs = 30_000
 const answerMaxBytes = 4 * 1024 * 1024
 
 /** A service that can be used. */
 export interface LocalService {
   readonly socket: string
   readonly token: string
+  /** Another host may carry out its runs, so this machine may not have them. Absent: it does so itself. */
+  readonly isOfFleet?: true
 }
 
 /** Why something is not used, for one line to the person. */
@@ -59,7 +63,8 @@ export async function findLocalService(
       Health,
       await exchange(socket, { path: '/healthz', signal: AbortSignal.timeout(answerMs) }),
     )
-    if (health?.version === version) return { socket, token }
+    if (health?.version === version)
+      return { socket, token, ...(health.isOfFleet ? { isOfFleet: true } : {}) }
     const seen = health === undefined ? 'answers as no service of Caisson does' : `is ${health.version}`
     return { problem: `the service on ${socket} ${seen}, and this is ${version}; restart it` }
   } catch (error) {
@@ -98,6 +103,30 @@ export async function startRun(
   } finally {
     clearInterval(watch)
   }
+}
+
+/** What a route answers to a GET. @throws {CaissonError} as the service says, or `connection_lost` */
+export async function readFromService<S extends z.ZodType>(
+  { socket, token }: LocalService,
+  route: string,
+  schema: S,
+): Promise<z.output<S>> {
+  let answer: Answer
+  try {
+    answer = await exchange(socket, { path: route, token, signal: AbortSignal.timeout(readMs) })
+  } catch (cause) {
+    throw new CaissonError('connection_lost', whyUnused(socket, cause, readMs), { cause })
+  }
+  const read = answer.status === 200 ? readAnswer(schema, answer) : undefined
+  if (read !== undefined) return read
+  const problem = readAnswer(Problem, answer)
+  const code = Object.hasOwn(errorCodes, problem?.code ?? '') ? (problem?.code as ErrorCode) : 'internal'
+  const detail = problem?.detail ?? `it answered ${answer.status} in another form`
+  throw new CaissonError(
+    answer.status === 404 ? 'run_not_found' : code,
+    `the service on ${socket} refused: ${detail}`,
+    problem?.remedy === undefined ? {} : { remedy: problem.remedy },
+  )
 }
 
 function whyUnused(socket: string, error: unknown, answerMs: number = healthMs): string {

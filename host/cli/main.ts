@@ -144,6 +144,11 @@ const commands: readonly CommandRow[] = [
     load: async () => (await import('./declarations/service.ts')).addServeCommand,
   },
   {
+    name: 'fleet',
+    description: 'Operate a fleet of hosts that share one PostgreSQL',
+    load: async () => (await import('./declarations/fleet.ts')).addFleetCommands,
+  },
+  {
     name: 'acp',
     description: 'Serve an editor on standard input and output (Agent Client Protocol)',
     load: async () => (await import('./declarations/service.ts')).addAcpCommand,

@@ -8,7 +8,7 @@ import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { parse, TomlError } from 'smol-toml'
 import type * as z from 'zod'
-import { reasonOf } from '#specs/node/file-error.ts'
+import { errnoOf, reasonOf } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import {
   describeIssues,
@@ -51,8 +51,7 @@ export async function loadConfig(
     const text = await readText(handle)
     return text.ok ? readConfig(text.value, file, overrides) : refuse(text.error)
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
-      return readConfig('', file, overrides)
+    if (errnoOf(error) === 'ENOENT') return readConfig('', file, overrides)
     return refuse(`cannot be read: ${reasonOf(error)}`)
   }
 }

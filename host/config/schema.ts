@@ -197,6 +197,14 @@ export const Config = z.strictObject({
           maxDays: z.number().positive().optional(),
         })
         .default({}),
+      /** Ended runs of a fleet, whose rows and files are removed beyond a bound, the first to end first. Absent: all are kept. */
+      fleet: z
+        .strictObject({
+          maxRuns: z.int().min(0).optional(),
+          /** Since their end. */
+          maxDays: z.number().positive().optional(),
+        })
+        .default({}),
     })
     .prefault({}),
   /** How this host itself reaches the internet. */

@@ -6,6 +6,7 @@ import { constants, type Stats } from 'node:fs'
 import { lstat, open, readdir, readlink, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import {
   CopyLog,
   type CopyOptions,
@@ -200,7 +201,7 @@ async function* contentOf(file: string, found: Stats, entry: TarEntry, log: Copy
 
 function notRead(file: string, error: unknown): CaissonError {
   const { code } = CaissonError.from(error)
-  const isMissing = error instanceof Error && 'code' in error && error.code === 'ENOENT'
+  const isMissing = errnoOf(error) === 'ENOENT'
   return new CaissonError(
     isMissing ? 'file_not_found' : code === 'internal' ? 'not_possible_now' : code,
     `${file} cannot be read: ${errorMessage(error)}`,

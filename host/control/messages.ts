@@ -6,6 +6,7 @@ import * as z from 'zod'
 import { AnswerDuration, AnswerReach, ApprovalScope } from '#specs/protocol/approval.ts'
 import { RunReason } from '#specs/protocol/error.ts'
 import { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
+import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Port, ShellOptions } from '#specs/protocol/methods.ts'
 import { Plan } from '#specs/protocol/plan.ts'
@@ -20,6 +21,7 @@ import {
   Line,
   Milliseconds,
   RunId,
+  Sha256,
   Text,
 } from '#specs/protocol/text.ts'
 
@@ -35,6 +37,8 @@ export const ForkFields = z.strictObject({
   by: Line,
   /** Effects outside the VM behind the moment that the person accepted. Absent: nothing was asked. */
   despite: z.array(Line).max(20).optional(),
+  /** As `host.fork` takes it. */
+  metadata: RunMetadata.optional(),
 })
 
 /** The first frame of a connection. */
@@ -180,22 +184,20 @@ export const ShellReply = z.union([
 export type ShellReply = z.infer<typeof ShellReply>
 
 /** From a client that watches a run. */
-export const WatchInput = z.discriminatedUnion('type', [
-  z.strictObject({
-    type: z.literal('answer'),
-    approvalId: Id,
-    decision: z.enum(['allow', 'deny']),
-    scope: ApprovalScope,
-    reach: AnswerReach.optional(),
-    forMs: AnswerDuration.optional(),
-    hint: Text.optional(),
-    plan: Plan.optional(),
-    answer: UserAnswer.optional(),
-    /** Who answers. */
-    by: Line,
-  }),
-  z.strictObject({ type: z.literal('cancel'), by: Line, now: z.boolean() }),
-])
+export const WatchInput = z.strictObject({
+  type: z.literal('answer'),
+  approvalId: Id,
+  decision: z.enum(['allow', 'deny']),
+  scope: ApprovalScope,
+  reach: AnswerReach.optional(),
+  forMs: AnswerDuration.optional(),
+  hint: Text.optional(),
+  plan: Plan.optional(),
+  answer: UserAnswer.optional(),
+  digest: Sha256.optional(),
+  /** Who answers. */
+  by: Line,
+})
 export type WatchInput = z.infer<typeof WatchInput>
 
 /** To a client that watches a run. */
@@ -220,7 +222,7 @@ export const WatchOutput = z.discriminatedUnion('type', [
       z.strictObject({ taken: z.literal(true) }),
       z.strictObject({
         taken: z.literal(false),
-        reason: z.enum(['decided', 'unknown', 'not_offered', 'connection_lost']),
+        reason: z.enum(['decided', 'unknown', 'not_offered', 'question_changed', 'connection_lost']),
         message: Text,
       }),
     ]),

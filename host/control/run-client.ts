@@ -74,8 +74,7 @@ async function ask(path: string, request: ControlRequest): Promise<void> {
 }
 
 /**
- * Cancels a run without watching it; resolves once its process has taken that. The message of a watcher that leaves at once
- * may be lost.
+ * Cancels a run without watching it; resolves once its process has taken that.
  * @param path of the run's control socket
  * @throws {CaissonError} `connection_lost` when no process executes the run
  */
@@ -181,7 +180,12 @@ export class RunClient implements RunHandle {
   }
 
   async cancel(options?: CancelOptions): Promise<void> {
-    await this.#say({ type: 'cancel', ...readCancel(options) })
+    const request = { op: 'run/cancel', ...readCancel(options) } as const
+    try {
+      await this.#ask(request)
+    } catch (error) {
+      if (!hasCode(error, 'connection_lost') || (await this.ended).kind !== 'ended') throw error
+    }
   }
 
   async steer(text: string, options?: SteerOptions): Promise<void> {
@@ -217,10 +221,11 @@ export class RunClient implements RunHandle {
   /** Has the run's process make runs that continue it from a moment; without one this process makes them. See `host.fork`. */
   async fork(request: Parameters<RunForks['fork']>[0]): ReturnType<RunForks['fork']> {
     const checked = readForkRequest(request)
-    const { at, count, prompts, by, despite } = checked
+    const { at, count, prompts, by, despite, metadata } = checked
     const stream = await askControl(this.#path, {
       ...{ op: 'run/fork', at, count, by, prompts: [...prompts] },
       ...(despite === undefined ? {} : { despite: [...despite] }),
+      ...(metadata === undefined ? {} : { metadata }),
     }).catch((error: unknown) => {
       if (!hasCode(error, 'connection_lost')) throw error
     })

@@ -47,6 +47,7 @@ export interface RunForks {
     readonly prompts: readonly string[]
     readonly by: string
     readonly despite?: readonly string[]
+    readonly metadata?: Readonly<Record<string, string>>
   }): Promise<{
     readonly step: string
     readonly notNow?: string
@@ -126,6 +127,7 @@ export interface RunHandle {
   /**
    * Asks the agent to stop and ends the VM after a grace period. Resolves when the request is taken; {@link
    * result} tells the end.
+   * @throws {CaissonError} `run_busy` while a run of a fleet goes to sleep, `connection_lost`
    */
   cancel(options?: CancelOptions): Promise<void>
   /** Gives the run up: this process no longer answers its approvals (they are denied unless another does) or watches it. */
@@ -229,8 +231,12 @@ export function resultOf(runId: string, state: RunState, journalHead: string): R
 
 /** @throws {CaissonError} `invalid_options` */
 export function readForkRequest(request: Parameters<RunForks['fork']>[0]): typeof request {
-  const { despite, ...given } = checkArguments(badActor, ForkFields, request)
-  return { ...given, ...(despite === undefined ? {} : { despite }) }
+  const { despite, metadata, ...given } = checkArguments(badActor, ForkFields, request)
+  return {
+    ...given,
+    ...(despite === undefined ? {} : { despite }),
+    ...(metadata === undefined ? {} : { metadata }),
+  }
 }
 
 /** Turns the reason why something was not done into an error. @throws {CaissonError} `not_possible_now` */

@@ -35,19 +35,17 @@ function outputOf(run: RunService, item: FeedItem): WatchOutput {
 async function takeInput(run: RunService, client: FramedStream): Promise<void> {
   for (let frame = await client.next(); frame !== null; frame = await client.next()) {
     const input = WatchInput.parse(client.parseJson(frame))
-    if (input.type === 'cancel') await run.cancel({ by: input.by, now: input.now })
-    else {
-      const { type: _, approvalId, reach, forMs, hint, plan, answer, by, ...rest } = input
-      const given = {
-        ...rest,
-        ...(reach === undefined ? {} : { reach }),
-        ...(forMs === undefined ? {} : { forMs }),
-        ...(hint === undefined ? {} : { hint }),
-        ...(plan === undefined ? {} : { plan }),
-        ...(answer === undefined ? {} : { answer }),
-      }
-      const result = await run.answer(approvalId, given, { by, via: 'control' })
-      await client.sendJson({ type: 'answered', approvalId, result } satisfies WatchOutput)
+    const { type: _, approvalId, reach, forMs, hint, plan, answer, digest, by, ...rest } = input
+    const given = {
+      ...rest,
+      ...(reach === undefined ? {} : { reach }),
+      ...(forMs === undefined ? {} : { forMs }),
+      ...(hint === undefined ? {} : { hint }),
+      ...(plan === undefined ? {} : { plan }),
+      ...(answer === undefined ? {} : { answer }),
+      ...(digest === undefined ? {} : { digest }),
     }
+    const result = await run.answer(approvalId, given, { by, via: 'control' })
+    await client.sendJson({ type: 'answered', approvalId, result } satisfies WatchOutput)
   }
 }

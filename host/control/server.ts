@@ -186,8 +186,12 @@ async function serveRun(
       return await answerWith(client, await problemOf(paused ? run.pause({ by }) : run.resume({ by })))
     }
     case 'run/fork': {
-      const { op: _, despite, ...fork } = request
-      return await serveFork(run, { ...fork, ...(despite === undefined ? {} : { despite }) }, client)
+      const { op: _, despite, metadata, ...fork } = request
+      const given = {
+        ...(despite === undefined ? {} : { despite }),
+        ...(metadata === undefined ? {} : { metadata }),
+      }
+      return await serveFork(run, { ...fork, ...given }, client)
     }
   }
 }

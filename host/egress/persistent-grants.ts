@@ -7,6 +7,7 @@ import { readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { Count, Milliseconds, RunId } from '#specs/protocol/text.ts'
@@ -109,8 +110,7 @@ export class PersistentGrants {
       this.#known = { version, content }
       return content
     } catch (cause) {
-      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT')
-        return { nextId: 1, grants: [] }
+      if (errnoOf(cause) === 'ENOENT') return { nextId: 1, grants: [] }
       const isDamaged = cause instanceof z.ZodError
       throw new CaissonError(
         isDamaged ? 'state_corrupted' : 'state_unavailable',

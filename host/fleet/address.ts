@@ -2,7 +2,8 @@
  * Where the database of a fleet is. The address may hold a password, so it leaves this file for the database's driver alone:
  * messages have the address without it. Refuses a password in a command line, and an unprotected connection over a network.
  */
-import { readFile } from 'node:fs/promises'
+import { constants } from 'node:fs'
+import { access, readFile } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 
@@ -27,6 +28,7 @@ export interface FleetAddress {
 
 /** Names of options of an address whose values are secret. */
 const secretOptions = ['password', 'sslpassword']
+const verified = ['require', 'verify-ca', 'verify-full'] as const
 const forms = 'expected postgres://USER@HOST:PORT/DATABASE'
 
 /** Undefined: there is none. @throws {CaissonError} `invalid_options`, without the address */
@@ -67,7 +69,25 @@ export function parseFleetAddress(text: string, from: string): FleetAddress {
   const host = searchParams.getAll('host').at(-1) ?? decode(hostname, from)
   // The driver would take PGHOST, and nothing here says how a connection to that is protected.
   if (host === '') throw new CaissonError('invalid_options', `${from} names no host; ${forms}`)
-  if (!isLocal(host) && !searchParams.has('sslmode'))
+  protect(url, host, from)
+  const user = username || searchParams.get('user') || ''
+  const place = `${host}${port === '' ? '' : `:${port}`}${pathname}`
+  const options = secretOptions.flatMap((name) => searchParams.getAll(name))
+  return {
+    connection: url.href,
+    shown: `${protocol}//${user === '' ? '' : `${user}@`}${place}`,
+    secrets: [password, decode(password, from), ...options].filter((one) => one !== ''),
+  }
+}
+
+/**
+ * `require` and `verify-ca` become `verify-full`: with `psql` they accept certificates for other names, or any at all.
+ * @throws {CaissonError} `invalid_options`
+ */
+function protect({ searchParams }: URL, host: string, from: string): void {
+  const mode = searchParams.getAll('sslmode').at(-1)
+  if (mode === undefined) {
+    if (isLocal(host)) return
     throw new CaissonError(
       'invalid_options',
       `${from} does not say how the connection to ${host} is protected`,
@@ -75,13 +95,36 @@ export function parseFleetAddress(text: string, from: string): FleetAddress {
         remedy: 'add ?sslmode=verify-full, or ?sslmode=disable in a network that nobody else can read',
       },
     )
-  const user = username || searchParams.get('user') || ''
-  const place = `${host}${port === '' ? '' : `:${port}`}${pathname}`
-  const options = secretOptions.flatMap((name) => searchParams.getAll(name))
-  return {
-    connection: text,
-    shown: `${protocol}//${user === '' ? '' : `${user}@`}${place}`,
-    secrets: [password, decode(password, from), ...options].filter((one) => one !== ''),
+  }
+  if (!(['disable', ...verified] as readonly string[]).includes(mode))
+    throw new CaissonError(
+      'invalid_options',
+      `${from} has an sslmode that does not say whether the connection is protected`,
+      {
+        remedy: 'write sslmode=verify-full or sslmode=disable',
+      },
+    )
+  // It would make the driver weaken the modes.
+  searchParams.delete('uselibpqcompat')
+  if (mode === 'disable') return
+  searchParams.set('sslmode', 'verify-full')
+}
+
+/** The files that the address names for TLS can be read. @throws {CaissonError} `invalid_options` */
+export async function checkFilesOf({ connection }: FleetAddress): Promise<void> {
+  const { searchParams } = new URL(connection)
+  if (searchParams.has('sslcert') !== searchParams.has('sslkey'))
+    throw new CaissonError('invalid_options', "the fleet's address has only one of sslcert and sslkey", {
+      remedy: 'name both files, or none',
+    })
+  for (const name of ['sslrootcert', 'sslcert', 'sslkey']) {
+    const file = searchParams.getAll(name).at(-1)
+    if (file === undefined) continue
+    await access(file, constants.R_OK).catch((error: unknown) => {
+      throw new CaissonError('invalid_options', `${name} of the fleet cannot be read: ${reasonOf(error)}`, {
+        remedy: `check the path ${file} and its mode`,
+      })
+    })
   }
 }
 

@@ -2,10 +2,14 @@
  * The database that the hosts of a fleet share: its form, connections, transactions, notices. Waits for nobody without an end:
  * a host that freezes within a transaction loses it.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
-import { CaissonError, errorMessage } from '#specs/errors.ts'
-import type { FleetAddress } from './address.ts'
-import { fleetMigrations, oldestForm } from './migrations.ts'
+import { CaissonError } from '#specs/errors.ts'
+import { checkFilesOf, type FleetAddress } from './address.ts'
+import { isConnectionLost, isReadOnly, knownError } from './database-errors.ts'
+import { fleetMigrations, formTable, oldestForm } from './migrations.ts'
+
+export { isConnectionLost, knownError } from './database-errors.ts'
 
 /** Statements of a transaction, or of none. */
 export interface Queries {
@@ -13,10 +17,19 @@ export interface Queries {
   query<Row extends object>(text: string, values?: readonly unknown[]): Promise<readonly Row[]>
 }
 
+/** A connection that hears notices until it breaks or is disposed. */
+export interface Listening extends AsyncDisposable {
+  readonly ended: Promise<void>
+  /** Another channel. */
+  hear(channel: string): Promise<void>
+}
+
 export interface FleetDatabaseOptions {
   /** The form that this host knows; absent: the newest of this version. For tests of two versions side by side. */
   readonly migrations?: readonly string[]
   readonly oldestForm?: number
+  /** Makes no tables, and changes none. Default: false. */
+  readonly mustExist?: boolean
 }
 
 /** Any number that no other program takes as an advisory lock: the bytes of "caisson". */
@@ -26,6 +39,7 @@ const statementMs = 30_000
 /** A host that is stopped within a transaction gives its locks up after this time. */
 const idleInTransactionMs = 5_000
 const connectionsMax = 8
+const againMs = 500
 
 export class FleetDatabase implements AsyncDisposable, Queries {
   readonly address: FleetAddress
@@ -43,20 +57,26 @@ export class FleetDatabase implements AsyncDisposable, Queries {
    * @throws {CaissonError} `state_unavailable`, `permission_denied`, `version_mismatch`
    */
   static async open(address: FleetAddress, options: FleetDatabaseOptions = {}): Promise<FleetDatabase> {
+    const database = await FleetDatabase.connect(address)
+    try {
+      await migrate(database, options)
+      return database
+    } catch (error) {
+      await database[Symbol.asyncDispose]()
+      throw error
+    }
+  }
+
+  /** Takes the database as it is, whatever its form. */
+  static async connect(address: FleetAddress): Promise<FleetDatabase> {
+    await checkFilesOf(address)
     // Loaded by a host of a fleet alone.
     const { default: driver } = await import('pg')
     const config = { ...connectionOf(address), max: connectionsMax }
     const pool = new driver.Pool(config)
     // An idle connection that breaks is replaced by the pool.
     pool.on('error', () => undefined)
-    const database = new FleetDatabase(address, pool, () => new driver.Client(connectionOf(address)))
-    try {
-      await migrate(database, options)
-      return database
-    } catch (error) {
-      await pool.end()
-      throw error
-    }
+    return new FleetDatabase(address, pool, () => new driver.Client(connectionOf(address)))
   }
 
   async query<Row extends object>(text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
@@ -82,6 +102,8 @@ export class FleetDatabase implements AsyncDisposable, Queries {
         await client.query('COMMIT')
         return value
       } catch (error) {
+        // The pool would keep the connection to a primary that became a replica.
+        if (isReadOnly(error) && error instanceof Error) failure = error
         await client.query('ROLLBACK').catch((second: unknown) => {
           failure = second instanceof Error ? second : new Error(String(second))
         })
@@ -94,9 +116,29 @@ export class FleetDatabase implements AsyncDisposable, Queries {
     })
   }
 
-  /** Another connection than those of the pool, which its user connects and ends: for LISTEN. */
-  newClient(): pg.Client {
-    return this.#newClient()
+  /**
+   * Hears the notices of the channels over another connection than those of the pool.
+   * @param act receives the payload of each, and its channel
+   */
+  async listen(
+    channels: readonly string[],
+    act: (payload: string, channel: string) => void,
+  ): Promise<Listening> {
+    const client = this.#newClient()
+    const ended = new Promise<void>((resolve) => {
+      client.on('error', () => resolve()).on('end', () => resolve())
+    })
+    client.on('notification', ({ payload = '', channel }) => act(payload, channel))
+    const hear = async (channel: string) => void (await client.query(`LISTEN ${channel}`))
+    const end = async () => await client.end().catch(() => undefined)
+    try {
+      await client.connect()
+      for (const channel of channels) await hear(channel)
+    } catch (error) {
+      await end()
+      throw knownError(error, this.address)
+    }
+    return { ended, hear, [Symbol.asyncDispose]: end }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -112,9 +154,16 @@ export class FleetDatabase implements AsyncDisposable, Queries {
   }
 }
 
-/** Whether the database or the way to it was gone: what was asked may have been done or not. */
-export function isConnectionLost(error: unknown): boolean {
-  return error instanceof CaissonError && error.code === 'state_unavailable' && error.cause !== undefined
+/** Tries again while the database is away. @param signal then it fails instead */
+export async function untilReached<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  for (;;) {
+    try {
+      return await work()
+    } catch (error) {
+      if (signal.aborted || !isConnectionLost(error)) throw error
+    }
+    await sleep(againMs, undefined, { signal }).catch(() => undefined)
+  }
 }
 
 function connectionOf({ connection }: FleetAddress): pg.ClientConfig {
@@ -133,9 +182,10 @@ function connectionOf({ connection }: FleetAddress): pg.ClientConfig {
 
 async function migrate(
   database: FleetDatabase,
-  { migrations = fleetMigrations, oldestForm: oldest = oldestForm }: FleetDatabaseOptions,
+  { migrations = fleetMigrations, oldestForm: oldest = oldestForm, mustExist = false }: FleetDatabaseOptions,
 ): Promise<void> {
   const found = await formOf(database)
+  if (mustExist) requireTables(found, migrations.length, database)
   if (found !== undefined) requireKnown(found, migrations.length, database)
   if (found !== undefined && found.form >= migrations.length) return
   await database.transaction(async (tx) => {
@@ -152,23 +202,21 @@ async function migrate(
     // Another host may have done it meanwhile.
     const now = (await formOf(tx))?.form ?? 0
     if (now >= migrations.length) return
-    await tx.query('CREATE SCHEMA IF NOT EXISTS caisson')
-    await tx.query(
-      'CREATE TABLE IF NOT EXISTS caisson.form (form integer NOT NULL, oldest integer NOT NULL, changed_at timestamptz NOT NULL)',
-    )
+    for (const statement of formTable) await tx.query(statement)
     for (const statements of migrations.slice(now)) await tx.query(statements)
     await tx.query('DELETE FROM caisson.form')
     await tx.query('INSERT INTO caisson.form VALUES ($1, $2, now())', [migrations.length, oldest])
   })
 }
 
-interface Form {
+export interface Form {
   readonly form: number
   /** Hosts that know an older one must not use it. */
   readonly oldest: number
 }
 
-async function formOf(queries: Queries): Promise<Form | undefined> {
+/** Undefined: there are no tables. */
+export async function formOf(queries: Queries): Promise<Form | undefined> {
   // to_regclass would answer from the cache of the connection, which may not know of another host's work yet.
   const there = await queries.query(
     "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'caisson' AND tablename = 'form'",
@@ -178,6 +226,14 @@ async function formOf(queries: Queries): Promise<Form | undefined> {
   return row
 }
 
+function requireTables(found: Form | undefined, known: number, { address }: FleetDatabase): void {
+  if (found !== undefined && found.form >= known) return
+  const seen = found === undefined ? 'has no tables of a fleet' : `has the older form ${found.form}`
+  throw new CaissonError('state_unavailable', `the database at ${address.shown} ${seen}`, {
+    remedy: 'check the address, and run as the owner of the tables: caisson fleet prepare',
+  })
+}
+
 function requireKnown({ form, oldest }: Form, known: number, { address }: FleetDatabase): void {
   if (oldest <= known) return
   throw new CaissonError(
@@ -185,55 +241,4 @@ function requireKnown({ form, oldest }: Form, known: number, { address }: FleetD
     `the fleet at ${address.shown} has the form ${form}, which needs hosts that know ${oldest}; this version of Caisson knows ${known}`,
     { remedy: 'use the newer version on this host' },
   )
-}
-
-/** SQLSTATE classes (https://www.postgresql.org/docs/current/errcodes-appendix.html) of connections that end or fail. */
-const lostClasses = ['08', '57P', '53']
-const systemCodes = [
-  'ECONNREFUSED',
-  'ECONNRESET',
-  'ENOENT',
-  'ENOTFOUND',
-  'EPIPE',
-  'ETIMEDOUT',
-  'EHOSTUNREACH',
-  'EAI_AGAIN',
-]
-const driverTexts = [
-  'Connection terminated',
-  'Query read timeout',
-  'timeout exceeded when trying to connect',
-  'Client has',
-]
-
-/** The error of the driver as one of Caisson, without secrets. */
-export function knownError(error: unknown, address: FleetAddress): CaissonError {
-  if (error instanceof CaissonError) return error
-  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  const text = withoutSecrets(errorMessage(error), address)
-  // Kept for logs, so it has no secrets either.
-  const cause = new Error(text)
-  const isRefused = ['28000', '28P01', '42501'].includes(code)
-  if (isRefused)
-    return new CaissonError('permission_denied', `the fleet at ${address.shown} refuses this host: ${text}`, {
-      cause,
-      remedy:
-        code === '42501'
-          ? 'have an owner of the tables grant the rights of a host to the role'
-          : 'check user and password',
-    })
-  const isLost =
-    lostClasses.some((start) => code.startsWith(start)) ||
-    systemCodes.includes(code) ||
-    driverTexts.some((start) => text.startsWith(start))
-  if (isLost)
-    return new CaissonError('state_unavailable', `the fleet at ${address.shown} does not answer: ${text}`, {
-      cause,
-      remedy: 'start the database, or check the address and the network',
-    })
-  return new CaissonError('internal', `the database of the fleet failed: ${text}`, { cause })
-}
-
-function withoutSecrets(text: string, { secrets }: FleetAddress): string {
-  return secrets.reduce((left, secret) => left.replaceAll(secret, '[password]'), text)
 }

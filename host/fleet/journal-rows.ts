@@ -15,6 +15,8 @@ export interface ReadRow {
 /** Rows that one query reads. */
 const rowsAtOnce = 200
 const bytesAtOnce = 8 * 1024 * 1024
+/** Half of how long the fleet knows of a follower. */
+const followMs = 30_000
 
 /**
  * All lines behind `from`, in order. Some may be there that were added meanwhile.
@@ -59,7 +61,12 @@ export async function* followRows(
   { from = journalStart, signal }: { readonly from?: JournalPoint; readonly signal?: AbortSignal } = {},
 ): AsyncGenerator<ReadRow, void> {
   const { database, table, notices } = parts
+  let followAt = 0
   for (let end = from; signal?.aborted !== true; ) {
+    if (performance.now() >= followAt) {
+      await table.follow(runId)
+      followAt = performance.now() + followMs
+    }
     const changed = notices.wait(runId, signal)
     for await (const row of readRows(database, table, runId, end)) {
       end = row.end

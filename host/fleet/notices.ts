@@ -2,23 +2,28 @@
  * Who waits for a change that another host makes: woken by PostgreSQL's NOTIFY, and from time to time without it, since a
  * notice can be lost with its connection.
  */
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FleetDatabase } from './database.ts'
+import type { FleetDatabase, Listening } from './database.ts'
 
 const lookMs = 1_000
 const againMs = 500
+/** Between two calls for notices of one key. */
+const pauseMs = 100
 
 export class FleetNotices implements AsyncDisposable {
   readonly #database: FleetDatabase
-  readonly #channel: string
+  readonly #channels: readonly string[]
   readonly #waiting = new Map<string, Set<() => void>>()
+  readonly #receivers = new Map<string, (payload: string) => void>()
+  #connection: Listening | undefined
   readonly #closing = new AbortController()
   readonly #listening: Promise<void>
 
-  /** @param channel whose payloads are keys of {@link wait} */
-  constructor(database: FleetDatabase, channel: string) {
+  /** @param channels whose payloads are keys of {@link wait} */
+  constructor(database: FleetDatabase, ...channels: readonly string[]) {
     this.#database = database
-    this.#channel = channel
+    this.#channels = channels
     this.#listening = this.#listen()
   }
 
@@ -39,6 +44,40 @@ export class FleetNotices implements AsyncDisposable {
     }
   }
 
+  /**
+   * Calls the function when there was a notice of the key, or one may have been lost, until the result is called. Notices that
+   * come while it works count as one: every role of the database can send any number of them. What it throws is left out.
+   */
+  on(key: string, act: () => Promise<void>): () => void {
+    const waiting = this.#waiting.get(key) ?? new Set()
+    const signal = this.#closing.signal
+    let [isUnderWay, isDue] = [false, false]
+    const wake = async (): Promise<void> => {
+      isDue = true
+      if (isUnderWay) return
+      isUnderWay = true
+      while (isDue && !signal.aborted) {
+        isDue = false
+        await act().catch(() => undefined)
+        await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
+      }
+      isUnderWay = false
+    }
+    const noticed = () => void wake()
+    this.#waiting.set(key, waiting.add(noticed))
+    return () => void waiting.delete(noticed)
+  }
+
+  /**
+   * Hands each payload of a channel to the function. What is sent while the connection is away is lost.
+   * @param channel in lower case, of letters, digits and _
+   */
+  async receive(channel: string, take: (payload: string) => void): Promise<void> {
+    this.#receivers.set(channel, take)
+    // Without a connection, the next one listens.
+    await this.#connection?.hear(channel).catch(() => undefined)
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort()
     await this.#listening
@@ -46,23 +85,23 @@ export class FleetNotices implements AsyncDisposable {
 
   async #listen(): Promise<void> {
     const { signal } = this.#closing
+    const closed = once(signal, 'abort')
     while (!signal.aborted) {
-      const client = this.#database.newClient()
-      const ended = new Promise<void>((resolve) => {
-        client.on('error', () => resolve()).on('end', () => resolve())
-        signal.addEventListener('abort', () => resolve(), { once: true })
-      })
-      client.on('notification', ({ payload = '' }) => this.#wake(payload))
       try {
-        await client.connect()
-        await client.query(`LISTEN ${this.#channel}`)
+        await using listening = await this.#database.listen(this.#channels, (payload, channel) => {
+          const receive = this.#receivers.get(channel)
+          if (receive === undefined) this.#wake(payload)
+          else receive(payload)
+        })
+        this.#connection = listening
+        for (const channel of this.#receivers.keys()) await listening.hear(channel)
         // For what happened while nobody listened.
         for (const key of this.#waiting.keys()) this.#wake(key)
-        await ended
+        await Promise.race([listening.ended, closed])
       } catch {
         // Whoever waits looks every second meanwhile.
       } finally {
-        await client.end().catch(() => undefined)
+        this.#connection = undefined
       }
       await sleep(againMs, undefined, { signal }).catch(() => undefined)
     }

@@ -8,7 +8,10 @@ import path from 'node:path'
 import { createInterface } from 'node:readline'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
+import { RunMetadata } from '#specs/protocol/host-event.ts'
+import { describeIssues } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { Task } from '#specs/protocol/task.ts'
@@ -25,6 +28,9 @@ import { manifestName } from '../workspace/index.ts'
 import { RunLock } from '../workspace/run-lock.ts'
 import { type ForkPoint, findMoment, isNow } from './moment.ts'
 
+/** Names the session of an editor that a run belongs to. A fork joins it only where its own metadata says so. */
+const sessionKey = 'acp.session'
+
 /** What {@link forkRun} is asked for. */
 export interface ForkRequest {
   /** As {@link findMoment} takes it. */
@@ -36,6 +42,8 @@ export interface ForkRequest {
   readonly by: string
   /** Effects outside the VM behind the moment that the person accepted, for the journals. */
   readonly despite?: readonly string[]
+  /** Metadata of the new runs, over that of the run. */
+  readonly metadata?: Readonly<Record<string, string>>
 }
 
 export interface ForkSource {
@@ -160,7 +168,7 @@ async function writePrefix({ source, fork, prefix, point, request, words }: Fork
           ...{ runId: source.runId, checkpointId, step: point.step, by, at: Date.now() },
           ...(despite === undefined || despite.length === 0 ? {} : { despite: [...despite] }),
         }
-        await record.host({ ...line.event, forkedFrom })
+        await record.host({ ...line.event, ...metadataOf(line.event, request), forkedFrom })
       }
     }
     at = undefined
@@ -170,6 +178,23 @@ async function writePrefix({ source, fork, prefix, point, request, words }: Fork
     await record[Symbol.asyncDispose]()
     throw error
   }
+}
+
+/** @throws {CaissonError} `invalid_options` for more than a run may have */
+function metadataOf(
+  { metadata: own }: { readonly metadata?: RunMetadata | undefined },
+  { metadata, despite }: ForkRequest,
+): { readonly metadata?: RunMetadata } {
+  if (own === undefined && metadata === undefined) return {}
+  const { [sessionKey]: session, ...kept } = own ?? {}
+  // A rewound run takes the place of the other one; only a rewind says what it accepts.
+  const isRewind = despite !== undefined && session !== undefined
+  const all = RunMetadata.safeParse({ ...kept, ...(isRewind ? { [sessionKey]: session } : {}), ...metadata })
+  if (all.success) return { metadata: all.data }
+  throw new CaissonError(
+    'invalid_options',
+    `the metadata of the forks cannot be used: ${describeIssues(all.error, { root: 'it', max: 1 })}`,
+  )
 }
 
 function messageOf(words: string, { runId }: RunPaths, { by }: ForkRequest) {
@@ -240,7 +265,7 @@ async function copyRecording(from: string, fork: RunPaths, count: number): Promi
     }
   } catch (error) {
     // A run that asked its model for nothing has none.
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return
+    if (errnoOf(error) === 'ENOENT') return
     throw error
   }
   const header = RecordingHeader.safeParse(parseJson(lines[0] ?? ''))

@@ -13,6 +13,7 @@ import { createRunUpstream } from '../providers/fallback.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from '../providers/http-upstream.ts'
 import type { ModelHolds } from '../providers/model-holds.ts'
 import type { ModelProvider } from '../providers/providers.ts'
+import type { SharedKeys } from '../providers/shared-keys.ts'
 import type { Upstream } from '../providers/upstream.ts'
 import type { Budget, BudgetLimits } from './budget.ts'
 import { createEmbeddingsRoute, type EmbeddingModel, embeddingsPath } from './embeddings-route.ts'
@@ -59,6 +60,8 @@ export interface GatewayOptions extends RequestSink {
   readonly capabilityCache?: CapabilityCache
   /** Absent: what other processes learned of the key is not known. */
   readonly modelHolds?: ModelHolds
+  /** Absent: no other host uses the keys. */
+  readonly sharedKeys?: SharedKeys
   /** Check each request to the model and each answer. Absent: no checks. */
   readonly modelHooks?: ModelHooks
   /** The embedding model. Absent: none. */
@@ -111,6 +114,7 @@ export function createGateway(options: GatewayOptions): Gateway {
           ...(options.network === undefined ? {} : { network: options.network }),
           ...(options.capabilityCache === undefined ? {} : { capabilityCache: options.capabilityCache }),
           ...(options.modelHolds === undefined ? {} : { modelHolds: options.modelHolds }),
+          ...(options.sharedKeys === undefined ? {} : { sharedKeys: options.sharedKeys }),
         })
   const now = options.now ?? (() => performance.now())
   const { fallbacks = [], stepModels = new Map<string, ModelProvider>() } = options

@@ -3,6 +3,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { ImageError } from './image-error.ts'
 
@@ -74,5 +75,5 @@ export function damaged(directory: string, seen: string, options?: ErrorOptions)
 }
 
 export function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+  return errnoOf(error) === 'ENOENT'
 }

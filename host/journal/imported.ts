@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { Count, Line, Milliseconds } from '#specs/protocol/text.ts'
 import { replaceFile } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
@@ -39,7 +40,7 @@ export function importedLinesOf(imported: ImportedRun | undefined): number {
 export async function readImported(runDirectory: string): Promise<ImportedRun | undefined> {
   const file = fileOf(runDirectory)
   const text = await readFile(file, 'utf8').catch((error: unknown) => {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    if (errnoOf(error) === 'ENOENT') return undefined
     throw error
   })
   if (text === undefined) return undefined

@@ -8,6 +8,7 @@ import { open, rename, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { Count, Sha256 } from '#specs/protocol/text.ts'
 import { renameDurably } from '../files/durable.ts'
@@ -45,7 +46,7 @@ export function summaryFile(journal: string): string {
 /** Undefined if missing or unreadable: it is created again. @throws the system's errors */
 export async function readSummary(journal: string): Promise<JournalSummary | undefined> {
   const text = await readRegular(summaryFile(journal), summaryMaxBytes).catch((error: unknown) => {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return ''
+    if (errnoOf(error) === 'ENOENT') return ''
     throw error
   })
   return JournalSummary.safeParse(parseJson(text.toString())).data
@@ -162,7 +163,7 @@ function isSamePoint(a: JournalPoint, b: JournalPoint): boolean {
 }
 
 function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+  return errnoOf(error) === 'ENOENT'
 }
 
 function missingJournal(journal: string, runId: string): CaissonError {

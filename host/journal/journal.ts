@@ -8,12 +8,14 @@ import { fstatSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, hasCode } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import type { AgentEvent, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { writeWithDiskSpace } from '../files/disk-space.ts'
 import { syncDirectory } from '../files/durable.ts'
 import { RunLock } from '../workspace/run-lock.ts'
+import { markFleet, requireNoFleet } from './fleet-mark.ts'
 import { chainLine, type JournalPoint } from './journal-lines.ts'
 import { readSummary, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { alwaysFit, barriers, fencedBarriers } from './line-kinds.ts'
@@ -45,6 +47,8 @@ export interface FencedLine {
 
 /** Where each line is stored besides the file, by whoever decides which process may write: a fleet. */
 export interface JournalFence {
+  /** Where, for people. Absent: unknown. */
+  readonly place?: string
   /** `seq` and `hash` of the last line that is stored; `seq` 0: there is none. */
   readonly head: { readonly seq: number; readonly hash: string }
   /** Whether this process may still write. */
@@ -123,7 +127,8 @@ export class Journal {
    * @throws {CaissonError} `run_busy` while another process has it open, `state_corrupted` when it is damaged
    */
   static async open(options: JournalOptions): Promise<Journal> {
-    const { path: place, runId, locks } = options
+    const { path: place, runId, locks, fence } = options
+    if (fence === undefined) await requireNoFleet(place, runId)
     await using undo = new AsyncDisposableStack()
     const lock = undo.use(await RunLock.take(locks, runId))
     const fold = new RunFold()
@@ -133,6 +138,7 @@ export class Journal {
     const file = undo.use(await open(place, 'a', 0o600))
     if (tornBytes > 0) await file.truncate(end.bytes)
     requireSameEnd(options, end)
+    if (fence !== undefined) await markFleet(place, fence.place)
     // Otherwise a crash would leave more lines than a closed summary says.
     if ((await readSummary(place))?.closed === true)
       await writeSummary(place, { ...end, closed: false, outline: fold.outline }, true)
@@ -293,7 +299,7 @@ async function makeFile(place: string): Promise<void> {
   try {
     await (await open(place, 'ax', 0o600)).close()
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return
+    if (errnoOf(error) === 'EEXIST') return
     throw error
   }
   await syncDirectory(path.dirname(place))

@@ -24,6 +24,8 @@ export interface FeedObserver {
 export interface WatchOptions {
   /** `seq` of the first event to get, such as one more than the last that was seen. Default: 1. */
   readonly from?: number
+  /** Whether deltas come too. Default: true. */
+  readonly deltas?: boolean
 }
 
 const WatchSchema = z.strictObject({
@@ -33,7 +35,14 @@ const WatchSchema = z.strictObject({
       'expected a whole number of at least 1',
     )
     .optional(),
+  deltas: z.boolean().optional(),
 })
+
+/** @throws {CaissonError} `invalid_options` */
+export function readWatchOptions(options: WatchOptions): WatchOptions {
+  checkArguments('the options of the watch cannot be used', WatchSchema, options)
+  return options
+}
 
 /** Backlog of a slow watcher at which further deltas are dropped. */
 const maxBacklog = 10_000
@@ -109,9 +118,8 @@ export class Feed {
 
   /** @throws {CaissonError} `invalid_options` */
   watch(options: WatchOptions = {}): AsyncIterableIterator<FeedItem> {
-    checkArguments('the options of the watch cannot be used', WatchSchema, options)
-    const { from = 1 } = options
-    const watcher = new Watcher(from, this.#events, () => this.#watchers.delete(watcher))
+    const { from = 1, deltas = true } = readWatchOptions(options)
+    const watcher = new Watcher({ from, deltas }, this.#events, () => this.#watchers.delete(watcher))
     const current = this.#ended
       ? []
       : [...this.#status.values(), ...this.#waits.values(), ...this.#turns.pieces()]
@@ -124,6 +132,7 @@ export class Feed {
 
 class Watcher implements AsyncIterableIterator<FeedItem> {
   readonly #from: number
+  readonly #wantsDeltas: boolean
   #backlog: FeedItem[]
   /** Index of the next item; earlier items were delivered. */
   #at = 0
@@ -134,15 +143,20 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
   #ended = false
   #wake: PromiseWithResolvers<void> | undefined
 
-  constructor(from: number, events: readonly JournalEvent[], onLeave: () => void) {
+  constructor(
+    { from, deltas }: Required<WatchOptions>,
+    events: readonly JournalEvent[],
+    onLeave: () => void,
+  ) {
     this.#from = from
+    this.#wantsDeltas = deltas
     this.#backlog = events.filter(({ seq }) => seq >= from)
     this.#onLeave = onLeave
   }
 
   push(item: FeedItem): void {
     if (item.source === 'delta') {
-      if (this.#deltas >= maxBacklog || this.#chars >= backlogMaxChars) return
+      if (!this.#wantsDeltas || this.#deltas >= maxBacklog || this.#chars >= backlogMaxChars) return
       this.#deltas += 1
       this.#chars += charsOf(item)
     } else if (item.seq < this.#from) return

@@ -6,6 +6,7 @@ import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { RunOutcome } from '#specs/protocol/task.ts'
 import { checkArguments } from '../files/check-arguments.ts'
 import type { RunOutline } from './run-outline.ts'
+import type { RunHost, SharedRun } from './shared-run.ts'
 
 /** List entry of a run; texts are cut to 500 characters. */
 export interface RunSummary {
@@ -42,6 +43,8 @@ export interface RunSummary {
   readonly isLive: boolean
   /** Whether its VM was kept for a later run. */
   readonly keepsVm: boolean
+  /** The host of the fleet that carries it out; null: none does. Absent: it is no run of a fleet. */
+  readonly host?: RunHost | null
   /**
    * Problem of the journal, judged by its length and newest lines. Absent: none. `RunStore.read` checks all of
    * it.
@@ -152,6 +155,38 @@ export function statusOf(
   if (!isLive) return withTime('interrupted', lastAt)
   if (queuedSince !== undefined) return withTime('queued', queuedSince)
   return oldest === undefined ? { status: 'running' } : withTime('waiting', oldest.at)
+}
+
+/** The list entry of a run of a fleet, as its row says. */
+export function summaryOfShared(run: SharedRun): RunSummary {
+  const { id, host, outline, problem, hasEnded } = run
+  const { openApprovals, sleepingSince: _, sleepsPaused: _2, queuedSince: _3, lastAt: _4, ...shown } = outline
+  const listed = {
+    ...{ id, ...shown, startedAt: outline.startedAt ?? 0, host },
+    ...{ pendingApprovals: hasEnded ? 0 : openApprovals.length, isLive: host !== null, keepsVm: false },
+  }
+  if (problem !== undefined) return { ...listed, status: 'damaged', problem }
+  return { ...listed, ...sharedStatus(run) }
+}
+
+/** As `host/fleet/run-rows.ts` filters by it. */
+function sharedStatus({
+  host,
+  waits,
+  hasEnded,
+  outline,
+}: SharedRun): Pick<RunSummary, 'status' | 'since' | 'isPaused'> {
+  const { sleepingSince, sleepsPaused, queuedSince: _, ...rest } = outline
+  if (hasEnded) return statusOf(outline, false)
+  // A host that has it wakes it; what it waits for is what it says next.
+  if (host !== null) return statusOf(rest, true)
+  const since = sleepingSince ?? outline.lastAt
+  if (waits)
+    return {
+      ...{ status: 'sleeping', ...(since === undefined ? {} : { since }) },
+      ...(sleepsPaused === undefined ? {} : { isPaused: sleepsPaused }),
+    }
+  return { status: 'queued', since: outline.lastAt ?? outline.startedAt ?? 0 }
 }
 
 export function matches(run: RunSummary, { status, workspace, model, metadata = {} }: RunFilter): boolean {

@@ -22,21 +22,28 @@ export class RunRecord {
   readonly paths: RunPaths
   readonly feed = new Feed()
   readonly #journal: Journal
+  /** The fence of a run that no process carries out. */
+  readonly #entered: AsyncDisposable
   /** The end of a run that could not be journaled. */
   #unrecorded: RunState | null = null
   #recorder: Recorder | null = null
   #waitForDiskSpace: ((what: string) => Promise<void>) | undefined
   #closed = false
 
-  private constructor(paths: RunPaths, journal: Journal) {
+  private constructor(paths: RunPaths, journal: Journal, entered: AsyncDisposable) {
     this.paths = paths
+    this.#entered = entered
     this.#journal = journal
   }
 
   /** @param how `now`: the clock, ms since 1970; `fence`: where a fleet has the journal */
   static async open(paths: RunPaths, how: Pick<JournalOptions, 'now' | 'fence'> = {}): Promise<RunRecord> {
     const { runId, journal, locks } = paths
-    return new RunRecord(paths, await Journal.open({ runId, path: journal, locks, ...how }))
+    await using undo = new AsyncDisposableStack()
+    const entered = how.fence === undefined ? undo.use(await paths.enterFence?.()) : undefined
+    const fence = entered === undefined ? {} : { fence: entered }
+    const opened = await Journal.open({ runId, path: journal, locks, ...how, ...fence })
+    return new RunRecord(paths, opened, undo.move())
   }
 
   /** Shows the lines of a run that another process began, and returns them to `visit`. @throws {CaissonError} */
@@ -155,5 +162,6 @@ export class RunRecord {
     await this.#recorder?.[Symbol.asyncDispose]()
     // Every line was written when it was appended. A journal that fails to close is not marked as closed.
     await this.#journal.close().catch(() => undefined)
+    await this.#entered[Symbol.asyncDispose]()
   }
 }

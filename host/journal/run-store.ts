@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { realpathSync, statSync } from 'node:fs'
+import { existsSync, realpathSync, statSync } from 'node:fs'
 import { mkdir, readdir, rm, rmdir, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, hasCode, requireText } from '#specs/errors.ts'
@@ -25,6 +25,7 @@ import { type RunImage, readRecordedImage } from '../recording/recorded-image.ts
 import { checkFolderIfThere, type Folders, isUploadedWorkspace, serviceWorkspaces } from '../state/folders.ts'
 import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
+import { copyMarker } from './fleet-mark.ts'
 import { importedLinesOf, readImported } from './imported.ts'
 import { type JournalPoint, readLineAt, readTail } from './journal-lines.ts'
 import {
@@ -36,6 +37,7 @@ import {
 } from './journal-summary.ts'
 import { type ListedRun, RunIndex } from './run-index.ts'
 import { type OpenApproval, RunFold, type RunOutline } from './run-outline.ts'
+import type { EnterFence, RunPaths } from './run-paths.ts'
 import {
   type CheckedRunQuery,
   compareRuns,
@@ -47,48 +49,21 @@ import {
   type RunSummary,
   readRunQuery,
   statusOf,
+  summaryOfShared,
 } from './run-query.ts'
+import type { RunSource, SharedRunQuery } from './run-source.ts'
+import type { SharedRun } from './shared-run.ts'
 
+export type { RunPaths } from './run-paths.ts'
 export type { RunSummary } from './run-query.ts'
 
 /** After this time without its first line, a process no longer starts a run. */
 const startMaxMs = 10 * 60_000
 
-/** Paths of one run's files; any of them may be missing. */
-export interface RunPaths {
-  readonly runId: string
-  readonly directory: string
-  readonly journal: string
-  /** The folder of locks. */
-  readonly locks: string
-  /** The agent's log lines and the VM's console, with a size limit. */
-  readonly agentLog: string
-  readonly console: string
-  /** Exchanges with the model and the web: see host/recording. */
-  readonly exchanges: string
-  /** The workspace disk; exists only during the run. */
-  readonly disk: string
-  /** What an unfinished run was started with: see host/runs/stored-run.ts. */
-  readonly options: string
-  /** What the run was set up with, for a replay: see host/runs/replay/setup.ts. */
-  readonly setup: string
-  /** Where the files of an unfinished run lie on its workspace disk. */
-  readonly diskFiles: string
-  /** The scratch disk with its checkpoints. */
-  readonly scratch: string
-  /** What of these an ended run keeps: see host/journal/kept-moments.ts. */
-  readonly moments: string
-  /** Disks and logs of sub-agents in VMs of their own; exists only during the run. */
-  readonly agents: string
-  /** The saved VM while it waits for a person; exists only during the run. */
-  readonly hibernated: string
-  /** The VM kept for a later run. */
-  readonly kept: string
-  /** Control socket of its host process; exists only during the run. */
-  readonly control: string
-  /** What its background process printed; absent for others. */
-  readonly hostLog: string
-}
+/** Runs of a fleet that are looked for by a prefix; more than one are too many. */
+const prefixMatches = 10
+/** Runs of a fleet that one query reads. */
+const sharedAtOnce = 1_000
 
 /** An approval that a run waits for. */
 export interface RunApproval {
@@ -108,15 +83,23 @@ export class RunStore {
   readonly #locks: string
   readonly #home: string | undefined
   readonly #index: RunIndex
+  readonly #source: RunSource | undefined
+  readonly #enterFence: EnterFence | undefined
 
   /**
    * @param folders without `home` no workspace is removed with its run
    * @param index of what lists show; undefined while there is none, and lists read the summary of each run
+   * @param source of runs that other hosts carry out. Absent: there are none
+   * @param enterFence for lines of runs that no process carries out. Absent: their journals are on this machine alone
    */
   constructor(
     folders: Pick<Folders, 'runs' | 'locks'> & Partial<Pick<Folders, 'home'>>,
     index: () => HostIndex | undefined = () => undefined,
+    source?: RunSource,
+    enterFence?: EnterFence,
   ) {
+    this.#source = source
+    this.#enterFence = enterFence
     this.#folder = folders.runs
     this.#locks = folders.locks
     this.#home = folders.home
@@ -136,7 +119,9 @@ export class RunStore {
       )
     const directory = path.join(this.#folder, runId)
     const file = (name: string) => path.join(directory, name)
-    return {
+    const enterFence = this.#enterFence
+    const paths: RunPaths = {
+      ...(enterFence === undefined ? {} : { enterFence: () => enterFence(paths) }),
       runId,
       directory,
       journal: file('journal.jsonl'),
@@ -156,6 +141,7 @@ export class RunStore {
       control: file('control.sock'),
       hostLog: file('host.log'),
     }
+    return paths
   }
 
   async create(runId: string): Promise<RunPaths> {
@@ -174,8 +160,11 @@ export class RunStore {
     requireText('the name of the run', name)
     requireText('the directory', directory)
     if (name === 'last') return await this.#findLast(directory)
-    const ids = await this.ids()
+    if (RunId.safeParse(name).success && (await this.#source?.run(name)) !== undefined)
+      return this.paths(name)
     const wanted = name.startsWith('run-') ? name : `run-${name}`
+    const shared = (await this.#source?.idsFrom(wanted, prefixMatches)) ?? []
+    const ids = [...new Set([...(await this.#ownIds()), ...shared])]
     const matches = ids.filter((id) => id.startsWith(wanted))
     if (matches.length === 1 && matches[0] !== undefined) return this.paths(matches[0])
     if (matches.length > 1)
@@ -204,7 +193,7 @@ export class RunStore {
     visit: (event: JournalEvent, end: JournalPoint) => void,
   ): Promise<JournalReading> {
     await this.#check()
-    const { directory, journal } = this.paths(runId)
+    const { directory, journal } = await this.#upToDate(runId)
     if (statSync(directory, { throwIfNoEntry: false }) === undefined) throw noRun(runId)
     return readWholeJournal(journal, runId, visit)
   }
@@ -212,7 +201,7 @@ export class RunStore {
   /** Like {@link read}, as far as the caller asks: it holds some 256 KiB of the journal, and the file open. */
   async *stream(runId: string): AsyncGenerator<JournalEvent, void> {
     await this.#check()
-    const { directory, journal } = this.paths(runId)
+    const { directory, journal } = await this.#upToDate(runId)
     if (statSync(directory, { throwIfNoEntry: false }) === undefined) throw noRun(runId)
     for await (const { lines } of readWholeEvents(journal, runId)) for (const { event } of lines) yield event
   }
@@ -226,7 +215,8 @@ export class RunStore {
 
   /** Newest first; a damaged journal is listed with its problem. @throws {CaissonError} `state_unavailable` */
   async list(): Promise<RunSummary[]> {
-    return await this.#summaries(await this.#index.find(await this.ids(), {}))
+    const own = await this.#summaries(await this.#index.find(await this.#ownIds(), {}))
+    return await this.#withShared(own, {})
   }
 
   /**
@@ -235,8 +225,78 @@ export class RunStore {
    */
   async select(filter: RunFilter): Promise<RunSummary[]> {
     const checked = readRunQuery({ filter })
-    const runs = await this.#summaries(await this.#index.find(await this.ids(), { filter: checked.filter }))
-    return runs.filter((run) => matches(run, checked.filter))
+    const { filter: wanted } = checked
+    const own = await this.#summaries(await this.#index.find(await this.#ownIds(), { filter: wanted }))
+    const runs = await this.#withShared(own, { filter: wanted })
+    return runs.filter((run) => matches(run, wanted))
+  }
+
+  /** The {@link list} entries of these runs, in no order; those that are not there are left out. */
+  async those(runIds: Iterable<string>): Promise<RunSummary[]> {
+    const wanted = [...new Set(runIds)].filter((id) => RunId.safeParse(id).success)
+    const found: RunSummary[] = []
+    for (let at = 0; this.#source !== undefined && at < wanted.length; at += sharedAtOnce)
+      found.push(...(await this.#shared({ ids: wanted.slice(at, at + sharedAtOnce) })))
+    const shared = new Set(found.map(({ id }) => id))
+    const own = new Set(wanted.filter((id) => !shared.has(id)))
+    const ids = (await this.#ownIds()).filter((id) => own.has(id))
+    return [...found, ...(await this.#summaries(await this.#index.find(ids, {})))]
+  }
+
+  /** Those of the fleet besides. @param count the newest; absent: all */
+  async #withShared(
+    own: readonly RunSummary[],
+    query: Omit<SharedRunQuery, 'limit'>,
+    count?: number,
+  ): Promise<RunSummary[]> {
+    const shared = await this.#shared(query, count)
+    return shared.length === 0 ? [...own] : [...own, ...shared].sort(compareRuns)
+  }
+
+  /** Those that match: what a row says is known once it is read, and some match by its columns alone. */
+  async #shared(
+    query: Omit<SharedRunQuery, 'limit'>,
+    count = Number.POSITIVE_INFINITY,
+  ): Promise<RunSummary[]> {
+    const found: RunSummary[] = []
+    for await (const run of this.#sharedRuns(query, count)) {
+      const summary = summaryOfShared(run)
+      if (matches(summary, query.filter ?? {}) && found.push(summary) >= count) break
+    }
+    return found
+  }
+
+  async *#sharedRuns(
+    query: Omit<SharedRunQuery, 'limit'>,
+    count = Number.POSITIVE_INFINITY,
+  ): AsyncGenerator<SharedRun, void> {
+    const limit = query.filter?.status === 'damaged' ? sharedAtOnce : Math.min(count, sharedAtOnce)
+    for (let { after } = query; ; ) {
+      const runs = (await this.#source?.find({ ...query, ...(after && { after }), limit })) ?? []
+      yield* runs
+      const last = runs.at(-1)
+      if (last === undefined || runs.length < limit) return
+      after = { begunAt: last.begunAt, id: last.id }
+    }
+  }
+
+  /** Folders of runs that are none of the fleet. */
+  async #ownIds(): Promise<string[]> {
+    const ids = await this.ids()
+    return ids.filter((id) => this.#isOwn(id))
+  }
+
+  /** Whether the folder of this ID, if any, is none of a run of the fleet. */
+  #isOwn(id: string): boolean {
+    if (this.#source === undefined) return true
+    return !(this.#source.isHere(id) || existsSync(path.join(this.paths(id).directory, copyMarker)))
+  }
+
+  /** The paths of a run, whose journal has what other hosts wrote. */
+  async #upToDate(runId: string): Promise<RunPaths> {
+    const paths = this.paths(runId)
+    await this.#source?.refresh(paths)
+    return paths
   }
 
   async #summaries(listed: readonly ListedRun[]): Promise<RunSummary[]> {
@@ -253,7 +313,10 @@ export class RunStore {
    */
   async page(query: RunQuery = {}): Promise<RunPage> {
     const checked: CheckedRunQuery = readRunQuery(query)
-    return pageOf(await this.#summaries(await this.#index.find(await this.ids(), checked)), checked)
+    const own = await this.#summaries(await this.#index.find(await this.#ownIds(), checked))
+    // One more tells whether there is another page.
+    const { limit, ...shared } = checked
+    return pageOf(await this.#withShared(own, shared, limit + 1), checked)
   }
 
   /**
@@ -263,11 +326,15 @@ export class RunStore {
    */
   async pendingApprovals(runId?: string): Promise<RunApproval[]> {
     await this.#check()
+    if (runId !== undefined) {
+      const shared = await this.#source?.refresh(this.paths(runId))
+      if (shared !== undefined) return shared.hasEnded || shared.seq === 0 ? [] : await this.#pendingOf(runId)
+    }
     if (runId !== undefined)
       return (await this.isLive(runId)) || this.#canContinue(runId) ? await this.#pendingOf(runId) : []
     const live = await lockedRuns(this.#locks)
     const isOpen = (id: string) => live.has(id) || this.#canContinue(id)
-    const found = await mapBounded((await this.ids()).filter(isOpen), async (id) => {
+    const found = await mapBounded((await this.#ownIds()).filter(isOpen), async (id) => {
       try {
         return await this.#pendingOf(id)
       } catch (error) {
@@ -278,7 +345,20 @@ export class RunStore {
         throw error
       }
     })
-    return found.flat().sort((a, b) => a.at - b.at)
+    return [...found.flat(), ...(await this.#sharedApprovals())].sort((a, b) => a.at - b.at)
+  }
+
+  async #sharedApprovals(): Promise<RunApproval[]> {
+    const asking: SharedRun[] = []
+    for await (const run of this.#sharedRuns({ asks: true })) asking.push(run)
+    const lines: JournalEvent[] = []
+    for (let at = 0; at < asking.length; at += sharedAtOnce)
+      lines.push(...((await this.#source?.requests(asking.slice(at, at + sharedAtOnce))) ?? []))
+    return lines.flatMap((line) =>
+      Object.values(reduceRun(initialRunState, line).pendingApprovals).map((approval) => ({
+        ...{ runId: line.runId, at: line.at, approval },
+      })),
+    )
   }
 
   /**
@@ -297,7 +377,9 @@ export class RunStore {
    */
   async image(name: string, sha256: string): Promise<RunImage> {
     requireText('the digest of the image', sha256)
-    const { runId, exchanges } = await this.find(name)
+    const paths = await this.find(name)
+    const { runId, exchanges } = paths
+    await this.#source?.fetch(paths)
     const isDigest = Sha256.safeParse(sha256).success
     const image = isDigest ? await readRecordedImage(exchanges, sha256) : null
     if (image !== null) return image
@@ -322,7 +404,39 @@ export class RunStore {
   /** The {@link list} entry of one run. @throws {CaissonError} `state_unavailable` */
   async summary(runId: string): Promise<RunSummary> {
     await this.#check()
-    return await this.#summarize(runId, await this.isLive(runId))
+    const shared = await this.#source?.run(this.paths(runId).runId)
+    if (shared === undefined && !this.#isOwn(runId) && this.#source?.isHere(runId) === false)
+      throw noRun(runId)
+    if (shared === undefined) return await this.#summarize(runId, await this.isLive(runId))
+    if (this.#source?.isHere(runId) === true) {
+      const own = await this.#summarize(runId, await this.isLive(runId))
+      // Its first line may not be there yet.
+      if (own.status !== 'damaged') return { ...own, host: shared.host }
+    }
+    return summaryOfShared(shared)
+  }
+
+  /** Whether there is a run of this id, here or in the fleet. @throws {CaissonError} `state_unavailable` */
+  async has(runId: string): Promise<boolean> {
+    if (!RunId.safeParse(runId).success) return false
+    await this.#check()
+    if ((await this.#source?.run(runId)) !== undefined) return true
+    return (
+      this.#isOwn(runId) && statSync(this.paths(runId).directory, { throwIfNoEntry: false }) !== undefined
+    )
+  }
+
+  /** Fetches what the fleet has of the changes and the recording of a run. Does nothing for others. */
+  async fetch(runId: string): Promise<void> {
+    await this.#source?.fetch(this.paths(runId))
+  }
+
+  /**
+   * Does nothing for a run that is none of a fleet. @throws {CaissonError} `not_possible_now` where another host of the fleet
+   * has these files alone
+   */
+  async requireHere(runId: string, need: 'disk' | 'apply log'): Promise<void> {
+    await this.#source?.requireHere(this.paths(runId), need)
   }
 
   /** Whether a process works on the run now, from its first hook to its last. */
@@ -331,12 +445,14 @@ export class RunStore {
   }
 
   /**
-   * Also removes files that a killed apply or undo staged in the workspace. @throws {CaissonError} `run_busy` while a
-   * process works on it
+   * Also removes files that a killed apply or undo staged in the workspace. A run of a fleet is removed on all its hosts.
+   * @throws {CaissonError} `run_busy` while a process works on it; for a run of a fleet `not_possible_now` until it has
+   * ended, `permission_denied`
    */
   async remove(runId: string): Promise<void> {
     const { directory } = this.paths(runId)
     await using _ = await RunLock.take(this.#locks, runId)
+    await this.#source?.remove(runId)
     const workspace = await this.#serviceWorkspaceOf(runId)
     // The log in there names them.
     removeLeftStaged(directory)

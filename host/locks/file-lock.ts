@@ -8,6 +8,7 @@ import { type FileHandle, lstat, readFile, rm, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { parseJson } from '../files/json.ts'
 import { openLocked } from './kernel-lock.ts'
 
@@ -97,7 +98,7 @@ export async function isLocked(file: string): Promise<boolean> {
     await handle?.close()
     return handle === undefined
   } catch (error) {
-    if (isErrno(error, 'ENOENT')) return false
+    if (errnoOf(error) === 'ENOENT') return false
     throw error
   }
 }
@@ -105,7 +106,7 @@ export async function isLocked(file: string): Promise<boolean> {
 /** What the lock file says; undefined when it is gone or says nothing. @throws the system's error for one that cannot be read */
 export async function readLockFile(file: string): Promise<Readonly<Record<string, unknown>> | undefined> {
   const text = await readFile(file, 'utf8').catch((error: unknown) => {
-    if (isErrno(error, 'ENOENT')) return ''
+    if (errnoOf(error) === 'ENOENT') return ''
     throw error
   })
   const parsed = Holder.safeParse(parseJson(text))
@@ -175,7 +176,7 @@ async function isAt(file: string, handle: FileHandle): Promise<boolean> {
 
 async function inodeOf(file: string): Promise<string | undefined> {
   const found = await stat(file, { bigint: true }).catch((error: unknown) => {
-    if (isErrno(error, 'ENOENT')) return undefined
+    if (errnoOf(error) === 'ENOENT') return undefined
     throw error
   })
   return found === undefined ? undefined : `${found.dev} ${found.ino}`
@@ -200,8 +201,4 @@ async function waitForChange(file: string, maxMs: number, signal: AbortSignal | 
 async function nameHolder(file: string): Promise<string> {
   const holder = await readLockFile(file).catch(() => undefined)
   return holder === undefined ? 'another process' : `process ${holder.pid}`
-}
-
-function isErrno(error: unknown, code: string): boolean {
-  return error instanceof Error && 'code' in error && error.code === code
 }

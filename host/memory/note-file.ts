@@ -7,6 +7,7 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { replaceFile } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
 import { findDistrust } from '../files/path-trust.ts'
@@ -111,7 +112,7 @@ export class NoteFile implements NoteStorage {
       }
     } catch (cause) {
       if (cause instanceof CaissonError) throw cause
-      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return nothing
+      if (errnoOf(cause) === 'ENOENT') return nothing
       throw new CaissonError(
         'state_unavailable',
         `cannot read the notes in ${this.file}: ${errorMessage(cause)}; ${remedy}`,

@@ -36,6 +36,7 @@ import {
 import type { ModelHolds } from './model-holds.ts'
 import type { ModelProvider } from './providers.ts'
 import { type QueueTurn, sharedQueue, type TurnRequest } from './queue.ts'
+import type { SharedKeys } from './shared-keys.ts'
 import { translateStream, translateWhole } from './translate-answer.ts'
 import { Translation } from './translation.ts'
 import type { SendOptions, Upstream, UpstreamAnswer, UpstreamRetry } from './upstream.ts'
@@ -55,6 +56,8 @@ export interface HttpUpstreamOptions {
   readonly capabilityCache?: CapabilityCache
   /** Absent: what other processes learned of the key is not known. */
   readonly modelHolds?: ModelHolds
+  /** Absent: no other host uses the key. */
+  readonly sharedKeys?: SharedKeys
   /** Called for pauses and unsupported fields, which a user may wonder about. */
   readonly log?: (fields: object, text: string) => void
 }
@@ -80,14 +83,19 @@ interface ServerRequest<T> {
 
 /** Waits for a turn, sends, and repeats what the server certainly did not execute. */
 export function openServer(options: HttpUpstreamOptions) {
-  const { provider, timeouts, runId, network = directNetwork, modelHolds, log } = options
+  const { provider, timeouts, runId, network = directNetwork, modelHolds, sharedKeys, log } = options
   const { baseUrl, model } = provider
   const place = { kind: 'openai-compatible', ...provider } as const
   const key = provider.key?.reveal() ?? null
-  const queue = sharedQueue(baseUrl, key, {
-    maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
-    requestsPerMinute: provider.requestsPerMinute ?? null,
-  })
+  const queue = sharedQueue(
+    baseUrl,
+    key,
+    {
+      maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
+      requestsPerMinute: provider.requestsPerMinute ?? null,
+    },
+    sharedKeys,
+  )
   const dispatcher = network.dispatcher({
     headersTimeout: timeouts.firstByteTimeoutMs,
     bodyTimeout: 0,
@@ -108,6 +116,7 @@ export function openServer(options: HttpUpstreamOptions) {
       if (!built.ok) return built
       const maxWaitMs = Math.max(0, left())
       await modelHolds?.tell(queue, baseUrl, key)
+      await sharedKeys?.join(queue, baseUrl, key)
       const taken = await queue.take({ runId, model, signal, maxWaitMs, again, ...tellWaits(onWait) })
       if (!taken.ok)
         return fail(
@@ -133,7 +142,9 @@ export function openServer(options: HttpUpstreamOptions) {
         const seen = { runId, status: got.status, pauseMs: Math.round(pauseMs) }
         log?.(seen, 'the model server is rate-limiting requests')
         const limitedMs = queue.limitedMs(model)
-        await modelHolds?.keep(baseUrl, key, model, { heldMs: queue.heldMs(model), limitedMs })
+        const hold = { heldMs: queue.heldMs(model), limitedMs }
+        await modelHolds?.keep(baseUrl, key, model, hold)
+        await sharedKeys?.keep(baseUrl, key, model, hold)
         if (limitedMs > 0 && (got.status !== 429 || isPassing(got)))
           return fail(limited(model, limitedMs, got.error.message))
         if (!isPassing(got) || pauseMs >= left())

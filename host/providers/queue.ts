@@ -17,6 +17,18 @@ export interface QueueLimits {
   readonly requestsPerMinute: number | null
 }
 
+/** This host's part of a rate that hosts share. */
+export interface SharedRate {
+  /**
+   * Time until a request may start, ms; 0: now.
+   * @param rate requests per minute of the key
+   * @param waiting requests that wait on this host
+   */
+  waitMs(rate: number, waiting: number): number
+  /** A request starts. */
+  use(): void
+}
+
 /** Permission for one request. */
 export interface QueueTurn {
   /** Time waited. */
@@ -88,6 +100,7 @@ export class RequestQueue {
   readonly #begun: number[] = []
   #open = 0
   #timer: NodeJS.Timeout | undefined
+  #shared: SharedRate | undefined
 
   constructor(limits: QueueLimits, options: QueueOptions = {}) {
     this.#limits = limits
@@ -98,6 +111,16 @@ export class RequestQueue {
   /** Applies from now on, also to waiting requests. */
   setLimits(limits: QueueLimits): void {
     this.#limits = limits
+    this.#pump()
+  }
+
+  /** From now on other hosts send with the key too. */
+  shareRate(shared: SharedRate): void {
+    this.#shared = shared
+  }
+
+  /** Looks again which requests may start. */
+  look(): void {
     this.#pump()
   }
 
@@ -169,7 +192,7 @@ export class RequestQueue {
   #start(): void {
     while (this.#waiting.size > 0 && this.#open < this.#limits.maxConcurrent) {
       const now = this.#now()
-      const delayMs = Math.max(this.#untilRoom(now), this.#untilUnheld(now))
+      const delayMs = Math.max(this.#untilRoom(now), this.#untilUnheld(now)) || this.#untilShared()
       if (delayMs > 0) {
         this.#timer = setTimeout(() => this.#pump(), Math.ceil(delayMs))
         return
@@ -218,6 +241,12 @@ export class RequestQueue {
     return oldest === undefined ? 0 : oldest + windowMs - now
   }
 
+  #untilShared(): number {
+    const rate = this.#limits.requestsPerMinute
+    if (rate === null || this.#shared === undefined) return 0
+    return this.#shared.waitMs(rate, [...this.#waiting.values()].flat().length)
+  }
+
   /** Time until a model is not held that a request waits for. */
   #untilUnheld(now: number): number {
     const models = new Set([...this.#waiting.values()].flat().map(({ model }) => model))
@@ -246,7 +275,10 @@ export class RequestQueue {
   #begin({ model, since, runId }: Waiter): QueueTurn {
     const begunAt = this.#now()
     this.#open += 1
-    if (this.#limits.requestsPerMinute !== null) this.#begun.push(begunAt)
+    if (this.#limits.requestsPerMinute !== null) {
+      this.#begun.push(begunAt)
+      this.#shared?.use()
+    }
     let isOver = false
     return {
       waitedMs: begunAt - since,
@@ -265,13 +297,22 @@ export class RequestQueue {
   }
 }
 
-const queues = new Map<string, RequestQueue>()
+const processWide = {}
+const queuesOf = new WeakMap<object, Map<string, RequestQueue>>()
 
 /**
  * This process's queue for a server and key. The last caller's limits apply.
+ * @param of whoever else knows of the key. Absent: nobody
  * @param baseUrl up to and including `/v1`; its origin counts
  */
-export function sharedQueue(baseUrl: string, key: string | null, limits: QueueLimits): RequestQueue {
+export function sharedQueue(
+  baseUrl: string,
+  key: string | null,
+  limits: QueueLimits,
+  of: object = processWide,
+): RequestQueue {
+  const queues = queuesOf.get(of) ?? new Map<string, RequestQueue>()
+  queuesOf.set(of, queues)
   const digest = createHash('sha256')
     .update(key ?? '')
     .digest('hex')

@@ -187,7 +187,7 @@ export class AgentWork {
     by: string,
   ): Promise<Ending> {
     const { record, control, approvals } = this.#parts
-    await record.host({ type: 'cancel-request', by })
+    await record.host({ type: 'cancel-request', by, ...(reason === 'cancelled' ? {} : { limit: true }) })
     await this.setVmPaused(false)
     control.end()
     approvals.close()

@@ -62,6 +62,14 @@ export type { FileVersion, PathVersions } from '../workspace/index.ts'
 /** All changes, the effect on git repositories, and the branches that are kept under another name. */
 export type InspectedChanges = Pick<Review, 'items' | 'history' | 'aside'>
 
+/** Where the changes of a run of a fleet are applied. */
+export interface ChangesPlace {
+  /** On this machine. Absent: where the run had it. */
+  readonly directory?: string
+  /** Why nothing is applied here. */
+  readonly refusal?: CaissonError
+}
+
 export class RunChanges {
   readonly runId: string
   readonly #store: RunStore
@@ -72,6 +80,7 @@ export class RunChanges {
   readonly #copiedAt: number
   /** The run that it replays; undefined for a run that is no replay. */
   readonly #replays: string | undefined
+  readonly #place: ChangesPlace
 
   private constructor(
     runId: string,
@@ -80,7 +89,9 @@ export class RunChanges {
     manifest: Manifest,
     changes: ChangeSet,
     { copiedAt, replays }: Pick<Digests, 'copiedAt' | 'replays'>,
+    place: ChangesPlace,
   ) {
+    this.#place = place
     this.#copiedAt = copiedAt
     this.#replays = replays
     this.runId = runId
@@ -91,18 +102,24 @@ export class RunChanges {
   }
 
   /** @throws {CaissonError} when the run produced no changes, or its stored files are damaged */
-  static async open(runId: string, store: RunStore, folders: Folders): Promise<RunChanges> {
+  static async open(
+    runId: string,
+    store: RunStore,
+    folders: Folders,
+    place: ChangesPlace = {},
+  ): Promise<RunChanges> {
     try {
       const digests = await readDigests(runId, store)
       const { directory } = store.paths(runId)
       const kept = requireValue(await readManifest(manifestFile(directory), digests.manifest))
       const imported = await readImported(directory)
       // The directory of another machine means nothing here.
-      const manifest = imported === undefined ? kept : { ...kept, root: imported.workspace }
+      const root = imported?.workspace ?? place.directory ?? kept.root
+      const manifest = { ...kept, root }
       const changes = requireValue(await readChangeSet(directory, digests.changes))
       // No program that merges or shows the changes comes from where an agent's files are.
       closeToPrograms(manifest.root)
-      return new RunChanges(runId, store, folders, manifest, changes, digests)
+      return new RunChanges(runId, store, folders, manifest, changes, digests, place)
     } catch (error) {
       const isLost = hasCode(
         error,
@@ -215,6 +232,7 @@ export class RunChanges {
   async apply(selection: ChangeSelection, options: ChangeOptions = {}): Promise<ApplySummary> {
     requireSelection(selection)
     checkOptions(options)
+    if (this.#place.refusal !== undefined) throw this.#place.refusal
     if (this.#replays !== undefined)
       throw new CaissonError('not_possible_now', `${this.runId} is a replay; nothing of it is applied`, {
         remedy: `apply the changes of the run that it replays: caisson workspace apply ${this.#replays}`,

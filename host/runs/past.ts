@@ -35,6 +35,7 @@ export class Past {
   #decided: DecidedApproval[] = []
   #isSleeping = false
   #interruption: string | undefined
+  #cancelledBy: string | undefined
   #agentDigest: string | undefined
   #imageKey: string | undefined
   /** What people said to the agent. */
@@ -92,7 +93,10 @@ export class Past {
         this.#open.clear()
         break
       case 'checkpoint':
-        if (event.checkpointId === this.#forkedAt) this.#isFork = true
+        if (event.checkpointId === this.#forkedAt) {
+          this.#isFork = true
+          this.#cancelledBy = undefined
+        }
         if (event.checkpointId !== this.#checkpointId) break
         // Decisions before are in the agent's log, but for those that had not reached it. It asks for those again under their
         // ids; the host draws the ids of its own questions anew.
@@ -152,6 +156,9 @@ export class Past {
       case 'agent-cancel-request':
         this.cancelledAgents.set(event.agentPath, event.reason)
         break
+      case 'cancel-request':
+        if (event.limit === undefined && seq > this.#importedLines) this.#cancelledBy = event.by
+        break
       case 'host-tool-start':
         this.#calls.set(keyOf(event.callId, event.tool, event.arguments), event)
         break
@@ -184,6 +191,11 @@ export class Past {
   /** Whether the run sleeps. */
   get isSleeping(): boolean {
     return this.#isSleeping
+  }
+
+  /** The person who cancelled the run, which had no end then. */
+  get cancelledBy(): string | undefined {
+    return this.#cancelledBy
   }
 
   /** Why the last process left the run, in its own words; undefined where it did not say. */

@@ -36,6 +36,8 @@ interface PresentImage {
 export class Recovery {
   /** Results of host tools, which outlive the agents that asked for them. */
   readonly hostCallResults: HostCallResults = new Map()
+  /** Who cancelled the run in the process before, which did not end it. */
+  cancelledBy: string | undefined
   /** What the person said behind the checkpoint: the next agent has it from its first moment. */
   #messages: Past['newMessages'] = []
   /** Sub-agents that the person cancelled behind the checkpoint. */
@@ -83,6 +85,7 @@ export class Recovery {
     const past = new Past(checkpointId, this.#plan.resumed?.importedLines)
     await record.visitPast((line) => past.next(line), isOther)
     if (checkpoint !== null && present !== undefined) requireSame(present, past.madeWith)
+    if (isOther) this.cancelledBy = past.cancelledBy
     if (isOther) clock.add(checkpoint?.elapsedMs ?? 0)
     const why = past.origin ?? (past.isSleeping ? 'the run slept' : (past.interruption ?? message))
     await record.host({

@@ -26,6 +26,7 @@ import type { NoteStore } from '../memory/note-store.ts'
 import type { Network } from '../net/network.ts'
 import { smallestContext } from '../providers/model-choice.ts'
 import type { ModelProvider } from '../providers/providers.ts'
+import type { SharedKeys } from '../providers/shared-keys.ts'
 import type { Turn } from '../queue/run-queue.ts'
 import type { Recording } from '../recording/replay.ts'
 import { placeholderOf } from '../secrets/placeholders.ts'
@@ -129,6 +130,10 @@ export interface PlannedRun {
   readonly turn?: Turn
   /** Whether the run leaves this process when it goes to sleep. */
   readonly leavesOnSleep?: boolean
+  /** Whether another host of a fleet can try what fails for a reason of this host. Absent: no. */
+  readonly isOfFleet?: boolean
+  /** What the hosts of a fleet know of model keys together. Absent: no other host uses them. */
+  readonly sharedKeys?: SharedKeys
   /** The run that this one continues; its VM is used if it was kept. */
   readonly continues?: ContinuedRun
   /** Whether to save the VM at the end for a run that continues this one. */

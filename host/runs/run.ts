@@ -74,6 +74,8 @@ export class Run implements RunHandle {
   readonly #restored = Promise.withResolvers<void>()
   readonly #unseen = new HiddenApprovals((waiting) => this.#guest?.holdTask(waiting))
   #cancelling = false
+  /** For another process, or for this one later: nobody would carry a cancellation out. */
+  #hasLeft = false
   /** A person ended the VM; it is not kept. */
   #isVmStopped = false
   /** Whether it has slept: what then fails before an agent works can be tried again. */
@@ -215,6 +217,10 @@ export class Run implements RunHandle {
 
   async cancel(options?: CancelOptions): Promise<void> {
     const { by, now } = readCancel(options)
+    if (this.#hasLeft)
+      throw new CaissonError('run_busy', `${this.id} is going to sleep, and cannot be cancelled meanwhile`, {
+        remedy: 'cancel it again',
+      })
     if (now) this.#stop.abort(new CaissonError('cancelled', `ended at once by ${by}`))
     else if (!this.#work.hasBegun) this.#stop.abort(new CaissonError('cancelled', `cancelled by ${by}`))
     if (this.#cancelling) return
@@ -328,7 +334,8 @@ export class Run implements RunHandle {
     const makeRoom = () => disk[Symbol.asyncDispose]()
     // A hook's no and the end of its time to begin stand; want of memory does not.
     const isFinal = this.#cancelling || ending.reason === 'denied' || ending.reason === 'queue_timeout'
-    const isTriedAgain = !isFinal && (this.#plan.resumed !== undefined || this.#hasSlept)
+    const isOfHost = this.#plan.isOfFleet === true && ending.reason === 'environment'
+    const isTriedAgain = !isFinal && (this.#plan.resumed !== undefined || this.#hasSlept || isOfHost)
     if (!record.isOwn()) {
       // The run is another process's by now, and so are its files.
       disk.keep()
@@ -419,7 +426,11 @@ export class Run implements RunHandle {
     const { isPaused } = this.#control
     const how = isPaused ? { paused: true as const } : {}
     await this.#note({ type: 'run-sleep', checkpointId: checkpoint.checkpointId, ...how })
-    if (this.#plan.leavesOnSleep === true && this.#approvals.leave()) return true
+    const isEnding = this.#cancelling || this.#stop.signal.aborted
+    if (this.#plan.leavesOnSleep === true && !isEnding && this.#approvals.leave()) {
+      this.#hasLeft = true
+      return true
+    }
     this.#plan.turn?.leave()
     // Nothing else keeps this process alive.
     const keepAlive = setInterval(() => undefined, 2 ** 31 - 1)
@@ -465,7 +476,14 @@ export class Run implements RunHandle {
       agentDigest: plan.image.agentDigest,
       ...(plan.vm.disk === undefined ? { imageKey: plan.image.key } : {}),
     }
-    return await this.#recovery.recover('the host process of the run ended', 'process', present)
+    const earlier = await this.#recovery.recover('the host process of the run ended', 'process', present)
+    const { cancelledBy } = this.#recovery
+    // Nobody resumed it: the fleet continues what its host lost. The agent ends in order, and its changes are collected.
+    if (this.#plan.isOfFleet === true && cancelledBy !== undefined) {
+      this.#cancelling = true
+      this.#work.cancel(cancelledBy)
+    }
+    return earlier
   }
 
   /** Has an agent work from the last checkpoint, or from the beginning, to the end, and collects the changes. */

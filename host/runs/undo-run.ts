@@ -41,6 +41,8 @@ export async function undoRun(
 ): Promise<UndoSummary> {
   const { directory } = store.paths(runId)
   const journal = await readState(store, runId)
+  if (readLog(directory) === undefined && 'fold' in journal && (journal.fold.state.applied ?? 0) > 0)
+    await store.requireHere(runId, 'apply log')
   const root = readLog(directory)?.root ?? ('fold' in journal ? journal.fold.facts.workspace : '')
   if (root === '')
     throw new CaissonError('not_possible_now', `${runId} has no apply log, and ${textOf(journal)}`)

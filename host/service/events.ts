@@ -53,9 +53,30 @@ export class RunEvents {
    */
   async items(runId: string, from: number, signal: AbortSignal): Promise<AsyncGenerator<FeedItem>> {
     const handle = await this.#runs.find(runId)
-    if (handle !== null) return this.#watch(handle, from, signal)
+    if (handle !== null) return this.#follow(runId, handle, from, signal)
     await this.#runs.summary(runId)
     return this.#readStored(runId, from, signal)
+  }
+
+  /** A run of a fleet also when it goes to another host, or waits for one. */
+  async *#follow(
+    runId: string,
+    first: RunHandle,
+    from: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<FeedItem> {
+    let next = from
+    for (let handle: RunHandle | null = first; handle !== null; ) {
+      for await (const item of this.#watch(handle, next, signal)) {
+        if (item.source !== 'delta') next = item.seq + 1
+        yield item
+      }
+      const { host, state } = await this.#runs.summary(runId)
+      if (signal.aborted || host === undefined) return
+      handle = state.end === null ? await this.#runs.find(runId) : null
+    }
+    // What came between the two looks.
+    yield* this.#readStored(runId, next, signal)
   }
 
   async *#watch(handle: RunHandle, from: number, signal: AbortSignal): AsyncGenerator<FeedItem> {
@@ -81,20 +102,21 @@ export class RunEvents {
   async #read(runId: string, from: number, limit: number): Promise<EventPage> {
     const events: JournalEvent[] = []
     let last = 0
-    const { isLive } = await this.#runs.summary(runId)
+    const { isLive, host, state } = await this.#runs.summary(runId)
+    const isOver = host === undefined ? !isLive : state.end !== null
     await this.#host.runs.visit(runId, (event) => {
       last = event.seq
       if (event.seq >= from && events.length < limit) events.push(event)
     })
     const next = events.at(-1)?.seq ?? from - 1
-    return { events, next: next + 1, isLast: !isLive && next >= last }
+    return { events, next: next + 1, isLast: isOver && next >= last }
   }
 
   /** Whether there is an event with this number before the time is over. */
   async #waitFor(runId: string, from: number, waitMs: number, signal: AbortSignal): Promise<boolean> {
     const handle = await this.#runs.find(runId)
     if (handle === null) return true
-    const feed = handle.watch({ from })
+    const feed = handle.watch({ from, deltas: false })
     const ending = new AbortController()
     const timer = sleep(waitMs, false, { signal: AbortSignal.any([signal, ending.signal]) }).catch(
       () => false,

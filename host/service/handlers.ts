@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { z } from 'zod'
+import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import type { ApplyRequest } from '#specs/service/change-resources.ts'
 import { openApiDocument } from '#specs/service/openapi.ts'
@@ -14,6 +15,7 @@ import {
   type BlamedLine,
   CaissonError,
   type ChangeSelection,
+  type FleetMember,
   type Host,
   type LineOrigin,
   type RunApproval,
@@ -23,6 +25,7 @@ import {
 import { makeAgentHandlers } from './agent-handlers.ts'
 import { actorOf } from './callers.ts'
 import type { RunEvents } from './events.ts'
+import { makeFleetHandlers } from './fleet-handlers.ts'
 import type { Answer, Call, Handlers } from './handler.ts'
 import { requireUnchanged } from './links.ts'
 import { isVisible, type Ownership, ownerMetadata, ownPrefix, visibleMetadata } from './ownership.ts'
@@ -39,7 +42,7 @@ import type { ServiceRuns } from './service-runs.ts'
 import { makeStateHandlers } from './state-handlers.ts'
 import { makeTaskHandlers } from './task-handlers.ts'
 import type { Uploads } from './uploads.ts'
-import { findQuestion } from './waiting-question.ts'
+import { findQuestion, questionChanged } from './waiting-question.ts'
 import { checkWorkflow } from './workflow-handlers.ts'
 
 export interface HandlerParts {
@@ -54,6 +57,8 @@ export interface HandlerParts {
   readonly scrape: Scrape
   readonly push: Push
   readonly version: string
+  /** Whose hosts carry the runs out. Undefined: this process does. */
+  readonly fleet: FleetMember | undefined
   /** How untrusted text is shown to people who decide by it. */
   readonly clean: CleanText
   /** Origin by which people reach the service. Absent: unknown. */
@@ -77,6 +82,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     clean,
     publicUrl,
     log,
+    fleet,
   } = parts
   const document = openApiDocument(version) as { openapi: '3.1.0' }
   const page = referencePage(document)
@@ -89,11 +95,13 @@ export function makeHandlers(parts: HandlerParts): Handlers {
   ): Promise<Answer<ReplyOf<(typeof routes)['createRun']>>> => {
     const uploaded =
       uploadedWorkspace === undefined ? undefined : await uploads.directoryOf(uploadedWorkspace, caller)
-    const request = uploaded === undefined ? body : { ...body, workspace: uploaded }
+    // Another host of a fleet has it elsewhere, and finds it by its id.
+    const place = fleet !== undefined ? { uploadedWorkspace } : { workspace: uploaded }
+    const request = uploaded === undefined ? body : { ...body, ...place }
     const { runId, isNew } = await runs.start(request, caller, key, () => requireExpectedModel(host, body))
     return {
       ...(isNew || key?.from !== 'path' ? {} : { status: 200 }),
-      body: runs.resource(await runs.summary(runId)),
+      body: await runs.fullResource(await runs.summary(runId)),
       headers: { location: `/v1/runs/${runId}` },
     }
   }
@@ -105,7 +113,10 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     }),
     ...makeTaskHandlers({ host, runs, version, resultOf }),
     ...makeStateHandlers(host),
-    health: async () => ({ body: { status: 'running', version } }),
+    ...makeFleetHandlers(fleet),
+    health: async () => ({
+      body: { status: 'running', version, ...(fleet === undefined ? {} : { isOfFleet: true as const }) },
+    }),
     ready: async () => {
       await readiness.require()
       return { body: { status: 'ready' } }
@@ -143,7 +154,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     },
     getRun: async ({ params: { run }, query: { waitMs = 0, until = 'end' } }, { ifNoneMatch, signal }) => {
       if (waitMs > 0) await waits.until(run, until, AbortSignal.any([signal, AbortSignal.timeout(waitMs)]))
-      const body = runs.resource(await runs.summary(run))
+      const body = await runs.fullResource(await runs.summary(run))
       const etag = `"${createHash('sha256').update(JSON.stringify(body)).digest('base64url').slice(0, 22)}"`
       const isKnown = ifNoneMatch?.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag) === true
       return { body, headers: { etag }, ...(isKnown ? { status: 304 as const } : {}) }
@@ -198,8 +209,9 @@ export function makeHandlers(parts: HandlerParts): Handlers {
 
     listApprovals: async ({ query: { run } }, { caller }) => {
       if (run !== undefined) await ownership.require(caller, run)
-      const isSeen = run === undefined ? await ownership.visible(caller) : () => true
       const approvals = await host.runs.pendingApprovals(run)
+      const ids = approvals.map(({ runId }) => runId)
+      const isSeen = run === undefined ? await ownership.visible(caller, ids) : () => true
       const visible = approvals.filter(({ runId }) => isSeen(runId))
       return {
         body: {
@@ -212,13 +224,19 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       requireUnchanged(caller, question)
       return { body: questionResource(question) }
     },
-    answerApproval: async ({ params: { run, approval }, body: { by, ...answer } }, { caller }) => {
-      if (caller.link !== undefined) {
-        if (answer.scope !== 'once') throw new Refusal(403, 'forbidden', 'a link answers for this once alone')
-        requireUnchanged(caller, await findQuestion(host.runs, run, approval))
+    answerApproval: async ({ params: { run, approval }, body: { by, digest, ...answer } }, { caller }) => {
+      if (caller.link !== undefined && answer.scope !== 'once')
+        throw new Refusal(403, 'forbidden', 'a link answers for this once alone')
+      const shown = digest ?? caller.link?.digest
+      if (shown !== undefined) {
+        // Tells more of a question that does not wait any more; the answer itself is checked where it counts.
+        const question = await findQuestion(host.runs, run, approval)
+        requireUnchanged(caller, question)
       }
-      const result = await runs.answer(run, approval, answer as ApprovalAnswer, { caller, by })
+      const given = { ...answer, ...(shown === undefined ? {} : { digest: shown }) } as ApprovalAnswer
+      const result = await runs.answer(run, approval, given, { caller, by })
       if (result.taken) return { body: { taken: true } }
+      if (result.reason === 'question_changed') throw questionChanged(run)
       const status = result.reason === 'unknown' ? 404 : 409
       throw new Refusal(status, result.reason, result.message, {
         remedy: `list the questions: GET /v1/approvals?run=${run}`,
@@ -347,8 +365,10 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     }),
 
     listVms: async (_, { caller }) => {
-      const isVisible = await ownership.visible(caller)
-      const found = (await host.vms.list()).filter(({ runId }) => isVisible(runId))
+      const running = await host.vms.list()
+      const ids = running.map(({ runId }) => runId)
+      const isVisible = await ownership.visible(caller, ids)
+      const found = running.filter(({ runId }) => isVisible(runId))
       const vms = found.map(({ memoryBytes, cpus, ...vm }) => ({
         ...vm,
         memoryBytes: memoryBytes ?? 0,
@@ -375,6 +395,8 @@ export function makeHandlers(parts: HandlerParts): Handlers {
           over.addEventListener('abort', () => resolve(null), { once: true })
         }),
       ])
+      // Its process may be closing its VM still.
+      if (ended === null && (await runs.summary(runId)).state.end !== null) return await storedResult(runId)
       if (ended === null)
         throw new CaissonError('not_possible_now', `${runId} has not ended`, {
           remedy: 'ask again, with waitMs to wait for its end',
@@ -408,8 +430,13 @@ export function makeHandlers(parts: HandlerParts): Handlers {
   }
 }
 
-function questionResource({ approval: { answers, ...approval }, ...rest }: RunApproval) {
-  return { ...rest, approval: { ...approval, ...(answers === undefined ? {} : { answers: [...answers] }) } }
+function questionResource(question: RunApproval) {
+  const { answers, ...approval } = question.approval
+  return {
+    ...question,
+    approval: { ...approval, ...(answers === undefined ? {} : { answers: [...answers] }) },
+    digest: digestOfQuestion(question),
+  }
 }
 
 /** Refuses a run whose prompt would go to another model server than its caller knows of. @throws {Refusal} 409 */

@@ -8,7 +8,7 @@ import type { Problem } from '#specs/service/resources.ts'
 import type { Route } from '#specs/service/route.ts'
 import { type RouteName, routes } from '#specs/service/routes.ts'
 import type { Access } from './access.ts'
-import type { Caller, Callers } from './callers.ts'
+import { type Caller, type Callers, seesAll } from './callers.ts'
 import { EventStream, type RunEvents } from './events.ts'
 import type { Answer, Call, Handlers } from './handler.ts'
 import { requireLinked } from './links.ts'
@@ -16,7 +16,7 @@ import { type Ownership, requireScope } from './ownership.ts'
 import { addPage } from './page.ts'
 import { readPage } from './page-files.ts'
 import { answerPreflight, exposedHeaders } from './preflight.ts'
-import { bodyMaxBytes, problemOfAny, Refusal } from './problems.ts'
+import { bodyMaxBytes, problemForOthers, problemOfAny, Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
 import { referencePolicy } from './reference-page.ts'
 import { checkGiven, type Given, perform, requireRun } from './route-calls.ts'
@@ -96,7 +96,9 @@ export function createHttpServer(options: HttpOptions): FastifyInstance {
       done(new Refusal(400, 'invalid_request', `the body is not JSON: ${seen}`))
     }
   })
-  app.setErrorHandler(async (error, _, reply) => sendProblem(reply, error, log))
+  app.setErrorHandler(async (error, request, reply) =>
+    sendProblem(reply, error, log, callers.get(request)?.caller),
+  )
   app.addHook('onRequest', async (request, reply) => {
     const isUpload = request.headers['content-type'] === 'application/x-tar'
     cutOffLate(request, reply, isUpload ? uploadTimeoutMs : requestTimeoutMs)
@@ -206,7 +208,7 @@ function addRoute(
       }
       const streams = {
         ...options,
-        refuse: (to: FastifyReply, error: unknown) => writeProblem(to, error, options.log),
+        refuse: (to: FastifyReply, error: unknown) => writeProblem(to, error, options.log, call.caller),
       }
       if (name === 'listEvents' && accepts(request, 'text/event-stream')) {
         const { run } = checked.params as { run: string }
@@ -297,8 +299,13 @@ const safeHeaders = {
   'cross-origin-resource-policy': 'same-origin',
 }
 
-function sendProblem(reply: FastifyReply, error: unknown, log: HttpOptions['log']): FastifyReply {
-  const { problem, headers } = describe(error, log)
+function sendProblem(
+  reply: FastifyReply,
+  error: unknown,
+  log: HttpOptions['log'],
+  caller?: Caller,
+): FastifyReply {
+  const { problem, headers } = describe(error, log, caller)
   return reply
     .code(problem.status)
     .headers({ ...safeHeaders, ...headers })
@@ -307,8 +314,13 @@ function sendProblem(reply: FastifyReply, error: unknown, log: HttpOptions['log'
 }
 
 /** For an answer that Fastify does not send any more. */
-function writeProblem({ raw }: FastifyReply, error: unknown, log: HttpOptions['log']): void {
-  const { problem, headers } = describe(error, log)
+function writeProblem(
+  { raw }: FastifyReply,
+  error: unknown,
+  log: HttpOptions['log'],
+  caller: Caller | undefined,
+): void {
+  const { problem, headers } = describe(error, log, caller)
   raw.writeHead(problem.status, {
     ...safeHeaders,
     ...headers,
@@ -320,6 +332,7 @@ function writeProblem({ raw }: FastifyReply, error: unknown, log: HttpOptions['l
 function describe(
   error: unknown,
   log: HttpOptions['log'],
+  caller: Caller | undefined,
 ): { problem: Problem; headers: Readonly<Record<string, string>> } {
   const described = problemOfAny(error)
   const { problem, fault } = described
@@ -335,7 +348,11 @@ function describe(
     })
   else if (fault !== undefined)
     log({ level: 'error', message: fault.message, code: fault.code, cause: String(fault.cause ?? '') })
-  return described
+  if (error instanceof Refusal || caller === undefined || seesAll(caller)) return described
+  const shown = problemForOthers(problem)
+  if (shown !== problem && fault === undefined)
+    log({ level: 'error', message: problem.detail, code: problem.code })
+  return { ...described, problem: shown }
 }
 
 function accepts({ headers: { accept } }: FastifyRequest, type: string): boolean {

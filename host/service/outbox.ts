@@ -6,6 +6,7 @@ import { open, rename } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { errorMessage } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import type { SendResult } from '../index.ts'
 import { replaceFile } from './place.ts'
 
@@ -175,7 +176,7 @@ async function readEntries(file: string): Promise<readonly OutboxEntry[]> {
     const { buffer, bytesRead } = await handle.read(Buffer.alloc(fileMaxBytes), 0, fileMaxBytes, 0)
     return File.parse(JSON.parse(buffer.toString('utf8', 0, bytesRead))).entries
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return []
+    if (errnoOf(error) === 'ENOENT') return []
     throw error
   }
 }

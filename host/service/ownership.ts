@@ -71,17 +71,16 @@ export class Ownership {
     if (seesAll(caller)) return
     // What else it may is checked with the route.
     if (caller.link !== undefined && runIds.every((id) => id === caller.link?.runId)) return
-    const there = new Set(await this.#runs.ids())
     for (const id of runIds) {
-      if (!there.has(id) || !isVisible(caller, await this.#runs.summary(id)))
+      if (!(await this.#runs.has(id)) || !isVisible(caller, await this.#runs.summary(id)))
         throw new CaissonError('run_not_found', `no run has the ID "${id}"`)
     }
   }
 
-  /** Whether the caller sees a run, by its id. */
-  async visible(caller: Caller): Promise<(runId: string | null) => boolean> {
+  /** Whether the caller sees a run of these, by its id. */
+  async visible(caller: Caller, runIds: Iterable<string | null>): Promise<(runId: string | null) => boolean> {
     if (seesAll(caller)) return () => true
-    const runs = await this.#runs.select({ metadata: visibleMetadata(caller) })
+    const runs = await this.#runs.those([...runIds].filter((id) => id !== null))
     const ids = new Set(runs.filter((run) => isVisible(caller, run)).map(({ id }) => id))
     return (runId) => runId !== null && ids.has(runId)
   }

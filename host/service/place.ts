@@ -4,6 +4,7 @@ import { constants } from 'node:fs'
 import { mkdir, open, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 
 /** Name of the socket in the folder. */
 export const socketName = 'service.sock'
@@ -112,7 +113,7 @@ export async function findToken(directory: string, name: string = tokenName): Pr
       { remedy: 'remove the file; the next start makes a new token' },
     )
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    if (errnoOf(error) === 'ENOENT') return undefined
     if (hasCode(error, 'state_unavailable')) throw error
     throw new CaissonError('state_unavailable', `${file} cannot be read: ${errorMessage(error)}`, {
       cause: error,

@@ -136,6 +136,14 @@ export function problemOf(error: CaissonError): Problem {
   return makeProblem(status, code, withoutRemedy(message, remedy), { remedy: withRoutes(remedy) })
 }
 
+/** Of the same problem, what a caller reads who does not operate the service: no address or path of what it needs. */
+export function problemForOthers(problem: Problem): Problem {
+  if (problem.code !== 'state_unavailable') return problem
+  const { remedy: _, ...rest } = problem
+  const detail = 'the service cannot reach its state now; its log says why'
+  return { ...rest, detail, remedy: 'try again in a minute, or ask the owner of the service' }
+}
+
 /** Each problem of a workflow, with its place. */
 function errorsOf({ problems }: WorkflowError): Pick<Problem, 'errors'> {
   const errors = problems.map(({ key, path, message, line, column }) => {

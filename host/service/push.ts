@@ -7,6 +7,7 @@ import { open, rename } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { errorMessage } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { PushRequest } from '#specs/service/approval-resources.ts'
 import type { ApiKeys, Messenger, PushSender, RunApproval } from '../index.ts'
 import type { Caller } from './callers.ts'
@@ -187,7 +188,7 @@ async function readSubscriptions(file: string): Promise<readonly Subscription[]>
     const { buffer, bytesRead } = await handle.read(Buffer.alloc(fileMaxBytes), 0, fileMaxBytes, 0)
     return File.parse(JSON.parse(buffer.toString('utf8', 0, bytesRead))).subscriptions
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return []
+    if (errnoOf(error) === 'ENOENT') return []
     throw error
   }
 }

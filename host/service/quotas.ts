@@ -1,11 +1,12 @@
 /**
  * What a key or the subject of a JWT may use: requests in a minute, event streams and runs at once, tokens and cost of a
- * day. Tokens and cost are those of the runs' summaries, so a restart forgets nothing of them. The owner has no quota.
+ * day. Tokens and cost are those of the runs' summaries, so a restart forgets nothing of them. In a fleet the rows of runs count
+ * over all hosts. The owner has no quota.
  */
 
 import { hasCode } from '#specs/errors.ts'
 import type { RunRequest } from '#specs/service/start-resources.ts'
-import { type Host, RunLimits, type RunSummary } from '../index.ts'
+import { type CallerUse, type Host, RunLimits, type RunSummary } from '../index.ts'
 import { type Caller, tooMany } from './callers.ts'
 import { ownerField } from './ownership.ts'
 import { Refusal } from './problems.ts'
@@ -19,12 +20,15 @@ const streamWaitMs = 10_000
 
 /** As a request has it. */
 type AskedLimits = RunRequest['limits']
+type Use = Pick<CallerUse, 'runsAtWork' | 'tokens' | 'costUsd'>
 type Bounds = Partial<Pick<RunLimits, 'maxTokens' | 'maxCostUsd'>>
 
 export interface QuotasOptions {
   readonly host: Pick<Host, 'runs' | 'config'>
   /** Ids of the runs that this process carries out, with the name of their caller. */
   readonly atWork: () => Iterable<readonly [string, string]>
+  /** What a caller uses over all hosts of a fleet, by name. Absent: the runs of this machine count. */
+  readonly useOf?: ((caller: string) => Promise<CallerUse>) | undefined
   /** ms since 1970 */
   readonly now?: () => number
 }
@@ -113,7 +117,16 @@ export class Quotas {
 
   /** Refuses where nothing of the quotas of the day is left. @throws {Refusal} 429 */
   async requireBudget(caller: Caller): Promise<void> {
-    this.#budgetLeft(caller, await this.#runsOf(caller))
+    this.#budgetLeft(caller, await this.#useOf(caller))
+  }
+
+  /**
+   * Of a run that begins after others which were submitted before it: the lower of its limits and of what is left of the day.
+   * @throws {Refusal} 429
+   */
+  async limitsNow(caller: Caller, limits: AskedLimits): Promise<AskedLimits> {
+    if (!this.hasBudget(caller)) return limits
+    return await this.#within(limits, this.#budgetLeft(caller, await this.#useOf(caller)))
   }
 
   /** A command over the result of a run counts as a run at work. @throws {Refusal} 429 */
@@ -121,7 +134,7 @@ export class Quotas {
     const { account } = caller
     if (account === undefined) return await work()
     await this.#inTurn(caller, async () => {
-      this.#requireFree(caller, await this.#runsOf(caller))
+      this.#requireFree(caller, await this.#useOf(caller))
       count(this.#tests, account.id, 1)
     })
     try {
@@ -156,22 +169,16 @@ export class Quotas {
   async #left(caller: Caller, run?: RunSummary): Promise<Bounds> {
     const { maxRuns, maxTokens, maxCostUsd } = caller.account?.quotas ?? {}
     if (maxRuns === undefined && maxTokens === undefined && maxCostUsd === undefined) return {}
-    const runs = await this.#runsOf(caller)
-    this.#requireFree(caller, runs)
-    return this.#budgetLeft(caller, runs, run)
+    const use = await this.#useOf(caller)
+    this.#requireFree(caller, use)
+    return this.#budgetLeft(caller, use, run)
   }
 
   /** @throws {Refusal} 429 */
-  #budgetLeft(caller: Caller, runs: readonly RunSummary[], run?: RunSummary): Bounds {
+  #budgetLeft(caller: Caller, used: Use, run?: RunSummary): Bounds {
     const { maxTokens, maxCostUsd } = caller.account?.quotas ?? {}
-    const now = this.#now()
-    const today = Math.floor(now / dayMs) * dayMs
-    // A fork has the lines of the other run with their times.
-    const isToday = ({ startedAt, forkedAt }: RunSummary) => (forkedAt ?? startedAt) >= today
-    if (run !== undefined && !isToday(run)) return {}
-    const all = runs.filter(isToday)
-    const used = { tokens: sumOf(all, tokensOf), costUsd: sumOf(all, costOf) }
-    const waitMs = today + dayMs - now
+    if (run !== undefined && !this.#isToday(run)) return {}
+    const waitMs = this.#today() + dayMs - this.#now()
     const kind = caller.account?.kind ?? 'key'
     if (maxTokens !== undefined && used.tokens >= maxTokens)
       throw tooMany(`the runs of the ${kind} have used its ${maxTokens} tokens of today (UTC)`, waitMs)
@@ -184,14 +191,29 @@ export class Quotas {
     }
   }
 
-  async #runsOf({ name }: Caller): Promise<RunSummary[]> {
-    return await this.#options.host.runs.select({ metadata: { [ownerField]: name } })
+  #today(): number {
+    return Math.floor(this.#now() / dayMs) * dayMs
   }
 
-  /** @throws {Refusal} 429 */
-  #requireFree({ account, name }: Caller, runs: readonly RunSummary[]): void {
-    const max = account?.quotas.maxRuns
-    if (account === undefined || max === undefined) return
+  /** A fork has the lines of the other run with their times. */
+  #isToday({ startedAt, forkedAt }: RunSummary): boolean {
+    return (forkedAt ?? startedAt) >= this.#today()
+  }
+
+  /** Over all hosts of a fleet, or of this machine. */
+  async #useOf({ name }: Caller): Promise<Use> {
+    const { host, useOf } = this.#options
+    if (useOf !== undefined) return await useOf(name)
+    const runs = await host.runs.select({ metadata: { [ownerField]: name } })
+    const today = runs.filter((run) => this.#isToday(run))
+    return {
+      runsAtWork: this.#atWork(name, runs),
+      tokens: sumOf(today, tokensOf),
+      costUsd: sumOf(today, costOf),
+    }
+  }
+
+  #atWork(name: string, runs: readonly RunSummary[]): number {
     // One that waits in the queue counts for the bounds of that alone.
     const queued = new Set(runs.filter(({ status }) => status === 'queued').map(({ id }) => id))
     const atWork = new Set(
@@ -199,7 +221,14 @@ export class Quotas {
     )
     for (const [id, of] of this.#options.atWork()) if (of === name) atWork.add(id)
     for (const id of queued) atWork.delete(id)
-    const runsAtWork = atWork.size + (this.#tests.get(account.id) ?? 0)
+    return atWork.size
+  }
+
+  /** @throws {Refusal} 429 */
+  #requireFree({ account }: Caller, use: Use): void {
+    const max = account?.quotas.maxRuns
+    if (account === undefined || max === undefined) return
+    const runsAtWork = use.runsAtWork + (this.#tests.get(account.id) ?? 0)
     if (runsAtWork < max) return
     throw new Refusal(
       429,

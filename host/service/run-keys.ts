@@ -11,6 +11,8 @@ import { ownerMetadata, ownPrefix } from './ownership.ts'
 
 const keyField = `${ownPrefix}idempotency-key`
 const bodyField = `${ownPrefix}idempotency-body`
+/** Runs of a page of the list. */
+const pageSize = 1_000
 /** Where an account has its ID; no account has this one. */
 const ownerId = 'owner'
 
@@ -64,9 +66,14 @@ export async function findByKey(
   stored: string,
 ): Promise<RunSummary | undefined> {
   const filter = { metadata: { [keyField]: stored, ...ownerMetadata(caller) } }
-  const { runs: found } = await runs.page({ filter, limit: 1_000 })
-  // Forks, and later a merge of them, have the metadata of the run that was started.
-  return found.findLast(({ forkedFrom }) => forkedFrom === undefined)
+  let oldest: RunSummary | undefined
+  for (let cursor: string | undefined; ; ) {
+    const page = await runs.page({ filter, limit: pageSize, ...(cursor === undefined ? {} : { cursor }) })
+    // Forks, and later a merge of them, have the metadata of the run that was started.
+    oldest = page.runs.findLast(({ forkedFrom }) => forkedFrom === undefined) ?? oldest
+    cursor = page.nextCursor
+    if (cursor === undefined) return oldest
+  }
 }
 
 /** The id of a run that a path names by id or by the caller's key. @throws {CaissonError} `run_not_found` */

@@ -16,7 +16,7 @@ const recheckMs = 2_000
 const drainMs = 2_000
 
 export interface RunWaitsOptions {
-  readonly host: Pick<Host, 'runs' | 'attach'>
+  readonly host: Pick<Host, 'runs' | 'reach'>
   readonly quotas: Pick<Quotas, 'openStream'>
   /** Whether this process carries out the run. */
   readonly isHeld: (runId: string) => boolean
@@ -112,7 +112,7 @@ export class RunWaits {
     signal: AbortSignal,
   ): Promise<void> {
     const ending = new AbortController()
-    const handle = await this.#options.host.attach(runId)
+    const handle = await this.#options.host.reach(runId)
     const recheck = sleep(recheckMs, undefined, { signal: AbortSignal.any([signal, ending.signal]) })
     const rechecked = recheck.catch(() => undefined)
     if (handle === null) {
@@ -120,7 +120,7 @@ export class RunWaits {
       ending.abort()
       return
     }
-    const feed = handle.watch()
+    const feed = handle.watch({ deltas: false })
     const seen = (async () => {
       for await (const item of feed) {
         const isQuestion = item.source === 'host' && item.event.type === 'approval-request'

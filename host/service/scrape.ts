@@ -3,7 +3,7 @@
  * source is read once for all who ask within two seconds, and is left out where it does not answer in time.
  */
 import { runStatuses, vmSlots, vmStates } from '#specs/service/metrics.ts'
-import type { Host, VmDetails, VmEntry } from '../index.ts'
+import type { FleetMember, Host, VmDetails, VmEntry } from '../index.ts'
 import { Latest, type Reading } from './latest.ts'
 import type { MetricValues, Sample } from './metric-values.ts'
 import type { Readiness } from './readiness.ts'
@@ -17,28 +17,36 @@ export interface ScrapeOptions {
   readonly host: Pick<Host, 'runs' | 'vms' | 'queue'>
   readonly values: MetricValues
   readonly runs: RunMetrics
+  /** Absent: the service is in no fleet. */
+  readonly fleet?: Pick<FleetMember, 'hosts' | 'signals'> | undefined
   readonly readiness: Readiness
   readonly version: string
   readonly log: (line: Readonly<Record<string, unknown>>) => void
 }
 
-type Source = 'runs' | 'vms' | 'checks'
+type Source = 'runs' | 'vms' | 'checks' | 'fleet'
 
 export class Scrape {
   readonly #options: ScrapeOptions
   readonly #slots = new VmSlots()
   readonly #runs: Latest<Sample[]>
   readonly #vms: Latest<Sample[]>
+  readonly #fleet: Latest<Sample[]> | undefined
 
   constructor(options: ScrapeOptions) {
     this.#options = options
     this.#runs = new Latest(() => this.#readRuns(), { keepMs, waitMs })
     this.#vms = new Latest(() => this.#readVms(), { keepMs, waitMs })
+    const { fleet } = options
+    this.#fleet = fleet && new Latest(() => readFleet(fleet), { keepMs, waitMs })
   }
 
   async text(): Promise<string> {
     const { values, runs, readiness, version } = this.#options
-    const [ofRuns, ofVms, failed] = await Promise.all([this.#runs.get(), this.#vms.get(), readiness.failed()])
+    const [ofRuns, ofVms, ofFleet, failed] = await Promise.all([
+      ...([this.#runs.get(), this.#vms.get(), this.#fleet?.get()] as const),
+      readiness.failed(),
+    ])
     return values.text([
       { name: 'caisson_build_info', labels: { version, node: process.versions.node }, value: 1 },
       ...(failed === null ? [] : [{ name: 'caisson_ready', value: failed.length === 0 ? 1 : 0 } as const]),
@@ -47,6 +55,7 @@ export class Scrape {
       this.#up('checks', failed !== null),
       ...this.#samplesOf('runs', ofRuns),
       ...this.#samplesOf('vms', ofVms),
+      ...(ofFleet === undefined ? [] : [this.#up('fleet', ofFleet.ok), ...this.#samplesOf('fleet', ofFleet)]),
       ...runs.samples(),
       ...this.#ofQueue(),
       ...ofProcess(),
@@ -115,6 +124,30 @@ export class Scrape {
       }),
     ]
   }
+}
+
+async function readFleet(fleet: Pick<FleetMember, 'hosts' | 'signals'>): Promise<Sample[]> {
+  const [hosts, { waiting, oldestWaitSeconds, slots, unservable }] = await Promise.all([
+    fleet.hosts(),
+    fleet.signals(),
+  ])
+  const states = hosts.map(({ isGone, isDraining }) => (isGone ? 'gone' : isDraining ? 'draining' : 'taking'))
+  return [
+    ...(['taking', 'draining', 'gone'] as const).map((state) => ({
+      name: 'caisson_fleet_hosts' as const,
+      labels: { state },
+      value: states.filter((one) => one === state).length,
+    })),
+    { name: 'caisson_fleet_waiting', value: waiting },
+    { name: 'caisson_fleet_oldest_wait_seconds', value: oldestWaitSeconds },
+    { name: 'caisson_fleet_slots', labels: { state: 'free' }, value: slots.free },
+    { name: 'caisson_fleet_slots', labels: { state: 'taken' }, value: slots.total - slots.free },
+    ...(Object.keys(unservable) as (keyof typeof unservable)[]).map((reason) => ({
+      name: 'caisson_fleet_unservable' as const,
+      labels: { reason },
+      value: unservable[reason],
+    })),
+  ]
 }
 
 /** Numbers for VMs, so that their names, which are ever new, are no labels. */

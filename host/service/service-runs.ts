@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import { mkdir, realpath, rmdir } from 'node:fs/promises'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { errorMessage } from '#specs/errors.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { RunResource } from '#specs/service/run-resources.ts'
@@ -14,38 +15,52 @@ import {
   type ApprovalAnswer,
   CaissonError,
   type CancelOptions,
+  type FleetMember,
   type Host,
   type ResumeOptions,
   type Run,
   type RunHandle,
   type RunOptions,
   type RunSummary,
+  type SubmissionKey,
   type WorkflowOptions,
   WorkspaceManager,
 } from '../index.ts'
-import { actorOf, type Caller } from './callers.ts'
+import { actorOf, type Caller, seesAll } from './callers.ts'
+import type { FleetStarts } from './fleet-starts.ts'
 import {
   givenMetadata,
+  isVisible,
   type Ownership,
   ownerField,
   ownerMetadata,
   ownPrefix,
   requireScopesOf,
+  visibleMetadata,
 } from './ownership.ts'
 import { Refusal } from './problems.ts'
 import type { Quotas } from './quotas.ts'
 import { digestOf, findByKey, hasBody, keyMetadata, keyOf, type StartKey, storedKey } from './run-keys.ts'
+import { isUploadOf } from './uploads.ts'
 
 type StartRequest = RunRequest | WorkflowRunRequest
 
 const startedBy = `${ownPrefix}started-by`
 const metadataMaxKeys = 12
+/** Time for a run to leave this process, and between looks. */
+const leavingMs = 5_000
+const leavingLookMs = 100
 
 /** A run that a request started, now or before. */
 export interface StartedRun {
   readonly runId: string
   readonly isNew: boolean
+  /** Digest of the request that started it, where that was another one with its key. */
+  readonly body?: string
 }
+
+/** Notes that are remembered, so as not to log them again. */
+const notedMax = 1_000
 
 export interface ServiceRunsOptions {
   readonly host: Host
@@ -56,6 +71,8 @@ export interface ServiceRunsOptions {
   readonly quotas: Quotas
   readonly ownership: Ownership
   readonly warn: (text: string) => void
+  /** Whose hosts carry the runs out. Absent: this process does. */
+  readonly fleet?: { readonly member: FleetMember; readonly starts: FleetStarts } | undefined
   /** Hears of a run that this process begins to carry out, or has left. */
   readonly onChange?: (runId: string) => void
   /** Awaited before a request is answered that starts a run. Must not throw. */
@@ -72,6 +89,8 @@ export class ServiceRuns {
   readonly #callers = new Map<string, string>()
   /** Requests under way, by their keys as journals have them. */
   readonly #starting = new Map<string, Promise<StartedRun>>()
+
+  readonly #noted = new Set<string>()
 
   constructor(options: ServiceRunsOptions) {
     this.#options = options
@@ -107,6 +126,8 @@ export class ServiceRuns {
     // Oldest first. One that sleeps continues with its answer.
     for (const run of runs.reverse()) {
       try {
+        // A host of the fleet continues it, which may be this one.
+        if ((await this.#options.fleet?.member.has(run.id)) === true) continue
         if (run.forkedFrom !== undefined && !(await this.#hasBegun(run.id))) continue
         await this.#resume(run, {})
         resumed.push(run.id)
@@ -134,17 +155,30 @@ export class ServiceRuns {
   /** @throws {Refusal} 429 beyond the quotas of the caller */
   async resume(runId: string, caller: Caller): Promise<void> {
     const run = await this.summary(runId)
-    const { host, quotas } = this.#options
+    const { host, quotas, fleet } = this.#options
+    if (fleet !== undefined && (await fleet.member.has(runId)))
+      return await quotas.resume(caller, run, async () => await fleet.member.wake(runId))
     const { maxRuns } = caller.account?.quotas ?? {}
     await this.#orRetryLater(async () => host.queue?.requireRoom(run.metadata?.[ownerField], maxRuns))
     await quotas.resume(caller, run, async (limits) => await this.#resume(run, limits))
   }
 
+  /** What runs say of their model and traces, each once. */
+  #note(notes: readonly string[]): void {
+    for (const note of notes) {
+      if (this.#noted.has(note)) continue
+      if (this.#noted.size < notedMax) this.#noted.add(note)
+      this.#options.warn(note)
+    }
+  }
+
   async #resume({ id, metadata }: RunSummary, limits: NonNullable<ResumeOptions['limits']>): Promise<void> {
     // Who started a run here may have said that nobody answers.
     const interactive = metadata?.[startedBy] === undefined ? true : 'stored'
-    const run = await this.#options.host.resume(id, { interactive, limits })
-    this.#hold(run, metadata?.[ownerField])
+    const run = await this.#options.host.resume(id, {
+      ...{ interactive, limits, onNotes: (notes) => this.#note(notes) },
+    })
+    this.hold(run, metadata?.[ownerField])
   }
 
   /**
@@ -162,13 +196,24 @@ export class ServiceRuns {
     const { continue: continued, plan } = 'workflow' in request ? {} : request
     const others = [continued, plan?.from].filter((other) => typeof other === 'string')
     await this.#options.ownership.require(caller, ...others)
-    const startNew = async (own: Readonly<Record<string, string>>): Promise<StartedRun> => {
+    const startNew = async (
+      own: Readonly<Record<string, string>>,
+      submission?: SubmissionKey,
+    ): Promise<StartedRun> => {
       await check()
-      return { runId: await this.#start(request, caller, own), isNew: true }
+      return await this.#start(request, caller, own, submission)
     }
     if (key === undefined) return await startNew({})
     const body = digestOf(toCanonicalJson(request))
     const stored = storedKey(caller, key)
+    const { fleet } = this.#options
+    if (fleet !== undefined) {
+      const known =
+        (await fleet.member.findByKey(stored)) ??
+        (await startNew(keyMetadata(stored, body), { key: stored, body }))
+      if ('body' in known && known.body !== body) throw keyConflict(key, known.runId)
+      return { runId: known.runId, isNew: 'isNew' in known && known.isNew }
+    }
     return await this.#inTurn(stored, async () => {
       const known = await findByKey(this.#options.host.runs, caller, stored)
       if (known === undefined) return await startNew(keyMetadata(stored, body))
@@ -207,7 +252,7 @@ export class ServiceRuns {
 
   /** The handle of a run at work, to be released; null when no process carries it out. */
   async find(runId: string): Promise<RunHandle | null> {
-    return this.#own.get(runId) ?? (await this.#options.host.attach(runId))
+    return this.#own.get(runId) ?? (await this.#options.host.reach(runId))
   }
 
   /**
@@ -229,17 +274,29 @@ export class ServiceRuns {
     const payer = caller.link === undefined ? caller : await ownership.ownerOf(before)
     // Before the answer counts, since it wakes the run.
     if (!before.isLive) await quotas.requireRoom(payer)
-    const result = await host.answer(runId, approvalId, answer, { by })
+    const result = await host.answer(runId, approvalId, answer, { by, via: 'http' })
     const run = await this.summary(runId)
-    if (result.taken && !run.isLive && run.isPaused !== true && run.state.end === null)
+    // The fleet queues its run with the answer.
+    const isIdle = !run.isLive && run.host === undefined
+    if (result.taken && isIdle && run.isPaused !== true && run.state.end === null)
       await quotas.resume(payer, run, async (limits) => await this.#resume(run, limits))
     return result
   }
 
   /** Cancels a run, also one that no process carries out. */
   async cancel(runId: string, options: CancelOptions): Promise<void> {
-    const own = this.#own.get(runId)
-    await (own === undefined ? this.#options.host.cancel(runId, options) : own.cancel(options))
+    let hasLeft = false
+    for (const until = performance.now() + leavingMs; ; ) {
+      const own = this.#own.get(runId)
+      try {
+        return await (own === undefined ? this.#options.host.cancel(runId, options) : own.cancel(options))
+      } catch (error) {
+        // A run of a fleet that goes to sleep: its journal takes the request as soon as it has left.
+        hasLeft ||= own !== undefined && CaissonError.from(error).code === 'run_busy'
+        if (!hasLeft || performance.now() > until) throw error
+      }
+      await sleep(leavingLookMs)
+    }
   }
 
   /** Closes the connection to a run of another process. */
@@ -258,37 +315,78 @@ export class ServiceRuns {
     request: StartRequest,
     caller: Caller,
     own: Readonly<Record<string, string>>,
-  ): Promise<string> {
+    key: SubmissionKey | undefined,
+  ): Promise<StartedRun> {
+    const { metadata = {} } = request
+    requireOwnMetadata(metadata)
+    const all = { ...metadata, ...own, ...ownerMetadata(caller), [startedBy]: 'service' }
+    return this.#options.fleet === undefined
+      ? await this.#startHere(request, caller, all)
+      : await this.#submit(this.#options.fleet.starts, request, caller, { metadata: all, key })
+  }
+
+  /** For any host of the fleet. */
+  async #submit(
+    starts: FleetStarts,
+    { workspace, uploadedWorkspace, expectedModel: _, ...request }: StartRequest,
+    caller: Caller,
+    given: { readonly metadata: Readonly<Record<string, string>>; readonly key: SubmissionKey | undefined },
+  ): Promise<StartedRun> {
+    const { metadata, key } = given
+    const directory = await this.#directoryOf({ ...request, workspace } as StartRequest)
+    if (workspace !== undefined) await this.#requireOwnPlace(workspace, caller)
+    const place =
+      uploadedWorkspace !== undefined
+        ? ({ kind: 'upload', id: uploadedWorkspace } as const)
+        : directory === undefined
+          ? ({ kind: 'empty' } as const)
+          : ({ kind: 'directory', path: await this.workspaceOf(directory) } as const)
+    const { limits, ...rest } = request
+    return await this.#options.quotas.start(caller, limits, async (within) => {
+      const limited = { ...rest, ...(within === undefined ? {} : { limits: within }), metadata }
+      const submission = {
+        ...{ request: limited as StartRequest, workspace: place, key },
+        caller: ownerMetadata(caller)[ownerField],
+        maxAtWork: caller.account?.quotas.maxRuns ?? null,
+      }
+      return await this.#orRetryLater(() => starts.submit(submission))
+    })
+  }
+
+  /** Of the request, or of the run that it continues. Undefined: it has one of its own. */
+  async #directoryOf(request: StartRequest): Promise<string | undefined> {
+    const continues = 'continue' in request ? request.continue : undefined
+    if (request.workspace !== undefined || continues === undefined) return request.workspace
+    return (await this.summary(continues)).workspace
+  }
+
+  async #startHere(
+    request: StartRequest,
+    caller: Caller,
+    metadata: Readonly<Record<string, string>>,
+  ): Promise<StartedRun> {
     const {
-      metadata = {},
-      workspace,
+      metadata: _,
+      workspace: __,
       approvals,
       limits,
-      expectedModel: _,
+      expectedModel: ___,
       priority,
       startWithinMs,
+      requires,
       ...rest
     } = request
-    const reserved = Object.keys(metadata).find((name) => name.startsWith(ownPrefix))
-    if (reserved !== undefined || Object.keys(metadata).length > metadataMaxKeys)
-      throw new Refusal(400, 'invalid_request', 'the metadata cannot be used', {
-        errors: [
-          {
-            field: 'metadata',
-            message: `expected at most ${metadataMaxKeys} keys, none that starts with ${ownPrefix}`,
-          },
-        ],
+    if (requires !== undefined)
+      throw new Refusal(400, 'invalid_options', 'requires: this service is in no fleet', {
+        remedy: 'leave it out, or send the request to a service of a fleet',
       })
-    const continues = 'continue' in rest ? rest.continue : undefined
-    const directory =
-      workspace === undefined && continues !== undefined
-        ? (await this.summary(continues)).workspace
-        : workspace
-    const place = directory === undefined ? await this.#makeWorkspace() : await this.#workspaceOf(directory)
+    const directory = await this.#directoryOf(request)
+    if (request.workspace !== undefined) await this.#requireOwnPlace(request.workspace, caller)
+    const place = directory === undefined ? await this.#makeWorkspace() : await this.workspaceOf(directory)
     const options = {
       ...rest,
       workspace: place,
-      metadata: { ...metadata, ...own, ...ownerMetadata(caller), [startedBy]: 'service' },
+      metadata,
       approvals: { interactive: true, ...approvals },
       // Each key and subject has its turn, and so has the owner.
       queue: {
@@ -300,12 +398,14 @@ export class ServiceRuns {
     try {
       return await quotas.start(caller, limits, async (within) => {
         const limited = within === undefined ? options : ({ ...options, limits: within } as StartOptions)
-        const run = await this.#orRetryLater(() => startOn(host, limited))
-        this.#hold(run, ownerMetadata(caller)[ownerField])
+        const run = await this.#orRetryLater(() =>
+          startOn(host, { ...limited, onNotes: (notes) => this.#note(notes) }),
+        )
+        this.hold(run, ownerMetadata(caller)[ownerField])
         await this.#options.onStart?.(run.id)
         if (quotas.hasBudget(caller) && host.queue?.placeOf(run.id) != null)
           void this.#checkBudget(run, caller)
-        return run.id
+        return { runId: run.id, isNew: true }
       })
     } catch (error) {
       // No run names it.
@@ -327,15 +427,19 @@ export class ServiceRuns {
 
   /** @throws {Refusal} 429 with the time until another run starts, where too many wait */
   async #orRetryLater<T>(work: () => Promise<T>): Promise<T> {
-    const { host, onRefused } = this.#options
+    const { host, onRefused, fleet } = this.#options
     try {
       return await work()
     } catch (error) {
       const { code, message } = CaissonError.from(error)
-      if (code !== 'queue_full' || host.queue === null) throw error
+      const nextStartMs =
+        code === 'queue_full'
+          ? ((await fleet?.member.signals())?.nextStartMs ?? host.queue?.nextStartMs)
+          : undefined
+      if (nextStartMs === undefined) throw error
       onRefused?.()
-      const seconds = Math.ceil(host.queue.nextStartMs / 1_000)
-      throw new Refusal(429, code, message, {
+      const seconds = Math.ceil(nextStartMs / 1_000)
+      throw new Refusal(429, 'queue_full', message, {
         remedy: `try again in ${seconds} s, or cancel a run that waits`,
         headers: { 'retry-after': `${seconds}` },
       })
@@ -348,7 +452,14 @@ export class ServiceRuns {
     return { ...runResource(run), ...(place === null ? {} : { queue: place }) }
   }
 
-  #hold(run: RunHandle, caller: string | undefined): void {
+  /** As {@link resource}, with the place of a run that waits for a host of the fleet, and why it waits. */
+  async fullResource(run: RunSummary): Promise<RunResource> {
+    const place = run.status === 'queued' ? await this.#options.fleet?.member.placeOf(run.id) : undefined
+    return { ...this.resource(run), ...(place === undefined ? {} : { queue: place }) }
+  }
+
+  /** From now on this process carries the run out. @param caller whose it is; undefined: the owner's */
+  hold(run: RunHandle, caller: string | undefined): void {
     this.#own.set(run.id, run)
     if (caller !== undefined) this.#callers.set(run.id, caller)
     this.#options.onChange?.(run.id)
@@ -369,17 +480,39 @@ export class ServiceRuns {
     return empty
   }
 
+  /** Refuses the path of a workspace that the service made for somebody else's run. @throws {Refusal} 403 */
+  async #requireOwnPlace(given: string, caller: Caller): Promise<void> {
+    const real = await realpath(given).catch(() => undefined)
+    if (real === undefined || seesAll(caller) || !(await this.#isMade(real))) return
+    if (isUploadOf(path.basename(real), caller)) return
+    const metadata = visibleMetadata(caller)
+    for (const workspace of new Set([given, real])) {
+      const { runs } = await this.#options.host.runs.page({ filter: { workspace, metadata }, limit: 1 })
+      if (runs.some((run) => isVisible(caller, run))) return
+    }
+    throw this.#notAllowed(given)
+  }
+
+  /** Whether the service made the folder for a run or an upload. */
+  async #isMade(real: string): Promise<boolean> {
+    return path.dirname(real) === (await realpath(this.#options.emptyWorkspaces).catch(() => undefined))
+  }
+
   /** The real path, so that no link leads out of the allowed folders. */
-  async #workspaceOf(given: string): Promise<string> {
-    const { workspaces, emptyWorkspaces } = this.#options
+  async workspaceOf(given: string): Promise<string> {
+    const { workspaces } = this.#options
     const real = await realpath(given).catch(() => undefined)
     // A later run continues one that has a workspace of its own.
-    if (real !== undefined && path.dirname(real) === (await realpath(emptyWorkspaces).catch(() => undefined)))
-      return real
+    if (real !== undefined && (await this.#isMade(real))) return real
     const isBelow = (folder: string) =>
       real === folder || real?.startsWith(folder === '/' ? '/' : `${folder}/`)
     if (real !== undefined && workspaces.some(isBelow)) return real
-    throw new Refusal(
+    throw this.#notAllowed(given)
+  }
+
+  #notAllowed(given: string): Refusal {
+    const { workspaces } = this.#options
+    return new Refusal(
       403,
       'workspace_refused',
       `the workspace ${JSON.stringify(given)} is not below an allowed folder`,
@@ -392,7 +525,7 @@ export class ServiceRuns {
 
 function runResource(run: RunSummary): RunResource {
   const { id, status, since, startedAt, prompt, workspace, model, continues, state } = run
-  const { notes, forkedFrom, pendingApprovals, isLive, isPaused, problem } = run
+  const { notes, forkedFrom, pendingApprovals, isLive, isPaused, problem, host } = run
   const { phase, toolCalls, usage, isUsageEstimated, costUsd, changes, applied, end } = state
   const shown = givenMetadata(run)
   const key = keyOf(run)
@@ -410,8 +543,23 @@ function runResource(run: RunSummary): RunResource {
     ...{ phase, toolCalls, usage, isUsageEstimated, costUsd },
     changes: changes?.entries ?? null,
     ...{ applied, pendingApprovals, isLive, end },
+    ...(host === undefined ? {} : { host }),
     ...(problem === undefined ? {} : { problem }),
   }
+}
+
+/** @throws {Refusal} 400 */
+function requireOwnMetadata(metadata: Readonly<Record<string, string>>): void {
+  const reserved = Object.keys(metadata).find((name) => name.startsWith(ownPrefix))
+  if (reserved === undefined && Object.keys(metadata).length <= metadataMaxKeys) return
+  throw new Refusal(400, 'invalid_request', 'the metadata cannot be used', {
+    errors: [
+      {
+        field: 'metadata',
+        message: `expected at most ${metadataMaxKeys} keys, none that starts with ${ownPrefix}`,
+      },
+    ],
+  })
 }
 
 type StartOptions = RunOptions | (WorkflowOptions & Pick<WorkflowRunRequest, 'workflow'>)

@@ -9,12 +9,14 @@ import { createServer, type Server } from 'node:http'
 import { isIP, type Socket } from 'node:net'
 import path from 'node:path'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { errnoOf } from '#specs/node/file-error.ts'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
-import { CaissonError, type Host } from '../index.ts'
+import { CaissonError, type FleetMember, type Host } from '../index.ts'
 import { Access, hostNames } from './access.ts'
 import { Callers, type JwtAccess } from './callers.ts'
 import { connectionsMax } from './connections.ts'
 import { RunEvents } from './events.ts'
+import { FleetStarts } from './fleet-starts.ts'
 import { makeHandlers } from './handlers.ts'
 import { createHttpServer } from './http-server.ts'
 import { Links } from './links.ts'
@@ -38,6 +40,8 @@ export const defaultPort = 3789
 
 export interface ServiceOptions {
   readonly host: Host
+  /** The fleet that the host is one of, as its option `fences`. Default: this process alone carries its runs out. */
+  readonly fleet?: FleetMember
   readonly version: string
   /** Default `127.0.0.1`. Any other address that is not loopback needs `tls`. */
   readonly address?: string
@@ -84,6 +88,7 @@ export class Service implements AsyncDisposable {
   readonly #runs: ServiceRuns
   readonly #waits: RunWaits
   readonly #notices: Notices | undefined
+  readonly #fleet: FleetMember | undefined
   /** Ends the observation of runs. */
   readonly #forget: () => void
 
@@ -98,6 +103,7 @@ export class Service implements AsyncDisposable {
     readonly waits: RunWaits
     readonly notices: Notices | undefined
     readonly forget: () => void
+    readonly member: FleetMember | undefined
   }) {
     this.url = parts.url
     this.socket = parts.socket
@@ -109,6 +115,7 @@ export class Service implements AsyncDisposable {
     this.#waits = parts.waits
     this.#notices = parts.notices
     this.#forget = parts.forget
+    this.#fleet = parts.member
   }
 
   /** @throws {CaissonError} when it cannot listen safely; the message says what to pass */
@@ -135,7 +142,9 @@ export class Service implements AsyncDisposable {
       keys: host.apiKeys,
       ...(jwt?.quotas === undefined ? {} : { subjectQuotas: jwt.quotas }),
     })
-    const quotas = new Quotas({ host, atWork: () => runs.ofCallers })
+    const { fleet: member } = options
+    const useOf = member === undefined ? undefined : (caller: string) => member.useOf(caller)
+    const quotas = new Quotas({ host, useOf, atWork: () => runs.ofCallers })
     const callers = new Callers({
       ...{ token, keys: host.apiKeys, log },
       ...(jwt === undefined ? {} : { jwt }),
@@ -147,8 +156,24 @@ export class Service implements AsyncDisposable {
     })
     const values = new MetricValues()
     let notices: Notices | undefined
+    const emptyWorkspaces = path.join(directory, 'workspaces')
+    const uploads = new Uploads(host, emptyWorkspaces, member)
+    const starts =
+      member === undefined
+        ? undefined
+        : new FleetStarts({
+            ...{ host, fleet: member, uploads, emptyWorkspaces },
+            workspaceOf: (given) => runs.workspaceOf(given),
+            limitsNow: async (metadata, limits) =>
+              await quotas.limitsNow(await ownership.ownerOf({ metadata }), limits),
+            onRun: (run, caller) => {
+              runs.hold(run, caller)
+              void notices?.began(run.id)
+            },
+          })
     const runs: ServiceRuns = new ServiceRuns({
       ...{ host, quotas, ownership },
+      fleet: member === undefined || starts === undefined ? undefined : { member, starts },
       onChange: (runId) => {
         waits.wake(runId)
         notices?.left(runId)
@@ -156,15 +181,14 @@ export class Service implements AsyncDisposable {
       onStart: async (runId) => await notices?.began(runId),
       onRefused: () => values.add('caisson_queue_refused_total', {}),
       workspaces: await Promise.all((options.workspaces ?? []).map((folder) => realWorkspace(folder))),
-      emptyWorkspaces: path.join(directory, 'workspaces'),
+      emptyWorkspaces,
       warn: (message) => log({ level: 'warn', message }),
     })
     const events = new RunEvents(host, runs)
     const waits: RunWaits = new RunWaits({ host, quotas, isHeld: (runId) => runs.holds(runId) })
     const runMetrics = new RunMetrics(values)
     const readiness = new Readiness({ doctor: (given) => host.doctor(given), log })
-    const scrape = new Scrape({ host, values, runs: runMetrics, readiness, version, log })
-    const uploads = new Uploads(host, path.join(directory, 'workspaces'))
+    const scrape = new Scrape({ host, values, runs: runMetrics, fleet: member, readiness, version, log })
     const handlers = makeHandlers({
       host,
       runs,
@@ -177,7 +201,7 @@ export class Service implements AsyncDisposable {
       scrape,
       push,
       version,
-      ...{ publicUrl: options.publicUrl, log },
+      ...{ publicUrl: options.publicUrl, log, fleet: member },
       clean: options.clean ?? { line: (text) => text, block: (text) => text },
     })
     const locals = new WeakSet<Socket>()
@@ -256,8 +280,9 @@ export class Service implements AsyncDisposable {
       await keepAddress(directory, url)
       local.defer(() => keepAddress(directory, undefined))
     }
+    await starts?.work()
     undo.move()
-    return new Service({ url, socket, tokenFile, resumed, app, local, runs, waits, notices, forget })
+    return new Service({ url, socket, tokenFile, resumed, app, local, runs, waits, notices, forget, member })
   }
 
   /** Number of runs at work in this process. */
@@ -267,9 +292,10 @@ export class Service implements AsyncDisposable {
 
   /**
    * Answers requests that wait, stops taking others and ends its connections. Runs at work continue; those that the process
-   * ends with are continued by the next service.
+   * ends with are continued by the next service. Those of a fleet are given back first: other hosts continue them.
    */
   async close(): Promise<void> {
+    await this.#fleet?.leave()
     const drained = this.#waits.close()
     await this.#notices?.[Symbol.asyncDispose]()
     await drained
@@ -347,7 +373,7 @@ async function readTls({ certFile, keyFile }: { certFile: string; keyFile: strin
 }
 
 function cannotListen(address: string, port: number, cause: unknown): CaissonError {
-  const isTaken = cause instanceof Error && 'code' in cause && cause.code === 'EADDRINUSE'
+  const isTaken = errnoOf(cause) === 'EADDRINUSE'
   return new CaissonError(
     'not_possible_now',
     isTaken

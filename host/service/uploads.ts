@@ -1,11 +1,11 @@
 /** Workspaces that callers upload: each is a folder beside those that the service makes, and belongs to its caller. */
 import { createHash, randomBytes } from 'node:crypto'
-import { mkdir, readdir, stat } from 'node:fs/promises'
+import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { Readable } from 'node:stream'
 import type { z } from 'zod'
-import type { WorkspaceResource } from '#specs/service/start-resources.ts'
-import { CaissonError, type Host } from '../index.ts'
+import { WorkspaceId, type WorkspaceResource } from '#specs/service/start-resources.ts'
+import { CaissonError, type FleetMember, type Host, type UnpackedWorkspace } from '../index.ts'
 import type { Caller } from './callers.ts'
 import { ownerField, ownerMetadata } from './ownership.ts'
 import { Refusal } from './problems.ts'
@@ -21,12 +21,17 @@ const markDigits = 12
 export class Uploads {
   readonly #host: Pick<Host, 'unpackWorkspace'>
   readonly #folder: string
+  readonly #fleet: FleetMember | undefined
   /** Uploads under way, by mark of their caller. */
   readonly #underWay: string[] = []
 
-  /** @param folder of the workspaces; made when it is missing */
-  constructor(host: Pick<Host, 'unpackWorkspace'>, folder: string) {
+  /**
+   * @param folder of the workspaces; made when it is missing
+   * @param fleet whose hosts get what is uploaded to one of them. Absent: this host is in none
+   */
+  constructor(host: Pick<Host, 'unpackWorkspace'>, folder: string, fleet?: FleetMember) {
     this.#host = host
+    this.#fleet = fleet
     this.#folder = folder
   }
 
@@ -41,8 +46,9 @@ export class Uploads {
     const own = (await readdir(this.#folder)).filter(
       (name) => name.endsWith(mark) && name.startsWith('workspace-'),
     )
-    if (own.length >= workspacesMax)
-      throw new Refusal(429, 'too_many_requests', `${caller.name} has ${own.length} uploaded workspaces`, {
+    const count = Math.max(own.length, (await this.#fleet?.countUploads(mark)) ?? 0)
+    if (count >= workspacesMax)
+      throw new Refusal(429, 'too_many_requests', `${caller.name} has ${count} uploaded workspaces`, {
         remedy: 'remove runs that use one: DELETE /v1/runs/{run}; `caisson clean` removes unused ones',
       })
     const ofCaller = this.#underWay.filter((other) => other === mark).length
@@ -59,9 +65,7 @@ export class Uploads {
     this.#underWay.push(mark)
     try {
       const id = `workspace-${randomBytes(10).toString('hex')}${mark}`
-      const { entries, contentBytes } = await this.#host.unpackWorkspace(from, path.join(this.#folder, id), {
-        signal,
-      })
+      const { entries, contentBytes } = await this.#receive(id, from, signal)
       return { id, entries, contentBytes }
     } catch (error) {
       throw asRefusal(error)
@@ -70,15 +74,61 @@ export class Uploads {
     }
   }
 
+  /** Unpacks it here, and keeps it for the other hosts of a fleet once it has proved to be a workspace. */
+  async #receive(id: string, from: Readable, signal: AbortSignal): Promise<UnpackedWorkspace> {
+    if (this.#fleet === undefined) return await this.#unpack(id, from, signal)
+    let unpacked: UnpackedWorkspace | undefined
+    try {
+      await this.#fleet.storeUpload(id, from, this.#folder, async (archive) => {
+        unpacked = await this.#unpack(id, archive, signal)
+      })
+    } catch (error) {
+      if (unpacked !== undefined) await rm(unpacked.directory, { recursive: true, force: true })
+      throw error
+    }
+    if (unpacked === undefined) throw new CaissonError('internal', 'the archive was not unpacked')
+    return unpacked
+  }
+
+  async #unpack(id: string, archive: Readable, signal?: AbortSignal): Promise<UnpackedWorkspace> {
+    const options = signal === undefined ? {} : { signal }
+    return await this.#host.unpackWorkspace(archive, path.join(this.#folder, id), options)
+  }
+
+  /** The folder here of one that was uploaded to any host of the fleet. @throws {CaissonError} `file_not_found` */
+  async bring(id: string): Promise<string> {
+    const directory = path.join(this.#folder, id)
+    if (await isDirectory(directory)) return directory
+    const archive = await this.#fleet?.openUpload(id)
+    if (archive === undefined)
+      throw new CaissonError('file_not_found', `the fleet has no uploaded workspace ${id}`)
+    await mkdir(this.#folder, { recursive: true, mode: 0o700 })
+    await this.#unpack(id, archive).catch(async (error: unknown) => {
+      // Another run may have brought it meanwhile.
+      if (!(await isDirectory(directory))) throw error
+    })
+    return directory
+  }
+
   /** The folder of an uploaded workspace. @throws {Refusal} 404 when the caller has none with this id */
   async directoryOf(id: string, caller: Caller): Promise<string> {
     const directory = path.join(this.#folder, id)
-    const isMine = caller.scopes.has('admin') || id.endsWith(markOf(caller))
-    if (isMine && (await stat(directory).catch(() => undefined))?.isDirectory() === true) return directory
+    const isMine = caller.scopes.has('admin') || isUploadOf(id, caller)
+    if (isMine && (await isDirectory(directory))) return directory
+    if (isMine && this.#fleet !== undefined && (await this.#fleet.hasUpload(id))) return await this.bring(id)
     throw new Refusal(404, 'not_found', `there is no uploaded workspace ${id}`, {
       remedy: 'upload it: POST /v1/workspaces',
     })
   }
+}
+
+async function isDirectory(place: string): Promise<boolean> {
+  return (await stat(place).catch(() => undefined))?.isDirectory() === true
+}
+
+/** Whether the name of a folder is the id of a workspace that the caller uploaded. */
+export function isUploadOf(name: string, caller: Caller): boolean {
+  return WorkspaceId.safeParse(name).success && name.endsWith(markOf(caller))
 }
 
 /** In the id, so that nothing besides the folder has to be kept. */

@@ -24,6 +24,16 @@ export async function findQuestion(
   return question ?? (await explainGone(runs, id, approvalId))
 }
 
+/** For an answer to another question than the run asks by now. */
+export function questionChanged(runId: string): Refusal {
+  return new Refusal(
+    409,
+    'question_changed',
+    'the run asks something else under this ID than the answer was for; nothing was answered',
+    { remedy: `read the question again: GET /v1/approvals?run=${runId}` },
+  )
+}
+
 async function explainGone(runs: Host['runs'], runId: string, approvalId: string): Promise<never> {
   let isKnown = false
   let decision: string | undefined

@@ -3,9 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { OAuthTokens } from '@modelcontextprotocol/client'
 import * as z from 'zod'
 import { parseJson } from '../files/json.ts'
+import { authenticationOf } from './client-authentication.ts'
 import { isEndpoint, refused } from './discovery.ts'
 import { type GrantParts, requestForDevice } from './grants.ts'
-import { oauthCodeOf } from './oauth-error.ts'
+import { LostRequestError } from './judged-fetch.ts'
+import { isOverloaded, oauthCodeOf } from './oauth-error.ts'
 
 /** What the person is shown. */
 export interface DeviceCode {
@@ -27,6 +29,7 @@ const DeviceAnswer = z.object({
 
 const defaultIntervalMs = 5_000
 const slowerMs = 5_000
+const longestIntervalMs = 60_000
 
 interface DeviceOptions {
   readonly scope: string | undefined
@@ -54,22 +57,30 @@ export async function signInByDevice(parts: GrantParts, options: DeviceOptions):
     } catch (cause) {
       const error = oauthCodeOf(cause)
       if (error === 'slow_down') intervalMs += slowerMs
+      // A poll that was lost says nothing of the code; RFC 8628, 3.5 asks for longer intervals then.
+      else if (cause instanceof LostRequestError || isOverloaded(cause))
+        intervalMs = Math.max(intervalMs, Math.min(intervalMs * 2, longestIntervalMs))
       else if (error !== 'authorization_pending') throw cause
     }
   }
 }
 
 async function askForCode(
-  { server, client, fetch }: GrantParts,
+  parts: GrantParts,
   { scope }: DeviceOptions,
 ): Promise<z.infer<typeof DeviceAnswer>> {
+  const { server, fetch } = parts
   const endpoint = (server.metadata as Record<string, unknown> | undefined)?.device_authorization_endpoint
   if (typeof endpoint !== 'string' || !isEndpoint(endpoint))
     throw refused('the authorization server has no flow for devices; sign in with the flow "code"')
-  const body = new URLSearchParams({ client_id: client.client_id })
+  const body = new URLSearchParams()
   if (scope !== undefined) body.set('scope', scope)
   if (server.resource !== undefined) body.set('resource', server.resource)
-  const headers = { 'content-type': 'application/x-www-form-urlencoded', accept: 'application/json' }
+  const headers = new Headers({
+    'content-type': 'application/x-www-form-urlencoded',
+    accept: 'application/json',
+  })
+  await authenticationOf(parts)(headers, body, endpoint, server.metadata)
   const response = await fetch(endpoint, { method: 'POST', headers, body, redirect: 'manual' })
   if (!response.ok)
     throw refused(`the authorization server gave no code for a device (HTTP ${response.status})`)

@@ -3,7 +3,6 @@
  * token endpoint of one authorization server, and asks for tokens of one resource.
  */
 import {
-  type AddClientAuthentication,
   type AuthorizationServerMetadata,
   exchangeAuthorization,
   type FetchLike,
@@ -13,13 +12,11 @@ import {
   type StoredOAuthClientInformation,
   validateAuthorizationResponseIssuer,
 } from '@modelcontextprotocol/client'
+import { type AuthenticatedClient, authenticationOf } from './client-authentication.ts'
 import { type AuthorizationServer, refused } from './discovery.ts'
 import type { SignInRecord } from './sign-in-records.ts'
 
-export interface GrantParts {
-  readonly server: Pick<AuthorizationServer, 'url' | 'issuer' | 'metadata' | 'resource'>
-  readonly client: StoredOAuthClientInformation
-  readonly signer?: AddClientAuthentication | undefined
+export interface GrantParts extends AuthenticatedClient {
   readonly fetch: FetchLike
 }
 
@@ -105,7 +102,7 @@ export function partsOf(
 }
 
 async function requestTokens(parts: GrantParts, params: URLSearchParams): Promise<OAuthTokens> {
-  const { server, client, signer, fetch } = parts
+  const { server, client, fetch } = parts
   const misuse = (): never => {
     throw refused('a request for tokens does not lead to a browser')
   }
@@ -119,13 +116,15 @@ async function requestTokens(parts: GrantParts, params: URLSearchParams): Promis
     saveCodeVerifier: misuse,
     codeVerifier: misuse,
     prepareTokenRequest: () => params,
-    ...(signer === undefined ? {} : { addClientAuthentication: signer }),
+    addClientAuthentication: authenticationOf(parts),
   }
   return await fetchToken(provider, server.url, { ...common(parts), fetchFn: fetch })
 }
 
-function common({ server: { metadata, resource } }: GrantParts) {
+function common(parts: GrantParts) {
+  const { metadata, resource } = parts.server
   return {
+    addClientAuthentication: authenticationOf(parts),
     ...(metadata === undefined ? {} : { metadata }),
     ...(resource === undefined ? {} : { resource }),
   }

@@ -31,6 +31,9 @@ const withoutBody = new Set([204, 205, 304])
 /** The request failed before an answer. A TypeError, as of `fetch`, so that the library does not continue without it. */
 export class RequestFailedError extends TypeError {}
 
+/** The network, or the time for an answer, failed it; the same request can succeed later. */
+export class LostRequestError extends RequestFailedError {}
+
 export function createJudgedFetch(options: JudgedFetchOptions): FetchLike {
   const { network, policy, resolve, timeoutMs = defaultTimeoutMs } = options
   const connect = createConnector({ network, timeoutMs, ...(resolve === undefined ? {} : { resolve }) })
@@ -46,7 +49,10 @@ export function createJudgedFetch(options: JudgedFetchOptions): FetchLike {
         ? 'expected https, since the address is public'
         : judgeResolved(policy, target, ip, inside)
     const opened = await connect(target, judge, ends)
-    if (!opened.ok) throw new RequestFailedError(`${describeTarget(target)}: ${opened.error.message}`)
+    if (!opened.ok) {
+      const Failure = opened.error.kind === 'refused' ? RequestFailedError : LostRequestError
+      throw new Failure(`${describeTarget(target)}: ${opened.error.message}`)
+    }
     using _ = { [Symbol.dispose]: () => opened.value.destroy() }
     opened.value.on('error', () => undefined)
     const socket = await secure(opened.value, target, network, ends)
@@ -70,7 +76,7 @@ async function secure(
 ): Promise<Duplex> {
   if (target.scheme === 'http') return socket
   const secured = await startTls(socket, target, network.secureContext(), signal)
-  if (!secured.ok) throw new RequestFailedError(secured.error.message)
+  if (!secured.ok) throw new LostRequestError(secured.error.message)
   return secured.value
 }
 
@@ -101,14 +107,14 @@ async function exchange(
   })
   sent.once('response', resolve)
   sent.on('error', (error) => reject(failureOf(host, error, signal)))
-  sent.once('close', () => reject(new RequestFailedError(`${host} closed the connection without an answer`)))
+  sent.once('close', () => reject(new LostRequestError(`${host} closed the connection without an answer`)))
   sent.end(body ?? undefined)
   const answer = await promise
   // A stream of events does not end; nothing here reads one.
   const isStream = answer.headers['content-type']?.includes('text/event-stream') === true
   const read = isStream ? null : await readResponseBody(answer, host, answerMaxBytes, signal)
   if (isStream) answer.destroy()
-  if (read !== null && !read.ok) throw new RequestFailedError(read.error.message)
+  if (read !== null && !read.ok) throw new LostRequestError(read.error.message)
   if (read?.value.cut === true)
     throw new RequestFailedError(`${host} answered with more than ${answerMaxBytes} bytes`)
   const status = answer.statusCode ?? 502
@@ -123,8 +129,8 @@ async function exchange(
   })
 }
 
-function failureOf(host: string, error: Error, signal: AbortSignal): RequestFailedError {
-  if (signal.aborted) return new RequestFailedError(`${host} did not answer in time`)
+function failureOf(host: string, error: Error, signal: AbortSignal): LostRequestError {
+  if (signal.aborted) return new LostRequestError(`${host} did not answer in time`)
   const code = 'code' in error && typeof error.code === 'string' ? error.code : error.name
-  return new RequestFailedError(`the connection with ${host} failed (${code})`)
+  return new LostRequestError(`the connection with ${host} failed (${code})`)
 }

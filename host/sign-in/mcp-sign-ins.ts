@@ -17,6 +17,11 @@ export class McpSignIns {
     this.records = new SignInRecords(options.place.folders)
   }
 
+  /** The servers of the configuration as it has them, valid or not. @throws {CaissonError} `invalid_config` */
+  async configured(): Promise<Readonly<Record<string, unknown>>> {
+    return await this.#configured()
+  }
+
   /** The servers of the configuration that can be signed in to. @throws {CaissonError} `invalid_config` */
   async servers(): Promise<ReadonlyMap<string, SignInServer>> {
     return signInServersOf(await this.#configured())

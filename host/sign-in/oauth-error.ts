@@ -15,6 +15,13 @@ export function oauthCodeOf(cause: unknown): string | undefined {
   return typeof cause.code === 'string' && codePattern.test(cause.code) ? cause.code : 'server_error'
 }
 
+/** Whether the authorization server, or one before it, could not answer now. */
+export function isOverloaded(cause: unknown): boolean {
+  const code = oauthCodeOf(cause)
+  if (code === 'temporarily_unavailable') return true
+  return code === 'server_error' && /^HTTP 5\d\d/.test((cause as Error).message)
+}
+
 /** @param redaction of what was sent */
 export function explainFailure(cause: unknown, redaction: Redaction): string {
   if (cause instanceof CaissonError || cause instanceof RequestFailedError)

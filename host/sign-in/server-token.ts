@@ -48,7 +48,7 @@ export class ServerToken implements TokenSource {
 }
 
 /**
- * The servers of a run, with the placeholder of a token where the user is signed in, and the tokens by their placeholders.
+ * The servers of a run, with the placeholder of a token where the user is signed in, and the tokens of all that take one.
  * A server of a run has no other server's token.
  */
 export async function withTokens(
@@ -62,10 +62,11 @@ export async function withTokens(
   const tokens = new Map<string, TokenSource>()
   const entries = Object.entries(servers).map(async ([name, server]) => {
     const candidate = candidates.get(name)
-    if (candidate === undefined || candidate.url !== server.url || !(await signIns.isReady(candidate)))
-      return [name, server] as const
+    if (candidate === undefined || candidate.url !== server.url) return [name, server] as const
     const token = tokenNameOf(candidate)
+    // Without a sign-in too: a run that began with one has the placeholder still, and this says what is missing.
     tokens.set(token, new ServerToken(signIns, candidate))
+    if (!(await signIns.isReady(candidate))) return [name, server] as const
     const headers = { ...server.headers, Authorization: `Bearer ${placeholderOf(token)}` }
     return [name, { ...server, headers }] as const
   })

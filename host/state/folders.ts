@@ -7,6 +7,7 @@ import { mkdir, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { type Distrust, findDistrust } from '../files/path-trust.ts'
 
 export interface Folders {
@@ -97,7 +98,7 @@ async function makeFolder(folder: string): Promise<void> {
   if (parent !== folder) await makeFolder(parent)
   await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
     // Another process made it in between.
-    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+    if (errnoOf(error) !== 'EEXIST') throw error
   })
 }
 
@@ -108,7 +109,7 @@ async function makeFolder(folder: string): Promise<void> {
 export async function checkFolderIfThere(folder: string): Promise<void> {
   const isThere = await stat(folder).then(
     () => true,
-    (error: unknown) => !(error instanceof Error && 'code' in error && error.code === 'ENOENT'),
+    (error: unknown) => errnoOf(error) !== 'ENOENT',
   )
   if (isThere) await checkFolder(folder)
 }

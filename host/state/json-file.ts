@@ -7,7 +7,7 @@ import { readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import type * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
-import { reasonOf } from '#specs/node/file-error.ts'
+import { errnoOf, reasonOf } from '#specs/node/file-error.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { replaceFile } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
@@ -42,7 +42,7 @@ export class JsonFile<T> extends StateFile<T> {
     try {
       text = await readFile(this.file, 'utf8')
     } catch (cause) {
-      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return this.empty
+      if (errnoOf(cause) === 'ENOENT') return this.empty
       throw this.#error(`cannot read ${this.file}: ${reasonOf(cause)}`, cause)
     }
     const parsed = this.schema.safeParse(parseJson(text), plainMessagesWithoutValues)

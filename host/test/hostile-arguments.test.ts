@@ -78,6 +78,8 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   ],
   doctor: [wrongOptions, (host, value) => host.doctor(value)],
   attach: [anyText, (host, value) => host.attach(value)],
+  reach: [anyText, (host, value) => host.reach(value)],
+  checkRun: [wrongOptions, (host, value) => host.checkRun(value)],
   resume: [anyText, (host, value) => host.resume(value)],
   startWorkflow: [
     fc.oneof(anyText, fc.anything(), fc.constant(new URL('https://example.com/a'))),
@@ -91,6 +93,11 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
       fc.record({ functions: fc.constantFrom(null, 5, 'x', [1], { a: 1 }, { a: null }, { a: {} }) }),
     ),
     (host, value) => host.startWorkflow(someWorkflow, value),
+  ],
+  startWorkflowAs: [anyText, (host, value) => host.startWorkflowAs(value, someWorkflow)],
+  'startWorkflowAs, its workflow': [
+    fc.anything(),
+    (host, value) => host.startWorkflowAs('run-0123456789abcdef0123', value),
   ],
   fork: [anyText, (host, value) => host.fork(value, { at: 'end' })],
   'fork, its options': [wrongOptions, (host, value) => host.fork('run-0123456789abcdef0123', value)],

@@ -3,6 +3,7 @@ import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { CaissonError } from '#specs/errors.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { initialRunState, type RunState } from '#specs/protocol/run-state.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { RunClient } from '../control/run-client.ts'
@@ -100,7 +101,11 @@ const handleOf = <H>(handle: Handle<H>): Handle<never> => handle as never
 /** What both kinds of a run have. */
 const runMethods: Readonly<Record<string, Method<Run | RunClient>>> = {
   watch: [
-    fc.oneof(wrongOptions, fc.record({ from: given.filter((value) => typeof value !== 'number') })),
+    fc.oneof(
+      wrongOptions,
+      fc.record({ from: given.filter((value) => typeof value !== 'number') }),
+      fc.record({ deltas: given.filter((value) => typeof value !== 'boolean') }),
+    ),
     (run, value) => run.watch(value),
   ],
   hasPendingApproval: [wrongText, (run, value) => run.hasPendingApproval(value)],
@@ -133,6 +138,17 @@ const runMethods: Readonly<Record<string, Method<Run | RunClient>>> = {
         count: fc.oneof(wrongText, fc.constantFrom(0, 17, 1.5)),
         prompts: given,
         by: given,
+      }),
+      fc.record({
+        ...{ at: fc.constant('end'), count: fc.constant(1), prompts: fc.constant([]), by: fc.constant('me') },
+        metadata: fc.constantFrom<unknown>(
+          7,
+          null,
+          [1],
+          { a: 1 },
+          { 'a b': 'x' },
+          { a: 'x'.repeat(limits.lineMaxChars + 1) },
+        ),
       }),
     ),
     (run, value) => run.fork(value),

@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto'
 import { access, chmod, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { parseJson } from '../files/json.ts'
 import { findProcessesByArgument, judgeProcess, ownIdentity } from '../processes/process-identity.ts'
 
@@ -110,7 +111,7 @@ async function readRecord(folder: string): Promise<VmRecord | 'unreadable' | und
   try {
     text = await readFile(join(folder, RECORD), 'utf8')
   } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'ENOENT' ? undefined : 'unreadable'
+    return errnoOf(error) === 'ENOENT' ? undefined : 'unreadable'
   }
   const parsed = recordSchema.safeParse(parseJson(text))
   return parsed.success ? parsed.data : undefined

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { link, mkdir, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
-import { reasonOf } from '#specs/node/file-error.ts'
+import { errnoOf, reasonOf } from '#specs/node/file-error.ts'
 import { listFolder, loadFile, pathOf, WorkflowError } from './workflow-file.ts'
 import type { StoredWorkflow, WorkflowStore } from './workflow-store.ts'
 
@@ -52,7 +52,7 @@ export class FolderWorkflowStore implements WorkflowStore {
       // Unlike a rename, it replaces no file.
       await link(part, path.join(this.folder, entry))
     } catch (cause) {
-      if (!hasCode(cause, 'EEXIST'))
+      if (errnoOf(cause) !== 'EEXIST')
         throw new CaissonError(
           'state_unavailable',
           `cannot write ${path.join(this.folder, entry)}: ${reasonOf(cause)}`,
@@ -70,13 +70,9 @@ export class FolderWorkflowStore implements WorkflowStore {
 
   async #files() {
     const files = await listFolder(this.folder).catch((error: unknown) => {
-      if (error instanceof WorkflowError && hasCode(error.cause, 'ENOENT')) return []
+      if (error instanceof WorkflowError && errnoOf(error.cause) === 'ENOENT') return []
       throw error
     })
     return files.flatMap(({ file, workflow }) => (workflow === null ? [] : [{ file, workflow }]))
   }
-}
-
-function hasCode(error: unknown, code: string): boolean {
-  return error instanceof Error && 'code' in error && error.code === code
 }

@@ -5,6 +5,7 @@
 import { realpathSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import path from 'node:path'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { closeToPrograms } from '../processes/programs.ts'
 import { isInSecretDirectory } from './scan/secret-files.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
@@ -37,7 +38,7 @@ export function checkFolder(directory: string, places: OwnPlaces): WorkspaceResu
     real = realpathSync(directory)
     if (!statSync(real).isDirectory()) return refuse(`"${directory}" is not a directory`)
   } catch (thrown) {
-    if (thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT') {
+    if (errnoOf(thrown) === 'ENOENT') {
       return refuse(`"${directory}" does not exist`)
     }
     return failureOf(`opening the directory "${directory}"`, thrown)

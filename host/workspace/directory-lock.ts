@@ -9,6 +9,7 @@ import { homedir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { type LockKind, openLocked } from '../locks/kernel-lock.ts'
 import { contains } from './directory-check.ts'
 
@@ -41,7 +42,7 @@ async function openDirectory(place: string, kind: LockKind): Promise<FileHandle 
       if (handle !== undefined) return handle
     } catch (error) {
       // A parent directory that cannot be opened is not a workspace of this user.
-      const isClosed = error instanceof Error && 'code' in error && error.code === 'EACCES'
+      const isClosed = errnoOf(error) === 'EACCES'
       if (hasCode(error, 'lock_unsupported') || (isClosed && kind === 'shared')) return 'unsupported'
       throw error
     }

@@ -7,6 +7,7 @@ import { mkdir, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import {
   type FileLock,
@@ -190,7 +191,7 @@ export async function lockedRuns(locks: string): Promise<ReadonlySet<string>> {
 
 async function runIdsIn(locks: string): Promise<string[]> {
   const names = await readdir(locks).catch((error: unknown) => {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return []
+    if (errnoOf(error) === 'ENOENT') return []
     throw error
   })
   const runIds = names.filter((name) => name.endsWith(SUFFIX)).map((name) => name.slice(0, -SUFFIX.length))

@@ -18,6 +18,7 @@ import {
 } from 'node:fs'
 import path from 'node:path'
 import { z } from 'zod'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
 import { readRegularSync } from '../files/regular-file.ts'
 import { isSameState, PathState } from './path-state.ts'
@@ -93,7 +94,7 @@ export function readApplyLog(runDirectory: string): ApplyLog | undefined {
   try {
     bytes = readRegularSync(file)
   } catch (thrown) {
-    if (thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT') return undefined
+    if (errnoOf(thrown) === 'ENOENT') return undefined
     throw thrown
   }
   const { header, operations, isEnded } = parseLog(bytes, file)

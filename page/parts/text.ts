@@ -101,6 +101,18 @@ export function dateTime(at: number): string {
   return dateTimeFormat.format(at)
 }
 
+/** On which host of its fleet a run is, which gave its own name. */
+export function hostWords({
+  host,
+  end,
+}: {
+  readonly host?: { readonly name: string; readonly since: number } | null | undefined
+  readonly end: unknown
+}): string {
+  if (host != null) return `${visibleLine(host.name, 100)}, since ${dateTime(host.since)}`
+  return end === null ? 'none: it waits for a host or for a person' : 'none: the run has ended'
+}
+
 export function count(number: number, noun: string, plural = `${noun}s`): string {
   return `${number.toLocaleString('en')} ${number === 1 ? noun : plural}`
 }

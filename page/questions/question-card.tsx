@@ -43,7 +43,7 @@ export function QuestionCard({ question, showsRun = false, onAnswered, isOnce = 
     await client.call('answerApproval', {
       params: { run: runId, approval: approval.approvalId },
       body: {
-        ...{ decision, scope, ...actor() },
+        ...{ decision, scope, digest: question.digest, ...actor() },
         ...(reach === undefined ? {} : { reach }),
         ...(decision === 'deny' && hint.trim() !== '' ? { hint: hint.trim() } : {}),
         ...(given === undefined ? {} : { answer: given.value }),

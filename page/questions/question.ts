@@ -1,4 +1,4 @@
-/** A question of a run in one form, whether it comes from a list or from the run's events. */
+/** A question of a run, as the service shows it. */
 import { AccessQuestion, OfferedAnswer } from '#specs/protocol/approval.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import type { PendingApproval } from '#specs/protocol/run-state.ts'
@@ -13,6 +13,8 @@ export interface Question {
   readonly approval: Omit<PendingApproval, 'access' | 'answers'>
   readonly access: AccessQuestion | undefined
   readonly answers: readonly OfferedAnswer[]
+  /** Of the service, for the answer. */
+  readonly digest: string
   /** The plan that it asks about. */
   readonly plan: Plan | undefined
 }
@@ -27,26 +29,13 @@ export function fromResource({
   runId,
   at,
   approval,
+  digest,
 }: ServiceReply<'listApprovals'>['approvals'][number]): Question {
-  const access = AccessQuestion.safeParse(approval.access)
-  const answers = OfferedAnswer.array().safeParse(approval.answers)
+  const access = AccessQuestion.safeParse(approval.access).data
+  const answers = OfferedAnswer.array().safeParse(approval.answers).data
   const { access: _, answers: __, ...rest } = approval
-  return make(runId, at, rest as PendingApproval, access.data, answers.data)
-}
-
-export function fromState(runId: string, at: number, approval: PendingApproval): Question {
-  return make(runId, at, approval, approval.access, approval.answers)
-}
-
-function make(
-  runId: string,
-  at: number,
-  approval: Question['approval'],
-  access: AccessQuestion | undefined,
-  answers: readonly OfferedAnswer[] | undefined,
-): Question {
   return {
-    ...{ runId, at, approval, access },
+    ...{ runId, at, approval: rest as PendingApproval, access, digest },
     answers: answers === undefined || answers.length === 0 ? plainAnswers : answers,
     plan: access === undefined && approval.tool === 'submit_plan' ? readPlan(approval.arguments) : undefined,
   }

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import type { ServiceReply } from '../../client/index.ts'
 import { ActionButton } from '../parts/parts.tsx'
-import { dateTime, dollars, duration, tokens, visible } from '../parts/text.ts'
+import { dateTime, dollars, duration, hostWords, tokens, visible } from '../parts/text.ts'
 import { usePoll } from '../session/poll.ts'
 import { runAddress } from '../session/route.ts'
 import { storedName, storeName, useSession } from '../session/session.ts'
@@ -36,6 +36,7 @@ export function DetailsView({
               {visible(`${workflow.name}@${workflow.version}`)} <code>{workflow.sha256.slice(0, 12)}</code>
             </Fact>
           )}
+          {resource?.host !== undefined && <Fact name="Host">{hostWords(resource)}</Fact>}
           {limits !== undefined && (
             <Fact name="Limits">
               {duration(limits.maxWallMs)}, {tokens(limits.maxTokens)} tokens

@@ -5,7 +5,7 @@ import type { ServiceReply } from '../../client/index.ts'
 import { ChangesView } from '../changes/changes-view.tsx'
 import { ActionButton, Failure, Status, Tabs, useNow, useViewHeading } from '../parts/parts.tsx'
 import { dateTime, visible, visibleLine } from '../parts/text.ts'
-import { fromState, untilOf } from '../questions/question.ts'
+import { fromResource, type Question, untilOf } from '../questions/question.ts'
 import { QuestionCard } from '../questions/question-card.tsx'
 import { usePoll } from '../session/poll.ts'
 import { type RunTab, runAddress } from '../session/route.ts'
@@ -284,6 +284,7 @@ function Questions({
   const seen = useRef(new Set<string>())
   const [dismissed, setDismissed] = useState<ReadonlySet<string>>(new Set())
   const waiting = Object.values(history.state.pendingApprovals)
+  const questions = useQuestions(run, history, waiting)
   useEffect(() => {
     for (const { approvalId } of waiting) seen.current.add(approvalId)
   }, [version])
@@ -305,11 +306,8 @@ function Questions({
           <h2 id="questions-head" class="visually-hidden">
             Questions
           </h2>
-          {waiting.map((approval) => (
-            <QuestionCard
-              key={approval.approvalId}
-              question={fromState(run, history.question(approval.approvalId)?.at ?? 0, approval)}
-            />
+          {questions.map((question) => (
+            <QuestionCard key={`${question.approval.approvalId} ${question.digest}`} question={question} />
           ))}
           {answered.slice(-3).map(({ id, entry, decision }) => (
             <div key={id} class="answered" role="status">
@@ -325,6 +323,22 @@ function Questions({
       )}
     </>
   )
+}
+
+/** The questions as the service shows them, since an answer needs their digests. */
+function useQuestions(
+  run: string,
+  history: RunHistory,
+  waiting: readonly { readonly approvalId: string }[],
+): readonly Question[] {
+  const { client } = useSession()
+  // An ID can stand for another question later.
+  const asked = waiting.map(({ approvalId }) => `${history.question(approvalId)?.seq} ${approvalId}`)
+  const { value } = usePoll(`questions ${run} ${asked.join(' ')}`, 2_000, async (signal) =>
+    asked.length === 0 ? [] : (await client.call('listApprovals', { query: { run }, signal })).approvals,
+  )
+  const ids = new Set(waiting.map(({ approvalId }) => approvalId))
+  return (value ?? []).filter(({ approval }) => ids.has(approval.approvalId)).map(fromResource)
 }
 
 /** What a question was about, in a few words. */

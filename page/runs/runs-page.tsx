@@ -61,7 +61,7 @@ export function RunsPage() {
           </h2>
           {approvals.map((resource) => (
             <QuestionCard
-              key={`${resource.runId} ${resource.approval.approvalId}`}
+              key={`${resource.runId} ${resource.approval.approvalId} ${resource.digest}`}
               question={fromResource(resource)}
               showsRun
               onAnswered={questions.refresh}

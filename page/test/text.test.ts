@@ -1,6 +1,6 @@
 // Untrusted text and numbers for the screen.
 import { expect, it } from 'vitest'
-import { bytes, duration, tokens, visible, visibleLine } from '../parts/text.ts'
+import { bytes, duration, hostWords, tokens, visible, visibleLine } from '../parts/text.ts'
 
 it('what moves, hides or reorders text becomes a visible escape; line ends and tabs stay [S1.09]', () => {
   expect(visible('a\tb\nc\r\u001b[2J\u202e\u200b\u0007\u{e0041}\ud800')).toBe(
@@ -20,4 +20,11 @@ it('numbers have units [H.02]', () => {
     '1 min 1 s',
     '2 h 1 min',
   ])
+})
+
+it('the details name the host of a run of a fleet, whose name is untrusted, or say that none has it', () => {
+  const host = { name: 'host-1\u202e\n', since: 0 }
+  expect(hostWords({ host, end: null })).toMatch(/^host-1\\u\{202e\} , since .*19[67]/)
+  expect(hostWords({ host: null, end: null })).toBe('none: it waits for a host or for a person')
+  expect(hostWords({ host: null, end: { outcome: 'completed' } })).toBe('none: the run has ended')
 })

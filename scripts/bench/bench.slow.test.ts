@@ -34,9 +34,17 @@ describe('benchmarks of package.json', () => {
     expect(JSON.stringify(figures)).toContain('"p50":')
   })
 
-  it('measure the agent, durability, the model client, the service, the tools and the VM', () => {
+  it('measure the agent, durability, a fleet, the model client, the service, the tools and the VM', () => {
     expect(benchmarks.toSorted()).toEqual([
-      ...['bench:agent', 'bench:durability', 'bench:llm', 'bench:service', 'bench:tools', 'bench:vm'],
+      ...[
+        'bench:agent',
+        'bench:durability',
+        'bench:fleet',
+        'bench:llm',
+        'bench:service',
+        'bench:tools',
+        'bench:vm',
+      ],
     ])
   })
 })

@@ -10,6 +10,7 @@ const otherPages = [
   'CHANGELOG.md',
   'SECURITY.md',
   'examples/README.md',
+  'examples/fleet/README.md',
 ]
 /** Lists the decisions: GitHub shows a folder, the site needs a page. */
 const decisionsPage = 'scripts/site/decisions.md'
@@ -18,6 +19,7 @@ const decisionsPage = 'scripts/site/decisions.md'
 export const rewrites = {
   'README.md': 'index.md',
   'examples/README.md': 'examples/index.md',
+  'examples/fleet/README.md': 'examples/fleet/index.md',
   [decisionsPage]: 'specs/decisions/index.md',
 }
 
@@ -71,6 +73,7 @@ export function sidebarOf(root: string) {
         { text: 'Contributing', link: '/CONTRIBUTING' },
         { text: 'Map of the code', link: '/AGENTS' },
         { text: 'Examples', link: '/examples/' },
+        { text: 'Files of a fleet', link: '/examples/fleet/' },
         { text: 'Security policy', link: '/SECURITY' },
         { text: 'Changelog', link: '/CHANGELOG' },
       ],

@@ -15,7 +15,10 @@ async function build(link: string) {
   cpSync(path.join(root, 'scripts/site/decisions.md'), path.join(tree, 'scripts/site/decisions.md'))
   writeFileSync(path.join(tree, 'specs/decisions/2026-01-02-one.md'), '# One\n')
   // What the navigation of the site links.
-  const linked = ['CONTRIBUTING', 'AGENTS', 'CHANGELOG', 'SECURITY', 'examples/README', 'specs/agent-runtime']
+  const linked = [
+    ...['CONTRIBUTING', 'AGENTS', 'CHANGELOG', 'SECURITY', 'specs/agent-runtime'],
+    ...['examples/README', 'examples/fleet/README'],
+  ]
   const reports = readdirSync(path.join(root, 'specs/api')).map(
     (file) => `specs/api/${path.parse(file).name}`,
   )

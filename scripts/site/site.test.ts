@@ -25,6 +25,8 @@ describe('the documentation site', () => {
     ['docs/faq.md', '../README.md', '/'],
     ['docs/library.md', '../examples/README.md#scripted-model', '/examples/#scripted-model'],
     ['README.md', 'specs/decisions/', '/specs/decisions/'],
+    ['docs/fleet.md', '../examples/fleet/', '/examples/fleet/'],
+    ['examples/README.md', 'fleet/README.md', '/examples/fleet/'],
     ['specs/errors.md', 'errors.ts', undefined],
     ['specs/errors.md', 'nothing.ts', 'nothing.ts'],
     ['specs/errors.md', 'nothing.md', '/specs/nothing'],

@@ -399,7 +399,12 @@ const AgentCancelRequest = z.strictObject({
 })
 const PauseRequest = z.strictObject({ type: z.literal('pause-request'), by: Line })
 const ResumeRequest = z.strictObject({ type: z.literal('resume-request'), by: Line })
-const CancelRequest = z.strictObject({ type: z.literal('cancel-request'), by: Line })
+const CancelRequest = z.strictObject({
+  type: z.literal('cancel-request'),
+  by: Line,
+  /** The time of the run is over. Absent: a person cancels it. */
+  limit: z.literal(true).optional(),
+})
 /** The host's disk was full, and writing waited for space. */
 const DiskWait = z.strictObject({
   type: z.literal('disk-wait'),

@@ -12,6 +12,23 @@ import type { WorkflowAddition } from './workflow-format.ts'
 export type PendingApproval = Extract<HostEvent, { type: 'approval-request' }>['request'] &
   Pick<Extract<HostEvent, { type: 'approval-request' }>, 'kind' | 'access' | 'because' | 'answers'>
 
+/** What an `approval-request` asks, as long as nobody decided it. */
+export function pendingApprovalOf({
+  request,
+  kind,
+  access,
+  because,
+  answers,
+}: Extract<HostEvent, { type: 'approval-request' }>): PendingApproval {
+  return {
+    ...request,
+    kind,
+    ...(access === undefined ? {} : { access }),
+    ...(because === undefined ? {} : { because }),
+    ...(answers === undefined ? {} : { answers }),
+  }
+}
+
 /** An answer of a person that applies for the rest of the run, unless it is revoked or expires. */
 export interface RunAnswer {
   /** The approval that was answered so. */
@@ -212,15 +229,11 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
     case 'pause-end':
       return { ...state, paused: false }
     case 'approval-request': {
-      const { request, kind, access, because, answers } = event
-      const asked = {
-        ...request,
-        kind,
-        ...(access === undefined ? {} : { access }),
-        ...(because === undefined ? {} : { because }),
-        ...(answers === undefined ? {} : { answers }),
+      const { approvalId } = event.request
+      return {
+        ...state,
+        pendingApprovals: { ...state.pendingApprovals, [approvalId]: pendingApprovalOf(event) },
       }
-      return { ...state, pendingApprovals: { ...state.pendingApprovals, [request.approvalId]: asked } }
     }
     case 'approval-decision':
       return {

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { AnswerDuration, AnswerReach, ApprovalRequest, ApprovalScope } from '../protocol/approval.ts'
 import { Plan } from '../protocol/plan.ts'
 import { UserAnswer } from '../protocol/question.ts'
-import { Id, Line, Milliseconds, RunId, Text } from '../protocol/text.ts'
+import { Id, Line, Milliseconds, RunId, Sha256, Text } from '../protocol/text.ts'
 
 /** A question that a run waits for. Everything but `kind`, `access` and `answers` is what the agent says. */
 export const ApprovalResource = z.strictObject({
@@ -16,6 +16,8 @@ export const ApprovalResource = z.strictObject({
     because: z.string().optional(),
     answers: z.array(z.unknown()).optional(),
   }),
+  /** SHA-256 of the question as it is here. An answer that has it counts for no other question. */
+  digest: Sha256,
 })
 
 /** The answer of a person. */
@@ -32,6 +34,8 @@ export const AnswerRequest = z.strictObject({
   plan: Plan.optional(),
   /** For a question of the agent. */
   answer: UserAnswer.optional(),
+  /** `digest` of the question that the person saw. Absent: for whatever the run asks under this ID. */
+  digest: Sha256.optional(),
   /** Who answers, for the journal. Absent: the name of the key. */
   by: Line.min(1).optional(),
 })

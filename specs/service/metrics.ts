@@ -42,7 +42,7 @@ export const metrics = {
   caisson_source_up: {
     type: 'gauge',
     help: 'Whether a source could be read for this scrape; its metrics are absent where it is 0',
-    labels: { source: ['runs', 'vms', 'checks'] },
+    labels: { source: ['runs', 'vms', 'checks', 'fleet'] },
   },
   caisson_runs: {
     type: 'gauge',
@@ -76,6 +76,29 @@ export const metrics = {
     type: 'histogram',
     help: 'Time that runs waited in the queue until they started, or continued; those that did not wait are not counted',
     buckets: [0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600],
+  },
+  caisson_fleet_hosts: {
+    type: 'gauge',
+    help: 'Hosts of the fleet that were seen within a day, by what they do',
+    labels: { state: ['taking', 'draining', 'gone'] },
+  },
+  caisson_fleet_waiting: {
+    type: 'gauge',
+    help: 'Runs of the fleet that wait for a host',
+  },
+  caisson_fleet_oldest_wait_seconds: {
+    type: 'gauge',
+    help: 'For how long the run that has waited longest for a host has waited, of those that a host can serve; 0: none waits',
+  },
+  caisson_fleet_slots: {
+    type: 'gauge',
+    help: 'Slots of the hosts of the fleet that take runs',
+    labels: { state: ['free', 'taken'] },
+  },
+  caisson_fleet_unservable: {
+    type: 'gauge',
+    help: 'Runs of the fleet that no host can serve, by what hosts lack; hosts: no host takes runs',
+    labels: { reason: ['hosts', 'labels', 'architecture', 'accelerator', 'memory', 'image', 'version'] },
   },
   caisson_runs_started_total: { type: 'counter', help: 'Runs that this service started' },
   caisson_runs_resumed_total: {

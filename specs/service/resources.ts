@@ -66,6 +66,8 @@ export const VmResource = z.looseObject({
 export const Health = z.strictObject({
   status: z.literal('running'),
   version: z.string(),
+  /** Its runs are those of a fleet, which any host carries out. Absent: it carries them out itself. */
+  isOfFleet: z.literal(true).optional(),
 })
 
 export const Ready = z.strictObject({ status: z.literal('ready') })

@@ -2,6 +2,7 @@
 import { agentRoutes } from './agent-routes.ts'
 import { approvalRoutes } from './approval-routes.ts'
 import { changeRoutes } from './change-routes.ts'
+import { fleetRoutes } from './fleet-routes.ts'
 import { forkRoutes } from './fork-routes.ts'
 import type { Route } from './route.ts'
 import { runRoutes } from './run-routes.ts'
@@ -18,6 +19,7 @@ export const routes = {
   ...changeRoutes,
   ...forkRoutes,
   ...stateRoutes,
+  ...fleetRoutes,
   ...taskRoutes,
   ...agentRoutes,
 } as const satisfies Readonly<Record<string, Route>>

@@ -39,13 +39,15 @@ export const RunResource = z.strictObject({
   /** Absent: it does not wait in the queue. */
   queue: z
     .strictObject({
-      /** 1 is next, as far as it is known now. */
+      /** 1 is next, as far as it is known now. In a fleet: among the runs of its caller. */
       place: Count.min(1),
       /** Runs that wait, of all callers. */
       waiting: Count,
       priority: RunPriority,
       /** The run ends if it has not begun by then. Absent: it waits without a limit. */
       startBy: Milliseconds.optional(),
+      /** In a fleet: what it waits for, for people. Absent: for its turn. */
+      why: z.string().optional(),
     })
     .optional(),
   startedAt: Milliseconds,
@@ -72,6 +74,8 @@ export const RunResource = z.strictObject({
   pendingApprovals: Count,
   /** Whether a process works on it now. */
   isLive: z.boolean(),
+  /** The host of the fleet that carries it out; null: none does. Absent: the service is of no fleet. */
+  host: z.strictObject({ id: z.string(), name: z.string(), since: z.number() }).nullable().optional(),
   /** How it ended; null before. */
   end: z.strictObject({ outcome: Line, reason: Line, message: Line }).nullable(),
   /** Why its journal cannot be read. Absent: it can. */

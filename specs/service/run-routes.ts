@@ -1,6 +1,7 @@
 /** Runs: their lists, results and events, and what callers do with one. */
 import * as z from 'zod'
 import { RunMetadata } from '../protocol/host-event.ts'
+import { wholeNumber } from './number-text.ts'
 import { ImageParams, RunParams } from './resources.ts'
 import { defineRoute, type Route } from './route.ts'
 import {
@@ -14,7 +15,7 @@ import {
 
 /** Longest time that a request waits for something to happen. */
 const waitMaxMs = 60_000
-const WaitMs = z.coerce.number().int().min(0).max(waitMaxMs)
+const WaitMs = wholeNumber({ min: 0, max: waitMaxMs, unit: 'milliseconds' })
 
 export const runRoutes = {
   listRuns: defineRoute({
@@ -40,7 +41,7 @@ export const runRoutes = {
         .pipe(RunMetadata)
         .optional(),
       cursor: z.string().optional(),
-      limit: z.coerce.number().int().min(1).max(1_000).optional(),
+      limit: wholeNumber({ min: 1, max: 1_000 }).optional(),
     }),
     reply: {
       status: 200,
@@ -87,9 +88,9 @@ export const runRoutes = {
     params: RunParams,
     query: z.strictObject({
       /** `seq` of the first event. `Last-Event-ID` has precedence. Absent: 1. */
-      from: z.coerce.number().int().min(1).optional(),
+      from: wholeNumber({ min: 1 }).optional(),
       /** Of a page. */
-      limit: z.coerce.number().int().min(1).max(10_000).optional(),
+      limit: wholeNumber({ min: 1, max: 10_000 }).optional(),
       /** Time to wait for a first event. */
       waitMs: WaitMs.optional(),
     }),

@@ -17,6 +17,11 @@ export const WorkspaceId = z
   .string()
   .regex(/^workspace-[0-9a-f]{32}$/, 'expected the id of an uploaded workspace')
 
+/** As `--fleet-labels` of a host. */
+const HostLabel = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._/-]{0,63})?$/, 'expected NAME or NAME=VALUE')
+
 const RunFields = z.strictObject({
   /** The task for the agent. It may be empty only with `plan.from`. */
   prompt: Document,
@@ -93,6 +98,21 @@ const RunFields = z.strictObject({
   priority: RunPriority.optional(),
   /** Time, ms, after which a run that has not begun ends with the reason `queue_timeout`. Absent: it waits without a limit. */
   startWithinMs: StartWithin.optional(),
+  /** What a host of a fleet has to have for the run; refused outside a fleet. Absent: nothing. */
+  requires: z
+    .strictObject({
+      /** Each of them, such as `gpu` or `zone=eu`. */
+      labels: z.array(HostLabel).max(32).optional(),
+      /** As `process.arch` of Node.js says, such as `x64`. */
+      architecture: z
+        .string()
+        .regex(/^[a-z0-9_]{1,32}$/, 'expected an architecture, such as x64')
+        .optional(),
+      accelerator: z.enum(['kvm', 'tcg']).optional(),
+      /** Free memory. Absent: that of its VM, where the request says it. */
+      memoryBytes: z.int().positive().optional(),
+    })
+    .optional(),
   vm: z
     .strictObject({
       memoryBytes: z.int().positive().optional(),

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { EgressRule } from '../protocol/egress.ts'
 import { SkillHead } from '../protocol/extension.ts'
 import { Count, Milliseconds, RunId, Sha256 } from '../protocol/text.ts'
+import { wholeNumber } from './number-text.ts'
 
 /** A kept note: of a workspace (`memory`), which its runs get, or of a proposal (`governance`). */
 export const NoteResource = z.looseObject({
@@ -71,4 +72,4 @@ export const TemplateResource = z.strictObject({
   memoryBytes: Count.nullable(),
 })
 
-export const GrantParams = z.strictObject({ grant: z.coerce.number().int().min(1) })
+export const GrantParams = z.strictObject({ grant: wholeNumber({ min: 1 }) })

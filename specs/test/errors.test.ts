@@ -54,6 +54,7 @@ describe('an error', () => {
   it('is made of anything thrown, which it keeps as its cause and never shows twice [E.01]', () => {
     const own = new CaissonError('run_busy', 'it runs')
     expect(CaissonError.from(own)).toBe(own)
+    expect(CaissonError.from(new SuppressedError(new Error('closing'), own, 'two'))).toBe(own)
     const denied = Object.assign(new Error('EACCES: permission denied'), { code: 'EACCES' })
     expect(CaissonError.from(denied)).toMatchObject({ code: 'permission_denied', cause: denied })
     const full = Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC' })

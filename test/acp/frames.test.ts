@@ -11,7 +11,7 @@ const initialize = { id: 0, method: 'initialize', params: { protocolVersion: 1 }
 /** Sends these bytes, and closes once all requests have answers. @returns what the program answered, line by line */
 async function send(...lines: readonly (object | string)[]) {
   const place = await cliPlace({})
-  const program = startProgram(place, vmFlags)
+  const program = startProgram(place, [...vmFlags, '--unstable', 'v2'])
   const answers: Record<string, unknown>[] = []
   const open = new Set(lines.flatMap((line) => (isRequest(line) ? [line.id] : [])))
   const read = async (): Promise<void> => {
@@ -74,6 +74,29 @@ describe('a frame of a bad client', { timeout: 60_000 }, () => {
     expect(code).toBe(0)
   })
 
+  it.each([1, 2])(
+    'of version %i that nests too deep is refused; the next one is answered [H.03]',
+    async (version) => {
+      const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`
+      const info = { name: 'raw', version: '1' }
+      const { code, answers } = await send(
+        { id: 'first', method: 'initialize', params: { protocolVersion: version, info } },
+        `{"jsonrpc":"2.0","id":{},"method":"session/list","params":{"_meta":{"a":${deep}}}}\n`,
+        `{"jsonrpc":"2.0","id":5,"method":"session/list","params":{"_meta":{"a":${deep}}}}\n`,
+        `{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"x","_meta":{"a":${deep}}}}\n`,
+        `{"jsonrpc":"2.0","id":0,"result":{"outcome":${deep}}}\n`,
+        { id: 'last', method: 'session/list', params: {} },
+      )
+      const error = { code: -32600, message: expect.stringContaining('nests deeper than 256 levels') }
+      expect(answers.filter(({ error: seen }) => seen !== undefined)).toMatchObject([
+        { id: null, error },
+        { id: 5, error },
+      ])
+      expect(answers.at(-1)).toMatchObject({ id: 'last', result: { sessions: [] } })
+      expect(code).toBe(0)
+    },
+  )
+
   it('ends the connection when it is longer than 32 MiB, whoever waits [H.03]', async () => {
     const long = `{"jsonrpc":"2.0","id":1,"method":"${'x'.repeat(33 * 1024 * 1024)}`
     const { code, answers, errors } = await send(initialize, long)
@@ -115,6 +138,16 @@ describe('a frame that is checked', () => {
     void fromClient.write({ jsonrpc: '2.0', id: 1, result: { outcome: { outcome: 'selected' } } })
     expect((await toAgent.read()).value).toMatchObject({ id: 1, error: { code: -32603 } })
     expect(logged).toEqual([expect.stringContaining('does not fit')])
+  })
+
+  it('as an answer that nests too deep is an error for its asker: no choice [H.03]', async () => {
+    const { fromAgent, toClient, fromClient, toAgent } = checked()
+    void fromAgent.write(request('yes'))
+    await toClient.read()
+    const deep: unknown = JSON.parse(`${'['.repeat(300)}${']'.repeat(300)}`)
+    const result = { outcome: { outcome: 'selected', optionId: 'yes' }, _meta: { deep } }
+    void fromClient.write({ jsonrpc: '2.0', id: 1, result })
+    expect((await toAgent.read()).value).toMatchObject({ id: 1, error: { code: -32603 } })
   })
 
   it('of this side is not sent where it does not fit, and its asker learns it [H.03]', async () => {

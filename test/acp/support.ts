@@ -22,7 +22,7 @@ import {
 import { afterAll, beforeAll, onTestFinished } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
-import { FrameSchema } from '../../host/acp/schema.ts'
+import { FrameSchema, type ProtocolVersion } from '../../host/acp/schema.ts'
 import { Host } from '../../host/index.ts'
 import { cliPlace, type Place } from '../../host/test/support/cli.ts'
 import { type InstalledMachine, installMachine } from '../recovery/machine/install.ts'
@@ -81,6 +81,8 @@ export interface EditorOptions {
   readonly writeFile?: (file: string, content: string) => void
   /** Options of `caisson acp`. */
   readonly flags?: readonly string[]
+  /** The client side that has forks of sessions, which is not stable. */
+  readonly client?: typeof client
 }
 
 export interface TestEditor {
@@ -132,7 +134,7 @@ export async function openEditor(place: Place, options: EditorOptions = {}): Pro
     [] as CreateElicitationRequest[],
     [] as string[],
   ]
-  const app = client({ name: 'test' })
+  const app = (options.client ?? client)({ name: 'test' })
     .onNotification(methods.client.session.update, ({ params }) => {
       updates.push(params.update)
     })
@@ -160,7 +162,7 @@ export async function openEditor(place: Place, options: EditorOptions = {}): Pro
   )
   const connection = app.connect({
     writable: stream.writable,
-    readable: stream.readable.pipeThrough(judge(faults)),
+    readable: stream.readable.pipeThrough(judge(faults, 1, options.client !== undefined)),
   })
   await connection.agent.request(methods.agent.initialize, {
     protocolVersion: 1,
@@ -185,8 +187,12 @@ export async function openEditor(place: Place, options: EditorOptions = {}): Pro
 }
 
 /** Checks all that the agent sends by itself. */
-function judge(faults: string[]): TransformStream<AnyMessage, AnyMessage> {
-  const schema = new FrameSchema()
+export function judge(
+  faults: string[],
+  version: ProtocolVersion = 1,
+  hasFork = false,
+): TransformStream<AnyMessage, AnyMessage> {
+  const schema = new FrameSchema(version, hasFork)
   return new TransformStream({
     transform: (message, controller) => {
       if ('method' in message && typeof message.method === 'string') {

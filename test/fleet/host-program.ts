@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { parseFleetAddress } from '../../host/fleet/address.ts'
 import { DirectoryBlobs } from '../../host/fleet/blob-store.ts'
 import { Fleet } from '../../host/fleet/fleet.ts'
-import { FleetRuns } from '../../host/fleet-runs.ts'
+import { FleetRuns } from '../../host/fleet-runs/fleet-runs.ts'
 import { Host } from '../../host/host.ts'
 import { accompany, optionsOf, resumeRun, type Scene } from '../recovery/scenario.ts'
 

@@ -98,6 +98,16 @@ describe('caisson mcp login', () => {
     server.close()
   })
 
+  it('says of a server with a plain address that a sign-in needs https [A.09]', async () => {
+    const { world, env, settings, server } = await setUp()
+    await using _ = world
+    await writeConfig(env, [...settings, '[mcpServers.plain]\nurl = "http://mcp.example.com/mcp"'])
+    const { code, err } = await openTerminal(world, env).run('mcp', 'login', 'plain')
+    expect(code).not.toBe(0)
+    expect(err).toContain('"plain" has the address http://mcp.example.com/mcp; a sign-in needs https')
+    server.close()
+  })
+
   it('says which servers there are, and that a program needs none [A.09]', async () => {
     const { world, env, settings, server } = await setUp()
     await using _ = world

@@ -61,7 +61,7 @@ describe('the conformance suite of MCP, with authorization', () => {
   const cases = passed.flatMap(([suite, revision, names]) =>
     names.map((name) => [name, revision ?? 'its own revision', suite, revision] as const),
   )
-  it.each(cases)(
+  it.concurrent.each(cases)(
     'passes: %s in %s of the suite %s [A.09]',
     async (name, _shown, suite, revision) => {
       const scenario = `auth/${name}`

@@ -20,7 +20,8 @@ import { SignInRecords } from '../../host/sign-in/sign-in-records.ts'
 import { SignIns } from '../../host/sign-in/sign-ins.ts'
 import { resolveFolders } from '../../host/state/folders.ts'
 
-export const machineSecret = 'a-secret-of-the-machine-0123456789'
+/** Some of its characters stand for others in a form. */
+export const machineSecret = 'a-secret:of+the%2Bmachine/0123456789'
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
@@ -209,6 +210,14 @@ function createProvider(issuer: string, resourceOf: () => string): Provider {
         redirect_uris: [],
         response_types: [],
       },
+      ...(['client_secret_basic', 'client_secret_post'] as const).map((method) => ({
+        client_id: `device+${method}`,
+        client_secret: machineSecret,
+        token_endpoint_auth_method: method,
+        grant_types: ['urn:ietf:params:oauth:grant-type:device_code', 'refresh_token'],
+        redirect_uris: [],
+        response_types: [],
+      })),
     ],
     cookies: { keys: ['test'] },
     scopes: ['openid', 'offline_access', 'read', 'write'],

@@ -211,7 +211,9 @@ describe('the page of a run at work', limits, () => {
     await page.getByRole('meter', { name: 'Memory of the VM' }).waitFor()
     expect(await page.getByRole('meter', { name: 'Tokens used' }).getAttribute('aria-valuenow')).toBe('1200')
     await page.getByRole('tab', { name: 'Network' }).click()
-    expect(await page.locator('.network tbody tr').allInnerTexts()).toMatchObject([
+    const connections = page.locator('.network tbody tr')
+    await connections.nth(1).waitFor()
+    expect(await connections.allInnerTexts()).toMatchObject([
       expect.stringContaining('pypi.org:443'),
       expect.stringContaining('no rule allows it'),
     ])

@@ -6,16 +6,14 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { JournalEvent } from '#specs/protocol/event.ts'
 import { perTier } from '#specs/testing/tier.ts'
-import type { Host } from '../../host/host.ts'
 import type { Run } from '../../host/runs/run.ts'
 import type { HostOrder, HostReport } from './host-program.ts'
 import { Worlds } from './kills.ts'
 import { installMachine } from './machine/install.ts'
 import { describeBreach, describeRows, killsAt, killsAtRandom, type Row, runMatrix, today } from './matrix.ts'
 import { accompany, expectedOrders, resumeRun, startRun } from './scenario.ts'
-import { type Breach, judge } from './verdict.ts'
+import { type Breach, changesOf, judge, workOf } from './verdict.ts'
 import type { Outcome, World } from './world.ts'
 
 const takesAll = process.env.CAISSON_TEST_POSITIONS === 'all'
@@ -201,30 +199,4 @@ async function ask({ scene, env }: World, rival: NonNullable<HostOrder['rival']>
   const [report] = await said
   await once(child, 'exit')
   return report
-}
-
-/** Paths with their differences, as a person reviews them. */
-async function changesOf(host: Host, runId: string): Promise<object[]> {
-  const changes: object[] = []
-  for await (const change of (await host.changes(runId)).reviewWithDiffs()) changes.push(change)
-  return changes
-}
-
-/** What each step and each sub-agent did, in its order; steps side by side have no order among each other. */
-function workOf(events: readonly JournalEvent[]): Readonly<Record<string, readonly string[]>> {
-  const work: Record<string, string[]> = {}
-  for (const line of events) {
-    if (line.source !== 'agent') continue
-    const { event, agentPath } = line
-    if (event.type !== 'tool-end' && event.type !== 'step-end' && event.type !== 'agent-end') continue
-    const {
-      durationMs: _,
-      output: __,
-      usage: ___,
-      ...rest
-    } = { durationMs: 0, output: '', usage: 0, ...event }
-    const of = `${agentPath} ${'stepId' in event ? event.stepId : ''}`
-    work[of] = [...(work[of] ?? []), JSON.stringify(rest)]
-  }
-  return work
 }

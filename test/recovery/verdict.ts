@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
+import type { Host } from '../../host/host.ts'
 import type { Kill } from './kills.ts'
 import { expectedFiles, expectedOrders } from './scenario.ts'
 import { hasEnded, type Outcome } from './world.ts'
@@ -163,4 +164,30 @@ function judgeEnd({ events, left, end, killedAfter }: Outcome): Breach[] {
   if (ends.length !== 1) breaches.push({ property, seen: `${ends.length} ends` })
   if (!end.startsWith('completed')) breaches.push({ property, seen: end })
   return breaches
+}
+
+/** Paths with their differences, as a person reviews them. */
+export async function changesOf(host: Host, runId: string): Promise<object[]> {
+  const changes: object[] = []
+  for await (const change of (await host.changes(runId)).reviewWithDiffs()) changes.push(change)
+  return changes
+}
+
+/** What each step and each sub-agent did, in its order; steps side by side have no order among each other. */
+export function workOf(events: readonly JournalEvent[]): Readonly<Record<string, readonly string[]>> {
+  const work: Record<string, string[]> = {}
+  for (const line of events) {
+    if (line.source !== 'agent') continue
+    const { event, agentPath } = line
+    if (event.type !== 'tool-end' && event.type !== 'step-end' && event.type !== 'agent-end') continue
+    const {
+      durationMs: _,
+      output: __,
+      usage: ___,
+      ...rest
+    } = { durationMs: 0, output: '', usage: 0, ...event }
+    const of = `${agentPath} ${'stepId' in event ? event.stepId : ''}`
+    work[of] = [...(work[of] ?? []), JSON.stringify(rest)]
+  }
+  return work
 }

@@ -49,6 +49,7 @@ const documents = [
   'SECURITY.md',
   'CHANGELOG.md',
   'examples/README.md',
+  'examples/fleet/README.md',
   ...pages,
   ...markdownIn('specs'),
 ]
@@ -194,7 +195,9 @@ describe('the documents', () => {
       'scripts/setup.sh',
       'scripts/image.ts',
       'scripts/bench/main.ts',
+      'scripts/bench/fleet-size.ts',
       'scripts/soak/soak.ts',
+      'scripts/soak-fleet/soak.ts',
       'scripts/eval/command-line.ts',
       'package.json',
     ]

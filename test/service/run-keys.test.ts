@@ -1,7 +1,8 @@
 // Runs that a caller starts by a key of its own: PUT /v1/runs/{key}. Real requests, hooks in the place of VMs.
 import { describe, expect, it } from 'vitest'
 import { RunKey } from '#specs/service/run-resources.ts'
-import { Host } from '../../host/index.ts'
+import { Host, type RunPage, type RunQuery, type RunSummary } from '../../host/index.ts'
+import { findByKey } from '../../host/service/run-keys.ts'
 import { codeOf, detailOf, holderOf } from './keys-support.ts'
 import { hostOfHeldRuns } from './queue-support.ts'
 import { type Received, type ServedHost, serveHost } from './support.ts'
@@ -16,6 +17,24 @@ function ownerOf({ send }: Pick<ServedHost, 'send'>) {
       await send('PUT', `${place}/${encodeURIComponent(key)}`, { headers: json, body: JSON.stringify(body) }),
   }
 }
+
+describe('the run of a key', () => {
+  it('is found behind any number of its forks [S4.13]', async () => {
+    const summary = (index: number, forkedFrom?: string) =>
+      ({ id: `run-${`${index}`.padStart(20, '0')}`, forkedFrom }) as RunSummary
+    const runs = [...Array.from({ length: 1_500 }, (_, index) => summary(index, 'run-x')), summary(1_500)]
+    const page = async ({ limit = 1, cursor = '0' }: RunQuery = {}): Promise<RunPage> => {
+      const [from, to] = [Number(cursor), Number(cursor) + limit]
+      return { runs: runs.slice(from, to), ...(to < runs.length ? { nextCursor: `${to}` } : {}) }
+    }
+    const found = await findByKey(
+      { page } as Host['runs'],
+      { name: 'owner', scopes: new Set() },
+      'owner order-1',
+    )
+    expect(found?.id).toBe(runs.at(-1)?.id)
+  })
+})
 
 const workflow = {
   'A@1#details': { steps: [{ id: 'a' }] },

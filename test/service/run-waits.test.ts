@@ -179,7 +179,7 @@ it('sees a question of another process that was asked while it looked at the run
     },
     summary: async () => ({ state: { end: null }, status: 'running' }),
   }
-  const attach = async () => ({
+  const reach = async () => ({
     watch: async function* () {
       yield { source: 'host', at: askedAt, event: { type: 'approval-request' } }
       await sleep(2_500, undefined, { ref: false })
@@ -187,7 +187,7 @@ it('sees a question of another process that was asked while it looked at the run
     detach: async () => undefined,
   })
   const waits = new RunWaits({
-    host: { runs, attach } as unknown as RunWaitsOptions['host'],
+    host: { runs, reach } as unknown as RunWaitsOptions['host'],
     quotas: { openStream: () => () => undefined },
     isHeld: () => false,
   })

@@ -206,6 +206,31 @@ describe('a run of another process', () => {
     ])
   })
 
+  it('is not answered for another question than its caller saw, also under the same ID [H.02 S1.11]', async () => {
+    const run = await runAtWork()
+    const { client } = await serveHost(new Host({ env: run.env }))
+    const params = { run: runId, approval: 'q1' }
+    const withdrawing = new AbortController()
+    const first = run.ask({ question: 'Which color?', kind: 'text' }, 'q1', withdrawing.signal)
+    await expect.poll(async () => (await client.call('listApprovals', {})).approvals.length).toBe(1)
+    const { digest } = await client.call('getApproval', { params })
+    withdrawing.abort()
+    await first
+    const second = run.ask({ question: 'Which key?', kind: 'text' }, 'q1')
+    const now = async () => await client.call('getApproval', { params })
+    await expect.poll(async () => (await now()).approval.question?.question).toBe('Which key?')
+    const answer = { decision: 'allow', answer: 'blue' } as const
+    await expect(
+      client.call('answerApproval', { params, body: { ...answer, digest } }),
+    ).rejects.toMatchObject({
+      ...{ status: 409, code: 'question_changed' },
+      problem: { remedy: `read the question again: GET /v1/approvals?run=${runId}` },
+    })
+    expect(run.queue.pending).toEqual(['q1'])
+    await client.call('answerApproval', { params, body: { ...answer, digest: (await now()).digest } })
+    expect(await second).toMatchObject({ decision: 'allow', answer: 'blue' })
+  })
+
   it('has one sub-agent steered and cancelled by its path; another path is refused with those at work [H.02 A.08]', async () => {
     const run = await runAtWork()
     const { client } = await serveHost(new Host({ env: run.env }))
@@ -493,4 +518,23 @@ it('a workspace outside of the allowed folders is refused, also over a link [H.0
   await expect(
     client.call('createRun', { body: { prompt: 'x', metadata: { 'caisson.started-by': 'me' } } }),
   ).rejects.toMatchObject({ status: 400, problem: { errors: [{ field: 'metadata' }] } })
+})
+
+it('a number of a query or path that is none is refused with what was given and what is expected [H.02]', async () => {
+  const { host } = await runThatChanged({ 'a.txt': 'one\n' }, { 'a.txt': 'two\n' })
+  const { send } = await serveHost(host)
+  const run = `/v1/runs/${changedRunId}`
+  for (const [method, path, message] of [
+    ['GET', `${run}?waitMs=60s`, 'waitMs: must be a whole number of milliseconds, got "60s"'],
+    ['GET', `${run}?waitMs=`, 'waitMs: must be a whole number of milliseconds, got ""'],
+    ['GET', `${run}/result?waitMs=1.5`, 'waitMs: must be a whole number of milliseconds, got 1.5'],
+    ['GET', `${run}?waitMs=60001`, 'waitMs: must be 60000 or less, got 60001'],
+    ['GET', '/v1/runs?limit=ten', 'limit: must be a whole number, got "ten"'],
+    ['GET', `${run}/events?from=first`, 'from: must be a whole number, got "first"'],
+    ['GET', `${run}/events?limit=Infinity`, 'limit: must be a whole number, got "Infinity"'],
+    ['DELETE', '/v1/grants/last', 'grant: must be a whole number, got "last"'],
+  ] as const) {
+    const { status, text } = await send(method, path)
+    expect([status, JSON.parse(text).detail]).toEqual([400, expect.stringContaining(message)])
+  }
 })

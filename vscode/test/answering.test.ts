@@ -1,4 +1,5 @@
-// Answers to questions, sent by the real client to a service that changes the question under its id.
+// Answers to questions, sent by the real client to a service that refuses the digest of another question.
+import { createHash } from 'node:crypto'
 import { expect, it, vi } from 'vitest'
 import { ServiceClient } from '../../client/index.ts'
 import { fromResource, type Question } from '../../page/questions/question.ts'
@@ -17,18 +18,24 @@ function resourceOf(command: string) {
       ...{ approvalId: 'a-1', agentPath: 'root', stepId: 's-1', callId: 'c-1', tool: 'run_bash' },
       ...{ arguments: given, preview: command, kind: 'cooperative' as const, answers: [yes] },
     },
+    digest: createHash('sha256').update(command).digest('hex'),
   }
 }
 
-/** @param asksNow what the run asks by the time of the answer; undefined: nothing */
-function openService(asksNow: string | undefined) {
+/** @param asksNow what the run asks by the time of the answer */
+function openService(asksNow: string) {
   const answered: unknown[] = []
   const client = new ServiceClient({
     baseUrl: 'http://localhost',
-    fetch: async (_, { method = 'GET', body } = {}) => {
-      if (method === 'POST') answered.push(JSON.parse(String(body)))
-      const approvals = asksNow === undefined ? [] : [resourceOf(asksNow)]
-      return Response.json(method === 'POST' ? { taken: true } : { approvals })
+    fetch: async (_, { body } = {}) => {
+      const answer = JSON.parse(String(body))
+      if (answer.digest !== resourceOf(asksNow).digest)
+        return Response.json(
+          { type: 'x', title: 'x', status: 409, code: 'question_changed', detail: 'nothing was answered' },
+          { status: 409, headers: { 'content-type': 'application/problem+json' } },
+        )
+      answered.push(answer)
+      return Response.json({ taken: true })
     },
   })
   return { client, answered }
@@ -36,22 +43,14 @@ function openService(asksNow: string | undefined) {
 
 const question: Question = fromResource(resourceOf('ls'))
 
-it('an answer is sent for the question that the person saw', async () => {
+it('an answer names the question that the person saw by its digest', async () => {
   const { client, answered } = openService('ls')
-  await send(client, question, yes).catch(() => undefined)
-  expect(answered).toEqual([{ decision: 'allow', scope: 'once' }])
+  await send(client, question, yes)
+  expect(answered).toEqual([{ decision: 'allow', scope: 'once', digest: question.digest }])
 })
 
-it('an answer counts for no other question that the run asks under the same id', async () => {
+it('an answer counts for no other question that the run asks under the same id, and the person learns it', async () => {
   const { client, answered } = openService('rm -rf .')
-  await expect(send(client, question, yes)).rejects.toThrow(
-    'The question changed meanwhile, and nothing was answered. Read it again.',
-  )
+  await expect(send(client, question, yes)).rejects.toThrow('nothing was answered')
   expect(answered).toEqual([])
-})
-
-it('whether a question that is gone can be answered is for the service to say', async () => {
-  const { client, answered } = openService(undefined)
-  await send(client, question, yes).catch(() => undefined)
-  expect(answered).toHaveLength(1)
 })

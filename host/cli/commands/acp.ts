@@ -1,6 +1,6 @@
 /** `caisson acp`: an agent for editors on standard input and output. Its runs are carried out by other processes. */
-import { serveAcp } from '../../acp/agent.ts'
-import type { RunStarter } from '../../acp/session.ts'
+import { serveAcp, type UnstablePart } from '../../acp/agent.ts'
+import type { RunStarter } from '../../acp/session-parts.ts'
 import { followStarted, startInService } from '../carried-run.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
@@ -15,10 +15,11 @@ export interface AcpFlags extends VmFlags {
   readonly here?: boolean
   /** `--no-template`. */
   readonly template?: false
+  readonly unstable?: UnstablePart[]
 }
 
 export async function acp(io: Io, flags: AcpFlags): Promise<ExitCode> {
-  const { config: overrides = [] } = flags
+  const { config: overrides = [], unstable = [] } = flags
   const log = (line: string) => void io.stderr.write(`caisson: ${sanitizeLine(line, 1_000)}\n`)
   await using host = hostOf(io, overrides)
   const runs: RunStarter = {
@@ -35,7 +36,7 @@ export async function acp(io: Io, flags: AcpFlags): Promise<ExitCode> {
       }),
   }
   await serveAcp({
-    ...{ host, runs, input: io.stdin, output: io.stdout, version: io.version, log },
+    ...{ host, runs, input: io.stdin, output: io.stdout, version: io.version, log, unstable },
     words: { line: sanitizeLine, block: (text) => sanitizeWhole(text, '') },
     options: { vm: { ...vmOptionsOf(flags), start: flags.template === false ? 'cold' : 'auto' } },
   })

@@ -4,6 +4,7 @@
  */
 
 import { CaissonError, hasCode } from '#specs/errors.ts'
+import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import { AnswerDuration, type AnswerReach, type ApprovalScope } from '#specs/protocol/approval.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import type { RunAnswer } from '#specs/protocol/run-state.ts'
@@ -23,6 +24,11 @@ import { resumeDetached } from './detach.ts'
 
 type Pending = RunApproval['approval']
 
+/** What an answer was decided on. */
+interface Shown {
+  readonly digest?: string
+}
+
 export async function approvalsList(
   io: Io,
   name: string | undefined,
@@ -31,7 +37,8 @@ export async function approvalsList(
   const host = hostOf(io)
   const waiting = await host.runs.pendingApprovals(name === undefined ? undefined : await findRun(io, name))
   for (const { runId, approval } of waiting) {
-    if (flags.json === true) await writeJsonLine(io.stdout, { runId, ...approval })
+    if (flags.json === true)
+      await writeJsonLine(io.stdout, { runId, ...approval, digest: digestOfQuestion({ runId, approval }) })
     else {
       const asked = `${runId}  ${approval.approvalId}  ${describeQuestion({ request: approval })}`
       writeLines(io.stdout, [asked, ...offerLines(approval)])
@@ -47,9 +54,9 @@ export async function approvalsAnswer(
   name: string,
   approval: string,
   values: readonly string[],
-  flags: { default?: boolean; hint?: string },
+  flags: { default?: boolean; hint?: string } & Shown,
 ): Promise<ExitCode> {
-  return await answer(io, name, approval, ({ approvalId, question }) => {
+  return await answer(io, name, approval, flags, ({ approvalId, question }) => {
     if (question === undefined)
       throw new CaissonError(
         'invalid_options',
@@ -68,9 +75,9 @@ export async function approvalsAllow(
   io: Io,
   name: string,
   approval: string,
-  flags: { scope: ApprovalScope; reach?: AnswerReach; for?: number },
+  flags: { scope: ApprovalScope; reach?: AnswerReach; for?: number } & Shown,
 ): Promise<ExitCode> {
-  return await answer(io, name, approval, ({ approvalId, question }) => {
+  return await answer(io, name, approval, flags, ({ approvalId, question }) => {
     if (question !== undefined)
       throw new CaissonError(
         'invalid_options',
@@ -85,9 +92,9 @@ export async function approvalsDeny(
   io: Io,
   name: string,
   approval: string,
-  flags: { scope: ApprovalScope; hint?: string; for?: number },
+  flags: { scope: ApprovalScope; hint?: string; for?: number } & Shown,
 ): Promise<ExitCode> {
-  return await answer(io, name, approval, () => ({
+  return await answer(io, name, approval, flags, () => ({
     decision: 'deny',
     scope: flags.scope,
     ...durationOf(flags),
@@ -137,6 +144,7 @@ async function answer(
   io: Io,
   name: string,
   approval: string,
+  { digest }: Shown,
   word: (request: Pending) => ApprovalAnswer,
 ): Promise<ExitCode> {
   const host = hostOf(io)
@@ -147,7 +155,15 @@ async function answer(
   if (state.end !== null)
     throw new CaissonError('run_not_found', `${runId} is not active: it has ended as ${state.end.outcome}`)
   const request = await findPending(host, runId, approval)
-  const result = await host.answer(runId, request.approvalId, word(request), { by: userName() })
+  // Without a digest of the person, the answer is for the question that was found just now.
+  const shown = digest ?? digestOfQuestion({ runId, approval: request })
+  const given = { ...word(request), digest: shown }
+  const result = await host.answer(runId, request.approvalId, given, { by: userName() })
+  if (!result.taken && result.reason === 'question_changed')
+    throw new CaissonError(
+      'not_possible_now',
+      `the digest is of another question than ${sanitizeLine(request.approvalId)} asks, and nothing was answered; read it again: caisson approvals list ${runId} --json`,
+    )
   if (!result.taken) throw new CaissonError('not_possible_now', result.message)
   io.stdout.write(`${runId}: ${request.approvalId} answered\n`)
   if (isPaused === true && state.end === null)

@@ -3,6 +3,7 @@
  * is not cancelling: the run continues without us.
  */
 import type { Writable } from 'node:stream'
+import { CaissonError } from '#specs/errors.ts'
 import type { RunClient, WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
 import { openDesktopNotices } from '../desktop-notices.ts'
@@ -125,7 +126,9 @@ class Leaving implements Disposable, FollowInterruption {
           ? 'Cancelling the run; press Ctrl-C again to stop it immediately.'
           : 'Stopping immediately.',
       )
-      void this.#run.cancel({ by, now: this.#count > 2 })
+      this.#run
+        .cancel({ by, now: this.#count > 2 })
+        .catch((error: unknown) => this.#say(CaissonError.from(error).message))
     }
   }
 

@@ -1,5 +1,6 @@
 /** `caisson mcp login` and `logout`: sign-ins to MCP servers. Opens no browser: the person opens the printed address. */
 import { CaissonError } from '#specs/errors.ts'
+import { readMcpServer } from '#specs/protocol/mcp-config.ts'
 import { type SignInServer, signInServersOf } from '../../mcp/oauth-settings.ts'
 import type { SignInRecord } from '../../sign-in/sign-in-records.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
@@ -83,11 +84,25 @@ function placeOf({ place }: SignInRecord): string {
     : 'This machine has no keyring that can be used; the tokens are in mcp-tokens of the state folder, for you alone.'
 }
 
+/** @throws {CaissonError} `invalid_options` for a server whose address is plain */
+function requireHttps(name: string, form: unknown): void {
+  const read = readMcpServer(form)
+  const url = read.ok ? read.value?.url : undefined
+  if (url === undefined || URL.parse(url)?.protocol !== 'http:') return
+  throw new CaissonError(
+    'invalid_options',
+    `the MCP server "${sanitizeLine(name)}" has the address ${sanitizeLine(url, 200)}; a sign-in needs https, since a token would go over the network in plain text`,
+    { remedy: `give mcpServers.${sanitizeLine(name)} an https url` },
+  )
+}
+
 async function findServer(io: Io, name: string, { device, mcp }: McpLoginFlags): Promise<SignInServer> {
   const mcpSignIns = signInsOf(io)
-  const servers = mcp === undefined ? await mcpSignIns.servers() : signInServersOf({}, await loadMcpFile(mcp))
+  const forms = mcp === undefined ? await mcpSignIns.configured() : await loadMcpFile(mcp)
+  const servers = signInServersOf(forms)
   const server = servers.get(name)
   if (server === undefined) {
+    requireHttps(name, Object.hasOwn(forms, name) ? forms[name] : undefined)
     const known = [...servers.keys()].join(', ') || 'none'
     throw new CaissonError(
       'invalid_options',

@@ -7,6 +7,7 @@ import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-s
 import type { RunClient } from '../../control/run-client.ts'
 import { formatBytes, formatCost, formatCount, formatTime } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
+import { findFleetMark } from '../../journal/fleet-mark.ts'
 import type { JournalReading } from '../../journal/journal-summary.ts'
 import { keptDiskBytes } from '../../journal/kept-moments.ts'
 import { type RunFilter, readFilters } from '../../journal/run-query.ts'
@@ -22,6 +23,7 @@ import { interruptedLines, interruptedWhile } from '../render/interrupted-lines.
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
+import { fleetListLine, RunsOfFleet, whereLine, writeFleetRuns } from '../runs-of-fleet.ts'
 import { resumeDetached } from './detach.ts'
 import { type ContinueFlags, continueRun, hasPerson } from './run.ts'
 import { watchAnswers } from './watch-end.ts'
@@ -31,19 +33,25 @@ export async function runsList(
   flags: { json?: boolean; filter?: string[]; last?: number },
 ): Promise<ExitCode> {
   const filter = readFilters(flags.filter ?? [], io.directory)
+  const fleet = await RunsOfFleet.find(io)
+  if (fleet !== undefined) {
+    const count = await writeFleetRuns(io, fleet.list(filter, flags.last), flags)
+    if (count === 0 && flags.json !== true)
+      io.stdout.write(flags.filter === undefined ? noneOfFleet : noMatch)
+    return exitCodes.completed
+  }
   const runs = await listRuns(hostOf(io), filter, flags.last)
   for (const run of runs) {
     if (flags.json === true) await writeJsonLine(io.stdout, run)
     else writeLines(io.stdout, [listLine(run)])
   }
   if (runs.length === 0 && flags.json !== true)
-    io.stdout.write(
-      flags.filter === undefined
-        ? 'no runs yet; start one: caisson run "TASK"\n'
-        : 'no run matches the filter; list all: caisson runs list\n',
-    )
+    io.stdout.write(flags.filter === undefined ? 'no runs yet; start one: caisson run "TASK"\n' : noMatch)
   return exitCodes.completed
 }
+
+const noneOfFleet = 'the fleet has no runs yet; start one over HTTP or on the page of the service\n'
+const noMatch = 'no run matches the filter; list all: caisson runs list\n'
 
 async function listRuns(host: Host, filter: RunFilter, last?: number): Promise<RunSummary[]> {
   const found: RunSummary[] = []
@@ -71,7 +79,7 @@ function listLine(run: RunSummary): string {
     keepsVm,
     pendingApprovals,
   } = run
-  const { metadata = {}, replays, isPaused } = run
+  const { metadata = {}, replays, isPaused, host } = run
   const begunAt = forkedAt ?? startedAt
   const facts = Object.entries(metadata).map(([key, value]) => ` · ${key}=${sanitizeLine(value, 40)}`)
   const changes =
@@ -88,8 +96,9 @@ function listLine(run: RunSummary): string {
       : ` · ${isPaused === true ? 'paused, ' : ''}${status}${when} since ${formatTime(since)}`
   const replay = replays === undefined ? '' : ` · replay of ${replays}`
   const waiting = replays === undefined ? state.proposedNotes.length : 0
+  const on = host == null ? '' : ` · on host ${sanitizeLine(host.name, 40)}`
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to review`
-  return `${id}  ${formatTime(begunAt)}  ${status.padEnd(11)}  ${sanitizeLine(prompt, 60)}${facts.join('')}${replay}${asked}${how}${changes}${cost}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
+  return `${id}  ${formatTime(begunAt)}  ${status.padEnd(11)}  ${sanitizeLine(prompt, 60)}${facts.join('')}${replay}${on}${asked}${how}${changes}${cost}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(
@@ -102,9 +111,14 @@ function appliedWords(
 
 export async function runsShow(io: Io, name: string, flags: { json?: boolean } & Detail): Promise<ExitCode> {
   const host = hostOf(io)
-  const paths = host.runs.paths(await findRun(io, name))
+  const shared = await (await RunsOfFleet.find(io))?.show(io, name)
+  const paths = host.runs.paths(shared?.id ?? (await findRun(io, name)))
   const events: JournalEvent[] = []
   const reading = await host.runs.visit(paths.runId, (event) => events.push(event))
+  if (events.length === 0 && shared !== undefined && flags.json !== true) {
+    writeLines(io.stdout, [fleetListLine(shared), whereLine(shared) ?? 'it has no journal'])
+    return exitCodes.completed
+  }
   const colors = colorsFor(io.stdout)
   const texts = new HeldTexts(colors)
   let state = initialRunState
@@ -120,7 +134,14 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean } &
     else writeLines(io.stdout, [...texts.before(item), ...eventLines(item, state, colors, before, flags)])
   }
   if (flags.json !== true) {
-    const isLive = await host.runs.isLive(paths.runId)
+    const { host: place } = await host.runs.summary(paths.runId)
+    const mark = await findFleetMark(paths.journal)
+    const where = shared === undefined ? undefined : whereLine(shared)
+    if (where !== undefined) io.stdout.write(`${where}\n`)
+    else if (place != null)
+      io.stdout.write(`the host ${sanitizeLine(place.name)} of the fleet carries it out\n`)
+    else if (mark !== undefined && shared === undefined) io.stdout.write(`${fleetWords(mark.fleet)}\n`)
+    const isLive = shared === undefined ? await host.runs.isLive(paths.runId) : shared.end === null
     if (!isLive) {
       writeLines(io.stdout, unknownCallLines(state, colors))
       const { keepsVm } = await host.runs.summary(paths.runId)
@@ -134,6 +155,12 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean } &
       io.stdout.write(`its disk is kept, ${formatBytes(bytes)}: the run can be ${use} from it\n`)
   }
   return exitCodes.completed
+}
+
+/** What is here is a copy, as old as the last time that the service of this host used it. */
+function fleetWords(fleet: string): string {
+  const which = fleet === '' ? 'a fleet' : `the fleet at ${sanitizeLine(fleet)}`
+  return `it is a run of ${which}, whose hosts know how it is now: caisson fleet status`
 }
 
 const lengthWords = {

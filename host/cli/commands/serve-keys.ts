@@ -1,13 +1,16 @@
 /** `caisson serve keys`: makes, lists and revokes API keys of the HTTP service. A secret is printed once. */
 import { CaissonError } from '#specs/errors.ts'
 import { type Scope, scopes } from '#specs/service/route.ts'
-import type { ApiKey, ApiKeyQuotas } from '../../api-keys/api-keys.ts'
+import { type ApiKey, type ApiKeyQuotas, ApiKeys } from '../../api-keys/api-keys.ts'
 import { formatDate, formatTable } from '../../files/format.ts'
+import { ApiKeyRows } from '../../fleet/api-key-rows.ts'
+import { FleetDatabase } from '../../fleet/database.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import { addressOf, type FleetFlags } from './fleet-environment.ts'
 
 export interface QuotaFlags {
   readonly maxRequestsPerMinute?: number | undefined
@@ -16,7 +19,7 @@ export interface QuotaFlags {
   readonly maxCostUsd?: number | undefined
 }
 
-export interface CreateKeyFlags extends QuotaFlags {
+export interface CreateKeyFlags extends QuotaFlags, FleetFlags {
   readonly scope: readonly string[]
   /** Milliseconds. */
   readonly expires?: number
@@ -25,7 +28,8 @@ export interface CreateKeyFlags extends QuotaFlags {
 
 export async function createKey(io: Io, name: string, flags: CreateKeyFlags): Promise<ExitCode> {
   const { scope, expires, json } = flags
-  const { key, secret } = await hostOf(io).apiKeys.create({
+  await using keys = await openKeys(io, flags)
+  const { key, secret } = await keys.apiKeys.create({
     name,
     scopes: scope.map(scopeOf),
     quotas: quotasOf(flags),
@@ -49,8 +53,9 @@ function scopeOf(word: string): Scope {
   })
 }
 
-export async function listKeys(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
-  const keys = await hostOf(io).apiKeys.list()
+export async function listKeys(io: Io, flags: FleetFlags & { json?: boolean }): Promise<ExitCode> {
+  await using opened = await openKeys(io, flags)
+  const keys = await opened.apiKeys.list()
   if (flags.json === true) for (const key of keys) await writeJsonLine(io.stdout, key)
   else if (keys.length === 0)
     io.stdout.write('no API keys yet; make one: caisson serve keys create NAME --scope run,read\n')
@@ -58,10 +63,10 @@ export async function listKeys(io: Io, flags: { json?: boolean }): Promise<ExitC
   return exitCodes.completed
 }
 
-export async function revokeKey(io: Io, nameOrId: string): Promise<ExitCode> {
-  const { apiKeys, folders } = hostOf(io)
-  await prepareFolders(folders)
-  const key = await apiKeys.revoke(nameOrId)
+export async function revokeKey(io: Io, nameOrId: string, flags: FleetFlags): Promise<ExitCode> {
+  await using keys = await openKeys(io, flags)
+  await prepareFolders(keys.folders)
+  const key = await keys.apiKeys.revoke(nameOrId)
   if (key === null)
     // Not repeated: somebody may have given the secret itself.
     throw new CaissonError('invalid_options', 'no API key has this name or ID; nothing was revoked', {
@@ -69,6 +74,21 @@ export async function revokeKey(io: Io, nameOrId: string): Promise<ExitCode> {
     })
   io.stdout.write(`revoked ${sanitizeLine(key.name)} (${key.id}); its runs continue\n`)
   return exitCodes.completed
+}
+
+/** Those of a fleet where one is named, else of this user. @throws {CaissonError} `invalid_options`, `state_unavailable` */
+async function openKeys(io: Io, flags: FleetFlags) {
+  const { apiKeys, folders } = hostOf(io)
+  await using undo = new AsyncDisposableStack()
+  const address = await addressOf(io, flags)
+  if (address === undefined) return { apiKeys, folders, [Symbol.asyncDispose]: async () => undefined }
+  const database = undo.use(await FleetDatabase.open(address))
+  const opened = undo.move()
+  return {
+    apiKeys: new ApiKeys(folders, Date.now, new ApiKeyRows(database)),
+    folders,
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  }
 }
 
 export function quotasOf(flags: QuotaFlags): ApiKeyQuotas {

@@ -1,19 +1,21 @@
 /** `caisson serve`: the HTTP service in this process, until a signal ends it. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
+import type { FleetMember, FleetMemberOptions } from '../../fleet-member.ts'
 import type { Host } from '../../host.ts'
-import type { HostQueueOptions } from '../../host-options.ts'
+import { defaultMaxAtWork, type HostQueueOptions } from '../../host-options.ts'
 import { serviceFolder } from '../../service/place.ts'
 import { Service, type ServiceOptions } from '../../service/service.ts'
 import { withEnvFile } from '../env-file.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { sanitizeLine, sanitizeWhole } from '../render/sanitize.ts'
+import { type FleetFlags, openMember } from './fleet-environment.ts'
 import { type JwtFlags, jwtOf, modeOf, originsOf, portOf, publicUrlOf } from './serve-environment.ts'
 import { type QuotaFlags, quotasOf } from './serve-keys.ts'
 import { endSignal, pageAddress } from './web-page.ts'
 
-export interface ServeFlags extends JwtFlags {
+export interface ServeFlags extends JwtFlags, FleetFlags {
   readonly config?: readonly string[]
   readonly envFile?: string
   readonly address?: string
@@ -34,30 +36,52 @@ export interface ServeFlags extends JwtFlags {
 
 /** Time for requests under way to be answered. */
 const closeMs = 5_000
+/** Time for runs to be given back to the fleet; then other hosts take them by themselves, some seconds later. */
+export const leaveMs = 30_000
+const sameWarningMs = 60_000
 
 export async function serve(given: Io, flags: ServeFlags): Promise<number> {
   const io = await withEnvFile(given, flags.envFile)
   const { isDebug } = modeOf(io.env, flags.token === false)
   const { pool = 0 } = flags
+  const say = (text: string) => io.stderr.write(`${text}\n`)
+  const isNews = newsOf()
+  const log: NonNullable<ServiceOptions['log']> = (line) => {
+    if (line.level === 'warn' && !isNews(String(line.message))) return
+    if (isDebug || line.level !== 'debug') say(JSON.stringify({ at: new Date().toISOString(), ...line }))
+  }
+  const fleet = await openMember(io, flags, {
+    slots: flags.parallelRuns ?? defaultMaxAtWork(),
+    bounds: boundsOf(flags),
+    warn: (text) => log({ level: 'warn', message: text }),
+  })
+  await using undo = new AsyncDisposableStack()
+  // Its queue would keep a process alive whose service did not start.
+  undo.defer(async () => await fleet?.[Symbol.asyncDispose]().catch(() => undefined))
+  if (fleet === undefined && flags.parallelRuns === 0)
+    throw new CaissonError('invalid_options', '--parallel-runs 0: this service would carry no run out', {
+      remedy: 'pass a count from 1, or --fleet, whose other hosts carry runs out',
+    })
   const host = hostOf(io, flags.config, {
-    queue: queueOptions(flags),
+    // Of a fleet the slots of each host bound its runs.
+    ...(fleet === undefined ? { queue: queueOptions(flags) } : { fences: fleet, apiKeys: fleet.apiKeys }),
     ...(pool === 0 ? {} : { pool: { size: pool } }),
   })
   const jwt = jwtOf(io.env, flags)
-  const say = (text: string) => io.stderr.write(`${text}\n`)
+  logWarnings(log)
   // Its runs end with this process, and the next service continues them; see Service.
   const service = await Service.start({
     host,
     version: io.version,
+    ...(fleet === undefined ? {} : { fleet }),
     clean: { line: sanitizeLine, block: (text) => sanitizeWhole(text) },
     ...listenOptions(io, flags),
     ...(jwt.length === 0
       ? {}
       : { jwt: { verifier: await host.openJwt(jwt), quotas: quotasOf(jwtQuotasOf(flags)) } }),
-    log: (line) => {
-      if (isDebug || line.level !== 'debug') say(JSON.stringify({ at: new Date().toISOString(), ...line }))
-    },
+    log,
   })
+  undo.move()
   say(`Caisson listens on ${service.url} and ${service.socket}`)
   say(
     `Page: ${flags.token === false ? `${service.url}/` : await pageAddress(io.stderr, { url: service.url, directory: serviceFolder(host.folders.home) })}`,
@@ -71,19 +95,60 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
   for (const { issuer, audience } of jwt)
     say(`Accepts JWTs of ${sanitizeLine(issuer)} for ${sanitizeLine(audience)}`)
   if (pool > 0) void fillPool(host, pool, say)
+  if (fleet !== undefined) say(`One of the fleet at ${sanitizeLine(fleet.address)}, as ${fleet.hostId}`)
   for (const runId of service.resumed) say(`Continues ${runId}`)
   const signal = await endSignal()
   const active = service.activeRuns
-  say(
-    active === 0
-      ? `Ends (${signal})`
-      : `Ends (${signal}) with ${active} run${active === 1 ? '' : 's'} at work; the next \`caisson serve\` continues ${active === 1 ? 'it' : 'them'}`,
-  )
+  say(`Ends (${signal})${whatFollows(active, fleet)}`)
   // The pool's VMs end with it; those of runs at work end with the process alone, which is no loss to recover from.
-  const closing = active === 0 ? service.close().then(() => host.close()) : service.close()
-  await Promise.race([closing, sleep(closeMs, undefined, { ref: false })])
+  const closing = closeAll(service, host, active, fleet)
+  const isLate = await Promise.race([
+    closing.catch((error: unknown) => say(sanitizeLine(errorMessage(error), 1_000))),
+    sleep(fleet === undefined ? closeMs : leaveMs, true, { ref: false }),
+  ])
+  if (isLate === true && fleet !== undefined)
+    say('The database did not answer in time. Other hosts take the runs of this one when it answers again.')
   // The runs at work have VMs that end with this process, and no end in their journals.
   process.exit(exitCodes.completed)
+}
+
+/** Whether a warning is new: what fails and is tried again each second is said once a minute. */
+function newsOf(): (message: string) => boolean {
+  const said = new Map<string, number>()
+  return (message) => {
+    const now = performance.now()
+    for (const [text, at] of said) if (now - at > sameWarningMs) said.delete(text)
+    if (said.has(message)) return false
+    said.set(message, now)
+    return true
+  }
+}
+
+/** Warnings of Node and its libraries would stand as text between the lines of the log. */
+function logWarnings(log: NonNullable<ServiceOptions['log']>): void {
+  process.removeAllListeners('warning')
+  process.on('warning', ({ name, message }) =>
+    log({ level: 'warn', message: sanitizeLine(message, 2_000), name }),
+  )
+}
+
+function whatFollows(active: number, fleet: FleetMember | undefined): string {
+  if (active === 0) return ''
+  const [runs, them] = active === 1 ? ['1 run', 'it'] : [`${active} runs`, 'them']
+  const next =
+    fleet === undefined ? 'the next `caisson serve` continues' : 'other hosts of the fleet continue'
+  return ` with ${runs} at work; ${next} ${them}`
+}
+
+async function closeAll(
+  service: Service,
+  host: Host,
+  active: number,
+  fleet: FleetMember | undefined,
+): Promise<void> {
+  await service.close()
+  if (active === 0 || fleet !== undefined) await host.close()
+  await fleet?.[Symbol.asyncDispose]()
 }
 
 /** A pool that cannot be filled is no reason to end: runs start their own VMs, and say what is missing. */
@@ -103,6 +168,13 @@ function jwtQuotasOf(flags: JwtFlags): QuotaFlags {
     maxRuns: jwtMaxRuns,
     maxTokens: jwtMaxTokens,
     maxCostUsd: jwtMaxCostUsd,
+  }
+}
+
+function boundsOf({ maxQueue, maxQueuePerKey }: ServeFlags): NonNullable<FleetMemberOptions['bounds']> {
+  return {
+    ...(maxQueue === undefined ? {} : { maxWaiting: maxQueue }),
+    ...(maxQueuePerKey === undefined ? {} : { maxWaitingPerLane: maxQueuePerKey }),
   }
 }
 

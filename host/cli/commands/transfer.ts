@@ -80,7 +80,7 @@ export async function runsImport(io: Io, file: string, flags: { workspace?: stri
   io.stdout.write(`${next}\n`)
   for (const [server, { env, headers }] of Object.entries(withheld))
     io.stdout.write(
-      `To continue it, the MCP server ${sanitizeLine(server)} needs ${sanitizeLine([...env, ...headers].join(', '))}; set them in the configuration.\n`,
+      `To continue it, the MCP server ${sanitizeLine(server)} needs ${sanitizeLine([...env, ...headers].join(', '))}; set them in the configuration${headers.includes('Authorization') ? `, or sign in where it takes sign-ins: caisson mcp login ${sanitizeLine(server)}` : ''}.\n`,
     )
   return exitCodes.completed
 }

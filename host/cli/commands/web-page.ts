@@ -5,6 +5,7 @@
 import { once } from 'node:events'
 import type { Writable } from 'node:stream'
 import { CaissonError } from '#specs/errors.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import { findAddress, findToken, serviceFolder } from '../../service/place.ts'
@@ -86,7 +87,7 @@ async function startBrief(io: Io, host: Host, workspace: string): Promise<Servic
     return await Service.start(options)
   } catch (error) {
     const { cause } = Object(error) as { cause?: unknown }
-    if (!(cause instanceof Error && 'code' in cause && cause.code === 'EADDRINUSE')) throw error
+    if (errnoOf(cause) !== 'EADDRINUSE') throw error
     return await Service.start({ ...options, port: 0 })
   }
 }

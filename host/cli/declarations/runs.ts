@@ -314,6 +314,7 @@ export function addApprovalCommands(approvals: Command, run: RunAction): void {
       .showHelpAfterError('(to list the open approvals and their IDs: caisson approvals list)')
       .argument('<run>', runArgument)
       .argument('<approval>', 'ID as listed, or a unique prefix of it')
+      .option('--digest <digest>', 'answer only the question that list --json shows with this digest')
   const scope = (choices: readonly ApprovalScope[]) =>
     new Option('--scope <scope>', 'how long the decision is valid').choices(choices).default('once')
   const duration = () =>

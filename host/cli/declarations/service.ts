@@ -1,5 +1,6 @@
 /** What `serve`, `serve keys` and `acp` accept. */
-import type { Command } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { UnstablePart } from '../../acp/agent.ts'
 import {
   addConfigOption,
   addVmOptions,
@@ -48,14 +49,27 @@ export function addServeCommand(command: Command, run: RunAction): void {
     )
     .option(
       '--parallel-runs <count>',
-      'runs at work at once, the others wait (default: two for each processor, as the memory allows)',
-      parseCount,
+      'runs at work at once, the others wait; 0 with --fleet: none here (default: two for each processor, as the memory allows)',
+      parseCountOrNone,
     )
     .option('--max-queue <count>', 'runs that may wait at once (default: 1000)', parseCountOrNone)
     .option(
       '--max-queue-per-key <count>',
       'runs of one key or subject that may wait at once (default: 200)',
       parseCountOrNone,
+    )
+    .option(
+      '--fleet <address>',
+      'share runs with the hosts that use this PostgreSQL, postgres://USER@HOST/DATABASE without a password (default: CAISSON_FLEET)',
+    )
+    .option('--fleet-file <file>', 'file whose first line is the address of the fleet, with its password')
+    .option(
+      '--fleet-files <place>',
+      'where the hosts of the fleet keep the files of runs: a directory that all of them see, or s3://BUCKET/PREFIX',
+    )
+    .option(
+      '--fleet-labels <labels>',
+      'labels of this host, which runs may require: NAME or NAME=VALUE, with commas between them',
     )
     .option(
       '--jwks <place>',
@@ -94,8 +108,7 @@ export function addServeCommand(command: Command, run: RunAction): void {
 }
 
 function addKeyCommands(keys: Command, run: RunAction): void {
-  keys
-    .command('create')
+  addFleetOptions(keys.command('create'))
     .argument('<name>', 'name of the key, for lists and journals')
     .description('Create an API key and print its secret, once')
     .requiredOption(
@@ -110,21 +123,42 @@ function addKeyCommands(keys: Command, run: RunAction): void {
     .option('--max-cost-usd <dollars>', 'US dollars of the runs that start on one day (UTC)', parseDollars)
     .option('--json', 'print the key with its secret as a JSON object')
     .action(run(lazy(async () => (await import('../commands/serve-keys.ts')).createKey)))
-  keys
-    .command('list')
+  addFleetOptions(keys.command('list'))
     .description('List the API keys, without their secrets')
     .option('--json', 'print one JSON object per line')
     .action(run(lazy(async () => (await import('../commands/serve-keys.ts')).listKeys)))
-  keys
-    .command('revoke')
+  addFleetOptions(keys.command('revoke'))
     .argument('<key>', 'name or ID of the key')
     .description('Revoke an API key at once; its runs continue')
     .action(run(lazy(async () => (await import('../commands/serve-keys.ts')).revokeKey)))
+}
+
+/** Which keys: of a fleet, or of this user. */
+function addFleetOptions(command: Command): Command {
+  return command
+    .option(
+      '--fleet <address>',
+      'keys of the fleet at this PostgreSQL, without a password (default: CAISSON_FLEET)',
+    )
+    .option('--fleet-file <file>', 'file whose first line is the address of the fleet, with its password')
 }
 
 export function addAcpCommand(command: Command, run: RunAction): void {
   addVmOptions(addConfigOption(command))
     .option('--no-template', 'boot the VM instead of copying a template')
     .option('--here', 'carry runs out in processes of their own, also while a service runs')
+    .addOption(
+      new Option('--unstable <part>', 'offer a part of the protocol that is not stable; repeatable')
+        .choices(unstableParts)
+        .argParser(collectUnstable),
+    )
     .action(run(lazy(async () => (await import('../commands/acp.ts')).acp)))
+}
+
+const unstableParts = ['fork', 'v2'] satisfies UnstablePart[]
+
+function collectUnstable(value: string, previous: UnstablePart[] = []): UnstablePart[] {
+  const part = unstableParts.find((one) => one === value)
+  if (part === undefined) throw new InvalidArgumentError(`expected ${unstableParts.join(' or ')}`)
+  return [...previous, part]
 }

@@ -89,6 +89,7 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
     network: plan.network,
     capabilityCache: capabilityCacheOf(plan),
     modelHolds: modelHoldsOf(plan),
+    ...(plan.sharedKeys === undefined ? {} : { sharedKeys: plan.sharedKeys }),
     services: {
       paths: {
         ...serveWeb(recordWeb(web, recorder), { withSearch: policy.within === undefined }),
@@ -211,6 +212,7 @@ function embeddingsOf(
           network,
           capabilityCache: capabilityCacheOf(plan),
           modelHolds: modelHoldsOf(plan),
+          ...(plan.sharedKeys === undefined ? {} : { sharedKeys: plan.sharedKeys }),
           log,
         })
   return embedder && { embedder: recordEmbedder(embedder, recorder), model, price: priceOf(provider) }

@@ -16,6 +16,8 @@ describe('MCP servers of an editor', () => {
         { name: 'local', command: '/usr/bin/server', args: ['--token', 'abc-123'], env: [] },
         { ...http, name: 'keyed', headers: [key] },
         { ...http, name: 'bad name' },
+        { ...http, name: '__proto__' },
+        { ...http, name: '-x' },
         { ...http, name: 'mine' },
         { ...http, name: 'file', url: 'file:///etc/passwd' },
         { ...http, name: 'user', url: 'https://user:abc-123@example.com/' },
@@ -26,7 +28,7 @@ describe('MCP servers of an editor', () => {
     )
     expect(servers).toEqual({ docs: { type: 'http', url: 'https://mcp.example.com/mcp' } })
     expect(notes.map((note) => /"(.*?)"/.exec(note)?.[1])).toEqual([
-      ...['local', 'keyed', 'bad name', 'mine', 'file', 'user', 'old', 'docs'],
+      ...['local', 'keyed', 'bad name', '__proto__', '-x', 'mine', 'file', 'user', 'old', 'docs'],
     ])
     expect(notes.join('\n')).not.toContain('abc-123')
     const many = Array.from({ length: 40 }, (_, at) => ({ ...http, name: `s${at}` }))

@@ -114,6 +114,22 @@ describe('a prompt', () => {
       await expect(refused).rejects.toMatchObject({ code: -32602, message: expect.stringContaining(words) })
   })
 
+  it('asks about each file that it names, however many, and sends nothing that is kept out [H.03 W.02]', async () => {
+    const workspace = await temporaryFolder('prompt')
+    const names = Array.from({ length: 600 }, (_, index) => `f${index}.txt`)
+    const blocks = names.map((name) => resource(pathToFileURL(path.join(workspace, name)).href, 'kept out'))
+    const asked: number[] = []
+    const task = await readPrompt([text('Read them.'), ...blocks], {
+      workspace,
+      inspect: async (paths) => {
+        asked.push(paths.length)
+        return Object.fromEntries(paths.map((name) => [name, 'rules_changed' as const]))
+      },
+    })
+    expect(asked).toEqual([256, 256, 88])
+    expect([task.context, task.contents, task.notes.length]).toEqual([{}, {}, 600])
+  })
+
   it('takes nothing from where a link of the workspace leads [H.03]', async () => {
     const [workspace, elsewhere] = [await temporaryFolder('acp-prompt'), await temporaryFolder('elsewhere')]
     await writeFile(path.join(elsewhere, 'key'), 'a key\r\n')
@@ -155,6 +171,25 @@ describe('a prompt', () => {
     const here = JSON.parse(JSON.stringify(blocks).replaceAll('/ws/', `${workspace}/`)) as ContentBlock[]
     const refused = await readPrompt(here, await placeAt(workspace)).catch((error: Error) => error)
     expect(refused).toMatchObject({ code: -32602, message: expect.stringContaining(words) })
+  })
+})
+
+describe('a hostile prompt', () => {
+  it('names a file like a property of objects: its content is held back as that of any other [H.03 S1.11]', async () => {
+    const workspace = await temporaryFolder('acp-prompt')
+    const task = await readPrompt([text('Read '), resource(`file://${workspace}/__proto__`, 'held back')], {
+      ...(await placeAt(workspace)),
+      inspect: async () => Object.fromEntries([['__proto__', 'rules_changed']]),
+    })
+    expect(JSON.stringify([task.context, task.contents])).not.toContain('held back')
+    expect(task.notes).toHaveLength(1)
+  })
+
+  it('has content of a type with a long name: the refusal is short [H.03]', async () => {
+    const odd = { type: 'x'.repeat(10_000) } as unknown as ContentBlock
+    const place = await placeAt(await temporaryFolder('acp-prompt'))
+    const refused = await readPrompt([odd], place).catch((error: Error) => error)
+    expect((refused as Error).message.length).toBeLessThan(300)
   })
 })
 

@@ -18,7 +18,7 @@ import {
 import { onTestFinished } from 'vitest'
 import type { CleanText } from '#specs/protocol/shown-text.ts'
 import { serveAcp } from '../../acp/agent.ts'
-import { Editor } from '../../acp/editor.ts'
+import { Version1Editor } from '../../acp/version-1-editor.ts'
 import { sanitizeLine, sanitizeWhole } from '../../cli/render/sanitize.ts'
 import type { Host, RunOptions } from '../../index.ts'
 
@@ -75,7 +75,7 @@ export function openNearEditor({ permit, fill, unsaved, ...options }: NearEditor
     writable: toClient.writable,
   })
   onTestFinished(() => connection.close())
-  const editor = new Editor({
+  const editor = new Version1Editor({
     ...{ client: connection.client, sessionId: 'session-1', capabilities },
     log: () => undefined,
   })

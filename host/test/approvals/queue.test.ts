@@ -1,5 +1,6 @@
 import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
+import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import { HostEvent } from '#specs/protocol/event.ts'
 import { Plan } from '#specs/protocol/plan.ts'
@@ -282,6 +283,24 @@ describe('the approval queue', () => {
         message: expect.stringContaining(answers[0]?.label ?? '-'),
       })
     }
+  })
+
+  it('takes an answer with a digest for the question that it is of, and for no other [S1.11]', async () => {
+    const { queue } = open()
+    const first = queue.ask(request())
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    const yes = { decision: 'allow', scope: 'once' } as const
+    const changed = { taken: false, reason: 'question_changed' }
+    expect(queue.answer('a1', { ...yes, digest: '0'.repeat(64) })).toMatchObject(changed)
+    expect(queue.answer('a1', { ...yes, digest: 'none' })).toMatchObject({ reason: 'not_offered' })
+    expect(queue.pending).toEqual(['a1'])
+    const { events, queue: same } = open()
+    void same.ask(request())
+    await expect.poll(() => same.pending).toEqual(['a1'])
+    const state = reduceRun(initialRunState, { event: HostEvent.parse(events[0]) })
+    const digest = digestOfQuestion({ runId: request().runId, approval: state.pendingApprovals.a1 })
+    expect(queue.answer('a1', { ...yes, digest })).toEqual({ taken: true })
+    expect(await first).toEqual({ decision: 'allow' })
   })
 
   it('denies a request under the id of a pending question, which stays open', async () => {

@@ -4,12 +4,14 @@ import { existsSync } from 'node:fs'
 import { chmod, link, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type IncomingHttpHeaders, type RequestListener } from 'node:http'
 import path from 'node:path'
-import { Readable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { noUsage } from '#specs/protocol/task.ts'
 import { RunRequest } from '#specs/service/start-resources.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { startInService } from '../../cli/carried-run.ts'
+import type { Io } from '../../cli/io.ts'
 import { findLocalService, startRun } from '../../cli/local-service.ts'
 import { askFor } from '../../cli/run-request.ts'
 import { Host } from '../../host.ts'
@@ -130,6 +132,23 @@ describe('the service of this user', () => {
     await writeFile(path.join(folder, 'service.sock'), '')
     expect(await problem()).toContain('can be of another user')
     expect(secrets([...seen, ...other.seen])).toEqual([])
+  })
+
+  it('of a fleet gets no run of a command, which carries it out itself and says so [H.02]', async () => {
+    const home = await temporaryFolder('local-service')
+    const says = { status: 'running', version, isOfFleet: true }
+    const { seen } = await standIn(home, { says, started: accept })
+    const notes: string[] = []
+    const host = new Host({ env: { HOME: home, CAISSON_HOME: home, PATH: process.env.PATH } })
+    const options = {
+      prompt: 'Count',
+      workspace: home,
+      onNotes: (lines: readonly string[]) => notes.push(...lines),
+    }
+    const io = { version, stdout: new PassThrough() } as unknown as Io
+    expect(await startInService(io, host, options, {})).toBe(undefined)
+    expect(notes.join('\n')).toContain('is one of a fleet')
+    expect(seen.map(({ path: asked }) => asked)).toEqual(['/healthz'])
   })
 
   it('that was killed, or does not answer, is waited for no longer [H.02]', async () => {

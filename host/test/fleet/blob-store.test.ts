@@ -1,14 +1,19 @@
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdir, readdir, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, symlink, truncate, utimes, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { type Blob, DirectoryBlobs } from '../../fleet/blob-store.ts'
+import { type Blob, type Content, ContentChanged, DirectoryBlobs } from '../../fleet/blob-store.ts'
 
-async function* piecesOf(...texts: string[]): AsyncGenerator<Buffer> {
-  for (const text of texts) yield Buffer.from(text)
+const contentOf = (...texts: string[]): Content =>
+  async function* () {
+    for (const text of texts) yield Buffer.from(text)
+  }
+
+function describeText(text: string): Blob {
+  return { sha256: createHash('sha256').update(text).digest('hex'), bytes: Buffer.byteLength(text) }
 }
 
 async function textOf(pieces: AsyncIterable<Buffer>): Promise<string> {
@@ -19,38 +24,50 @@ async function textOf(pieces: AsyncIterable<Buffer>): Promise<string> {
 
 const placeOf = (folder: string, { sha256 }: Blob) => path.join(folder, sha256.slice(0, 2), sha256)
 
-it('gives the content that was put, and leaves no draft', async () => {
+it('gives the content that was written, and leaves no draft', async () => {
   const folder = await temporaryFolder('blobs')
-  const blobs = new DirectoryBlobs(folder)
-  const blob = await blobs.put(piecesOf('one ', 'two'))
-  expect(blob).toEqual({ sha256: createHash('sha256').update('one two').digest('hex'), bytes: 7 })
-  expect(await textOf(blobs.get(blob))).toBe('one two')
-  const failing = (async function* () {
-    yield Buffer.from('begun')
+  const store = new DirectoryBlobs(folder)
+  const blob = describeText('one two')
+  const { sha256: name } = blob
+  expect(await store.has(name, 7)).toBe(false)
+  // What follows is not of it, as of a file that grows.
+  await store.write(name, blob, contentOf('one ', 'two', ' three'))
+  expect(await textOf(store.read(name, blob))).toBe('one two')
+  expect([await store.has(name, 7), await store.has(name, 8)]).toEqual([true, false])
+  const failing: Content = async function* () {
+    yield Buffer.from('one')
     throw new Error('the source ended')
-  })()
-  await expect(blobs.put(failing)).rejects.toThrow('the source ended')
-  expect(await readdir(folder)).toEqual([blob.sha256.slice(0, 2)])
+  }
+  await expect(store.write(name, blob, failing)).rejects.toThrow('the source ended')
+  for (const other of ['one', 'one TWO'])
+    await expect(store.write(name, blob, contentOf(other))).rejects.toThrow(ContentChanged)
+  expect(await textOf(store.read(name, blob))).toBe('one two')
+  expect(await readdir(folder)).toEqual([name.slice(0, 2)])
+  await store.remove(name)
+  await store.remove(name)
+  expect(await store.has(name, 7)).toBe(false)
 })
 
-it('a content that is put again is whole again, also where a damaged file has its size', async () => {
+it('a content that is written again is whole again, also where a damaged file has its size', async () => {
   const folder = await temporaryFolder('blobs')
-  const blobs = new DirectoryBlobs(folder)
-  const blob = await blobs.put(piecesOf('content'))
+  const store = new DirectoryBlobs(folder)
+  const blob = describeText('content')
+  await store.write(blob.sha256, blob, contentOf('content'))
   await writeFile(placeOf(folder, blob), 'CONTENT')
-  await expect(textOf(blobs.get(blob))).rejects.toMatchObject({ code: 'state_corrupted' })
-  expect(await blobs.put(piecesOf('content'))).toEqual(blob)
-  expect(await textOf(blobs.get(blob))).toBe('content')
+  await expect(textOf(store.read(blob.sha256, blob))).rejects.toMatchObject({ code: 'state_corrupted' })
+  await store.write(blob.sha256, blob, contentOf('content'))
+  expect(await textOf(store.read(blob.sha256, blob))).toBe('content')
 })
 
 it('refuses a larger or smaller file before it gives any of it, and what is no file without waiting', async () => {
   const folder = await temporaryFolder('blobs')
-  const blobs = new DirectoryBlobs(folder)
-  const blob = await blobs.put(piecesOf('content'))
+  const store = new DirectoryBlobs(folder)
+  const blob = describeText('content')
+  await store.write(blob.sha256, blob, contentOf('content'))
   const place = placeOf(folder, blob)
   const given: Buffer[] = []
   const read = async () => {
-    for await (const piece of blobs.get(blob)) given.push(piece)
+    for await (const piece of store.read(blob.sha256, blob)) given.push(piece)
   }
   // A file of a terabyte, which takes no room.
   await truncate(place, 2 ** 40)
@@ -66,30 +83,40 @@ it('refuses a larger or smaller file before it gives any of it, and what is no f
   expect(given).toEqual([])
 })
 
+it('removes the draft of a process that ended, and leaves one that is written', async () => {
+  const folder = await temporaryFolder('blobs')
+  for (const name of ['.draft-old', '.draft-new']) await writeFile(path.join(folder, name), '')
+  const now = Date.now()
+  await utimes(path.join(folder, '.draft-old'), new Date(now), new Date(now - 25 * 3_600_000))
+  await new DirectoryBlobs(folder).removeDrafts(now)
+  expect(await readdir(folder)).toEqual(['.draft-new'])
+})
+
 it('a host that may write no more of a file says so', async () => {
   const folder = await temporaryFolder('blobs')
+  const zeros = createHash('sha256').update(Buffer.alloc(100_000)).digest('hex')
   // The system writes a part of the last piece, and fails at the next one alone.
   const program = `
     import { DirectoryBlobs } from ${JSON.stringify(new URL('../../fleet/blob-store.ts', import.meta.url))}
-    const put = new DirectoryBlobs(${JSON.stringify(folder)}).put([Buffer.alloc(100_000)])
-    await put.then(({ bytes }) => console.log('stored ' + bytes), ({ code }) => console.log(code))`
+    const blob = ${JSON.stringify({ sha256: zeros, bytes: 100_000 })}
+    const writing = new DirectoryBlobs(${JSON.stringify(folder)}).write(blob.sha256, blob, () => [Buffer.alloc(100_000)])
+    await writing.then(() => console.log('stored'), ({ code }) => console.log(code))`
   const words = `ulimit -f 64; exec "$0" --conditions=caisson-source --input-type=module -e "$1"`
   const said = execFileSync('bash', ['-c', words, process.execPath, program], { encoding: 'utf8' })
   expect(said).toBe('EFBIG\n')
-  expect(
-    existsSync(
-      placeOf(folder, { sha256: createHash('sha256').update(Buffer.alloc(100_000)).digest('hex'), bytes: 0 }),
-    ),
-  ).toBe(false)
+  expect(existsSync(placeOf(folder, { sha256: zeros, bytes: 0 }))).toBe(false)
 })
 
 it('names lead to no other place', async () => {
   const folder = await temporaryFolder('blobs')
-  const blobs = new DirectoryBlobs(path.join(folder, 'blobs'))
+  const store = new DirectoryBlobs(path.join(folder, 'blobs'))
   const secret = path.join(folder, 'secret')
   await writeFile(secret, 'secret')
-  for (const sha256 of ['../secret', `${'a'.repeat(63)}/`, ''])
-    await expect(textOf(blobs.get({ sha256, bytes: 6 }))).rejects.toThrow()
+  for (const name of ['../secret', `${'a'.repeat(63)}/`, '', `${'a'.repeat(64)}-../../secret`]) {
+    await expect(textOf(store.read(name, describeText('secret')))).rejects.toThrow()
+    await expect(store.remove(name)).rejects.toThrow()
+    await expect(store.has(name, 6)).rejects.toThrow()
+  }
   await symlink(secret, path.join(folder, 'link'))
   expect(await readFile(secret, 'utf8')).toBe('secret')
 })

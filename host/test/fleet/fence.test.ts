@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -20,7 +21,7 @@ beforeAll(async () => {
   server = await PostgresServer.start()
   database = await FleetDatabase.open(await newDatabase(server))
   table = new RunTable(database)
-})
+}, 60_000)
 
 afterAll(async () => {
   await database[Symbol.asyncDispose]()
@@ -149,7 +150,12 @@ it('lines that are stored late say neither the end of the run nor the files of a
     const lossy = new LossyTable(database)
     const hold = await takeNow(lossy, runId, 'host')
     const head = await headOf(lossy, runId)
-    const fence = new FleetFence(lossy, hold, head, async (moment) => [moment])
+    const stored = [await storedFile()]
+    const asked: unknown[] = []
+    const fence = new FleetFence(lossy, hold, head, async (moment, hasEnded) => {
+      asked.push([moment, hasEnded])
+      return stored
+    })
     const events = [noteOf('stored late'), last, noteOf('after it')]
     const [late, barrierRow, after] = rowsBehind(runId, head, events)
     if (late === undefined || barrierRow === undefined || after === undefined) throw new Error('no rows')
@@ -162,7 +168,8 @@ it('lines that are stored late say neither the end of the run nor the files of a
     lossy.isAway = false
     await Promise.all([flushed, written])
     await fence.append(after, { event: noteOf('after it'), isBarrier: true })
-    const files = last === checkpoint ? ['cp-1'] : undefined
+    expect(asked).toEqual([last === checkpoint ? ['cp-1', false] : [null, true]])
+    const files = stored
     expect(lossy.said).toEqual([
       { lines: 1, ends: false, files: undefined },
       { lines: 1, ends: last === end, files },
@@ -172,6 +179,39 @@ it('lines that are stored late say neither the end of the run nor the files of a
     expect(await lossy.files(runId)).toEqual(files)
   }
 })
+
+it('stores the files of a checkpoint again when they were removed before its line, and waits while the store is away', async () => {
+  const runId = await newRun(database)
+  const hold = await takeNow(table, runId, 'host')
+  const head = await headOf(table, runId)
+  const gone = { sha256: 'f'.repeat(64) }
+  const stored = await storedFile()
+  const answers = [
+    async () =>
+      Promise.reject(new CaissonError('state_unavailable', 'away', { cause: new Error('no answer') })),
+    async () => [gone],
+    async () => [stored],
+  ]
+  const moments: (string | null)[] = []
+  const fence = new FleetFence(table, hold, head, async (moment) => {
+    moments.push(moment)
+    return (await answers.shift()?.()) ?? []
+  })
+  const [line] = rowsBehind(runId, head, [checkpoint])
+  if (line === undefined) throw new Error('no row')
+  await fence.append(line, { event: checkpoint, isBarrier: true })
+  expect(moments).toEqual(['cp-1', 'cp-1', 'cp-1'])
+  expect(await table.files(runId)).toEqual([stored])
+  expect((await headOf(table, runId)).seq).toBe(1)
+})
+
+async function storedFile(): Promise<{ sha256: string }> {
+  const sha256 = randomBytes(32).toString('hex')
+  await database.query("INSERT INTO caisson.blobs VALUES ($1, 1, $1, true, now() + interval '1 hour')", [
+    sha256,
+  ])
+  return { sha256 }
+}
 
 it('refuses a file of this host that is not the journal of the fleet', async () => {
   const runId = await newRun(database)

@@ -1,40 +1,47 @@
+import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { type Blob, DirectoryBlobs } from '../../fleet/blob-store.ts'
 import type { ReadRow } from '../../fleet/journal-rows.ts'
-import { restoreRun } from '../../fleet-files.ts'
+import { restoreRun } from '../../fleet-runs/files.ts'
 import { newRunId, RunStore } from '../../journal/run-store.ts'
 
 async function* noRows(): AsyncGenerator<ReadRow> {}
 
 async function openPlace() {
   const folder = await temporaryFolder('fleet-files')
-  const blobs = new DirectoryBlobs(path.join(folder, 'blobs'))
+  const store = new DirectoryBlobs(path.join(folder, 'blobs'))
   const runs = new RunStore({ runs: path.join(folder, 'runs'), locks: path.join(folder, 'locks') })
-  return { folder, blobs, paths: runs.paths(newRunId()) }
+  return { folder, store, paths: runs.paths(newRunId()) }
 }
 
-async function put(blobs: DirectoryBlobs, text: string): Promise<Blob> {
-  return await blobs.put(
-    (async function* () {
-      yield Buffer.from(text)
-    })(),
-  )
+/** The files of a fleet without its database: each is there under its digest. */
+function blobsIn(store: DirectoryBlobs) {
+  return { get: (blob: Blob) => store.read(blob.sha256, blob) }
+}
+
+async function put(store: DirectoryBlobs, text: string): Promise<Blob> {
+  const bytes = Buffer.from(text)
+  const blob = { sha256: createHash('sha256').update(bytes).digest('hex'), bytes: bytes.length }
+  await store.write(blob.sha256, blob, async function* () {
+    yield bytes
+  })
+  return blob
 }
 
 it('makes the folder of a run of the listed files alone', async () => {
-  const { blobs, paths } = await openPlace()
-  const files = [{ name: 'run.json', ...(await put(blobs, '{}')) }]
-  await restoreRun(paths, { files, rows: noRows() }, blobs)
+  const { store, paths } = await openPlace()
+  const files = [{ name: 'run.json', ...(await put(store, '{}')) }]
+  await restoreRun(paths, { files, rows: noRows() }, blobsIn(store))
   expect((await readdir(paths.directory)).toSorted()).toEqual(['journal.jsonl', 'run.json'])
   expect(await readFile(paths.options, 'utf8')).toBe('{}')
 })
 
 it('refuses a list of the database that names no files of a run', async () => {
-  const { folder, blobs, paths } = await openPlace()
-  const blob = await put(blobs, 'content')
+  const { folder, store, paths } = await openPlace()
+  const blob = await put(store, 'content')
   const lists: Record<string, unknown> = {
     'a path that leads out': [{ name: '../../out', ...blob }],
     'the journal': [{ name: 'journal.jsonl', ...blob }],
@@ -51,7 +58,7 @@ it('refuses a list of the database that names no files of a run', async () => {
     'no list': { name: 'run.json' },
   }
   for (const [what, files] of Object.entries(lists)) {
-    const restoring = restoreRun(paths, { files, rows: noRows() }, blobs)
+    const restoring = restoreRun(paths, { files, rows: noRows() }, blobsIn(store))
     await expect(restoring, what).rejects.toMatchObject({ code: 'state_corrupted' })
   }
   expect((await readdir(folder)).toSorted()).toEqual(['blobs', 'runs'])

@@ -6,7 +6,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { PostgresServer } from '../../../test/support/postgres.ts'
 import { DirectoryBlobs } from '../../fleet/blob-store.ts'
 import { Fleet } from '../../fleet/fleet.ts'
-import { type CarriedRun, FleetRuns, type Segment } from '../../fleet-runs.ts'
+import { type CarriedRun, FleetRuns, type Segment } from '../../fleet-runs/fleet-runs.ts'
 import { newRunId, RunStore } from '../../journal/run-store.ts'
 import { headOf, newDatabase, noteOf, rowsBehind } from './fleet-place.ts'
 
@@ -15,7 +15,7 @@ let fleet: Fleet
 
 beforeAll(async () => {
   server = await PostgresServer.start()
-})
+}, 60_000)
 
 beforeEach(async () => {
   const options = { name: 'host', version: '1', slots: 2, warn: () => undefined }
@@ -91,6 +91,36 @@ it('a run without a line in the fleet begins without what this host has left of 
   await expect.poll(() => found).toEqual([false])
   await fleet.jobs.drain()
 })
+
+it('a run that waits for the limit of its model server uses up no try of its host, and is begun again once the time has passed', async () => {
+  const { runs, fences } = await openRuns()
+  const runId = newRunId()
+  let begun = 0
+  const message = 'the model server takes requests again after 18:00'
+  const away = { end: { reason: 'model_unreachable', message } }
+  await fences.work(runs, async () => {
+    begun += 1
+    const isLast = begun > 9
+    if (isLast) await end(runId)
+    const ended = Promise.resolve(isLast ? undefined : away)
+    return { ended, cancel: async () => undefined }
+  })
+  await fleet.add(runId, { priority: 'normal', isContinued: false })
+  await expect.poll(() => fleet.whyWaits(runId)).toMatch(/^Its model server takes no requests for now/)
+  const counted = begun
+  await expect.poll(() => fleet.requests.failures(runId)).toEqual([])
+  expect(begun).toBe(counted)
+  for (let round = 1; round < 10; round += 1) {
+    // Five minutes later; the pause of the queue has passed too.
+    await fleet.database.query('UPDATE caisson.runs SET not_before = now() WHERE run_id = $1', [runId])
+    await fleet.database.query('UPDATE caisson_queue.job SET start_after = now()')
+    await expect.poll(() => begun, { timeout: 10_000 }).toBe(round + 1)
+    if (round < 9)
+      await expect.poll(() => fleet.whyWaits(runId), { timeout: 10_000 }).toMatch(/^Its model server/)
+  }
+  await expect.poll(async () => (await headOf(fleet.runs, runId)).hasEnded, { timeout: 10_000 }).toBe(true)
+  expect(await fleet.requests.failures(runId)).toEqual([])
+}, 60_000)
 
 /** Ends a run, as whoever has it. */
 async function end(runId: string): Promise<void> {

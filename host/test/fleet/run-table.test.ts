@@ -20,14 +20,14 @@ beforeAll(async () => {
   address = await newDatabase(server)
   database = await FleetDatabase.open(address)
   table = new RunTable(database)
-})
+}, 60_000)
 
 afterAll(async () => {
   await database[Symbol.asyncDispose]()
   await server[Symbol.asyncDispose]()
 })
 
-it('prefix continuation: the lines of two hosts are one chain, byte by byte as they were written', async () => {
+it('prefix continuation: the lines of two hosts are one chain, byte by byte as they were written [R.01]', async () => {
   const runId = await newRun(database)
   const first = await takeNow(table, runId, 'first')
   const text = 'ä \u0000 \ud800 "quoted" \u{1f600}\n'
@@ -92,7 +92,7 @@ it('fence: a run that has ended is taken by nobody', async () => {
   expect(await table.take(runId, await headOf(table, runId), takerOf('other'))).toBeUndefined()
 })
 
-it('recovery determinism: a host clock that is wrong by a year changes nothing', async () => {
+it('recovery determinism: a host clock that is wrong by a year changes nothing [R.01]', async () => {
   const runId = await newRun(database)
   const year = 366 * 86_400_000
   const first = await takeNow(table, runId, 'ahead')
@@ -106,7 +106,7 @@ it('recovery determinism: a host clock that is wrong by a year changes nothing',
   expect(await readAll(runId)).toHaveLength(3)
 })
 
-it('consume-once: of answers from several hosts at once, one is written, with what follows from it', async () => {
+it('consume once: of answers from several hosts at once, one is written, with what follows from it [R.01]', async () => {
   await using others = new AsyncDisposableStack()
   const tables = [table]
   for (let index = 0; index < 3; index += 1)
@@ -132,7 +132,7 @@ it('consume-once: of answers from several hosts at once, one is written, with wh
   }
 })
 
-it('consume-once: an answer whose transaction fails leaves neither line nor effect', async () => {
+it('consume once: an answer whose transaction fails leaves neither line nor effect [R.01]', async () => {
   const runId = await newRun(database)
   const seen = await headOf(table, runId)
   const fails = table.writeFree(runId, seen, noteOf('answer'), async () => {
@@ -144,7 +144,7 @@ it('consume-once: an answer whose transaction fails leaves neither line nor effe
   expect(await table.writeFree(runId, seen, noteOf('answer'), async () => undefined)).toBe('written')
 })
 
-it('consume-once: a run that a host has is answered by that host', async () => {
+it('consume once: a run that a host has is answered by that host [R.01]', async () => {
   const runId = await newRun(database)
   const hold = await takeNow(table, runId, 'host')
   const answer = async () =>
@@ -233,6 +233,27 @@ it('tells of rows that somebody changed or removed', async () => {
   expect(await read()).toHaveLength(3)
   await change('DELETE FROM caisson.journal WHERE seq = 3')
   await expect(read()).rejects.toThrow(/lost lines or was modified: it ends at line 3, and 2 lines are there/)
+})
+
+it('notices lines of runs that somebody follows, and of no others', async () => {
+  const noticed: string[] = []
+  const listening = await database.listen([journalChannel], (runId) => noticed.push(runId))
+  try {
+    const [quiet, followed] = [await newRun(database), await newRun(database)]
+    await table.follow(followed)
+    await table.follow(followed)
+    for (const runId of [quiet, followed]) {
+      const hold = await takeNow(table, runId, 'host')
+      await table.append(hold, rowsBehind(runId, await headOf(table, runId), [noteOf('one')]))
+    }
+    await expect.poll(() => noticed).toEqual([followed])
+    // Whoever followed an hour ago is forgotten with the next one.
+    await database.query("UPDATE caisson.followed SET until = now() - interval '2 hours'")
+    await table.follow(quiet)
+    expect(await database.query('SELECT run_id FROM caisson.followed')).toEqual([{ run_id: quiet }])
+  } finally {
+    await listening[Symbol.asyncDispose]()
+  }
 })
 
 it('a follower on another host sees each line once, over a restart of the server, until the run ends', async () => {

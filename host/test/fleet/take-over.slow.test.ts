@@ -23,7 +23,7 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]()
 })
 
-it('effect exactly-once: a run of a killed host is continued by another one, and no step is done twice', async () => {
+it('effects exactly once: a run of a killed host is continued by another one, and no step is done twice [R.01]', async () => {
   await using world = await World.open(await newDatabase(server))
   const runId = await world.addRun()
   const first = await world.worker('first')

@@ -14,7 +14,7 @@ const warn = (text: string) => void process.stderr.write(`${text}\n`)
 const fleet = await Fleet.open(parseFleetAddress(connection, 'the test'), {
   ...{ name, version: '1', slots: 2, warn },
 })
-await fleet.work(drive)
+await fleet.work((hold, { lost }) => drive(hold, lost))
 process.send?.('ready')
 
 async function drive(hold: Hold, signal: AbortSignal): Promise<'ended' | 'again'> {

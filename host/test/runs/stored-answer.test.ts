@@ -5,6 +5,7 @@ import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { digestOfQuestion } from '#specs/node/question-digest.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { type AnswerResult, ApprovalQueue } from '../../approvals/queue.ts'
@@ -106,9 +107,15 @@ describe('an approval of a run without a process', () => {
     )
     expect(await host.answer(runId, 'ap-1', { decision: 'perhaps' } as never)).toMatchObject(refused)
     expect(await host.answer(runId, 'ask-1', yes)).toMatchObject(refused)
+    const [, { approval } = { approval: undefined }] = await host.runs.pendingApprovals(runId)
+    const digest = digestOfQuestion({ runId, approval })
+    const changed = { taken: false, reason: 'question_changed' }
+    expect(
+      await host.answer(runId, 'ask-1', { ...yes, answer: 'this', digest: '0'.repeat(64) }),
+    ).toMatchObject(changed)
     expect(await host.answer(runId, 'ap-9', yes)).toMatchObject({ taken: false, reason: 'unknown' })
     expect(await host.answer(runId, '__proto__', yes)).toMatchObject({ taken: false, reason: 'unknown' })
-    expect(await host.answer(runId, 'ask-1', { ...yes, answer: 'this' })).toEqual({ taken: true })
+    expect(await host.answer(runId, 'ask-1', { ...yes, answer: 'this', digest })).toEqual({ taken: true })
     await expect(host.answer(runId, 'ap-1', yes)).resolves.toEqual({ taken: true })
   })
 

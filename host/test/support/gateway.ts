@@ -74,6 +74,7 @@ export async function startGateway(
       | 'network'
       | 'capabilityCache'
       | 'modelHolds'
+      | 'sharedKeys'
       | 'services'
       | 'embeddings'
       | 'fallbacks'

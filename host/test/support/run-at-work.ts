@@ -26,7 +26,7 @@ export interface RunAtWork {
   /** Resolves when somebody watches. */
   readonly watched: Promise<void>
   /** Asks as the agent does. */
-  ask(question: UserQuestion, approvalId: string): Promise<unknown>
+  ask(question: UserQuestion, approvalId: string, signal?: AbortSignal): Promise<unknown>
   /** The run's last event: watchers learn of the end. */
   end(event: HostEvent): Promise<void>
   /** Its process is gone, without an end of the run. */
@@ -87,8 +87,8 @@ export async function runAtWork(): Promise<RunAtWork> {
     await server[Symbol.asyncDispose]()
   }
   onTestFinished(close)
-  const ask = (question: UserQuestion, approvalId: string) =>
-    queue.ask({ ...someCall, approvalId, tool: 'ask_user', arguments: '{}', question })
+  const ask = (question: UserQuestion, approvalId: string, signal?: AbortSignal) =>
+    queue.ask({ ...someCall, approvalId, tool: 'ask_user', arguments: '{}', question }, signal)
   const caisson = commandsIn(env)
   const end = async (event: HostEvent) => {
     await record.host(event)

@@ -5,6 +5,7 @@
 import { type BigIntStats, lstatSync, readFileSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Directory } from '#specs/node/directory.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
 import { encodePath } from '#specs/node/path-text.ts'
 import { Place } from '#specs/node/place.ts'
 import type { LeftOut } from '#specs/protocol/event.ts'
@@ -167,8 +168,7 @@ class Walk {
       stat = lstatSync(directory.at(name), { bigint: true })
     } catch (thrown) {
       // Removed since it was listed, or only given. Other errors mean that it is unreadable.
-      if (!(thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT'))
-        this.#leave(path, 'unreadable')
+      if (errnoOf(thrown) !== 'ENOENT') this.#leave(path, 'unreadable')
       else this.#newFile(path)
       return
     }

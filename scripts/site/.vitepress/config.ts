@@ -17,7 +17,7 @@ export default defineConfig({
   srcExclude: [
     '**/node_modules/**',
     '!(docs|specs|examples|scripts|*.md)/**',
-    'examples/*/**',
+    'examples/!(fleet)/**/*',
     'scripts/!(site)/**',
     'scripts/site/!(decisions.md)',
   ],

@@ -32,6 +32,25 @@ describe('caisson approvals', () => {
     ])
   })
 
+  it('answers the question with the digest that it listed, and no other under its ID [S1.11]', async () => {
+    const { queue, ask, caisson } = await runAtWork()
+    const listed = async () => JSON.parse((await caisson('approvals', 'list', '--json')).stdout)
+    const withdrawing = new AbortController()
+    const first = ask(choice, 'ask-1', withdrawing.signal)
+    await expect.poll(() => queue.pending).toEqual(['ask-1'])
+    const { digest } = await listed()
+    withdrawing.abort()
+    await first
+    const second = ask({ ...choice, question: 'Which key?' }, 'ask-1')
+    await expect.poll(async () => (await listed()).question.question).toBe('Which key?')
+    const answer = ['approvals', 'answer', runId, 'ask-1', 'csv', '--digest']
+    const refused = await caisson(...answer, digest)
+    expect(refused.stderr).toContain('the digest is of another question than ask-1 asks')
+    expect([refused.code, queue.pending]).toEqual([1, ['ask-1']])
+    expect((await caisson(...answer, (await listed()).digest)).code).toBe(0)
+    expect(await second).toMatchObject({ decision: 'allow', answer: 'csv' })
+  })
+
   it('shows what an MCP server says now and said before, with nothing that a terminal obeys [A.09 V.08]', async () => {
     const { queue, caisson } = await runAtWork()
     void queue.ask({

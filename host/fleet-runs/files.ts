@@ -2,32 +2,41 @@
  * The files of a run for another host of its fleet: what a checkpoint needs, in the blob store, and a run's folder made of
  * them. They hold keys of the run, as the folder does. Refuses a name that no run has.
  */
+import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdir, open, readFile, rm } from 'node:fs/promises'
+import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError, hasCode } from '#specs/errors.ts'
-import { collectSources, usedBytesOf } from './archive/collect.ts'
-import { findMemberFault, Member } from './archive/format.ts'
-import { decodeSparse } from './archive/sparse.ts'
-import type { BlobStore } from './fleet/blob-store.ts'
-import type { ReadRow } from './fleet/journal-rows.ts'
-import type { RunPaths } from './journal/run-store.ts'
-import { findKeptBase } from './runs/replay/base.ts'
-import { noRedaction } from './secrets/redaction.ts'
+import { collectSources, usedBytesOf } from '../archive/collect.ts'
+import { findMemberFault, Member } from '../archive/format.ts'
+import { decodeSparse } from '../archive/sparse.ts'
+import type { FleetBlobs } from '../fleet/blobs.ts'
+import type { ReadRow } from '../fleet/journal-rows.ts'
+import { KnownDigests } from '../fleet/known-digests.ts'
+import type { RunPaths } from '../journal/run-store.ts'
+import { findKeptBase } from '../runs/replay/base.ts'
+import { noRedaction } from '../secrets/redaction.ts'
 
 const RunFiles = z.array(Member).max(200_000)
 
 /** The rows have it. */
 const journalName = 'journal.jsonl'
 
-/** Stores the files, and lists them. @param checkpointId null: those of the beginning */
+/**
+ * Stores the files, and lists them.
+ * @param checkpointId null: those of the beginning, or of the end
+ * @param hasEnded whether nothing continues from here: then what explains the changes counts, and no disk of the VM
+ * @param known digests of files that earlier calls of this run stored
+ */
 export async function storeRunFiles(
   paths: RunPaths,
   checkpointId: string | null,
-  blobs: BlobStore,
+  blobs: Pick<FleetBlobs, 'put'>,
+  hasEnded = false,
+  known = new KnownDigests(),
 ): Promise<Member[]> {
-  const base = checkpointId === null ? undefined : await findKeptBase(paths)
+  const base = checkpointId === null && !hasEnded ? undefined : await findKeptBase(paths)
   const sources = await collectSources({
     paths,
     journalBytes: 0,
@@ -40,9 +49,14 @@ export async function storeRunFiles(
     redaction: noRedaction,
   })
   const members: Member[] = []
-  for (const { name, fileBytes, read } of sources)
-    if (name !== journalName)
-      members.push({ name, ...(await blobs.put(read())), ...(fileBytes === undefined ? {} : { fileBytes }) })
+  for (const { name, fileBytes, file, read } of sources) {
+    if (name === journalName) continue
+    const blob =
+      file === undefined
+        ? await blobs.put(read)
+        : await known.of(file, async (before) => await blobs.put(read, before))
+    members.push({ name, ...blob, ...(fileBytes === undefined ? {} : { fileBytes }) })
+  }
   return members
 }
 
@@ -54,7 +68,7 @@ export async function storeRunFiles(
 export async function restoreRun(
   paths: RunPaths,
   { files, rows }: { readonly files: unknown; readonly rows: AsyncIterable<ReadRow> },
-  blobs: BlobStore,
+  blobs: Pick<FleetBlobs, 'get'>,
 ): Promise<void> {
   const { directory, runId } = paths
   const members = readMembers(runId, files)
@@ -66,6 +80,34 @@ export async function restoreRun(
   for (const member of members) await restoreMember(directory, member, blobs)
 }
 
+/** What reads a run, and does not continue it, needs nothing of these. The options may hold keys. */
+const ofContinuing = /^(run\.json$|scratch\/)/
+
+/**
+ * Fetches what was stored of a run for those who read it: its changes and its recording, not what continues it.
+ * @param files what {@link storeRunFiles} listed
+ * @throws {CaissonError} `state_corrupted`
+ */
+export async function fetchRunFiles(
+  paths: RunPaths,
+  files: unknown,
+  blobs: Pick<FleetBlobs, 'get'>,
+): Promise<void> {
+  const { directory, runId } = paths
+  const wanted = readMembers(runId, files).filter(({ name }) => !ofContinuing.test(name))
+  const drafts = path.join(directory, `.fetched-${randomBytes(6).toString('hex')}`)
+  try {
+    for (const member of wanted) await restoreMember(drafts, member, blobs)
+    for (const { name } of wanted) {
+      const place = path.join(directory, name)
+      await mkdir(path.dirname(place), { recursive: true, mode: 0o700 })
+      await rename(path.join(drafts, name), place)
+    }
+  } finally {
+    await rm(drafts, { recursive: true, force: true })
+  }
+}
+
 /** The list is of the database. @throws {CaissonError} `state_corrupted` */
 function readMembers(runId: string, files: unknown): readonly Member[] {
   const { success, data: members = [] } = RunFiles.safeParse(files ?? [])
@@ -75,7 +117,11 @@ function readMembers(runId: string, files: unknown): readonly Member[] {
   throw new CaissonError('state_corrupted', `the fleet's list of the files of ${runId} is damaged: ${why}`)
 }
 
-async function restoreMember(directory: string, member: Member, blobs: BlobStore): Promise<void> {
+async function restoreMember(
+  directory: string,
+  member: Member,
+  blobs: Pick<FleetBlobs, 'get'>,
+): Promise<void> {
   const { name, fileBytes } = member
   const file = path.join(directory, name)
   await mkdir(path.dirname(file), { recursive: true, mode: 0o700 })

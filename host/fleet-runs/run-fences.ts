@@ -1,0 +1,31 @@
+/** What a fleet does for the runs of a host: stores their journals, reads those of other hosts, finds workspaces. */
+import type { RunHandle } from '../control/run-handle.ts'
+import type { JournalFence } from '../journal/journal.ts'
+import type { EnterFence, RunPaths } from '../journal/run-paths.ts'
+import type { RunSource } from '../journal/run-source.ts'
+import type { SharedKeys } from '../providers/shared-keys.ts'
+
+/** Where the journal of each run is stored besides: by a fleet, which decides which host may write. */
+export interface RunFences {
+  /** Asked when a run starts or is resumed. Undefined: its journal is on this machine alone. */
+  of(runId: string): JournalFence | undefined
+  /**
+   * Asked when lines are added to a run that no process carries out, such as of changes that are applied. Undefined: its
+   * journal is on this machine alone. @throws {CaissonError} `run_busy` when another host has it
+   */
+  readonly enter?: EnterFence
+  /** What the hosts know of model keys together. Absent: this host uses its keys alone. */
+  readonly keys?: SharedKeys
+  /** Where runs of other hosts are read. Absent: there are none. */
+  readonly source?: RunSource
+  /**
+   * A run of the fleet that this process does not carry out, to watch it and to act on it. Null: it has ended; undefined: it is
+   * none of the fleet, or is carried out here.
+   */
+  elsewhere?(paths: RunPaths): Promise<RunHandle | null | undefined>
+  /**
+   * Where the workspace of a run is on this machine, which makes it where it is empty or uploaded. Undefined: where the run
+   * had it. @throws {CaissonError} `workspace_refused`, `file_not_found` where this machine has none
+   */
+  workspaceOf?(runId: string): Promise<string | undefined>
+}

@@ -1,0 +1,226 @@
+/**
+ * Runs of a service that is one of a fleet: what a request starts becomes a row that any host carries out, and what this host
+ * takes becomes a run here. A row may be of any host, so it is checked like a request.
+ */
+import { mkdir } from 'node:fs/promises'
+import path from 'node:path'
+import * as z from 'zod'
+import type { RunMetadata } from '#specs/protocol/host-event.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
+import { RunRequest, WorkflowRunRequest, WorkspaceId } from '#specs/service/start-resources.ts'
+import {
+  CaissonError,
+  type FleetMember,
+  type Host,
+  type Requires,
+  type Run,
+  type RunOptions,
+  type SubmissionKey,
+  type SubmittedSegment,
+  type WorkflowOptions,
+  WorkspaceManager,
+} from '../index.ts'
+import { Refusal } from './problems.ts'
+import type { Uploads } from './uploads.ts'
+
+const Workspace = z.discriminatedUnion('kind', [
+  /** One that each host has. */
+  z.strictObject({ kind: z.literal('directory'), path: z.string().min(1).max(4_096) }),
+  /** In the blob store of the fleet. */
+  z.strictObject({ kind: z.literal('upload'), id: WorkspaceId }),
+  z.strictObject({ kind: z.literal('empty') }),
+])
+type Workspace = z.infer<typeof Workspace>
+
+/** Without a workspace; its metadata has those of the service too. */
+const Request = z.union([RunRequest, WorkflowRunRequest])
+type Request = z.infer<typeof Request>
+
+const Start = z.strictObject({
+  workspace: Workspace,
+  request: Request,
+  /** Name of the caller whose run it is. Absent: the owner of the service. */
+  caller: z.string().max(500).optional(),
+})
+
+export interface FleetStartsOptions {
+  readonly host: Host
+  readonly fleet: FleetMember
+  readonly uploads: Uploads
+  /** Folder of the workspaces of runs that name none. */
+  readonly emptyWorkspaces: string
+  /** The real path of a directory that a run may work on here. @throws where it may not */
+  readonly workspaceOf: (directory: string) => Promise<string>
+  /** What the caller of a run may use that begins now. @throws {Refusal} 429 */
+  readonly limitsNow: (metadata: RunMetadata, limits: Request['limits']) => Promise<Request['limits']>
+  /** Hears of a run that this host carries out. */
+  readonly onRun: (run: Run, caller: string | undefined) => void
+}
+
+export interface FleetRequest {
+  /** Without workspace; with all metadata and limits that the run has. */
+  readonly request: Request
+  readonly workspace: Workspace
+  /** Name of the caller; undefined: the owner. */
+  readonly caller: string | undefined
+  /** Runs of the caller at work on all hosts; null: no bound. */
+  readonly maxAtWork: number | null
+  readonly key: SubmissionKey | undefined
+}
+
+export class FleetStarts {
+  readonly #options: FleetStartsOptions
+
+  constructor(options: FleetStartsOptions) {
+    this.#options = options
+  }
+
+  /** @throws {OptionsError} for options that no host takes */
+  async submit({
+    request,
+    workspace,
+    caller,
+    maxAtWork,
+    key,
+  }: FleetRequest): Promise<{ readonly runId: string; readonly isNew: boolean; readonly body?: string }> {
+    const { host, fleet } = this.#options
+    if (!('workflow' in request))
+      host.checkRun({ ...optionsOf(request), workspace: '/' } as unknown as RunOptions)
+    const { model = '', metadata = {} } = request
+    return await fleet.submit({
+      about: {
+        prompt: 'workflow' in request ? '' : request.prompt,
+        workspace: workspace.kind === 'directory' ? workspace.path : '',
+        ...{ model, metadata },
+      },
+      start: { workspace, request, ...(caller === undefined ? {} : { caller }) } satisfies z.input<
+        typeof Start
+      >,
+      ...{ lane: caller, caller, priority: request.priority, startWithinMs: request.startWithinMs },
+      // The owner has no quota.
+      ...(caller === undefined ? {} : { laneMaxAtWork: maxAtWork }),
+      requires: requiresOf(request),
+      ...(workspace.kind === 'upload' ? { uploadId: workspace.id } : {}),
+      ...(key === undefined ? {} : { key }),
+    })
+  }
+
+  /** Carries out what any host of the fleet submitted, as many as this host has slots. */
+  async work(): Promise<void> {
+    const { host, fleet } = this.#options
+    fleet.placeWorkspaces(async (runId, start) => {
+      const { success, data } = Start.safeParse(start)
+      return success ? await this.#placeOf(runId, data.workspace).catch(rethrowRefusal) : undefined
+    })
+    await fleet.work(host, (segment) => this.#begin(segment))
+  }
+
+  async #begin({ runId, isNew, start }: SubmittedSegment): Promise<Run> {
+    const { host, fleet, onRun } = this.#options
+    const { request, workspace, caller } = readStart(runId, start)
+    const place = await this.#placeOf(runId, workspace)
+    if (!isNew) await fleet.relocate(host, runId, place)
+    const run = isNew
+      ? await this.#start(runId, await this.#withinQuotas(request), place)
+      : await this.#resume(runId)
+    onRun(run, caller)
+    return run
+  }
+
+  async #start(runId: string, request: Request, workspace: string): Promise<Run> {
+    const { host } = this.#options
+    const options = {
+      ...optionsOf(request),
+      workspace,
+      approvals: { interactive: true, ...request.approvals },
+      leaveOnSleep: true,
+    }
+    if (!('workflow' in options)) return await host.runAs(runId, options as unknown as RunOptions)
+    const { workflow, ...rest } = options as unknown as WorkflowOptions & Pick<WorkflowRunRequest, 'workflow'>
+    const text = typeof workflow === 'string' ? workflow : JSON.stringify(workflow)
+    const found = await new WorkspaceManager({ store: host.workflows }).find(text)
+    return await host.startWorkflowAs(runId, found, rest)
+  }
+
+  /** Others of its caller may have used meanwhile what was left when it was submitted. @throws {CaissonError} `cancelled` */
+  async #withinQuotas(request: Request): Promise<Request> {
+    const { metadata = {}, limits } = request
+    const now = await this.#options.limitsNow(metadata, limits).catch((error: unknown) => {
+      if (!(error instanceof Refusal)) throw error
+      throw new CaissonError('cancelled', `cancelled by the service: ${error.message}`)
+    })
+    return now === undefined ? request : { ...request, limits: now }
+  }
+
+  async #resume(runId: string): Promise<Run> {
+    return await this.#options.host.resume(runId, { interactive: 'stored', leaveOnSleep: true })
+  }
+
+  /** The directory on this host, which allows it too. */
+  async #placeOf(runId: string, workspace: Workspace): Promise<string> {
+    const { uploads, emptyWorkspaces, workspaceOf } = this.#options
+    if (workspace.kind === 'directory') return await workspaceOf(workspace.path)
+    if (workspace.kind === 'upload') return await uploads.bring(workspace.id)
+    // The same name on each host, and removed with the run.
+    const empty = path.join(emptyWorkspaces, runId)
+    await mkdir(empty, { recursive: true, mode: 0o700 })
+    return empty
+  }
+}
+
+/** What a host has to have for the run. */
+function requiresOf({ vm, requires = {} }: Request): Requires {
+  const { labels = [], architecture, accelerator, memoryBytes = 0 } = requires
+  const bytes = Math.max(memoryBytes, vm?.memoryBytes ?? 0)
+  return {
+    ...(bytes === 0 ? {} : { memoryMib: Math.min(2 ** 30, Math.ceil(bytes / 2 ** 20)) }),
+    ...(labels.length === 0 ? {} : { labels: [...new Set(labels)] }),
+    ...(architecture === undefined ? {} : { architecture }),
+    ...(accelerator === undefined ? {} : { accelerator }),
+  }
+}
+
+/** As an error of the library, for whoever reads the changes through it. */
+function rethrowRefusal(error: unknown): never {
+  if (!(error instanceof Refusal)) throw error
+  const { message, problem } = error
+  const { remedy } = problem
+  throw new CaissonError(
+    'workspace_refused',
+    `${message} of this host of the fleet`,
+    remedy === undefined ? {} : { remedy },
+  )
+}
+
+type NotOptions =
+  | 'workspace'
+  | 'uploadedWorkspace'
+  | 'priority'
+  | 'startWithinMs'
+  | 'requires'
+  | 'expectedModel'
+
+/** What the library takes of a request. */
+function optionsOf<R extends Request>(request: R): Omit<R, NotOptions> {
+  const {
+    workspace: _,
+    uploadedWorkspace: __,
+    priority: ___,
+    startWithinMs: ____,
+    expectedModel: _____,
+    requires: ______,
+    ...options
+  } = request
+  return options
+}
+
+/** @throws {CaissonError} `invalid_options`: no host can start it */
+function readStart(runId: string, start: unknown): z.infer<typeof Start> {
+  const { success, data, error } = Start.safeParse(start, plainMessages)
+  if (success) return data
+  throw new CaissonError(
+    'invalid_options',
+    `the fleet has no request of ${runId} that can be used: ${describeIssues(error, { root: 'the request', max: 1 })}`,
+    { remedy: 'use one version of Caisson on all hosts, and start the run again' },
+  )
+}
