@@ -39,6 +39,8 @@ export interface ServerReply {
   readonly pieceBytes?: number | readonly number[]
   /** Pause between the writes. */
   readonly pauseMs?: number
+  /** Awaited before the write of that number, counted from 0, after the pause. */
+  readonly beforePiece?: (piece: number) => Promise<unknown> | undefined
   /** Pause before the head. */
   readonly headAfterMs?: number
   /** Replaces the whole response: silence, or a reset connection. */
@@ -154,13 +156,14 @@ function parseObject(text: string): Record<string, unknown> {
 async function writePieces(
   response: ServerResponse,
   bytes: Uint8Array,
-  { pieceBytes = Math.max(1, bytes.length), pauseMs }: ServerReply,
+  { pieceBytes = Math.max(1, bytes.length), pauseMs, beforePiece }: ServerReply,
 ): Promise<void> {
   const sizes = typeof pieceBytes === 'number' ? [pieceBytes] : pieceBytes
   for (let at = 0, turn = 0; at < bytes.length && !response.destroyed; turn++) {
     const size = Math.max(1, sizes[turn % sizes.length] ?? 1)
     const piece = bytes.subarray(at, at + size)
     at += size
+    await beforePiece?.(turn)
     // Lets written data leave before a reset can overtake it.
     await new Promise<void>((resolve) => {
       response.once('close', resolve)

@@ -33,6 +33,8 @@ let model: Awaited<ReturnType<typeof startModelServer>>
 let nodes: Node[]
 let workspace: string
 let released = false
+/** When everybody who follows the step "tell" has some of its text. */
+let isHeard = Promise.withResolvers<void>()
 
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'caisson-surfaces-'))
@@ -58,11 +60,14 @@ afterAll(async () => {
 /** Of the step "tell". */
 const words = Array.from({ length: 60 }, (_, at) => `word ${at} 😀 `)
 
-/** A step "hang" has no answer until it is released, "tell" has a slow one of text; any other one writes a file. */
+/** A step "hang" has no answer until it is released, "tell" has a slow one of text that stops until all have heard some; any other one writes a file. */
 function answer({ messages }: Asked): ServerReply {
   const asked = messages.map(({ content }) => content ?? '').join('\n')
   if (/\bdo hang\b/.test(asked) && !released) return { before: 'hang', body: '' }
-  if (/\bdo tell\b/.test(asked)) return { ...reply({ text: words }), pieceBytes: 300, pauseMs: 60 }
+  if (/\bdo tell\b/.test(asked)) {
+    const beforePiece = (piece: number) => (piece === 20 ? isHeard.promise : undefined)
+    return { ...reply({ text: words }), pieceBytes: 300, pauseMs: 60, beforePiece }
+  }
   if (messages.some(({ role }) => role === 'assistant')) return reply({ text: 'It is done.' })
   const command = 'echo made > made.txt'
   return reply({ calls: [{ id: 'call-1', name: 'run_bash', arguments: JSON.stringify({ command }) }] })
@@ -215,6 +220,7 @@ it('events are followed from a number on over a restart of PostgreSQL, each once
 it('what a model writes is followed at nodes that do not carry the run out, also by one that comes late', async ({
   annotate,
 }) => {
+  isHeard = Promise.withResolvers()
   const run = await start({ step: 'tell', workspace })
   const client = (at: number) => readText(node(at).client.events(run))
   const [first, other] = [client(0), client(2)]
@@ -222,6 +228,9 @@ it('what a model writes is followed at nodes that do not carry the run out, also
   const own = readText(handle.watch())
   await expect.poll(() => other.text.length, waiting).toBeGreaterThan(0)
   const late = client(1)
+  for (const reader of [own, first, late])
+    await expect.poll(() => reader.text.length, waiting).toBeGreaterThan(0)
+  isHeard.resolve()
   await Promise.all([own, first, other, late].map(({ ended }) => ended))
   // What came in the last quarter of a second before the turn ended is in its event alone.
   for (const { text, afterEnd } of [own, first, other, late]) {

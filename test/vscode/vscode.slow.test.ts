@@ -193,7 +193,7 @@ describe('the extension in VS Code', limits, () => {
     expect(second).toMatchObject({ prompt: 'Explain the line', workspace: folder })
     await held.release(started?.id)
     await expect.poll(() => held.begun()).toHaveLength(2)
-    await window.row('Explain the line').click()
+    await window.openRun('Explain the line')
     await expect.poll(() => window.editorText()).toContain('Explain the line')
     await window.command('Caisson: Cancel the Run…')
     await window.dialog.getByText('Cancel this run?').waitFor()

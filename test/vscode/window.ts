@@ -44,6 +44,18 @@ export class Window {
     return this.page.locator('.sidebar .monaco-list-row').filter({ hasText: text }).first()
   }
 
+  /** Opens a run by its row. Rows can move at the moment of the click, so it clicks until the view of the run names it. */
+  async openRun(prompt: string): Promise<void> {
+    const shown = this.page.locator('.sidebar .pane-header').filter({ hasText: prompt })
+    for (let tries = 0; ; tries++)
+      try {
+        await this.row(prompt).click()
+        return await shown.waitFor({ timeout: 3_000 })
+      } catch (error) {
+        if (tries === 4) throw error
+      }
+  }
+
   /** Presses a button of a row, which is there while the pointer is. */
   async press(row: string | RegExp, name: string): Promise<void> {
     const button = this.row(row).getByRole('button', { name })

@@ -1,6 +1,7 @@
 // A person types in a real pseudo-terminal, at typing speed and for something else, while questions appear.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Socket } from 'node:net'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
@@ -61,10 +62,12 @@ class Terminal {
   readonly #socket: Socket
   readonly #replies: AsyncIterator<string>
   readonly #quietMs: number
+  readonly #folder: string
   output = ''
 
-  private constructor(child: ChildProcess, socket: Socket, quietMs: number) {
+  private constructor(child: ChildProcess, socket: Socket, quietMs: number, folder: string) {
     this.#child = child
+    this.#folder = folder
     this.#socket = socket
     this.#quietMs = quietMs
     this.#replies = createInterface({ input: socket })[Symbol.asyncIterator]()
@@ -74,7 +77,8 @@ class Terminal {
   }
 
   static async open(quietMs: number): Promise<Terminal> {
-    const socketPath = path.join(await temporaryFolder('typing'), 's')
+    const folder = await temporaryFolder('typing')
+    const socketPath = path.join(folder, 's')
     const server = createServer().listen(socketPath)
     const words = [process.execPath, '--conditions=caisson-source', program, socketPath, String(quietMs)]
     const child = spawn(
@@ -93,7 +97,7 @@ class Terminal {
     ended.catch(() => undefined)
     const [socket] = (await Promise.race([once(server, 'connection'), ended])) as [Socket]
     socket.on('error', () => undefined)
-    return new Terminal(child, socket, quietMs)
+    return new Terminal(child, socket, quietMs, folder)
   }
 
   /** @returns what came of the keys so far */
@@ -126,6 +130,18 @@ class Terminal {
     return longest
   }
 
+  /** The process reads these keys only after the quiet time, when they have waited in its terminal for long. */
+  async typeWhileBlocked(keys: string): Promise<void> {
+    const file = path.join(this.#folder, 'go-on')
+    const blocked = this.tell('block', file)
+    this.#child.stdin?.write(keys)
+    while (!(await isAsleep(this.#child.pid))) await sleep(5)
+    await sleep(this.#quietMs * 1.2)
+    await writeFile(file, '')
+    await blocked
+    await rm(file)
+  }
+
   async until(isReached: (outcome: TypedOutcome) => boolean): Promise<TypedOutcome> {
     for (;;) {
       const outcome = await this.tell('look')
@@ -147,18 +163,19 @@ class Terminal {
     const parts = keysOf(draw, hasEscapes)
     await this.tell('begin')
     const asks: Promise<unknown>[] = []
-    const at = Math.floor(draw() * parts.length)
-    const longestGap = await this.type(parts, draw, at, () => {
+    const typedAtOnce = isBlocked ? parts.slice(0, -1) : parts
+    const at = Math.floor(draw() * typedAtOnce.length)
+    const longestGap = await this.type(typedAtOnce, draw, at, () => {
       asks.push(this.tell('ask', kind))
     })
     await Promise.all(asks)
-    if (isBlocked) await this.tell('block', String(this.#quietMs * 1.2))
+    if (isBlocked) await this.typeWhileBlocked(parts.at(-1) ?? '')
     const typed = Buffer.byteLength(parts.join(''))
     const before = await this.until(
       ({ isListening, answers, received }) => (isListening || answers.length > 0) && received >= typed,
     )
     const context = JSON.stringify({ seed, kind, parts, at, longestGap, before })
-    const isJudged = longestGap < 0.9 * this.#quietMs && (isBlocked || before.longestGapMs < this.#quietMs)
+    const isJudged = longestGap < 0.9 * this.#quietMs && before.longestGapMs < this.#quietMs
     if (isJudged)
       expect(before.answers, `${context}\n${JSON.stringify(this.output.slice(-1500))}`).toEqual([])
     if (isJudged && kind !== 'a text of the agent') {
@@ -177,6 +194,11 @@ class Terminal {
     }
     return isJudged
   }
+}
+
+/** Whether a program has passed on all that it was sent: Linux makes a sleeping one runnable at the moment of the write. */
+async function isAsleep(pid: number | undefined): Promise<boolean> {
+  return /^\d+ \(.*\) S /.test(await readFile(`/proc/${pid}/stat`, 'utf8'))
 }
 
 const lettersOf = (text: string): string => text.replace(/[^a-z]/gi, '')

@@ -3,6 +3,7 @@
  * The test commands it over a socket: what is asked, when, and when a run ends. It reports what the person's keys did.
  */
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { createConnection } from 'node:net'
 import { createInterface } from 'node:readline'
 import { noUsage } from '#specs/protocol/task.ts'
@@ -17,12 +18,17 @@ const socket = createConnection(socketPath)
 await once(socket, 'connect')
 const io: Io = { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, env: {}, version: '0' }
 
-/** When the question was asked and when keys arrived after it, and the bytes of the round. */
-const arrivals: number[] = []
+/** Between keys that came after the question was asked, in ms; when the last one came; and the bytes of the round. */
+let longestGap = 0
+let lastAt = 0
 let received = 0
+function endGap(): void {
+  longestGap = Math.max(longestGap, performance.now() - lastAt)
+  lastAt = performance.now()
+}
 const push = process.stdin.push.bind(process.stdin)
 process.stdin.push = (chunk, encoding) => {
-  arrivals.push(performance.now())
+  endGap()
   received += chunk?.length ?? 0
   return push(chunk, encoding)
 }
@@ -38,7 +44,8 @@ class Round {
   readonly #over: Promise<void>
 
   constructor() {
-    arrivals.length = 0
+    lastAt = performance.now()
+    longestGap = 0
     received = 0
     const view = new ProgressView(process.stdout)
     const show = view.show.bind(view)
@@ -82,7 +89,8 @@ class Round {
   ask(kind: AskedKind): void {
     this.#pending.set('a1', () => undefined)
     // Keys that come more than the quiet time after the question may answer it, however fast they were typed.
-    arrivals.splice(0, Number.POSITIVE_INFINITY, performance.now())
+    lastAt = performance.now()
+    longestGap = 0
     const { access, ...request } = askedQuestions[kind]
     this.#give({
       type: 'approval-request',
@@ -111,7 +119,7 @@ class Round {
       unsent: this.#unsent,
       isListening: this.#isShown && process.stdin.listenerCount('keypress') > 0,
       received,
-      longestGapMs: Math.max(0, ...arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? at))),
+      longestGapMs: longestGap,
     }
   }
 
@@ -135,13 +143,20 @@ class Round {
   }
 }
 
+/** The process comes late to the keys, as on a loaded machine. The time until then is no gap between keys. */
+function blockUntilFile(file: string): void {
+  endGap()
+  const cell = new Int32Array(new SharedArrayBuffer(4))
+  while (!existsSync(file)) Atomics.wait(cell, 0, 0, 5)
+  lastAt = performance.now()
+}
+
 let round: Round | undefined
 for await (const line of createInterface({ input: socket })) {
   const [command, argument] = JSON.parse(line) as [string, string]
   if (command === 'begin') round = new Round()
   if (command === 'ask') round?.ask(argument as AskedKind)
-  // The process comes late to the keys, as on a loaded machine.
-  if (command === 'block') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, Number(argument))
+  if (command === 'block') blockUntilFile(argument)
   if (command === 'settle') round?.settle()
   if (command === 'end') await round?.end()
   socket.write(`${JSON.stringify(round?.outcome)}\n`)
