@@ -132,10 +132,10 @@ class Terminal {
 
   /** The process reads these keys only after the quiet time, when they have waited in its terminal for long. */
   async typeWhileBlocked(keys: string): Promise<void> {
-    const file = path.join(this.#folder, 'go-on')
+    const file = path.join(this.#folder, 'released')
     const blocked = this.tell('block', file)
     this.#child.stdin?.write(keys)
-    while (!(await isAsleep(this.#child.pid))) await sleep(5)
+    while (!(await isIdle(this.#child.pid))) await sleep(5)
     await sleep(this.#quietMs * 1.2)
     await writeFile(file, '')
     await blocked
@@ -196,8 +196,8 @@ class Terminal {
   }
 }
 
-/** Whether a program has passed on all that it was sent: Linux makes a sleeping one runnable at the moment of the write. */
-async function isAsleep(pid: number | undefined): Promise<boolean> {
+/** Whether a program has passed on all that it was sent: Linux makes an idle one runnable at the moment of the write. */
+async function isIdle(pid: number | undefined): Promise<boolean> {
   return /^\d+ \(.*\) S /.test(await readFile(`/proc/${pid}/stat`, 'utf8'))
 }
 
