@@ -60,7 +60,7 @@ afterAll(async () => {
 /** Of the step "tell". */
 const words = Array.from({ length: 60 }, (_, at) => `word ${at} 😀 `)
 
-/** "hang" has no answer until it is released; "tell" has a slow text that stops until all have heard some; others write a file. */
+/** "hang" has no answer until it is released; "tell" a slow text that stops until all have heard some; others write a file. */
 function answer({ messages }: Asked): ServerReply {
   const asked = messages.map(({ content }) => content ?? '').join('\n')
   if (/\bdo hang\b/.test(asked) && !released) return { before: 'hang', body: '' }
