@@ -365,6 +365,7 @@ const ResumeSchema = RunSchema.pick({
     .optional(),
   takeOver: z.boolean().optional(),
   fromBeginning: z.boolean().optional(),
+  endIfCancelled: z.boolean().optional(),
   limits: RunLimits.pick({ maxTokens: true, maxCostUsd: true }).partial().optional(),
 })
 const ReplaySchema = z.strictObject({ signal: SignalOption, onProgress: givenFunction.optional() })

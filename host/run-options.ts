@@ -176,6 +176,11 @@ export interface ResumeOptions
   readonly context?: TurnContextOption
   /** Whether to start again from the beginning, as is needed with another version of the agent. Default: false. */
   readonly fromBeginning?: boolean
+  /**
+   * Whether a run that was cancelled, and whose process ended before the run did, ends in order: its agent closes, and its
+   * changes are collected. Otherwise the run continues its task. Default: false.
+   */
+  readonly endIfCancelled?: boolean
   /** Lower bounds of the whole run, with what it has used; higher ones change nothing. Default: as it was started. */
   readonly limits?: Partial<Pick<RunLimits, 'maxTokens' | 'maxCostUsd'>>
 }

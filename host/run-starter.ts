@@ -148,8 +148,8 @@ export class RunStarter {
       const configured = mcpServersOf(planned.config.mcpServers)
       const servers = { own: planned.mcp?.servers ?? {}, configured: configured.ok ? configured.value : {} }
       const task = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
-      const fromBeginning = options.fromBeginning === true
-      const resumed = { task, fromBeginning, importedLines: importedLinesOf(imported) }
+      const { fromBeginning = false, endIfCancelled = false } = options
+      const resumed = { task, fromBeginning, endIfCancelled, importedLines: importedLinesOf(imported) }
       const plan = { ...planned, runId: paths.runId, resumed, ...this.#ofFleet(paths.runId) }
       this.#traces.observe(record.feed, plan, options, (notes) => this.warn(notes))
       this.observers.follow(record, (note) => this.warn([note]))

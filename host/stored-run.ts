@@ -257,7 +257,8 @@ export function resumedOptions({ options, task, functions }: StoredRun, given: R
     extensions = {},
     takeOver: ___,
     fromBeginning: ____,
-    limits: _____,
+    endIfCancelled: _____,
+    limits: ______,
     context = {},
     ...functionsGiven
   } = given

@@ -121,6 +121,8 @@ export interface PlannedRun {
   readonly resumed?: {
     readonly task: Task
     readonly fromBeginning?: boolean
+    /** Whether it ends in order when it was cancelled in that process. Absent: it continues. */
+    readonly endIfCancelled?: boolean
     /** Lines of its journal that came with an archive: nothing is permitted by them. Absent: none. */
     readonly importedLines?: number
   }

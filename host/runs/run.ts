@@ -478,8 +478,7 @@ export class Run implements RunHandle {
     }
     const earlier = await this.#recovery.recover('the host process of the run ended', 'process', present)
     const { cancelledBy } = this.#recovery
-    // Nobody resumed it: the fleet continues what its host lost. The agent ends in order, and its changes are collected.
-    if (this.#plan.isOfFleet === true && cancelledBy !== undefined) {
+    if (this.#plan.resumed?.endIfCancelled === true && cancelledBy !== undefined) {
       this.#cancelling = true
       this.#work.cancel(cancelledBy)
     }

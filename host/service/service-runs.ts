@@ -129,7 +129,7 @@ export class ServiceRuns {
         // A host of the fleet continues it, which may be this one.
         if ((await this.#options.fleet?.member.has(run.id)) === true) continue
         if (run.forkedFrom !== undefined && !(await this.#hasBegun(run.id))) continue
-        await this.#resume(run, {})
+        await this.#resume(run, { endIfCancelled: true })
         resumed.push(run.id)
       } catch (error) {
         warn(`${run.id} was not continued: ${error instanceof Error ? error.message : String(error)}`)
@@ -160,7 +160,7 @@ export class ServiceRuns {
       return await quotas.resume(caller, run, async () => await fleet.member.wake(runId))
     const { maxRuns } = caller.account?.quotas ?? {}
     await this.#orRetryLater(async () => host.queue?.requireRoom(run.metadata?.[ownerField], maxRuns))
-    await quotas.resume(caller, run, async (limits) => await this.#resume(run, limits))
+    await quotas.resume(caller, run, async (limits) => await this.#resume(run, { limits }))
   }
 
   /** What runs say of their model and traces, each once. */
@@ -172,11 +172,14 @@ export class ServiceRuns {
     }
   }
 
-  async #resume({ id, metadata }: RunSummary, limits: NonNullable<ResumeOptions['limits']>): Promise<void> {
+  async #resume(
+    { id, metadata }: RunSummary,
+    options: Pick<ResumeOptions, 'limits' | 'endIfCancelled'>,
+  ): Promise<void> {
     // Who started a run here may have said that nobody answers.
     const interactive = metadata?.[startedBy] === undefined ? true : 'stored'
     const run = await this.#options.host.resume(id, {
-      ...{ interactive, limits, onNotes: (notes) => this.#note(notes) },
+      ...{ ...options, interactive, onNotes: (notes) => this.#note(notes) },
     })
     this.hold(run, metadata?.[ownerField])
   }
@@ -279,7 +282,7 @@ export class ServiceRuns {
     // The fleet queues its run with the answer.
     const isIdle = !run.isLive && run.host === undefined
     if (result.taken && isIdle && run.isPaused !== true && run.state.end === null)
-      await quotas.resume(payer, run, async (limits) => await this.#resume(run, limits))
+      await quotas.resume(payer, run, async (limits) => await this.#resume(run, { limits }))
     return result
   }
 
