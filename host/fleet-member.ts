@@ -120,13 +120,24 @@ export class FleetMember implements RunFences, AsyncDisposable {
   /** As of {@link RunFences}. */
   async workspaceOf(runId: string): Promise<string | undefined> {
     if (this.#runs.source.isHere(runId) || this.#placeWorkspace === undefined) return undefined
+    const submitted = await this.submittedAs(runId)
+    return submitted === undefined ? undefined : await this.#placeWorkspace(runId, submitted.start)
+  }
+
+  /** What a run was submitted with. Undefined: it was not submitted, or is none of the fleet. */
+  async submittedAs(runId: string): Promise<{ readonly start?: unknown } | undefined> {
     const request = await this.#fleet.requests.read(runId).catch((error: unknown) => {
-      // It was not submitted, or is none of the fleet.
       if (hasCode(error, 'run_not_found')) return undefined
       throw error
     })
-    if (request === undefined) return undefined
-    return await this.#placeWorkspace(runId, (request as { readonly start?: unknown } | null)?.start)
+    return request === undefined ? undefined : { start: (request as { start?: unknown } | null)?.start }
+  }
+
+  /** Name of the host that has the folder to which the changes of a run were applied. Null: no host has had the run. */
+  async appliedOn(runId: string): Promise<{ readonly name: string | null; readonly isHere: boolean }> {
+    const { carriedBy, enteredBy } = await this.#fleet.runs.places(runId)
+    const name = enteredBy ?? carriedBy
+    return { name, isHere: name === this.#fleet.name }
   }
 
   /** Says how to find or make the workspace of a run that was submitted so. */

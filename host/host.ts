@@ -1,7 +1,7 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
 import { existsSync } from 'node:fs'
 import path from 'node:path'
-import type { Readable, Writable } from 'node:stream'
+import { Readable, type Writable } from 'node:stream'
 import * as z from 'zod'
 import { CaissonError, hasCode, requireText, withCode } from '#specs/errors.ts'
 import type { WorkspaceData } from '#specs/node/workflow/workspace-data.ts'
@@ -12,6 +12,7 @@ import { WorkspacePath } from '#specs/protocol/text.ts'
 import type { TraceEntry } from '#specs/service/task-resources.ts'
 import { ApiKeys } from './api-keys/api-keys.ts'
 import type { AnswerResult, ApprovalAnswer } from './approvals/decisions.ts'
+import { packWorkspace } from './archive/pack-workspace.ts'
 import {
   type UnpackedWorkspace,
   type UnpackWorkspaceOptions,
@@ -550,6 +551,15 @@ export class Host implements AsyncDisposable {
       checkUnpack(from, options)
       return await unpackWorkspace(from, path.resolve(to), options)
     }, options)
+  }
+
+  /**
+   * A tar archive of what a folder has, as {@link unpackWorkspace} takes it. Reading it throws `file_not_found`, and
+   * `not_possible_now` for what no archive can have.
+   */
+  packWorkspace(directory: string): Readable {
+    requireText('the folder', directory)
+    return Readable.from(packWorkspace(directory))
   }
 
   /**

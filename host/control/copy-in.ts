@@ -124,7 +124,8 @@ async function lookAt(
   return { kind, place }
 }
 
-async function* archiveOf(
+/** What `source` and the folders below it have. @param name of the source in the archive; `.`: what is in it */
+export async function* archiveOf(
   source: string,
   name: string,
   log: CopyLog,

@@ -460,12 +460,22 @@ export class RunStore {
     if (workspace !== undefined) await this.#removeWorkspace(workspace)
   }
 
+  /**
+   * Whether a run worked on a directory. Workspaces that services of a fleet make have another place on each host.
+   * @param workspace of the run @param directory real path
+   */
+  async workedOn(runId: string, workspace: string, directory: string): Promise<boolean> {
+    if (path.resolve(workspace) === directory) return true
+    const isMade = this.#home !== undefined && isServiceWorkspace(this.#home, directory)
+    return isMade && (await this.#source?.refresh(this.paths(runId))) !== undefined
+  }
+
   /** The workspace that the HTTP service made for the run. Undefined: the run has another. */
   async #serviceWorkspaceOf(runId: string): Promise<string | undefined> {
     if (this.#home === undefined) return undefined
     const summary = await this.#summarize(runId, false).catch(() => undefined)
     const workspace = summary === undefined ? '' : path.resolve(summary.workspace)
-    return path.dirname(workspace) === realOrResolved(serviceWorkspaces(this.#home)) ? workspace : undefined
+    return isServiceWorkspace(this.#home, workspace) ? workspace : undefined
   }
 
   /** Keeps one that another run names, and one with files, such as applied changes, unless it was uploaded. */
@@ -654,6 +664,10 @@ async function readRequests(
     found.push({ runId, at: line.at, approval })
   }
   return found
+}
+
+function isServiceWorkspace(home: string, directory: string): boolean {
+  return path.dirname(directory) === realOrResolved(serviceWorkspaces(home))
 }
 
 function realOrResolved(directory: string): string {

@@ -1,7 +1,6 @@
 /** Finds the run that another run continues: its task, its result, and its VM if it was kept. */
 
 import { stat } from 'node:fs/promises'
-import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { RunFold } from '../journal/run-outline.ts'
@@ -39,7 +38,7 @@ export async function findContinued(store: RunStore, name: string, directory: st
       remedy: 'name another run to continue, or start a new one',
     })
   }
-  if (path.resolve(workspace) !== directory) {
+  if (!(await store.workedOn(runId, workspace, directory))) {
     throw new CaissonError('run_not_found', `${runId} worked on ${workspace}, not on ${directory}`, {
       remedy: `give the workspace ${workspace}, or start a new run`,
     })

@@ -15,11 +15,13 @@ import {
   type Requires,
   type Run,
   type RunOptions,
+  type RunSummary,
   type SubmissionKey,
   type SubmittedSegment,
   type WorkflowOptions,
   WorkspaceManager,
 } from '../index.ts'
+import type { Caller } from './callers.ts'
 import { Refusal } from './problems.ts'
 import type { Uploads } from './uploads.ts'
 
@@ -105,6 +107,28 @@ export class FleetStarts {
     })
   }
 
+  /**
+   * Where a run works that continues another one and names no workspace. Undefined: as that one, on a directory. What was
+   * applied to a workspace that a host made goes along as an upload. @throws {Refusal} 409 when another host has it
+   */
+  async workspaceAfter(earlier: RunSummary, caller: Caller): Promise<Workspace | undefined> {
+    const { host, fleet, uploads } = this.#options
+    const { success, data } = Start.safeParse((await fleet.submittedAs(earlier.id))?.start)
+    if (!success || data.workspace.kind === 'directory') return undefined
+    if ((earlier.state.applied ?? 0) === 0) return data.workspace
+    const { name, isHere } = await fleet.appliedOn(earlier.id)
+    if (!isHere)
+      throw new Refusal(
+        409,
+        'not_possible_now',
+        `the changes of ${earlier.id} were applied on the host ${name ?? 'unknown'} of the fleet`,
+        { remedy: `send the request to the service of ${name ?? 'that host'}, or name a workspace` },
+      )
+    const directory = await this.#placeOf(earlier.id, data.workspace)
+    const { id } = await uploads.take(host.packWorkspace(directory), caller)
+    return { kind: 'upload', id }
+  }
+
   /** Carries out what any host of the fleet submitted, as many as this host has slots. */
   async work(): Promise<void> {
     const { host, fleet } = this.#options
@@ -160,13 +184,23 @@ export class FleetStarts {
 
   /** The directory on this host, which allows it too. */
   async #placeOf(runId: string, workspace: Workspace): Promise<string> {
-    const { uploads, emptyWorkspaces, workspaceOf } = this.#options
-    if (workspace.kind === 'directory') return await workspaceOf(workspace.path)
+    const { uploads, emptyWorkspaces } = this.#options
+    if (workspace.kind === 'directory') return await this.#directoryAt(workspace.path)
     if (workspace.kind === 'upload') return await uploads.bring(workspace.id)
     // The same name on each host, and removed with the run.
     const empty = path.join(emptyWorkspaces, runId)
     await mkdir(empty, { recursive: true, mode: 0o700 })
     return empty
+  }
+
+  /** The path was real where the run was submitted. One that leads elsewhere here may have been exchanged since. */
+  async #directoryAt(given: string): Promise<string> {
+    const real = await this.#options.workspaceOf(given)
+    if (real === given) return real
+    const message = `the workspace ${JSON.stringify(given)} is a link, or below one: it leads to ${JSON.stringify(real)}`
+    throw new Refusal(403, 'workspace_refused', message, {
+      remedy: 'give the directory the same path without links on each host of the fleet',
+    })
   }
 }
 

@@ -27,7 +27,7 @@ import {
   WorkspaceManager,
 } from '../index.ts'
 import { actorOf, type Caller, seesAll } from './callers.ts'
-import type { FleetStarts } from './fleet-starts.ts'
+import type { FleetRequest, FleetStarts } from './fleet-starts.ts'
 import {
   givenMetadata,
   isVisible,
@@ -336,14 +336,11 @@ export class ServiceRuns {
     given: { readonly metadata: Readonly<Record<string, string>>; readonly key: SubmissionKey | undefined },
   ): Promise<StartedRun> {
     const { metadata, key } = given
-    const directory = await this.#directoryOf({ ...request, workspace } as StartRequest)
-    if (workspace !== undefined) await this.#requireOwnPlace(workspace, caller)
+    const earlier = 'continue' in request ? request.continue : undefined
     const place =
-      uploadedWorkspace !== undefined
-        ? ({ kind: 'upload', id: uploadedWorkspace } as const)
-        : directory === undefined
-          ? ({ kind: 'empty' } as const)
-          : ({ kind: 'directory', path: await this.workspaceOf(directory) } as const)
+      uploadedWorkspace === undefined
+        ? await this.#placeToSubmit(starts, { workspace, earlier }, caller)
+        : ({ kind: 'upload', id: uploadedWorkspace } as const)
     const { limits, ...rest } = request
     return await this.#options.quotas.start(caller, limits, async (within) => {
       const limited = { ...rest, ...(within === undefined ? {} : { limits: within }), metadata }
@@ -354,6 +351,22 @@ export class ServiceRuns {
       }
       return await this.#orRetryLater(() => starts.submit(submission))
     })
+  }
+
+  /** @param given with the run that the new one continues */
+  async #placeToSubmit(
+    starts: FleetStarts,
+    { workspace, earlier }: { readonly workspace: string | undefined; readonly earlier: string | undefined },
+    caller: Caller,
+  ): Promise<FleetRequest['workspace']> {
+    if (workspace !== undefined) {
+      await this.#requireOwnPlace(workspace, caller)
+      return { kind: 'directory', path: await this.workspaceOf(workspace) }
+    }
+    if (earlier === undefined) return { kind: 'empty' }
+    const run = await this.summary(earlier)
+    const made = await starts.workspaceAfter(run, caller)
+    return made ?? { kind: 'directory', path: await this.workspaceOf(run.workspace) }
   }
 
   /** Of the request, or of the run that it continues. Undefined: it has one of its own. */

@@ -39,7 +39,7 @@ export class Uploads {
   async take(
     from: Readable,
     caller: Caller,
-    signal: AbortSignal,
+    signal?: AbortSignal,
   ): Promise<z.infer<typeof WorkspaceResource>> {
     const mark = markOf(caller)
     await mkdir(this.#folder, { recursive: true, mode: 0o700 })
@@ -75,7 +75,7 @@ export class Uploads {
   }
 
   /** Unpacks it here, and keeps it for the other hosts of a fleet once it has proved to be a workspace. */
-  async #receive(id: string, from: Readable, signal: AbortSignal): Promise<UnpackedWorkspace> {
+  async #receive(id: string, from: Readable, signal?: AbortSignal): Promise<UnpackedWorkspace> {
     if (this.#fleet === undefined) return await this.#unpack(id, from, signal)
     let unpacked: UnpackedWorkspace | undefined
     try {

@@ -127,6 +127,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   importRun: [fc.anything(), (host, value) => host.importRun(value)],
   'importRun, its options': [wrongOptions, (host, value) => host.importRun(Readable.from([]), value)],
   unpackWorkspace: [fc.anything(), (host, value) => host.unpackWorkspace(value, '/nowhere/new')],
+  packWorkspace: [wrongText, (host, value) => host.packWorkspace(value).read()],
   'unpackWorkspace, its folder': [wrongText, (host, value) => host.unpackWorkspace(Readable.from([]), value)],
   'unpackWorkspace, its options': [
     wrongOptions,

@@ -1,6 +1,6 @@
 // Three services of a fleet with state folders of their own, over HTTP, with PostgreSQL and a program in the place of QEMU.
 // The first one carries runs out; callers ask the other two, which have none of them.
-import { access, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { access, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { PassThrough } from 'node:stream'
@@ -117,16 +117,14 @@ interface Wanted {
   readonly asks?: boolean
   readonly sleepAfterMs?: number
   readonly labels?: string[]
+  readonly continue?: string
 }
 
 /** Started at a node that does not carry it out. */
-async function start({
-  step: id = 'write',
-  asks = false,
-  sleepAfterMs,
-  labels,
-  ...where
-}: Wanted): Promise<string> {
+async function start(
+  { step: id = 'write', asks = false, sleepAfterMs, labels, ...where }: Wanted,
+  at = 1,
+): Promise<string> {
   const plan = { goal: id, steps: [{ id, title: id, instructions: `do ${id}`, writes: ['made.txt'] }] }
   const rules = asks ? [{ effect: 'ask' as const, tool: 'run_bash' }] : []
   const body = {
@@ -138,7 +136,7 @@ async function start({
       ...(sleepAfterMs === undefined ? {} : { sleepAfterMs }),
     },
   }
-  return (await node(1).client.call('createRun', { body })).id
+  return (await node(at).client.call('createRun', { body })).id
 }
 
 const statusOf = async (run: string, at = 1) =>
@@ -425,7 +423,7 @@ it('changes are read, explained, fetched and applied where the run never was, an
 }, 120_000)
 
 it.each(['empty', 'uploaded'] as const)(
-  'changes to a workspace that is %s are applied on a host that makes it',
+  'changes to a workspace that is %s are applied on a host that makes it, and a run that continues has them',
   async (kind) => {
     const uploaded =
       kind === 'uploaded'
@@ -438,6 +436,16 @@ it.each(['empty', 'uploaded'] as const)(
     const applied = await client.call('applyChanges', { params: { run }, body: { select: 'all' } })
     expect(applied).toMatchObject({ applied: ['made.txt'], conflicts: [] })
     expect(await readFile(path.join(directory, 'made.txt'), 'utf8')).toBe('made\n')
+    expect(await refusalOf(start({ continue: run }))).toMatchObject({
+      ...{ status: 409, detail: `the changes of ${run} were applied on the host three of the fleet` },
+      remedy: 'send the request to the service of three, or name a workspace',
+    })
+    // It makes the same file again, which is no change.
+    const next = { run: await start({ continue: run }, 2) }
+    await expect.poll(() => statusOf(next.run), waiting).toBe('completed')
+    expect((await client.call('listChanges', { params: next })).changes).toEqual([])
+    await client.call('undoChanges', { params: { run } })
+    expect(await startEnded({ continue: run })).toMatch(/^run-/)
   },
   120_000,
 )
@@ -455,6 +463,23 @@ it('runs are compared, merged, traced, exported and replayed where they never we
   expect(written.length).toBeGreaterThan(1_000)
   const replay = await host.replay(one)
   expect(await replay.result()).toMatchObject({ isSame: true, difference: null })
+}, 120_000)
+
+it('a directory that was exchanged for a link before its run began is refused by each host, as the run says', async () => {
+  released = false
+  const [project, other] = [path.join(workspace, 'project'), path.join(workspace, 'other')]
+  for (const directory of [project, other]) await mkdir(directory)
+  const busy = [await start({ step: 'hang', workspace }), await start({ step: 'hang', workspace })]
+  for (const run of busy) await expect.poll(() => statusOf(run), waiting).toBe('running')
+  const run = await start({ workspace: project })
+  await rm(project, { recursive: true })
+  await symlink(other, project)
+  for (const each of busy)
+    await node(1).client.call('cancelRun', { params: { run: each }, body: { now: true } })
+  await expect.poll(() => statusOf(run), waiting).toBe('failed')
+  const { message } = await node(1).client.call('getResult', { params: { run } })
+  expect(message).toContain(`the workspace "${project}" is a link, or below one: it leads to "${other}"`)
+  expect(await readdir(other)).toEqual([])
 }, 120_000)
 
 it('what needs the disk of a run is refused with the name of the host that has it', async () => {

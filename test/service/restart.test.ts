@@ -43,7 +43,12 @@ it('a run that was cancelled before its service was killed ends in the next one,
     return reply(asked === 1 ? { calls: [call] } : { text: 'It is written.' })
   })
   const PATH = `${machine.programs}:${process.env.PATH ?? ''}`
-  const env = { CAISSON_CACHE: machine.cache, PATH, CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'scripted' }
+  const env = {
+    CAISSON_CACHE: machine.cache,
+    PATH,
+    CAISSON_LLM_URL: model.baseUrl,
+    CAISSON_MODEL: 'scripted',
+  }
   const place = await cliPlace({ 'given.txt': 'given\n' }, env)
   const first = await serve(place)
   const { id } = await first.client.call('createRun', {
