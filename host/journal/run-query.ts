@@ -52,6 +52,23 @@ export interface RunSummary {
   readonly problem?: string
 }
 
+/** Which of the open approvals of a fleet are read. */
+export interface ApprovalBounds {
+  /** Of their runs. Default: any. */
+  readonly metadata?: Readonly<Record<string, string>>
+  /** Runs that ask; those that began last. Default: all. */
+  readonly maxRuns?: number
+}
+const ApprovalBoundsSchema = z.strictObject({
+  metadata: RunMetadata.optional(),
+  maxRuns: z.int().min(1).optional(),
+})
+
+/** @throws {CaissonError} `invalid_options` */
+export function checkApprovalBounds(bounds: unknown): void {
+  checkArguments('the bounds of the list cannot be used', ApprovalBoundsSchema, bounds)
+}
+
 /**
  * `queued`: it waits in the queue of its process to start or to continue; `running`: a process carries it out; `waiting`:
  * so it does, and the run waits for a person; `sleeping`: it waits for a person, or is paused, without a VM; `interrupted`:

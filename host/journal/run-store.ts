@@ -39,7 +39,9 @@ import { type ListedRun, RunIndex } from './run-index.ts'
 import { type OpenApproval, RunFold, type RunOutline } from './run-outline.ts'
 import type { EnterFence, RunPaths } from './run-paths.ts'
 import {
+  type ApprovalBounds,
   type CheckedRunQuery,
+  checkApprovalBounds,
   compareRuns,
   matches,
   pageOf,
@@ -322,10 +324,12 @@ export class RunStore {
   /**
    * The approvals that a run waits for, oldest first, or those of all runs, also of runs that no process carries out: see
    * `Host.answer`. Reads the summary and the lines of the requests.
+   * @param bounds for those of all runs: of a fleet it reads the runs alone that it is about
    * @throws {CaissonError} `state_unavailable`, and for a named run `state_corrupted`
    */
-  async pendingApprovals(runId?: string): Promise<RunApproval[]> {
+  async pendingApprovals(runId?: string, bounds: ApprovalBounds = {}): Promise<RunApproval[]> {
     await this.#check()
+    checkApprovalBounds(bounds)
     if (runId !== undefined) {
       const shared = await this.#source?.refresh(this.paths(runId))
       if (shared !== undefined) return shared.hasEnded || shared.seq === 0 ? [] : await this.#pendingOf(runId)
@@ -345,12 +349,13 @@ export class RunStore {
         throw error
       }
     })
-    return [...found.flat(), ...(await this.#sharedApprovals())].sort((a, b) => a.at - b.at)
+    return [...found.flat(), ...(await this.#sharedApprovals(bounds))].sort((a, b) => a.at - b.at)
   }
 
-  async #sharedApprovals(): Promise<RunApproval[]> {
+  async #sharedApprovals({ metadata = {}, maxRuns }: ApprovalBounds): Promise<RunApproval[]> {
     const asking: SharedRun[] = []
-    for await (const run of this.#sharedRuns({ asks: true })) asking.push(run)
+    for await (const run of this.#sharedRuns({ filter: { metadata }, asks: true }, maxRuns))
+      if (asking.push(run) === maxRuns) break
     const lines: JournalEvent[] = []
     for (let at = 0; at < asking.length; at += sharedAtOnce)
       lines.push(...((await this.#source?.requests(asking.slice(at, at + sharedAtOnce))) ?? []))

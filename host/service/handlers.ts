@@ -45,6 +45,9 @@ import type { Uploads } from './uploads.ts'
 import { findQuestion, questionChanged } from './waiting-question.ts'
 import { checkWorkflow } from './workflow-handlers.ts'
 
+/** In one list. */
+const questionsMax = 1_000
+
 export interface HandlerParts {
   readonly host: Host
   readonly runs: ServiceRuns
@@ -209,15 +212,17 @@ export function makeHandlers(parts: HandlerParts): Handlers {
 
     listApprovals: async ({ query: { run } }, { caller }) => {
       if (run !== undefined) await ownership.require(caller, run)
-      const approvals = await host.runs.pendingApprovals(run)
-      const ids = approvals.map(({ runId }) => runId)
-      const isSeen = run === undefined ? await ownership.visible(caller, ids) : () => true
-      const visible = approvals.filter(({ runId }) => isSeen(runId))
-      return {
-        body: {
-          approvals: visible.map(questionResource),
-        },
+      if (run !== undefined) {
+        const approvals = await host.runs.pendingApprovals(run)
+        return { body: { approvals: approvals.map(questionResource), hasMore: false } }
       }
+      const bounds = { metadata: visibleMetadata(caller), maxRuns: questionsMax + 1 }
+      const approvals = await host.runs.pendingApprovals(undefined, bounds)
+      const ids = approvals.map(({ runId }) => runId)
+      const isSeen = await ownership.visible(caller, ids)
+      const visible = approvals.filter(({ runId }) => isSeen(runId))
+      const shown = visible.slice(0, questionsMax).map(questionResource)
+      return { body: { approvals: shown, hasMore: visible.length > questionsMax } }
     },
     getApproval: async ({ params: { run, approval } }, { caller }) => {
       const question = await findQuestion(host.runs, run, approval)

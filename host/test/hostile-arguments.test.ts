@@ -162,6 +162,10 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   'runs.stream': [anyText, async (host, value) => await host.runs.stream(value).next()],
   'runs.fold': [anyText, (host, value) => host.runs.fold(value)],
   'runs.summary': [wrongText, (host, value) => host.runs.summary(value)],
+  'runs.pendingApprovals, its bounds': [
+    wrongOptions,
+    (host, value) => host.runs.pendingApprovals(undefined, value),
+  ],
   'runs.pendingApprovals': [
     wrongText.filter((value) => value !== undefined),
     (host, value) => host.runs.pendingApprovals(value),

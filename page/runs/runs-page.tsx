@@ -57,7 +57,11 @@ export function RunsPage() {
       {approvals.length > 0 && (
         <section aria-labelledby="questions-head" class="stack">
           <h2 id="questions-head">
-            Waiting for you <span class="count">{approvals.length}</span>
+            Waiting for you{' '}
+            <span class="count">
+              {approvals.length}
+              {questions.value?.hasMore === true && '+'}
+            </span>
           </h2>
           {approvals.map((resource) => (
             <QuestionCard

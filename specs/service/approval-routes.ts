@@ -17,13 +17,13 @@ export const approvalRoutes = {
   listApprovals: defineRoute({
     method: 'GET',
     path: '/v1/approvals',
-    summary: 'List the questions that runs wait for, oldest first',
+    summary: 'List the questions that runs wait for, oldest first; in a fleet of the runs that began last',
     scope: 'read',
     query: z.strictObject({ run: RunId.optional() }),
     reply: {
       status: 200,
-      description: 'The questions',
-      schema: z.strictObject({ approvals: z.array(ApprovalResource) }),
+      description: 'At most 1,000 questions; `hasMore` says whether there are others',
+      schema: z.strictObject({ approvals: z.array(ApprovalResource), hasMore: z.boolean() }),
     },
   }),
   getApproval: defineRoute({

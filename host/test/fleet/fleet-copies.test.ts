@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
 import { hostExamples } from '#specs/node/event-examples.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
@@ -10,10 +10,11 @@ import { PostgresServer } from '../../../test/support/postgres.ts'
 import { DirectoryBlobs } from '../../fleet/blob-store.ts'
 import { FleetBlobs } from '../../fleet/blobs.ts'
 import { Fleet } from '../../fleet/fleet.ts'
-import { describeSubmitted, listedOf } from '../../fleet/run-rows.ts'
+import { describeSubmitted, listedOf, RunRows } from '../../fleet/run-rows.ts'
 import type { Hold, StoredFile } from '../../fleet/run-table.ts'
 import { FleetRuns } from '../../fleet-runs/fleet-runs.ts'
 import { RunFold } from '../../journal/run-outline.ts'
+import type { ApprovalBounds } from '../../journal/run-query.ts'
 import { newRunId, RunStore } from '../../journal/run-store.ts'
 import { headOf, newDatabase, noteOf, rowsBehind, takeNow } from './fleet-place.ts'
 
@@ -151,6 +152,25 @@ it('open questions of other hosts are listed without copies, and read with one',
   expect(listed).toMatchObject([{ runId, approval: { approvalId: asked.request.approvalId } }])
   expect(existsSync(runs.paths(runId).directory)).toBe(false)
   expect(await runs.pendingApprovals(runId)).toEqual(listed)
+})
+
+it('a list of questions reads the runs alone that it is about', async () => {
+  const asked = exampleOf('approval-request')
+  const ids: string[] = []
+  for (const team of ['red', 'red', 'blue']) {
+    const { runId, hold } = await newHeldRun()
+    await write(hold, [{ ...start, metadata: { team } }, asked])
+    ids.push(runId)
+  }
+  const find = vi.spyOn(RunRows.prototype, 'find')
+  const listedIds = async (bounds: ApprovalBounds) =>
+    (await runs.pendingApprovals(undefined, bounds)).map(({ runId }) => runId)
+  expect((await listedIds({ metadata: { team: 'red' } })).sort()).toEqual(ids.slice(0, 2).sort())
+  expect(await listedIds({ metadata: { team: 'green' } })).toEqual([])
+  expect(await listedIds({ maxRuns: 2 })).toHaveLength(2)
+  expect(await listedIds({ metadata: { team: 'blue' }, maxRuns: 2 })).toEqual(ids.slice(2))
+  const read = await Promise.all(find.mock.results.map(async ({ value }) => (await value).length))
+  expect(read).toEqual([2, 0, 2, 1])
 })
 
 it('a run is found by a prefix, and one that the fleet lacks is not', async () => {

@@ -1,4 +1,4 @@
-// What a service does with runs of one that was killed, with a program in the place of QEMU.
+// What the next service does with runs of one that was killed, with a program in the place of QEMU.
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -10,7 +10,7 @@ import { ServiceClient } from '../../client/index.ts'
 import { Host } from '../../host/host.ts'
 import { RunRecord } from '../../host/journal/run-record.ts'
 import { cliPlace, type Place } from '../../host/test/support/cli.ts'
-import { type InstalledMachine, installMachine } from '../recovery/machine/install.ts'
+import { type InstalledMachine, installMachine } from './machine/install.ts'
 
 const waiting = { timeout: 60_000, interval: 100 }
 let folder: string
