@@ -168,10 +168,10 @@ describe('version 2', { timeout: 90_000 }, () => {
       cwd,
       replayFrom: { type: 'start' },
     })
+    await expect.poll(() => second.states()[0]).toBe('running')
     expect(second.updates[0]).toMatchObject({
       ...{ sessionUpdate: 'user_message_chunk', messageId, content: { text: 'Delete a.txt' } },
     })
-    expect(second.states()[0]).toBe('running')
     await expect.poll(() => second.states().at(-1), { timeout: 60_000 }).toBe('idle end_turn')
     expect(existsSync(path.join(cwd, 'a.txt'))).toBe(false)
     await second.agent.request(methods.agent.session.close, { sessionId })
@@ -179,8 +179,9 @@ describe('version 2', { timeout: 90_000 }, () => {
 
     const third = await openEditor2(place)
     await third.agent.request(methods.agent.session.resume, { sessionId, cwd })
+    // The client hands updates over by themselves, also behind the answer.
+    await expect.poll(() => third.states()).toEqual(['idle'])
     expect(third.updates.map(({ sessionUpdate }) => sessionUpdate)).toEqual(['state_update'])
-    expect(third.states()).toEqual(['idle'])
     await third.agent.request(methods.agent.session.delete, { sessionId })
     expect(await host.runs.list()).toEqual([])
     for (const { faults } of [first, second, third]) expect(faults).toEqual([])
