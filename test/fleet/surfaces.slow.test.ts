@@ -65,13 +65,14 @@ afterAll(async () => {
 const words = Array.from({ length: 60 }, (_, at) => `word ${at} 😀 `)
 
 /**
- * "hang" has no answer until it is released; "tell" a slow text that stops until all have heard some; "ask" asks the person;
- * others write a file.
+ * "hang" has no answer until it is released; "tell" and "write then stop" have one that stops until all have heard some; "ask" asks
+ * the person; others write a file.
  */
 function answer({ messages }: Asked): ServerReply {
   const asked = messages.map(({ content }) => content ?? '').join('\n')
   const isBegun = messages.some(({ role }) => role === 'assistant')
-  if (/\bdo write then hang\b/.test(asked) && isBegun && !released) return { before: 'hang', body: '' }
+  if (/\bdo write then stop\b/.test(asked) && isBegun)
+    return { ...reply({ text: 'It is done.' }), beforePiece: () => isHeard.promise }
   if (/\bdo hang\b/.test(asked) && !released) return { before: 'hang', body: '' }
   if (/\bdo tell\b/.test(asked)) {
     const beforePiece = (piece: number) => (piece === 20 ? isHeard.promise : undefined)
@@ -550,8 +551,8 @@ it('the command line answers a question of an agent elsewhere, and revokes an an
   const answered = (await eventsOf(asking)).find(({ type }) => type === 'approval-decision')
   expect(answered).toMatchObject({ answer: 'json', name: userName() })
 
-  released = false
-  const run = await start({ step: 'write then hang', workspace, asks: true })
+  isHeard = Promise.withResolvers()
+  const run = await start({ step: 'write then stop', workspace, asks: true })
   await expect.poll(() => statusOf(run), waiting).toBe('waiting')
   const allowed = await caisson('approvals', 'allow', run, 'a', '--scope', 'run')
   expect(allowed).toMatchObject({ code: 0, stderr: '' })
@@ -581,24 +582,31 @@ function attachAt(run: string): { readonly person: Person; readonly code: Promis
 
 it('a person at a terminal follows a run of another host from the queue to its end, answers it and steers it [S1.11 V.08]', async () => {
   released = false
-  const asked = () => model.asked.filter(({ text }) => text.includes('do write then hang')).length
-  const run = await start({ step: 'write then hang', workspace, asks: true, sleepAfterMs: 1_500 })
+  isHeard = Promise.withResolvers()
+  const asked = () => model.asked.filter(({ text }) => text.includes('do write then stop')).length
+  const busy = [await start({ step: 'hang', workspace }), await start({ step: 'hang', workspace })]
+  for (const other of busy) await expect.poll(() => statusOf(other), waiting).toBe('running')
+  const run = await start({ step: 'write then stop', workspace, asks: true, sleepAfterMs: 1_500 })
   const { person, code } = attachAt(run)
   const sees = async (text: string) =>
     await expect.poll(() => stripVTControlCharacters(person.raw), waiting).toContain(text)
+  await sees('it waits for a host of the fleet, at place 1 of 1')
+  for (const other of busy) await caissonAt(2)('runs', 'cancel', other, '--now')
   await sees('Allow it?')
   // The question outlives the sleep of its run, whose answer has it continued.
   await expect.poll(() => statusOf(run), waiting).toBe('sleeping')
   const before = asked()
-  person.type('y')
+  person.type('y\r')
   await expect.poll(asked, waiting).toBeGreaterThan(before)
   person.type('Use tabs.')
   await sees('Use tabs.')
   person.type('\r')
+  await sees('What should the agent know?')
+  person.type('\r')
   await expect
     .poll(() => eventsOf(run), waiting)
     .toContainEqual(expect.objectContaining({ type: 'steer-request', text: 'Use tabs.' }))
-  released = true
+  isHeard.resolve()
   expect(await code).toBe(0)
   await sees(`Run ${run} · journal head`)
   const events = await eventsOf(run)
@@ -611,7 +619,12 @@ it('a person at a terminal follows a run of another host from the queue to its e
 
 it('who leaves a run of another host leaves it at work, and lines of JSON follow and answer it', async () => {
   const run = await start({ workspace, asks: true })
-  await expect.poll(() => statusOf(run), waiting).toBe('waiting')
+  const { person, code } = attachAt(run)
+  await expect.poll(() => stripVTControlCharacters(person.raw), waiting).toContain('Allow it?')
+  person.type('\u0003')
+  expect(await code).toBe(3)
+  expect(person.raw).toContain(`Left ${run}, which continues.`)
+  expect(await statusOf(run)).toBe('waiting')
   const [stdin, output] = [new PassThrough(), new PassThrough()]
   let said = ''
   output.setEncoding('utf8').on('data', (text: string) => (said += text))
