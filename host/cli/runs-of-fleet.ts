@@ -11,7 +11,7 @@ import { ApprovalResource } from '#specs/service/approval-resources.ts'
 import type { RunResource } from '#specs/service/run-resources.ts'
 import { ServiceError } from '../../client/index.ts'
 import { formatCost, formatCount, formatTime } from '../files/format.ts'
-import { findFleetMark } from '../journal/fleet-mark.ts'
+import { findFleetMark, requireNoFleet } from '../journal/fleet-mark.ts'
 import type { RunFilter } from '../journal/run-query.ts'
 import { FleetRun } from './fleet-run.ts'
 import { findRun, hostOf, type Io } from './io.ts'
@@ -141,6 +141,11 @@ export class RunsOfFleet {
     await this.#client.call('resumeRun', { params: { run } })
   }
 
+  /** Removes an ended run, on all hosts. */
+  async remove(run: string): Promise<void> {
+    await this.#client.call('removeRun', { params: { run } })
+  }
+
   async #last({ directory = process.cwd() }: Io): Promise<RunResource | undefined> {
     for await (const run of this.list({ workspace: path.resolve(directory) }, 1)) return run
     return undefined
@@ -164,17 +169,32 @@ export interface AnyRun {
 }
 
 /**
- * The run that the command line names, on this host or of the fleet. @throws {CaissonError} `run_not_found`, and what the
- * service says
+ * The run that the command line names, on this host or of the fleet.
+ * @throws {CaissonError} `run_not_found`, what the service says, and `not_possible_now` for a run of a fleet without a service
  */
 export async function findAnyRun(io: Io, name: string): Promise<AnyRun> {
   const fleet = await RunsOfFleet.find(io)
   const resource = await fleet?.find(io, name)
-  if (fleet === undefined || resource === undefined) return { runId: await findRun(io, name) }
+  if (fleet === undefined || resource === undefined) {
+    const runId = await findRun(io, name)
+    await requireNoCopy(io, runId)
+    return { runId }
+  }
   // The service shows those of this host too, such as forks, which the fleet has not got.
   const { journal } = hostOf(io).runs.paths(resource.id)
   const isOwn = existsSync(journal) && (await findFleetMark(journal)) === undefined
   return isOwn ? { runId: resource.id } : { runId: resource.id, shared: { fleet, resource } }
+}
+
+/** What is here of a run of a fleet is a copy, unless this host has it. */
+async function requireNoCopy(io: Io, runId: string): Promise<void> {
+  const { runs } = hostOf(io)
+  const { state, isLive } = await runs.summary(runId)
+  if (state.end !== null || isLive) return
+  const remedy =
+    'start caisson serve for the fleet on this host, then repeat the command; ' +
+    'or use the page or HTTP of another host, as caisson fleet hosts lists them'
+  await requireNoFleet(runs.paths(runId).journal, runId, remedy)
 }
 
 /** @returns how many there were */

@@ -5,7 +5,7 @@ import type { RunClient, WatchEnd } from '../../control/run-client.ts'
 import type { RunHandle } from '../../control/run-handle.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
-import { findFleetMark, requireNoFleet } from '../../journal/fleet-mark.ts'
+import { findFleetMark } from '../../journal/fleet-mark.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
@@ -216,12 +216,11 @@ async function say(
   return exitCodes.completed
 }
 
-/** @throws {CaissonError} `run_not_found` where no process carries it out, `not_possible_now` for one of a fleet */
+/** @throws {CaissonError} `run_not_found` where no process carries it out */
 async function findLive(host: Host, runId: string): Promise<RunClient> {
   const run = await host.attach(runId)
   if (run !== null) return run
   const { state, status, isPaused } = await host.runs.summary(runId)
-  if (state.end === null) await requireNoFleet(host.runs.paths(runId).journal, runId)
   const why =
     state.end !== null
       ? `it has ended as ${state.end.outcome}`

@@ -6,7 +6,6 @@ import type { Writable } from 'node:stream'
 import { CaissonError } from '#specs/errors.ts'
 import type { WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
-import { requireNoFleet } from '../../journal/fleet-mark.ts'
 import { openDesktopNotices } from '../desktop-notices.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
@@ -112,7 +111,6 @@ async function showEnded(io: Io, runId: string, flags: { json?: boolean } & Deta
   const host = hostOf(io)
   await runsShow(io, runId, flags)
   const { state, status } = await host.runs.summary(runId)
-  if (state.end === null) await requireNoFleet(host.runs.paths(runId).journal, runId)
   if (status === 'sleeping') return exitCodes.completed
   if (state.end === null)
     io.stderr.write(`caisson: ${runId} was interrupted: its host process ended before the run did\n`)

@@ -21,7 +21,14 @@ import { interruptedLines, interruptedWhile } from '../render/interrupted-lines.
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
-import { fleetListLine, RunsOfFleet, whereLine, writeFleetRuns } from '../runs-of-fleet.ts'
+import {
+  type AnyRun,
+  findAnyRun,
+  fleetListLine,
+  RunsOfFleet,
+  whereLine,
+  writeFleetRuns,
+} from '../runs-of-fleet.ts'
 
 export async function runsList(
   io: Io,
@@ -136,7 +143,10 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean } &
     else if (place != null)
       io.stdout.write(`the host ${sanitizeLine(place.name)} of the fleet carries it out\n`)
     else if (mark !== undefined && shared === undefined) io.stdout.write(`${fleetWords(mark.fleet)}\n`)
-    const isLive = shared === undefined ? await host.runs.isLive(paths.runId) : shared.end === null
+    // Of a copy it is not known.
+    const isCopy = shared === undefined && mark !== undefined && state.end === null
+    const isLive =
+      isCopy || (shared === undefined ? await host.runs.isLive(paths.runId) : shared.end === null)
     if (!isLive) {
       writeLines(io.stdout, unknownCallLines(state, colors))
       const { keepsVm } = await host.runs.summary(paths.runId)
@@ -184,11 +194,19 @@ function headLines(
 export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
   const { runs } = hostOf(io)
   // A name that is no run's stops the command before anything is removed.
-  const runIds = new Set<string>()
-  for (const name of names) runIds.add(await findRun(io, name))
-  for (const runId of runIds) {
-    await runs.remove(runId)
-    io.stdout.write(`removed ${runId}\n`)
+  const found = new Map<string, AnyRun>()
+  for (const name of names) {
+    const run = await findAnyRun(io, name)
+    found.set(run.runId, run)
+  }
+  for (const { runId, shared } of found.values()) {
+    const mark = await findFleetMark(runs.paths(runId).journal)
+    if (shared === undefined) await runs.remove(runId)
+    else await shared.fleet.remove(runId)
+    const isCopy = shared === undefined && mark !== undefined
+    io.stdout.write(
+      isCopy ? `removed the copy of ${runId}; its fleet still has the run\n` : `removed ${runId}\n`,
+    )
   }
   return exitCodes.completed
 }
