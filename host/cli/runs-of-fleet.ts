@@ -22,6 +22,8 @@ import { sanitizeLine } from './render/sanitize.ts'
 import { SocketClient } from './socket-client.ts'
 
 const pageMax = 200
+/** The newest runs, whose IDs may be given by a prefix. */
+const prefixRuns = 1_000
 const fullId = /^run-[0-9a-f]{20}$/
 
 /** As the journal has it; the HTTP API does not say more of its parts. */
@@ -93,7 +95,7 @@ export class RunsOfFleet {
     const found =
       name === 'last'
         ? await this.#last(io)
-        : await this.#run(fullId.test(name) ? name : await findRun(io, name))
+        : await this.#run(fullId.test(name) ? name : await this.#idFrom(io, name))
     if (found !== undefined && name === 'last')
       io.stderr.write(`caisson: last is ${found.id}: ${sanitizeLine(found.prompt, 60)}\n`)
     return found
@@ -141,6 +143,11 @@ export class RunsOfFleet {
     await this.#client.call('resumeRun', { params: { run } })
   }
 
+  /** Has the changes of an ended run in its folder on this host. */
+  async fetchChanges(run: string): Promise<void> {
+    await this.#client.call('listChanges', { params: { run } })
+  }
+
   /** Removes an ended run, on all hosts. */
   async remove(run: string): Promise<void> {
     await this.#client.call('removeRun', { params: { run } })
@@ -149,6 +156,24 @@ export class RunsOfFleet {
   async #last({ directory = process.cwd() }: Io): Promise<RunResource | undefined> {
     for await (const run of this.list({ workspace: path.resolve(directory) }, 1)) return run
     return undefined
+  }
+
+  /** By a prefix of its ID, which the HTTP API does not know. @throws {CaissonError} `run_not_found` */
+  async #idFrom(io: Io, name: string): Promise<string> {
+    const wanted = name.startsWith('run-') ? name : `run-${name}`
+    const ids = new Set<string>()
+    for await (const { id } of this.list({}, prefixRuns)) if (id.startsWith(wanted)) ids.add(id)
+    const own = await findRun(io, name).catch((error: unknown) => {
+      if (ids.size === 0 || !hasCode(error, 'run_not_found')) throw error
+      return undefined
+    })
+    if (own !== undefined) ids.add(own)
+    const [first, ...more] = ids
+    if (first !== undefined && more.length === 0) return first
+    throw new CaissonError(
+      'run_not_found',
+      `"${name}" matches ${ids.size} runs of the fleet; use a longer ID`,
+    )
   }
 
   async #run(run: string): Promise<RunResource | undefined> {

@@ -12,13 +12,15 @@ import { findRun, hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { nextCommands } from '../render/next-commands.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
+import { findAnyRun } from '../runs-of-fleet.ts'
 import { askSelection, readSelection } from './choose-changes.ts'
 import { isComplete, printApplied, showChanges } from './review-changes.ts'
 
 async function open(io: Io, name: string, act?: 'apply') {
   const host = hostOf(io)
-  const runId = await findRun(io, name)
+  const { runId, shared } = await findAnyRun(io, name)
   if (act !== undefined) await requireNotShared(host, runId, act)
+  await shared?.fleet.fetchChanges(runId)
   return await host.changes(runId)
 }
 
