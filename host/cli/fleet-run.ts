@@ -27,7 +27,7 @@ import { Feed, type FeedItem, type WatchOptions } from '../journal/run-feed.ts'
 import type { FollowedRun } from './commands/follow.ts'
 import type { SocketClient } from './socket-client.ts'
 
-/** After this time without the service the person is told. */
+/** Time without the service after which the person learns of it. */
 const silentMs = 3_000
 const pageMax = 1_000
 const answerReasons = ['decided', 'unknown', 'not_offered', 'question_changed'] as const

@@ -65,8 +65,8 @@ afterAll(async () => {
 const words = Array.from({ length: 60 }, (_, at) => `word ${at} 😀 `)
 
 /**
- * "hang" has no answer until it is released; "tell" and "write then stop" have one that stops until all have heard some; "ask" asks
- * the person; others write a file.
+ * "hang" has no answer until it is released; "tell" and "write then stop" have a slow text that stops until all have heard
+ * some; "ask" asks the person; others write a file.
  */
 function answer({ messages }: Asked): ServerReply {
   const asked = messages.map(({ content }) => content ?? '').join('\n')
@@ -497,11 +497,23 @@ it('the command line cancels a run that waits in the queue, and continues one th
     .poll(async () => (await eventsOf(sleeping)).map(({ type }) => type), waiting)
     .toContain('run-resume')
   await expect.poll(() => statusOf(sleeping), waiting).toBe('sleeping')
-  expect((await caisson('runs', 'cancel', sleeping)).stdout).toBe(`${sleeping}: cancelled\n`)
-  expect(await statusOf(sleeping)).toBe('cancelled')
+  const following = caisson('runs', 'resume', sleeping)
+  await expect
+    .poll(async () => (await eventsOf(sleeping)).filter(({ type }) => type === 'run-resume').length, waiting)
+    .toBe(2)
+  await caisson('approvals', 'deny', sleeping, 'a')
+  const followed = await following
+  expect(followed).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining(`Run ${sleeping} · journal head`),
+  })
+  const other = await start({ workspace, asks: true, sleepAfterMs: 200 })
+  await expect.poll(() => statusOf(other), waiting).toBe('sleeping')
+  expect((await caisson('runs', 'cancel', other)).stdout).toBe(`${other}: cancelled\n`)
+  expect(await statusOf(other)).toBe('cancelled')
 }, 120_000)
 
-it('the command line lists the questions of all hosts and answers them, at work or asleep, once [S1.11]', async () => {
+it('the command line lists the questions of all hosts and answers them, at work or sleeping, once [S1.11]', async () => {
   const caisson = caissonAt(2)
   for (const sleepAfterMs of [undefined, 200]) {
     const sleeps = sleepAfterMs === undefined ? {} : { sleepAfterMs }

@@ -233,7 +233,7 @@ export function addRunsCommands(runs: Command, run: RunAction): void {
     .description('Pause the agent before its next step; the VM keeps running (see: caisson vm pause)')
     .action(run(lazy(async () => (await import('../commands/act-on-run.ts')).runsPause)))
   addDetailOptions(runs.command('resume').argument('[run]', runArgument))
-    .description('Resume a paused agent, or continue a run whose host process ended')
+    .description('Resume a paused agent, or continue a run whose host process ended or that sleeps')
     .option('--all', 'continue each run without a host process that waits for no answer, one after the other')
     .addOption(new Option('--detach', 'continue in a background process').conflicts('json'))
     .option('--take-over', 'end the process that has the run first; it may be stopped')
