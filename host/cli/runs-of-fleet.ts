@@ -195,14 +195,19 @@ export interface AnyRun {
 
 /**
  * The run that the command line names, on this host or of the fleet.
+ * @param options `mayBeCopy`: also without a service for a run that another host has. Default: false
  * @throws {CaissonError} `run_not_found`, what the service says, and `not_possible_now` for a run of a fleet without a service
  */
-export async function findAnyRun(io: Io, name: string): Promise<AnyRun> {
+export async function findAnyRun(
+  io: Io,
+  name: string,
+  { mayBeCopy = false }: { readonly mayBeCopy?: boolean } = {},
+): Promise<AnyRun> {
   const fleet = await RunsOfFleet.find(io)
   const resource = await fleet?.find(io, name)
   if (fleet === undefined || resource === undefined) {
     const runId = await findRun(io, name)
-    await requireNoCopy(io, runId)
+    if (!mayBeCopy) await requireNoCopy(io, runId)
     return { runId }
   }
   // The service shows those of this host too, such as forks, which the fleet has not got.

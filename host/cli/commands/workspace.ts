@@ -18,7 +18,7 @@ import { isComplete, printApplied, showChanges } from './review-changes.ts'
 
 async function open(io: Io, name: string, act?: 'apply') {
   const host = hostOf(io)
-  const { runId, shared } = await findAnyRun(io, name)
+  const { runId, shared } = await findAnyRun(io, name, { mayBeCopy: true })
   if (act !== undefined) await requireNotShared(host, runId, act)
   await shared?.fleet.fetchChanges(runId)
   return await host.changes(runId)
