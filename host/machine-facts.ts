@@ -3,11 +3,12 @@ import { findImage, type Image } from './image/image.ts'
 import { searchProgram } from './processes/programs.ts'
 import type { Folders } from './state/folders.ts'
 import { probeMachine } from './vm/qemu/accelerator.ts'
+import type { Accelerator } from './vm/qemu/qemu-args.ts'
 import { QEMU } from './vm/qemu/qemu-programs.ts'
 
 export interface MachineFacts {
-  /** Null: not known yet, or another one. */
-  readonly accelerator: 'kvm' | 'tcg' | null
+  /** Null: not known yet. */
+  readonly accelerator: Accelerator | null
   /** Of root image and agent: a run continues only with both. Null: none is built. */
   readonly image: string | null
 }
@@ -64,6 +65,5 @@ async function acceleratorOf(
   // Without a kernel nothing is tried.
   if (qemu === undefined || built === undefined) return null
   const { kernel } = built
-  const { accelerator } = await probeMachine({ qemu, kernel, cacheDirectory: cache, confine: 'auto' })
-  return accelerator === 'hvf' ? null : accelerator
+  return (await probeMachine({ qemu, kernel, cacheDirectory: cache, confine: 'auto' })).accelerator
 }

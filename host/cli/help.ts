@@ -71,7 +71,10 @@ export const commandHelp: Readonly<Record<string, Help>> = {
     ],
     page: 'docs/commands.md',
   },
-  approvals: { examples: ['approvals list', 'approvals remembered last'], page: 'docs/approvals.md' },
+  approvals: {
+    examples: ['approvals list', 'approvals allow last ap-1', 'approvals remembered last'],
+    page: 'docs/approvals.md',
+  },
   serve: {
     examples: [
       'serve',

@@ -5,8 +5,8 @@
 import { lstat } from 'node:fs/promises'
 import { request } from 'node:http'
 import path from 'node:path'
-import type * as z from 'zod'
-import { CaissonError, type ErrorCode, errorCodes, errorMessage } from '#specs/errors.ts'
+import * as z from 'zod'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { Health, Problem } from '#specs/service/resources.ts'
 import { RunResource } from '#specs/service/run-resources.ts'
 import type { RunRequest } from '#specs/service/start-resources.ts'
@@ -17,8 +17,6 @@ import { findSocketPlace, findToken, serviceFolder, socketName } from '../servic
 const healthMs = 2_000
 /** Between two looks whether the service still answers, while it starts a run. */
 const watchMs = 5_000
-/** For an answer that reads a database. */
-const readMs = 30_000
 const answerMaxBytes = 4 * 1024 * 1024
 
 /** A service that can be used. */
@@ -32,7 +30,12 @@ export interface LocalService {
 /** Why something is not used, for one line to the person. */
 export interface Unused {
   readonly problem: string
+  /** It is of another version, and one of a fleet. Absent: not so, or not known. */
+  readonly isOfFleet?: true
 }
+
+/** What any version says. */
+const AnyHealth = z.looseObject({ version: z.string().max(100), isOfFleet: z.boolean().optional() })
 
 /**
  * The running service of this user and of this version; undefined when there is none.
@@ -59,14 +62,13 @@ export async function findLocalService(
   try {
     const token = await findToken(folder)
     if (token === undefined) return { problem: `the service on ${socket} has no token; restart it` }
-    const health = readAnswer(
-      Health,
-      await exchange(socket, { path: '/healthz', signal: AbortSignal.timeout(answerMs) }),
-    )
-    if (health?.version === version)
-      return { socket, token, ...(health.isOfFleet ? { isOfFleet: true } : {}) }
-    const seen = health === undefined ? 'answers as no service of Caisson does' : `is ${health.version}`
-    return { problem: `the service on ${socket} ${seen}, and this is ${version}; restart it` }
+    const answer = await exchange(socket, { path: '/healthz', signal: AbortSignal.timeout(answerMs) })
+    const health = readAnswer(Health, answer)
+    const ofFleet = readAnswer(AnyHealth, answer)?.isOfFleet === true ? { isOfFleet: true as const } : {}
+    if (health?.version === version) return { socket, token, ...ofFleet }
+    const other = readAnswer(AnyHealth, answer)?.version ?? version
+    const seen = other === version ? 'answers as no service of Caisson does' : `is ${other}`
+    return { problem: `the service on ${socket} ${seen}, and this is ${version}; restart it`, ...ofFleet }
   } catch (error) {
     return { problem: whyUnused(socket, error, answerMs) }
   }
@@ -105,31 +107,8 @@ export async function startRun(
   }
 }
 
-/** What a route answers to a GET. @throws {CaissonError} as the service says, or `connection_lost` */
-export async function readFromService<S extends z.ZodType>(
-  { socket, token }: LocalService,
-  route: string,
-  schema: S,
-): Promise<z.output<S>> {
-  let answer: Answer
-  try {
-    answer = await exchange(socket, { path: route, token, signal: AbortSignal.timeout(readMs) })
-  } catch (cause) {
-    throw new CaissonError('connection_lost', whyUnused(socket, cause, readMs), { cause })
-  }
-  const read = answer.status === 200 ? readAnswer(schema, answer) : undefined
-  if (read !== undefined) return read
-  const problem = readAnswer(Problem, answer)
-  const code = Object.hasOwn(errorCodes, problem?.code ?? '') ? (problem?.code as ErrorCode) : 'internal'
-  const detail = problem?.detail ?? `it answered ${answer.status} in another form`
-  throw new CaissonError(
-    answer.status === 404 ? 'run_not_found' : code,
-    `the service on ${socket} refused: ${detail}`,
-    problem?.remedy === undefined ? {} : { remedy: problem.remedy },
-  )
-}
-
-function whyUnused(socket: string, error: unknown, answerMs: number = healthMs): string {
+/** Why a service cannot be used, for people. @param error of the connection */
+export function whyUnused(socket: string, error: unknown, answerMs: number = healthMs): string {
   if (isNotThere(error)) return `the service on ${socket} has ended; start it again, or delete this socket`
   if (error instanceof Error && error.name === 'TimeoutError')
     return `the service on ${socket} did not answer for ${answerMs / 1_000} seconds`

@@ -80,7 +80,7 @@ const commands: readonly CommandRow[] = [
   },
   {
     name: 'attach',
-    description: 'Watch a run of another process from its start; answer, steer or cancel it',
+    description: 'Watch a run of another process or host from its start; answer, steer or cancel it',
     load: async () => (await import('./declarations/runs.ts')).addAttachCommand,
   },
   {

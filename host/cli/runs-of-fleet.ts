@@ -2,69 +2,155 @@
  * Runs of a fleet for the command line, as the service of this user shows them. Without a service of a fleet there are none.
  * What the service says is from other hosts, and is printed sanitized.
  */
+import { existsSync } from 'node:fs'
 import path from 'node:path'
-import * as z from 'zod'
-import { hasCode } from '#specs/errors.ts'
-import { EventPage, RunResource } from '#specs/service/run-resources.ts'
+import { CaissonError, hasCode } from '#specs/errors.ts'
+import { AccessQuestion, OfferedAnswer } from '#specs/protocol/approval.ts'
+import type { PendingApproval, RunAnswer } from '#specs/protocol/run-state.ts'
+import { ApprovalResource } from '#specs/service/approval-resources.ts'
+import type { RunResource } from '#specs/service/run-resources.ts'
+import { ServiceError } from '../../client/index.ts'
 import { formatCost, formatCount, formatTime } from '../files/format.ts'
+import { findFleetMark, requireNoFleet } from '../journal/fleet-mark.ts'
 import type { RunFilter } from '../journal/run-query.ts'
+import { FleetRun } from './fleet-run.ts'
 import { findRun, hostOf, type Io } from './io.ts'
-import { findLocalService, type LocalService, readFromService } from './local-service.ts'
+import { findLocalService } from './local-service.ts'
 import { writeLines } from './render/fit.ts'
 import { writeJsonLine } from './render/json-lines.ts'
 import { sanitizeLine } from './render/sanitize.ts'
+import { SocketClient } from './socket-client.ts'
 
-const RunsPage = z.strictObject({ runs: z.array(RunResource), nextCursor: z.string().optional() })
 const pageMax = 200
+/** The newest runs, whose IDs may be given by a prefix. */
+const prefixRuns = 1_000
 const fullId = /^run-[0-9a-f]{20}$/
 
-export class RunsOfFleet {
-  readonly #service: LocalService
+/** As the journal has it; the HTTP API does not say more of its parts. */
+const Asked = ApprovalResource.extend({
+  approval: ApprovalResource.shape.approval.extend({
+    access: AccessQuestion.optional(),
+    answers: OfferedAnswer.array().optional(),
+  }),
+})
 
-  private constructor(service: LocalService) {
-    this.#service = service
+/** A question that a run waits for. */
+export interface AskedQuestion {
+  readonly runId: string
+  readonly approval: PendingApproval
+  /** See `digestOfQuestion`. */
+  readonly digest: string
+}
+
+/** Commands that have said which runs they leave out. */
+const warned = new WeakSet<Io>()
+
+export class RunsOfFleet {
+  readonly #client: SocketClient
+
+  private constructor(client: SocketClient) {
+    this.#client = client
   }
 
-  /** Undefined: no service of this user and this version is one of a fleet. */
+  /** Undefined: no service of this user and this version is one of a fleet. Says so once where it is of another version. */
   static async find(io: Io): Promise<RunsOfFleet | undefined> {
     const service = await findLocalService(hostOf(io).folders.home, io.version)
-    return service !== undefined && 'socket' in service && service.isOfFleet
-      ? new RunsOfFleet(service)
-      : undefined
+    if (service === undefined || service.isOfFleet === undefined) return undefined
+    if ('socket' in service) return new RunsOfFleet(new SocketClient(service))
+    if (!warned.has(io))
+      io.stderr.write(
+        `caisson: runs of its fleet are left out, because ${sanitizeLine(service.problem, 1_000)} with the version of this command, or use the caisson that started it\n`,
+      )
+    warned.add(io)
+    return undefined
   }
 
   /** Newest first. @throws {CaissonError} what the service says */
   async *list(filter: RunFilter, last = Number.POSITIVE_INFINITY): AsyncGenerator<RunResource, void> {
     const { status, workspace, model, metadata } = filter
-    const query = new URLSearchParams({
-      ...(status === undefined ? {} : { status }),
-      ...(workspace === undefined ? {} : { workspace }),
-      ...(model === undefined ? {} : { model }),
-      ...(metadata === undefined ? {} : { metadata: JSON.stringify(metadata) }),
-    })
+    let cursor: string | undefined
     for (let left = last; left > 0; ) {
-      query.set('limit', String(Math.min(left, pageMax)))
-      const { runs, nextCursor } = await readFromService(this.#service, `/v1/runs?${query}`, RunsPage)
+      const { runs, nextCursor } = await this.#client.call('listRuns', {
+        query: {
+          ...(status === undefined ? {} : { status }),
+          ...(workspace === undefined ? {} : { workspace }),
+          ...(model === undefined ? {} : { model }),
+          ...(metadata === undefined ? {} : { metadata: JSON.stringify(metadata) }),
+          ...(cursor === undefined ? {} : { cursor }),
+          limit: String(Math.min(left, pageMax)),
+        },
+      })
       yield* runs
       left -= runs.length
       if (nextCursor === undefined) return
-      query.set('cursor', nextCursor)
+      cursor = nextCursor
     }
   }
 
   /**
-   * A run as the fleet has it now. From now on the journal in the state folder is up to date. Says which one `last` is.
+   * A run as the fleet has it now. Says which one `last` is.
    * @param name as the command line names it. Undefined: it is none of the fleet
    */
-  async show(io: Io, name: string): Promise<RunResource | undefined> {
+  async find(io: Io, name: string): Promise<RunResource | undefined> {
     const found =
       name === 'last'
         ? await this.#last(io)
-        : await this.#run(fullId.test(name) ? name : await findRun(io, name))
-    if (found === undefined) return undefined
-    if (name === 'last') io.stderr.write(`caisson: last is ${found.id}: ${sanitizeLine(found.prompt, 60)}\n`)
-    await readFromService(this.#service, `/v1/runs/${found.id}/events?limit=1`, EventPage)
+        : await this.#run(fullId.test(name) ? name : await this.#idFrom(io, name))
+    if (found !== undefined && name === 'last')
+      io.stderr.write(`caisson: last is ${found.id}: ${sanitizeLine(found.prompt, 60)}\n`)
     return found
+  }
+
+  /** As {@link find}. From now on the journal in the state folder is up to date. */
+  async show(io: Io, name: string): Promise<RunResource | undefined> {
+    const found = await this.find(io, name)
+    if (found === undefined) return undefined
+    await this.#client.call('listEvents', { params: { run: found.id }, query: { limit: '1' } })
+    return found
+  }
+
+  /** A run to follow and to act on. */
+  run(runId: string): FleetRun {
+    return new FleetRun(this.#client, runId)
+  }
+
+  /** Open questions, oldest first. @param run of this one alone. Absent: of all */
+  async questions(run?: string): Promise<AskedQuestion[]> {
+    const query = run === undefined ? {} : { run }
+    const { approvals } = await this.#client.call('listApprovals', { query })
+    return approvals.map((asked) => Asked.parse(asked) as AskedQuestion)
+  }
+
+  /** Says who answered a question before. @throws {CaissonError} `not_possible_now` */
+  async requireUndecided(run: string, approval: string): Promise<void> {
+    try {
+      await this.#client.call('getApproval', { params: { run, approval } })
+    } catch (error) {
+      // One that was never asked is said with those that are.
+      if (!(error instanceof CaissonError && error.cause instanceof ServiceError)) throw error
+      if (error.cause.code === 'decided')
+        throw new CaissonError('not_possible_now', sanitizeLine(error.cause.problem.detail, 500))
+    }
+  }
+
+  /** What was answered for later calls of a run. */
+  async answers(run: string): Promise<RunAnswer[]> {
+    return (await this.#client.call('listAnswers', { params: { run } })).answers as RunAnswer[]
+  }
+
+  /** Has a run that waits for people alone continued by any host. */
+  async wake(run: string): Promise<void> {
+    await this.#client.call('resumeRun', { params: { run } })
+  }
+
+  /** Has the changes of an ended run in its folder on this host. */
+  async fetchChanges(run: string): Promise<void> {
+    await this.#client.call('listChanges', { params: { run } })
+  }
+
+  /** Removes an ended run, on all hosts. */
+  async remove(run: string): Promise<void> {
+    await this.#client.call('removeRun', { params: { run } })
   }
 
   async #last({ directory = process.cwd() }: Io): Promise<RunResource | undefined> {
@@ -72,14 +158,73 @@ export class RunsOfFleet {
     return undefined
   }
 
-  async #run(runId: string): Promise<RunResource | undefined> {
+  /** By a prefix of its ID, which the HTTP API does not know. @throws {CaissonError} `run_not_found` */
+  async #idFrom(io: Io, name: string): Promise<string> {
+    const wanted = name.startsWith('run-') ? name : `run-${name}`
+    const ids = new Set<string>()
+    for await (const { id } of this.list({}, prefixRuns)) if (id.startsWith(wanted)) ids.add(id)
+    const own = await findRun(io, name).catch((error: unknown) => {
+      if (ids.size === 0 || !hasCode(error, 'run_not_found')) throw error
+      return undefined
+    })
+    if (own !== undefined) ids.add(own)
+    const [first, ...more] = ids
+    if (first !== undefined && more.length === 0) return first
+    throw new CaissonError(
+      'run_not_found',
+      `"${name}" matches ${ids.size} runs of the fleet; use a longer ID`,
+    )
+  }
+
+  async #run(run: string): Promise<RunResource | undefined> {
     try {
-      return await readFromService(this.#service, `/v1/runs/${runId}`, RunResource)
+      return await this.#client.call('getRun', { params: { run } })
     } catch (error) {
       if (hasCode(error, 'run_not_found')) return undefined
       throw error
     }
   }
+}
+
+/** A run that a command acts on. */
+export interface AnyRun {
+  readonly runId: string
+  /** The run of a fleet, and the service to ask. Absent: it is one of this host alone. */
+  readonly shared?: { readonly fleet: RunsOfFleet; readonly resource: RunResource }
+}
+
+/**
+ * The run that the command line names, on this host or of the fleet.
+ * @param options `mayBeCopy`: also without a service for a run that another host has. Default: false
+ * @throws {CaissonError} `run_not_found`, what the service says, and `not_possible_now` for a run of a fleet without a service
+ */
+export async function findAnyRun(
+  io: Io,
+  name: string,
+  { mayBeCopy = false }: { readonly mayBeCopy?: boolean } = {},
+): Promise<AnyRun> {
+  const fleet = await RunsOfFleet.find(io)
+  const resource = await fleet?.find(io, name)
+  if (fleet === undefined || resource === undefined) {
+    const runId = await findRun(io, name)
+    if (!mayBeCopy) await requireNoCopy(io, runId)
+    return { runId }
+  }
+  // The service shows those of this host too, such as forks, which the fleet has not got.
+  const { journal } = hostOf(io).runs.paths(resource.id)
+  const isOwn = existsSync(journal) && (await findFleetMark(journal)) === undefined
+  return isOwn ? { runId: resource.id } : { runId: resource.id, shared: { fleet, resource } }
+}
+
+/** What is here of a run of a fleet is a copy, unless this host has it. */
+async function requireNoCopy(io: Io, runId: string): Promise<void> {
+  const { runs } = hostOf(io)
+  const { state, isLive } = await runs.summary(runId)
+  if (state.end !== null || isLive) return
+  const remedy =
+    'start caisson serve for the fleet on this host, then repeat the command; ' +
+    'or use the page or HTTP of another host, as caisson fleet hosts lists them'
+  await requireNoFleet(runs.paths(runId).journal, runId, remedy)
 }
 
 /** @returns how many there were */

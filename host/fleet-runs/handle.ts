@@ -54,6 +54,15 @@ const Result = z.union([
   }),
 ])
 
+/** What to do with a run that is not at work. */
+const remedies = {
+  ended: (runId: string) => `see what it did: caisson runs show ${runId}`,
+  sleeping: (runId: string) =>
+    `answer what it waits for: caisson approvals list ${runId}; or continue it: caisson runs resume ${runId}`,
+  queued: (runId: string) =>
+    `see what it waits for: caisson runs show ${runId}; to cancel it: caisson runs cancel ${runId}`,
+} as const
+
 /** A journal as it was, and what may be written behind it. */
 interface Free {
   readonly head: RunHead
@@ -221,7 +230,9 @@ export class FleetRunHandle implements RunHandle {
     if (await isDone(free, begun, { kind, body, by })) return null
     const run = await this.#copies.run(this.id)
     const status = run?.hasEnded === true ? 'ended' : run?.waits === true ? 'sleeping' : 'queued'
-    throw new CaissonError('not_possible_now', `${this.id} is not at work; its status is ${status}`)
+    throw new CaissonError('not_possible_now', `${this.id} is not at work; its status is ${status}`, {
+      remedy: remedies[status](this.id),
+    })
   }
 
   /** What a run without a journal has before its end. */

@@ -6,6 +6,8 @@ export const Label = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._/-]{0,63})?$/, 'expected NAME or NAME=VALUE')
 export const labelsMax = 32
+/** What VMs of a host run with: `kvm` on Linux, `hvf` on macOS, `tcg` where it emulates. */
+const FleetAccelerator = z.enum(['kvm', 'hvf', 'tcg'])
 const Digest = z.string().min(1).max(128)
 const Version = z.string().min(1).max(64)
 
@@ -15,7 +17,7 @@ export const Requires = z.strictObject({
   labels: z.array(Label).max(labelsMax).optional(),
   /** As `process.arch` says, such as `x64`. */
   architecture: z.string().min(1).max(32).optional(),
-  accelerator: z.enum(['kvm', 'tcg']).optional(),
+  accelerator: FleetAccelerator.optional(),
   memoryMib: z
     .int()
     .min(1)
@@ -32,7 +34,7 @@ export type Requires = Readonly<z.infer<typeof Requires>>
 export const HostFacts = z.object({
   labels: z.array(Label).max(labelsMax).default([]),
   architecture: z.string().max(32).nullable().default(null),
-  accelerator: z.enum(['kvm', 'tcg']).nullable().default(null),
+  accelerator: FleetAccelerator.nullable().default(null),
   /** Free for VMs, MiB. */
   freeMib: z.number().nullable().default(null),
   /** Digest of the image that its VMs start with. */

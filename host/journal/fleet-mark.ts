@@ -31,13 +31,15 @@ export async function findFleetMark(journal: string): Promise<z.infer<typeof Mar
   return text === undefined ? undefined : (Mark.safeParse(parseJson(text)).data ?? { fleet: '' })
 }
 
-/** @throws {CaissonError} `not_possible_now` */
-export async function requireNoFleet(journal: string, runId: string): Promise<void> {
+/** @param remedy what to do instead. Absent: for any change of the run. @throws {CaissonError} `not_possible_now` */
+export async function requireNoFleet(journal: string, runId: string, remedy?: string): Promise<void> {
   const mark = await findFleetMark(journal)
   if (mark === undefined) return
   const which = mark.fleet === '' ? 'a fleet' : `the fleet at ${mark.fleet}`
   throw new CaissonError('not_possible_now', `${runId} belongs to ${which}, whose hosts share its journal`, {
-    remedy: `ask a service of the fleet: http://HOST:PORT/v1/runs/${runId}; its hosts: caisson fleet hosts`,
+    remedy:
+      remedy ??
+      `ask a service of the fleet: http://HOST:PORT/v1/runs/${runId}; its hosts: caisson fleet hosts`,
   })
 }
 

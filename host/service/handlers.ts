@@ -183,16 +183,16 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       await runs.act(run, (handle) => handle.steer(text, options))
       return done
     },
-    pauseRun: async ({ params: { run } }, { caller }) => {
-      await runs.act(run, (handle) => handle.pause({ by: caller.name }))
+    pauseRun: async ({ params: { run }, body: { by } = {} }, { caller }) => {
+      await runs.act(run, (handle) => handle.pause({ by: actorOf(caller, by) }))
       return done
     },
-    unpauseRun: async ({ params: { run } }, { caller }) => {
-      await runs.act(run, (handle) => handle.resume({ by: caller.name }))
+    unpauseRun: async ({ params: { run }, body: { by } = {} }, { caller }) => {
+      await runs.act(run, (handle) => handle.resume({ by: actorOf(caller, by) }))
       return done
     },
-    cancelRun: async ({ params: { run }, body: { now = false, agent, reason } }, { caller }) => {
-      const by = caller.name
+    cancelRun: async ({ params: { run }, body: { now = false, agent, reason, by: said } }, { caller }) => {
+      const by = actorOf(caller, said)
       if (agent === undefined) await runs.cancel(run, { by, now })
       else {
         const options = { by, ...(reason === undefined ? {} : { reason }) }
@@ -258,9 +258,9 @@ export function makeHandlers(parts: HandlerParts): Handlers {
     listAnswers: async ({ params: { run } }) => ({
       body: { answers: await host.runs.runAnswers(run) },
     }),
-    revokeAnswer: async ({ params: { run, approval } }, { caller }) => {
+    revokeAnswer: async ({ params: { run, approval }, query: { by } }, { caller }) => {
       try {
-        await host.revokeAnswer(run, approval, { by: caller.name })
+        await host.revokeAnswer(run, approval, { by: actorOf(caller, by) })
         return done
       } catch (error) {
         const { code, message } = CaissonError.from(error)

@@ -244,7 +244,9 @@ export class ServiceRuns {
     const handle = await this.find(runId)
     if (handle === null) {
       const { status } = await this.summary(runId)
-      throw new CaissonError('not_possible_now', `${runId} is not at work; its status is ${status}`)
+      throw new CaissonError('not_possible_now', `${runId} is not at work; its status is ${status}`, {
+        remedy: `see what it did: caisson runs show ${runId}`,
+      })
     }
     try {
       return await work(handle)

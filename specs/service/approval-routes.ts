@@ -1,6 +1,6 @@
 /** Questions that runs wait for, their answers, and who hears of them. */
 import * as z from 'zod'
-import { RunId } from '../protocol/text.ts'
+import { Line, RunId } from '../protocol/text.ts'
 import {
   AnswerRequest,
   ApprovalResource,
@@ -92,6 +92,10 @@ export const approvalRoutes = {
     summary: 'Revoke an answer: later calls are asked about again, and what it decided stays',
     scope: 'approve',
     params: ApprovalParams,
+    query: z.strictObject({
+      /** Who revokes it, for the journal. Absent: the name of the key. */
+      by: Line.min(1).optional(),
+    }),
     reply: { status: 204, description: 'It is revoked' },
     refusals: [404, 409],
   }),

@@ -34,7 +34,7 @@ export const FleetHostResource = z.strictObject({
   facts: z.strictObject({
     labels: z.array(z.string()),
     architecture: z.string().nullable(),
-    accelerator: z.enum(['kvm', 'tcg']).nullable(),
+    accelerator: z.enum(['kvm', 'hvf', 'tcg']).nullable(),
     /** Memory that is free for VMs, MiB. */
     freeMib: z.number().nullable(),
     /** Digest of the image that its VMs start with. */

@@ -100,7 +100,7 @@ function describeRoute(name: string, route: Route, refer: Refer): Json {
       ? {}
       : {
           requestBody: {
-            required: true,
+            required: !body.safeParse(undefined).success,
             content: { 'application/json': { schema: refer(body, `${name}Body`) } },
           },
         }),

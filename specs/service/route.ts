@@ -62,7 +62,11 @@ export type OutputOf<S> = S extends z.ZodType ? z.output<S> : undefined
 /** What a client passes to call a route. */
 export type CallOf<R extends Route> = (R extends { params: infer P } ? { params: InputOf<P> } : object) &
   (R extends { query: infer Q } ? { query?: InputOf<Q> } : object) &
-  (R extends { body: infer B } ? { body: InputOf<B> } : object) &
+  (R extends { body: infer B }
+    ? undefined extends InputOf<B>
+      ? { body?: InputOf<B> }
+      : { body: InputOf<B> }
+    : object) &
   (R extends { upload: string } ? { body: UploadBody } : object) &
   (R extends { isIdempotent: true } ? { idempotencyKey?: string } : object)
 

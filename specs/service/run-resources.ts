@@ -129,6 +129,13 @@ export const MessageRequest = z.strictObject({
   by: Line.min(1).optional(),
 })
 
+export const PauseRequest = z
+  .strictObject({
+    /** Who pauses or continues it, for the journal. Absent: the name of the key. */
+    by: Line.min(1).optional(),
+  })
+  .optional()
+
 export const CancelRequest = z
   .strictObject({
     /** Ends the VM at once, without its changes. Absent: the agent may end in order. Not with `agent`. */
@@ -137,6 +144,8 @@ export const CancelRequest = z
     agent: Line.min(1).optional(),
     /** With `agent`: for its parent and for people. */
     reason: Text.optional(),
+    /** Who cancels, for the journal. Absent: the name of the key. */
+    by: Line.min(1).optional(),
   })
   .refine(({ now, agent }) => now === undefined || agent === undefined, {
     path: ['now'],

@@ -108,7 +108,7 @@ const RunFields = z.strictObject({
         .string()
         .regex(/^[a-z0-9_]{1,32}$/, 'expected an architecture, such as x64')
         .optional(),
-      accelerator: z.enum(['kvm', 'tcg']).optional(),
+      accelerator: z.enum(['kvm', 'hvf', 'tcg']).optional(),
       /** Free memory. Absent: that of its VM, where the request says it. */
       memoryBytes: z.int().positive().optional(),
     })

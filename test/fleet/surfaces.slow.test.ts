@@ -5,16 +5,20 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
+import { stripVTControlCharacters } from 'node:util'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { ServiceClient, type ServiceError } from '../../client/index.ts'
+import { userName } from '../../host/cli/io.ts'
+import { runCli } from '../../host/cli/main.ts'
 import { encodeEntry } from '../../host/control/tar.ts'
 import { parseFleetAddress } from '../../host/fleet/address.ts'
 import { FleetMember } from '../../host/fleet-member.ts'
 import { Host } from '../../host/host.ts'
 import type { FeedItem } from '../../host/journal/run-feed.ts'
 import { Service } from '../../host/service/service.ts'
+import { Person } from '../../host/test/cli/support/person.ts'
 import { commandsIn } from '../../host/test/support/run-command.ts'
 import { type InstalledMachine, installMachine } from '../recovery/machine/install.ts'
 import { PostgresServer } from '../support/postgres.ts'
@@ -60,15 +64,29 @@ afterAll(async () => {
 /** Of the step "tell". */
 const words = Array.from({ length: 60 }, (_, at) => `word ${at} 😀 `)
 
-/** "hang" has no answer until it is released; "tell" a slow text that stops until all have heard some; others write a file. */
+/**
+ * "hang" has no answer until it is released; "tell" and "write then stop" have a slow text that stops until all have heard
+ * some; "ask" asks the person; others write a file.
+ */
 function answer({ messages }: Asked): ServerReply {
   const asked = messages.map(({ content }) => content ?? '').join('\n')
+  const isBegun = messages.some(({ role }) => role === 'assistant')
+  if (/\bdo write then stop\b/.test(asked) && isBegun)
+    return { ...reply({ text: 'It is done.' }), beforePiece: () => isHeard.promise }
   if (/\bdo hang\b/.test(asked) && !released) return { before: 'hang', body: '' }
   if (/\bdo tell\b/.test(asked)) {
     const beforePiece = (piece: number) => (piece === 20 ? isHeard.promise : undefined)
     return { ...reply({ text: words }), pieceBytes: 300, pauseMs: 60, beforePiece }
   }
-  if (messages.some(({ role }) => role === 'assistant')) return reply({ text: 'It is done.' })
+  if (isBegun) return reply({ text: 'It is done.' })
+  if (/\bdo ask\b/.test(asked)) {
+    const given = {
+      question: 'Which format?',
+      kind: 'choice',
+      options: [{ value: 'csv' }, { value: 'json' }],
+    }
+    return reply({ calls: [{ id: 'call-1', name: 'ask_user', arguments: JSON.stringify(given) }] })
+  }
   const command = 'echo made > made.txt'
   return reply({ calls: [{ id: 'call-1', name: 'run_bash', arguments: JSON.stringify({ command }) }] })
 }
@@ -125,7 +143,10 @@ async function start(
   { step: id = 'write', asks = false, sleepAfterMs, labels, ...where }: Wanted,
   at = 1,
 ): Promise<string> {
-  const plan = { goal: id, steps: [{ id, title: id, instructions: `do ${id}`, writes: ['made.txt'] }] }
+  const plan = {
+    goal: id,
+    steps: [{ id: id.replaceAll(' ', '-'), title: id, instructions: `do ${id}`, writes: ['made.txt'] }],
+  }
   const rules = asks ? [{ effect: 'ask' as const, tool: 'run_bash' }] : []
   const body = {
     ...{ prompt: `please ${id}`, plan: { from: plan as never }, ...where },
@@ -395,6 +416,249 @@ it('the command line beside a service of the fleet lists and shows runs of all h
   for (const each of [run, queued])
     await node(2).client.call('cancelRun', { params: { run: each }, body: { now: true } })
   await expect.poll(() => statusOf(run), waiting).toBe('cancelled')
+}, 120_000)
+
+/** The command line of a host that carries no run out. */
+const caissonAt = (at: number, directory?: string) =>
+  commandsIn({ CAISSON_HOME: node(at).home, CAISSON_CACHE: machine.cache }, directory)
+
+async function eventsOf(run: string) {
+  const { events } = await node(1).client.call('listEvents', { params: { run }, query: { limit: '1000' } })
+  return events.map(({ event }) => event)
+}
+
+it('the command line steers, pauses, continues and cancels a run at work on another host, under its own name', async () => {
+  released = false
+  const asked = () => model.asked.filter(({ text }) => text.includes('do hang')).length
+  const before = asked()
+  const caisson = caissonAt(2, workspace)
+  const run = await start({ step: 'hang', workspace })
+  await expect.poll(() => statusOf(run), waiting).toBe('running')
+  await expect.poll(asked, waiting).toBeGreaterThan(before)
+  const last = `caisson: last is ${run}: please hang\n`
+  expect(await caisson('runs', 'steer', 'last', 'Use tabs.')).toEqual({
+    ...{ code: 0, stderr: last },
+    stdout: `${run}: message sent to the agent\n`,
+  })
+  // No host has a folder of it here yet, so its prefix is one of the fleet's list.
+  expect(await caisson('runs', 'steer', run.slice(0, 18), 'Use tabs.', '--agent', 'tests')).toMatchObject({
+    ...{ code: 1, stdout: '' },
+    stderr: expect.stringContaining(`caisson: ${run}: no sub-agent root/tests is at work`),
+  })
+  expect(await caisson('runs', 'pause', run)).toMatchObject({
+    ...{ code: 0, stderr: '' },
+    stdout: expect.stringContaining(`caisson runs resume ${run}`),
+  })
+  expect(await caisson('runs', 'resume', run, '--take-over')).toMatchObject({
+    ...{ code: 2, stdout: '' },
+    stderr: expect.stringContaining(`caisson fleet move ${run}`),
+  })
+  expect(await caisson('runs', 'resume', run)).toEqual({
+    ...{ code: 0, stderr: '' },
+    stdout: `${run}: the agent resumes\n`,
+  })
+  expect(await caisson('runs', 'cancel', run, '--now')).toEqual({
+    ...{ code: 0, stderr: '' },
+    stdout: `${run}: cancelled\n`,
+  })
+  const acts = (await eventsOf(run)).filter(({ type }) => type.endsWith('-request'))
+  expect(acts).toMatchObject([
+    { type: 'steer-request', text: 'Use tabs.', by: 'caisson runs steer' },
+    { type: 'pause-request', by: 'caisson runs pause' },
+    { type: 'resume-request', by: 'caisson runs resume' },
+    { type: 'cancel-request', by: 'caisson runs cancel' },
+  ])
+  const late = await caisson('runs', 'pause', run)
+  expect(late).toMatchObject({ code: 1, stderr: expect.stringContaining(`caisson runs show ${run}`) })
+  expect(await caisson('runs', 'rm', run)).toEqual({ code: 0, stdout: `removed ${run}\n`, stderr: '' })
+  expect(await refusalOf(node(0).client.call('getRun', { params: { run } }))).toMatchObject({ status: 404 })
+  expect(await caisson('runs', 'cancel', run)).toMatchObject({ code: 2, stdout: '' })
+}, 120_000)
+
+it('the command line cancels a run that waits in the queue, and continues one that sleeps; one that waits takes no message', async () => {
+  const caisson = caissonAt(2)
+  const queued = await start({ workspace, labels: ['gpu'] })
+  const refused = await caisson('runs', 'steer', queued, 'Use tabs.')
+  expect(refused.code).toBe(1)
+  expect(refused.stderr).toContain(`${queued} is not at work; its status is queued`)
+  expect(refused.stderr).toContain(`caisson runs cancel ${queued}`)
+  const cancelled = await caisson('runs', 'cancel', queued)
+  expect(cancelled).toEqual({ code: 0, stdout: `${queued}: cancelled\n`, stderr: '' })
+  const sleeping = await start({ workspace, asks: true, sleepAfterMs: 200 })
+  await expect.poll(() => statusOf(sleeping), waiting).toBe('sleeping')
+  expect((await caisson('runs', 'pause', sleeping)).stderr).toContain(`caisson approvals list ${sleeping}`)
+  expect(await caisson('runs', 'resume', sleeping, '--detach')).toEqual({
+    ...{ code: 0, stderr: '' },
+    stdout: `${sleeping}: the next free host of the fleet continues it\n  watch:   caisson attach ${sleeping}\n`,
+  })
+  await expect
+    .poll(async () => (await eventsOf(sleeping)).map(({ type }) => type), waiting)
+    .toContain('run-resume')
+  await expect.poll(() => statusOf(sleeping), waiting).toBe('sleeping')
+  const following = caisson('runs', 'resume', sleeping)
+  await expect
+    .poll(async () => (await eventsOf(sleeping)).filter(({ type }) => type === 'run-resume').length, waiting)
+    .toBe(2)
+  await caisson('approvals', 'deny', sleeping, 'a')
+  const followed = await following
+  expect(followed).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining(`Run ${sleeping} · journal head`),
+  })
+  const other = await start({ workspace, asks: true, sleepAfterMs: 200 })
+  await expect.poll(() => statusOf(other), waiting).toBe('sleeping')
+  expect((await caisson('runs', 'cancel', other)).stdout).toBe(`${other}: cancelled\n`)
+  expect(await statusOf(other)).toBe('cancelled')
+}, 120_000)
+
+it('the command line lists the questions of all hosts and answers them, at work or sleeping, once [S1.11]', async () => {
+  const caisson = caissonAt(2)
+  for (const sleepAfterMs of [undefined, 200]) {
+    const sleeps = sleepAfterMs === undefined ? {} : { sleepAfterMs }
+    const run = await start({ workspace, asks: true, ...sleeps })
+    await expect.poll(() => statusOf(run), waiting).toBe(sleepAfterMs === undefined ? 'waiting' : 'sleeping')
+    const listed = await caisson('approvals', 'list')
+    const line = new RegExp(`^${run}  (\\S+)  .*asks? (?:to call|about) run_bash .*made.txt`, 'm')
+    const approval = line.exec(listed.stdout)?.[1] ?? listed.stdout
+    const json = (await caisson('approvals', 'list', run, '--json')).stdout
+    const { digest } = JSON.parse(json)
+    expect(JSON.parse(json)).toMatchObject({ runId: run, approvalId: approval, tool: 'run_bash' })
+    const other = await caisson('approvals', 'allow', run, approval, '--digest', '0'.repeat(64))
+    expect(other).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`caisson approvals list ${run} --json`),
+    })
+    const wrong = await caisson('approvals', 'answer', run, approval, 'yes')
+    expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('caisson approvals allow') })
+    const none = await caisson('approvals', 'deny', run, 'nothing')
+    expect(none).toMatchObject({ code: 2, stderr: expect.stringContaining(`pending: ${approval}`) })
+    const given = ['approvals', 'allow', run, approval, '--digest', digest, '--scope', 'run']
+    expect(await caisson(...given)).toEqual({
+      ...{ code: 0, stderr: '' },
+      stdout: `${run}: ${approval} answered\n`,
+    })
+    const again = await caisson('approvals', 'deny', run, approval)
+    expect(again.code).toBe(1)
+    expect(again.stderr).toMatch(/already allowed by .+; the first answer counts|has ended as completed/)
+    await expect.poll(() => statusOf(run), waiting).toBe('completed')
+    const decisions = (await eventsOf(run)).filter(({ type }) => type === 'approval-decision')
+    expect(decisions).toMatchObject([{ by: 'person', name: userName(), decision: 'allow', scope: 'run' }])
+  }
+  const denied = await start({ workspace, asks: true })
+  await expect.poll(() => statusOf(denied), waiting).toBe('waiting')
+  expect((await caisson('approvals', 'deny', denied, 'a', '--hint', 'Do without.')).code).toBe(0)
+  await expect.poll(() => statusOf(denied), waiting).toBe('completed')
+  const decisions = (await eventsOf(denied)).filter(({ type }) => type === 'approval-decision')
+  expect(decisions).toMatchObject([{ decision: 'deny', hint: 'Do without.' }])
+}, 120_000)
+
+it('the command line answers a question of an agent elsewhere, and revokes an answer for its run [S2.16 S1.11]', async () => {
+  const caisson = caissonAt(2)
+  const asking = await start({ step: 'ask', workspace })
+  await expect.poll(() => statusOf(asking), waiting).toBe('waiting')
+  const { stdout } = await caisson('approvals', 'list', asking)
+  const [, approval = stdout] = /^run-\S+ {2}(\S+) {2}asks: Which format\? \(csv, json\)$/m.exec(stdout) ?? []
+  const wrong = await caisson('approvals', 'answer', asking, approval, 'xml')
+  expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('expected one of "csv", "json"') })
+  expect((await caisson('approvals', 'answer', asking, approval, 'json')).code).toBe(0)
+  await expect.poll(() => statusOf(asking), waiting).toBe('completed')
+  const answered = (await eventsOf(asking)).find(({ type }) => type === 'approval-decision')
+  expect(answered).toMatchObject({ answer: 'json', name: userName() })
+
+  isHeard = Promise.withResolvers()
+  const run = await start({ step: 'write then stop', workspace, asks: true })
+  await expect.poll(() => statusOf(run), waiting).toBe('waiting')
+  const allowed = await caisson('approvals', 'allow', run, 'a', '--scope', 'run')
+  expect(allowed).toMatchObject({ code: 0, stderr: '' })
+  await expect.poll(() => statusOf(run), waiting).toBe('running')
+  const remembered = await caisson('approvals', 'remembered', run)
+  const [, kept = remembered.stdout] =
+    /^(\S+) {2}allowed by .+: every call of run_bash$/m.exec(remembered.stdout) ?? []
+  expect(await caisson('approvals', 'revoke', run, kept)).toEqual({
+    ...{ code: 0, stderr: '' },
+    stdout: `${run}: the answer to ${kept} is revoked\n`,
+  })
+  expect((await caisson('approvals', 'remembered', run)).stdout).toContain('no answer')
+  const revoked = (await eventsOf(run)).find(({ type }) => type === 'approval-revoke')
+  expect(revoked).toEqual({ type: 'approval-revoke', approvalId: kept, by: userName() })
+  await caisson('runs', 'cancel', run, '--now')
+}, 120_000)
+
+/** `caisson attach` at a terminal of the host "three". */
+function attachAt(run: string): { readonly person: Person; readonly code: Promise<number> } {
+  const person = new Person({ columns: 120, rows: 40 })
+  const stdin = Object.assign(person.input, { isTTY: true, setRawMode: () => person.input })
+  const stdout = Object.assign(person.output, { isTTY: true })
+  const env = { CAISSON_HOME: node(2).home, CAISSON_CACHE: machine.cache }
+  const io = { stdin, stdout, stderr: person.output, env, version: '0' }
+  return { person, code: runCli(['attach', run], io) }
+}
+
+it('a person at a terminal follows a run of another host from the queue to its end, answers it and steers it [S1.11 V.08]', async () => {
+  released = false
+  isHeard = Promise.withResolvers()
+  const asked = () => model.asked.filter(({ text }) => text.includes('do write then stop')).length
+  const busy = [await start({ step: 'hang', workspace }), await start({ step: 'hang', workspace })]
+  for (const other of busy) await expect.poll(() => statusOf(other), waiting).toBe('running')
+  const run = await start({ step: 'write then stop', workspace, asks: true, sleepAfterMs: 1_500 })
+  const { person, code } = attachAt(run)
+  const sees = async (text: string) =>
+    await expect.poll(() => stripVTControlCharacters(person.raw), waiting).toContain(text)
+  await sees('it waits for a host of the fleet, at place 1 of 1')
+  for (const other of busy) await caissonAt(2)('runs', 'cancel', other, '--now')
+  await sees('Allow it?')
+  // The question outlives the sleep of its run, whose answer has it continued.
+  await expect.poll(() => statusOf(run), waiting).toBe('sleeping')
+  const before = asked()
+  person.type('y\r')
+  await expect.poll(asked, waiting).toBeGreaterThan(before)
+  person.type('Use tabs.')
+  await sees('Use tabs.')
+  person.type('\r')
+  await sees('What should the agent know?')
+  person.type('\r')
+  await expect
+    .poll(() => eventsOf(run), waiting)
+    .toContainEqual(expect.objectContaining({ type: 'steer-request', text: 'Use tabs.' }))
+  isHeard.resolve()
+  expect(await code).toBe(0)
+  await sees(`Run ${run} · journal head`)
+  const events = await eventsOf(run)
+  const decisions = events.filter(({ type }) => type === 'approval-decision')
+  expect(decisions).toMatchObject([{ decision: 'allow', name: userName() }])
+  expect(events.map(({ type }) => type)).toEqual(expect.arrayContaining(['run-sleep', 'run-resume']))
+  const caisson = caissonAt(2)
+  expect((await caisson('workspace', 'diff', run)).stdout).toContain('made.txt')
+  expect(await caisson('workspace', 'apply', run, '--all')).toMatchObject({
+    ...{ code: 1, stdout: '' },
+    stderr: expect.stringContaining(`POST /v1/runs/${run}/changes/apply`),
+  })
+  const late = await caisson('attach', run)
+  expect(late).toMatchObject({ code: 0, stdout: expect.stringContaining('It is done.') })
+}, 120_000)
+
+it('who leaves a run of another host leaves it at work, and lines of JSON follow and answer it', async () => {
+  const run = await start({ workspace, asks: true })
+  const { person, code } = attachAt(run)
+  await expect.poll(() => stripVTControlCharacters(person.raw), waiting).toContain('Allow it?')
+  person.type('\u0003')
+  expect(await code).toBe(3)
+  expect(person.raw).toContain(`Left ${run}, which continues.`)
+  expect(await statusOf(run)).toBe('waiting')
+  const [stdin, output] = [new PassThrough(), new PassThrough()]
+  let said = ''
+  output.setEncoding('utf8').on('data', (text: string) => (said += text))
+  const env = { CAISSON_HOME: node(2).home, CAISSON_CACHE: machine.cache }
+  const io = { stdin, stdout: output, stderr: new PassThrough().resume(), env, version: '0' }
+  const ended = runCli(['attach', run, '--json'], io)
+  const asked = /"type":"approval-request".*?"approvalId":"([^"]+)"/
+  await expect.poll(() => said, waiting).toMatch(asked)
+  stdin.write(`${JSON.stringify({ approvalId: asked.exec(said)?.[1], decision: 'allow', scope: 'once' })}\n`)
+  expect(await ended).toBe(0)
+  expect(JSON.parse(said.trimEnd().split('\n').at(-1) ?? '')).toMatchObject({
+    ...{ source: 'summary', runId: run, outcome: 'completed' },
+    journalHead: expect.stringMatching(/^[0-9a-f]{64}$/),
+  })
 }, 120_000)
 
 it('changes are read, explained, fetched and applied where the run never was, and undone there alone', async () => {

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
+import type { AgentEvent } from '#specs/protocol/event.ts'
 import type { Route } from '#specs/service/route.ts'
 import { type RouteName, routes } from '#specs/service/routes.ts'
 import { Host } from '../../host/index.ts'
@@ -198,15 +199,23 @@ describe('what a journal says of who acts', () => {
     await asked
     await send('POST', `${path}/messages`, { text: 'one' })
     await send('POST', `${path}/messages`, { text: 'two', by: 'Ada' })
+    // Without a body as before.
+    await send('POST', `${path}/pause`)
+    await send('POST', `${path}/unpause`, { by: 'Ada' })
     await send('POST', `${path}/pause`, {})
+    const start: AgentEvent = { type: 'agent-start', stepId: 's', brief: 'b', tools: [], limits: {} }
+    await run.record.agent('root/tests', 1, start)
+    await send('POST', `${path}/cancel`, { by: 'Ada', agent: 'tests' })
     const events = (await host.runs.read(workingRunId)).map(({ event }) => event)
     expect(events.find(({ type }) => type === 'approval-decision')).toMatchObject({
       name: `${label}: the owner of the service`,
     })
-    expect(events.flatMap((event) => (event.type === 'steer-request' ? [event.by] : []))).toEqual([
-      label,
-      `${label}: Ada`,
-    ])
+    const actorsOf = (type: string) =>
+      events.flatMap((event) => (event.type === type && 'by' in event ? [event.by] : []))
+    expect(actorsOf('steer-request')).toEqual([label, `${label}: Ada`])
+    expect(actorsOf('pause-request')).toEqual([label, label])
+    expect(actorsOf('resume-request')).toEqual([`${label}: Ada`])
+    expect(actorsOf('agent-cancel-request')).toEqual([`${label}: Ada`])
   })
 
   it('is the key for an apply, an undo, a fork and a rewind too [H.02, W.01, V.05]', async () => {

@@ -294,7 +294,8 @@ describe('a run of another process', () => {
       },
     ])
     expect(await run.queue.ask({ ...call, approvalId: 'ap-2' })).toMatchObject({ decision: 'allow' })
-    const revoke = () => client.call('revokeAnswer', { params: { ...params, approval: 'ap-1' } })
+    const revoke = () =>
+      client.call('revokeAnswer', { params: { ...params, approval: 'ap-1' }, query: { by: 'Ada' } })
     expect(await revoke()).toBeUndefined()
     await expect(revoke()).rejects.toMatchObject({
       ...{ status: 409, code: 'not_possible_now' },
@@ -305,7 +306,7 @@ describe('a run of another process', () => {
     expect(events.at(-1)?.event).toEqual({
       type: 'approval-revoke',
       approvalId: 'ap-1',
-      by: 'the owner of the service',
+      by: 'Ada',
     })
     void run.queue.ask({ ...call, approvalId: 'ap-3' })
     await expect.poll(() => run.queue.pending).toEqual(['ap-3'])

@@ -3,26 +3,20 @@
  * does not want to watch.
  */
 
-import { CaissonError, hasCode } from '#specs/errors.ts'
-import { digestOfQuestion } from '#specs/node/question-digest.ts'
+import { CaissonError } from '#specs/errors.ts'
 import { AnswerDuration, type AnswerReach, type ApprovalScope } from '#specs/protocol/approval.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
-import type { RunAnswer } from '#specs/protocol/run-state.ts'
-import { explainDecided } from '../../approvals/explain-answer.ts'
+import type { PendingApproval, RunAnswer } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { describeAnswer } from '../../approvals/user-question.ts'
-import { formatCount, formatTime } from '../../files/format.ts'
-import type { Host } from '../../host.ts'
-import type { RunApproval } from '../../journal/run-store.ts'
+import { formatTime } from '../../files/format.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { findRun, hostOf, type Io, userName } from '../io.ts'
+import type { Io } from '../io.ts'
 import { describeArguments, describeQuestion, offerLines } from '../render/call-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import { resumeDetached } from './detach.ts'
-
-type Pending = RunApproval['approval']
+import { allQuestions, findAskedRun } from './asked-run.ts'
 
 /** What an answer was decided on. */
 interface Shown {
@@ -34,13 +28,12 @@ export async function approvalsList(
   name: string | undefined,
   flags: { json?: boolean },
 ): Promise<ExitCode> {
-  const host = hostOf(io)
-  const waiting = await host.runs.pendingApprovals(name === undefined ? undefined : await findRun(io, name))
-  for (const { runId, approval } of waiting) {
-    if (flags.json === true)
-      await writeJsonLine(io.stdout, { runId, ...approval, digest: digestOfQuestion({ runId, approval }) })
+  const waiting =
+    name === undefined ? await allQuestions(io) : await (await findAskedRun(io, name)).questions()
+  for (const { runId, approval, digest } of waiting) {
+    if (flags.json === true) await writeJsonLine(io.stdout, { runId, ...approval, digest })
     else {
-      const asked = `${runId}  ${approval.approvalId}  ${describeQuestion({ request: approval })}`
+      const asked = `${runId}  ${sanitizeLine(approval.approvalId)}  ${describeQuestion({ request: approval })}`
       writeLines(io.stdout, [asked, ...offerLines(approval)])
     }
   }
@@ -107,8 +100,9 @@ export async function approvalsRunAnswers(
   name: string,
   flags: { json?: boolean },
 ): Promise<ExitCode> {
-  const runId = await findRun(io, name)
-  const answers = await hostOf(io).runs.runAnswers(runId)
+  const run = await findAskedRun(io, name)
+  const { runId } = run
+  const answers = await run.answers()
   for (const answer of answers) {
     if (flags.json === true) await writeJsonLine(io.stdout, { runId, ...answer })
     else writeLines(io.stdout, [`${sanitizeLine(answer.approvalId)}  ${runAnswerLine(answer)}`])
@@ -119,11 +113,10 @@ export async function approvalsRunAnswers(
 }
 
 export async function approvalsRevoke(io: Io, name: string, approval: string): Promise<ExitCode> {
-  const host = hostOf(io)
-  const runId = await findRun(io, name)
-  const answers = await host.runs.runAnswers(runId)
-  const { approvalId } = findById(answers, approval, `answer for ${runId}`)
-  await host.revokeAnswer(runId, approvalId, { by: userName() })
+  const run = await findAskedRun(io, name)
+  const { runId } = run
+  const { approvalId } = findById(await run.answers(), approval, `answer for ${runId}`)
+  await run.revoke(approvalId)
   io.stdout.write(`${runId}: the answer to ${sanitizeLine(approvalId)} is revoked\n`)
   return exitCodes.completed
 }
@@ -145,62 +138,37 @@ async function answer(
   name: string,
   approval: string,
   { digest }: Shown,
-  word: (request: Pending) => ApprovalAnswer,
+  word: (request: PendingApproval) => ApprovalAnswer,
 ): Promise<ExitCode> {
-  const host = hostOf(io)
-  const runId = await findRun(io, name)
-  const { state, isLive, isPaused } = await host.runs.summary(runId)
-  const isPending = (await pendingOf(host, runId)).some(({ approvalId }) => approvalId.startsWith(approval))
-  if (!isPending) await requireUndecided(host, runId, approval)
-  if (state.end !== null)
-    throw new CaissonError('run_not_found', `${runId} is not active: it has ended as ${state.end.outcome}`)
-  const request = await findPending(host, runId, approval)
+  const run = await findAskedRun(io, name)
+  const { runId, outcome, isPaused } = run
+  const isPending = (await run.questions()).some(({ approval: { approvalId } }) =>
+    approvalId.startsWith(approval),
+  )
+  if (!isPending) await run.requireUndecided(approval)
+  if (outcome !== undefined)
+    throw new CaissonError(
+      'run_not_found',
+      `${runId} is not active: it has ended as ${sanitizeLine(outcome)}`,
+    )
+  const questions = (await run.questions()).map((question) => ({
+    ...question,
+    approvalId: question.approval.approvalId,
+  }))
+  const asked = findById(questions, approval, `pending approval in ${runId}`, 'pending')
+  const { approvalId } = asked
   // Without a digest of the person, the answer is for the question that was found just now.
-  const shown = digest ?? digestOfQuestion({ runId, approval: request })
-  const given = { ...word(request), digest: shown }
-  const result = await host.answer(runId, request.approvalId, given, { by: userName() })
+  const given = { ...word(asked.approval), digest: digest ?? asked.digest }
+  const result = await run.answer(approvalId, given)
   if (!result.taken && result.reason === 'question_changed')
     throw new CaissonError(
       'not_possible_now',
-      `the digest is of another question than ${sanitizeLine(request.approvalId)} asks, and nothing was answered; read it again: caisson approvals list ${runId} --json`,
+      `the digest is of another question than ${sanitizeLine(approvalId)} asks, and nothing was answered; read it again: caisson approvals list ${runId} --json`,
     )
   if (!result.taken) throw new CaissonError('not_possible_now', result.message)
-  io.stdout.write(`${runId}: ${request.approvalId} answered\n`)
-  if (isPaused === true && state.end === null)
-    io.stdout.write(`the run is paused; continue it: caisson runs resume ${runId}\n`)
-  return isLive || isPaused === true ? exitCodes.completed : await continueAnswered(io, host, runId)
-}
-
-/** Of a run without a process, once nothing else waits for an answer. */
-async function continueAnswered(io: Io, host: Host, runId: string): Promise<ExitCode> {
-  const left = (await pendingOf(host, runId)).length
-  if (left === 0) {
-    try {
-      return await resumeDetached(io, runId)
-    } catch (error) {
-      if (!hasCode(error, 'run_busy')) throw error
-      io.stdout.write(`another process continues the run; watch: caisson attach ${runId}\n`)
-      return exitCodes.completed
-    }
-  }
-  io.stdout.write(
-    `${formatCount(left, 'more approval')} pending; continue before: caisson runs resume ${runId} --detach\n`,
-  )
-  return exitCodes.completed
-}
-
-/** Says who answered before. @throws {CaissonError} `not_possible_now` */
-async function requireUndecided(host: Host, runId: string, approvalId: string): Promise<void> {
-  for await (const { event, at } of host.runs.stream(runId)) {
-    if (event.type !== 'approval-decision' || event.approvalId !== approvalId) continue
-    const decided = explainDecided(approvalId, { ruling: event, at })
-    if (!decided.taken) throw new CaissonError('not_possible_now', sanitizeLine(decided.message, 500))
-  }
-}
-
-async function findPending(host: Host, runId: string, approval: string): Promise<Pending> {
-  const pending = await pendingOf(host, runId)
-  return findById(pending, approval, `pending approval in ${runId}`, 'pending')
+  io.stdout.write(`${runId}: ${sanitizeLine(approvalId)} answered\n`)
+  if (isPaused) io.stdout.write(`the run is paused; continue it: caisson runs resume ${runId}\n`)
+  return await run.continue()
 }
 
 /** By the ID of its approval, or a unique prefix of it. @param state that all are in, for the message */
@@ -231,10 +199,6 @@ function durationOf({ scope, for: forMs }: { readonly scope: ApprovalScope; read
   if (!AnswerDuration.safeParse(forMs).success)
     throw new CaissonError('invalid_options', '--for expects a duration from 1ms to 720h')
   return { forMs }
-}
-
-async function pendingOf(host: Host, runId: string): Promise<Pending[]> {
-  return (await host.runs.pendingApprovals(runId)).map(({ approval }) => approval)
 }
 
 /** The words of a command line as an answer: options by their values, yes and no as `true` and `false` or in words. */

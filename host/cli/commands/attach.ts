@@ -4,15 +4,16 @@
  */
 import type { Writable } from 'node:stream'
 import { CaissonError } from '#specs/errors.ts'
-import type { RunClient, WatchEnd } from '../../control/run-client.ts'
+import type { WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
 import { openDesktopNotices } from '../desktop-notices.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
-import { findRun, hostOf, type Io } from '../io.ts'
+import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
 import type { Detail } from '../render/turn-lines.ts'
-import { type FollowInterruption, follow, followAsJson } from './follow.ts'
+import { findAnyRun, whereLine } from '../runs-of-fleet.ts'
+import { type FollowedRun, type FollowInterruption, follow, followAsJson } from './follow.ts'
 import { runsShow } from './runs.ts'
 import { tellUnended, watchAnswers } from './watch-end.ts'
 
@@ -20,15 +21,42 @@ import { tellUnended, watchAnswers } from './watch-end.ts'
 const leaveAfterMs = 2_000
 const howToLeave = 'To leave, press Ctrl-C; the run is not cancelled.'
 
-export async function attach(io: Io, name: string, flags: { json?: boolean } & Detail): Promise<ExitCode> {
+/** A run of this host, or of its fleet. */
+interface AttachedRun extends FollowedRun {
+  readonly ended: Promise<WatchEnd>
+}
+
+type AttachFlags = { readonly json?: boolean } & Detail
+
+export async function attach(io: Io, name: string, flags: AttachFlags): Promise<ExitCode> {
+  const { runId, shared } = await findAnyRun(io, name)
+  if (shared?.resource.end === null) {
+    const run = shared.fleet.run(runId)
+    const where = whereLine(shared.resource) ?? ''
+    return await watch(io, run, flags, (say) => {
+      run.say = say
+      say(where)
+      return { [Symbol.dispose]: () => undefined }
+    })
+  }
   const host = hostOf(io)
-  const runId = await findRun(io, name)
-  const run = await host.attach(runId)
+  const run = shared === undefined ? await host.attach(runId) : null
   if (run === null) return await showEnded(io, runId, flags)
-  const say = (line: string) => io.stderr.write(`${line}\n`)
+  return await watch(io, run, flags, (say) => watchAnswers(host, runId, { say, leaving: howToLeave }))
+}
+
+/** @param begin looks after what there is to say of whoever carries the run out */
+async function watch(
+  io: Io,
+  run: AttachedRun,
+  flags: AttachFlags,
+  begin: (say: (line: string) => void) => Disposable,
+): Promise<ExitCode> {
+  const host = hostOf(io)
   if (flags.json === true) {
+    const say = (line: string) => void io.stderr.write(`${line}\n`)
     using _ = new Leaving(run, io.stdout, say)
-    using __ = watchAnswers(host, runId, { say, leaving: howToLeave })
+    using __ = begin(say)
     // Without standard input it is still watched.
     await followAsJson(io, run, () => undefined)
     return await concludeAsJson(io, run)
@@ -37,7 +65,7 @@ export async function attach(io: Io, name: string, flags: { json?: boolean } & D
   {
     const tell = (line: string) => view.lines([line])
     using leaving = new Leaving(run, io.stdout, tell)
-    using _ = watchAnswers(host, runId, { say: tell, leaving: howToLeave })
+    using _ = begin(tell)
     const isInteractive = io.stdin.isTTY === true && io.stdout.isTTY === true
     const tellLater = await openDesktopNotices(host, tell)
     await follow(io, view, run, leaving, {
@@ -60,7 +88,7 @@ export async function attach(io: Io, name: string, flags: { json?: boolean } & D
   return codeOf(io, run, end)
 }
 
-async function concludeAsJson(io: Io, run: RunClient): Promise<ExitCode> {
+async function concludeAsJson(io: Io, run: AttachedRun): Promise<ExitCode> {
   const end = await run.ended
   if (end.kind === 'ended') {
     const { journalHead } = end
@@ -74,7 +102,7 @@ async function concludeAsJson(io: Io, run: RunClient): Promise<ExitCode> {
   return codeOf(io, run, end)
 }
 
-function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
+function codeOf(io: Io, run: AttachedRun, end: WatchEnd): ExitCode {
   return end.kind === 'ended' ? exitCodeOfEnd(end.end) : tellUnended(io, run.id, end)
 }
 
@@ -91,7 +119,7 @@ async function showEnded(io: Io, runId: string, flags: { json?: boolean } & Deta
 
 /** Ctrl-C leaves after a moment; again within it cancels the run, a third time ends it at once. Other signals leave. */
 class Leaving implements Disposable, FollowInterruption {
-  readonly #run: RunClient
+  readonly #run: AttachedRun
   readonly #output: Writable
   readonly #say: (line: string) => void
   readonly #first = new AbortController()
@@ -100,7 +128,7 @@ class Leaving implements Disposable, FollowInterruption {
   readonly #onInterrupt = () => this.interrupt('Ctrl-C in an attached terminal')
   readonly #onEnd = () => void this.#run.detach()
 
-  constructor(run: RunClient, output: Writable, say: (line: string) => void) {
+  constructor(run: AttachedRun, output: Writable, say: (line: string) => void) {
     this.#run = run
     this.#output = output
     this.#say = say

@@ -192,7 +192,19 @@ async function putQuestion(
     findPlanProblems: (next) => (current === null ? [] : findRevisionProblems(current, next, steps)),
     ...(edit === undefined ? {} : { edit }),
   })
-  if (answer !== null) await run.answer(request.approvalId, answer, { by: userName(), via: 'terminal' })
-  else if (!signal.aborted) interrupts.interrupt('the person at the terminal')
+  const result =
+    answer === null
+      ? undefined
+      : await run.answer(request.approvalId, answer, { by: userName(), via: 'terminal' })
+  if (answer === null && !signal.aborted) interrupts.interrupt('the person at the terminal')
   view.resume()
+  // Nobody took it, and the question still waits.
+  if (
+    result?.taken !== false ||
+    result.reason !== 'connection_lost' ||
+    !run.hasPendingApproval(request.approvalId)
+  )
+    return
+  view.lines([`Not answered: ${sanitizeLine(result.message, 1_000)}`])
+  await putQuestion(io, view, run, interrupts, request, folder, settling)
 }

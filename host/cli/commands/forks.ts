@@ -1,6 +1,8 @@
 /** `caisson runs fork` and `rewind`: other runs that continue one from a moment of it. */
+import { existsSync } from 'node:fs'
 import { formatCount } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
+import { requireNoFleet } from '../../journal/fleet-mark.ts'
 import type { Run } from '../../runs/run.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
@@ -27,6 +29,7 @@ export interface RewindFlags extends StartFlags {
 export async function runsFork(io: Io, name: string, prompts: string[], flags: ForkFlags): Promise<ExitCode> {
   const host = hostOf(io)
   const runId = await findRun(io, name)
+  await requireDisk(host, runId, 'fork')
   const { at, count } = flags
   const forks = await host.fork(runId, {
     ...{ at, prompts, by: 'caisson runs fork' },
@@ -58,6 +61,7 @@ export async function runsRewind(
 ): Promise<ExitCode> {
   const host = hostOf(io)
   const old = await findRun(io, name)
+  await requireDisk(host, old, 'rewind')
   const { to, despiteEffects = false } = flags
   const rewound = await host.rewind(old, {
     ...{ to, despiteEffects, by: 'caisson runs rewind' },
@@ -72,6 +76,14 @@ export async function runsRewind(
   if (flags.start !== false) return await continueRun(io, runId, flags)
   if (flags.json !== true) io.stdout.write(`start it: caisson runs resume ${runId}\n`)
   return exitCodes.completed
+}
+
+/** A copy of a run of a fleet has none. @throws {CaissonError} `not_possible_now` */
+async function requireDisk({ runs }: Host, runId: string, act: 'fork' | 'rewind'): Promise<void> {
+  const { disk, journal } = runs.paths(runId)
+  if (existsSync(disk)) return
+  const remedy = `ask the service of the host that began it: POST /v1/runs/${runId}/${act}; its hosts: caisson fleet hosts`
+  await requireNoFleet(journal, runId, remedy)
 }
 
 /** @returns the code of the first run that did not complete */

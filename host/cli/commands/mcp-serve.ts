@@ -1,6 +1,5 @@
 /** `caisson mcp serve`: Caisson as an MCP server, over standard input and output or HTTP, for the runs of the service. */
 import path from 'node:path'
-import { Agent, fetch as fetchOverSocket } from 'undici'
 import { CaissonError } from '#specs/errors.ts'
 import { ServiceClient } from '../../../client/index.ts'
 import {
@@ -17,6 +16,7 @@ import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { findLocalService } from '../local-service.ts'
 import { sanitizeLine, sanitizeWhole } from '../render/sanitize.ts'
+import { fetchOver } from '../socket-client.ts'
 import { realDirectory } from './memory.ts'
 import { endSignal } from './web-page.ts'
 
@@ -121,9 +121,7 @@ async function localAccess(io: Io, home: string): Promise<ServiceAccess> {
         remedy: 'start it with caisson serve, or name another one with --service',
       },
     )
-  const dispatcher = new Agent({ connect: { socketPath: found.socket } })
-  const overSocket = ((input: URL, init: object) =>
-    fetchOverSocket(input, { ...init, dispatcher })) as unknown as typeof fetch
+  const overSocket = fetchOver(found.socket)
   return {
     clientOf: (token) => new ServiceClient({ baseUrl: 'http://localhost', token, fetch: overSocket }),
     ownerToken: found.token,

@@ -1,10 +1,8 @@
 /** `caisson runs`: lists, shows and removes runs. */
 import { existsSync } from 'node:fs'
 
-import { CaissonError } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
-import type { RunClient } from '../../control/run-client.ts'
 import { formatBytes, formatCost, formatCount, formatTime } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import { findFleetMark } from '../../journal/fleet-mark.ts'
@@ -23,10 +21,14 @@ import { interruptedLines, interruptedWhile } from '../render/interrupted-lines.
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
-import { fleetListLine, RunsOfFleet, whereLine, writeFleetRuns } from '../runs-of-fleet.ts'
-import { resumeDetached } from './detach.ts'
-import { type ContinueFlags, continueRun, hasPerson } from './run.ts'
-import { watchAnswers } from './watch-end.ts'
+import {
+  type AnyRun,
+  findAnyRun,
+  fleetListLine,
+  RunsOfFleet,
+  whereLine,
+  writeFleetRuns,
+} from '../runs-of-fleet.ts'
 
 export async function runsList(
   io: Io,
@@ -141,7 +143,10 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean } &
     else if (place != null)
       io.stdout.write(`the host ${sanitizeLine(place.name)} of the fleet carries it out\n`)
     else if (mark !== undefined && shared === undefined) io.stdout.write(`${fleetWords(mark.fleet)}\n`)
-    const isLive = shared === undefined ? await host.runs.isLive(paths.runId) : shared.end === null
+    // Of a copy it is not known.
+    const isCopy = shared === undefined && mark !== undefined && state.end === null
+    const isLive =
+      isCopy || (shared === undefined ? await host.runs.isLive(paths.runId) : shared.end === null)
     if (!isLive) {
       writeLines(io.stdout, unknownCallLines(state, colors))
       const { keepsVm } = await host.runs.summary(paths.runId)
@@ -189,186 +194,19 @@ function headLines(
 export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
   const { runs } = hostOf(io)
   // A name that is no run's stops the command before anything is removed.
-  const runIds = new Set<string>()
-  for (const name of names) runIds.add(await findRun(io, name))
-  for (const runId of runIds) {
-    await runs.remove(runId)
-    io.stdout.write(`removed ${runId}\n`)
+  const found = new Map<string, AnyRun>()
+  for (const name of names) {
+    const run = await findAnyRun(io, name)
+    found.set(run.runId, run)
+  }
+  for (const { runId, shared } of found.values()) {
+    const mark = await findFleetMark(runs.paths(runId).journal)
+    if (shared === undefined) await runs.remove(runId)
+    else await shared.fleet.remove(runId)
+    const isCopy = shared === undefined && mark !== undefined
+    io.stdout.write(
+      isCopy ? `removed the copy of ${runId}; its fleet still has the run\n` : `removed ${runId}\n`,
+    )
   }
   return exitCodes.completed
-}
-
-export async function runsSteer(
-  io: Io,
-  name: string,
-  text: string,
-  { agent }: { agent?: string } = {},
-): Promise<ExitCode> {
-  return await say(
-    io,
-    name,
-    (run) => run.steer(text, { by: 'caisson runs steer', ...(agent === undefined ? {} : { to: agent }) }),
-    () => `message sent to ${agent === undefined ? 'the agent' : sanitizeLine(agent)}`,
-  )
-}
-
-export async function runsPause(io: Io, name: string): Promise<ExitCode> {
-  return await say(
-    io,
-    name,
-    (run) => run.pause({ by: 'caisson runs pause' }),
-    (runId) => `the agent pauses before its next step; to resume it: caisson runs resume ${runId}`,
-  )
-}
-
-interface ResumeFlags {
-  readonly all?: boolean
-  /** In a background process. */
-  readonly detach?: boolean
-}
-
-/** A paused agent, or a run without a host process; with `all` each of those that waits for no answer, one by one. */
-export async function runsResume(
-  io: Io,
-  name: string | undefined,
-  { all = false, detach = false, ...flags }: ContinueFlags & ResumeFlags,
-): Promise<ExitCode> {
-  const host = hostOf(io)
-  const resume = (runId: string) =>
-    detach ? resumeDetached(io, runId, flags) : continueRun(io, runId, flags)
-  // Questions that wait would be denied where nobody can answer.
-  const isAnswerable = detach || hasPerson(io, flags)
-  if (all) return await resumeAll(io, host, resume, isAnswerable)
-  if (name === undefined)
-    throw new CaissonError(
-      'invalid_options',
-      'expected a run, or --all for each run whose host process ended',
-    )
-  const runId = await findRun(io, name)
-  const { state, status, isLive, pendingApprovals } = await host.runs.summary(runId)
-  const isTaken = flags.takeOver === true && state.end === null
-  if (isTaken || status === 'interrupted' || (status === 'sleeping' && !isLive)) {
-    if (!isAnswerable && pendingApprovals > 0) throw unanswerable(runId, pendingApprovals)
-    return await resume(runId)
-  }
-  return await say(
-    io,
-    runId,
-    (run) => run.resume({ by: 'caisson runs resume' }),
-    () => 'the agent resumes',
-  )
-}
-
-function unanswerable(runId: string, questions: number): CaissonError {
-  const message = `${runId} waits for ${formatCount(questions, 'answer')}, which nobody can give here without a terminal`
-  return new CaissonError('not_possible_now', message, {
-    remedy: `answer: caisson approvals list ${runId}; or continue it in the background: caisson runs resume ${runId} --detach`,
-  })
-}
-
-/** @returns the code of the first run that did not complete */
-async function resumeAll(
-  io: Io,
-  host: Host,
-  resume: (runId: string) => Promise<ExitCode>,
-  isAnswerable: boolean,
-): Promise<ExitCode> {
-  const runs = await host.runs.list()
-  const stopped = runs.filter(({ status, isLive, isPaused, pendingApprovals }) =>
-    status === 'sleeping'
-      ? !isLive && isPaused !== true && pendingApprovals === 0
-      : status === 'interrupted' && (isAnswerable || pendingApprovals === 0),
-  )
-  const left = stopped.filter(({ id }) => existsSync(host.runs.paths(id).options))
-  if (left.length === 0) io.stderr.write('no run can be continued; list all: caisson runs list\n')
-  let first: ExitCode = exitCodes.completed
-  for (const { id } of left) {
-    const code = await resume(id)
-    if (first === exitCodes.completed) first = code
-  }
-  return first
-}
-
-/** Waits for the end: the run sends its changes first, unless it ends at once. */
-export async function runsCancel(
-  io: Io,
-  name: string,
-  flags: { now?: boolean; agent?: string; reason?: string },
-): Promise<ExitCode> {
-  const { agent, reason } = flags
-  if (agent !== undefined)
-    return await say(
-      io,
-      name,
-      (run) =>
-        run.cancelAgent(agent, {
-          by: 'caisson runs cancel',
-          ...(reason === undefined ? {} : { reason }),
-        }),
-      () => `${sanitizeLine(agent)} is cancelled; the run continues`,
-    )
-  if (reason !== undefined)
-    throw new CaissonError(
-      'invalid_options',
-      'expected --agent with --reason: it is for the agent that continues',
-    )
-  const host = hostOf(io)
-  const runId = await findRun(io, name)
-  const { state, isLive } = await host.runs.summary(runId)
-  if (state.end === null && !isLive) {
-    await host.cancel(runId, { by: 'caisson runs cancel' })
-    io.stdout.write(`${runId}: cancelled; its changes were not collected\n`)
-    return exitCodes.completed
-  }
-  const run = await findLive(io, runId)
-  await run.cancel({ by: 'caisson runs cancel', now: flags.now === true })
-  const end = await run.ended
-  if (end.kind !== 'ended')
-    throw new CaissonError('connection_lost', end.kind === 'lost' ? end.message : `it was ${end.kind}`)
-  io.stdout.write(`${run.id}: ${end.end?.outcome ?? 'ended'}\n`)
-  return exitCodes.completed
-}
-
-async function say(
-  io: Io,
-  name: string,
-  send: (run: RunClient) => Promise<void>,
-  done: (runId: string) => string,
-): Promise<ExitCode> {
-  const runId = await findRun(io, name)
-  using _ = watchAnswers(hostOf(io), runId, {
-    say: (line) => void io.stderr.write(`${line}\n`),
-    leaving: `To leave it, press Ctrl-C. To continue the run in another process: caisson runs resume ${runId} --take-over`,
-  })
-  const run = await findLive(io, runId)
-  try {
-    await send(run)
-  } catch (error) {
-    const { code, message } = CaissonError.from(error)
-    throw new CaissonError(code, `${run.id}: ${sanitizeLine(message)}`, { cause: error })
-  } finally {
-    await run.detach()
-  }
-  io.stdout.write(`${run.id}: ${done(run.id)}\n`)
-  return exitCodes.completed
-}
-
-/** @throws {CaissonError} `run_not_found` where no process carries it out */
-export async function findLive(io: Io, name: string): Promise<RunClient> {
-  const host = hostOf(io)
-  const runId = await findRun(io, name)
-  const run = await host.attach(runId)
-  if (run !== null) return run
-  const { state, status, isPaused } = await host.runs.summary(runId)
-  const why =
-    state.end !== null
-      ? `it has ended as ${state.end.outcome}`
-      : isPaused === true
-        ? `it was paused and sleeps; continue it: caisson runs resume ${runId}`
-        : status === 'sleeping'
-          ? `it sleeps until its approvals are answered; list them: caisson approvals list ${runId}`
-          : status === 'damaged'
-            ? `its journal is damaged, so it cannot continue; what is wrong: caisson runs show ${runId}`
-            : `its host process ended before the run did; what it was doing: caisson runs show ${runId}`
-  throw new CaissonError('run_not_found', `${runId} is not active: ${why}`)
 }

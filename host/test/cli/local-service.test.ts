@@ -16,6 +16,7 @@ import { findLocalService, startRun } from '../../cli/local-service.ts'
 import { askFor } from '../../cli/run-request.ts'
 import { Host } from '../../host.ts'
 import { Service } from '../../service/service.ts'
+import { prepareFolders } from '../../state/folders.ts'
 import { runAtWork } from '../support/run-at-work.ts'
 import { commandsIn } from '../support/run-command.ts'
 import { runId } from '../support/run-values.ts'
@@ -62,6 +63,14 @@ async function standIn(
     })
   onTestFinished(close)
   return { socket, folder, seen, close }
+}
+
+async function placeOf(name: string) {
+  const home = await temporaryFolder(name)
+  const env = { HOME: home, CAISSON_HOME: home, PATH: process.env.PATH }
+  const { folders } = new Host({ env })
+  await prepareFolders(folders)
+  return { env, folders }
 }
 
 /** No request had the token. */
@@ -149,6 +158,71 @@ describe('the service of this user', () => {
     expect(await startInService(io, host, options, {})).toBe(undefined)
     expect(notes.join('\n')).toContain('is one of a fleet')
     expect(seen.map(({ path: asked }) => asked)).toEqual(['/healthz'])
+  })
+
+  it('of another version that is one of a fleet is named by commands that leave its runs out, once each; others are not [H.02]', async () => {
+    const { env, folders } = await placeOf('local-service')
+    const caisson = commandsIn(env)
+    // What this version does not know of it changes nothing.
+    const says = { status: 'running', version: '9.9\u001b[2J', isOfFleet: true, later: 1 }
+    const other = await standIn(folders.home, { says })
+    const line =
+      `caisson: runs of its fleet are left out, because the service on ${other.socket} is 9.9\\e[2J, and this is 0; ` +
+      'restart it with the version of this command, or use the caisson that started it\n'
+    const none = 'no runs yet; start one: caisson run "TASK"\n'
+    expect(await caisson('runs', 'list')).toEqual({ code: 0, stdout: none, stderr: line })
+    expect(await caisson('runs', 'list', '--json')).toEqual({ code: 0, stdout: '', stderr: line })
+    expect((await caisson('approvals', 'list')).stderr).toBe(line)
+    for (const words of [
+      ['runs', 'show', runId],
+      ['runs', 'cancel', runId],
+      ['runs', 'rm', runId],
+      ['attach', runId],
+    ]) {
+      const { code, stderr } = await caisson(...words)
+      expect([code, stderr.startsWith(line)]).toEqual([2, true])
+      expect(stderr.split('left out')).toHaveLength(2)
+      expect(stderr).toContain('no run has the ID')
+    }
+    expect(secrets(other.seen)).toEqual([])
+    await other.close()
+    await standIn(folders.home, { says: { status: 'running', version: '9.9' } })
+    expect(await caisson('runs', 'list')).toEqual({ code: 0, stdout: none, stderr: '' })
+  })
+
+  it('of a fleet is asked for what a command does; what it refuses is said, with what to do, and sanitized [H.02]', async () => {
+    const { env, folders } = await placeOf('local-service')
+    const caisson = commandsIn(env)
+    let refusal: Readonly<Record<string, unknown>> = {}
+    const started: RequestListener = ({ method, url = '' }, response) => {
+      if (method === 'GET' && url === `/v1/runs/${runId}`)
+        return void response.end(JSON.stringify({ ...resource, host: null }))
+      const problem = { type: 'about:blank', title: 't', status: 409, code: 'not_possible_now', ...refusal }
+      response.writeHead(problem.status, { 'content-type': 'application/problem+json' })
+      response.end(JSON.stringify(problem))
+    }
+    const { socket, seen, close } = await standIn(folders.home, {
+      says: { status: 'running', version, isOfFleet: true },
+      started,
+    })
+    const pause = async (problem: Readonly<Record<string, unknown>>) => {
+      refusal = problem
+      return await caisson('runs', 'pause', runId)
+    }
+    const detail = 'it is \u001b[2Jqueued'
+    const remedy = `see it: caisson runs show ${runId}; by HTTP: GET /v1/runs/${runId}`
+    expect(await pause({ detail, remedy })).toEqual({
+      ...{ code: 1, stdout: '' },
+      stderr: `caisson: ${runId}: it is \\e[2Jqueued; see it: caisson runs show ${runId}\n`,
+    })
+    expect((await pause({ status: 503, code: 'queue_closed', detail: 'not now' })).stderr).toBe(
+      `caisson: ${runId}: the service on ${socket} refused: not now; look at the run with caisson runs show, and at the log of caisson serve\n`,
+    )
+    const [posted] = seen.filter(({ path: asked }) => asked === `/v1/runs/${runId}/pause`)
+    expect(JSON.parse(posted?.body ?? '')).toEqual({ by: 'caisson runs pause' })
+    expect(posted?.headers.authorization).toBe(`Bearer ${token}`)
+    await close()
+    expect((await caisson('runs', 'list')).stderr).toBe('')
   })
 
   it('that was killed, or does not answer, is waited for no longer [H.02]', async () => {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { PostgresServer } from '../../../test/support/postgres.ts'
 import type { FleetAddress } from '../../fleet/address.ts'
 import { Fleet, type FleetOptions, type NewRun } from '../../fleet/fleet.ts'
-import { compareVersions, faultOf, HostFacts } from '../../fleet/placement.ts'
+import { compareVersions, faultOf, HostFacts, Requires } from '../../fleet/placement.ts'
 import { newRunId } from '../../journal/run-store.ts'
 import { headOf, newDatabase, noteOf, rowsBehind } from './fleet-place.ts'
 
@@ -165,6 +165,19 @@ it('a run that a newer version or another image has begun is left to hosts that 
   await expect.poll(() => ofNewer, soon).toEqual([runId, runId])
   expect([ofOld, ofNext]).toEqual([[], []])
 }, 60_000)
+
+it('a run that requires an accelerator is served where the host has that one, also hvf of macOS', () => {
+  const accelerators = ['kvm', 'hvf', 'tcg'] as const
+  for (const accelerator of accelerators)
+    for (const other of accelerators) {
+      const requires = Requires.parse({ accelerator })
+      const fault = faultOf(requires, HostFacts.parse({ accelerator: other }), '1')
+      expect(fault?.text).toBe(
+        accelerator === other ? undefined : `has the accelerator ${other}, not ${accelerator}`,
+      )
+    }
+  expect(Requires.safeParse({ accelerator: 'whpx' }).success).toBe(false)
+})
 
 it('versions are compared by their numbers', () => {
   const sorted = ['1.2.0-rc.1', '1.2.0', '1.9.9', '1.10.0', '2.0.0']
