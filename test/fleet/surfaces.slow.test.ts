@@ -424,6 +424,34 @@ it('changes are read, explained, fetched and applied where the run never was, an
   await expect(access(path.join(workspace, 'made.txt'))).rejects.toThrow()
 }, 120_000)
 
+it('the command line of a host where the run never was shows, explains, applies and undoes its changes, through the service', async () => {
+  const caisson = commandsIn({ CAISSON_HOME: node(1).home, CAISSON_CACHE: machine.cache })
+  const run = await startEnded({ workspace })
+  const made = path.join(workspace, 'made.txt')
+  expect((await caisson('runs', 'show', run)).stdout).toMatch(
+    /\n\d+ events, as the fleet has them, head [0-9a-f]{64}\n/,
+  )
+  const diff = await caisson('workspace', 'diff', run)
+  expect(diff).toMatchObject({ code: 0, stderr: '' })
+  expect(diff.stdout).toMatch(/A made\.txt[\s\S]+\+made/)
+  expect((await caisson('workspace', 'diff', run, '--patch')).stdout).toContain('+made')
+  expect((await caisson('workspace', 'blame', run, 'made.txt')).stdout).toContain('made')
+  expect(await caisson('workspace', 'show', run, 'made.txt')).toMatchObject({ code: 0, stdout: 'made\n' })
+  expect(await caisson('workspace', 'apply', run, 'other.txt')).toMatchObject({ code: 2 })
+  expect(await caisson('workspace', 'apply', run, 'made.txt')).toMatchObject({ code: 0 })
+  expect(await readFile(made, 'utf8')).toBe('made\n')
+  expect(await node(0).client.call('getRun', { params: { run } })).toMatchObject({ applied: 1 })
+  const elsewhere = commandsIn({ CAISSON_HOME: node(2).home, CAISSON_CACHE: machine.cache })
+  expect((await elsewhere('workspace', 'undo', run)).stderr).toContain(
+    'were applied on the host two of the fleet',
+  )
+  const undone = await caisson('workspace', 'undo', run)
+  expect(undone).toMatchObject({ code: 0, stdout: 'Restored 1 path.\n', stderr: '' })
+  await expect(access(made)).rejects.toThrow()
+  // The fleet knows it too.
+  expect(await node(0).client.call('getRun', { params: { run } })).toMatchObject({ applied: 0 })
+}, 120_000)
+
 it.each(['empty', 'uploaded'] as const)(
   'changes to a workspace that is %s are applied on a host that makes it',
   async (kind) => {
