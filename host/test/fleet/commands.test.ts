@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { PostgresServer } from '../../../test/support/postgres.ts'
-import { labelsOf } from '../../cli/commands/fleet-environment.ts'
+import { labelsOf, nameOf } from '../../cli/commands/fleet-environment.ts'
 import type { FleetAddress } from '../../fleet/address.ts'
 import { Fleet, type FleetOptions } from '../../fleet/fleet.ts'
 import { newRunId } from '../../journal/run-store.ts'
@@ -104,4 +104,14 @@ it('--fleet-labels are names, or names with a value, between commas: each once a
   const many = Array.from({ length: 33 }, (_, at) => `n${at}`).join(',')
   for (const wrong of [',', 'gpu,', '=a', '-x', 'a b', 'a=b=c', 'a;b', 'ü', 'x'.repeat(64), 'a\u0000', many])
     expect(() => labelsOf(wrong), wrong).toThrow(/^--fleet-labels: .+ cannot be used; pass at most 32/)
+})
+
+it('--fleet-name is a name of letters, digits and . _ -, and needs a fleet', async () => {
+  for (const name of ['a', 'gpu-2', 'db.example.com', 'x'.repeat(63)]) expect(nameOf(name)).toBe(name)
+  for (const wrong of ['', '-a', 'a b', 'a,b', 'ü', 'a\u0000', 'x'.repeat(64)])
+    expect(() => nameOf(wrong), wrong).toThrow(/^--fleet-name: .+ cannot be used; pass 1 to 63/)
+  const caisson = commandsIn({ CAISSON_HOME: await temporaryFolder('home') })
+  const alone = await caisson('serve', '--port', '0', '--fleet-name', 'a')
+  expect(alone).toMatchObject({ code: 2 })
+  expect(alone.stderr).toMatch(/--fleet-name need a fleet; pass --fleet or --fleet-file too/)
 })
