@@ -387,6 +387,9 @@ it('the command line beside a service of the fleet lists and shows runs of all h
     runId: run,
     event: { type: 'run-start' },
   })
+  expect((await caisson('workspace', 'diff', run)).stderr).toContain(
+    `${run} has not ended, so it has no changes yet; follow it to its end: caisson attach ${run}`,
+  )
   const queued = await start({ workspace, labels: ['gpu'] })
   const why = await caisson('runs', 'show', queued)
   expect(why.stdout).toMatch(/queued .+please write/)
