@@ -116,8 +116,11 @@ export class FleetMember implements RunFences, AsyncDisposable {
   }
 
   /** As of {@link RunFences}. */
-  async elsewhere(paths: RunPaths): Promise<RunHandle | null | undefined> {
-    return await this.#runs.elsewhere(paths)
+  async elsewhere(
+    paths: RunPaths,
+    options: { readonly orBeginning?: boolean } = {},
+  ): Promise<RunHandle | null | undefined> {
+    return await this.#runs.elsewhere(paths, options)
   }
 
   /** As of {@link RunFences}. */

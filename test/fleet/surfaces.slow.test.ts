@@ -195,6 +195,22 @@ it('a run of another host is shown, listed in pages, waited for, and read event 
   expect((await client.call('listRuns', { query: { status: 'failed' } })).runs).toEqual([])
 }, 120_000)
 
+it('whoever starts a run waits for its end at once, also where the same host takes it', async () => {
+  const { client } = node(0)
+  const plan = {
+    goal: 'write',
+    steps: [{ id: 'write', title: 'write', instructions: 'do write', writes: ['made.txt'] }],
+  }
+  for (let round = 0; round < 3; round += 1) {
+    const body = { prompt: 'please write', plan: { from: plan as never }, workspace }
+    const vm = { memoryBytes: 256 * 1024 ** 2, diskBytes: 64 * 1024 ** 2 }
+    const { id } = await client.call('createRun', { body: { ...body, vm } })
+    const params = { run: id }
+    const result = await client.call('getResult', { params, query: { waitMs: '60000' } })
+    expect(result).toMatchObject({ runId: id, outcome: 'completed' })
+  }
+}, 120_000)
+
 it('events are followed from a number on over a restart of PostgreSQL, each once', async () => {
   released = false
   const run = await start({ step: 'hang', workspace })
