@@ -64,7 +64,7 @@ async function selectOf(selection: ChangeSelection, changes: RunChanges) {
   return Object.keys(parts).length === 0 ? { paths } : { paths, hunks: parts }
 }
 
-/** Without folders of which something stays out: what was chosen below them brings them along. */
+/** Without folders whose files are not all chosen: what was chosen below them brings them along. */
 async function wholePaths(paths: readonly string[], parts: readonly string[], changes: RunChanges) {
   const chosen = new Set(paths)
   const left = (await changes.review()).flatMap(({ path }) => (chosen.has(path) ? [] : [path]))
