@@ -91,6 +91,8 @@ export interface SubmittedSegment extends Segment {
 export class FleetMember implements RunFences, AsyncDisposable {
   /** Of the database, without a password. */
   readonly address: string
+  /** Of this host, for people; several may have it. */
+  readonly name: string
   /** Of this process in the fleet. */
   readonly hostId: string
   readonly #fleet: Fleet
@@ -109,12 +111,16 @@ export class FleetMember implements RunFences, AsyncDisposable {
     this.#blobs = new FleetBlobs(fleet.database, store)
     this.#runs = new FleetRuns(fleet, store)
     this.address = fleet.database.address.shown
+    this.name = fleet.name
     this.hostId = fleet.hostId
   }
 
   /** As of {@link RunFences}. */
-  async elsewhere(paths: RunPaths): Promise<RunHandle | null | undefined> {
-    return await this.#runs.elsewhere(paths)
+  async elsewhere(
+    paths: RunPaths,
+    options: { readonly orBeginning?: boolean } = {},
+  ): Promise<RunHandle | null | undefined> {
+    return await this.#runs.elsewhere(paths, options)
   }
 
   /** As of {@link RunFences}. */

@@ -691,7 +691,9 @@ export class Host implements AsyncDisposable {
    */
   async reach(name: string): Promise<RunHandle | null> {
     const paths = await withCode(() => this.runs.find(name))
-    const elsewhere = await withCode(async () => await this.#fences?.elsewhere?.(paths))
+    const elsewhere = await withCode(
+      async () => await this.#fences?.elsewhere?.(paths, { orBeginning: true }),
+    )
     return elsewhere === undefined ? await connectTo(this.runs, paths) : elsewhere
   }
 

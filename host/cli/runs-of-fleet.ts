@@ -143,11 +143,6 @@ export class RunsOfFleet {
     await this.#client.call('resumeRun', { params: { run } })
   }
 
-  /** Has the changes of an ended run in its folder on this host. */
-  async fetchChanges(run: string): Promise<void> {
-    await this.#client.call('listChanges', { params: { run } })
-  }
-
   /** Removes an ended run, on all hosts. */
   async remove(run: string): Promise<void> {
     await this.#client.call('removeRun', { params: { run } })
@@ -216,15 +211,17 @@ export async function findAnyRun(
   return isOwn ? { runId: resource.id } : { runId: resource.id, shared: { fleet, resource } }
 }
 
+/** For whoever names a run of a fleet without a service of it. */
+export const howToReachFleet =
+  'start caisson serve for the fleet on this host, then repeat the command; ' +
+  'or use the page or HTTP of another host, as caisson fleet hosts lists them'
+
 /** What is here of a run of a fleet is a copy, unless this host has it. */
 async function requireNoCopy(io: Io, runId: string): Promise<void> {
   const { runs } = hostOf(io)
   const { state, isLive } = await runs.summary(runId)
   if (state.end !== null || isLive) return
-  const remedy =
-    'start caisson serve for the fleet on this host, then repeat the command; ' +
-    'or use the page or HTTP of another host, as caisson fleet hosts lists them'
-  await requireNoFleet(runs.paths(runId).journal, runId, remedy)
+  await requireNoFleet(runs.paths(runId).journal, runId, howToReachFleet)
 }
 
 /** @returns how many there were */

@@ -127,8 +127,12 @@ export class FleetRuns implements RunFences {
   }
 
   /** See {@link RunFences.elsewhere}. */
-  async elsewhere(paths: RunPaths): Promise<FleetRunHandle | null | undefined> {
-    if (this.source.isHere(paths.runId)) return undefined
+  async elsewhere(
+    paths: RunPaths,
+    { orBeginning = false }: { readonly orBeginning?: boolean } = {},
+  ): Promise<FleetRunHandle | null | undefined> {
+    const hasIt = orBeginning ? this.#carried.has(paths.runId) : this.source.isHere(paths.runId)
+    if (hasIt) return undefined
     const run = await this.source.run(paths.runId)
     if (run === undefined) return undefined
     return run.hasEnded ? null : new FleetRunHandle(this.#fleet, this.source, run.id)

@@ -21,8 +21,12 @@ export interface RunFences {
   /**
    * A run of the fleet that this process does not carry out, to watch it and to act on it. Null: it has ended; undefined: it is
    * none of the fleet, or is carried out here.
+   * @param options.orBeginning also one that this process has taken and not begun, whose folder may not be there yet
    */
-  elsewhere?(paths: RunPaths): Promise<RunHandle | null | undefined>
+  elsewhere?(
+    paths: RunPaths,
+    options?: { readonly orBeginning?: boolean },
+  ): Promise<RunHandle | null | undefined>
   /**
    * Where the workspace of a run is on this machine, which makes it where it is empty or uploaded. Undefined: where the run
    * had it. @throws {CaissonError} `workspace_refused`, `file_not_found` where this machine has none

@@ -39,6 +39,15 @@ interface Candidate {
   readonly priority: number
 }
 
+/** With its ID, since several hosts may have the name. */
+async function nameOf(tx: Queries, hostId: string): Promise<string> {
+  const [found] = await tx.query<{ name: string }>(
+    'SELECT left(name, 100) AS name FROM caisson.hosts WHERE host_id = $1',
+    [hostId],
+  )
+  return found === undefined ? hostId : `${found.name}, ${hostId}`
+}
+
 /** Undone, and tried again. */
 class Raced extends Error {}
 
@@ -169,7 +178,7 @@ export class Claims {
     const message =
       candidate.hostId === null
         ? 'the run waited for a host'
-        : `the host before (${candidate.hostId}) gave no sign of life`
+        : `the host before (${await nameOf(tx, candidate.hostId)}) gave no sign of life`
     const hold = await runs.takeIn(tx, runId, { epoch }, { ...host, message })
     if (hold === undefined) throw new Raced()
     await this.#noteMaker(tx, candidate, facts)

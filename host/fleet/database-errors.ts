@@ -95,13 +95,22 @@ export function knownError(error: unknown, address: FleetAddress): CaissonError 
       cause,
       remedy: found === undefined || found.remedy === '' ? startIt : found.remedy,
     })
+  if (code === '3D000')
+    return new CaissonError('invalid_options', `the fleet at ${shown} has no database: ${text}`, {
+      cause,
+      remedy: 'check the name in the address, or create it: createdb -E UTF8 -T template0 NAME',
+    })
   return new CaissonError('internal', `the database of the fleet failed: ${text}`, { cause })
 }
+
+const noPassword = 'it asks for a password, and none is named'
 
 /** What to do about a refusal. Undefined: it is none. */
 function refusalOf(code: string, text: string): string | undefined {
   if (code === '42501')
     return 'have an owner of the tables grant the rights of a host to the role: caisson fleet prepare --role ROLE'
+  if (text === noPassword)
+    return 'name it: PGPASSWORD, PGPASSFILE, or the whole address in CAISSON_FLEET or --fleet-file'
   if (!['28000', '28P01'].includes(code)) return undefined
   if (/client certificate|certificate authentication/.test(text))
     return 'name a certificate for the user of the address: sslcert=FILE and sslkey=FILE'
@@ -126,7 +135,9 @@ function codeOf(error: unknown): string {
 function textOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === '')
     return error.errors.map((one: unknown) => errorMessage(one)).join('; ')
-  return errorMessage(error)
+  const text = errorMessage(error)
+  // Of the driver, which has no code for it.
+  return /client password must be a (non-empty )?string$/.test(text) ? noPassword : text
 }
 
 function withoutSecrets(text: string, { secrets }: FleetAddress): string {

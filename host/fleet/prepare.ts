@@ -92,8 +92,8 @@ const inTransaction = (statements: readonly string[]): string =>
 
 /** @throws {CaissonError} `invalid_options` when there is no such role, or it may do anything with the tables */
 async function requireBindable(queries: Queries, role: string): Promise<void> {
-  const [found] = await queries.query<{ isSuperuser: boolean; isOwner: boolean }>(
-    `SELECT rolsuper AS "isSuperuser",
+  const [found] = await queries.query<{ isSuperuser: boolean; isOwner: boolean; isSelf: boolean }>(
+    `SELECT rolsuper AS "isSuperuser", rolname = current_user AS "isSelf",
             oid = current_user::regrole OR pg_has_role(oid, current_user::regrole, 'MEMBER') AS "isOwner"
        FROM pg_catalog.pg_roles WHERE rolname = $1`,
     [role],
@@ -102,6 +102,14 @@ async function requireBindable(queries: Queries, role: string): Promise<void> {
     throw new CaissonError('invalid_options', `the database has no role "${role}"`, {
       remedy: `have an administrator create it: CREATE ROLE "${role.replaceAll('"', '""')}" LOGIN PASSWORD '…'`,
     })
+  if (found.isSelf && !found.isSuperuser)
+    throw new CaissonError(
+      'invalid_options',
+      `the address connects as "${role}", which is the role of the hosts`,
+      {
+        remedy: 'use the address of the owner of the tables, and give the hosts a role of their own',
+      },
+    )
   if (found.isSuperuser || found.isOwner)
     throw new CaissonError(
       'invalid_options',

@@ -100,13 +100,19 @@ function whyWaits(run: WaitingRun, hosts: readonly FleetHost[]): string {
     return `No host can serve it: ${faults.map(([{ name }, fault]) => `${name} ${fault?.text}`).join('; ')}.`
   if (laterSeconds > 0)
     return `Its model server takes no requests for now, and it is tried again in ${Math.ceil(laterSeconds)} s.`
-  if (againSeconds !== null) return `It failed on a host, and is tried again in ${Math.ceil(againSeconds)} s.`
+  if (againSeconds !== null)
+    return `Its host gave it away or could not carry it out. It is tried again in ${Math.ceil(againSeconds)} s.`
   if (laneMax !== null && laneAtWork >= laneMax)
-    return `${laneAtWork} runs of its caller are at work, and at most ${laneMax} may be.`
+    return `${runsOfCaller(laneAtWork)} at work, and at most ${laneMax} may be.`
   if (wants !== null) return `It waits for the host ${wants} for up to 30 s, and then for any other.`
   const { free, total } = slotsOf(hosts)
-  const many = before > beforeMax ? `more than ${beforeMax}` : before
-  return `${total - free} of ${total} slots are taken, and ${many} runs of its caller are before it.`
+  if (free > 0 && before === 0) return 'It is next, and a host with a free slot takes it.'
+  return `${total - free} of ${total} slots are taken, and ${runsOfCaller(before)} before it.`
+}
+
+function runsOfCaller(count: number): string {
+  if (count === 1) return '1 run of its caller is'
+  return `${count > beforeMax ? `more than ${beforeMax}` : count} runs of its caller are`
 }
 
 export async function signalsOf(database: FleetDatabase, table: HostTable): Promise<FleetSignals> {

@@ -368,14 +368,20 @@ async function readDigests(runId: string, store: RunStore): Promise<Digests> {
   let changes: string | undefined
   let copiedAt = 0
   let replays: string | undefined
+  let hasEnded = false
   await store.visit(runId, ({ event, at }) => {
-    if (event.type === 'run-start') replays = event.replays
+    if (event.type === 'run-end') hasEnded = true
+    else if (event.type === 'run-start') replays = event.replays
     else if (event.type === 'workspace-ready') {
       // A run that was killed while its directory was copied copies it again.
       manifest = event.manifestSha256
       copiedAt = at
     } else if (event.type === 'changes-ready') changes = event.sha256
   })
+  if (changes === undefined && !hasEnded)
+    throw new CaissonError('not_possible_now', `${runId} has not ended, so it has no changes yet`, {
+      remedy: `follow it to its end: caisson attach ${runId}`,
+    })
   if (manifest === undefined || changes === undefined)
     throw new CaissonError('not_possible_now', `${runId} has no changes`, {
       remedy: `see: caisson runs show ${runId}`,

@@ -64,7 +64,10 @@ it('checkpoint validity, effects exactly once, fork determinism: a run whose hos
     expect(events.at(-1)?.event).toMatchObject({ type: 'run-end', outcome: 'completed' })
     expect(types.filter((type) => type === 'run-end')).toHaveLength(1)
     const taken = events.findIndex(({ event }) => event.type === 'run-take')
-    expect(events[taken]?.event).toMatchObject({ epoch: 2, host: 'second' })
+    expect(events[taken]?.event).toMatchObject({
+      ...{ epoch: 2, host: 'second' },
+      message: expect.stringMatching(/^the host before \(first, host-[0-9a-f]+\) gave no sign of life$/),
+    })
     const resumed = events.find(({ event }) => event.type === 'run-resume')?.event
     const checkpoint = events.slice(0, taken).findLast(({ event }) => event.type === 'checkpoint')?.event
     // From the last checkpoint, not from the beginning.

@@ -29,7 +29,7 @@ export async function serveHost(
     ...['--fleet-files', files, '--allow-workspace', workspace],
   )
   const url = () => /listens on (http:\S+)/.exec(started.errors())?.[1]
-  const hostId = () => /One of the fleet at \S+ as (host-[0-9a-f]+)/.exec(started.errors())?.[1]
+  const hostId = () => /One of the fleet at \S+ as \S+ \((host-[0-9a-f]+)\)/.exec(started.errors())?.[1]
   await expect.poll(hostId, { timeout: 90_000, interval: 100 }).toBeTruthy()
   const token = (await readFile(path.join(place.home, 'service/token'), 'utf8')).trim()
   const client = new ServiceClient({ baseUrl: url() ?? '', token })

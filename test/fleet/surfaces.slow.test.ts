@@ -214,6 +214,22 @@ it('a run of another host is shown, listed in pages, waited for, and read event 
   expect((await client.call('listRuns', { query: { status: 'failed' } })).runs).toEqual([])
 }, 120_000)
 
+it('whoever starts a run waits for its end at once, also where the same host takes it', async () => {
+  const { client } = node(0)
+  const plan = {
+    goal: 'write',
+    steps: [{ id: 'write', title: 'write', instructions: 'do write', writes: ['made.txt'] }],
+  }
+  for (let round = 0; round < 3; round += 1) {
+    const body = { prompt: 'please write', plan: { from: plan as never }, workspace }
+    const vm = { memoryBytes: 256 * 1024 ** 2, diskBytes: 64 * 1024 ** 2 }
+    const { id } = await client.call('createRun', { body: { ...body, vm } })
+    const params = { run: id }
+    const result = await client.call('getResult', { params, query: { waitMs: '60000' } })
+    expect(result).toMatchObject({ runId: id, outcome: 'completed' })
+  }
+}, 120_000)
+
 it('events are followed from a number on over a restart of PostgreSQL, each once', async () => {
   released = false
   const run = await start({ step: 'hang', workspace })
@@ -406,6 +422,9 @@ it('the command line beside a service of the fleet lists and shows runs of all h
     runId: run,
     event: { type: 'run-start' },
   })
+  expect((await caisson('workspace', 'diff', run)).stderr).toContain(
+    `${run} has not ended, so it has no changes yet; follow it to its end: caisson attach ${run}`,
+  )
   const queued = await start({ workspace, labels: ['gpu'] })
   const why = await caisson('runs', 'show', queued)
   expect(why.stdout).toMatch(/queued .+please write/)
@@ -499,7 +518,8 @@ it('the command line cancels a run that waits in the queue, and continues one th
   await expect
     .poll(async () => (await eventsOf(sleeping)).filter(({ type }) => type === 'run-resume').length, waiting)
     .toBe(2)
-  await caisson('approvals', 'deny', sleeping, 'a')
+  // Between its start and the question that it asks again, nothing waits.
+  await expect.poll(async () => (await caisson('approvals', 'deny', sleeping, 'a')).code, waiting).toBe(0)
   const followed = await following
   expect(followed).toMatchObject({
     code: 0,
@@ -684,6 +704,34 @@ it('changes are read, explained, fetched and applied where the run never was, an
     })
   expect(await client.call('undoChanges', { params })).toMatchObject({ restored: ['made.txt'] })
   await expect(access(path.join(workspace, 'made.txt'))).rejects.toThrow()
+}, 120_000)
+
+it('the command line of a host where the run never was shows, explains, applies and undoes its changes, through the service', async () => {
+  const caisson = commandsIn({ CAISSON_HOME: node(1).home, CAISSON_CACHE: machine.cache })
+  const run = await startEnded({ workspace })
+  const made = path.join(workspace, 'made.txt')
+  expect((await caisson('runs', 'show', run)).stdout).toMatch(
+    /\n\d+ events, as the fleet has them, head [0-9a-f]{64}\n/,
+  )
+  const diff = await caisson('workspace', 'diff', run)
+  expect(diff).toMatchObject({ code: 0, stderr: '' })
+  expect(diff.stdout).toMatch(/A made\.txt[\s\S]+\+made/)
+  expect((await caisson('workspace', 'diff', run, '--patch')).stdout).toContain('+made')
+  expect((await caisson('workspace', 'blame', run, 'made.txt')).stdout).toContain('made')
+  expect(await caisson('workspace', 'show', run, 'made.txt')).toMatchObject({ code: 0, stdout: 'made\n' })
+  expect(await caisson('workspace', 'apply', run, 'other.txt')).toMatchObject({ code: 2 })
+  expect(await caisson('workspace', 'apply', run, 'made.txt')).toMatchObject({ code: 0 })
+  expect(await readFile(made, 'utf8')).toBe('made\n')
+  expect(await node(0).client.call('getRun', { params: { run } })).toMatchObject({ applied: 1 })
+  const elsewhere = commandsIn({ CAISSON_HOME: node(2).home, CAISSON_CACHE: machine.cache })
+  expect((await elsewhere('workspace', 'undo', run)).stderr).toContain(
+    'were applied on the host two of the fleet',
+  )
+  const undone = await caisson('workspace', 'undo', run)
+  expect(undone).toMatchObject({ code: 0, stdout: 'Restored 1 path.\n', stderr: '' })
+  await expect(access(made)).rejects.toThrow()
+  // The fleet knows it too.
+  expect(await node(0).client.call('getRun', { params: { run } })).toMatchObject({ applied: 0 })
 }, 120_000)
 
 it.each(['empty', 'uploaded'] as const)(

@@ -3,10 +3,11 @@ import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { Blame, BlamedLine } from '../../blame/blame.ts'
 import type { RunChanges } from '../../runs/changes.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { findRun, hostOf, type Io } from '../io.ts'
+import { hostOf, type Io } from '../io.ts'
 import { blameLines, chainLines } from '../render/blame-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
+import { openChanges } from './changes-of-run.ts'
 
 interface BlameFlags {
   readonly json?: boolean
@@ -19,10 +20,9 @@ export async function workspaceBlame(
   flags: BlameFlags,
 ): Promise<ExitCode> {
   const host = hostOf(io)
-  const runId = await findRun(io, name)
-  const changes = await host.changes(runId)
+  const { changes } = await openChanges(io, name)
   const { path, line } = placeOf(given, await isChange(changes, given))
-  const blame = await host.blame(runId, path)
+  const blame = await host.blame(changes.runId, path)
   if (line === undefined) {
     if (flags.json === true) await writeJsonLine(io.stdout, blame)
     else writeLines(io.stdout, blameLines(blame, io.stdout.isTTY === true ? (io.stdout.columns ?? 80) : 120))

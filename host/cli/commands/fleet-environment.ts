@@ -14,6 +14,7 @@ export interface FleetFlags {
   readonly fleetFile?: string
   readonly fleetFiles?: string
   readonly fleetLabels?: string
+  readonly fleetName?: string
 }
 
 /** Undefined: none. @throws {CaissonError} `invalid_options` */
@@ -40,12 +41,13 @@ export async function openMember(
   flags: FleetFlags,
   options: Pick<FleetMemberOptions, 'slots' | 'bounds' | 'warn'>,
 ): Promise<FleetMember | undefined> {
-  const { fleetFiles, fleetLabels = '' } = flags
+  const { fleetFiles, fleetLabels = '', fleetName } = flags
   const labels = labelsOf(fleetLabels)
+  const name = fleetName === undefined ? hostname() : nameOf(fleetName)
   const address = await addressOf(io, flags)
   if (address === undefined) {
-    if (fleetFiles === undefined && labels.length === 0) return undefined
-    throw new CaissonError('invalid_options', '--fleet-files and --fleet-labels need a fleet', {
+    if (fleetFiles === undefined && fleetName === undefined && labels.length === 0) return undefined
+    throw new CaissonError('invalid_options', '--fleet-files, --fleet-labels and --fleet-name need a fleet', {
       remedy: 'pass --fleet or --fleet-file too, or set CAISSON_FLEET',
     })
   }
@@ -63,7 +65,19 @@ export async function openMember(
     const freeMib = process.availableMemory() / 2 ** 20
     return { labels, architecture: process.arch, freeMib, accelerator, image }
   }
-  return await FleetMember.open({ address, files, env, name: hostname(), version, facts, ...options })
+  return await FleetMember.open({ address, files, env, name, version, facts, ...options })
+}
+
+/** Of `--fleet-name`. @throws {CaissonError} `invalid_options` */
+export function nameOf(text: string): string {
+  if (/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(text)) return text
+  throw new CaissonError(
+    'invalid_options',
+    `--fleet-name: ${JSON.stringify(text.slice(0, 100))} cannot be used`,
+    {
+      remedy: 'pass 1 to 63 letters, digits and . _ -, beginning with a letter or digit',
+    },
+  )
 }
 
 /** Labels of `--fleet-labels`, each once and in order. @throws {CaissonError} `invalid_options` */

@@ -60,7 +60,9 @@ function linesOf(shown: string, { formBefore, form, grants }: Prepared, role: st
   return [
     `${sanitizeLine(shown)}: ${tables}`,
     ...(role === undefined
-      ? ['No rights were changed. Grant them to the role of the hosts: caisson fleet prepare --role NAME']
+      ? [
+          'Rights of roles are as before. Hosts may use this role too; for one with fewer rights: caisson fleet prepare --role NAME',
+        ]
       : [
           `${sanitizeLine(role)} has the rights of a host:`,
           ...grants.map((one) => `  ${sanitizeLine(one)}`),

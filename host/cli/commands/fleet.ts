@@ -1,7 +1,7 @@
 /** `caisson fleet`: looks at the database that the hosts of a fleet share, and asks of them by it. It needs no service. */
 
 import { CaissonError } from '#specs/errors.ts'
-import { formatDuration, formatTable } from '../../files/format.ts'
+import { formatCount, formatDuration, formatTable } from '../../files/format.ts'
 import { Fleet } from '../../fleet/fleet.ts'
 import type { FleetHost } from '../../fleet/host-table.ts'
 import { type FleetSignals, faultWords } from '../../fleet/waits.ts'
@@ -83,7 +83,7 @@ export async function fleetDrain(
     else if (undo) io.stdout.write(`${sanitizeLine(name)} (${hostId}) takes runs again\n`)
     else
       io.stdout.write(
-        `${sanitizeLine(name)} (${hostId}) takes no more runs; others continue its ${runs} at their next checkpoint\n`,
+        `${sanitizeLine(name)} (${hostId}) takes no more runs; ${runs === 0 ? 'it has none' : `others continue its ${formatCount(runs, 'run')} after the next checkpoint`}\n`,
       )
   }
   return exitCodes.completed

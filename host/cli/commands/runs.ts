@@ -153,7 +153,7 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean } &
       const left = { keepsVm, canResume: existsSync(paths.options) }
       writeLines(io.stdout, interruptedLines(paths.runId, events, state, left).map(colors.yellow))
     }
-    writeLines(io.stdout, headLines(events, reading, isLive))
+    writeLines(io.stdout, headLines(events, reading, isLive, shared !== undefined && mark !== undefined))
     const bytes = isLive ? null : await keptDiskBytes(paths, state.end !== null)
     const use = state.end === null ? 'continued or forked' : 'forked'
     if (bytes !== null)
@@ -170,6 +170,7 @@ function fleetWords(fleet: string): string {
 
 const lengthWords = {
   live: 'no damaged lines',
+  fleet: 'as the fleet has them',
   closed: 'journal intact',
   open: 'no damaged lines, but the process did not close the journal; the last lines may be missing',
   unknown: 'no damaged lines, but the length is unknown; the last lines may be missing',
@@ -180,8 +181,10 @@ function headLines(
   events: readonly JournalEvent[],
   { length, tornBytes }: JournalReading,
   isLive: boolean,
+  isOfFleet: boolean,
 ): string[] {
-  const now = `${formatCount(events.length, 'event')}${isLive ? ' so far' : ''}, ${lengthWords[isLive ? 'live' : length]}, head ${events.at(-1)?.hash ?? 'none'}`
+  const whole = lengthWords[isOfFleet ? 'fleet' : isLive ? 'live' : length]
+  const now = `${formatCount(events.length, 'event')}${isLive ? ' so far' : ''}, ${whole}, head ${events.at(-1)?.hash ?? 'none'}`
   if (tornBytes > 0 && !isLive)
     return [now, `  a last line of ${formatCount(tornBytes, 'byte')} was truncated and is not shown`]
   const at = events.findLastIndex(({ event }) => event.type === 'run-end')

@@ -95,7 +95,10 @@ export async function serve(given: Io, flags: ServeFlags): Promise<number> {
   for (const { issuer, audience } of jwt)
     say(`Accepts JWTs of ${sanitizeLine(issuer)} for ${sanitizeLine(audience)}`)
   if (pool > 0) void fillPool(host, pool, say)
-  if (fleet !== undefined) say(`One of the fleet at ${sanitizeLine(fleet.address)}, as ${fleet.hostId}`)
+  if (fleet !== undefined)
+    say(
+      `One of the fleet at ${sanitizeLine(fleet.address)}, as ${sanitizeLine(fleet.name)} (${fleet.hostId})`,
+    )
   for (const runId of service.resumed) say(`Continues ${runId}`)
   const signal = await endSignal()
   const active = service.activeRuns

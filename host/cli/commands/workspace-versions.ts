@@ -13,9 +13,10 @@ import { findProgram } from '../../processes/programs.ts'
 import type { FileVersion, RunChanges } from '../../runs/changes.ts'
 import { isBinary } from '../../workspace/index.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { findRun, hostOf, type Io } from '../io.ts'
+import { hostOf, type Io } from '../io.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
+import { openChanges } from './changes-of-run.ts'
 
 export interface VersionFlags {
   readonly base?: boolean
@@ -29,7 +30,7 @@ export async function workspaceShow(
   file: string,
   flags: VersionFlags,
 ): Promise<ExitCode> {
-  const changes = await hostOf(io).changes(await findRun(io, name))
+  const { changes } = await openChanges(io, name)
   const versions = await changes.versions(file)
   const content = contentOf(flags.base === true ? versions.base : versions.run, file)
   if (flags.output !== undefined) {
@@ -48,7 +49,7 @@ export async function workspaceMerge(
   flags: VersionFlags,
 ): Promise<ExitCode> {
   const host = hostOf(io)
-  const changes = await host.changes(await findRun(io, name))
+  const { changes } = await openChanges(io, name)
   const { base, run, host: mine } = await changes.versions(file)
   const isNew = 'none' in base && !changes.wentIn(file)
   const take = `keep your file, or take that of the run: caisson workspace show ${changes.runId} PATH --output FILE`

@@ -2,34 +2,17 @@
 
 import { CaissonError } from '#specs/errors.ts'
 import { formatCount } from '../../files/format.ts'
-import type { Host } from '../../host.ts'
-import { requireNoFleet } from '../../journal/fleet-mark.ts'
 import type { ReviewedChange, RunChanges } from '../../runs/changes.ts'
 import type { ChangeSelection } from '../../workspace/index.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
-import { findRun, hostOf, type Io } from '../io.ts'
+import type { Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { nextCommands } from '../render/next-commands.ts'
 import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
-import { findAnyRun } from '../runs-of-fleet.ts'
+import { openChanges, undoChangesOf } from './changes-of-run.ts'
 import { askSelection, readSelection } from './choose-changes.ts'
 import { isComplete, printApplied, showChanges } from './review-changes.ts'
-
-async function open(io: Io, name: string, act?: 'apply') {
-  const host = hostOf(io)
-  const { runId, shared } = await findAnyRun(io, name, { mayBeCopy: true })
-  if (act !== undefined) await requireNotShared(host, runId, act)
-  await shared?.fleet.fetchChanges(runId)
-  return await host.changes(runId)
-}
-
-/** The workspace of a run of a fleet changes by a service alone, which tells the others. */
-async function requireNotShared(host: Host, runId: string, act: 'apply' | 'undo'): Promise<void> {
-  const route = `POST /v1/runs/${runId}/changes/${act}`
-  const remedy = `use the page of a host of it, or HTTP: ${route}; its hosts: caisson fleet hosts`
-  await requireNoFleet(host.runs.paths(runId).journal, runId, remedy)
-}
 
 /** Bytes of the larger side of a file in a patch. */
 const patchMaxBytes = 16 * 1024 * 1024
@@ -42,7 +25,7 @@ export async function workspaceDiff(
 ): Promise<ExitCode> {
   if (flags.json === true && flags.patch === true)
     throw new CaissonError('invalid_options', '--json and --patch cannot be combined; use one of them')
-  const changes = await open(io, name)
+  const { changes } = await openChanges(io, name)
   const wanted =
     paths.length === 0 ? undefined : paths.map((path) => path.replace(/\/+$/, '').replace(/^\.\//, ''))
   const isWanted = (path: string) =>
@@ -115,7 +98,7 @@ export async function workspaceApply(
     )
   if (paths.length > 0 && flags.all === true)
     throw new CaissonError('invalid_options', '--all and paths cannot be combined; use one of them')
-  const changes = await open(io, name, 'apply')
+  const { changes, apply } = await openChanges(io, name)
   const selection = isAsked
     ? await askWhich(io, changes)
     : paths.length === 0
@@ -126,7 +109,7 @@ export async function workspaceApply(
     return exitCodes.completed
   }
   using stop = new StopOnSignal('is ignored')
-  const summary = await changes.apply(selection, stop)
+  const summary = await apply(selection, stop)
   if (flags.json === true) await writeJsonLine(io.stdout, summary)
   else printApplied(io, changes.runId, summary)
   return isComplete(summary) ? exitCodes.completed : exitCodes.notAllApplied
@@ -139,11 +122,8 @@ async function askWhich(io: Io, changes: RunChanges): Promise<ChangeSelection | 
 }
 
 export async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
-  const host = hostOf(io)
-  const runId = await findRun(io, name)
-  await requireNotShared(host, runId, 'undo')
   using stop = new StopOnSignal('is ignored')
-  const summary = await host.undo(runId, stop)
+  const { runId, summary } = await undoChangesOf(io, name, stop)
   if (flags.json === true) await writeJsonLine(io.stdout, summary)
   else {
     const nothing = summary.restored.length === 0 && summary.conflicts.length === 0

@@ -71,6 +71,7 @@ export function addServeCommand(command: Command, run: RunAction): void {
       '--fleet-labels <labels>',
       'labels of this host, which runs may require: NAME or NAME=VALUE, with commas between them',
     )
+    .option('--fleet-name <name>', 'name of this host in the fleet (default: that of the machine)')
     .option(
       '--jwks <place>',
       'accept JWTs: public keys of the issuer, a file or an https address; repeatable (default: JWT_JWKS)',

@@ -137,7 +137,7 @@ it('a run that its lane keeps back says so, and begins when another has ended', 
   const first = await add(fleet, run)
   await expect.poll(() => begun, soon).toEqual([first])
   const second = await add(fleet, run)
-  expect(await fleet.whyWaits(second)).toBe('1 runs of its caller are at work, and at most 1 may be.')
+  expect(await fleet.whyWaits(second)).toBe('1 run of its caller is at work, and at most 1 may be.')
   expect(await fleet.whyWaits(first)).toBeUndefined()
   expect(await fleet.signals()).toMatchObject({ waiting: 1, slots: { total: 3, free: 2 } })
   await expect(fleet.whyWaits(newRunId())).rejects.toMatchObject({ code: 'run_not_found' })

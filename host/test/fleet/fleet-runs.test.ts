@@ -75,6 +75,32 @@ it('a host that gets its own run again waits until the part before has let go of
   expect(fences.of(runId)).toBeUndefined()
 })
 
+it('a run that this host has taken and not begun is reached by its rows, and then by its process', async () => {
+  const { runs, fences } = await openRuns()
+  const runId = newRunId()
+  const paths = runs.paths(runId)
+  const [taken, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const over = Promise.withResolvers<void>()
+  await fences.work(runs, async () => {
+    taken.resolve()
+    await go.promise
+    return { ended: over.promise, cancel: async () => undefined }
+  })
+  await fleet.add(runId, { priority: 'normal', isContinued: false })
+  await taken.promise
+  const handle = await fences.elsewhere(paths, { orBeginning: true })
+  expect(handle?.id).toBe(runId)
+  // Who continues it in this process meets no other one.
+  expect(await fences.elsewhere(paths)).toBeUndefined()
+  go.resolve()
+  await expect.poll(() => fences.elsewhere(paths, { orBeginning: true })).toBeUndefined()
+  await end(runId)
+  over.resolve()
+  await expect.poll(() => fences.elsewhere(paths, { orBeginning: true })).toBeNull()
+  await handle?.detach()
+  await fleet.jobs.drain()
+})
+
 it('a run without a line in the fleet begins without what this host has left of it', async () => {
   const { runs, fences } = await openRuns()
   const runId = newRunId()

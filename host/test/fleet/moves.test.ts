@@ -48,6 +48,9 @@ it('a host that is drained gives its runs to others and takes none, until that i
   await expect.poll(() => ofFirst, soon).toEqual([runId])
   const since = performance.now()
   expect(await second.drainHost('first')).toMatchObject([{ name: 'first', isDraining: true }])
+  await expect
+    .poll(() => second.whyWaits(runId), { ...soon, interval: 50 })
+    .toMatch(/^Its host gave it away or could not carry it out\. It is tried again in \d s\.$/)
   await hold(second, ofSecond)
   await expect.poll(() => ofSecond, soon).toEqual([runId])
   expect(performance.now() - since).toBeLessThan(9_000)

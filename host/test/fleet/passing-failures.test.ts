@@ -164,6 +164,15 @@ it('each failure that passes says what to do', () => {
     expect(isConnectionLost(knownError(Object.assign(new Error('x'), { code }), owner.address)), code).toBe(
       false,
     )
+  const missing = Object.assign(new Error('database "x" does not exist'), { code: '3D000' })
+  expect(knownError(missing, owner.address).message).toMatch(
+    /has no database: database "x" does not exist; check the name .+ createdb -E UTF8/,
+  )
+  const driver = new Error('SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string')
+  expect(knownError(driver, owner.address)).toMatchObject({
+    code: 'permission_denied',
+    message: expect.stringMatching(/asks for a password, and none is named; name it: PGPASSWORD/),
+  })
   const several = new AggregateError(
     [new Error('connect ECONNREFUSED ::1'), new Error('connect ECONNREFUSED 127.0.0.1')],
     '',

@@ -43,6 +43,14 @@ async function workAll(fleet: Fleet, order: string[]): Promise<void> {
   })
 }
 
+it('a run that is next says so while a host has a free slot, and else how many slots are taken', async () => {
+  await using fleet = await openFleet('free')
+  const first = await add(fleet)
+  expect(await fleet.whyWaits(first)).toBe('It is next, and a host with a free slot takes it.')
+  const second = await add(fleet)
+  expect(await fleet.whyWaits(second)).toBe('0 of 1 slots are taken, and 1 run of its caller is before it.')
+})
+
 it('a run is taken by a host that has what it requires, and says what others lack', async () => {
   await using plain = await openFleet('plain', { facts: () => ({ architecture: 'x64', freeMib: 1_024 }) })
   const order: string[] = []

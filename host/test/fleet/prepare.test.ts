@@ -156,7 +156,9 @@ it('takes rights that the role had before, and prints what was done', async () =
   const { maker, prepare } = await place()
   expect(await prepare()).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/made the tables, form \d+\nNo rights were changed/),
+    stdout: expect.stringMatching(
+      /made the tables, form \d+\nRights of roles are as before\. .+ fleet prepare --role NAME\n$/,
+    ),
   })
   await using owner = await FleetDatabase.connect(maker)
   await owner.query('GRANT ALL ON caisson.journal TO "the ""hosts"""')
@@ -184,7 +186,7 @@ it('refuses roles that rights do not bind, and one that is not there', async () 
   const { prepare } = await place()
   for (const [name, why] of [
     ['owner', /"owner" is a superuser/],
-    ['maker', /"maker" has the rights of the owner/],
+    ['maker', /connects as "maker", which is the role of the hosts; use the address of the owner/],
     ['member', /"member" has the rights of the owner/],
     ['nobody-there', /no role "nobody-there".*CREATE ROLE "nobody-there" LOGIN/],
     ['x'.repeat(64), /1 to 63 bytes/],

@@ -4,11 +4,16 @@ import { describe, expect, it } from 'vitest'
 import { noUsage, RunLimits, Task } from '#specs/protocol/task.ts'
 import { markFleet } from '../../../journal/fleet-mark.ts'
 import { storeRun } from '../../../stored-run.ts'
+import { changedRunId, runThatChanged } from '../../support/changed-run.ts'
 import { runAtWork, someCall } from '../../support/run-at-work.ts'
+import { commandsIn } from '../../support/run-command.ts'
 import { runId } from '../../support/run-values.ts'
 
 const fleet = 'postgres://db.example.com/caisson'
 const belongs = `caisson: ${runId} belongs to the fleet at ${fleet}, whose hosts share its journal; `
+const howToReach =
+  'start caisson serve for the fleet on this host, then repeat the command; ' +
+  'or use the page or HTTP of another host, as caisson fleet hosts lists them\n'
 
 /** With a question that waits. */
 async function copiedRun() {
@@ -41,16 +46,11 @@ describe('a copy of a run of a fleet', () => {
     await storeRun(record.paths, { prompt: 'do it' }, task)
     const before = await readFile(record.paths.journal, 'utf8')
     const { code, stdout, stderr } = await caisson(...words)
-    const how =
-      'start caisson serve for the fleet on this host, then repeat the command; ' +
-      'or use the page or HTTP of another host, as caisson fleet hosts lists them\n'
-    expect({ code, stdout, stderr }).toEqual({ code: 1, stdout: '', stderr: belongs + how })
+    expect({ code, stdout, stderr }).toEqual({ code: 1, stdout: '', stderr: belongs + howToReach })
     expect(await readFile(record.paths.journal, 'utf8')).toBe(before)
   })
 
   it.each([
-    [['workspace', 'apply', runId, '--all'], `POST /v1/runs/${runId}/changes/apply`],
-    [['workspace', 'undo', runId], `POST /v1/runs/${runId}/changes/undo`],
     [['runs', 'fork', runId, '--at', 'start'], `POST /v1/runs/${runId}/fork`],
     [['runs', 'rewind', runId, '--to', 'start'], `POST /v1/runs/${runId}/rewind`],
   ])('is left as it is by caisson %j, which names the route that does it [H.02]', async (words, route) => {
@@ -80,6 +80,23 @@ describe('a copy of a run of a fleet', () => {
     expect((await caisson('runs', 'pause', runId)).code).toBe(0)
     expect((await caisson('approvals', 'allow', runId, 'ap-1')).stdout).toBe(`${runId}: ap-1 answered\n`)
     expect(queue.pending).toEqual([])
+  })
+
+  it.each([
+    ['workspace', 'apply', changedRunId, '--all'],
+    ['workspace', 'undo', changedRunId],
+  ])('that has ended is shown, and left as it is by caisson %s %s [H.02]', async (...words) => {
+    const { host, env } = await runThatChanged({ 'a.txt': 'a\n' }, { 'a.txt': 'b\n' })
+    const { journal } = host.runs.paths(changedRunId)
+    await markFleet(journal, fleet)
+    const caisson = commandsIn(env)
+    expect((await caisson('workspace', 'diff', changedRunId)).stdout).toContain('M a.txt')
+    const before = await readFile(journal, 'utf8')
+    expect(await caisson(...words)).toEqual({
+      ...{ code: 1, stdout: '' },
+      stderr: `${belongs.replace(runId, changedRunId)}${howToReach}`,
+    })
+    expect(await readFile(journal, 'utf8')).toBe(before)
   })
 
   it('that has ended is removed as a copy, which its fleet keeps [H.02]', async () => {

@@ -1,0 +1,88 @@
+/**
+ * The changes of a run for `caisson workspace`, whether the run is one of this host or of its fleet. Of a fleet's run the
+ * service of this user brings the files, and applies and undoes: the hosts share its journal.
+ */
+import { requireNoFleet } from '../../journal/fleet-mark.ts'
+import { RunChanges } from '../../runs/changes.ts'
+import type { ChangeOptions } from '../../runs/undo-run.ts'
+import type { ApplySummary, ChangeSelection, UndoSummary } from '../../workspace/index.ts'
+import { hostOf, type Io } from '../io.ts'
+import { findLocalService } from '../local-service.ts'
+import { findAnyRun, howToReachFleet } from '../runs-of-fleet.ts'
+import { SocketClient } from '../socket-client.ts'
+
+export interface OpenedChanges {
+  /** To look at; `apply` below applies them. */
+  readonly changes: RunChanges
+  apply(selection: ChangeSelection, options: ChangeOptions): Promise<ApplySummary>
+}
+
+/** @throws {CaissonError} `run_not_found`, `not_possible_now`, `connection_lost`, and what the service says */
+export async function openChanges(io: Io, name: string): Promise<OpenedChanges> {
+  const host = hostOf(io)
+  const { runId: run, shared } = await findAnyRun(io, name, { mayBeCopy: true })
+  const client = shared === undefined ? undefined : await clientOf(io)
+  if (client === undefined) {
+    const changes = await host.changes(run)
+    return {
+      changes,
+      apply: async (selection, options) => {
+        await requireOwn(io, run)
+        return await changes.apply(selection, options)
+      },
+    }
+  }
+  // From now on the files of its end are in the state folder.
+  const { directory } = await client.call('listChanges', { params: { run } })
+  const changes = await RunChanges.open(run, host.runs, host.folders, { directory })
+  return {
+    changes,
+    apply: async (selection) => {
+      const select = await selectOf(selection, changes)
+      return (await client.call('applyChanges', { params: { run }, body: { select } })) as ApplySummary
+    },
+  }
+}
+
+/** @throws {CaissonError} as {@link openChanges} */
+export async function undoChangesOf(
+  io: Io,
+  name: string,
+  options: ChangeOptions,
+): Promise<{ readonly runId: string; readonly summary: UndoSummary }> {
+  const { runId, shared } = await findAnyRun(io, name, { mayBeCopy: true })
+  const client = shared === undefined ? undefined : await clientOf(io)
+  if (client === undefined) {
+    await requireOwn(io, runId)
+    return { runId, summary: await hostOf(io).undo(runId, options) }
+  }
+  return { runId, summary: (await client.call('undoChanges', { params: { run: runId } })) as UndoSummary }
+}
+
+/** The workspace of a run of a fleet changes by a service alone, which tells the others. @throws {CaissonError} */
+async function requireOwn(io: Io, runId: string): Promise<void> {
+  await requireNoFleet(hostOf(io).runs.paths(runId).journal, runId, howToReachFleet)
+}
+
+async function clientOf(io: Io): Promise<SocketClient | undefined> {
+  const service = await findLocalService(hostOf(io).folders.home, io.version)
+  return service !== undefined && 'socket' in service ? new SocketClient(service) : undefined
+}
+
+/** As the HTTP API takes it, where a path includes all below it. */
+async function selectOf(selection: ChangeSelection, changes: RunChanges) {
+  if (selection === 'all') return 'all'
+  const { exact = false, hunks = {} } = selection
+  const paths = exact ? await wholePaths(selection.paths, Object.keys(hunks), changes) : [...selection.paths]
+  const parts = Object.fromEntries(Object.entries(hunks).map(([path, names]) => [path, [...names]]))
+  if (paths.length === 0) return { hunks: parts }
+  return Object.keys(parts).length === 0 ? { paths } : { paths, hunks: parts }
+}
+
+/** Without folders whose files are not all chosen: what was chosen below them brings them along. */
+async function wholePaths(paths: readonly string[], parts: readonly string[], changes: RunChanges) {
+  const chosen = new Set(paths)
+  const left = (await changes.review()).flatMap(({ path }) => (chosen.has(path) ? [] : [path]))
+  const out = [...left, ...parts]
+  return paths.filter((path) => !out.some((other) => other.startsWith(`${path}/`)))
+}
