@@ -1,4 +1,5 @@
 /** Forks and rewinds runs of the host: at work in this or another process, interrupted, or ended. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { Line, Text } from '#specs/protocol/text.ts'
@@ -59,6 +60,9 @@ const RewindSchema = z.strictObject({
   prompt: Text.optional(),
   despiteEffects: z.boolean().default(false),
 })
+/** How long the process of an ended run has to leave it, and how often that is looked at. */
+const leaveMaxMs = 10_000
+const lookMs = 50
 const unusable = 'the options of the call cannot be used'
 
 /** @throws {CaissonError} `invalid_options` */
@@ -75,6 +79,7 @@ export function readForkOptions(options: ForkOptions): ForkRequest {
 
 /** @throws {CaissonError} `not_possible_now`, `run_busy`, `state_corrupted`, `connection_lost` */
 export async function forkAnyRun(store: RunStore, paths: RunPaths, request: ForkRequest): Promise<Forks> {
+  await untilLeft(store, paths.runId)
   const client = await connectTo(store, paths)
   if (client === null) return await forkRun({ store, runId: paths.runId }, request)
   try {
@@ -92,6 +97,7 @@ export async function rewindAnyRun(
 ): Promise<Rewound> {
   const { to, prompt, despiteEffects, by } = checkArguments(unusable, RewindSchema, options)
   const { runId } = paths
+  await untilLeft(store, runId)
   const client = await connectTo(store, paths)
   // From here on it begins no further effect.
   await client?.pause({ by })
@@ -116,6 +122,13 @@ export async function rewindAnyRun(
   } finally {
     await client?.detach()
   }
+}
+
+/** The process of a run that has just ended moves its disk, and closes its socket. */
+async function untilLeft(store: RunStore, runId: string): Promise<void> {
+  if ((await store.summary(runId)).state.end === null) return
+  const until = performance.now() + leaveMaxMs
+  while (performance.now() < until && (await store.isLive(runId))) await sleep(lookMs)
 }
 
 /** The rewound run was not ended: another process has continued it, say. The fork stays. */

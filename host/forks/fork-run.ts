@@ -95,6 +95,7 @@ export async function forkRun(source: ForkSource, request: ForkRequest): Promise
       runIds.push(fork.runId)
       await makeFork({ source, paths, fork, prefix, point, stored, request, words: request.prompts[index] })
     }
+    await store.adopt(runIds, [runId])
   } catch (error) {
     // One that another process has taken up by now stays.
     for (const id of runIds) await store.remove(id).catch(() => undefined)

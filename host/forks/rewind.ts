@@ -39,6 +39,7 @@ export async function checkRewind(
 
 /** Ends an interrupted run, whose place another one takes. Nothing happens to one that has ended. */
 export async function endInterrupted(store: RunStore, runId: string, message: string): Promise<void> {
+  if ((await store.fold(runId)).state.end !== null) return
   const paths = store.paths(runId)
   await using record = await RunRecord.open(paths)
   const { end, usage, checkpoint } = record.state

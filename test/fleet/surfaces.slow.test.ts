@@ -449,12 +449,40 @@ it('runs are compared, merged, traced, exported and replayed where they never we
   expect(compared.paths).toMatchObject([{ path: 'made.txt' }])
   const merged = await client.call('mergeRuns', { body: { runs: [one, other] } })
   expect(merged).toMatchObject({ entries: 1, conflicts: [] })
+  // It is a run of the fleet.
+  const ofMerged = { params: { run: merged.runId ?? '' } }
+  expect(await node(0).client.call('getRun', ofMerged)).toMatchObject({ status: 'completed' })
+  const { changes } = await node(1).client.call('listChanges', ofMerged)
+  expect(changes).toMatchObject([{ path: 'made.txt' }])
   expect(await host.trace(one)).toMatchObject([{ tool: 'run_bash' }])
   const archive = new PassThrough()
   const [, written] = await Promise.all([host.exportRun(one, archive), buffer(archive)])
   expect(written.length).toBeGreaterThan(1_000)
   const replay = await host.replay(one)
   expect(await replay.result()).toMatchObject({ isSame: true, difference: null })
+}, 120_000)
+
+it('forks and rewound runs are runs of the fleet, which any node shows and wakes, and a host continues', async () => {
+  const run = await startEnded({ workspace })
+  const params = { run }
+  const { runIds } = await node(0).client.call('forkRun', {
+    params,
+    body: { at: 'write', count: 2, prompts: ['use tabs'] },
+  })
+  const { runId: rewound } = await node(0).client.call('rewindRun', { params, body: { to: 'write' } })
+  for (const id of [...runIds, rewound]) {
+    const shown = await node(2).client.call('getRun', { params: { run: id } })
+    expect(shown).toMatchObject({ status: 'sleeping', forkedFrom: run, prompt: 'please write' })
+    const woken = await Promise.allSettled(
+      nodes.map(async ({ client }) => await client.call('resumeRun', { params: { run: id } })),
+    )
+    expect(woken.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+  }
+  for (const id of [...runIds, rewound]) {
+    await expect.poll(() => statusOf(id, 1), waiting).toBe('completed')
+    const { changes } = await node(2).client.call('listChanges', { params: { run: id } })
+    expect(changes).toMatchObject([{ path: 'made.txt' }])
+  }
 }, 120_000)
 
 it('what needs the disk of a run is refused with the name of the host that has it', async () => {
