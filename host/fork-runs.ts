@@ -6,8 +6,9 @@ import { Line, Text } from '#specs/protocol/text.ts'
 import { ForkFields } from './control/messages.ts'
 import { RunClient } from './control/run-client.ts'
 import { checkArguments } from './files/check-arguments.ts'
+import type { RunElsewhere, RunFences } from './fleet-runs/run-fences.ts'
 import { type ForkRequest, type Forks, forkRun } from './forks/fork-run.ts'
-import { checkRewind, endInterrupted } from './forks/rewind.ts'
+import { checkRewind, endInterrupted, type Rewound } from './forks/rewind.ts'
 import type { RunPaths, RunStore } from './journal/run-store.ts'
 
 export interface ForkOptions {
@@ -35,14 +36,6 @@ export interface RewindOptions {
   readonly despiteEffects?: boolean
   /** Who rewinds, for the journals. Default: `the application`. */
   readonly by?: string
-}
-
-export interface Rewound {
-  /** The run that takes the place of the other; `host.resume` continues it. */
-  readonly runId: string
-  readonly step: string
-  /** What the other run did outside its VM behind the moment; at most 20. */
-  readonly effects: readonly string[]
 }
 
 const common = { by: Line.default('the application') }
@@ -78,7 +71,15 @@ export function readForkOptions(options: ForkOptions): ForkRequest {
 }
 
 /** @throws {CaissonError} `not_possible_now`, `run_busy`, `state_corrupted`, `connection_lost` */
-export async function forkAnyRun(store: RunStore, paths: RunPaths, request: ForkRequest): Promise<Forks> {
+export async function forkAnyRun(
+  store: RunStore,
+  paths: RunPaths,
+  request: ForkRequest,
+  fences?: RunFences,
+): Promise<Forks> {
+  const elsewhere = await fences?.makeThere?.(paths)
+  const made = (await elsewhere?.forkStored(store, request)) ?? (await elsewhere?.fork(request))
+  if (made !== undefined) return made
   await untilLeft(store, paths.runId)
   const client = await connectTo(store, paths)
   if (client === null) return await forkRun({ store, runId: paths.runId }, request)
@@ -94,8 +95,13 @@ export async function rewindAnyRun(
   store: RunStore,
   paths: RunPaths,
   options: RewindOptions,
+  fences?: RunFences,
 ): Promise<Rewound> {
-  const { to, prompt, despiteEffects, by } = checkArguments(unusable, RewindSchema, options)
+  const checked = checkArguments(unusable, RewindSchema, options)
+  const elsewhere = await fences?.makeThere?.(paths)
+  const made = elsewhere && (await rewindElsewhere(store, paths, checked, elsewhere))
+  if (made !== undefined) return made
+  const { to, prompt, despiteEffects, by } = checked
   const { runId } = paths
   await untilLeft(store, runId)
   const client = await connectTo(store, paths)
@@ -121,6 +127,29 @@ export async function rewindAnyRun(
     throw error
   } finally {
     await client?.detach()
+  }
+}
+
+/** Here by what the store has, once no host has the run; else by the host that has its disk. */
+async function rewindElsewhere(
+  store: RunStore,
+  { runId }: RunPaths,
+  { by, ...options }: z.infer<typeof RewindSchema>,
+  elsewhere: RunElsewhere,
+): Promise<Rewound | undefined> {
+  const { to, prompt, despiteEffects } = options
+  if (elsewhere.isAtWork) return await elsewhere.rewind(options, by)
+  const despite = await checkRewind(store, runId, to, despiteEffects)
+  const prompts = prompt === undefined ? [] : [prompt]
+  const forks = await elsewhere.forkStored(store, { at: to, count: 1, prompts, by, despite })
+  if (forks === undefined) return await elsewhere.rewind(options, by)
+  const { step, runIds } = forks
+  const [fork = ''] = runIds
+  try {
+    await elsewhere.end(`rewind to ${step} as ${fork}`)
+    return { runId: fork, step, effects: await checkRewind(store, runId, to, true) }
+  } catch (error) {
+    throw beside(runId, fork, error)
   }
 }
 

@@ -10,6 +10,7 @@ import type { Blob } from '../fleet/blob-store.ts'
 import { BlobsGone, type FleetBlobs } from '../fleet/blobs.ts'
 import { isConnectionLost } from '../fleet/database.ts'
 import type { Fleet } from '../fleet/fleet.ts'
+import type { StoredFile } from '../fleet/run-table.ts'
 import { markFleet, unmarkFleet } from '../journal/fleet-mark.ts'
 import type { ChainedLine } from '../journal/journal.ts'
 import { readBodies } from '../journal/journal-lines.ts'
@@ -22,34 +23,39 @@ import { storeRunFiles } from './files.ts'
 const untilMs = 30_000
 const againMs = 500
 
+export interface AdoptParts {
+  readonly fleet: Fleet
+  readonly blobs: Pick<FleetBlobs, 'put'>
+  /** Stores what another host needs of a run, and lists it. Default: all of it, from its folder. */
+  readonly filesOf?: (paths: RunPaths) => Promise<readonly StoredFile[]>
+  /** Name of the host that has their disks; null: none. Default: this one, for runs that have a disk. */
+  readonly host?: string | null
+}
+
 /** @throws {CaissonError} the database's or the store's; then the fleet has none of them */
 export async function adoptRuns(
-  { fleet, blobs }: { readonly fleet: Fleet; readonly blobs: Pick<FleetBlobs, 'put'> },
+  parts: AdoptParts,
   made: readonly RunPaths[],
   of: readonly string[],
 ): Promise<void> {
   await using held = new AsyncDisposableStack()
   for (const { locks, runId } of made) held.use(await RunLock.take(locks, runId))
   try {
-    for (const { journal } of made) await markFleet(journal, fleet.database.address.shown)
-    await addAll(fleet, blobs, made, of)
+    for (const { journal } of made) await markFleet(journal, parts.fleet.database.address.shown)
+    await addAll(parts, made, of)
   } catch (error) {
     for (const { journal } of made) await unmarkFleet(journal)
     throw error
   }
 }
 
-async function addAll(
-  fleet: Fleet,
-  blobs: Pick<FleetBlobs, 'put'>,
-  made: readonly RunPaths[],
-  of: readonly string[],
-): Promise<void> {
+async function addAll(parts: AdoptParts, made: readonly RunPaths[], of: readonly string[]): Promise<void> {
+  const { fleet } = parts
   const digests = new SharedDigests()
   for (const until = performance.now() + untilMs; ; ) {
     try {
       const runs: AdoptedRun[] = []
-      for (const paths of made) runs.push(await describe(paths, of, { host: fleet.name, blobs, digests }))
+      for (const paths of made) runs.push(await describe(paths, of, parts, digests))
       // The answer of an earlier try may have been lost.
       if (await areThere(fleet, runs)) return
       await fleet.database.transaction(async (tx) => {
@@ -76,11 +82,8 @@ async function areThere(fleet: Fleet, runs: readonly AdoptedRun[]): Promise<bool
 async function describe(
   paths: RunPaths,
   of: readonly string[],
-  parts: {
-    readonly host: string
-    readonly blobs: Pick<FleetBlobs, 'put'>
-    readonly digests: SharedDigests
-  },
+  { fleet, blobs, filesOf, host: given }: AdoptParts,
+  digests: SharedDigests,
 ): Promise<AdoptedRun> {
   const { runId, journal } = paths
   const fold = new RunFold()
@@ -91,8 +94,10 @@ async function describe(
   }
   const { outline, state } = fold
   const checkpointId = state.end === null ? (state.checkpoint?.checkpointId ?? null) : null
-  const files = await storeRunFiles(paths, checkpointId, parts.blobs, true, parts.digests)
-  return { runId, of, host: parts.host, end, outline, files, lines: () => linesOf(paths) }
+  // Only a merged run has ended by now, and it never had a disk.
+  const host = given === undefined && state.end === null ? fleet.name : (given ?? null)
+  const files = await (filesOf?.(paths) ?? storeRunFiles(paths, checkpointId, blobs, true, digests))
+  return { runId, of, host, end, outline, files, lines: () => linesOf(paths) }
 }
 
 async function* linesOf({ journal, runId }: RunPaths): AsyncGenerator<ChainedLine, void> {

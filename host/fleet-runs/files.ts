@@ -110,7 +110,7 @@ export async function fetchRunFiles(
 }
 
 /** The list is of the database. @throws {CaissonError} `state_corrupted` */
-function readMembers(runId: string, files: unknown): readonly Member[] {
+export function readMembers(runId: string, files: unknown): readonly Member[] {
   const { success, data: members = [] } = RunFiles.safeParse(files ?? [])
   const fault = success ? findMemberFault(members) : 'it has another form'
   if (fault === undefined && !members.some(({ name }) => name === journalName)) return members

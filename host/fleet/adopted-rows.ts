@@ -14,8 +14,8 @@ export interface AdoptedRun {
   readonly runId: string
   /** Runs of the fleet that it is made of. */
   readonly of: readonly string[]
-  /** Name of the host that has its disk. */
-  readonly host: string
+  /** Name of the host that has its disk. Null: the store alone has it. */
+  readonly host: string | null
   /** Of its last line. */
   readonly end: { readonly seq: number; readonly hash: string; readonly bytes: number }
   readonly outline: RunOutline

@@ -13,16 +13,23 @@ import { FleetRuns } from '../../fleet-runs/fleet-runs.ts'
 import { Host } from '../../host.ts'
 import { markFleet } from '../../journal/fleet-mark.ts'
 import { readBodies } from '../../journal/journal-lines.ts'
+import { momentPaths } from '../../journal/kept-moments.ts'
 import { RunFold } from '../../journal/run-outline.ts'
 import { headOf, newDatabase } from './fleet-place.ts'
 
-/** A store whose writes fail while it has a failure. */
+/** A store whose writes fail while it has a failure, and that knows which contents were read. */
 class FailingBlobs extends DirectoryBlobs {
   failure: Error | undefined
+  readonly digestsRead: string[] = []
 
   override async write(name: string, blob: Blob, content: Content): Promise<void> {
     if (this.failure !== undefined) throw this.failure
     await super.write(name, blob, content)
+  }
+
+  override read(name: string, blob: Blob): AsyncGenerator<Buffer> {
+    this.digestsRead.push(blob.sha256)
+    return super.read(name, blob)
   }
 }
 
@@ -108,7 +115,8 @@ export class FleetNodes implements AsyncDisposable {
     const { state, outline } = fold
     const ends = state.end !== null
     const blobs = new FleetBlobs(database, store)
-    const files = await storeRunFiles(paths, checkpointId, blobs, ends)
+    // As the host has them when it writes the end.
+    const files = await storeRunFiles(momentPaths(paths, ends), checkpointId, blobs, ends)
     await table.append(hold, lines, { ends, files, outline })
     await database.transaction(async (tx) => {
       await fleet.jobs.remove(tx, runId)
