@@ -9,6 +9,7 @@ import { checkArguments } from './files/check-arguments.ts'
 import type { RunElsewhere, RunFences } from './fleet-runs/run-fences.ts'
 import { type ForkRequest, type Forks, forkRun } from './forks/fork-run.ts'
 import { checkRewind, endInterrupted, type Rewound } from './forks/rewind.ts'
+import { requireNoFleet } from './journal/fleet-mark.ts'
 import type { RunPaths, RunStore } from './journal/run-store.ts'
 
 export interface ForkOptions {
@@ -77,6 +78,8 @@ export async function forkAnyRun(
   request: ForkRequest,
   fences?: RunFences,
 ): Promise<Forks> {
+  // Of a fleet that this host knows nothing of.
+  if (fences === undefined) await requireNoFleet(paths.journal, paths.runId)
   const elsewhere = await fences?.makeThere?.(paths)
   const made = (await elsewhere?.forkStored(store, request)) ?? (await elsewhere?.fork(request))
   if (made !== undefined) return made
@@ -98,6 +101,7 @@ export async function rewindAnyRun(
   fences?: RunFences,
 ): Promise<Rewound> {
   const checked = checkArguments(unusable, RewindSchema, options)
+  if (fences === undefined) await requireNoFleet(paths.journal, paths.runId)
   const elsewhere = await fences?.makeThere?.(paths)
   const made = elsewhere && (await rewindElsewhere(store, paths, checked, elsewhere))
   if (made !== undefined) return made

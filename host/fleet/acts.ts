@@ -36,7 +36,7 @@ export interface Act {
 
 const columns = `act_id AS "actId", run_id AS "runId", kind, body, made_by AS by, acts.host_id AS "hostId",
   begun_seq AS "begunSeq"`
-/** A host has to begin it: the one that it is for, once; or the one that has the run, once for each time that it has it. */
+/** Whether a host has to begin it: the one that it is for, once; or the one that has the run, each time that it has it. */
 const isDue = (host: string) => `acts.outcome IS NULL AND CASE WHEN acts.host_id IS NULL
   THEN run.host_id = ${host} AND begun_epoch IS DISTINCT FROM run.epoch
   ELSE acts.host_id = ${host} AND begun_epoch IS NULL END`
@@ -81,7 +81,7 @@ export class ActTable {
     })
   }
 
-  /** For one host, whether or not it has the run. @returns the id of the act @throws {CaissonError} `run_not_found` */
+  /** For one host, whether or not it has the run. @returns the id of the act @throws {CaissonError} */
   async askHost(runId: string, hostId: string, kind: string, body: unknown, by: string): Promise<string> {
     const [asked] = await this.#database.query<{ actId: string }>(
       `WITH added AS (
@@ -131,7 +131,10 @@ export class ActTable {
     }
   }
 
-  /** Begins an act, once for each time that a host has the run; one for a host once. @returns false: it is begun, done or withdrawn */
+  /**
+   * Begins an act, once for each time that a host has the run; one for a host once.
+   * @returns false: it is begun, done or withdrawn
+   */
   async begin(actId: string, hostId: string): Promise<boolean> {
     const begun = await this.#database.query(
       `UPDATE caisson.acts SET begun_seq = coalesce(begun_seq, run.seq), begun_epoch = run.epoch

@@ -16,6 +16,7 @@ import { DirectoryBlobs } from '../../host/fleet/blob-store.ts'
 import { Fleet } from '../../host/fleet/fleet.ts'
 import { readRows } from '../../host/fleet/journal-rows.ts'
 import { FleetRuns } from '../../host/fleet-runs/fleet-runs.ts'
+import { forkRun } from '../../host/forks/fork-run.ts'
 import { Host } from '../../host/host.ts'
 import { newRunId } from '../../host/journal/run-store.ts'
 import { headOf, rowsBehind, takeNow } from '../../host/test/fleet/fleet-place.ts'
@@ -151,24 +152,29 @@ async function expectSameForks(world: World, runId: string, other: Host): Promis
   await using there = new Host({ env: { ...process.env, ...envOf(world, 'second') }, fences })
   await using before = new Host({ env: { ...process.env, ...envOf(world, 'first') } })
   // The last checkpoint of the killed host is the moment of some step.
-  const [first] = await forksOf(before, runId, 'end', 1)
+  const request = { at: 'end', count: 1, prompts: [], by: 'a test' }
+  const fork = async () => await forkRun({ store: before.runs, runId }, request)
+  const [first] = await forksOf({ fork }, runId, 'end', 1, before)
   const { moments } = (await eventsOf(runId)).reduce(reduceRun, initialRunState)
   const [step = ''] =
     Object.entries(moments).find(([, moment]) => moment?.checkpointId === first?.checkpointId) ?? []
-  const others = [...(await forksOf(there, runId, step, 2)), ...(await forksOf(other, runId, step, 1, there))]
+  const others = [
+    ...(await forksOf(there, runId, step, 2, there)),
+    ...(await forksOf(other, runId, step, 1, there)),
+  ]
   expect(first?.lines.at(-1)).toContain('"type":"checkpoint"')
   expect(Object.keys(first?.files ?? {}).length).toBeGreaterThan(2)
   for (const each of others) expect(each).toEqual(first)
   const read = (await eventsOf(runId)).slice(1, first?.lines.length)
   expect(first?.lines.slice(1)).toEqual(read.map(lineOf))
   // Of the last checkpoint, which the other host made.
-  const [end, same] = await forksOf(there, runId, 'end', 2)
+  const [end, same] = await forksOf(there, runId, 'end', 2, there)
   expect(end).toEqual(same)
   expect(end?.lines.slice(1)).toEqual((await eventsOf(runId)).slice(1, end?.lines.length).map(lineOf))
 }
 
 /** What forks begin with: lines, and digests of their disk and their workspace, without what names a fork. */
-async function forksOf(asked: Host, runId: string, at: string, count: number, host = asked) {
+async function forksOf(asked: Pick<Host, 'fork'>, runId: string, at: string, count: number, host: Host) {
   const { runIds, checkpointId } = await asked.fork(runId, { at, count })
   return await Promise.all(
     runIds.map(async (forkId) => {

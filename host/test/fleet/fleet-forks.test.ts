@@ -99,6 +99,10 @@ it('forks of a run of the fleet are runs of it, with the bytes of their journals
   }
   expect(await one.fleet.requests.findByKey('ana/once')).toMatchObject({ runId })
   expect(await one.fleet.status()).toMatchObject({ waitingForPeople: 3, waiting: 0 })
+  // A process that knows nothing of the fleet makes nothing of its runs.
+  const refused = { code: 'not_possible_now', message: expect.stringContaining('belongs to') }
+  await expect(one.alone.fork(runId, { at: 'end' })).rejects.toMatchObject(refused)
+  await expect(one.alone.rewind(runId, { to: 'end' })).rejects.toMatchObject(refused)
   // On the host that made it, only the fleet continues it.
   await expect(one.host.resume(runIds[0] ?? '')).rejects.toMatchObject({ code: 'run_busy' })
 }, 30_000)
