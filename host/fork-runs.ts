@@ -81,7 +81,7 @@ export async function forkAnyRun(
   // Of a fleet that this host knows nothing of.
   if (fences === undefined) await requireNoFleet(paths.journal, paths.runId)
   const elsewhere = await fences?.makeThere?.(paths)
-  const made = (await elsewhere?.forkStored(store, request)) ?? (await elsewhere?.fork(request))
+  const made = (await elsewhere?.forkStored(request)) ?? (await elsewhere?.fork(request))
   if (made !== undefined) return made
   await untilLeft(store, paths.runId)
   const client = await connectTo(store, paths)
@@ -145,7 +145,7 @@ async function rewindElsewhere(
   if (elsewhere.isAtWork) return await elsewhere.rewind(options, by)
   const despite = await checkRewind(store, runId, to, despiteEffects)
   const prompts = prompt === undefined ? [] : [prompt]
-  const forks = await elsewhere.forkStored(store, { at: to, count: 1, prompts, by, despite })
+  const forks = await elsewhere.forkStored({ at: to, count: 1, prompts, by, despite })
   if (forks === undefined) return await elsewhere.rewind(options, by)
   const { step, runIds } = forks
   const [fork = ''] = runIds

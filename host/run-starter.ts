@@ -230,12 +230,12 @@ export class RunStarter {
     await this.#traces.close()
   }
 
-  #ofFleet(runId: string): Pick<PlannedRun, 'isOfFleet' | 'sharedKeys' | 'store'> {
+  #ofFleet(runId: string): Pick<PlannedRun, 'isOfFleet' | 'sharedKeys' | 'source'> {
     const isOfFleet = this.#fences?.of(runId) !== undefined
-    const { keys } = this.#fences ?? {}
+    const { keys, source } = this.#fences ?? {}
     return {
       isOfFleet,
-      ...(isOfFleet ? { store: this.#state.runs } : {}),
+      ...(isOfFleet && source !== undefined ? { source } : {}),
       ...(keys === undefined ? {} : { sharedKeys: keys }),
     }
   }

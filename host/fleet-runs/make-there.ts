@@ -10,7 +10,7 @@ import { CheckpointId, Line, RunId } from '#specs/protocol/text.ts'
 import type { FleetHost } from '../fleet/host-table.ts'
 import type { ForkRequest, Forks } from '../forks/fork-run.ts'
 import type { Rewound } from '../forks/rewind.ts'
-import type { RunPaths, RunStore } from '../journal/run-store.ts'
+import type { RunPaths } from '../journal/run-store.ts'
 import type { RewindBody } from './acts.ts'
 import type { FleetCopies } from './copies.ts'
 import { FleetRunHandle, readOutcome } from './handle.ts'
@@ -47,11 +47,13 @@ export async function findElsewhere(
   const atWorkAt = hasEnded ? null : hostId
   // What it kept is gone, which it says itself.
   const isLost = isOwn && atWorkAt === null
-  return new Elsewhere(parts, copies, { runId, carriedBy, atWorkAt, isLost })
+  return new Elsewhere(parts, copies, { runId, paths, carriedBy, atWorkAt, isLost })
 }
 
 interface Place {
   readonly runId: string
+  /** On this host. */
+  readonly paths: RunPaths
   /** Name of the host that has the disk. */
   readonly carriedBy: string | null
   /** Id of the host that carries it out. */
@@ -74,8 +76,8 @@ class Elsewhere implements RunElsewhere {
     return this.#place.atWorkAt !== null
   }
 
-  async forkStored(store: RunStore, request: ForkRequest): Promise<Forks | undefined> {
-    return await forkStored(this.#parts, store, store.paths(this.#place.runId), request)
+  async forkStored(request: ForkRequest): Promise<Forks | undefined> {
+    return await forkStored(this.#parts, this.#place.paths, request)
   }
 
   async fork({ by, despite: _, ...request }: ForkRequest): Promise<Forks | undefined> {

@@ -5,7 +5,6 @@ import type { Rewound } from '../forks/rewind.ts'
 import type { JournalFence } from '../journal/journal.ts'
 import type { EnterFence, RunPaths } from '../journal/run-paths.ts'
 import type { RunSource } from '../journal/run-source.ts'
-import type { RunStore } from '../journal/run-store.ts'
 import type { SharedKeys } from '../providers/shared-keys.ts'
 
 /** A run of a fleet whose disk this host has not got. */
@@ -13,7 +12,7 @@ export interface RunElsewhere {
   /** Whether a host carries it out. */
   readonly isAtWork: boolean
   /** Forks it by what the store of files has. Undefined: the store has not what the moment needs. */
-  forkStored(store: RunStore, request: ForkRequest): Promise<Forks | undefined>
+  forkStored(request: ForkRequest): Promise<Forks | undefined>
   /** Has the host that has the disk fork it there. Undefined: that was this host. */
   fork(request: ForkRequest): Promise<Forks | undefined>
   /** Has that host rewind it there. Undefined: that was this host. */

@@ -46,14 +46,14 @@ const read: ReadonlySet<string> = new Set([
 /** @returns undefined: the store has not what the moment needs, or only the process that has the run knows the moment */
 export async function forkStored(
   parts: StoreParts,
-  store: RunStore,
   { runId, directory, locks }: RunPaths,
   request: ForkRequest,
 ): Promise<Forks | undefined> {
   const { fleet, blobs } = parts
   const stored = await readStoredRun(parts, runId)
   const small = [...stored.members.values()].filter(({ name }) => read.has(name))
-  await using stage = await ArchiveStage.open({ runs: path.dirname(directory), locks }, 'import')
+  const folders = { runs: path.dirname(directory), locks }
+  await using stage = await ArchiveStage.open(folders, 'import')
   const from = new RunStore({ runs: stage.directory, locks: path.join(stage.directory, 'locks') })
   const rows = linesUntil(readRows(fleet.database, fleet.runs, runId), stored.seq)
   await restoreRun(from.paths(runId), { files: small, rows }, blobs)
@@ -66,7 +66,7 @@ export async function forkStored(
     // Reading one makes a copy of it, which has all of its files.
     for (const fork of forks) await rm(fork.directory, { recursive: true, force: true })
   }
-  return await forkRun({ store, runId, stored: { from, adopt } }, request)
+  return await forkRun({ store: new RunStore(folders), runId, stored: { from, adopt } }, request)
 }
 
 /** The moments of a run that any host can fork it at, oldest first. */
