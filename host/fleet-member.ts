@@ -21,9 +21,10 @@ import type { HostFacts, Requires } from './fleet/placement.ts'
 import type { SubmissionKey, SubmittedBefore } from './fleet/run-requests.ts'
 import { describeSubmitted } from './fleet/run-rows.ts'
 import type { FleetPlace, FleetSignals } from './fleet/waits.ts'
+import type { MakeHere } from './fleet-runs/acts.ts'
 import type { SubmittedAbout } from './fleet-runs/end.ts'
 import { type CarriedRun, FleetRuns, type Segment } from './fleet-runs/fleet-runs.ts'
-import type { RunFences } from './fleet-runs/run-fences.ts'
+import type { RunElsewhere, RunFences } from './fleet-runs/run-fences.ts'
 import type { Host } from './host.ts'
 import type { JournalFence } from './journal/journal.ts'
 import type { EnterFence, RunPaths } from './journal/run-paths.ts'
@@ -121,6 +122,11 @@ export class FleetMember implements RunFences, AsyncDisposable {
     options: { readonly orBeginning?: boolean } = {},
   ): Promise<RunHandle | null | undefined> {
     return await this.#runs.elsewhere(paths, options)
+  }
+
+  /** As of {@link RunFences}. */
+  async makeThere(paths: RunPaths): Promise<RunElsewhere | undefined> {
+    return await this.#runs.makeThere(paths)
   }
 
   /** As of {@link RunFences}. */
@@ -272,7 +278,7 @@ export class FleetMember implements RunFences, AsyncDisposable {
    * @param begin starts a new run with `runAs`, and resumes another; both with `leaveOnSleep`
    */
   async work(
-    host: Pick<Host, 'runs' | 'config' | 'folders'>,
+    host: Pick<Host, 'runs' | 'config' | 'folders' | 'fork' | 'rewind'>,
     begin: (segment: SubmittedSegment) => Promise<CarriedRun>,
   ): Promise<void> {
     const { requests } = this.#fleet
@@ -281,7 +287,7 @@ export class FleetMember implements RunFences, AsyncDisposable {
       const request = (await requests.read(segment.runId)) as { readonly start?: unknown } | null
       return await begin({ ...segment, start: request?.start })
     }
-    await this.#runs.work(host.runs, beginSubmitted, fleetBoundsOf(await host.config()))
+    await this.#runs.work(host.runs, beginSubmitted, fleetBoundsOf(await host.config()), makerOf(host))
   }
 
   /** Before a run is resumed: its workspace is elsewhere on this host. */
@@ -330,6 +336,20 @@ export class FleetMember implements RunFences, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#fleet[Symbol.asyncDispose]()
+  }
+}
+
+/** Forks and rewinds runs whose disks this host has, for other hosts. */
+export function makerOf(host: Pick<Host, 'runs' | 'fork' | 'rewind'>): MakeHere {
+  return {
+    fork: async (runId, { metadata, ...request }, by) => {
+      await host.runs.requireHere(runId, 'disk')
+      return await host.fork(runId, { ...request, ...(metadata === undefined ? {} : { metadata }), by })
+    },
+    rewind: async (runId, { prompt, ...options }, by) => {
+      await host.runs.requireHere(runId, 'disk')
+      return await host.rewind(runId, { ...options, ...(prompt === undefined ? {} : { prompt }), by })
+    },
   }
 }
 

@@ -1,12 +1,15 @@
 /** Forks and rewinds runs of the host: at work in this or another process, interrupted, or ended. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { Line, Text } from '#specs/protocol/text.ts'
 import { ForkFields } from './control/messages.ts'
 import { RunClient } from './control/run-client.ts'
 import { checkArguments } from './files/check-arguments.ts'
+import type { RunElsewhere, RunFences } from './fleet-runs/run-fences.ts'
 import { type ForkRequest, type Forks, forkRun } from './forks/fork-run.ts'
-import { checkRewind, endInterrupted } from './forks/rewind.ts'
+import { checkRewind, endInterrupted, type Rewound } from './forks/rewind.ts'
+import { requireNoFleet } from './journal/fleet-mark.ts'
 import type { RunPaths, RunStore } from './journal/run-store.ts'
 
 export interface ForkOptions {
@@ -36,14 +39,6 @@ export interface RewindOptions {
   readonly by?: string
 }
 
-export interface Rewound {
-  /** The run that takes the place of the other; `host.resume` continues it. */
-  readonly runId: string
-  readonly step: string
-  /** What the other run did outside its VM behind the moment; at most 20. */
-  readonly effects: readonly string[]
-}
-
 const common = { by: Line.default('the application') }
 const { at, count, prompts, metadata } = ForkFields.shape
 const ForkSchema = z.strictObject({
@@ -59,6 +54,9 @@ const RewindSchema = z.strictObject({
   prompt: Text.optional(),
   despiteEffects: z.boolean().default(false),
 })
+/** How long the process of an ended run has to leave it, and how often that is looked at. */
+const leaveMaxMs = 10_000
+const lookMs = 50
 const unusable = 'the options of the call cannot be used'
 
 /** @throws {CaissonError} `invalid_options` */
@@ -74,7 +72,18 @@ export function readForkOptions(options: ForkOptions): ForkRequest {
 }
 
 /** @throws {CaissonError} `not_possible_now`, `run_busy`, `state_corrupted`, `connection_lost` */
-export async function forkAnyRun(store: RunStore, paths: RunPaths, request: ForkRequest): Promise<Forks> {
+export async function forkAnyRun(
+  store: RunStore,
+  paths: RunPaths,
+  request: ForkRequest,
+  fences?: RunFences,
+): Promise<Forks> {
+  // Of a fleet that this host knows nothing of.
+  if (fences === undefined) await requireNoFleet(paths.journal, paths.runId)
+  const elsewhere = await fences?.makeThere?.(paths)
+  const made = (await elsewhere?.forkStored(request)) ?? (await elsewhere?.fork(request))
+  if (made !== undefined) return made
+  await untilLeft(store, paths.runId)
   const client = await connectTo(store, paths)
   if (client === null) return await forkRun({ store, runId: paths.runId }, request)
   try {
@@ -89,9 +98,16 @@ export async function rewindAnyRun(
   store: RunStore,
   paths: RunPaths,
   options: RewindOptions,
+  fences?: RunFences,
 ): Promise<Rewound> {
-  const { to, prompt, despiteEffects, by } = checkArguments(unusable, RewindSchema, options)
+  const checked = checkArguments(unusable, RewindSchema, options)
+  if (fences === undefined) await requireNoFleet(paths.journal, paths.runId)
+  const elsewhere = await fences?.makeThere?.(paths)
+  const made = elsewhere && (await rewindElsewhere(store, paths, checked, elsewhere))
+  if (made !== undefined) return made
+  const { to, prompt, despiteEffects, by } = checked
   const { runId } = paths
+  await untilLeft(store, runId)
   const client = await connectTo(store, paths)
   // From here on it begins no further effect.
   await client?.pause({ by })
@@ -116,6 +132,36 @@ export async function rewindAnyRun(
   } finally {
     await client?.detach()
   }
+}
+
+/** Here by what the store has, once no host has the run; else by the host that has its disk. */
+async function rewindElsewhere(
+  store: RunStore,
+  { runId }: RunPaths,
+  { by, ...options }: z.infer<typeof RewindSchema>,
+  elsewhere: RunElsewhere,
+): Promise<Rewound | undefined> {
+  const { to, prompt, despiteEffects } = options
+  if (elsewhere.isAtWork) return await elsewhere.rewind(options, by)
+  const despite = await checkRewind(store, runId, to, despiteEffects)
+  const prompts = prompt === undefined ? [] : [prompt]
+  const forks = await elsewhere.forkStored({ at: to, count: 1, prompts, by, despite })
+  if (forks === undefined) return await elsewhere.rewind(options, by)
+  const { step, runIds } = forks
+  const [fork = ''] = runIds
+  try {
+    await elsewhere.end(`rewind to ${step} as ${fork}`)
+    return { runId: fork, step, effects: await checkRewind(store, runId, to, true) }
+  } catch (error) {
+    throw beside(runId, fork, error)
+  }
+}
+
+/** The process of a run that has just ended moves its disk, and closes its socket. */
+async function untilLeft(store: RunStore, runId: string): Promise<void> {
+  if ((await store.summary(runId)).state.end === null) return
+  const until = performance.now() + leaveMaxMs
+  while (performance.now() < until && (await store.isLive(runId))) await sleep(lookMs)
 }
 
 /** The rewound run was not ended: another process has continued it, say. The fork stays. */

@@ -63,11 +63,11 @@ import {
   type ForkOptions,
   forkAnyRun,
   type RewindOptions,
-  type Rewound,
   readForkOptions,
   rewindAnyRun,
 } from './fork-runs.ts'
 import type { Forks } from './forks/fork-run.ts'
+import type { Rewound } from './forks/rewind.ts'
 import {
   defaultMaxAtWork,
   type HostOptions,
@@ -493,9 +493,8 @@ export class Host implements AsyncDisposable {
       this.#starter.requireOpen()
       const request = readForkOptions(options)
       const paths = await this.runs.find(name)
-      await this.runs.requireHere(paths.runId, 'disk')
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
-      return await forkAnyRun(this.runs, paths, request)
+      return await forkAnyRun(this.runs, paths, request, this.#fences)
     })
   }
 
@@ -529,9 +528,8 @@ export class Host implements AsyncDisposable {
     return await withCode(async () => {
       this.#starter.requireOpen()
       const paths = await this.runs.find(name)
-      await this.runs.requireHere(paths.runId, 'disk')
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
-      return await rewindAnyRun(this.runs, paths, options)
+      return await rewindAnyRun(this.runs, paths, options, this.#fences)
     })
   }
 

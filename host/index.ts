@@ -118,9 +118,10 @@ export {
 } from './fleet-member.ts'
 export type { SubmittedAbout } from './fleet-runs/end.ts'
 export type { CarriedRun, Segment } from './fleet-runs/fleet-runs.ts'
-export type { RunFences } from './fleet-runs/run-fences.ts'
-export type { ForkOptions, RewindOptions, Rewound } from './fork-runs.ts'
+export type { RunElsewhere, RunFences } from './fleet-runs/run-fences.ts'
+export type { ForkOptions, RewindOptions } from './fork-runs.ts'
 export type { ForkRequest, Forks } from './forks/fork-run.ts'
+export type { Rewound } from './forks/rewind.ts'
 export type { CodeHook, CodeHookAt, CodeVerdict } from './hooks/code-hook.ts'
 export type {
   HookedCall,

@@ -230,10 +230,14 @@ export class RunStarter {
     await this.#traces.close()
   }
 
-  #ofFleet(runId: string): Pick<PlannedRun, 'isOfFleet' | 'sharedKeys'> {
+  #ofFleet(runId: string): Pick<PlannedRun, 'isOfFleet' | 'sharedKeys' | 'source'> {
     const isOfFleet = this.#fences?.of(runId) !== undefined
-    const { keys } = this.#fences ?? {}
-    return { isOfFleet, ...(keys === undefined ? {} : { sharedKeys: keys }) }
+    const { keys, source } = this.#fences ?? {}
+    return {
+      isOfFleet,
+      ...(isOfFleet && source !== undefined ? { source } : {}),
+      ...(keys === undefined ? {} : { sharedKeys: keys }),
+    }
   }
 
   async #openRecord(paths: RunPaths): Promise<RunRecord> {

@@ -1,5 +1,4 @@
 /** Forks of runs for forked sessions: made when the session is, and started with the words of its first prompt. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '#specs/errors.ts'
 import type { ForkOptions, Host } from '../index.ts'
 import { forkMessageIdOf, metadataKeys, type PastSession } from './history.ts'
@@ -8,29 +7,17 @@ import type { Mode } from './settings.ts'
 import type { Carrier } from './turn.ts'
 import type { RunUpdates } from './updates.ts'
 
-/** How long the process of an ended run has to leave it, and how often that is looked at. */
-const leaveMaxMs = 10_000
-const lookMs = 50
-
 /** Forks a run at its last moment; one that changed nothing, at its beginning. @returns the new run */
 export async function forkLast(
   host: Host,
   runId: string,
   options: Pick<ForkOptions, 'by' | 'metadata' | 'prompts'>,
 ): Promise<string> {
-  await untilLeft(host, runId)
   const { runIds } = await host.fork(runId, { ...options, at: 'now' }).catch(async (error: unknown) => {
     if (!hasCode(error, 'not_possible_now')) throw error
     return await host.fork(runId, { ...options, at: 'start' })
   })
   return runIds[0] as string
-}
-
-/** The process of a run that has just ended may close its socket in the middle of a fork. */
-async function untilLeft(host: Host, runId: string): Promise<void> {
-  if ((await host.runs.summary(runId)).state.end === null) return
-  const until = Date.now() + leaveMaxMs
-  while (Date.now() < until && (await host.runs.isLive(runId))) await sleep(lookMs)
 }
 
 /**

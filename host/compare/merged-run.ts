@@ -45,6 +45,7 @@ export async function mergeRuns(
   try {
     if (imported !== undefined) await writeImported(paths.directory, imported)
     await writeRun(paths, first, { results, changes, metadata: metadata ?? commonMetadata(results) })
+    await store.adopt([paths.runId], runIds)
   } catch (error) {
     await rm(paths.directory, { recursive: true, force: true })
     throw error

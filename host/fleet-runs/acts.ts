@@ -5,11 +5,15 @@
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
+import { Line, Text } from '#specs/protocol/text.ts'
 import type { ApprovalAnswer } from '../approvals/decisions.ts'
+import { ForkFields } from '../control/messages.ts'
 import type { RunHandle } from '../control/run-handle.ts'
 import type { Act, ActOutcome } from '../fleet/acts.ts'
 import type { Fleet } from '../fleet/fleet.ts'
 import { readRows } from '../fleet/journal-rows.ts'
+import type { Forks } from '../forks/fork-run.ts'
+import type { Rewound } from '../forks/rewind.ts'
 
 /** What another host may ask for. Absent: not of this run. */
 export type ActedRun = Partial<
@@ -31,23 +35,36 @@ const Bodies = {
   pause: z.strictObject({}),
   unpause: z.strictObject({}),
   cancel: z.strictObject({ now: z.boolean() }),
+  fork: ForkFields.omit({ by: true, despite: true }),
+  rewind: z.strictObject({ to: Line.min(1), prompt: Text.optional(), despiteEffects: z.boolean() }),
 } as const
 export type ActKind = keyof typeof Bodies
 export type ActBody<Kind extends ActKind> = z.infer<(typeof Bodies)[Kind]>
+export type RewindBody = ActBody<'rewind'>
 const Kind = z.enum(Object.keys(Bodies) as [ActKind, ...ActKind[]])
 
-/** Until the host leaves the fleet. @param runOf undefined: the host is about to have it, or has it no more */
-export async function serveActs(
-  fleet: Fleet,
-  runOf: (runId: string) => ActedRun | undefined,
-  warn: (text: string) => void,
-): Promise<void> {
+/** Makes runs of one whose disk this host has. @throws {CaissonError} where it has not */
+export interface MakeHere {
+  fork(runId: string, request: ActBody<'fork'>, by: string): Promise<Forks>
+  rewind(runId: string, options: RewindBody, by: string): Promise<Rewound>
+}
+
+export interface ServedActs {
+  /** Undefined: the host is about to have it, or has it no more. */
+  readonly runOf: (runId: string) => ActedRun | undefined
+  /** Absent: this host forks nothing for others. */
+  readonly make?: MakeHere | undefined
+  readonly warn: (text: string) => void
+}
+
+/** Until the host leaves the fleet. */
+export async function serveActs(fleet: Fleet, { runOf, make, warn }: ServedActs): Promise<void> {
   const { acts, notices, closing, hostId } = fleet
   while (!closing.aborted) {
     const noticed = notices.wait(hostId, closing)
     try {
       for await (const act of acts.allOpen(hostId)) {
-        const run = runOf(act.runId)
+        const run = act.hostId === null ? runOf(act.runId) : { make }
         // Its part has not begun: at the next look.
         if (run !== undefined && (await acts.begin(act.actId, hostId)))
           void carryOut(fleet, act, run).catch((error: unknown) => {
@@ -61,18 +78,33 @@ export async function serveActs(
   }
 }
 
-async function carryOut(fleet: Fleet, act: Act, run: ActedRun): Promise<void> {
+async function carryOut(
+  fleet: Fleet,
+  act: Act,
+  run: ActedRun & { readonly make?: MakeHere | undefined },
+): Promise<void> {
   let outcome: ActOutcome
   try {
-    const before = await doneBefore(fleet, act)
-    outcome = before ?? { value: (await perform(run, act)) ?? null }
+    const before = act.hostId === null ? await doneBefore(fleet, act) : undefined
+    const done = before ?? {
+      value: (await (act.hostId === null ? perform(run, act) : makeHere(run.make, act))) ?? null,
+    }
+    outcome = done
   } catch (error) {
     const { code, message, remedy } = CaissonError.from(error)
     // The run leaves this host. Whoever asked withdraws the act then, and asks the next host or writes the journal.
-    if (code === 'run_busy') return
-    outcome = { error: { code, message, ...(remedy === undefined ? {} : { remedy }) } }
+    if (code === 'run_busy' && act.hostId === null) return
+    outcome = {
+      error: { code, message: withoutRemedy(message, remedy), ...(remedy === undefined ? {} : { remedy }) },
+    }
   }
   await fleet.acts.end(act.actId, outcome)
+}
+
+/** Who reads it makes an error of both, whose message ends with what to do. */
+function withoutRemedy(message: string, remedy: string | undefined): string {
+  if (remedy === undefined || !message.endsWith(` ${remedy}`)) return message
+  return message.slice(0, -remedy.length - 1).replace(/;$/, '')
 }
 
 /** @throws {CaissonError} as the method of the run; `invalid_options` for what no host asks for */
@@ -105,6 +137,19 @@ async function perform(run: ActedRun, { kind, body, by }: Act): Promise<unknown>
         `this host knows no act ${JSON.stringify(kind.slice(0, 100))}`,
       )
   }
+}
+
+/** @throws {CaissonError} as the host; `invalid_options` for what no host asks for */
+async function makeHere(make: MakeHere | undefined, { runId, kind, body, by: said }: Act): Promise<unknown> {
+  const by = Line.safeParse(said).data
+  if (by === undefined || (kind !== 'fork' && kind !== 'rewind'))
+    throw new CaissonError(
+      'invalid_options',
+      `this host makes nothing of ${JSON.stringify(kind.slice(0, 100))}`,
+    )
+  if (make === undefined) throw new CaissonError('not_possible_now', 'this host forks nothing for others')
+  if (kind === 'rewind') return await make.rewind(runId, read('rewind', body), by)
+  return await make.fork(runId, read('fork', body), by)
 }
 
 /** @throws {CaissonError} `run_busy`: the run left this host before it was cancelled */

@@ -23,6 +23,7 @@ import type { SharedRun } from '../journal/shared-run.ts'
 import type { KeptBounds } from '../runs/storage-bounds.ts'
 import type { Folders } from '../state/folders.ts'
 import { isRunLocked } from '../workspace/run-lock.ts'
+import { adoptRuns } from './adopt.ts'
 import { lockCopy, removeOldCopies } from './copy-bounds.ts'
 import { fetchRunFiles } from './files.ts'
 
@@ -35,7 +36,7 @@ const boundEveryMs = 60_000
 export class FleetCopies implements RunSource {
   readonly rows: RunRows
   readonly #fleet: Fleet
-  readonly #blobs: Pick<FleetBlobs, 'get'>
+  readonly #blobs: Pick<FleetBlobs, 'get' | 'put'>
   readonly #isHere: (runId: string) => boolean
   #bounding:
     | { readonly folders: Pick<Folders, 'runs' | 'locks'>; readonly bounds: () => Promise<KeptBounds> }
@@ -43,7 +44,7 @@ export class FleetCopies implements RunSource {
   #boundNext = 0
 
   /** @param isHere whether this process carries the run out */
-  constructor(fleet: Fleet, blobs: Pick<FleetBlobs, 'get'>, isHere: (runId: string) => boolean) {
+  constructor(fleet: Fleet, blobs: Pick<FleetBlobs, 'get' | 'put'>, isHere: (runId: string) => boolean) {
     this.#fleet = fleet
     this.#blobs = blobs
     this.#isHere = isHere
@@ -117,14 +118,19 @@ export class FleetCopies implements RunSource {
     await removeRun(this.#fleet.database, runId)
   }
 
+  async adopt(made: readonly RunPaths[], of: readonly string[]): Promise<void> {
+    for (const runId of of) if ((await this.run(runId)) === undefined) return
+    await adoptRuns({ fleet: this.#fleet, blobs: this.#blobs }, made, of)
+  }
+
   async requireHere(paths: RunPaths, need: 'disk' | 'apply log'): Promise<void> {
-    const { runId, options, moments } = paths
+    const { runId } = paths
     if (this.#isHere(runId) || (await this.run(runId)) === undefined) return
     const { carriedBy, enteredBy } = await this.#fleet.runs.places(runId)
     if (need === 'disk') {
       if (carriedBy === null) throw new CaissonError('not_possible_now', `${runId} has not begun on any host`)
-      const hasDisk = existsSync(options) || existsSync(moments)
-      if (carriedBy === this.#fleet.name && hasDisk) return
+      // One that kept no disk says so itself.
+      if (carriedBy === this.#fleet.name) return
       throw elsewhere(carriedBy, `only the host ${carriedBy} of the fleet has the disk of ${runId}`)
     }
     const applier = enteredBy ?? carriedBy ?? 'unknown'

@@ -26,17 +26,18 @@ const journalName = 'journal.jsonl'
 /**
  * Stores the files, and lists them.
  * @param checkpointId null: those of the beginning, or of the end
- * @param hasEnded whether nothing continues from here: then what explains the changes counts, and no disk of the VM
+ * @param hasBase whether the workspace that went into the VM is whole, also where there is no checkpoint: at the end, where
+ *   what explains the changes counts, and in a fork
  * @param known digests of files that earlier calls of this run stored
  */
 export async function storeRunFiles(
   paths: RunPaths,
   checkpointId: string | null,
   blobs: Pick<FleetBlobs, 'put'>,
-  hasEnded = false,
-  known = new KnownDigests(),
+  hasBase = false,
+  known: Pick<KnownDigests, 'of'> = new KnownDigests(),
 ): Promise<Member[]> {
-  const base = checkpointId === null && !hasEnded ? undefined : await findKeptBase(paths)
+  const base = checkpointId === null && !hasBase ? undefined : await findKeptBase(paths)
   const sources = await collectSources({
     paths,
     journalBytes: 0,
@@ -109,7 +110,7 @@ export async function fetchRunFiles(
 }
 
 /** The list is of the database. @throws {CaissonError} `state_corrupted` */
-function readMembers(runId: string, files: unknown): readonly Member[] {
+export function readMembers(runId: string, files: unknown): readonly Member[] {
   const { success, data: members = [] } = RunFiles.safeParse(files ?? [])
   const fault = success ? findMemberFault(members) : 'it has another form'
   if (fault === undefined && !members.some(({ name }) => name === journalName)) return members

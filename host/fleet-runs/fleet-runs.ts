@@ -21,14 +21,15 @@ import { RunFold } from '../journal/run-outline.ts'
 import type { EnterFence } from '../journal/run-paths.ts'
 import type { RunPaths, RunStore } from '../journal/run-store.ts'
 import type { Run } from '../runs/run.ts'
-import { type ActedRun, serveActs } from './acts.ts'
+import { type ActedRun, type MakeHere, serveActs } from './acts.ts'
 import { FleetCopies } from './copies.ts'
 import { lockCopy } from './copy-bounds.ts'
 import { DeltaSender } from './deltas.ts'
 import { endUncarried, SubmittedAbout } from './end.ts'
 import { restoreRun, storeRunFiles } from './files.ts'
 import { FleetRunHandle } from './handle.ts'
-import type { RunFences } from './run-fences.ts'
+import { findElsewhere } from './make-there.ts'
+import type { RunElsewhere, RunFences } from './run-fences.ts'
 
 /** A part of a run, on this host. */
 export interface Segment {
@@ -138,21 +139,28 @@ export class FleetRuns implements RunFences {
     return run.hasEnded ? null : new FleetRunHandle(this.#fleet, this.source, run.id)
   }
 
+  /** See {@link RunFences.makeThere}. */
+  async makeThere(paths: RunPaths): Promise<RunElsewhere | undefined> {
+    return await findElsewhere({ fleet: this.#fleet, blobs: this.#blobs }, this.source, paths)
+  }
+
   /**
    * Carries runs out, as many as the host has slots.
    * @param runs of the host, whose option `fences` is this object
    * @param begin starts a new run with `runAs`, and resumes another; both leave this process when the run sleeps
    * @param ended what the fleet keeps of ended runs; absent: all of them
+   * @param make forks runs whose disks this host has, for other hosts; absent: it does not
    */
   async work(
     runs: RunStore,
     begin: (segment: Segment) => Promise<CarriedRun>,
     ended: EndedRunBounds = {},
+    make?: MakeHere,
   ): Promise<void> {
     this.#fleet.keepUp(this.#blobs.store, ended)
     const warn = (text: string) => process.emitWarning(text)
     new DeltaSender(this.#fleet, (runId) => this.#carried.get(runId))
-    void serveActs(this.#fleet, (runId) => this.#carried.get(runId), warn)
+    void serveActs(this.#fleet, { runOf: (runId) => this.#carried.get(runId), make, warn })
     await this.#fleet.work((hold, signals) => this.#drive(hold, signals, runs, begin))
   }
 

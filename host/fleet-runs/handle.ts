@@ -362,7 +362,7 @@ function endOf({ usage, checkpoint }: RunState, by: string): HostEvent[] {
   ]
 }
 
-function readOutcome(runId: string, outcome: unknown): { readonly value: unknown } {
+export function readOutcome(runId: string, outcome: unknown): { readonly value: unknown } {
   const { data } = ActOutcome.safeParse(outcome)
   if (data === undefined)
     throw new CaissonError('internal', `the host of ${runId} gave an outcome of another form`)

@@ -1,10 +1,13 @@
 /**
  * What a host asks the host of a run to do: rows that the other one is notified of. The host that has the run carries an act
  * out and writes the outcome. One that was begun by a host that is gone is judged by the journal: see host/fleet-runs/acts.ts.
+ * An act may be for one host, whoever has the run: only that host begins it, and once.
  */
 import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import { parseJson } from '../files/json.ts'
 import type { FleetDatabase, Queries } from './database.ts'
+import { goneAfter } from './host-table.ts'
 import { releaseLeft } from './run-table.ts'
 
 /** Channel of notices: ids of hosts that were asked, and `act-ID` of acts with an outcome. */
@@ -25,11 +28,18 @@ export interface Act {
   readonly kind: string
   readonly body: unknown
   readonly by: string
+  /** For this host alone. Null: for the host that has the run. */
+  readonly hostId: string | null
   /** End of the journal when another host began it. Null: none has. */
   readonly begunSeq: number | null
 }
 
-const columns = 'act_id AS "actId", run_id AS "runId", kind, body, made_by AS by, begun_seq AS "begunSeq"'
+const columns = `act_id AS "actId", run_id AS "runId", kind, body, made_by AS by, acts.host_id AS "hostId",
+  begun_seq AS "begunSeq"`
+/** Whether a host has to begin it: the one that it is for, once; or the one that has the run, each time that it has it. */
+const isDue = (host: string) => `acts.outcome IS NULL AND CASE WHEN acts.host_id IS NULL
+  THEN run.host_id = ${host} AND begun_epoch IS DISTINCT FROM run.epoch
+  ELSE acts.host_id = ${host} AND begun_epoch IS NULL END`
 /** What nobody waits for any more. */
 const keptFor = '1 hour'
 const actsAtOnce = 100
@@ -71,15 +81,43 @@ export class ActTable {
     })
   }
 
+  /** For one host, whether or not it has the run. @returns the id of the act @throws {CaissonError} */
+  async askHost(runId: string, hostId: string, kind: string, body: unknown, by: string): Promise<string> {
+    const [asked] = await this.#database.query<{ actId: string }>(
+      `WITH added AS (
+         INSERT INTO caisson.acts (run_id, host_id, kind, body, made_by)
+         SELECT run_id, $2, $3, $4::jsonb, $5 FROM caisson.runs WHERE run_id = $1 RETURNING act_id
+       ) SELECT act_id AS "actId", pg_notify('${actsChannel}', $2) FROM added`,
+      [runId, hostId, kind, storable(body), by],
+    )
+    if (asked === undefined) throw new CaissonError('run_not_found', `the fleet has no run ${runId}`)
+    return asked.actId
+  }
+
+  /** Of an act for one host: what came of it, whether it was begun, and whether that host is there. */
+  async look(
+    actId: string,
+  ): Promise<{ readonly outcome: unknown; readonly isBegun: boolean; readonly isThere: boolean }> {
+    const [row] = await this.#database.query<{ outcome: unknown; isBegun: boolean; isThere: boolean }>(
+      `SELECT outcome, begun_epoch IS NOT NULL AS "isBegun",
+              EXISTS (SELECT FROM caisson.hosts AS host WHERE host.host_id = acts.host_id
+                         AND host.left_at IS NULL AND host.seen_at > now() - interval '${goneAfter}') AS "isThere"
+         FROM caisson.acts WHERE act_id = $1`,
+      [actId],
+    )
+    // A row that is gone has no outcome that anybody finds.
+    if (row === undefined) return { outcome: undefined, isBegun: true, isThere: false }
+    return { ...row, outcome: stored(row.outcome) ?? undefined }
+  }
+
   /**
-   * Acts on runs that the host has and which it has not begun, in order, up to 100.
+   * Acts on runs that the host has, or for the host, and which it has not begun, in order, up to 100.
    * @param after id of an act
    */
   async open(hostId: string, after = '0'): Promise<readonly Act[]> {
     return await this.#database.query<Act>(
       `SELECT ${columns} FROM caisson.acts JOIN caisson.runs AS run USING (run_id)
-        WHERE acts.outcome IS NULL AND run.host_id = $1 AND act_id > $2
-          AND begun_epoch IS DISTINCT FROM run.epoch ORDER BY act_id LIMIT ${actsAtOnce}`,
+        WHERE ${isDue('$1')} AND act_id > $2 ORDER BY act_id LIMIT ${actsAtOnce}`,
       [hostId, after],
     )
   }
@@ -93,13 +131,15 @@ export class ActTable {
     }
   }
 
-  /** Begins an act, once for each time that a host has the run. @returns false: it is begun, done or withdrawn */
+  /**
+   * Begins an act, once for each time that a host has the run; one for a host once.
+   * @returns false: it is begun, done or withdrawn
+   */
   async begin(actId: string, hostId: string): Promise<boolean> {
     const begun = await this.#database.query(
       `UPDATE caisson.acts SET begun_seq = coalesce(begun_seq, run.seq), begun_epoch = run.epoch
          FROM caisson.runs AS run
-        WHERE act_id = $1 AND acts.outcome IS NULL AND run.run_id = acts.run_id AND run.host_id = $2
-          AND begun_epoch IS DISTINCT FROM run.epoch RETURNING act_id`,
+        WHERE act_id = $1 AND run.run_id = acts.run_id AND ${isDue('$2')} RETURNING act_id`,
       [actId, hostId],
     )
     return begun.length > 0
@@ -139,7 +179,8 @@ export class ActTable {
       const [withdrawn] = await tx.query<{ begunSeq: number | null }>(
         `UPDATE caisson.acts SET outcome = '{"value": "withdrawn"}' FROM caisson.runs AS run
           WHERE act_id = $1 AND acts.outcome IS NULL AND run.run_id = acts.run_id
-            AND (run.host_id IS NULL OR begun_epoch IS DISTINCT FROM run.epoch)
+            AND CASE WHEN acts.host_id IS NULL THEN run.host_id IS NULL OR begun_epoch IS DISTINCT FROM run.epoch
+                     ELSE begun_epoch IS NULL END
           RETURNING begun_seq AS "begunSeq"`,
         [actId],
       )

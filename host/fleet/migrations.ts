@@ -315,6 +315,11 @@ export const fleetMigrations: readonly string[] = [
     PRIMARY KEY (fingerprint, model)
   );
   `,
+  `
+  -- The one host that an act is for, such as to fork a run whose disk it has. Null: the host that has the run.
+  ALTER TABLE caisson.acts ADD COLUMN host_id text;
+  CREATE INDEX acts_of_hosts ON caisson.acts (host_id) WHERE host_id IS NOT NULL AND outcome IS NULL;
+  `,
 ]
 
 /** Hosts that know this form, and no newer one, may work beside those of the newest. */

@@ -243,6 +243,17 @@ export class RunTable {
     return row?.files ?? undefined
   }
 
+  /** The number of lines, and the files that belong to them. Undefined: the fleet has no such run. */
+  async stored(
+    runId: string,
+  ): Promise<{ readonly seq: number; readonly files: unknown; readonly isAtWork: boolean } | undefined> {
+    const [row] = await this.#database.query<{ seq: number; files: unknown; isAtWork: boolean }>(
+      `SELECT seq, files, host_id IS NOT NULL AND NOT has_ended AS "isAtWork" FROM caisson.runs WHERE run_id = $1`,
+      [runId],
+    )
+    return row
+  }
+
   /**
    * Writes lines into the journal of a run that no host carries out, such as an answer, in one transaction with what
    * follows from it. Of several that saw the same journal, one gets its line in.

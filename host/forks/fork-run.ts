@@ -56,6 +56,16 @@ export interface ForkSource {
     /** Why it made no checkpoint of `now`. Absent: it made one. */
     readonly notNow?: string
   }
+  /** Absent: its disks are in its folder. */
+  readonly stored?: StoredSource
+}
+
+/** For a run whose disks are in the store of its fleet. */
+interface StoredSource {
+  /** Has its journal and its other files, in a folder of their own. */
+  readonly from: RunStore
+  /** Takes the new runs, whose folders have no disks. */
+  adopt(forks: readonly RunPaths[], checkpointId: string | null): Promise<void>
 }
 
 export interface Forks {
@@ -71,23 +81,27 @@ export interface Forks {
 
 /** @throws {CaissonError} `not_possible_now` when the run has no such moment or does not keep its disk, `state_corrupted` */
 export async function forkRun(source: ForkSource, request: ForkRequest): Promise<Forks> {
-  const { store, runId } = source
+  const { store, runId, stored: inStore } = source
+  const from = inStore?.from ?? store
   // Nobody continues it, applies its changes or frees its disk meanwhile.
-  await using _ = source.live === undefined ? await RunLock.take(store.paths(runId).locks, runId) : undefined
+  await using _ = source.live === undefined ? await RunLock.take(from.paths(runId).locks, runId) : undefined
   const lines: JournalEvent[] = []
   let state = initialRunState
-  await store.visit(runId, (line) => {
+  await from.visit(runId, (line) => {
     lines.push(line)
     state = reduceRun(state, line)
   })
   const found = findMoment(runId, state, request.at)
   const notNow = isNow(state, request.at) ? notNowOf(source, state) : undefined
   const point = isNow(state, request.at) && notNow === undefined ? { ...found, step: 'now' } : found
-  const paths = momentPaths(store.paths(runId), state.end !== null && source.live === undefined)
+  const isKept = state.end !== null && source.live === undefined && inStore === undefined
+  const paths = momentPaths(from.paths(runId), isKept)
   const isImported = (await readImported(paths.directory)) !== undefined
   const stored = await readTask(paths, isImported)
   await source.live?.flushRecording()
   const prefix = prefixOf(lines, point)
+  const { step, moment } = point
+  const checkpointId = moment?.checkpointId ?? null
   const runIds: string[] = []
   try {
     for (let index = 0; index < request.count; index += 1) {
@@ -95,13 +109,17 @@ export async function forkRun(source: ForkSource, request: ForkRequest): Promise
       runIds.push(fork.runId)
       await makeFork({ source, paths, fork, prefix, point, stored, request, words: request.prompts[index] })
     }
+    if (inStore === undefined) await store.adopt(runIds, [runId])
+    else
+      await inStore.adopt(
+        runIds.map((id) => store.paths(id)),
+        checkpointId,
+      )
   } catch (error) {
     // One that another process has taken up by now stays.
     for (const id of runIds) await store.remove(id).catch(() => undefined)
     throw error
   }
-  const { step, moment } = point
-  const checkpointId = moment?.checkpointId ?? null
   return { step, checkpointId, runIds, ...(notNow === undefined ? {} : { notNow }) }
 }
 
@@ -128,12 +146,7 @@ async function makeFork(parts: ForkParts): Promise<void> {
   // The lock of the open journal keeps others from continuing half a run.
   await using _ = await writePrefix(parts)
   const { moment } = point
-  if (moment !== null) {
-    const { checkpointId } = moment
-    if (source.live !== undefined) await source.live.copyDisk(fork.scratch, checkpointId)
-    else await CheckpointDisk.fork(paths.scratch, fork.scratch, checkpointId)
-  }
-  await linkOrCopy(paths.disk, fork.disk)
+  if (source.stored === undefined) await copyDisks(parts)
   await copyFile(paths.diskFiles, fork.diskFiles, constants.COPYFILE_EXCL)
   await copyFile(
     path.join(paths.directory, manifestName),
@@ -150,6 +163,15 @@ async function makeFork(parts: ForkParts): Promise<void> {
   const { task } = stored
   const own = { ...stored, task: { ...task, runId: fork.runId, idSeed: task.idSeed ?? task.runId } }
   await replaceFile(fork.options, `${JSON.stringify(own)}\n`)
+}
+
+async function copyDisks({ source, paths, fork, point: { moment } }: ForkParts): Promise<void> {
+  if (moment !== null) {
+    const { checkpointId } = moment
+    if (source.live !== undefined) await source.live.copyDisk(fork.scratch, checkpointId)
+    else await CheckpointDisk.fork(paths.scratch, fork.scratch, checkpointId)
+  }
+  await linkOrCopy(paths.disk, fork.disk)
 }
 
 /** Writes the lines until the moment anew, with their times. Returns the open record. */

@@ -8,6 +8,14 @@ import type { RunStore } from '../journal/run-store.ts'
 import { findMoment } from './moment.ts'
 import { behind, outsideEffects } from './outside-effects.ts'
 
+export interface Rewound {
+  /** The run that takes the place of the other; `host.resume` continues it. */
+  readonly runId: string
+  readonly step: string
+  /** What the other run did outside its VM behind the moment; at most 20. */
+  readonly effects: readonly string[]
+}
+
 /**
  * What the run did outside its VM behind the moment.
  * @throws {CaissonError} `not_possible_now` when it did something and nobody accepted that, or has no such moment
@@ -39,6 +47,7 @@ export async function checkRewind(
 
 /** Ends an interrupted run, whose place another one takes. Nothing happens to one that has ended. */
 export async function endInterrupted(store: RunStore, runId: string, message: string): Promise<void> {
+  if ((await store.fold(runId)).state.end !== null) return
   const paths = store.paths(runId)
   await using record = await RunRecord.open(paths)
   const { end, usage, checkpoint } = record.state

@@ -1,5 +1,5 @@
 /** The mark in the folder of a run that a fleet has: on this machine alone nobody writes to its journal. */
-import { readFile, writeFile } from 'node:fs/promises'
+import { readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
@@ -19,6 +19,11 @@ export async function markFleet(journal: string, fleet = ''): Promise<void> {
   await writeFile(markOf(journal), `${JSON.stringify({ fleet } satisfies z.infer<typeof Mark>)}\n`, {
     mode: 0o600,
   })
+}
+
+/** Of a run that the fleet did not take. */
+export async function unmarkFleet(journal: string): Promise<void> {
+  await rm(markOf(journal), { force: true })
 }
 
 /** Whether a fleet has the run. Undefined: none. */

@@ -76,6 +76,21 @@ export async function* readEvents(
   }
 }
 
+/** Like {@link readEvents}, each line with its text, without its newline. @throws {CaissonError} `state_corrupted` */
+export async function* readBodies(
+  file: string,
+  runId: string,
+): AsyncGenerator<{ readonly event: JournalEvent; readonly body: string; readonly end: JournalPoint }, void> {
+  let end = journalStart
+  for await (const { lines } of readLines(file, 0)) {
+    for (const line of lines) {
+      const event = readLine(line, runId, end)
+      end = { seq: event.seq, bytes: end.bytes + line.length + 1, hash: event.hash }
+      yield { event, body: line.toString('utf8'), end }
+    }
+  }
+}
+
 /**
  * The event of the one line after `from`. @throws {CaissonError} `state_corrupted` when no line there continues the
  * chain

@@ -40,6 +40,13 @@ export interface RunSource {
    * @throws {CaissonError} `not_possible_now`, which names that host
    */
   requireHere(paths: RunPaths, need: 'disk' | 'apply log'): Promise<void>
+  /**
+   * Makes runs that are made of others, such as forks, runs of the fleet that has the others: all of them, or none. They sleep,
+   * unless they have ended, and any host continues them. Does nothing where one of the others is none of the fleet.
+   * @param made nobody works on them yet
+   * @throws {CaissonError} the database's or the store's; then the fleet has none of them
+   */
+  adopt(made: readonly RunPaths[], of: readonly string[]): Promise<void>
   /** Also fetches what was stored of its changes and its recording. @throws {CaissonError} `state_corrupted` */
   fetch(paths: RunPaths): Promise<SharedRun | undefined>
 }

@@ -444,6 +444,14 @@ export class RunStore {
     await this.#source?.requireHere(this.paths(runId), need)
   }
 
+  /** Makes new runs that are made of others runs of the fleet that has those; see {@link RunSource.adopt}. */
+  async adopt(runIds: readonly string[], of: readonly string[]): Promise<void> {
+    await this.#source?.adopt(
+      runIds.map((id) => this.paths(id)),
+      of,
+    )
+  }
+
   /** Whether a process works on the run now, from its first hook to its last. */
   async isLive(runId: string): Promise<boolean> {
     return await isRunLocked(this.#locks, this.paths(runId).runId)
@@ -457,7 +465,9 @@ export class RunStore {
   async remove(runId: string): Promise<void> {
     const { directory } = this.paths(runId)
     await using _ = await RunLock.take(this.#locks, runId)
-    await this.#source?.remove(runId)
+    // Also while the database is away.
+    const isOfHost = existsSync(directory) && this.#isOwn(runId)
+    if (!isOfHost) await this.#source?.remove(runId)
     const workspace = await this.#serviceWorkspaceOf(runId)
     // The log in there names them.
     removeLeftStaged(directory)

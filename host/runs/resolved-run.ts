@@ -19,6 +19,7 @@ import { priceOf } from '../gateway/budget.ts'
 import type { Hook } from '../hooks/hook.ts'
 import { agentHooksOf } from '../hooks/run-hooks.ts'
 import type { Image } from '../image/image.ts'
+import type { RunSource } from '../journal/run-source.ts'
 import type { KeySource } from '../keys/key-source.ts'
 import type { Secret } from '../keys/secret.ts'
 import type { McpPins } from '../mcp/pins.ts'
@@ -134,6 +135,8 @@ export interface PlannedRun {
   readonly leavesOnSleep?: boolean
   /** Whether another host of a fleet can try what fails for a reason of this host. Absent: no. */
   readonly isOfFleet?: boolean
+  /** Of its fleet, whose runs its forks become. Absent: they are runs of this machine alone. */
+  readonly source?: RunSource
   /** What the hosts of a fleet know of model keys together. Absent: no other host uses them. */
   readonly sharedKeys?: SharedKeys
   /** The run that this one continues; its VM is used if it was kept. */

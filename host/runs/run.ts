@@ -270,8 +270,8 @@ export class Run implements RunHandle {
 
   /** Makes runs that continue this one from a moment of it; only a checkpoint of `now` delays its work. See `host.fork`. */
   async fork(request: ForkRequest): Promise<Forks> {
-    const { folders, provider } = this.#plan
-    const store = new RunStore(folders)
+    const { folders, provider, source } = this.#plan
+    const store = new RunStore(folders, undefined, source)
     const checked = readForkRequest(request)
     if (this.#isOver) return await forkRun({ store, runId: this.id }, checked)
     const notNow = isNow(this.state, checked.at) ? await this.#makeCheckpoint() : undefined

@@ -16,12 +16,13 @@ import { DirectoryBlobs } from '../../host/fleet/blob-store.ts'
 import { Fleet } from '../../host/fleet/fleet.ts'
 import { readRows } from '../../host/fleet/journal-rows.ts'
 import { FleetRuns } from '../../host/fleet-runs/fleet-runs.ts'
+import { forkRun } from '../../host/forks/fork-run.ts'
 import { Host } from '../../host/host.ts'
 import { newRunId } from '../../host/journal/run-store.ts'
 import { headOf, rowsBehind, takeNow } from '../../host/test/fleet/fleet-place.ts'
 import { Worlds } from '../recovery/kills.ts'
 import { installMachine } from '../recovery/machine/install.ts'
-import { accompany, expectedFiles, expectedOrders, resumeRun } from '../recovery/scenario.ts'
+import { expectedFiles, expectedOrders } from '../recovery/scenario.ts'
 import { changesOf, workOf } from '../recovery/verdict.ts'
 import type { World } from '../recovery/world.ts'
 import { PostgresServer } from '../support/postgres.ts'
@@ -98,17 +99,16 @@ it('checkpoint validity, effects exactly once, fork determinism: a run whose hos
 
 /** Of a run that two hosts carried out, at the step behind which the first one was lost. */
 async function compareForks(runId: string, world: World): Promise<void> {
-  const { scene } = world
-  // The host that has the disk, without slots.
+  // The host that has the disk, without slots. The process of that host carries the forks out.
   const options = { name: 'second', version: 'test', slots: 0, warn: () => undefined }
   await using again = await Fleet.open(parseFleetAddress(server.address, 'the test'), options)
   const fences = new FleetRuns(again, new DirectoryBlobs(path.join(folder, 'blobs')))
   await using host = new Host({ env: { ...process.env, ...envOf(world, 'second') }, fences })
   const { runIds } = await host.fork(runId, { at: 'first', count: 2 })
   for (const id of runIds) {
-    const fork = await resumeRun(host, id, scene)
-    await accompany(host, fork, scene)
-    expect(await fork.result()).toMatchObject({ outcome: 'completed' })
+    await fences.wake(id)
+    const outcomeOf = async () => (await host.runs.summary(id)).state.end?.outcome
+    await expect.poll(outcomeOf, { timeout: 60_000, interval: 100 }).toBe('completed')
   }
   const [itself, ...forks] = await Promise.all(
     [runId, ...runIds].map(async (id) => ({
@@ -146,40 +146,39 @@ it('a run whose host journaled a cancellation and was killed is cancelled by the
 
 /**
  * Fork determinism: a fork before the move, from what the killed host left, and forks where the run is now begin with the same
- * lines and files. Another host names the one that has the disk.
+ * lines and files. Another host has them made there.
  */
 async function expectSameForks(world: World, runId: string, other: Host): Promise<void> {
-  const refused = {
-    code: 'not_possible_now',
-    message: expect.stringContaining(`only the host second of the fleet has the disk of ${runId}`),
-  }
-  await expect(other.fork(runId, { at: 'start' })).rejects.toMatchObject(refused)
-  await expect(other.rewind(runId, { to: 'start' })).rejects.toMatchObject(refused)
   const options = { name: 'second', version: 'test', slots: 0, warn: () => undefined }
   await using owner = await Fleet.open(parseFleetAddress(server.address, 'the test'), options)
   const fences = new FleetRuns(owner, new DirectoryBlobs(path.join(folder, 'blobs')))
   await using there = new Host({ env: { ...process.env, ...envOf(world, 'second') }, fences })
   await using before = new Host({ env: { ...process.env, ...envOf(world, 'first') } })
   // The last checkpoint of the killed host is the moment of some step.
-  const [first] = await forksOf(before, runId, 'end', 1)
+  const request = { at: 'end', count: 1, prompts: [], by: 'a test' }
+  const fork = async () => await forkRun({ store: before.runs, runId }, request)
+  const [first] = await forksOf({ fork }, runId, 'end', 1, before)
   const { moments } = (await eventsOf(runId)).reduce(reduceRun, initialRunState)
   const [step = ''] =
     Object.entries(moments).find(([, moment]) => moment?.checkpointId === first?.checkpointId) ?? []
-  const others = await forksOf(there, runId, step, 2)
+  const others = [
+    ...(await forksOf(there, runId, step, 2, there)),
+    ...(await forksOf(other, runId, step, 1, there)),
+  ]
   expect(first?.lines.at(-1)).toContain('"type":"checkpoint"')
   expect(Object.keys(first?.files ?? {}).length).toBeGreaterThan(2)
   for (const each of others) expect(each).toEqual(first)
   const read = (await eventsOf(runId)).slice(1, first?.lines.length)
   expect(first?.lines.slice(1)).toEqual(read.map(lineOf))
   // Of the last checkpoint, which the other host made.
-  const [end, same] = await forksOf(there, runId, 'end', 2)
+  const [end, same] = await forksOf(there, runId, 'end', 2, there)
   expect(end).toEqual(same)
   expect(end?.lines.slice(1)).toEqual((await eventsOf(runId)).slice(1, end?.lines.length).map(lineOf))
 }
 
 /** What forks begin with: lines, and digests of their disk and their workspace, without what names a fork. */
-async function forksOf(host: Host, runId: string, at: string, count: number) {
-  const { runIds, checkpointId } = await host.fork(runId, { at, count })
+async function forksOf(asked: Pick<Host, 'fork'>, runId: string, at: string, count: number, host: Host) {
+  const { runIds, checkpointId } = await asked.fork(runId, { at, count })
   return await Promise.all(
     runIds.map(async (forkId) => {
       const { directory, scratch, disk, diskFiles, exchanges } = host.runs.paths(forkId)

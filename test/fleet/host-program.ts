@@ -3,7 +3,8 @@ import { once } from 'node:events'
 import { parseFleetAddress } from '../../host/fleet/address.ts'
 import { DirectoryBlobs } from '../../host/fleet/blob-store.ts'
 import { Fleet } from '../../host/fleet/fleet.ts'
-import { FleetRuns } from '../../host/fleet-runs/fleet-runs.ts'
+import { makerOf } from '../../host/fleet-member.ts'
+import { FleetRuns, type Segment } from '../../host/fleet-runs/fleet-runs.ts'
 import { Host } from '../../host/host.ts'
 import { accompany, optionsOf, resumeRun, type Scene } from '../recovery/scenario.ts'
 
@@ -22,9 +23,10 @@ const options = { name, version: 'test', slots: 1, warn }
 const fleet = await Fleet.open(parseFleetAddress(address, 'the test'), options)
 const fences = new FleetRuns(fleet, new DirectoryBlobs(blobs))
 const host = new Host({ env: { ...process.env, ...env }, fences })
-await fences.work(host.runs, async ({ runId, isNew }) => {
+const begin = async ({ runId, isNew }: Segment) => {
   const run = await (isNew ? host.runAs(runId, optionsOf(scene)) : resumeRun(host, runId, scene))
   void accompany(host, run, scene).catch(() => undefined)
   return run
-})
+}
+await fences.work(host.runs, begin, {}, makerOf(host))
 process.send?.('ready')

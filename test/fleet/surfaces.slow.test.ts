@@ -769,6 +769,11 @@ it('runs are compared, merged, traced, exported and replayed where they never we
   expect(compared.paths).toMatchObject([{ path: 'made.txt' }])
   const merged = await client.call('mergeRuns', { body: { runs: [one, other] } })
   expect(merged).toMatchObject({ entries: 1, conflicts: [] })
+  // It is a run of the fleet.
+  const ofMerged = { params: { run: merged.runId ?? '' } }
+  expect(await node(0).client.call('getRun', ofMerged)).toMatchObject({ status: 'completed' })
+  const { changes } = await node(1).client.call('listChanges', ofMerged)
+  expect(changes).toMatchObject([{ path: 'made.txt' }])
   expect(await host.trace(one)).toMatchObject([{ tool: 'run_bash' }])
   const archive = new PassThrough()
   const [, written] = await Promise.all([host.exportRun(one, archive), buffer(archive)])
@@ -794,21 +799,68 @@ it('a directory that was exchanged for a link before its run began is refused by
   expect(await readdir(other)).toEqual([])
 }, 120_000)
 
-it('what needs the disk of a run is refused with the name of the host that has it', async () => {
-  const run = await startEnded({ workspace })
-  const params = { run }
-  const { client } = node(1)
-  const expected = {
-    ...{ status: 409, code: 'not_possible_now' },
-    detail: `only the host one of the fleet has the disk of ${run}`,
-    remedy: expect.stringContaining('send the request to the service of one'),
+it.each([0, 1])(
+  'forks and rewound runs that node %i makes are runs of the fleet, which any node wakes and a host continues',
+  async (at) => {
+    const run = await startEnded({ workspace })
+    const params = { run }
+    const { client } = node(at)
+    const { runIds } = await client.call('forkRun', {
+      params,
+      body: { at: 'write', count: 2, prompts: ['use tabs'] },
+    })
+    const { runIds: fromStart } = await client.call('forkRun', { params, body: { at: 'start' } })
+    const { runId: rewound } = await client.call('rewindRun', { params, body: { to: 'write' } })
+    const all = [...runIds, ...fromStart, rewound]
+    for (const id of all) {
+      const shown = await node(2).client.call('getRun', { params: { run: id } })
+      expect(shown).toMatchObject({ status: 'sleeping', forkedFrom: run, prompt: 'please write' })
+      const woken = await Promise.allSettled(
+        nodes.map(async (one) => await one.client.call('resumeRun', { params: { run: id } })),
+      )
+      expect(woken.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    }
+    for (const id of all) {
+      await expect.poll(() => statusOf(id, 1), waiting).toBe('completed')
+      const { changes } = await node(2).client.call('listChanges', { params: { run: id } })
+      expect(changes).toMatchObject([{ path: 'made.txt' }])
+    }
+    expect(await refusalOf(client.call('resumeRun', { params }))).toMatchObject({
+      status: 409,
+      detail: `${run} has ended`,
+    })
+  },
+  120_000,
+)
+
+it('a run at work elsewhere is forked at this moment and rewound by any node, also one that sleeps', async () => {
+  released = false
+  const run = await start({ step: 'hang', workspace })
+  await expect.poll(() => statusOf(run), waiting).toBe('running')
+  const asked = async () => {
+    const { events } = await node(1).client.call('listEvents', { params: { run }, query: { limit: '1000' } })
+    return events.map(({ event }) => event.type)
   }
-  expect(await refusalOf(client.call('forkRun', { params, body: { at: 'start' } }))).toEqual(expected)
-  expect(await refusalOf(client.call('rewindRun', { params, body: { to: 'start' } }))).toEqual(expected)
-  expect(await refusalOf(client.call('resumeRun', { params }))).toMatchObject({
-    status: 409,
-    detail: `${run} has ended`,
-  })
+  await expect.poll(asked, waiting).toContain('step-start')
+  const params = { run }
+  const forked = await node(1).client.call('forkRun', { params, body: { at: 'now' } })
+  expect(forked).toMatchObject({ step: 'now', runIds: [expect.anything()] })
+  const stored = await node(2).client.call('forkRun', { params, body: { at: 'hang' } })
+  expect(await statusOf(run)).toBe('running')
+  const rewound = await node(2).client.call('rewindRun', { params, body: { to: 'hang', prompt: 'use tabs' } })
+  await expect.poll(() => statusOf(run), waiting).toBe('cancelled')
+  released = true
+  for (const id of [...forked.runIds, ...stored.runIds, rewound.runId]) {
+    await node(2).client.call('resumeRun', { params: { run: id } })
+    await expect.poll(() => statusOf(id), waiting).toBe('completed')
+  }
+  const sleeping = await start({ workspace, asks: true, sleepAfterMs: 200 })
+  await expect.poll(() => statusOf(sleeping), waiting).toBe('sleeping')
+  const next = await node(2).client.call('rewindRun', { params: { run: sleeping }, body: { to: 'write' } })
+  expect(await statusOf(sleeping)).toBe('cancelled')
+  await node(1).client.call('resumeRun', { params: { run: next.runId } })
+  await expect.poll(() => statusOf(next.runId), waiting).toBe('sleeping')
+  await node(1).client.call('cancelRun', { params: { run: next.runId }, body: {} })
 }, 120_000)
 
 it('a run is removed by any node, and then no node has it, also none with a copy', async () => {

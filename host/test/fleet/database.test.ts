@@ -81,7 +81,7 @@ it('the role of the hosts carries runs out, and can neither change a journal nor
     'DROP TABLE caisson.hosts',
     'ALTER TABLE caisson.runs ADD COLUMN more text',
     'CREATE TABLE caisson.more (x text)',
-    'UPDATE caisson.form SET form = 9',
+    'UPDATE caisson.form SET form = 10',
   ]
   for (const statement of refused)
     await expect(worker.query(statement), statement).rejects.toThrow(

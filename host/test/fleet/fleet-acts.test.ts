@@ -98,11 +98,7 @@ it('acts on one run that is about to begin keep none of another run waiting', as
   for (let count = 0; count < 120; count += 1) await node(1).acts.ask(slow, 'pause', {}, 'somebody')
   const said: string[] = []
   const run: ActedRun = { steer: async (text) => void said.push(text) }
-  void serveActs(
-    node(0),
-    (id) => (id === runId ? run : undefined),
-    () => undefined,
-  )
+  void serveActs(node(0), { runOf: (id) => (id === runId ? run : undefined), warn: () => undefined })
   const odd = 'a NUL \0 and half of a pair \ud800'
   await handleOf(runId, 1).steer(odd)
   expect(said).toEqual([odd])
@@ -368,11 +364,7 @@ function handleOf(runId: string, at: number): FleetRunHandle {
 }
 
 function serve(at: number, run: ActedRun): void {
-  void serveActs(
-    node(at),
-    () => run,
-    () => undefined,
-  )
+  void serveActs(node(at), { runOf: () => run, warn: () => undefined })
 }
 
 async function take(runId: string, at: number): Promise<Hold> {

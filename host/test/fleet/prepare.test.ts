@@ -122,7 +122,7 @@ it('the role of the hosts can change no line of a journal, nor tables, and reads
     ...['DELETE FROM caisson.runs', 'TRUNCATE caisson.runs CASCADE', 'DROP TABLE caisson.journal'],
     ...['ALTER TABLE caisson.runs ADD COLUMN more text', 'CREATE TABLE caisson.more (x text)'],
     ...[
-      'UPDATE caisson.form SET form = 9',
+      'UPDATE caisson.form SET form = 10',
       'DROP SCHEMA caisson CASCADE',
       'DROP SCHEMA caisson_queue CASCADE',
     ],

@@ -68,6 +68,8 @@ const rowsOfForms: Readonly<Record<number, string>> = {
       UPDATE caisson.lanes SET weight = 4, max_at_work = 2;
       INSERT INTO caisson.api_keys VALUES ('key-1', 'a key', repeat('e', 64), '{}')`,
   7: `UPDATE caisson.runs SET carried_by = 'first'`,
+  8: `INSERT INTO caisson.model_keys (fingerprint) VALUES ('a key');
+      UPDATE caisson.acts SET begun_seq = 1, begun_epoch = 1`,
 }
 
 /** Every row of the tables and columns that are there now, for a look at the same ones later. */

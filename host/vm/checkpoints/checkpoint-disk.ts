@@ -27,12 +27,13 @@ export const SealedLayers = z
   .max(layersMaxCount)
 export type SealedLayer = z.infer<typeof SealedLayers>[number]
 
-const recordSchema = z.strictObject({
+/** Which layers a disk has, as its record says. */
+export const DiskRecord = z.strictObject({
   version: z.literal(1),
   diskBytes: z.int().min(1),
   sealed: SealedLayers,
 })
-type DiskRecord = z.infer<typeof recordSchema>
+export type DiskRecord = z.infer<typeof DiskRecord>
 
 /** What a disk without checkpoints begins with: a raw file that stays as it is, or zeros. */
 export type DiskStart =
@@ -241,7 +242,7 @@ async function readRecord(directory: string): Promise<DiskRecord> {
   const text = await readFile(path.join(directory, recordName), 'utf8').catch((cause: unknown) => {
     throw damaged(directory, `its record cannot be read`, cause)
   })
-  const parsed = recordSchema.safeParse(parseJson(text))
+  const parsed = DiskRecord.safeParse(parseJson(text))
   if (!parsed.success) throw damaged(directory, 'its record is of another version or damaged')
   return parsed.data
 }
